@@ -1,0 +1,40 @@
+"""Augmentation of tasks: the eight symmetries of the square times a permutation of the colours."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from arc_refinery.grids import N_COLORS, Grid
+
+KEEP_BLACK_PROBABILITY = 0.9  # black is the background of most tasks: a model rarely sees it recoloured
+
+
+@dataclass(frozen=True, slots=True)
+class Augmentation:
+    """`n_rotations` quarter turns counter-clockwise after an optional transposition, then ``colors[old] = new``."""
+
+    n_rotations: int = 0
+    transpose: bool = False
+    colors: tuple[int, ...] = tuple(range(N_COLORS))
+
+    def apply(self, grid: Grid) -> Grid:
+        turned = np.rot90(grid.T if self.transpose else grid, self.n_rotations)
+        return np.array(self.colors, dtype=np.uint8)[turned]
+
+    def undo(self, grid: Grid) -> Grid:
+        """The inverse of `apply`."""
+        turned = np.rot90(np.argsort(self.colors).astype(np.uint8)[grid], -self.n_rotations)
+        return np.ascontiguousarray(turned.T if self.transpose else turned)
+
+
+IDENTITY = Augmentation()
+
+
+def random_augmentation(rng: np.random.Generator) -> Augmentation:
+    """One of the 8 symmetries, uniformly, and a colour permutation that keeps black with probability 0.9."""
+    n_rotations, transpose = int(rng.integers(4)), bool(rng.integers(2))
+    if rng.random() < KEEP_BLACK_PROBABILITY:
+        colors = [0, *rng.permutation(np.arange(1, N_COLORS)).tolist()]
+    else:
+        colors = rng.permutation(N_COLORS).tolist()
+    return Augmentation(n_rotations, transpose, tuple(colors))

@@ -1,0 +1,207 @@
+"""Make BARC-form problems from general grid operations, without a network and without looking at any ARC task.
+
+A problem's source is what decides: its examples come from executing it. Programs are split by their text into those
+that the embedded model may be trained on and held-out ones; two different texts may still compute the same function.
+"""
+
+import hashlib
+import random
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType
+from typing import Any, Literal
+
+import numpy as np
+
+from arc_refinery.barc import common
+from arc_refinery.barc.canvases import CANVASES, CHOICES, SIDES
+from arc_refinery.barc.operations import FOLLOWING_FAMILIES, OPERATIONS, Operation
+from arc_refinery.barc.problems import Problem
+from arc_refinery.grids import Grid, GridError, as_grid
+from arc_refinery.seeding import stream_seed
+from arc_refinery.tasks import Pair
+
+Split = Literal["pretraining", "heldout"]
+HELD_OUT_ONE_IN = 8
+ATTEMPTS_PER_EXAMPLE = 4
+
+_BY_FAMILY: dict[str, list[Operation]] = defaultdict(list)
+for _operation in OPERATIONS:
+    _BY_FAMILY[_operation.family].append(_operation)
+_FAMILIES = tuple(_BY_FAMILY)
+_NAMESPACE = {name: getattr(common, name) for name in common.__all__}
+
+
+@dataclass(frozen=True, slots=True)
+class Difficulty:
+    """What problems look like: sides of inputs, cells per example (input + output), share of composed programs."""
+
+    min_side: int = 2
+    max_side: int = 6
+    max_cells: int = 120
+    compositions: float = 0.3
+    fixed_size: float = 0.3  # share of problems whose inputs all have one size
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One operation with its parameters filled in."""
+
+    operation: Operation
+    values: dict[str, str]
+
+    @property
+    def code(self) -> str:
+        return self.operation.code.format(**self.values)
+
+
+def program_body(statements: list[Statement]) -> str:
+    """The lines between `def` and `return`, indented by four spaces."""
+    lines = "\n".join(statement.code for statement in statements).splitlines()
+    return "\n".join(f"    {line}" for line in lines)
+
+
+def generate_problem(
+    difficulty: Difficulty, n_examples: int, split: Split, *address: int | str
+) -> tuple[Problem, list[Statement]]:
+    """The problem that belongs to an address such as ``(seed, "part1", 17)``, and the statements of its `main`.
+
+    Equal addresses give equal problems.
+    """
+    seed = stream_seed(*address)
+    rng = random.Random(seed)
+    while True:
+        statements = _draw_statements(rng, difficulty)
+        body = program_body(statements)
+        if (split == "heldout") != _is_held_out(statements, body):
+            continue
+        canvas = _draw_canvas(rng, statements[0], difficulty)
+        seeds = [rng.randrange(2**31) for _ in range(ATTEMPTS_PER_EXAMPLE * n_examples)]
+        if made := _make_examples(statements, canvas, seeds, n_examples, difficulty.max_cells):
+            examples, used = zip(*made, strict=True)
+            source = _source(statements, body, canvas)
+            return Problem(f"{split}-{seed:016x}", source, examples, used, f"generated-{split}"), statements
+
+
+def wrong_program(problem_statements: list[Statement], rng: random.Random, difficulty: Difficulty) -> list[Statement]:
+    """Another program of the same space: a part of a composition, other parameters, or other statements."""
+    how = rng.random()
+    if len(problem_statements) > 1 and how < 0.6:
+        return [rng.choice(problem_statements)]
+    if how < 0.4:
+        changed = list(problem_statements)
+        place = rng.randrange(len(changed))
+        changed[place] = _fill(rng, changed[place].operation)
+        return changed
+    return _draw_statements(rng, difficulty)
+
+
+def run_statements(statements: list[Statement], grid: Grid) -> list[Any]:
+    """The grid after each statement. For the generator's own programs only: nothing is sandboxed here."""
+    steps: list[Any] = []
+    value: Any = grid.astype(np.int64)
+    for statement in statements:
+        value = _execute(statement.code, np.array(value))
+        steps.append(value)
+    return steps
+
+
+def _is_held_out(statements: list[Statement], body: str) -> bool:
+    """Whether a program's text belongs to the one in eight that pretraining never sees.
+
+    A lone statement with few fillings always belongs to pretraining: nothing else would teach it.
+    """
+    if len(statements) == 1 and statements[0].operation.n_fillings < HELD_OUT_ONE_IN:
+        return False
+    return int(hashlib.sha256(body.encode()).hexdigest(), 16) % HELD_OUT_ONE_IN == 0
+
+
+def _draw_statements(rng: random.Random, difficulty: Difficulty) -> list[Statement]:
+    statements = [_fill(rng, rng.choice(_BY_FAMILY[rng.choice(_FAMILIES)]))]
+    if rng.random() < difficulty.compositions:
+        following = [family for family in _FAMILIES if family in FOLLOWING_FAMILIES]
+        statements.append(_fill(rng, rng.choice(_BY_FAMILY[rng.choice(following)])))
+    return statements
+
+
+def _fill(rng: random.Random, operation: Operation) -> Statement:
+    while True:
+        values = {name: rng.choice(choices) for name, choices in operation.parameters.items()}
+        if "a" not in values or "b" not in values or values["a"] != values["b"]:
+            return Statement(operation, values)
+
+
+def _draw_canvas(rng: random.Random, first: Statement, difficulty: Difficulty) -> str:
+    kind = first.operation.canvas
+    least, most = SIDES.get(kind, (2, 30))
+    kind = rng.choice(CHOICES.get(kind, (kind,)))
+    kind_least, kind_most = SIDES.get(kind, (2, 30))
+    low = max(difficulty.min_side, least, kind_least)
+    high = max(low, min(difficulty.max_side, most, kind_most))
+    if rng.random() < difficulty.fixed_size:
+        low = high = rng.randint(low, high)
+    read = [first.values[name] for name in first.operation.reads]
+    wanted = rng.randint(1, 4)
+    pool = [color for color in map(str, range(1, 10)) if color not in read]
+    if rng.random() < 0.5:
+        colors = f"[{', '.join(read + rng.sample(pool, wanted))}]"
+    else:
+        colors = f"[{', '.join(read)}] + random.sample([{', '.join(pool)}], {wanted})"
+    if kind in ("dense", "square") and rng.random() < 0.5:
+        colors += " + [0]"
+    return CANVASES[kind].format(low=low, high=high, colors=colors, k=first.values.get("k", 2), line=rng.randint(0, 1))
+
+
+def _make_examples(
+    statements: list[Statement], canvas: str, seeds: list[int], n_examples: int, max_cells: int
+) -> list[tuple[Pair, int]] | None:
+    """(example, seed) for the first `n_examples` seeds that give good examples, or None if too few do."""
+    made: list[tuple[Pair, int]] = []
+    for tried, seed in enumerate(seeds):
+        if len(seeds) - tried < n_examples - len(made):
+            return None
+        pair = _example(statements, canvas, seed)
+        if pair is None or pair.input.size + pair.output.size > max_cells:
+            continue
+        if all(not np.array_equal(pair.input, other.input) for other, _ in made):
+            made.append((pair, seed))
+        if len(made) == n_examples:
+            outputs = {pair.output.tobytes() for pair, _ in made}
+            return made if len(outputs) > 1 else None
+    return None
+
+
+def _example(statements: list[Statement], canvas: str, seed: int) -> Pair | None:
+    """The pair of one seed; None where a statement fails, changes nothing or leaves only black."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    try:
+        grid = as_grid(_execute(canvas, None))
+        steps = [grid, *map(as_grid, run_statements(statements, grid))]
+    except (ValueError, IndexError, GridError):  # no free place for a sprite, nothing to crop, too large: draw again
+        return None
+    if any(np.array_equal(before, after) for before, after in zip(steps, steps[1:], strict=False)) or not steps[-1].any():
+        return None
+    return Pair(grid, steps[-1])
+
+
+@lru_cache(maxsize=65536)
+def _compiled(code: str) -> CodeType:
+    return compile(code, "<generated>", "exec")
+
+
+def _execute(code: str, grid: Any) -> Any:
+    """The value of `grid` after `code`, which starts with the given one."""
+    namespace = {**_NAMESPACE, "grid": grid}
+    exec(_compiled(code), namespace)
+    return namespace["grid"]
+
+
+def _source(statements: list[Statement], body: str, canvas: str) -> str:
+    concepts = ", ".join(dict.fromkeys(statement.operation.family for statement in statements))
+    generate_input = "\n".join(f"    {line}" for line in canvas.splitlines())
+    return (
+        f"from common import *\n\n# concepts:\n# {concepts}\n\n\ndef main(grid):\n{body}\n    return grid\n\n\n"
+        f"def generate_input():\n{generate_input}\n    return grid\n"
+    )

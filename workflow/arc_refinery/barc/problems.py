@@ -1,0 +1,16 @@
+"""Problems in BARC's form (Li et al. 2024): a program that makes inputs and maps each to its output, with examples."""
+
+from dataclasses import dataclass
+
+from arc_refinery.tasks import Pair
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One BARC row. `source` defines `main` and `generate_input`; example i comes from running both on seed i."""
+
+    problem_id: str
+    source: str
+    examples: tuple[Pair, ...]
+    seeds: tuple[int, ...]
+    origin: str

@@ -1,0 +1,42 @@
+"""Grids: 2-D uint8 arrays of colours 0..9 with sides of 1..30, as ARC defines them (Chollet 2019)."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Grid = NDArray[np.uint8]
+
+N_COLORS = 10
+MAX_SIDE = 30
+
+
+class GridError(ValueError):
+    """Something that should be a grid is not; the message says why."""
+
+
+def as_grid(value: Any) -> Grid:
+    """Nested lists or an array of integers as a grid; raises `GridError` where ARC's definition is not met."""
+    try:
+        array = np.array(value)
+    except ValueError:
+        raise GridError("rows of different lengths, expected a rectangle") from None
+    if array.ndim != 2:
+        raise GridError(f"{array.ndim}-D, expected 2-D rows of cells")
+    if not all(1 <= side <= MAX_SIDE for side in array.shape):
+        raise GridError(f"shape {array.shape[0]}x{array.shape[1]}, expected sides of 1..{MAX_SIDE}")
+    if array.dtype.kind not in "iu":
+        raise GridError(f"cells of type {array.dtype}, expected integers")
+    if array.min() < 0 or array.max() >= N_COLORS:
+        raise GridError(f"cells {array.min()}..{array.max()}, expected 0..{N_COLORS - 1}")
+    return array.astype(np.uint8)
+
+
+def fingerprint(grids: Sequence[Grid]) -> str:
+    """A short name of a list of grids: equal lists have equal fingerprints (16 hexadecimal digits of SHA-256)."""
+    digest = hashlib.sha256()
+    for grid in grids:
+        digest.update(bytes(grid.shape) + grid.tobytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,1 @@
+"""The embedded model: its tokenizer, its corpus of generated problems and its training."""

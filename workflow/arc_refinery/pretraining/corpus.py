@@ -1,0 +1,150 @@
+"""What the embedded model is trained on: generated problems as conversations, batched by length.
+
+Problem i of a corpus is decided by the seed and i alone, so a training that resumes, or one with more worker
+processes, sees the same batches. Nothing is stored: making a problem costs less than reading its tokens' worth of loss.
+"""
+
+import random
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+from transformers import PreTrainedTokenizerFast
+
+from arc_refinery import prompts
+from arc_refinery.barc.generator import (
+    Difficulty,
+    Statement,
+    generate_problem,
+    program_body,
+    run_statements,
+    wrong_program,
+)
+from arc_refinery.grids import Grid, GridError, as_grid
+from arc_refinery.pretraining.tokenizer import ASSISTANT
+from arc_refinery.seeding import stream_seed
+from arc_refinery.tasks import Pair, Task
+
+PAD_MULTIPLE = 32  # lengths of batches, so that few shapes occur
+WRONG_ATTEMPTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stretch of the curriculum: from which share of the training on, and what its problems look like."""
+
+    start: float
+    difficulty: Difficulty
+    second_turns: float  # share of conversations in which the model corrects a wrong program
+    max_tokens: int
+
+
+CURRICULUM = (
+    Stage(0.0, Difficulty(3, 3, 90, compositions=0.05, fixed_size=1.0), second_turns=0.0, max_tokens=384),
+    Stage(0.3, Difficulty(2, 4, 110, compositions=0.15), second_turns=0.1, max_tokens=512),
+    Stage(0.55, Difficulty(2, 6, 130, compositions=0.25), second_turns=0.2, max_tokens=768),
+    Stage(0.85, Difficulty(2, 10, 240, compositions=0.3), second_turns=0.25, max_tokens=1024),
+)
+N_PAIRS, N_PAIRS_WEIGHTS = (2, 3, 4), (0.2, 0.55, 0.25)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """`ids` (batch, length) int64, padded on the right; `answer` and `outputs` mark the tokens of two losses, as 0/1."""
+
+    ids: Tensor
+    answer: Tensor  # tokens of the last assistant turn
+    outputs: Tensor  # tokens of the output grids in the first user turn
+
+
+class Corpus(Dataset[list[Batch]]):
+    """Item c is the c-th chunk of `chunk_size` conversations, as batches of at most `batch_tokens` padded tokens."""
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerFast, seed: int, n_chunks: int, chunk_size: int, batch_tokens: int
+    ) -> None:
+        self.tokenizer = tokenizer
+        self.seed = seed
+        self.n_chunks = n_chunks
+        self.chunk_size = chunk_size
+        self.batch_tokens = batch_tokens
+        self._assistant: int = tokenizer.convert_tokens_to_ids(ASSISTANT)
+        self._input: int = tokenizer.convert_tokens_to_ids(prompts.COMPACT_INPUT)
+        self._output: int = tokenizer.convert_tokens_to_ids(prompts.COMPACT_OUTPUT)
+
+    def __len__(self) -> int:
+        return self.n_chunks
+
+    def __getitem__(self, chunk: int) -> list[Batch]:
+        stage = next(stage for stage in reversed(CURRICULUM) if chunk >= stage.start * self.n_chunks)
+        conversations: list[list[int]] = []
+        number = 0
+        while len(conversations) < self.chunk_size:
+            ids = self._conversation(stage, "pretraining", self.seed, "pretrain", chunk, number)
+            number += 1
+            if len(ids) <= stage.max_tokens:
+                conversations.append(ids)
+        conversations.sort(key=len)
+        batches = self._batches(conversations)
+        random.Random(stream_seed(self.seed, "batch order", chunk)).shuffle(batches)
+        return batches
+
+    def _conversation(self, stage: Stage, *address: int | str) -> list[int]:
+        rng = random.Random(stream_seed(*address))
+        n_pairs = rng.choices(N_PAIRS, N_PAIRS_WEIGHTS)[0]
+        problem, statements = generate_problem(stage.difficulty, n_pairs, "pretraining", *address)
+        task = Task(problem.problem_id, problem.examples, (), problem.origin)
+        messages = prompts.first_turn(task, "compact")
+        if rng.random() < stage.second_turns:
+            messages = _with_wrong_turn(task, messages, statements, rng, stage.difficulty)
+        messages.append({"role": "assistant", "content": prompts.answer(program_body(statements))})
+        ids: list[int] = self.tokenizer.apply_chat_template(messages, return_dict=False)
+        return ids
+
+    def _batches(self, conversations: list[list[int]]) -> list[Batch]:
+        batches: list[Batch] = []
+        start = 0
+        while start < len(conversations):
+            end = start
+            while end < len(conversations) and _padded(conversations[end]) * (end + 1 - start) <= self.batch_tokens:
+                end += 1
+            batches.append(self._batch(conversations[start:end]))
+            start = end
+        return batches
+
+    def _batch(self, conversations: list[list[int]]) -> Batch:
+        ids = np.full((len(conversations), _padded(conversations[-1])), self.tokenizer.pad_token_id, dtype=np.int64)
+        for row, conversation in enumerate(conversations):
+            ids[row, : len(conversation)] = conversation
+        turns = np.cumsum(ids == self._assistant, axis=1)
+        answer = (turns == turns[:, -1:]) & (ids != self._assistant) & (ids != self.tokenizer.pad_token_id)
+        side = np.where(ids == self._output, 1, np.where((ids == self._input) | (ids == self._assistant), -1, 0))
+        latest = np.maximum.accumulate(np.where(side != 0, np.arange(ids.shape[1]), 0), axis=1)
+        outputs = (np.take_along_axis(side, latest, axis=1) == 1) & (side == 0)
+        return Batch(torch.from_numpy(ids), torch.from_numpy(answer), torch.from_numpy(outputs))
+
+
+def _padded(conversation: list[int]) -> int:
+    return -(-len(conversation) // PAD_MULTIPLE) * PAD_MULTIPLE
+
+
+def _with_wrong_turn(
+    task: Task, messages: list[prompts.Message], statements: list[Statement], rng: random.Random, difficulty: Difficulty
+) -> list[prompts.Message]:
+    """The conversation after a wrong program that runs, or the first turn alone where none was found."""
+    for _ in range(WRONG_ATTEMPTS):
+        wrong = wrong_program(statements, rng, difficulty)
+        outputs = _outputs(wrong, task.train)
+        if outputs and any(not np.array_equal(output, pair.output) for output, pair in zip(outputs, task.train, strict=True)):
+            feedback = prompts.execution_feedback(task, outputs, "compact")
+            return prompts.next_turn(messages, prompts.answer(program_body(wrong)), feedback)
+    return messages
+
+
+def _outputs(statements: list[Statement], pairs: tuple[Pair, ...]) -> tuple[Grid, ...] | None:
+    try:
+        return tuple(as_grid(run_statements(statements, pair.input)[-1]) for pair in pairs)
+    except (ValueError, IndexError, TypeError, GridError):  # a wrong program may fail on inputs that were made for another
+        return None

@@ -1,0 +1,56 @@
+"""The embedded model's tokenizer: bytes, and one token for each fragment that compact prompts and answers are made of.
+
+Any text round-trips (what is no fragment is spelt in bytes). Digits are bytes, so a grid cell is one token.
+"""
+
+import re
+
+from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers
+from tokenizers.models import BPE
+from transformers import PreTrainedTokenizerFast
+
+from arc_refinery import prompts
+from arc_refinery.barc.operations import OPERATIONS
+from arc_refinery.grids import MAX_SIDE
+
+END, PAD, USER, ASSISTANT = "<|end|>", "<|pad|>", "<|user|>", "<|assistant|>"
+
+CHAT_TEMPLATE = (
+    "{%- for message in messages -%}"
+    "{%- if message['role'] == 'assistant' -%}"
+    "<|assistant|>{% generation %}{{ message['content'] + '<|end|>' }}{% endgeneration %}"
+    "{%- else -%}<|user|>{{ message['content'] }}{%- endif -%}"
+    "{%- endfor -%}"
+    "{%- if add_generation_prompt -%}<|assistant|>{%- endif -%}"
+)
+
+_PLACE_HOLDER = re.compile(r"\{\w+\}")
+
+
+def build_tokenizer(max_length: int) -> PreTrainedTokenizerFast:
+    """The tokenizer, ready to be saved beside the model; `max_length` is the model's window in tokens."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(BPE(vocab={byte: number for number, byte in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(text, special=True) for text in (PAD, END, USER, ASSISTANT)])
+    tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in fragments()])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        eos_token=END,
+        padding_side="left",
+        model_max_length=max_length,
+        clean_up_tokenization_spaces=False,
+        chat_template=CHAT_TEMPLATE,
+    )
+
+
+def fragments() -> list[str]:
+    """Texts of more than one character that are one token each, without repeats, in a fixed order."""
+    texts = [f"\n{row} " for row in range(1, MAX_SIDE + 1)] + [f"{height}x" for height in range(1, MAX_SIDE + 1)]
+    texts += [value for name, value in sorted(vars(prompts).items()) if name.startswith(("COMPACT_", "ANSWER_", "FEEDBACK_"))]
+    for operation in OPERATIONS:
+        lines = "\n".join(f"    {line}" for line in operation.code.splitlines()) + "\n"
+        texts += _PLACE_HOLDER.split(lines)
+    return [text for text in dict.fromkeys(texts) if len(text) > 1]

@@ -1,0 +1,64 @@
+"""The words of the sandbox: programs go in, outcomes come out. Expected outputs have no place in either."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Grid: TypeAlias = NDArray[np.uint8]  # (h, w)
+
+MAX_SIDE = 30  # of an output grid
+MAX_COLOR = 9
+
+
+class Status(StrEnum):
+    """What became of a program."""
+
+    ok = "ok"  # one valid grid for each input
+    invalid_output = "invalid_output"  # something else than a grid for one of them
+    error = "error"  # it raised, or it defines no `transform`
+    timeout = "timeout"  # over the limit of CPU or of wall time
+    memory = "memory"  # over the limit of address space
+    crash = "crash"  # its process ended without an answer
+    protocol = "protocol"  # it wrote to the pipe that its answer goes through
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Source that defines `transform`, and the grids to call it on."""
+
+    program_id: str
+    source: str
+    inputs: tuple[Grid, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What executing one program on its inputs gave."""
+
+    program_id: str
+    status: Status
+    outputs: tuple[Grid, ...] = ()  # one for each input; empty unless status is ok
+    error_type: str = ""  # the exception's class, or a word of ours where there was no exception
+    error_message: str = ""
+    error_line: int | None = None  # line of the program that raised
+    cpu_seconds: float = 0.0  # a measurement, different in every run: never store it in a result file
+
+    @property
+    def error(self) -> str:
+        """One line for the model to read, like `TypeError: message (line 3)`; empty when ok."""
+        if self.status is Status.ok:
+            return ""
+        text = f"{self.error_type}: {' '.join(self.error_message.split())}".removesuffix(": ")
+        return text if self.error_line is None else f"{text} (line {self.error_line})"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one program may use, over all of its inputs together."""
+
+    cpu_seconds: float = 1.0
+    wall_seconds: float = 10.0  # for programs that sleep: a busy machine must not change a verdict
+    memory_mb: int = 512  # address space above what the server itself has mapped (numpy, scipy, common)

@@ -1,0 +1,46 @@
+"""Tasks in ARC's form: pairs to learn from (train) and pairs to answer (test)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from arc_refinery.grids import Grid
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    input: Grid
+    output: Grid
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task. `origin` says where it comes from (``arc-agi-1-training``, ``generated-heldout``, ...)."""
+
+    task_id: str
+    train: tuple[Pair, ...]
+    test: tuple[Pair, ...]
+    origin: str
+    source: str = ""  # the problem's program where it is known
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Train pairs, then test pairs: the order of a verdict's outputs."""
+        return self.train + self.test
+
+    @property
+    def n_cells(self) -> int:
+        return sum(pair.input.size + pair.output.size for pair in self.pairs)
+
+    def map_grids(self, change: Callable[[Grid], Grid]) -> "Task":
+        """The task with every grid replaced by ``change(grid)``."""
+
+        def changed(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
+            return tuple(Pair(change(pair.input), change(pair.output)) for pair in pairs)
+
+        return replace(self, train=changed(self.train), test=changed(self.test))
+
+    def reorder_train(self, order: tuple[int, ...]) -> "Task":
+        """The task with its train pairs in another order; ``order[i]`` is the old place of the new pair i."""
+        if sorted(order) != list(range(len(self.train))):
+            raise ValueError(f"task {self.task_id}: order {order} is no permutation of its {len(self.train)} train pairs")
+        return replace(self, train=tuple(self.train[i] for i in order))
