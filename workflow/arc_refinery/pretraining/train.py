@@ -19,6 +19,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from arc_refinery.pretraining.corpus import Batch, Corpus
+from arc_refinery.pretraining.muon import Muon
 from arc_refinery.pretraining.tokenizer import build_tokenizer
 
 
@@ -104,7 +105,7 @@ def _optimizers(model: LlamaForCausalLM, settings: PretrainingSettings) -> list[
     known = {id(weight) for weight in matrices}
     others = [weight for weight in model.parameters() if id(weight) not in known]
     return [
-        torch.optim.Muon(matrices, lr=settings.muon_learning_rate, weight_decay=0.0, momentum=0.95),
+        Muon(matrices, lr=settings.muon_learning_rate),
         torch.optim.AdamW(others, lr=settings.adamw_learning_rate, betas=(0.9, 0.95), weight_decay=0.0),
     ]
 

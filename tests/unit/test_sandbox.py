@@ -1,0 +1,326 @@
+"""The sandbox as its callers know it: programs in, outcomes out. Attacks are in tests/hostile/test_hostile.py."""
+
+import itertools
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import psutil
+import pytest
+
+from arc_refinery.sandbox import Executor, Limits, Outcome, Program, Status, wire
+from arc_refinery.sandbox.executor import LOOK_AHEAD
+from arc_refinery.sandbox.types import Grid
+from arc_refinery.sandbox.wire import Result
+
+ONE = np.array([[1, 2, 3], [4, 5, 6]], np.uint8)
+TWO = np.array([[7]], np.uint8)
+LIMITS = Limits(cpu_seconds=1.0, wall_seconds=20.0, memory_mb=256)
+SAME = "def transform(grid): return grid"
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[Executor]:
+    with Executor(2, LIMITS) as executor:
+        yield executor
+
+
+@pytest.fixture(scope="module")
+def lone() -> Iterator[Executor]:
+    with Executor(1, LIMITS) as executor:
+        yield executor
+
+
+def run(executor: Executor, source: str, inputs: tuple[Grid, ...] = (ONE, TWO)) -> Outcome:
+    (outcome,) = executor.run([Program("it", source, inputs)])
+    return outcome
+
+
+def value(executor: Executor, expression: str, setup: str = "") -> str:
+    """What an expression is inside the sandbox, carried out by an error message."""
+    return run(executor, f"{setup}\nraise ValueError(repr({expression}))").error_message
+
+
+def test_ok_has_one_grid_for_each_input(executor: Executor) -> None:
+    outcome = run(executor, "import numpy as np\ndef transform(grid):\n    return np.flipud(grid)")
+    assert (outcome.program_id, outcome.status, outcome.error) == ("it", Status.ok, "")
+    assert [grid.tolist() for grid in outcome.outputs] == [[[4, 5, 6], [1, 2, 3]], [[7]]]
+    assert all(grid.dtype == np.uint8 for grid in outcome.outputs)
+
+
+def test_transform_gets_its_own_writable_int64_copy(executor: Executor) -> None:
+    source = "def transform(grid):\n    assert str(grid.dtype) == 'int64'\n    grid[0, 0] = 300 - 299\n    return grid"
+    assert [grid.tolist() for grid in run(executor, source).outputs] == [[[1, 2, 3], [4, 5, 6]], [[1]]]
+    assert TWO.tolist() == [[7]]
+
+
+@pytest.mark.parametrize(
+    "returned", ["[[1, 0]]", "[[True, False]]", "[[1.0, 0.0]]", "np.array([[1, 0]], dtype=object)"]
+)
+def test_cells_that_equal_integers_are_accepted(executor: Executor, returned: str) -> None:
+    outcome = run(executor, f"import numpy as np\ndef transform(grid): return {returned}", (TWO,))
+    assert [grid.tolist() for grid in outcome.outputs] == [[[1, 0]]]
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ("None", "output 1 is None, expected a 2-D grid"),
+        ("[[[1]]]", "output 1 is 3-D, expected 2-D"),
+        ("3", "output 1 is 0-D, expected 2-D"),
+        ("[[]]", "output 1 has shape 1x0, expected sides of 1..30"),
+        ("np.zeros((31, 2))", "output 1 has shape 31x2, expected sides of 1..30"),
+        ("[[10]]", "output 1 has a cell 10, expected integers of 0..9"),
+        ("[[-1]]", "output 1 has a cell -1, expected integers of 0..9"),
+        ("[[1.5]]", "output 1 has a cell 1.5, expected integers of 0..9"),
+        ("[[np.nan]]", "output 1 has a cell nan, expected integers of 0..9"),
+        ("[[None]]", "output 1 has a cell None, expected integers of 0..9"),
+        ("[['1']]", "output 1 has cells of type <U1, expected integers"),
+        ("[[1j]]", "output 1 has cells of type complex128, expected integers"),
+    ],
+)
+def test_invalid_output_says_which_and_why(executor: Executor, returned: str, message: str) -> None:
+    source = f"import numpy as np\ndef transform(grid): return {returned} if grid[0, 0] == 7 else grid"
+    outcome = run(executor, source)
+    assert (outcome.status, outcome.error, outcome.outputs) == (
+        Status.invalid_output,
+        f"InvalidOutput: {message}",
+        (),
+    )
+
+
+def test_ragged_rows_are_an_invalid_output(executor: Executor) -> None:
+    outcome = run(executor, "def transform(grid): return [[1], [1, 2]]")
+    assert outcome.status is Status.invalid_output
+    assert outcome.error_message.startswith("output 0 does not convert to a grid: ValueError: ")
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        (
+            "def transform(grid):\n    return grid + {}",
+            "TypeError: unsupported operand type(s) for +: 'int' and 'dict'",
+        ),
+        ("x = 1\n\nraise KeyError('why')", "KeyError: 'why' (line 3)"),
+        ("x = 1\ny = (\n", "SyntaxError: '(' was never closed (line 2)"),
+        ("exec('1 +')", "SyntaxError: invalid syntax (line 1)"),
+        ("\nexit(3)", "SystemExit: 3 (line 2)"),
+        ("class Mine(BaseException): pass\nraise Mine('two\\nlines')", "Mine: two lines (line 2)"),
+        ("x = 1", "NameError: the program defines no function named 'transform'"),
+        ("import no_such_thing", "ModuleNotFoundError: No module named 'no_such_thing' (line 1)"),
+        ("from common import nothing", "ImportError: cannot import name 'nothing' from 'common' (common.py) (line 1)"),
+        ("raise ValueError", "ValueError (line 1)"),
+    ],
+)
+def test_error_has_type_message_and_line(executor: Executor, source: str, error: str) -> None:
+    outcome = run(executor, source)
+    assert outcome.status is Status.error
+    assert outcome.error.startswith(error)
+
+
+def test_error_line_is_the_innermost_one_of_the_program(executor: Executor) -> None:
+    source = "import numpy as np\ndef inner():\n    return np.zeros(-1)\n\ndef transform(grid):\n    return inner()"
+    assert run(executor, source).error_line == 3
+
+
+def test_error_messages_are_the_same_in_every_run(executor: Executor) -> None:
+    assert run(executor, "def f(): pass\nraise ValueError(f)").error_message == "<function f at 0x...>"
+
+
+@pytest.mark.parametrize("source", ["x = '\ud800'", "x = 1\0", "# coding: no-such-codec\nx = ", "("])
+def test_text_that_does_not_compile_is_an_error(executor: Executor, source: str) -> None:
+    assert run(executor, source).status is Status.error
+
+
+def test_no_text_is_rejected_or_edited(executor: Executor) -> None:
+    source = (
+        "import os, sys, subprocess  # eval( exec( open( input(\ndef transform(grid):\n    print(grid)\n    return grid"
+    )
+    assert run(executor, source).status is Status.ok
+
+
+@pytest.mark.parametrize(
+    ("source", "status", "error"),
+    [
+        ("while True: pass", Status.timeout, "Timeout: more than 1 s of CPU time"),
+        ("raise MemoryError", Status.memory, "MemoryError: more than 256 MB"),
+        ("import os; os._exit(0)", Status.crash, "Crash: the process ended without a result"),
+        ("import os; os.kill(os.getpid(), 11)", Status.crash, "Crash: killed by signal 11"),
+        ("import os; os.write(3, b'ok')", Status.protocol, "Protocol: malformed result"),
+    ],
+)
+def test_other_statuses(executor: Executor, source: str, status: Status, error: str) -> None:
+    outcome = run(executor, source)
+    assert (outcome.status, outcome.error, outcome.outputs) == (status, error, ())
+
+
+@pytest.mark.parametrize(("share", "status"), [(0.9, Status.ok), (1.1, Status.memory)])
+def test_memory_limit_counts_from_the_servers_own_size(executor: Executor, share: float, status: Status) -> None:
+    n_bytes = int(share * LIMITS.memory_mb * 2**20)
+    assert run(executor, f"import numpy as np\nx = np.empty({n_bytes}, np.uint8)\n{SAME}").status is status
+
+
+def test_cpu_limit_is_over_all_inputs(executor: Executor) -> None:
+    source = (
+        "import time\n\ndef transform(grid):\n"
+        "    end = time.process_time() + 0.3\n    while time.process_time() < end: pass\n    return grid"
+    )
+    assert run(executor, source, (ONE,)).status is Status.ok
+    assert run(executor, source, (ONE,) * 5).status is Status.timeout
+
+
+def test_common_is_there(executor: Executor) -> None:
+    source = "from common import *\ndef transform(grid): return np.full((1, 1), Color.RED)"
+    assert [grid.tolist() for grid in run(executor, source).outputs] == [[[2]], [[2]]]
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["random.random()", "np.random.rand()", "np.random.default_rng().random()", "list(set('some letters'))"],
+)
+def test_chance_repeats_in_each_child_and_server(executor: Executor, lone: Executor, expression: str) -> None:
+    setup = "import random\nimport numpy as np"
+    assert len({value(each, expression, setup) for each in (lone, lone, executor, executor)}) == 1
+
+
+def test_random_is_seeded_with_0(executor: Executor) -> None:
+    # python -c 'import random; random.seed(0); print(random.random())', and the same of numpy
+    assert value(executor, "random.random()", "import random") == "0.8444218515250481"
+    assert value(executor, "float(np.random.rand())", "import numpy as np") == "0.5488135039273248"
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        "import numpy as np\nnp.array = np.asarray = np.ndarray = np.uint8 = None",
+        "import builtins\nbuiltins.len = builtins.compile = builtins.tuple = None",
+        "import common\ncommon.Color = None",
+        "import os, sys\nos._exit = os.write = None\nsys.modules.clear()",
+        "from arc_refinery.sandbox import child, wire\nchild.judge = wire.encode_result = None",
+        "import random\nrandom.seed(7)",
+    ],
+)
+def test_nothing_leaks_into_the_next_program(lone: Executor, patch: str) -> None:
+    probe = "from common import *\ndef transform(grid): return np.full((1, len('abc')), int(10 * random.random()))"
+    run(lone, f"{patch}\n{SAME}")
+    assert [grid.tolist() for grid in run(lone, probe, (TWO,)).outputs] == [[[8, 8, 8]]]  # random() is 0.844...
+
+
+def test_the_callers_environment_is_not_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "secret")
+    with Executor(1, LIMITS) as executor:
+        assert "secret" not in value(executor, "dict(os.environ)", "import os")
+
+
+def test_outcomes_come_in_input_order_exactly_one_each(executor: Executor) -> None:
+    slow = f"import time; time.sleep(0.2)\n{SAME}"
+    programs = [Program(str(i), slow if i % 7 == 0 else SAME, (TWO,)) for i in range(40)]
+    assert [outcome.program_id for outcome in executor.run(programs)] == [str(i) for i in range(40)]
+
+
+def test_input_is_consumed_lazily_with_a_bounded_look_ahead(executor: Executor) -> None:
+    taken = itertools.count()
+    slow_first = (Program(str(i), "x" if i else "import time; time.sleep(2)", ()) for i in taken)
+    outcomes = executor.run(slow_first)
+    next(outcomes)
+    assert 2 < next(taken) <= 2 * LOOK_AHEAD + 1
+    outcomes.close()  # type: ignore[attr-defined]  # the iterator is a generator
+
+
+def test_no_programs_give_no_outcomes_and_no_inputs_no_outputs(executor: Executor) -> None:
+    assert list(executor.run([])) == []
+    assert (run(executor, SAME, ()).status, run(executor, SAME, ()).outputs) == (Status.ok, ())
+
+
+def test_an_abandoned_run_leaves_the_executor_usable(executor: Executor) -> None:
+    for outcome in executor.run(Program(str(i), SAME, (ONE,)) for i in itertools.count()):
+        if outcome.program_id == "5":
+            break
+    assert [outcome.program_id for outcome in executor.run([Program("a", SAME, (TWO,))])] == ["a"]
+
+
+def test_two_runs_at_once_are_refused(executor: Executor) -> None:
+    first = executor.run([Program("a", SAME, ()), Program("b", SAME, ())])
+    next(first)
+    with pytest.raises(RuntimeError, match="running already"):
+        next(executor.run([]))
+    assert [outcome.program_id for outcome in first] == ["b"]
+
+
+def test_an_error_of_the_callers_iterable_propagates(executor: Executor) -> None:
+    def broken() -> Iterator[Program]:
+        yield Program("a", SAME, ())
+        raise OSError("disk")
+
+    with pytest.raises(OSError, match="disk"):
+        list(executor.run(broken()))
+    assert run(executor, SAME).status is Status.ok
+
+
+def test_inputs_must_be_grids(executor: Executor) -> None:
+    with pytest.raises(ValueError, match="program it: expected 2-D uint8 inputs, got 1-D int64"):
+        run(executor, SAME, (np.array([1, 2]),))
+
+
+def test_a_closed_executor_says_so() -> None:
+    executor = Executor(1, LIMITS)
+    executor.close()
+    executor.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        next(executor.run([]))
+
+
+def test_it_does_not_start_where_a_trivial_program_fails() -> None:
+    with pytest.raises(RuntimeError, match="cannot run a trivial program on this machine: timeout"):
+        Executor(2, Limits(cpu_seconds=1e-6))
+
+
+def test_the_caller_is_never_forked_and_servers_have_one_thread() -> None:
+    forks = []
+    os.register_at_fork(before=lambda: forks.append(1))
+    before = set(psutil.Process().children())
+    with Executor(2, LIMITS) as executor:
+        run(executor, SAME)
+        servers = set(psutil.Process().children()) - before
+        assert [server.num_threads() for server in servers] == [1, 1]
+    assert not forks
+    assert not any(server.is_running() for server in servers)
+
+
+GOOD = Result(Status.ok, (ONE, TWO))
+FRAME = wire.encode_result(GOOD)
+
+
+def test_results_survive_the_wire() -> None:
+    error = Result(Status.error, (), "TypeError", "é \ud800", 12)
+    assert wire.decode_result(wire.encode_result(error), 2) == error._replace(error_message="é \\ud800")
+    assert [grid.tolist() for grid in wire.decode_result(FRAME, 2).outputs] == [ONE.tolist(), TWO.tolist()]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"",
+        FRAME[:-1],
+        FRAME + b"\0",
+        b"X" + FRAME[1:],
+        FRAME[:4] + b"\x07" + FRAME[5:],  # there are 7 statuses
+        FRAME[:-1] + b"\x0a",  # colour 10
+        wire.encode_result(GOOD._replace(outputs=(ONE,))),
+        wire.encode_result(GOOD._replace(outputs=(ONE, np.zeros((31, 1), np.uint8)))),
+        wire.encode_result(GOOD._replace(outputs=(ONE, np.zeros((0, 1), np.uint8)))),
+        wire.encode_result(GOOD._replace(status=Status.error)),
+        wire.encode_result(Result(Status.error, (), "A", "b")).replace(b"Ab", b"A\xff"),
+    ],
+)
+def test_malformed_results_are_refused(frame: bytes) -> None:
+    with pytest.raises(wire.WireError):
+        wire.decode_result(frame, 2)
+
+
+def test_no_result_is_longer_than_the_server_reads() -> None:
+    worst = Result(Status.error, (), "\ud800" * 5000, "\ud800" * 5000)
+    assert len(wire.encode_result(worst)) <= wire.max_result_bytes(0)
+    full = Result(Status.ok, (np.zeros((30, 30), np.uint8),) * 3)
+    assert len(wire.encode_result(full)) <= wire.max_result_bytes(3)

