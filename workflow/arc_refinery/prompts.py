@@ -124,4 +124,3 @@ def extract_code(completion: str) -> str | None:
     """The program in a completion: its last code block (an unclosed one counts); None where there is no block."""
     blocks = _CODE_BLOCK.findall(completion)
     return blocks[-1] if blocks else None
-

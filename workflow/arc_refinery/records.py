@@ -6,8 +6,9 @@ made it; nothing measured (times, memory) is stored, so equal settings give equa
 
 import hashlib
 import json
+import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -25,6 +26,8 @@ from arc_refinery.tasks import Pair, Task
 
 SCHEMA_VERSION = 1
 ROWS_PER_GROUP = 2000
+
+logger = logging.getLogger(__name__)
 
 Kind = Literal["problems", "tasks", "prompts", "attempts", "verdicts"]
 
@@ -121,7 +124,13 @@ _TYPES: dict[str, pa.DataType] = {
     "test_outputs": pa.list_(_GRID),
 }
 _SCALARS = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
-_CLASSES: dict[Kind, type] = {"problems": Problem, "tasks": Task, "prompts": Prompt, "attempts": Attempt, "verdicts": Verdict}
+_CLASSES: dict[Kind, type] = {
+    "problems": Problem,
+    "tasks": Task,
+    "prompts": Prompt,
+    "attempts": Attempt,
+    "verdicts": Verdict,
+}
 
 
 def schema(kind: Kind) -> pa.Schema:
@@ -134,12 +143,17 @@ def settings_hash(settings: Mapping[str, Any]) -> str:
 
 
 def write(
-    path: Path, kind: Kind, records: Iterable[Any], seed: int, settings: Mapping[str, Any], **notes: int | str
-) -> int:
-    """Write records to a temporary file, then rename it to `path`; returns how many there were.
+    path: Path,
+    kind: Kind,
+    records: Iterable[Any],
+    seed: int,
+    settings: Mapping[str, Any],
+    notes: Callable[[], dict[str, int]] = dict,
+) -> None:
+    """Write records to a temporary file, then rename it to `path`.
 
-    `settings` are those of the stage that change the content; `notes` are short facts that belong to the file, such
-    as how many rows were dropped.
+    `settings` are those of the stage that change the content. `notes` is called at the end for short facts that belong
+    to the file, such as how many rows were dropped.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     metadata = {
@@ -148,22 +162,35 @@ def write(
         "package_version": version("arc-refinery"),
         "seed": str(seed),
         "settings": settings_hash(settings),
-        "notes": json.dumps(notes, sort_keys=True),
     }
     columns = schema(kind).with_metadata(metadata)
     temporary = path.with_name(f".{path.name}.tmp")
-    n_rows = 0
     with pq.ParquetWriter(temporary, columns) as writer:
         group: list[dict[str, Any]] = []
         for record in records:
             group.append(_plain(record))
-            n_rows += 1
             if len(group) == ROWS_PER_GROUP:
                 writer.write_table(pa.Table.from_pylist(group, columns))
                 group = []
         writer.write_table(pa.Table.from_pylist(group, columns))
+        writer.add_key_value_metadata({"notes": json.dumps(notes(), sort_keys=True)})
     os.replace(temporary, path)
-    return n_rows
+
+
+def write_prompts(path: Path, prompts: Iterable[Prompt], longest: int, seed: int, settings: Mapping[str, Any]) -> None:
+    """Write the prompts of at most `longest` tokens; how many were longer is logged and kept in the file's notes."""
+    lengths: list[int] = []
+
+    def fitting() -> Iterator[Prompt]:
+        for prompt in prompts:
+            lengths.append(prompt.n_tokens)
+            if prompt.n_tokens <= longest:
+                yield prompt
+
+    write(path, "prompts", fitting(), seed, settings, lambda: {"n_dropped": sum(n > longest for n in lengths)})
+    if lengths:
+        percentiles = ", ".join(f"{share} %: {int(np.percentile(lengths, share))}" for share in (50, 95, 100))
+        logger.info("tokens of %d prompts: %s; longest allowed: %d", len(lengths), percentiles, longest)
 
 
 def read_problems(path: Path) -> Iterator[Problem]:
@@ -209,7 +236,7 @@ def kind_of(path: Path) -> str:
 
 def notes(path: Path) -> dict[str, Any]:
     """The short facts that were written with the file."""
-    content: dict[str, Any] = json.loads(_metadata(path)["notes"])
+    content: dict[str, Any] = json.loads(_metadata(path).get("notes", "{}"))
     return content
 
 

@@ -42,5 +42,7 @@ class Task:
     def reorder_train(self, order: tuple[int, ...]) -> "Task":
         """The task with its train pairs in another order; ``order[i]`` is the old place of the new pair i."""
         if sorted(order) != list(range(len(self.train))):
-            raise ValueError(f"task {self.task_id}: order {order} is no permutation of its {len(self.train)} train pairs")
+            raise ValueError(
+                f"task {self.task_id}: order {order} is no permutation of its {len(self.train)} train pairs"
+            )
         return replace(self, train=tuple(self.train[i] for i in order))

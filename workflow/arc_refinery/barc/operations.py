@@ -46,18 +46,30 @@ OPERATIONS: tuple[Operation, ...] = (
     *_variants("turn", "any", "grid = np.flipud(grid)", "grid = np.fliplr(grid)", "grid = grid.T"),
     *_variants("turn", "any", "grid = np.rot90(grid.T, 2)"),
     *_variants("turn", "any", "grid = np.rot90(grid, {k})", k=("1", "2", "3")),
-    *_variants("shift", "any", "grid = np.roll(grid, {k}, axis=0)", "grid = np.roll(grid, {k}, axis=1)", k=("1", "-1", "2")),
-    *_variants("shift", "sparse", "grid = translate(grid, {k}, 0)", "grid = translate(grid, 0, {k})", k=("1", "-1", "2")),
+    *_variants(
+        "shift", "any", "grid = np.roll(grid, {k}, axis=0)", "grid = np.roll(grid, {k}, axis=1)", k=("1", "-1", "2")
+    ),
+    *_variants(
+        "shift", "sparse", "grid = translate(grid, {k}, 0)", "grid = translate(grid, 0, {k})", k=("1", "-1", "2")
+    ),
     # larger outputs
     *_variants("tile", "small", "grid = np.tile(grid, ({m}, {n}))", m=("1", "2", "3"), n=("2", "3")),
     *_variants("tile", "small", "grid = np.tile(grid, ({m}, 1))", m=("2", "3")),
-    *_variants("mirror", "small", "grid = np.hstack([grid, np.fliplr(grid)])", "grid = np.hstack([np.fliplr(grid), grid])"),
-    *_variants("mirror", "small", "grid = np.vstack([grid, np.flipud(grid)])", "grid = np.vstack([np.flipud(grid), grid])"),
+    *_variants(
+        "mirror", "small", "grid = np.hstack([grid, np.fliplr(grid)])", "grid = np.hstack([np.fliplr(grid), grid])"
+    ),
+    *_variants(
+        "mirror", "small", "grid = np.vstack([grid, np.flipud(grid)])", "grid = np.vstack([np.flipud(grid), grid])"
+    ),
     *_variants("mirror", "small", "grid = np.block([[grid, np.fliplr(grid)], [np.flipud(grid), np.rot90(grid, 2)]])"),
     *_variants("mirror", "small", "grid = np.block([[np.rot90(grid, 2), np.flipud(grid)], [np.fliplr(grid), grid]])"),
-    *_variants("mirror", "square", "grid = np.block([[grid, np.rot90(grid, 3)], [np.rot90(grid, 1), np.rot90(grid, 2)]])"),
+    *_variants(
+        "mirror", "square", "grid = np.block([[grid, np.rot90(grid, 3)], [np.rot90(grid, 1), np.rot90(grid, 2)]])"
+    ),
     *_variants("scale", "small", "grid = scale_sprite(grid, {k})", k=("2", "3", "4")),
-    *_variants("scale", "small", "grid = np.repeat(grid, {k}, axis=0)", "grid = np.repeat(grid, {k}, axis=1)", k=("2", "3")),
+    *_variants(
+        "scale", "small", "grid = np.repeat(grid, {k}, axis=0)", "grid = np.repeat(grid, {k}, axis=1)", k=("2", "3")
+    ),
     *_variants("scale", "upscaled", "grid = grid[::{k}, ::{k}]", k=("2", "3")),
     *_variants("scale", "tiny", "grid = np.kron(grid != 0, grid)", "grid = np.kron(grid == 0, grid)"),
     *_recolors("frame", "any", "grid = np.pad(grid, 1, constant_values={c})", black=True),
@@ -75,9 +87,13 @@ OPERATIONS: tuple[Operation, ...] = (
     *_variants("crop", "objects", f"grid = crop(max({OBJECTS}, key=np.count_nonzero))"),
     *_variants("crop", "objects", f"grid = crop(min({OBJECTS}, key=np.count_nonzero))"),
     *_variants("crop", "objects", f"grid = crop(max({OBJECTS}, key=lambda part: len(object_colors(part))))"),
-    *_variants("squeeze", "stretched", "grid = grid[[i == 0 or (grid[i] != grid[i - 1]).any() for i in range(len(grid))]]"),
     *_variants(
-        "squeeze", "stretched", "grid = grid[:, [i == 0 or (grid[:, i] != grid[:, i - 1]).any() for i in range(grid.shape[1])]]"
+        "squeeze", "stretched", "grid = grid[[i == 0 or (grid[i] != grid[i - 1]).any() for i in range(len(grid))]]"
+    ),
+    *_variants(
+        "squeeze",
+        "stretched",
+        "grid = grid[:, [i == 0 or (grid[:, i] != grid[:, i - 1]).any() for i in range(grid.shape[1])]]",
     ),
     *_variants("squeeze", "sparse", "grid = grid[grid.any(axis=1)]", "grid = grid[:, grid.any(axis=0)]"),
     # colours
@@ -141,7 +157,9 @@ OPERATIONS: tuple[Operation, ...] = (
     *_variants("line", "dots", "grid = np.where(grid == 0, grid.max(axis=1, keepdims=True), grid)"),
     *_variants("line", "dots", "grid = np.where(grid == 0, grid.max(axis=0, keepdims=True), grid)"),
     *_variants("line", "dots", "grid = np.maximum(grid.max(axis=0, keepdims=True), grid.max(axis=1, keepdims=True))"),
-    *_variants("line", "dots", "grid = np.maximum.accumulate(grid, axis=0)", "grid = np.maximum.accumulate(grid, axis=1)"),
+    *_variants(
+        "line", "dots", "grid = np.maximum.accumulate(grid, axis=0)", "grid = np.maximum.accumulate(grid, axis=1)"
+    ),
     *_variants("line", "dots", "grid = np.maximum.accumulate(grid[::-1], axis=0)[::-1]"),
     *_variants("line", "dots", "grid = np.maximum.accumulate(grid[:, ::-1], axis=1)[:, ::-1]"),
     *_variants(
@@ -185,7 +203,9 @@ OPERATIONS: tuple[Operation, ...] = (
     *_recolors("outline", "dots", "grid = np.where(object_neighbors(grid, connectivity=8), {c}, grid)"),
     *_recolors("outline", "dots", "grid = np.where(object_neighbors(grid, connectivity=4), {c}, grid)"),
     *_recolors("outline", "slabs", "grid = np.where(object_boundary(grid), {c}, grid)", black=True),
-    *_recolors("outline", "slabs", "grid = np.where(object_interior(grid) & ~object_boundary(grid), {c}, grid)", black=True),
+    *_recolors(
+        "outline", "slabs", "grid = np.where(object_interior(grid) & ~object_boundary(grid), {c}, grid)", black=True
+    ),
     *_variants("select", "objects", f"grid = max({OBJECTS}, key=np.count_nonzero)"),
     *_variants("select", "objects", f"grid = min({OBJECTS}, key=np.count_nonzero)"),
     *_recolors(
@@ -203,11 +223,15 @@ OPERATIONS: tuple[Operation, ...] = (
         c=COLORS_AND_BLACK,
     ),
     # symmetry
-    *_variants("complete", "sparse", "grid = np.maximum(grid, np.fliplr(grid))", "grid = np.maximum(grid, np.flipud(grid))"),
+    *_variants(
+        "complete", "sparse", "grid = np.maximum(grid, np.fliplr(grid))", "grid = np.maximum(grid, np.flipud(grid))"
+    ),
     *_variants("complete", "sparse", "grid = np.maximum(grid, np.rot90(grid, 2))"),
     *_variants("complete", "square", "grid = np.maximum(grid, grid.T)"),
     # stripes
-    *_recolors("stripe", "any", "grid[::2] = {c}", "grid[1::2] = {c}", "grid[:, ::2] = {c}", "grid[:, 1::2] = {c}", black=True),
+    *_recolors(
+        "stripe", "any", "grid[::2] = {c}", "grid[1::2] = {c}", "grid[:, ::2] = {c}", "grid[:, 1::2] = {c}", black=True
+    ),
     *_recolors(
         "stripe",
         "one color",
@@ -217,8 +241,12 @@ OPERATIONS: tuple[Operation, ...] = (
         "grid[:, ::2] = np.where(grid[:, ::2] != 0, {c}, 0)",
     ),
     *_variants("stripe", "noisy rows", "grid = np.array([[np.bincount(line).argmax()] * len(line) for line in grid])"),
-    *_variants("stripe", "noisy columns", "grid = np.array([[np.bincount(line).argmax()] * len(line) for line in grid.T]).T"),
-    *_recolors("diagonal", "square", "np.fill_diagonal(grid, {c})", "np.fill_diagonal(np.fliplr(grid), {c})", black=True),
+    *_variants(
+        "stripe", "noisy columns", "grid = np.array([[np.bincount(line).argmax()] * len(line) for line in grid.T]).T"
+    ),
+    *_recolors(
+        "diagonal", "square", "np.fill_diagonal(grid, {c})", "np.fill_diagonal(np.fliplr(grid), {c})", black=True
+    ),
     *_variants(
         "order",
         "sparse",
@@ -230,4 +258,6 @@ OPERATIONS: tuple[Operation, ...] = (
 )
 
 # Operations that make sense after any other: they turn the result, recolour it or cut it.
-FOLLOWING_FAMILIES = frozenset({"turn", "recolor", "crop", "mirror", "tile", "scale", "frame", "select", "count", "fall", "shift"})
+FOLLOWING_FAMILIES = frozenset(
+    {"turn", "recolor", "crop", "mirror", "tile", "scale", "frame", "select", "count", "fall", "shift"}
+)

@@ -137,7 +137,9 @@ def _with_wrong_turn(
     for _ in range(WRONG_ATTEMPTS):
         wrong = wrong_program(statements, rng, difficulty)
         outputs = _outputs(wrong, task.train)
-        if outputs and any(not np.array_equal(output, pair.output) for output, pair in zip(outputs, task.train, strict=True)):
+        if outputs and any(
+            not np.array_equal(output, pair.output) for output, pair in zip(outputs, task.train, strict=True)
+        ):
             feedback = prompts.execution_feedback(task, outputs, "compact")
             return prompts.next_turn(messages, prompts.answer(program_body(wrong)), feedback)
     return messages
@@ -146,5 +148,10 @@ def _with_wrong_turn(
 def _outputs(statements: list[Statement], pairs: tuple[Pair, ...]) -> tuple[Grid, ...] | None:
     try:
         return tuple(as_grid(run_statements(statements, pair.input)[-1]) for pair in pairs)
-    except (ValueError, IndexError, TypeError, GridError):  # a wrong program may fail on inputs that were made for another
+    except (
+        ValueError,
+        IndexError,
+        TypeError,
+        GridError,
+    ):  # a wrong program may fail on inputs that were made for another
         return None

@@ -54,7 +54,9 @@ def pretrain(settings: PretrainingSettings, output_folder: Path, checkpoint: Pat
     if checkpoint.exists():
         saved = torch.load(checkpoint, weights_only=True)
         if saved["settings"] != asdict(settings):
-            raise ValueError(f"{checkpoint}: was made with other settings ({saved['settings']}); delete it to start anew")
+            raise ValueError(
+                f"{checkpoint}: was made with other settings ({saved['settings']}); delete it to start anew"
+            )
         model.load_state_dict(saved["model"])
         for optimizer, optimizer_state in zip(optimizers, saved["optimizers"], strict=True):
             optimizer.load_state_dict(optimizer_state)
@@ -65,7 +67,9 @@ def pretrain(settings: PretrainingSettings, output_folder: Path, checkpoint: Pat
     progress = tqdm(loader, initial=int(state["chunk"]), total=settings.n_chunks, unit="chunk", mininterval=10)
     for batches in progress:
         started, cpu_started = time.perf_counter(), time.process_time()
-        figures = _train_chunk(model, decoder, optimizers, batches, _schedule(int(state["chunk"]) / settings.n_chunks, settings))
+        figures = _train_chunk(
+            model, decoder, optimizers, batches, _schedule(int(state["chunk"]) / settings.n_chunks, settings)
+        )
         state["chunk"] += 1
         state["tokens"] += sum(batch.ids.numel() for batch in batches)
         state["seconds"] += time.perf_counter() - started

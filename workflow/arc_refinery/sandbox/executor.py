@@ -61,8 +61,6 @@ class Executor:
 
     def run(self, programs: Iterable[Program]) -> Iterator[Outcome]:
         """One outcome for each program, in their order, each as soon as it and those before it are there."""
-        if not self._servers:
-            raise RuntimeError("the executor is closed")
         if self._running:
             raise RuntimeError("the executor is running already: finish or close that iterator first")
         self._running = True
@@ -71,6 +69,8 @@ class Executor:
         n_taken = n_yielded = 0
         try:
             while True:
+                if not self._servers:
+                    raise RuntimeError("the executor is closed")
                 for server in self._servers:
                     may_take = server.job is None and n_taken < n_yielded + LOOK_AHEAD * len(self._servers)
                     if may_take and (job := next(jobs, None)) is not None:

@@ -38,7 +38,7 @@ PRELOADED = """
     abc array ast base64 bisect calendar cmath collections.abc colorsys contextlib copy csv ctypes dataclasses datetime
     decimal difflib enum fractions functools hashlib heapq inspect io itertools json logging math
     numbers operator pickle pprint queue random re secrets signal socket statistics string struct subprocess textwrap
-    threading time timeit traceback types typing typing_extensions warnings weakref zlib _strptime
+    threading time timeit traceback types typing warnings weakref zlib _strptime
     encodings.ascii encodings.latin_1 encodings.utf_16 encodings.utf_32 encodings.unicode_escape
     numpy numpy.char numpy.fft numpy.lib.stride_tricks numpy.linalg numpy.ma numpy.polynomial numpy.random numpy.rec
     numpy.typing scipy scipy.ndimage

@@ -1,0 +1,47 @@
+# arc-refinery: teach a code model to refine its own wrong programs, and find out whether it did.
+from snakemake.exceptions import WorkflowError
+from snakemake.utils import min_version
+
+from arc_refinery.config import ConfigError, check_files, validate
+
+min_version("9.19")
+
+if "experiment" not in config:  # Snakemake would merge a --configfile into the default's keys
+
+    configfile: "config/config.yaml"
+
+
+include: "rules/common.smk"
+
+
+try:
+    experiment = validate(config, config_origin())
+    check_files(experiment, config_origin())
+except ConfigError as error:
+    raise WorkflowError(str(error))
+
+
+pathvars:
+    results=f"results/{experiment.experiment}",
+    logs=f"logs/{experiment.experiment}",
+    benchmarks=f"logs/{experiment.experiment}/benchmarks",
+
+
+wildcard_constraints:
+    tasks="[a-z0-9-]+",
+    branch="turn1(-trained)?|[a-z0-9-]+-turn[0-9]+",
+    shard="[0-9]+",
+
+
+include: "rules/tasks.smk"  # problems -> tasks -> parts
+include: "rules/attempts.smk"  # prompts of turn 1; sample completions, judge them
+include: "rules/refine.smk"  # incorrect attempts -> prompts of the next turn
+include: "rules/train.smk"  # GRPO on those of the parts
+include: "rules/report.smk"  # compare the arms
+include: "rules/pretrain.smk"  # the embedded model; not a part of any experiment
+
+
+rule all:
+    default_target: True
+    input:
+        f"results/{experiment.experiment}.md",

@@ -1,0 +1,70 @@
+# Sampling holds a GPU, judging does not: two rules, so that no GPU waits for Python.
+
+
+rule first_prompts:
+    input:
+        "<results>/tasks/{tasks}.parquet",
+    output:
+        "<results>/{tasks}/{branch}/prompts.parquet",
+    log:
+        "<logs>/{tasks}/{branch}/prompts.log",
+    benchmark:
+        "<benchmarks>/{tasks}/{branch}/prompts.tsv"
+    wildcard_constraints:
+        branch="turn1(-trained)?",
+    params:
+        flags=first_prompts_flags,
+    threads: cpus("cpu")
+    resources:
+        **needs("cpu"),
+    conda:
+        "../envs/cpu.yaml"
+    shell:
+        "arc-refinery prompts --tasks-path {input} {params.flags} --output {output} 2> {log}"
+
+
+rule sample:
+    input:
+        prompts="<results>/{tasks}/{branch}/prompts.parquet",
+        adapter=adapter,
+    output:
+        "<results>/{tasks}/{branch}/attempts/{shard}.parquet",
+    log:
+        "<logs>/{tasks}/{branch}/sample-{shard}.log",
+    benchmark:
+        "<benchmarks>/{tasks}/{branch}/sample-{shard}.tsv"
+    params:
+        flags=flags(sample_settings()),
+        adapter=adapter_flag,
+        folder=subpath(output[0], parent=True),
+        n_shards=lambda wildcards: n_shards(wildcards.tasks),
+    threads: cpus("sample")
+    resources:
+        **needs("sample"),
+    conda:
+        "../envs/cpu.yaml"
+    shell:
+        "arc-refinery sample --dataset-path {input.prompts} {params.flags} {params.adapter}"
+        " --shard {wildcards.shard} --n-shards {params.n_shards} --output-folder {params.folder} 2> {log}"
+
+
+rule judge:
+    input:
+        attempts="<results>/{tasks}/{branch}/attempts/{shard}.parquet",
+        tasks="<results>/tasks/{tasks}.parquet",
+    output:
+        "<results>/{tasks}/{branch}/verdicts/{shard}.parquet",
+    log:
+        "<logs>/{tasks}/{branch}/judge-{shard}.log",
+    benchmark:
+        "<benchmarks>/{tasks}/{branch}/judge-{shard}.tsv"
+    params:
+        flags=flags(experiment.sandbox.model_dump() | {"seed": experiment.seed}),
+    threads: cpus("cpu")
+    resources:
+        **needs("cpu"),
+    conda:
+        "../envs/cpu.yaml"
+    shell:
+        "arc-refinery judge --attempts {input.attempts} --tasks-path {input.tasks} {params.flags}"
+        " --n-jobs {threads} --output {output} 2> {log}"

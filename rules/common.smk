@@ -1,0 +1,200 @@
+# Functions only: what the rules of several stages ask of the configuration.
+import json
+import shlex
+
+
+def config_origin() -> str:
+    """The file to blame for a wrong key."""
+    files = [str(path) for path in workflow.configfiles]
+    return files[-1] if files else "config/config.yaml"
+
+
+def flags(settings: dict) -> str:
+    """Command-line flags of a stage from a mapping of settings."""
+    words = []
+    for name, value in settings.items():
+        flag = name.replace("_", "-")
+        match value:
+            case None | "":
+                continue
+            case bool():
+                words.append(f"--{flag}" if value else f"--no-{flag}")
+            case list() | tuple():
+                words += [f"--{flag}", *map(str, value)]
+            case _:
+                words += [f"--{flag}", str(value)]
+    return shlex.join(words)
+
+
+def needs(kind: str) -> dict:
+    """Resources of a job: memory, disk and GPUs under the names that HTCondor and Slurm each read."""
+    wanted = getattr(experiment.resources, kind)
+    resources = {
+        "mem_mb": wanted.mem_mb,
+        "disk_mb": wanted.disk_mb,
+        "runtime": wanted.runtime,
+        "htcondor_request_mem_mb": wanted.mem_mb,
+        "htcondor_request_disk_mb": wanted.disk_mb,
+    }
+    if wanted.gpus:
+        resources |= {"gpu": wanted.gpus, "request_gpus": wanted.gpus}
+    if wanted.gpu_mem_mb:
+        resources["htcondor_gpus_min_mem_mb"] = wanted.gpu_mem_mb
+    if wanted.requirements:
+        resources["requirements"] = wanted.requirements
+    return resources
+
+
+def cpus(kind: str) -> int:
+    return getattr(experiment.resources, kind).cpus
+
+
+def evaluation_set(name: str):
+    return next(task_set for task_set in experiment.evaluation.sets if task_set.name == name)
+
+
+def n_shards(tasks: str) -> int:
+    """How many sampling jobs a part or an evaluation set is split into."""
+    return experiment.parts.shards_per_part if tasks in experiment.parts.names else evaluation_set(tasks).shards
+
+
+def shard_files(tasks: str, branch: str, what: str) -> list[str]:
+    """Paths of all shards of the `attempts` or `verdicts` of one branch, in order."""
+    return [f"<results>/{tasks}/{branch}/{what}/{shard:03d}.parquet" for shard in range(n_shards(tasks))]
+
+
+def first_turn_predictions(wildcards) -> int:
+    """Completions per task in turn 1: the arms share them, so the largest arm decides."""
+    if wildcards.tasks in experiment.parts.names:
+        return experiment.sampling.n_predictions
+    return max(
+        arm.turns[0].n_predictions for arm in experiment.evaluation.arms if arm.branch(1) == wildcards.branch
+    )
+
+
+def arm_and_turn(branch: str):
+    """The arm and the number of the turn that a branch such as `refine-trained-turn2` belongs to."""
+    return next(
+        (arm, turn)
+        for arm in experiment.evaluation.arms
+        for turn in range(1, len(arm.turns) + 1)
+        if arm.branch(turn) == branch
+    )
+
+
+def adapter(wildcards) -> list[str]:
+    """The trained adapter where a branch is sampled with it."""
+    if wildcards.tasks in experiment.parts.names:
+        return []
+    arm, turn = arm_and_turn(wildcards.branch)
+    return ["<results>/training"] if arm.turns[turn - 1].adapter == "trained" else []
+
+
+def parent_files(what: str):
+    """Input function: the `attempts` or `verdicts` that a branch of turn 2 or later refines."""
+
+    def files(wildcards) -> list[str]:
+        arm, turn = arm_and_turn(wildcards.branch)
+        return shard_files(wildcards.tasks, arm.branch(turn - 1), what)
+
+    return files
+
+
+def parent_prompts(wildcards) -> str:
+    arm, turn = arm_and_turn(wildcards.branch)
+    return f"<results>/{wildcards.tasks}/{arm.branch(turn - 1)}/prompts.parquet"
+
+
+def evaluation_files(what: str) -> list[str]:
+    """All `attempts` or `verdicts` that the report compares."""
+    branches = dict.fromkeys(
+        arm.branch(turn) for arm in experiment.evaluation.arms for turn in range(1, len(arm.turns) + 1)
+    )
+    return [
+        path
+        for task_set in experiment.evaluation.sets
+        for branch in branches
+        for path in shard_files(task_set.name, branch, what)
+    ]
+
+
+# What the rules hand to the command line, stage by stage: everything that changes a stage's result, and nothing else.
+
+
+def task_set_settings(name: str) -> dict:
+    problems = experiment.problems
+    generator = {"max_side": problems.max_side, "compositions": problems.compositions, "max_cells": problems.max_cells}
+    return evaluation_set(name).model_dump(exclude={"caveat"}) | generator | {"seed": experiment.seed}
+
+
+def prompt_settings() -> dict:
+    return {
+        "model_path": experiment.model.path,
+        "template": experiment.model.template,
+        "max_model_len": experiment.model.window,
+        "seed": experiment.seed,
+    }
+
+
+def first_prompts_flags(wildcards) -> str:
+    sampling = experiment.sampling.model_dump() | {"n_predictions": first_turn_predictions(wildcards)}
+    return flags(prompt_settings() | sampling)
+
+
+def sample_settings() -> dict:
+    model, sampling = experiment.model, experiment.sampling
+    return {
+        "base_model_path": model.path,
+        "max_model_len": model.window,
+        **model.model_dump(exclude={"path", "window"}),
+        **sampling.model_dump(include={"temperature", "top_p", "max_output_tokens"}),
+        "seed": experiment.seed,
+    }
+
+
+def adapter_flag(wildcards, input) -> str:
+    return f"--lora-path {input.adapter}" if input.adapter else ""
+
+
+def refine_settings() -> dict:
+    return prompt_settings() | {
+        "max_output_tokens": experiment.sampling.max_output_tokens,
+        "batch_size": experiment.sampling.batch_size,
+        "include_errors": experiment.refinement.include_errors,
+    }
+
+
+def training_prompts_settings() -> dict:
+    """Training takes one prompt a task: the best incorrect attempt."""
+    sizes = {"n_considered": experiment.sampling.n_predictions, "n_parents": 1, "n_predictions": 1}
+    return refine_settings() | sizes | {"max_output_tokens": experiment.training.max_completion_length}
+
+
+def next_turn_flags(wildcards) -> str:
+    """How many attempts of the turn before a branch considers, and how many completions it asks for."""
+    arm, turn = arm_and_turn(wildcards.branch)
+    sizes = {
+        "n_considered": arm.turns[turn - 2].n_predictions,
+        "n_parents": experiment.refinement.n_parents,
+        "n_predictions": arm.turns[turn - 1].n_predictions,
+    }
+    return flags(refine_settings() | sizes)
+
+
+def train_settings() -> dict:
+    model, sandbox = experiment.model, experiment.sandbox
+    return {
+        "model_path": model.path,
+        "template": model.template,
+        "dtype": model.dtype,
+        "n_threads": model.n_threads,
+        "code_execution_cpu_seconds": sandbox.cpu_seconds,
+        "code_execution_memory_limit_mb": sandbox.memory_mb,
+        **experiment.training.model_dump(),
+        "seed": experiment.seed,
+    }
+
+
+def settings_text() -> str:
+    """The validated configuration, without what changes no result."""
+    return json.dumps(experiment.model_dump(mode="json", exclude={"resources"}), indent=1)

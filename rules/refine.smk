@@ -1,0 +1,51 @@
+# Incorrect attempts become the prompts of the next turn: of the parts to train on, of evaluation sets to compare.
+
+
+rule training_prompts:
+    input:
+        prompts="<results>/{tasks}/turn1/prompts.parquet",
+        attempts=lambda wildcards: shard_files(wildcards.tasks, "turn1", "attempts"),
+        verdicts=lambda wildcards: shard_files(wildcards.tasks, "turn1", "verdicts"),
+    output:
+        "<results>/{tasks}/training/prompts.parquet",
+    log:
+        "<logs>/{tasks}/training/prompts.log",
+    benchmark:
+        "<benchmarks>/{tasks}/training/prompts.tsv"
+    wildcard_constraints:
+        tasks="|".join(experiment.parts.names),
+    params:
+        flags=flags(training_prompts_settings()),
+    threads: cpus("cpu")
+    resources:
+        **needs("cpu"),
+    conda:
+        "../envs/cpu.yaml"
+    shell:
+        "arc-refinery refine --prompts-path {input.prompts} --attempts {input.attempts} --verdicts {input.verdicts}"
+        " --branch training {params.flags} --output {output} 2> {log}"
+
+
+rule refining_prompts:
+    input:
+        prompts=parent_prompts,
+        attempts=parent_files("attempts"),
+        verdicts=parent_files("verdicts"),
+    output:
+        "<results>/{tasks}/{branch}/prompts.parquet",
+    log:
+        "<logs>/{tasks}/{branch}/prompts.log",
+    benchmark:
+        "<benchmarks>/{tasks}/{branch}/prompts.tsv"
+    wildcard_constraints:
+        branch="[a-z0-9-]+-turn[0-9]+",
+    params:
+        flags=next_turn_flags,
+    threads: cpus("cpu")
+    resources:
+        **needs("cpu"),
+    conda:
+        "../envs/cpu.yaml"
+    shell:
+        "arc-refinery refine --prompts-path {input.prompts} --attempts {input.attempts} --verdicts {input.verdicts}"
+        " --branch {wildcards.branch} {params.flags} --output {output} 2> {log}"

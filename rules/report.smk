@@ -1,0 +1,45 @@
+# The comparison of the arms, for people.
+
+
+rule settings:
+    output:
+        "<results>/settings.json",
+    log:
+        "<logs>/settings.log",
+    params:
+        content=settings_text(),
+    localrule: True
+    conda:
+        "../envs/cpu.yaml"
+    shell:
+        "printf '%s\n' {params.content:q} > {output} 2> {log}"
+
+
+rule report:
+    input:
+        settings="<results>/settings.json",
+        tasks=expand("<results>/tasks/{tasks}.parquet", tasks=[s.name for s in experiment.evaluation.sets]),
+        training="<results>/training",
+        attempts=evaluation_files("attempts"),
+        verdicts=evaluation_files("verdicts"),
+    output:
+        markdown=report(f"results/{experiment.experiment}.md", caption="../workflow/report/report.rst"),
+        figures=report(
+            directory("<results>/report"),
+            patterns=["{name}.png"],
+            caption="../workflow/report/figure.rst",
+            category="Figures",
+        ),
+    log:
+        "<logs>/report.log",
+    benchmark:
+        "<benchmarks>/report.tsv"
+    params:
+        folder=subpath(input.settings, parent=True),
+    threads: cpus("cpu")
+    resources:
+        **needs("cpu"),
+    conda:
+        "../envs/cpu.yaml"
+    shell:
+        "arc-refinery report --config {input.settings} --folder {params.folder} --output {output.markdown} 2> {log}"

@@ -1,0 +1,1 @@
+"""What each arm made of its budget, and how sure one can be of it."""

@@ -1,0 +1,164 @@
+"""The attempts of an evaluation set as tables: one row an attempt, one row a task and arm.
+
+Only figures are loaded, never grids or completions: 400 tasks x 256 attempts take some tens of MB.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+
+from arc_refinery import records
+from arc_refinery.config import Arm, TaskSet
+from arc_refinery.records import RecordError
+
+METRICS = (
+    "valid code",
+    "valid outputs",
+    "unique outputs",
+    "train_pixel_score",
+    "train_correct_grids",
+    "train_pass_rate",
+    "train_is_correct",
+    "test_pixel_score",
+    "test_correct_grids",
+    "test_pass_rate",
+    "test_is_correct",
+    "is_correct",
+)
+SCORES = ["train_pixel_score", "train_correct_grids", "test_pixel_score", "test_correct_grids"]
+
+_VERDICT_COLUMNS = ["attempt_id", "prompt_id", "task_id", "status", "fingerprint", *SCORES]
+_ATTEMPT_COLUMNS = ["attempt_id", "parent_id", "n_prompt_tokens", "n_tokens", "finish_reason"]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOfArms:
+    """The attempts that one or more arms spend on one turn; arms with the same first turn and budget share them."""
+
+    branch: str
+    turn: int
+    n_predictions: int
+    adapter: str
+    arms: tuple[Arm, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetResults:
+    """All attempts on one evaluation set, by branch, in file order.
+
+    Columns: those of verdicts and attempts; `train_is_correct` and `test_is_correct` of the attempt; `place` 0, 1, ...
+    in the task's attempts of this branch; `tokens`: the completion's, and the attempt's share of its prompt's, which
+    is read once for all completions that it got.
+    """
+
+    name: str
+    task_ids: tuple[str, ...]
+    branches: dict[str, pd.DataFrame]
+
+    def of_turn(self, arm: Arm, turn: int) -> pd.DataFrame:
+        """What an arm owns of one turn: the first attempts of each task, as many as the turn's budget."""
+        attempts = self.branches[arm.branch(turn)]
+        return attempts[attempts["place"] < arm.turns[turn - 1].n_predictions]
+
+    def of_arm(self, arm: Arm) -> pd.DataFrame:
+        """All attempts of an arm, turn by turn, with `turn` and `slot`: the place 0, 1, ... in the task's budget.
+
+        A turn's slots start where the budgets of the turns before it end, also where these were not spent.
+        """
+        turns, start = [], 0
+        for number, turn in enumerate(arm.turns, 1):
+            attempts = self.of_turn(arm, number)
+            turns.append(attempts.assign(turn=number, slot=attempts["place"] + start))
+            start += turn.n_predictions
+        return pd.concat(turns, ignore_index=True)
+
+
+def load(folder: Path, task_set: TaskSet, arms: Iterable[Arm]) -> SetResults:
+    """The figures of all attempts that the arms made on a set, from the experiment's folder."""
+    tasks_path = folder / "tasks" / f"{task_set.name}.parquet"
+    task_ids = tuple(_read(tasks_path, "tasks", ["task_id"])["task_id"])
+    names = sorted({arm.branch(turn) for arm in arms for turn in range(1, len(arm.turns) + 1)})
+    branches = {name: _load_branch(folder / task_set.name / name, task_set.shards) for name in names}
+    for name, attempts in branches.items():
+        if strangers := sorted(set(attempts["task_id"]) - set(task_ids)):
+            raise RecordError(
+                f"{folder / task_set.name / name}: has attempts on task {strangers[0]}, which is not in {tasks_path}. "
+                "Re-make it: delete the folder, then run snakemake again"
+            )
+    return SetResults(task_set.name, task_ids, branches)
+
+
+def turns_of(arms: Iterable[Arm]) -> list[TurnOfArms]:
+    """The different turns of several arms, first turns first; arms that share one appear together in it."""
+    owners: dict[tuple[int, str, int, str], list[Arm]] = {}
+    for arm in arms:
+        for number, turn in enumerate(arm.turns, 1):
+            owners.setdefault((number, arm.branch(number), turn.n_predictions, turn.adapter), []).append(arm)
+    ordered = sorted(owners.items(), key=lambda item: item[0][0])
+    return [TurnOfArms(branch, number, n, adapter, tuple(arms)) for (number, branch, n, adapter), arms in ordered]
+
+
+def per_task(attempts: pd.DataFrame, task_ids: Sequence[str]) -> pd.DataFrame:
+    """The published figures of each task, as shares 0..1: index `task_ids`, columns `METRICS`.
+
+    Means over the task's attempts: `valid code` (a program could be taken out), `valid outputs` (it gave a grid for
+    every input), pixel scores, shares of correct grids, and pass rates (attempts with all train or test grids correct).
+    `unique outputs` = different outputs / attempts. `train_is_correct`, `test_is_correct`: 1 if any attempt is;
+    `is_correct`: 1 if both are 1, by the same attempt or by two. A task without attempts has 0 everywhere.
+    """
+    marked = attempts.assign(
+        **{
+            "valid code": attempts["status"] != "no_code",
+            "valid outputs": attempts["status"] == "ok",
+            "train_pass_rate": attempts["train_is_correct"],
+            "test_pass_rate": attempts["test_is_correct"],
+        }
+    )
+    means = ["valid code", "valid outputs", "train_pass_rate", "test_pass_rate", *SCORES]
+    groups = marked.groupby("task_id")
+    figures = groups[means].mean()
+    n_outputs = marked[marked["valid outputs"]].groupby("task_id")["fingerprint"].nunique()
+    figures["unique outputs"] = n_outputs.reindex(figures.index, fill_value=0) / groups.size()
+    for pairs in ("train", "test"):
+        figures[f"{pairs}_is_correct"] = groups[f"{pairs}_is_correct"].any()
+    figures["is_correct"] = figures["train_is_correct"] & figures["test_is_correct"]
+    return figures[list(METRICS)].astype(float).reindex(list(task_ids), fill_value=0.0)
+
+
+def tasks_with_attempts(attempts: pd.DataFrame, task_ids: Sequence[str]) -> list[str]:
+    """Those of the tasks that have an attempt, in the order of `task_ids`."""
+    present = set(attempts["task_id"])
+    return [task_id for task_id in task_ids if task_id in present]
+
+
+def n_tasks_with_budget_left(attempts: pd.DataFrame, arm: Arm, task_ids: Sequence[str]) -> int:
+    """Tasks that have fewer attempts than the arm may spend, because there was nothing (or too little) to refine."""
+    spent = attempts.groupby("task_id").size().reindex(list(task_ids), fill_value=0)
+    return int((spent < arm.budget).sum())
+
+
+def _load_branch(folder: Path, n_shards: int) -> pd.DataFrame:
+    shards = [f"{shard:03d}.parquet" for shard in range(n_shards)]
+    verdicts = pd.concat([_read(folder / "verdicts" / shard, "verdicts", _VERDICT_COLUMNS) for shard in shards])
+    attempts = pd.concat([_read(folder / "attempts" / shard, "attempts", _ATTEMPT_COLUMNS) for shard in shards])
+    if sorted(verdicts["attempt_id"]) != sorted(attempts["attempt_id"]):
+        raise RecordError(
+            f"{folder / 'verdicts'}: its {len(verdicts)} verdicts are not those of the {len(attempts)} attempts in "
+            f"{folder / 'attempts'}. Re-make them: delete the verdicts, then run snakemake again"
+        )
+    table = verdicts.merge(attempts, on="attempt_id", how="left", validate="one_to_one")
+    completions_of_prompt = table.groupby("prompt_id")["attempt_id"].transform("size")
+    return table.assign(
+        train_is_correct=table["train_correct_grids"] == 1.0,
+        test_is_correct=table["test_correct_grids"] == 1.0,
+        place=table.groupby("task_id").cumcount(),
+        tokens=table["n_tokens"] + table["n_prompt_tokens"] / completions_of_prompt,
+    )
+
+
+def _read(path: Path, kind: records.Kind, columns: list[str]) -> pd.DataFrame:
+    records.check(path, kind)
+    return pq.read_table(path, columns=columns).to_pandas()

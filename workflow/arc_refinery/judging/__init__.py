@@ -1,0 +1,1 @@
+"""Execute the programs of attempts and grade what they give."""

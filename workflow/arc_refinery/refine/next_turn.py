@@ -1,0 +1,90 @@
+"""Prompts of turn 2 and later: incorrect attempts, best first, with what executing them gave.
+
+Test pairs have no part in it: an attempt is chosen by its train pairs, and feedback shows only those.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+
+from arc_refinery.grids import Grid
+from arc_refinery.prompts import Message, Template, error_feedback, execution_feedback, next_turn
+from arc_refinery.records import Attempt, Prompt, Verdict
+from arc_refinery.refine.rendering import Renderer
+from arc_refinery.sandbox import Status
+from arc_refinery.tasks import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One attempt with the prompt that it answers and its verdict."""
+
+    prompt: Prompt
+    attempt: Attempt
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the next turn's budget of a task is spent: prompts cycle through the best parents."""
+
+    branch: str  # goes into the prompts' names
+    n_considered: int  # the first attempts of the task that may become parents
+    n_parents: int
+    n_predictions: int
+    batch_size: int  # completions of one prompt
+    include_errors: bool
+
+
+def next_turn_prompts(judged: Iterable[Judged], plan: Plan, template: Template, renderer: Renderer) -> Iterator[Prompt]:
+    """The prompts of the next turn; `judged` holds all attempts of a task in a row. A task without parents has none."""
+    for task_id, attempts in groupby(judged, key=lambda one: one.attempt.task_id):
+        parents = best_incorrect(list(islice(attempts, plan.n_considered)), plan.include_errors)[: plan.n_parents]
+        for start in range(0, plan.n_predictions if parents else 0, plan.batch_size):
+            number = start // plan.batch_size
+            parent = parents[number % len(parents)]
+            messages = refining_conversation(parent, template)
+            text, n_tokens = renderer.render(messages)
+            yield Prompt(
+                prompt_id=f"{task_id}/{plan.branch}-{number:03d}",
+                task_id=task_id,
+                turn=parent.prompt.turn + 1,
+                parent_id=parent.attempt.attempt_id,
+                augmentation=parent.prompt.augmentation,
+                train_order=parent.prompt.train_order,
+                messages=tuple(messages),
+                text=text,
+                n_tokens=n_tokens,
+                n_predictions=min(plan.batch_size, plan.n_predictions - start),
+                train=parent.prompt.train,
+                test=parent.prompt.test,
+            )
+
+
+def best_incorrect(attempts: Sequence[Judged], include_errors: bool) -> list[Judged]:
+    """Attempts with valid outputs that do not solve all train pairs, without repeated outputs.
+
+    Ranked by share of correct train grids, then pixel score, then order. With `include_errors`, attempts that raised
+    follow, one for each different program.
+    """
+    wrong = [one for one in attempts if one.verdict.status == Status.ok and not one.verdict.train_is_correct]
+    wrong.sort(key=lambda one: (-one.verdict.train_correct_grids, -one.verdict.train_pixel_score))
+    if include_errors:
+        wrong += [one for one in attempts if one.verdict.status == Status.error]
+    distinct: dict[str, Judged] = {}
+    for one in wrong:
+        distinct.setdefault(one.verdict.fingerprint or one.verdict.program_hash, one)
+    return list(distinct.values())
+
+
+def refining_conversation(parent: Judged, template: Template) -> list[Message]:
+    """The conversation that the model had, its own completion, and feedback in the form in which it saw the task."""
+    prompt, verdict = parent.prompt, parent.verdict
+    if verdict.status == Status.ok:
+        seen: tuple[Grid, ...] = tuple(
+            prompt.augmentation.apply(verdict.train_outputs[place]) for place in prompt.train_order
+        )
+        feedback = execution_feedback(Task(prompt.task_id, prompt.train, prompt.test, ""), seen, template)
+    else:
+        feedback = error_feedback(verdict.error)
+    return next_turn(list(prompt.messages), parent.attempt.completion, feedback)

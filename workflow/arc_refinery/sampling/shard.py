@@ -1,0 +1,131 @@
+"""Sample one shard of a file of prompts; an interrupted job goes on where it was.
+
+Finished prompts are appended to a progress file that no Snakemake rule knows, for Snakemake deletes the outputs of
+failed jobs. What a resumed job writes equals what an undisturbed one would have written.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from tqdm import tqdm
+
+from arc_refinery import records
+from arc_refinery.config import Model
+from arc_refinery.records import Attempt, Prompt
+from arc_refinery.sampling.protocol import Completion, Decoding, Sampler
+
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+
+logger = logging.getLogger(__name__)
+
+
+def open_sampler(model: Model, adapter: Path | None, decoding: Decoding) -> Sampler:
+    match model.backend:
+        case "transformers":
+            from arc_refinery.sampling.transformers_sampler import TransformersSampler
+
+            return TransformersSampler(model, adapter, decoding)
+        case "vllm":
+            from arc_refinery.sampling.vllm_sampler import VllmSampler
+
+            return VllmSampler(model, adapter, decoding)
+
+
+def shard_of(prompts: Sequence[Prompt], shard: int, n_shards: int) -> list[Prompt]:
+    """The prompts of every `n_shards`-th task from task `shard` on: a task is never split over two shards."""
+    if not 0 <= shard < n_shards:
+        raise ValueError(f"shard {shard} of {n_shards}: expected 0..{n_shards - 1}")
+    number = {task_id: place for place, task_id in enumerate(dict.fromkeys(prompt.task_id for prompt in prompts))}
+    return [prompt for prompt in prompts if number[prompt.task_id] % n_shards == shard]
+
+
+def sample_shard(
+    prompts: Sequence[Prompt], model: Model, adapter: Path | None, decoding: Decoding, output: Path
+) -> Iterator[Attempt]:
+    """The attempts of each prompt, in order; progress is kept in `progress_path(output)`."""
+    progress = progress_path(output)
+    done = _read_progress(progress, _identity(prompts, model, adapter, decoding))
+    missing = [prompt for prompt in prompts if prompt.prompt_id not in done]
+    if done:
+        logger.info("%s: %d of %d prompts were sampled before", progress, len(prompts) - len(missing), len(prompts))
+    if missing:
+        done |= _sample(missing, model, adapter, decoding, progress, len(prompts))
+    for prompt in prompts:
+        for number, completion in enumerate(done[prompt.prompt_id]):
+            yield _attempt(prompt, number, completion, model, adapter, decoding)
+
+
+def progress_path(output: Path) -> Path:
+    return output.parent / ".progress" / f"{output.stem}.jsonl"
+
+
+def _identity(prompts: Sequence[Prompt], model: Model, adapter: Path | None, decoding: Decoding) -> str:
+    """A hash of everything that decides the completions: progress made with anything else is not taken up."""
+    weights = "" if adapter is None else hashlib.sha256((adapter / ADAPTER_WEIGHTS).read_bytes()).hexdigest()
+    asked = [(prompt.prompt_id, prompt.text, prompt.n_predictions) for prompt in prompts]
+    return records.settings_hash(
+        {"model": model.model_dump(), "adapter": weights, "decoding": asdict(decoding), "prompts": asked}
+    )
+
+
+def _sample(
+    prompts: Sequence[Prompt], model: Model, adapter: Path | None, decoding: Decoding, progress: Path, n_total: int
+) -> dict[str, list[Completion]]:
+    sampler = open_sampler(model, adapter, decoding)
+    sampled: dict[str, list[Completion]] = {}
+    with (
+        progress.open("a") as file,
+        tqdm(total=n_total, initial=n_total - len(prompts), unit="prompt", mininterval=5) as bar,
+    ):
+        for start in range(0, len(prompts), sampler.prompts_at_once):
+            group = prompts[start : start + sampler.prompts_at_once]
+            for prompt, completions in zip(group, sampler.sample(group), strict=True):
+                sampled[prompt.prompt_id] = completions
+                line = {
+                    "prompt_id": prompt.prompt_id,
+                    "completions": [asdict(completion) for completion in completions],
+                }
+                file.write(json.dumps(line) + "\n")
+            file.flush()
+            bar.update(len(group))
+    return sampled
+
+
+def _read_progress(progress: Path, identity: str) -> dict[str, list[Completion]]:
+    """What an interrupted job with the same settings had finished; a half-written last line is dropped from the file."""
+    progress.parent.mkdir(parents=True, exist_ok=True)
+    text = progress.read_text() if progress.exists() else ""
+    lines = text[: text.rfind("\n") + 1].splitlines()
+    if not lines or json.loads(lines[0]) != {"settings": identity}:
+        lines = [json.dumps({"settings": identity})]
+    progress.write_text("".join(f"{line}\n" for line in lines))
+    entries = map(json.loads, lines[1:])
+    return {entry["prompt_id"]: [Completion(**completion) for completion in entry["completions"]] for entry in entries}
+
+
+def _attempt(
+    prompt: Prompt, number: int, completion: Completion, model: Model, adapter: Path | None, decoding: Decoding
+) -> Attempt:
+    return Attempt(
+        attempt_id=f"{prompt.prompt_id}/{number:03d}",
+        prompt_id=prompt.prompt_id,
+        task_id=prompt.task_id,
+        turn=prompt.turn,
+        parent_id=prompt.parent_id,
+        model=model.path,
+        adapter=str(adapter or ""),
+        seed=decoding.seed,
+        temperature=decoding.temperature,
+        top_p=decoding.top_p,
+        augmentation=prompt.augmentation,
+        train_order=prompt.train_order,
+        completion=completion.text,
+        n_prompt_tokens=prompt.n_tokens,
+        n_tokens=completion.n_tokens,
+        finish_reason=completion.finish_reason,
+        logprob=completion.logprob,
+    )
