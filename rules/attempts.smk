@@ -37,7 +37,7 @@ rule sample:
         flags=flags(sample_settings()),
         adapter=adapter_flag,
         folder=subpath(output[0], parent=True),
-        n_shards=lambda wildcards: n_shards(wildcards.tasks),
+        n_shards=shard_count,
     threads: cpus("sample")
     resources:
         **needs("sample"),

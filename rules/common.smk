@@ -53,14 +53,22 @@ def evaluation_set(name: str):
     return next(task_set for task_set in experiment.evaluation.sets if task_set.name == name)
 
 
-def n_shards(tasks: str) -> int:
+def part_shards() -> list[str]:
+    return [f"{shard:03d}" for shard in range(experiment.parts.shards_per_part)]
+
+
+def shard_count(wildcards) -> int:
     """How many sampling jobs a part or an evaluation set is split into."""
-    return experiment.parts.shards_per_part if tasks in experiment.parts.names else evaluation_set(tasks).shards
+    if wildcards.tasks in experiment.parts.names:
+        return experiment.parts.shards_per_part
+    return evaluation_set(wildcards.tasks).shards
 
 
 def shard_files(tasks: str, branch: str, what: str) -> list[str]:
-    """Paths of all shards of the `attempts` or `verdicts` of one branch, in order."""
-    return [f"<results>/{tasks}/{branch}/{what}/{shard:03d}.parquet" for shard in range(n_shards(tasks))]
+    """Paths of all shards of the `attempts` or `verdicts` of one branch of an evaluation set, in order."""
+    return [
+        f"<results>/{tasks}/{branch}/{what}/{shard:03d}.parquet" for shard in range(evaluation_set(tasks).shards)
+    ]
 
 
 def first_turn_predictions(wildcards) -> int:
@@ -121,10 +129,10 @@ def evaluation_files(what: str) -> list[str]:
 # What the rules hand to the command line, stage by stage: everything that changes a stage's result, and nothing else.
 
 
-def task_set_settings(name: str) -> dict:
-    problems = experiment.problems
-    generator = {"max_side": problems.max_side, "compositions": problems.compositions, "max_cells": problems.max_cells}
-    return evaluation_set(name).model_dump(exclude={"caveat"}) | generator | {"seed": experiment.seed}
+def task_set_flags(wildcards) -> str:
+    task_set = evaluation_set(wildcards.tasks).model_dump(exclude={"shards", "caveat"})
+    generator = experiment.problems.model_dump(include={"max_side", "compositions", "max_cells"})
+    return flags(task_set | generator | {"seed": experiment.seed})
 
 
 def prompt_settings() -> dict:

@@ -4,8 +4,8 @@
 rule training_prompts:
     input:
         prompts="<results>/{tasks}/turn1/prompts.parquet",
-        attempts=lambda wildcards: shard_files(wildcards.tasks, "turn1", "attempts"),
-        verdicts=lambda wildcards: shard_files(wildcards.tasks, "turn1", "verdicts"),
+        attempts=expand("<results>/{{tasks}}/turn1/attempts/{shard}.parquet", shard=part_shards()),
+        verdicts=expand("<results>/{{tasks}}/turn1/verdicts/{shard}.parquet", shard=part_shards()),
     output:
         "<results>/{tasks}/training/prompts.parquet",
     log:

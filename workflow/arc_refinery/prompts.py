@@ -27,9 +27,9 @@ BARC_SYSTEM = (
     "programming. Your task is to analyze puzzles and provide Python solutions."
 )
 BARC_QUESTION = (
-    "Given input-output grid pairs as reference examples, carefully observe the patterns to predict the output grid for "
-    "new test input. Each pair follows the same transformation rule. Grids are 2D arrays represented as strings, with "
-    "cells (colors) separated by spaces and rows by newlines."
+    "Given input-output grid pairs as reference examples, carefully observe the patterns to predict the output grid "
+    "for new test input. Each pair follows the same transformation rule. Grids are 2D arrays represented as strings, "
+    "with cells (colors) separated by spaces and rows by newlines."
 )
 
 # Fragments that the embedded model's tokenizer knows as single tokens: prompts are built of them.
@@ -67,9 +67,10 @@ def first_turn(task: Task, template: Template) -> list[Message]:
     """The conversation that asks for a task's program. `compact` leaves the test inputs out: they decide nothing."""
     match template:
         case "compact":
+            sides = ((COMPACT_INPUT, pair.input, COMPACT_OUTPUT, pair.output) for pair in task.train)
             text = "".join(
-                f"{COMPACT_INPUT}{encode_grid(pair.input, template)}{COMPACT_OUTPUT}{encode_grid(pair.output, template)}"
-                for pair in task.train
+                start + encode_grid(given, template) + middle + encode_grid(wanted, template)
+                for start, given, middle, wanted in sides
             )
             return [{"role": "user", "content": text}]
         case "barc":

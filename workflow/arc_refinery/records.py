@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from arc_refinery.augment import Augmentation
 from arc_refinery.barc.problems import Problem
+from arc_refinery.errors import InputError
 from arc_refinery.grids import Grid, GridError, as_grid
 from arc_refinery.prompts import Message
 from arc_refinery.tasks import Pair, Task
@@ -32,7 +33,7 @@ logger = logging.getLogger(__name__)
 Kind = Literal["problems", "tasks", "prompts", "attempts", "verdicts"]
 
 
-class RecordError(ValueError):
+class RecordError(InputError):
     """A file of records cannot be used; the message names file and column, what was expected and what to do."""
 
 
@@ -254,9 +255,8 @@ def check(path: Path, kind: Kind) -> None:
         if column.name not in found.names:
             raise RecordError(f"{path}: column {column.name!r} is missing. {_remake(path)}")
         if found.field(column.name).type != column.type:
-            raise RecordError(
-                f"{path}: column {column.name!r} is {found.field(column.name).type}, expected {column.type}. {_remake(path)}"
-            )
+            given = found.field(column.name).type
+            raise RecordError(f"{path}: column {column.name!r} is {given}, expected {column.type}. {_remake(path)}")
 
 
 def _rows(path: Path, kind: Kind) -> Iterator[dict[str, Any]]:

@@ -11,6 +11,7 @@ from arc_refinery.barc.generator import Difficulty, Split, generate_problem
 from arc_refinery.barc.problems import Problem
 from arc_refinery.barc.rows import download_barc_rows, read_barc_rows
 from arc_refinery.config import Problems, TaskSet
+from arc_refinery.errors import InputError
 from arc_refinery.grids import as_grid
 from arc_refinery.seeding import stream
 from arc_refinery.tasks import Pair, Task
@@ -23,7 +24,7 @@ MIN_EXAMPLES = 3
 GENERATED_EXAMPLES = 5
 
 
-class SourceError(ValueError):
+class SourceError(InputError):
     """Tasks cannot be made as asked; the message says what was found and what was expected."""
 
 

@@ -41,7 +41,7 @@ CANVASES: dict[str, str] = {
     "block": _SIZE
     + _COLORS
     + _SPARSE
-    + "grid = np.pad(grid, [(random.randint(0, 3), random.randint(0, 3)), (random.randint(0, 3), random.randint(0, 3))])\n",
+    + "grid = np.pad(grid, [[random.randint(0, 3) for _ in range(2)] for _ in range(2)])\n",
     "noisy block": _SIZE
     + _COLORS
     + _DOTS

@@ -9,6 +9,7 @@ import random
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from types import CodeType
 from typing import Any, Literal
 
@@ -181,10 +182,7 @@ def _example(statements: list[Statement], canvas: str, seed: int) -> Pair | None
         steps = [grid, *map(as_grid, run_statements(statements, grid))]
     except (ValueError, IndexError, GridError):  # no free place for a sprite, nothing to crop, too large: draw again
         return None
-    if (
-        any(np.array_equal(before, after) for before, after in zip(steps, steps[1:], strict=False))
-        or not steps[-1].any()
-    ):
+    if any(np.array_equal(before, after) for before, after in pairwise(steps)) or not steps[-1].any():
         return None
     return Pair(grid, steps[-1])
 

@@ -10,6 +10,10 @@ from math import prod
 
 COLORS = tuple(str(color) for color in range(1, 10))
 COLORS_AND_BLACK = tuple(str(color) for color in range(10))
+BETWEEN_COLUMNS = (
+    "np.minimum(np.maximum.accumulate(grid, axis=1), np.maximum.accumulate(grid[:, ::-1], axis=1)[:, ::-1])"
+)
+BETWEEN_ROWS = "np.minimum(np.maximum.accumulate(grid, axis=0), np.maximum.accumulate(grid[::-1], axis=0)[::-1])"
 OBJECTS = "find_connected_components(grid, connectivity=8, monochromatic=False)"
 
 
@@ -179,16 +183,14 @@ OPERATIONS: tuple[Operation, ...] = (
     *_variants(
         "connect",
         "pairs",
-        "grid = np.minimum(np.maximum.accumulate(grid, axis=1), np.maximum.accumulate(grid[:, ::-1], axis=1)[:, ::-1])",
-        "grid = np.minimum(np.maximum.accumulate(grid, axis=0), np.maximum.accumulate(grid[::-1], axis=0)[::-1])",
+        f"grid = {BETWEEN_COLUMNS}",
+        f"grid = {BETWEEN_ROWS}",
     ),
     *_recolors(
         "connect",
         "pairs",
-        "between = np.minimum(np.maximum.accumulate(grid, axis=1), np.maximum.accumulate(grid[:, ::-1], axis=1)[:, ::-1])\n"
-        "grid = np.where((grid == 0) & (between != 0), {c}, grid)",
-        "between = np.minimum(np.maximum.accumulate(grid, axis=0), np.maximum.accumulate(grid[::-1], axis=0)[::-1])\n"
-        "grid = np.where((grid == 0) & (between != 0), {c}, grid)",
+        f"between = {BETWEEN_COLUMNS}\ngrid = np.where((grid == 0) & (between != 0), {{c}}, grid)",
+        f"between = {BETWEEN_ROWS}\ngrid = np.where((grid == 0) & (between != 0), {{c}}, grid)",
     ),
     # objects
     *_recolors("fill", "rings", "grid = np.where(object_interior(grid) & (grid == 0), {c}, grid)"),

@@ -9,11 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from arc_refinery.barc.problems import Problem
+from arc_refinery.errors import InputError
 from arc_refinery.grids import GridError, as_grid
 from arc_refinery.tasks import Pair
 
 
-class RowError(ValueError):
+class RowError(InputError):
     """A BARC row cannot be used; the message names file, row and field."""
 
 

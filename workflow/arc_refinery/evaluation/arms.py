@@ -161,4 +161,5 @@ def _load_branch(folder: Path, n_shards: int) -> pd.DataFrame:
 
 def _read(path: Path, kind: records.Kind, columns: list[str]) -> pd.DataFrame:
     records.check(path, kind)
-    return pq.read_table(path, columns=columns).to_pandas()
+    table: pd.DataFrame = pq.read_table(path, columns=columns).to_pandas()
+    return table

@@ -90,7 +90,7 @@ def paired_difference(a: ArrayLike, b: ArrayLike, n_resamples: int, *address: in
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
-    """Exact two-sided p: how likely so uneven a split of the tasks that just one arm solved is if both are equally good."""
+    """Exact two-sided p of so uneven a split of the tasks that just one arm solved, if both arms are equally good."""
     discordant = only_first + only_second
     return float(binomtest(only_first, discordant).pvalue) if discordant else 1.0
 
@@ -117,7 +117,8 @@ def verdict_sentence(comparison: Comparison) -> str:
     numbers = (
         f"`{c.first}` solved {c.n_first} of {d.n} tasks ({percent(c.n_first / d.n)}) and `{c.second}` {c.n_second} "
         f"({percent(c.n_second / d.n)}): {points(d.mean)} points, 95 % interval [{points(d.low)}, {points(d.high)}]; "
-        f"{c.only_first} solved by the first only, {c.only_second} by the second only, exact McNemar {p_text(c.p_value)}."
+        f"{c.only_first} solved by the first only, {c.only_second} by the second only, "
+        f"exact McNemar {p_text(c.p_value)}."
     )
     if not c.supports_difference:
         return f"{numbers} **The evidence does not support a difference.**"
@@ -142,7 +143,7 @@ def two_guesses_solve(train_is_correct: Bools, test_is_correct: Bools, fingerpri
     """Whether a submission of two guesses solves a task.
 
     Attempts that are correct on all train pairs vote for their test outputs; the two with most votes are the guesses
-    (ties: what came first). Fingerprints cover train and test outputs, and voters agree on the former. No voter, no guess.
+    (ties: what came first). Fingerprints cover train outputs too, but voters agree on these. No voter, no guess.
     """
     voters = np.flatnonzero(train_is_correct)
     votes = Counter(fingerprints[voter] for voter in voters)
@@ -158,8 +159,10 @@ def two_guess_scores(attempts: pd.DataFrame, task_ids: Sequence[str]) -> Floats:
 
 def pass_at_k_scores(attempts: pd.DataFrame, task_ids: Sequence[str], k: int) -> Floats:
     """`solved_at_k` of each task; a task with fewer than k attempts counts with all that it has."""
+    nothing = [np.zeros(0, bool), np.zeros(0, bool)]
     tasks = _arrays(attempts, ["train_is_correct", "test_is_correct"])
-    return np.array([_solved(*tasks[task_id], k) if task_id in tasks else 0.0 for task_id in task_ids])
+    correct = [tasks.get(task_id, nothing) for task_id in task_ids]
+    return np.array([_solved(train, test, k) for train, test in correct])
 
 
 def budget_curve(attempts: pd.DataFrame, task_ids: Sequence[str], n_first: int, budget: int) -> pd.DataFrame:
@@ -196,4 +199,4 @@ def _solved(train_is_correct: Bools, test_is_correct: Bools, k: int) -> float:
 def _arrays(attempts: pd.DataFrame, columns: list[str]) -> dict[str, list[Any]]:
     """For each task the values of some columns, as arrays in the order of its attempts."""
     groups = attempts.groupby("task_id")
-    return {task_id: [rows[column].to_numpy() for column in columns] for task_id, rows in groups}
+    return {str(task_id): [rows[column].to_numpy() for column in columns] for task_id, rows in groups}

@@ -1,4 +1,4 @@
-"""Verdicts of attempts: take the program out, execute it on the task as the model saw it, compare, undo augmentation."""
+"""Verdicts of attempts: take the program out, execute it on the task as the model saw it, compare."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping

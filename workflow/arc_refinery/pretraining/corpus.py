@@ -52,7 +52,7 @@ N_PAIRS, N_PAIRS_WEIGHTS = (2, 3, 4), (0.2, 0.55, 0.25)
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """`ids` (batch, length) int64, padded on the right; `answer` and `outputs` mark the tokens of two losses, as 0/1."""
+    """`ids` (batch, length) int64, padded on the right; `answer` and `outputs` mask the tokens of two losses."""
 
     ids: Tensor
     answer: Tensor  # tokens of the last assistant turn

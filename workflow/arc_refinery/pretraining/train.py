@@ -5,10 +5,10 @@ of the output grids in the prompt. Matrices are trained with Muon (Jordan et al.
 """
 
 import json
+import logging
 import os
-import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -18,72 +18,41 @@ from tqdm import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
+from arc_refinery.errors import InputError
 from arc_refinery.pretraining.corpus import Batch, Corpus
 from arc_refinery.pretraining.muon import Muon
+from arc_refinery.pretraining.settings import PretrainingSettings
 from arc_refinery.pretraining.tokenizer import build_tokenizer
 
 
-@dataclass(frozen=True, slots=True)
-class PretrainingSettings:
-    seed: int = 0
-    n_chunks: int = 246
-    chunk_size: int = 512  # conversations
-    batch_tokens: int = 6144
-    muon_learning_rate: float = 0.01
-    adamw_learning_rate: float = 0.003
-    warmup: float = 0.01  # share of the training
-    decay: float = 0.5  # share of the training over which the learning rate falls linearly to zero
-    window: int = 2048
-    n_threads: int = 2
-    compile: bool = True  # about a quarter faster; needs a C++ compiler
-
-
-CHUNKS_PER_CHECKPOINT = 10
+logger = logging.getLogger(__name__)
 
 
 def pretrain(settings: PretrainingSettings, output_folder: Path, checkpoint: Path) -> None:
-    """Write model, tokenizer and `pretraining.json` to `output_folder`; progress lives in the file `checkpoint`."""
+    """Write model, tokenizer and `pretraining.jsonl` to `output_folder`; progress lives in the file `checkpoint`."""
     torch.set_num_threads(settings.n_threads)
     torch.manual_seed(settings.seed)
     tokenizer = build_tokenizer(settings.window)
     model = build_model(tokenizer, settings.window)
     decoder = torch.compile(model.model, dynamic=True) if settings.compile else model.model
     optimizers = _optimizers(model, settings)
-    state = {"chunk": 0, "tokens": 0, "seconds": 0.0, "cpu_seconds": 0.0}
-    log: list[dict[str, float]] = []
-    if checkpoint.exists():
-        saved = torch.load(checkpoint, weights_only=True)
-        if saved["settings"] != asdict(settings):
-            raise ValueError(
-                f"{checkpoint}: was made with other settings ({saved['settings']}); delete it to start anew"
-            )
-        model.load_state_dict(saved["model"])
-        for optimizer, optimizer_state in zip(optimizers, saved["optimizers"], strict=True):
-            optimizer.load_state_dict(optimizer_state)
-        state, log = saved["state"], saved["log"]
+    log = _restore(checkpoint, settings, model, optimizers)
     corpus = Corpus(tokenizer, settings.seed, settings.n_chunks, settings.chunk_size, settings.batch_tokens)
-    remaining = Subset(corpus, range(int(state["chunk"]), settings.n_chunks))
-    loader = DataLoader(remaining, batch_size=None, num_workers=1, prefetch_factor=4)
-    progress = tqdm(loader, initial=int(state["chunk"]), total=settings.n_chunks, unit="chunk", mininterval=10)
+    loader = DataLoader(Subset(corpus, range(len(log), settings.n_chunks)), batch_size=None, num_workers=1)
+    progress = tqdm(loader, initial=len(log), total=settings.n_chunks, unit="chunk", mininterval=10)
     for batches in progress:
-        started, cpu_started = time.perf_counter(), time.process_time()
-        figures = _train_chunk(
-            model, decoder, optimizers, batches, _schedule(int(state["chunk"]) / settings.n_chunks, settings)
-        )
-        state["chunk"] += 1
-        state["tokens"] += sum(batch.ids.numel() for batch in batches)
-        state["seconds"] += time.perf_counter() - started
-        state["cpu_seconds"] += time.process_time() - cpu_started
-        log.append({**state, **figures})
+        rate_factor = _schedule(len(log) / settings.n_chunks, settings)
+        figures = _train_chunk(model, decoder, optimizers, batches, rate_factor)
+        log.append({"chunk": len(log) + 1, "tokens": sum(batch.ids.numel() for batch in batches), **figures})
         progress.set_postfix({name: f"{value:.3f}" for name, value in figures.items()})
-        if state["chunk"] % CHUNKS_PER_CHECKPOINT == 0:
-            saved = {"settings": asdict(settings), "model": model.state_dict(), "state": state, "log": log}
-            _save_atomically({**saved, "optimizers": [optimizer.state_dict() for optimizer in optimizers]}, checkpoint)
+        if len(log) % settings.chunks_per_checkpoint == 0:
+            _save(checkpoint, settings, model, optimizers, log)
     output_folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save_pretrained(output_folder)
     model.half().save_pretrained(output_folder)
-    report = {"settings": asdict(settings), "parameters": model.num_parameters(), "log": log[-1:], **state}
-    (output_folder / "pretraining.json").write_text(json.dumps(report, indent=1) + "\n")
+    lines = [asdict(settings) | {"parameters": model.num_parameters()}, *log]
+    (output_folder / "pretraining.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    logger.info("%d parameters, trained on %d tokens", model.num_parameters(), sum(int(one["tokens"]) for one in log))
 
 
 def build_model(tokenizer: PreTrainedTokenizerFast, window: int) -> LlamaForCausalLM:
@@ -145,7 +114,7 @@ def _train_chunk(
 def _train_batch(
     model: LlamaForCausalLM, decoder: Callable[..., BaseModelOutputWithPast], batch: Batch
 ) -> dict[str, float]:
-    """Gradients of one batch. No attention mask: padding is on the right, where causal attention never looks back to."""
+    """Gradients of one batch. Padding needs no mask: it is on the right, where causal attention never looks back to."""
     hidden = decoder(batch.ids, use_cache=False).last_hidden_state[:, :-1]
     targets = batch.ids[:, 1:]
     answer, outputs = batch.answer[:, 1:], batch.outputs[:, 1:]
@@ -160,8 +129,37 @@ def _train_batch(
     return {"answer_loss": answer_loss.item(), "output_loss": output_loss.item(), "accuracy": correct.item()}
 
 
-def _save_atomically(content: dict[str, object], path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
+def _save(
+    checkpoint: Path,
+    settings: PretrainingSettings,
+    model: LlamaForCausalLM,
+    optimizers: list[torch.optim.Optimizer],
+    log: list[dict[str, float]],
+) -> None:
+    content = {
+        "settings": asdict(settings),
+        "model": model.state_dict(),
+        "optimizers": [optimizer.state_dict() for optimizer in optimizers],
+        "log": log,
+    }
+    checkpoint.parent.mkdir(parents=True, exist_ok=True)
+    temporary = checkpoint.with_suffix(".tmp")
     torch.save(content, temporary)
-    os.replace(temporary, path)
+    os.replace(temporary, checkpoint)
+
+
+def _restore(
+    checkpoint: Path, settings: PretrainingSettings, model: LlamaForCausalLM, optimizers: list[torch.optim.Optimizer]
+) -> list[dict[str, float]]:
+    """Bring model and optimizers to where an interrupted training was; its log, one entry a chunk."""
+    if not checkpoint.exists():
+        return []
+    saved = torch.load(checkpoint, weights_only=True)
+    if saved["settings"] != asdict(settings):
+        raise InputError(f"{checkpoint}: was made with other settings, {saved['settings']}; delete it to start anew")
+    model.load_state_dict(saved["model"])
+    for optimizer, state in zip(optimizers, saved["optimizers"], strict=True):
+        optimizer.load_state_dict(state)
+    log: list[dict[str, float]] = saved["log"]
+    logger.info("%s: %d of %d chunks were trained before", checkpoint, len(log), settings.n_chunks)
+    return log

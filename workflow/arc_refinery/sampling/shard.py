@@ -96,7 +96,7 @@ def _sample(
 
 
 def _read_progress(progress: Path, identity: str) -> dict[str, list[Completion]]:
-    """What an interrupted job with the same settings had finished; a half-written last line is dropped from the file."""
+    """What an interrupted job with the same settings had finished; a half-written last line is dropped."""
     progress.parent.mkdir(parents=True, exist_ok=True)
     text = progress.read_text() if progress.exists() else ""
     lines = text[: text.rfind("\n") + 1].splitlines()

@@ -20,6 +20,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from arc_refinery import records
 from arc_refinery.config import Model, Sandbox, Training
+from arc_refinery.errors import InputError
 from arc_refinery.records import Prompt
 from arc_refinery.sandbox import Executor
 from arc_refinery.training.rewards import ExecutionReward
@@ -29,7 +30,7 @@ logger = logging.getLogger(__name__)
 UNREPEATABLE = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos")
 
 
-class TrainingError(ValueError):
+class TrainingError(InputError):
     """Training cannot start; the message says why."""
 
 

@@ -1,0 +1,53 @@
+"""What Snakemake plans, and how it refuses a wrong configuration, before any job starts."""
+
+from collections import Counter
+
+import pytest
+import yaml
+from conftest import SMALL, Checkout
+
+
+def test_a_fresh_clone_plans_every_stage_of_the_demo(fresh: Checkout):
+    planned = fresh.planned()
+    for rule in ("problems", "tasks", "evaluation_tasks", "first_prompts", "sample", "judge", "training_prompts"):
+        assert planned[rule] > 0
+    assert planned["train"] == planned["report"] == 1
+    # 2 parts and 3 sets with 2 shards each in turn 1, then 3 sets x 2 shards for each of two refining arms
+    assert planned["sample"] == planned["judge"] == 2 * 2 + 3 * 2 + 2 * 3 * 2
+
+
+def test_the_full_size_experiment_is_the_same_dag_with_another_config(fresh: Checkout):
+    planned = fresh.planned("--configfile", "config/multi-turn-rl.yaml")
+    # 2 parts x 100 shards, then 20 shards of one set for turn 1 and for two refining arms
+    assert planned["sample"] == planned["judge"] == 200 + 20 + 2 * 20
+    assert planned["training_prompts"] == 2
+    assert planned["train"] == 1
+    assert planned["evaluation_tasks"] == 1  # the demo's other sets do not leak in
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"sampling": {"n_prediction": 8}}, "sampling.n_prediction"),
+        ({"training": {"learning_rate": "fast"}}, "training.learning_rate"),
+        ({"model": {"path": "workflow/models/missing"}}, "model.path"),
+        ({"problems": {"source": "file", "path": "rows/missing.jsonl"}}, "problems.path"),
+    ],
+)
+def test_a_wrong_config_ends_with_one_message_before_any_job(fresh: Checkout, change: dict, key: str):
+    content = yaml.safe_load((fresh.folder / SMALL).read_text())
+    for section, values in change.items():
+        content[section] |= values
+    (fresh.folder / "results").mkdir(exist_ok=True)
+    (fresh.folder / "results/wrong.yaml").write_text(yaml.safe_dump(content))
+    done = fresh.snakemake("--cores", "1", "--configfile", "results/wrong.yaml")
+    assert done.returncode != 0
+    message = [line for line in done.stderr.splitlines() if key in line]
+    assert len(message) == 1
+    assert "results/wrong.yaml" in message[0]
+    assert "Traceback" not in done.stderr
+
+
+def test_nothing_is_planned_for_the_pretrained_model(fresh: Checkout):
+    assert "pretrain" not in fresh.planned()
+    assert fresh.planned("pretrain") == Counter(pretrain=1)

@@ -1,0 +1,93 @@
+"""The whole DAG, run for real on the cut-down experiment: what it makes, and what is made again when."""
+
+import hashlib
+import json
+from collections import Counter
+from pathlib import Path
+
+from conftest import SMALL, Checkout
+
+from arc_refinery import records
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and ".progress" not in path.parts
+    }
+
+
+def test_a_run_ends_in_a_report_with_the_published_columns(finished: Checkout):
+    text = (finished.folder / "results/small.md").read_text()
+    for column in ("valid code", "valid outputs", "unique outputs", "train_pixel_score", "test_pass_rate", "is_correct"):
+        assert column in text
+    for arm in ("independent", "refine-base", "refine-trained"):
+        assert arm in text
+    assert list((finished.folder / "results/small/report").glob("*.png"))
+
+
+def test_every_arm_spends_its_budget_on_tasks_that_have_something_to_refine(finished: Checkout):
+    folder = finished.folder / "results/small/heldout"
+    tasks = {task.task_id for task in records.read_tasks(folder.parent / "tasks/heldout.parquet")}
+    for branch, budget in (("turn1", 16), ("refine-base-turn2", 8), ("refine-trained-turn2", 8)):
+        spent: Counter[str] = Counter()
+        for shard in sorted((folder / branch / "verdicts").glob("*.parquet")):
+            spent.update(verdict.task_id for verdict in records.read_verdicts(shard))
+        assert set(spent.values()) <= {budget}
+        assert branch != "turn1" or set(spent) == tasks
+
+
+def test_training_executes_its_rewards(finished: Checkout):
+    lines = (finished.folder / "results/small/training/training.jsonl").read_text().splitlines()
+    steps = [entry for entry in map(json.loads, lines) if "reward" in entry]
+    assert len(steps) == 4
+    assert all(0.0 <= entry["reward"] <= 10.0 for entry in steps)
+
+
+def test_a_second_run_does_nothing(finished: Checkout):
+    assert finished.planned("--configfile", SMALL) == Counter()
+
+
+def test_a_run_leaves_git_status_clean(finished: Checkout):
+    assert finished.run("git", "status", "--porcelain").stdout == ""
+
+
+def test_another_learning_rate_reruns_training_and_what_follows_from_it(finished: Checkout):
+    config = finished.change(lambda content: content["training"].update(learning_rate=2.0e-3))
+    # two sets of tasks, two shards each, of the one arm that uses the adapter
+    expected = {"settings": 1, "train": 1, "sample": 4, "judge": 4, "report": 1, "all": 1}
+    assert finished.planned("--configfile", config) == expected
+
+
+def test_another_number_of_refinements_reruns_that_arm_only(finished: Checkout):
+    def more(content: dict) -> None:
+        content["evaluation"]["arms"][1]["turns"][1]["n_predictions"] = 12
+
+    expected = {"settings": 1, "refining_prompts": 2, "sample": 4, "judge": 4, "report": 1, "all": 1}
+    assert finished.planned("--configfile", finished.change(more)) == expected
+
+
+def test_a_rule_can_be_rerun_by_name_with_what_follows(finished: Checkout):
+    planned = finished.planned("--configfile", SMALL, "-R", "train", "all")
+    assert planned == {"train": 1, "sample": 4, "judge": 4, "report": 1, "all": 1}
+
+
+def test_a_shard_is_remade_to_the_same_bytes_and_its_siblings_are_left_alone(finished: Checkout):
+    shard = "results/small/heldout/turn1/attempts/000.parquet"
+    folder = finished.folder / "results/small"
+    before = digests(folder)
+    times = {path: path.stat().st_mtime_ns for path in folder.rglob("*.parquet")}
+    (finished.folder / shard).unlink()
+    done = finished.snakemake("--cores", "1", "--configfile", SMALL, shard)
+    assert done.returncode == 0, done.stderr
+    assert digests(folder) == before
+    changed = [path for path in times if path.stat().st_mtime_ns != times[path]]
+    assert changed == [finished.folder / shard]
+    finished.snakemake("--configfile", SMALL, "--touch", "--cores", "1")
+
+
+def test_snakemake_writes_its_own_report(finished: Checkout):
+    done = finished.snakemake("--configfile", SMALL, "--report", "results/small.html")
+    assert done.returncode == 0, done.stderr
+    assert "refine-trained" in (finished.folder / "results/small.html").read_text()

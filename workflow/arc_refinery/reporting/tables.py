@@ -1,0 +1,229 @@
+"""Figures as Markdown tables. Every share of tasks comes with n and a 95 % interval (bootstrap over tasks)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+from numpy.typing import ArrayLike
+
+from arc_refinery import records
+from arc_refinery.config import Arm, Experiment
+from arc_refinery.evaluation.arms import METRICS, SetResults, TurnOfArms, per_task, tasks_with_attempts
+from arc_refinery.evaluation.statistics import (
+    Comparison,
+    bootstrap_interval,
+    compare,
+    p_text,
+    paired_difference,
+    pass_at_k_scores,
+    percent,
+    points,
+    two_guess_scores,
+)
+
+SOLVED = ("train_is_correct", "test_is_correct", "is_correct")  # shares of tasks, so they can be counted
+PASS_AT = (1, 8, 64)
+TRAINING_FIGURES = {
+    "reward": "mean reward (0..10)",
+    "frac_reward_zero_std": "groups whose rewards are all equal",
+    "kl": "KL from the start (nats a token)",
+    "entropy": "entropy (nats a token)",
+    "completions/mean_length": "completion length (tokens)",
+    "completions/clipped_ratio": "completions cut at the limit",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    """Intervals of one evaluation set: how many resamples, and where their random streams start."""
+
+    n_resamples: int
+    address: tuple[int | str, ...]
+
+    def interval(self, values: ArrayLike, *address: int | str) -> str:
+        low, high = bootstrap_interval(values, self.n_resamples, *self.address, *address)
+        return f"[{100 * low:.1f}, {100 * high:.1f}]"
+
+    def share(self, values: Sequence[float], *address: int | str) -> str:
+        return f"{percent(float(np.mean(values)))} {self.interval(values, *address)}"
+
+    def solved(self, values: Sequence[float], *address: int | str) -> str:
+        return f"{round(sum(values))}/{len(values)} = {self.share(values, *address)}"
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table: the first column to the left, the others to the right."""
+    lines = [list(header), ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def figures_table(columns: Mapping[str, pd.DataFrame], bootstrap: Bootstrap) -> str:
+    """The published figures (rows) of several groups of attempts (columns), each a table of `per_task`."""
+    rows: list[list[str]] = [["n tasks", *(str(len(figures)) for figures in columns.values())]]
+    for metric in METRICS:
+        write = bootstrap.solved if metric in SOLVED else bootstrap.share
+        cells = [
+            write(list(figures[metric]), name, metric) if len(figures) else "–" for name, figures in columns.items()
+        ]
+        rows.append([metric, *cells])
+    return markdown_table(["", *columns], rows)
+
+
+def figures_csv(columns: Mapping[str, pd.DataFrame], path: Path) -> None:
+    """The published table's own form: one line an arm or turn, one column a figure (shares 0..1, means over tasks)."""
+    lines = {name: {"n_tasks": len(figures), **figures.mean()} for name, figures in columns.items()}
+    write_csv(pd.DataFrame.from_dict(lines, orient="index").rename_axis("name").reset_index(), path)
+
+
+def write_csv(table: pd.DataFrame, path: Path) -> None:
+    table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+
+
+def turn_title(turn: TurnOfArms) -> str:
+    """`turn 1 x 64` for what arms share, `turn 2 x 64 of refine-trained` for what is one arm's own."""
+    title = f"turn {turn.turn} × {turn.n_predictions}"
+    if turn.turn > 1:
+        title += f" of `{turn.arms[0].name}`"
+    return f"{title} (trained)" if turn.adapter == "trained" else title
+
+
+def turn_figures(results: SetResults, turn: TurnOfArms) -> pd.DataFrame:
+    """`per_task` of one turn alone; of later turns over the tasks that had something to refine."""
+    attempts = results.of_turn(turn.arms[0], turn.turn)
+    task_ids = results.task_ids if turn.turn == 1 else tasks_with_attempts(attempts, results.task_ids)
+    return per_task(attempts, task_ids)
+
+
+def comparisons(figures: Mapping[str, pd.DataFrame], bootstrap: Bootstrap) -> list[Comparison]:
+    """Each pair of arms on `is_correct`, the later arm of the config first; those against the baseline lead."""
+    return [
+        compare(
+            second,
+            figures[second]["is_correct"],
+            first,
+            figures[first]["is_correct"],
+            bootstrap.n_resamples,
+            *bootstrap.address,
+        )
+        for first, second in combinations(figures, 2)
+    ]
+
+
+def comparisons_table(compared: Iterable[Comparison]) -> str:
+    rows = [
+        [
+            f"`{c.first}` − `{c.second}`",
+            f"{c.n_first} − {c.n_second} of {c.difference.n}",
+            points(c.difference.mean),
+            f"[{points(c.difference.low)}, {points(c.difference.high)}]",
+            f"{c.only_first} / {c.only_second}",
+            p_text(c.p_value).removeprefix("p = ").removeprefix("p "),
+            "yes" if c.supports_difference else "no",
+        ]
+        for c in compared
+    ]
+    header = ["is_correct", "solved", "points", "95 % interval", "only first / only second", "McNemar p", "supported"]
+    return markdown_table(header, rows)
+
+
+def later_turns_table(results: SetResults, turns: Sequence[TurnOfArms], bootstrap: Bootstrap) -> str:
+    """Pass rates of later turns of different arms against each other, on the tasks that both refined."""
+    rows = []
+    for first, second in combinations([turn for turn in turns if turn.turn > 1], 2):
+        a, b = turn_figures(results, second), turn_figures(results, first)
+        common = [task_id for task_id in a.index if task_id in b.index]
+        if first.turn != second.turn or not common:
+            continue
+        for metric in ("train_pass_rate", "test_pass_rate"):
+            names = (second.branch, first.branch)
+            d = paired_difference(
+                a.loc[common, metric], b.loc[common, metric], bootstrap.n_resamples, *bootstrap.address, *names, metric
+            )
+            cells = [points(d.mean), f"[{points(d.low)}, {points(d.high)}]", "yes" if d.excludes_zero else "no"]
+            rows.append([f"{metric}: {turn_title(second)} − {turn_title(first)}", d.n, *cells])
+    header = ["per turn", "n tasks", "points", "95 % interval", "interval excludes 0"]
+    return markdown_table(header, rows) if rows else ""
+
+
+def pass_at_k_table(results: SetResults, turns: Iterable[TurnOfArms], bootstrap: Bootstrap) -> str:
+    """pass@k of the largest first turn of each branch, for the k that its budget allows."""
+    largest: dict[str, TurnOfArms] = {}
+    for turn in turns:
+        if turn.turn == 1 and turn.n_predictions > getattr(largest.get(turn.branch), "n_predictions", 0):
+            largest[turn.branch] = turn
+    rows = []
+    for branch, turn in largest.items():
+        attempts = results.of_turn(turn.arms[0], 1)
+        scores = {k: pass_at_k_scores(attempts, results.task_ids, k) for k in PASS_AT if k <= turn.n_predictions}
+        cells = [bootstrap.share(list(scores[k]), branch, k) if k in scores else "–" for k in PASS_AT]
+        rows.append([turn_title(turn), *cells])
+    return markdown_table([f"n = {len(results.task_ids)} tasks", *(f"pass@{k}" for k in PASS_AT)], rows)
+
+
+def spending_table(results: SetResults, arms: Iterable[Arm], bootstrap: Bootstrap) -> str:
+    """What each arm spent, and what a submission of two guesses would score."""
+    n = len(results.task_ids)
+    rows = []
+    for arm in arms:
+        attempts = results.of_arm(arm)
+        spent = attempts.groupby("task_id").size().reindex(list(results.task_ids), fill_value=0)
+        cut = float((attempts["finish_reason"] == "length").mean())
+        guesses = list(two_guess_scores(attempts, results.task_ids))
+        rows.append(
+            [
+                f"`{arm.name}`",
+                arm.budget,
+                f"{len(attempts) / n:.1f}",
+                f"{int((spent < arm.budget).sum())}/{n}",
+                f"{attempts['tokens'].sum() / n:.0f}",
+                percent(cut),
+                bootstrap.solved(guesses, arm.name, "two guesses"),
+            ]
+        )
+    header = [
+        "arm",
+        "budget",
+        "attempts a task",
+        "tasks with budget left",
+        "tokens a task",
+        "completions cut",
+        "two guesses",
+    ]
+    return markdown_table(header, rows)
+
+
+def prompt_lengths_table(experiment: Experiment, folder: Path) -> str:
+    """Lengths of the prompts that were kept, the longest that was allowed, and how many were dropped as longer.
+
+    Training prompts are left out where their files have been cleaned away.
+    """
+    limit = experiment.model.window - experiment.sampling.max_output_tokens
+    training_limit = experiment.model.window - experiment.training.max_completion_length
+    branches = dict.fromkeys(arm.branch(t) for arm in experiment.evaluation.arms for t in range(1, len(arm.turns) + 1))
+    files = [(f"{part}/training", training_limit) for part in experiment.parts.names]
+    files = [(name, limit) for name, limit in files if (folder / name / "prompts.parquet").exists()]
+    files += [(f"{task_set.name}/{branch}", limit) for task_set in experiment.evaluation.sets for branch in branches]
+    rows = []
+    for name, longest in files:
+        path = folder / name / "prompts.parquet"
+        records.check(path, "prompts")
+        lengths = pq.read_table(path, columns=["n_tokens"])["n_tokens"].to_numpy()
+        shares = np.quantile(lengths, [0.5, 0.9, 0.99, 1.0], method="inverted_cdf") if len(lengths) else ["–"] * 4
+        rows.append([f"`{name}`", len(lengths), *shares, longest, records.notes(path).get("n_dropped", 0)])
+    return markdown_table(["prompts", "n", "median", "90 %", "99 %", "max", "allowed", "dropped as longer"], rows)
+
+
+def training_table(log: pd.DataFrame) -> str:
+    """Means over the first and the last tenth of the logged steps, of the figures that were logged."""
+    tenth = max(1, len(log) // 10)
+    rows = [
+        [title, f"{log[name].iloc[:tenth].mean():.3f}", f"{log[name].iloc[-tenth:].mean():.3f}"]
+        for name, title in TRAINING_FIGURES.items()
+        if name in log
+    ]
+    steps = "1 step" if tenth == 1 else f"{tenth} steps"
+    return markdown_table(["", f"first {steps}", f"last {steps}"], rows)
