@@ -2,10 +2,10 @@
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -13,7 +13,7 @@ from arc_refinery import config, records
 from arc_refinery.errors import InputError
 from arc_refinery.pretraining.settings import PretrainingSettings
 
-Flat = tyro.conf.OmitArgPrefixes
+Flat = tyro.conf.OmitArgPrefixes  # type: ignore[type-arg]
 
 
 @dataclass
@@ -334,7 +334,7 @@ class ConfigDocs:
         write(self.folder)
 
 
-STAGES = {
+STAGES: dict[str, Callable[..., Any]] = {
     "problems": Problems,
     "tasks": Tasks,
     "task-set": TaskSet,

@@ -282,8 +282,8 @@ def load(path: Path) -> Experiment:
         content = yaml.safe_load(path.read_text())
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; give a config with --configfile") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: is no YAML: {error}") from None
+    except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read as YAML: {error}") from None
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: expected a mapping of keys, found {type(content).__name__}")
     return validate(content, str(path))

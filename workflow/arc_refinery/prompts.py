@@ -46,7 +46,8 @@ FEEDBACK_GIVEN = ", given "
 FEEDBACK_ERROR = "Executing your program failed with "
 FEEDBACK_TAIL = "\nWrite a corrected program."
 
-_CODE_BLOCK = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
+_BLOCK = re.compile(r"```(\w*)[ \t]*\r?\n(.*?)(?:```|\Z)", re.DOTALL)
+_PYTHON = ("python", "py", "")
 
 
 def encode_grid(grid: Grid, template: Template) -> str:
@@ -107,7 +108,8 @@ def execution_feedback(task: Task, outputs: tuple[Grid, ...], template: Template
         else:
             expected = FEEDBACK_SHAPE + shape_text(pair.output) if output.shape != pair.output.shape else ""
             given = FEEDBACK_GIVEN + ("" if template == "compact" else "\n") + encode_grid(output, template)
-            lines.append(f"{FEEDBACK_PAIR}{number}{FEEDBACK_WRONG}{score:.0%}{expected}{given}")
+            percent = min(round(100 * score), 99)  # what is wrong is never called 100 %
+            lines.append(f"{FEEDBACK_PAIR}{number}{FEEDBACK_WRONG}{percent}%{expected}{given}")
     return "".join(lines) + FEEDBACK_TAIL
 
 
@@ -122,6 +124,6 @@ def answer(body: str) -> str:
 
 
 def extract_code(completion: str) -> str | None:
-    """The program in a completion: its last code block (an unclosed one counts); None where there is no block."""
-    blocks = _CODE_BLOCK.findall(completion)
+    """The program in a completion: its last block of Python (an unclosed one counts); None where there is none."""
+    blocks = [code for language, code in _BLOCK.findall(completion) if language in _PYTHON]
     return blocks[-1] if blocks else None

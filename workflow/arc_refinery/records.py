@@ -114,7 +114,7 @@ _PAIRS = pa.list_(pa.struct([("input", _GRID), ("output", _GRID)]))
 _AUGMENTATION = pa.struct([("n_rotations", pa.int8()), ("transpose", pa.bool_()), ("colors", pa.list_(pa.int8()))])
 _MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 _TYPES: dict[str, pa.DataType] = {
-    "seeds": pa.list_(pa.int64()),
+    "seeds": pa.list_(pa.string()),
     "examples": _PAIRS,
     "train": _PAIRS,
     "test": _PAIRS,
@@ -271,9 +271,9 @@ def _rows(path: Path, kind: Kind) -> Iterator[dict[str, Any]]:
 
 def _metadata(path: Path) -> dict[str, str]:
     try:
-        raw = pq.read_schema(path).metadata or {}
+        raw = pq.read_metadata(path).metadata or {}
     except FileNotFoundError:
-        raise RecordError(f"{path}: no such file. {_remake(path)}") from None
+        raise RecordError(f"{path}: no such file. Make it: snakemake {path}") from None
     except (pa.ArrowInvalid, OSError) as error:
         raise RecordError(f"{path}: no readable Parquet file ({error}). {_remake(path)}") from None
     metadata = {key.decode(): value.decode() for key, value in raw.items()}

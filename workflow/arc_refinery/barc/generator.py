@@ -82,7 +82,8 @@ def generate_problem(
         if made := _make_examples(statements, canvas, seeds, n_examples, difficulty.max_cells):
             examples, used = zip(*made, strict=True)
             source = _source(statements, body, canvas)
-            return Problem(f"{split}-{seed:016x}", source, examples, used, f"generated-{split}"), statements
+            drawn = tuple(map(str, used))
+            return Problem(f"{split}-{seed:016x}", source, examples, drawn, f"generated-{split}"), statements
 
 
 def wrong_program(problem_statements: list[Statement], rng: random.Random, difficulty: Difficulty) -> list[Statement]:
@@ -182,7 +183,8 @@ def _example(statements: list[Statement], canvas: str, seed: int) -> Pair | None
         steps = [grid, *map(as_grid, run_statements(statements, grid))]
     except (ValueError, IndexError, GridError):  # no free place for a sprite, nothing to crop, too large: draw again
         return None
-    if any(np.array_equal(before, after) for before, after in pairwise(steps)) or not steps[-1].any():
+    changes = [*pairwise(steps), (steps[0], steps[-1])]  # the last: a statement may undo the one before
+    if any(np.array_equal(before, after) for before, after in changes) or not steps[-1].any():
         return None
     return Pair(grid, steps[-1])
 

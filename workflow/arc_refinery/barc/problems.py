@@ -7,10 +7,13 @@ from arc_refinery.tasks import Pair
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One BARC row. `source` defines `main` and `generate_input`; example i comes from running both on seed i."""
+    """One BARC row. `source` defines `main` and `generate_input`.
+
+    `seeds` are what the row was made from: for generated problems, the random seed of each example.
+    """
 
     problem_id: str
     source: str
     examples: tuple[Pair, ...]
-    seeds: tuple[int, ...]
+    seeds: tuple[str, ...]
     origin: str

@@ -39,7 +39,7 @@ def download_barc_rows(repository: str, filename: str) -> Path:
 
 
 def _json_lines(path: Path) -> Iterator[Any]:
-    with path.open() as file:
+    with path.open(errors="strict") as file:
         for number, line in enumerate(file, 1):
             try:
                 yield json.loads(line)
@@ -60,6 +60,9 @@ def _problem(row: Any, where: str, problem_id: str) -> Problem:
     for field, expected in (("source", str), ("examples", list)):
         if not isinstance(row, dict) or not isinstance(row.get(field), expected):
             raise RowError(f"{where}: field {field!r} is missing or no {expected.__name__}")
+    seeds = row.get("seeds") or []
+    if not isinstance(seeds, list):
+        raise RowError(f"{where}: field 'seeds' is {seeds!r}, expected a list")
     examples = []
     for number, example in enumerate(row["examples"]):
         try:
@@ -69,4 +72,4 @@ def _problem(row: Any, where: str, problem_id: str) -> Problem:
             raise RowError(
                 f"{where}: field 'examples', pair {number}: {error}; expected [input grid, output grid]"
             ) from None
-    return Problem(problem_id, row["source"], tuple(examples), tuple(row.get("seeds") or ()), "barc")
+    return Problem(problem_id, row["source"], tuple(examples), tuple(map(str, seeds)), "barc")

@@ -95,19 +95,19 @@ def mcnemar(only_first: int, only_second: int) -> float:
     return float(binomtest(only_first, discordant).pvalue) if discordant else 1.0
 
 
-def compare(first: str, a: ArrayLike, second: str, b: ArrayLike, n_resamples: int, *address: int | str) -> Comparison:
-    """Compare which tasks two arms solved; a[i] and b[i] say whether they solved task i."""
+def compare(first: str, second: str, a: ArrayLike, b: ArrayLike, n_resamples: int, *address: int | str) -> Comparison:
+    """Compare which tasks two arms solved; a[i] and b[i] say whether the first and the second one solved task i."""
     solved, other = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
     only_first, only_second = int((solved & ~other).sum()), int((other & ~solved).sum())
     return Comparison(
-        first,
-        second,
-        int(solved.sum()),
-        int(other.sum()),
-        only_first,
-        only_second,
-        paired_difference(solved, other, n_resamples, *address, first, second),
-        mcnemar(only_first, only_second),
+        first=first,
+        second=second,
+        n_first=int(solved.sum()),
+        n_second=int(other.sum()),
+        only_first=only_first,
+        only_second=only_second,
+        difference=paired_difference(solved, other, n_resamples, *address),
+        p_value=mcnemar(only_first, only_second),
     )
 
 
@@ -130,9 +130,9 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def points(share: float) -> str:
-    """A difference of shares in percentage points, signed, one decimal."""
-    return f"{round(100 * share, 1) + 0.0:+.1f}"
+def points(share: float, decimals: int = 1) -> str:
+    """A difference of shares in percentage points, with its sign."""
+    return f"{round(100 * share, decimals) + 0.0:+.{decimals}f}"
 
 
 def p_text(p_value: float) -> str:

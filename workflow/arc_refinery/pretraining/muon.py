@@ -44,7 +44,7 @@ class Muon(torch.optim.Optimizer):
 
 def orthogonalized(matrices: Tensor) -> Tensor:
     """Each of the (n, rows, columns) matrices with its singular values brought near 1 (between about 0.7 and 1.2)."""
-    wide = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.mT
+    wide: Tensor = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.mT
     wide = wide / (wide.norm(dim=(1, 2), keepdim=True) + 1e-7)
     a, b, c = NEWTON_SCHULZ
     for _ in range(NEWTON_SCHULZ_STEPS):

@@ -24,7 +24,6 @@ from arc_refinery.pretraining.muon import Muon
 from arc_refinery.pretraining.settings import PretrainingSettings
 from arc_refinery.pretraining.tokenizer import build_tokenizer
 
-
 logger = logging.getLogger(__name__)
 
 

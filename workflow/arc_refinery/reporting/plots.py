@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from arc_refinery.evaluation.statistics import Interval
+from arc_refinery.reporting import training_log
 
 DPI = 120
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito 2008
@@ -24,14 +25,6 @@ STYLE = {
     "grid.alpha": 0.3,
     "axes.titlesize": 10,
     "legend.frameon": False,
-}
-TRAINING_PANELS = {
-    "reward": "mean reward (0..10)",
-    "frac_reward_zero_std": "share of groups with equal rewards",
-    "kl": "KL from the start (nats/token)",
-    "entropy": "entropy (nats/token)",
-    "completions/mean_length": "completion length (tokens)",
-    "completions/clipped_ratio": "share of completions cut",
 }
 
 
@@ -84,17 +77,17 @@ def _curves(axes: Axes, curves: Mapping[str, Curve], x: str, unit: float) -> Non
 
 def training_plot(log: pd.DataFrame, path: Path) -> None:
     """What was logged at each training step, with a moving mean over a tenth of the steps."""
-    names = [name for name in TRAINING_PANELS if name in log]
+    names = [name for name in training_log.FIGURES if name in log]
     n_rows = (len(names) + 1) // 2
     figure = Figure(figsize=(9.5, 2.4 * n_rows), layout="constrained")
     panels = figure.subplots(n_rows, 2, sharex=True, squeeze=False).flatten()
-    window = max(1, len(log) // 10)
+    window = training_log.tenth_of(log)
     for axes, name in zip(panels, names, strict=False):
         values = log.set_index("step")[name].dropna()
         axes.plot(values, color=COLORS[5], linewidth=0.8, marker=".", markersize=3, label="each step")
         smooth = values.rolling(window, min_periods=1).mean()
         axes.plot(smooth, color=COLORS[0], linewidth=2.0, label=f"mean of {window} steps")
-        axes.set_ylabel(TRAINING_PANELS[name], fontsize=9)
+        axes.set_title(training_log.FIGURES[name], loc="left")
     for axes in panels[len(names) :]:
         axes.remove()
     for axes in panels[max(0, len(names) - 2) : len(names)]:

@@ -12,9 +12,18 @@ from numpy.typing import ArrayLike
 
 from arc_refinery import records
 from arc_refinery.config import Arm, Experiment
-from arc_refinery.evaluation.arms import METRICS, SetResults, TurnOfArms, per_task, tasks_with_attempts
+from arc_refinery.evaluation.arms import (
+    METRICS,
+    SetResults,
+    TurnOfArms,
+    n_tasks_with_budget_left,
+    per_task,
+    tasks_with_attempts,
+)
 from arc_refinery.evaluation.statistics import (
     Comparison,
+    Difference,
+    Interval,
     bootstrap_interval,
     compare,
     p_text,
@@ -24,35 +33,31 @@ from arc_refinery.evaluation.statistics import (
     points,
     two_guess_scores,
 )
+from arc_refinery.reporting import training_log
 
 SOLVED = ("train_is_correct", "test_is_correct", "is_correct")  # shares of tasks, so they can be counted
 PASS_AT = (1, 8, 64)
-TRAINING_FIGURES = {
-    "reward": "mean reward (0..10)",
-    "frac_reward_zero_std": "groups whose rewards are all equal",
-    "kl": "KL from the start (nats a token)",
-    "entropy": "entropy (nats a token)",
-    "completions/mean_length": "completion length (tokens)",
-    "completions/clipped_ratio": "completions cut at the limit",
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """Intervals of one evaluation set: how many resamples, and where their random streams start."""
+    """Intervals over the tasks of one evaluation set. All figures see the same resamples, drawn by `address`."""
 
     n_resamples: int
     address: tuple[int | str, ...]
 
-    def interval(self, values: ArrayLike, *address: int | str) -> str:
-        low, high = bootstrap_interval(values, self.n_resamples, *self.address, *address)
-        return f"[{100 * low:.1f}, {100 * high:.1f}]"
+    def interval(self, values: ArrayLike) -> Interval:
+        return bootstrap_interval(values, self.n_resamples, *self.address)
 
-    def share(self, values: Sequence[float], *address: int | str) -> str:
-        return f"{percent(float(np.mean(values)))} {self.interval(values, *address)}"
+    def share(self, values: Sequence[float]) -> str:
+        low, high = self.interval(values)
+        return f"{percent(float(np.mean(values)))} [{100 * low:.1f}, {100 * high:.1f}]"
 
-    def solved(self, values: Sequence[float], *address: int | str) -> str:
-        return f"{round(sum(values))}/{len(values)} = {self.share(values, *address)}"
+    def solved(self, values: Sequence[float]) -> str:
+        return f"{round(sum(values))}/{len(values)} = {self.share(values)}"
+
+    def difference(self, a: ArrayLike, b: ArrayLike) -> Difference:
+        return paired_difference(a, b, self.n_resamples, *self.address)
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -66,9 +71,7 @@ def figures_table(columns: Mapping[str, pd.DataFrame], bootstrap: Bootstrap) -> 
     rows: list[list[str]] = [["n tasks", *(str(len(figures)) for figures in columns.values())]]
     for metric in METRICS:
         write = bootstrap.solved if metric in SOLVED else bootstrap.share
-        cells = [
-            write(list(figures[metric]), name, metric) if len(figures) else "–" for name, figures in columns.items()
-        ]
+        cells = [write(list(figures[metric])) if len(figures) else "–" for figures in columns.values()]
         rows.append([metric, *cells])
     return markdown_table(["", *columns], rows)
 
@@ -103,8 +106,8 @@ def comparisons(figures: Mapping[str, pd.DataFrame], bootstrap: Bootstrap) -> li
     return [
         compare(
             second,
-            figures[second]["is_correct"],
             first,
+            figures[second]["is_correct"],
             figures[first]["is_correct"],
             bootstrap.n_resamples,
             *bootstrap.address,
@@ -139,11 +142,9 @@ def later_turns_table(results: SetResults, turns: Sequence[TurnOfArms], bootstra
         if first.turn != second.turn or not common:
             continue
         for metric in ("train_pass_rate", "test_pass_rate"):
-            names = (second.branch, first.branch)
-            d = paired_difference(
-                a.loc[common, metric], b.loc[common, metric], bootstrap.n_resamples, *bootstrap.address, *names, metric
-            )
-            cells = [points(d.mean), f"[{points(d.low)}, {points(d.high)}]", "yes" if d.excludes_zero else "no"]
+            d = bootstrap.difference(a.loc[common, metric], b.loc[common, metric])
+            interval = f"[{points(d.low, 2)}, {points(d.high, 2)}]"
+            cells = [points(d.mean, 2), interval, "yes" if d.excludes_zero else "no"]
             rows.append([f"{metric}: {turn_title(second)} − {turn_title(first)}", d.n, *cells])
     header = ["per turn", "n tasks", "points", "95 % interval", "interval excludes 0"]
     return markdown_table(header, rows) if rows else ""
@@ -156,10 +157,10 @@ def pass_at_k_table(results: SetResults, turns: Iterable[TurnOfArms], bootstrap:
         if turn.turn == 1 and turn.n_predictions > getattr(largest.get(turn.branch), "n_predictions", 0):
             largest[turn.branch] = turn
     rows = []
-    for branch, turn in largest.items():
+    for turn in largest.values():
         attempts = results.of_turn(turn.arms[0], 1)
         scores = {k: pass_at_k_scores(attempts, results.task_ids, k) for k in PASS_AT if k <= turn.n_predictions}
-        cells = [bootstrap.share(list(scores[k]), branch, k) if k in scores else "–" for k in PASS_AT]
+        cells = [bootstrap.share(list(scores[k])) if k in scores else "–" for k in PASS_AT]
         rows.append([turn_title(turn), *cells])
     return markdown_table([f"n = {len(results.task_ids)} tasks", *(f"pass@{k}" for k in PASS_AT)], rows)
 
@@ -170,7 +171,6 @@ def spending_table(results: SetResults, arms: Iterable[Arm], bootstrap: Bootstra
     rows = []
     for arm in arms:
         attempts = results.of_arm(arm)
-        spent = attempts.groupby("task_id").size().reindex(list(results.task_ids), fill_value=0)
         cut = float((attempts["finish_reason"] == "length").mean())
         guesses = list(two_guess_scores(attempts, results.task_ids))
         rows.append(
@@ -178,10 +178,10 @@ def spending_table(results: SetResults, arms: Iterable[Arm], bootstrap: Bootstra
                 f"`{arm.name}`",
                 arm.budget,
                 f"{len(attempts) / n:.1f}",
-                f"{int((spent < arm.budget).sum())}/{n}",
+                f"{n_tasks_with_budget_left(attempts, arm, results.task_ids)}/{n}",
                 f"{attempts['tokens'].sum() / n:.0f}",
                 percent(cut),
-                bootstrap.solved(guesses, arm.name, "two guesses"),
+                bootstrap.solved(guesses),
             ]
         )
     header = [
@@ -213,17 +213,17 @@ def prompt_lengths_table(experiment: Experiment, folder: Path) -> str:
         records.check(path, "prompts")
         lengths = pq.read_table(path, columns=["n_tokens"])["n_tokens"].to_numpy()
         shares = np.quantile(lengths, [0.5, 0.9, 0.99, 1.0], method="inverted_cdf") if len(lengths) else ["–"] * 4
-        rows.append([f"`{name}`", len(lengths), *shares, longest, records.notes(path).get("n_dropped", 0)])
+        rows.append([f"`{name}`", len(lengths), *shares, longest, records.notes(path).get("n_dropped", "–")])
     return markdown_table(["prompts", "n", "median", "90 %", "99 %", "max", "allowed", "dropped as longer"], rows)
 
 
 def training_table(log: pd.DataFrame) -> str:
     """Means over the first and the last tenth of the logged steps, of the figures that were logged."""
-    tenth = max(1, len(log) // 10)
+    tenth = training_log.tenth_of(log)
     rows = [
-        [title, f"{log[name].iloc[:tenth].mean():.3f}", f"{log[name].iloc[-tenth:].mean():.3f}"]
-        for name, title in TRAINING_FIGURES.items()
+        [title, *(f"{mean:.3f}" for mean in training_log.first_and_last(log, name))]
+        for name, title in training_log.FIGURES.items()
         if name in log
     ]
-    steps = "1 step" if tenth == 1 else f"{tenth} steps"
+    steps = "step" if tenth == 1 else f"{tenth} steps"
     return markdown_table(["", f"first {steps}", f"last {steps}"], rows)

@@ -101,7 +101,7 @@ def _arguments(model: Model, training: Training, seed: int, work: Path) -> GRPOC
         seed=seed,
         learning_rate=training.learning_rate,
         lr_scheduler_type=training.lr_scheduler_type,
-        warmup_ratio=training.warmup_ratio,
+        warmup_steps=training.warmup_ratio,  # below 1, transformers reads it as a share
         beta=training.beta,
         max_grad_norm=training.max_grad_norm,
         loss_type=training.loss_type,

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage  # type: ignore[import-untyped]
+from scipy import ndimage
 
 Grid: TypeAlias = NDArray[Any]
 Mask: TypeAlias = NDArray[np.bool_]

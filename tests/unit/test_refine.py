@@ -1,0 +1,346 @@
+"""Prompts of each turn: augmentations that do not depend on the budget, parents, and what feedback shows of them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from arc_refinery.augment import IDENTITY, Augmentation
+from arc_refinery.config import Sampling
+from arc_refinery.prompts import encode_grid
+from arc_refinery.records import Attempt, Prompt, Verdict
+from arc_refinery.refine.first_turn import first_turn_prompts
+from arc_refinery.refine.next_turn import Judged, Plan, best_incorrect, next_turn_prompts, refining_conversation
+from arc_refinery.refine.rendering import ModelError, Renderer
+from arc_refinery.tasks import Pair, Task
+
+TINY = Path(__file__).parents[2] / "workflow/models/tiny"
+PLAN = Plan(branch="arm-turn2", n_considered=99, n_parents=8, n_predictions=8, batch_size=2, include_errors=False)
+
+
+@pytest.fixture(scope="module")
+def renderer() -> Renderer:
+    return Renderer(str(TINY))
+
+
+def grid(*lines: str) -> np.ndarray:
+    return np.array([list(map(int, line)) for line in lines], np.uint8)
+
+
+def a_task(task_id: str = "it") -> Task:
+    train = (
+        Pair(grid("12", "34", "00"), grid("123", "000")),
+        Pair(grid("50"), grid("05")),
+        Pair(grid("7"), grid("77", "71")),
+    )
+    return Task(task_id, train, (Pair(grid("999", "989"), grid("898", "888")),), "by hand")
+
+
+def sampling(batch_size: int = 4, augmented: bool = True) -> Sampling:
+    return Sampling(
+        n_predictions=16, batch_size=batch_size, use_data_augmentation=augmented, max_output_tokens=64, top_p=1.0
+    )
+
+
+def first(renderer: Renderer, n_predictions: int, tasks: tuple[Task, ...] = (a_task(),), seed: int = 0) -> list[Prompt]:
+    return list(first_turn_prompts(tasks, n_predictions, sampling(), "compact", renderer, seed))
+
+
+def prompt(
+    task: Task, renderer: Renderer, augmentation: Augmentation = IDENTITY, order: tuple[int, ...] = (0, 1, 2)
+) -> Prompt:
+    """A first-turn prompt of a chosen augmentation and order."""
+    seen = task.map_grids(augmentation.apply).reorder_train(order)
+    (plain,) = first_turn_prompts([seen], 1, sampling(1, augmented=False), "compact", renderer, seed=0)
+    return replace(plain, augmentation=augmentation, train_order=order)
+
+
+def judged(asked: Prompt, name: str, outputs: tuple[np.ndarray, ...] = (), **verdict: object) -> Judged:
+    """An attempt whose program gave wrong grids unless `verdict` says something else."""
+    attempt = Attempt(
+        attempt_id=name,
+        prompt_id=asked.prompt_id,
+        task_id=asked.task_id,
+        turn=asked.turn,
+        parent_id=asked.parent_id,
+        model="tiny",
+        adapter="",
+        seed=0,
+        temperature=1.0,
+        top_p=1.0,
+        augmentation=asked.augmentation,
+        train_order=asked.train_order,
+        completion=f"my answer {name}",
+        n_prompt_tokens=asked.n_tokens,
+        n_tokens=3,
+        finish_reason="stop",
+        logprob=-1.0,
+    )
+    usual = Verdict(
+        attempt_id=name,
+        prompt_id=asked.prompt_id,
+        task_id=asked.task_id,
+        turn=asked.turn,
+        program_hash=f"hash of {name}",
+        status="ok",
+        error="",
+        train_outputs=outputs,
+        test_outputs=(),
+        fingerprint=f"print of {name}",
+        train_pixel_score=0.0,
+        train_correct_grids=0.0,
+        test_pixel_score=0.0,
+        test_correct_grids=0.0,
+    )
+    return Judged(asked, attempt, replace(usual, **verdict))  # type: ignore[arg-type]
+
+
+def names(chosen: list[Judged]) -> list[str]:
+    return [one.attempt.attempt_id for one in chosen]
+
+
+# turn 1
+
+
+def test_the_first_8_of_16_predictions_answer_the_prompts_that_8_would_have(renderer: Renderer) -> None:
+    few, many = first(renderer, 8), first(renderer, 16)
+    assert (len(few), len(many)) == (2, 4)
+    for one, other in zip(few, many[:2], strict=True):
+        assert (one.prompt_id, one.text, one.n_predictions) == (other.prompt_id, other.text, other.n_predictions)
+        assert (one.augmentation, one.train_order) == (other.augmentation, other.train_order)
+
+
+def test_a_prompt_does_not_depend_on_the_other_tasks(renderer: Renderer) -> None:
+    alone = first(renderer, 8, (a_task("b"),))
+    after = first(renderer, 8, (a_task("a"), a_task("b")))[2:]
+    assert [one.text for one in alone] == [one.text for one in after]
+
+
+def test_each_prompt_has_a_name_of_its_own_and_its_share_of_the_predictions(renderer: Renderer) -> None:
+    made = first(renderer, 10, (a_task("a"), a_task("b")))
+    assert [one.prompt_id for one in made] == [f"{task}/turn1-00{number}" for task in "ab" for number in range(3)]
+    assert [one.n_predictions for one in made] == [4, 4, 2] * 2
+    assert {(one.turn, one.parent_id) for one in made} == {(1, "")}
+
+
+def test_prompts_tasks_and_seeds_have_augmentations_of_their_own(renderer: Renderer) -> None:
+    made = first(renderer, 40, (a_task("a"), a_task("b"))) + first(renderer, 40, (a_task("a"),), seed=1)
+    assert len({one.augmentation for one in made}) == len(made) == 30
+    assert len({one.train_order for one in made}) == 6  # all orders of three pairs
+
+
+def test_without_augmentation_every_prompt_shows_the_task_as_it_is(renderer: Renderer) -> None:
+    made = list(first_turn_prompts([a_task()], 8, sampling(4, augmented=False), "compact", renderer, 0))
+    text = (
+        "<|user|>\ninput 3x2\n1 12\n2 34\n3 00\noutput 2x3\n1 123\n2 000\ninput 1x2\n1 50\noutput 1x2\n1 05"
+        "\ninput 1x1\n1 7\noutput 2x2\n1 77\n2 71<|assistant|>"
+    )
+    assert [one.text for one in made] == [text, text]
+    assert {(one.augmentation, one.train_order) for one in made} == {(IDENTITY, (0, 1, 2))}
+    assert [pair.input.tolist() for pair in made[0].train] == [pair.input.tolist() for pair in a_task().train]
+
+
+def test_a_prompt_holds_the_task_as_the_model_sees_it(renderer: Renderer) -> None:
+    for one in first(renderer, 16):
+        for pair, old in zip(one.train, one.train_order, strict=True):
+            expected = a_task().train[old]
+            assert one.augmentation.apply(expected.input).tolist() == pair.input.tolist()
+            assert one.augmentation.apply(expected.output).tolist() == pair.output.tolist()
+            assert encode_grid(pair.output, "compact") in one.text
+        assert one.augmentation.undo(one.test[0].input).tolist() == a_task().test[0].input.tolist()
+
+
+# rendering
+
+
+def test_rendered_text_ends_where_the_model_answers_and_its_tokens_are_counted(renderer: Renderer) -> None:
+    # "<|user|>", "a", "b", "<|assistant|>"
+    assert renderer.render([{"role": "user", "content": "ab"}]) == ("<|user|>ab<|assistant|>", 4)
+
+
+def test_a_folder_without_a_tokenizer_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=str(tmp_path)):
+        Renderer(str(tmp_path))
+
+
+# parents
+
+
+@pytest.fixture(scope="module")
+def asked(renderer: Renderer) -> Prompt:
+    return prompt(a_task(), renderer)
+
+
+def test_parents_are_ranked_by_correct_grids_then_pixels_then_order(asked: Prompt) -> None:
+    attempts = [
+        judged(asked, "low", train_correct_grids=0.0, train_pixel_score=0.9),
+        judged(asked, "tie 1", train_correct_grids=1 / 3, train_pixel_score=0.5),
+        judged(asked, "high", train_correct_grids=1 / 3, train_pixel_score=0.6),
+        judged(asked, "tie 2", train_correct_grids=1 / 3, train_pixel_score=0.5),
+        judged(asked, "best", train_correct_grids=2 / 3, train_pixel_score=0.1),
+    ]
+    assert names(best_incorrect(attempts, False)) == ["best", "high", "tie 1", "tie 2", "low"]
+
+
+def test_of_equal_fingerprints_the_first_is_kept(asked: Prompt) -> None:
+    attempts = [
+        judged(asked, "worse", train_pixel_score=0.1),
+        judged(asked, "one", train_pixel_score=0.5, fingerprint="same"),
+        judged(asked, "its copy", train_pixel_score=0.5, fingerprint="same"),
+    ]
+    assert names(best_incorrect(attempts, False)) == ["one", "worse"]
+
+
+def test_attempts_that_solve_the_train_pairs_are_no_parents_whatever_their_test_pairs(asked: Prompt) -> None:
+    attempts = [
+        judged(asked, "solved", train_correct_grids=1.0, train_pixel_score=1.0, test_correct_grids=1.0),
+        judged(asked, "misled", train_correct_grids=1.0, train_pixel_score=1.0, test_correct_grids=0.0),
+        judged(asked, "lucky", train_correct_grids=0.5, train_pixel_score=0.7, test_correct_grids=1.0),
+    ]
+    assert names(best_incorrect(attempts, True)) == ["lucky"]
+
+
+def test_test_scores_do_not_rank(asked: Prompt) -> None:
+    attempts = [
+        judged(asked, "first", train_pixel_score=0.5),
+        judged(asked, "second", train_pixel_score=0.5, test_correct_grids=1.0, test_pixel_score=1.0),
+    ]
+    assert names(best_incorrect(attempts, False)) == ["first", "second"]
+
+
+def test_programs_that_raised_are_parents_only_if_asked_for_and_come_last(asked: Prompt) -> None:
+    raised = {"status": "error", "error": "ValueError: no (line 2)", "fingerprint": ""}
+    attempts = [
+        judged(asked, "raised", **raised, program_hash="x"),
+        judged(asked, "raised again", **raised, program_hash="x"),
+        judged(asked, "raised too", **raised, program_hash="y"),
+        judged(asked, "wrong"),
+    ]
+    assert names(best_incorrect(attempts, False)) == ["wrong"]
+    assert names(best_incorrect(attempts, True)) == ["wrong", "raised", "raised too"]
+
+
+@pytest.mark.parametrize("status", ["no_code", "timeout", "memory", "crash", "protocol", "invalid_output"])
+def test_attempts_without_valid_outputs_or_exception_are_no_parents(asked: Prompt, status: str) -> None:
+    assert best_incorrect([judged(asked, "it", status=status, fingerprint="")], True) == []
+
+
+# prompts of the next turn
+
+
+def five(asked: Prompt) -> list[Judged]:
+    """Attempts a..e whose scores rank them d, b, a, c; e is correct."""
+    scores = {"a": 0.3, "b": 0.4, "c": 0.2, "d": 0.5}
+    outputs = (grid("11"), grid("11"), grid("11"))
+    wrong = [judged(asked, name, outputs, train_pixel_score=score) for name, score in scores.items()]
+    return [*wrong, judged(asked, "e", outputs, train_correct_grids=1.0, train_pixel_score=1.0)]
+
+
+def test_prompts_cycle_through_the_parents(asked: Prompt, renderer: Renderer) -> None:
+    made = list(next_turn_prompts(five(asked), replace(PLAN, n_parents=3), "compact", renderer))
+    assert [one.parent_id for one in made] == ["d", "b", "a", "d"]
+    assert [one.n_predictions for one in made] == [2, 2, 2, 2]
+    assert [one.prompt_id for one in made] == [f"it/arm-turn2-00{number}" for number in range(4)]
+    assert {(one.task_id, one.turn) for one in made} == {("it", 2)}
+
+
+def test_the_last_prompt_takes_what_is_left_of_the_budget(asked: Prompt, renderer: Renderer) -> None:
+    made = next_turn_prompts(five(asked), replace(PLAN, n_predictions=7, batch_size=3), "compact", renderer)
+    assert [(one.parent_id, one.n_predictions) for one in made] == [("d", 3), ("b", 3), ("a", 1)]
+
+
+def test_only_the_first_considered_attempts_become_parents(asked: Prompt, renderer: Renderer) -> None:
+    made = next_turn_prompts(five(asked), replace(PLAN, n_considered=2), "compact", renderer)
+    assert [one.parent_id for one in made] == ["b", "a", "b", "a"]
+
+
+def test_each_task_considers_its_own_first_attempts(renderer: Renderer) -> None:
+    both = [one for name in ("x", "y") for one in five(prompt(a_task(name), renderer))]
+    made = next_turn_prompts(both, replace(PLAN, n_considered=3, n_predictions=4), "compact", renderer)
+    assert [(one.task_id, one.parent_id) for one in made] == [("x", "b"), ("x", "a"), ("y", "b"), ("y", "a")]
+
+
+def test_a_task_without_parents_has_no_prompts(renderer: Renderer) -> None:
+    solved, open_task = (prompt(a_task(name), renderer) for name in ("solved", "open"))
+    attempts = [judged(solved, "done", train_correct_grids=1.0), *five(open_task)]
+    made = next_turn_prompts(attempts, PLAN, "compact", renderer)
+    assert {one.task_id for one in made} == {"open"}
+
+
+def test_a_third_turn_refines_the_second_in_one_conversation(asked: Prompt, renderer: Renderer) -> None:
+    second = next(next_turn_prompts(five(asked), PLAN, "compact", renderer))
+    wrong = judged(second, "second wrong", (grid("22"), grid("22"), grid("22")))
+    third = next(next_turn_prompts([wrong], PLAN, "compact", renderer))
+    assert (third.turn, third.parent_id) == (3, "second wrong")
+    assert [message["role"] for message in third.messages] == ["user", "assistant"] * 2 + ["user"]
+    assert third.messages[:3] == second.messages
+
+
+# what the conversation shows
+
+TURNED = Augmentation(n_rotations=1, transpose=False, colors=(0, 2, 1, 3, 4, 5, 6, 8, 7, 9))  # 1 <-> 2 and 7 <-> 8
+SHOWN = (2, 0, 1)  # the model saw the third pair first
+
+
+@pytest.fixture(scope="module")
+def turned(renderer: Renderer) -> Prompt:
+    return prompt(a_task(), renderer, TURNED, SHOWN)
+
+
+def wrong_in_two(asked: Prompt) -> Judged:
+    """Outputs in the original task's form and order: the second one is right."""
+    return judged(asked, "w", (grid("120", "000"), grid("05"), grid("77")), test_outputs=(grid("888", "888"),))
+
+
+def test_the_conversation_is_the_one_that_the_model_had_and_its_own_text(turned: Prompt) -> None:
+    messages = refining_conversation(wrong_in_two(turned), "compact")
+    assert messages[:-1] == [*turned.messages, {"role": "assistant", "content": "my answer w"}]
+    assert messages[-1]["role"] == "user"
+
+
+def test_feedback_shows_outputs_turned_recoloured_and_in_the_order_that_the_model_saw(turned: Prompt) -> None:
+    # The third pair is shown first: 77 becomes 88 and, a quarter counter-clockwise, a column of two; its truth is
+    # 77/71, as seen 82/88, of which the column covers the right-hand one only with one cell, the left with two: 2 / 4.
+    # The first comes second: 120/000 becomes 210/000, turned 00/10/20; its truth 123/000 as seen 30/10/20: 5 / 6.
+    assert refining_conversation(wrong_in_two(turned), "compact")[-1]["content"] == (
+        "Executing your program gave:"
+        "\npair 1 wrong, pixel similarity 50%, expected shape 2x2, given 2x1\n1 8\n2 8"
+        "\npair 2 wrong, pixel similarity 83%, given 3x2\n1 00\n2 10\n3 20"
+        "\npair 3 correct"
+        "\nWrite a corrected program."
+    )
+
+
+def test_the_refining_prompt_keeps_augmentation_order_and_the_task_as_seen(turned: Prompt, renderer: Renderer) -> None:
+    made = next(next_turn_prompts([wrong_in_two(turned)], PLAN, "compact", renderer))
+    assert (made.augmentation, made.train_order) == (TURNED, SHOWN)
+    assert [pair.output.tolist() for pair in made.train] == [pair.output.tolist() for pair in turned.train]
+    assert made.text.startswith(turned.text + "my answer w<|end|><|user|>Executing your program gave:")
+    assert made.text.endswith("\n1 00\n2 10\n3 20\npair 3 correct\nWrite a corrected program.<|assistant|>")
+    assert renderer.render(made.messages) == (made.text, made.n_tokens)
+
+
+def test_a_program_that_raised_is_told_its_exception(asked: Prompt) -> None:
+    raised = judged(asked, "it", status="error", error="IndexError: too far (line 3)", fingerprint="")
+    assert refining_conversation(raised, "compact")[-1]["content"] == (
+        "Executing your program failed with IndexError: too far (line 3)\nWrite a corrected program."
+    )
+
+
+@pytest.mark.parametrize("template", ["compact", "barc"])
+def test_feedback_does_not_depend_on_the_test_pairs(turned: Prompt, template: str) -> None:
+    wrong = wrong_in_two(turned)
+    elsewhere = replace(turned, test=(Pair(grid("123"), grid("444")),) * 2)
+    other = Judged(elsewhere, wrong.attempt, replace(wrong.verdict, test_outputs=(grid("666", "666"),) * 2))
+    messages, others = (refining_conversation(one, template) for one in (wrong, other))  # type: ignore[arg-type]
+    assert messages[-1] == others[-1]
+    assert messages[-1]["content"].count("\npair ") == 3
+
+
+def test_no_test_grid_appears_in_a_compact_refining_prompt(turned: Prompt, renderer: Renderer) -> None:
+    made = next(next_turn_prompts([wrong_in_two(turned)], PLAN, "compact", renderer))
+    (test,) = turned.test
+    given = TURNED.apply(grid("888", "888"))
+    for hidden in (test.input, test.output, given):
+        assert encode_grid(hidden, "compact") not in made.text

@@ -1,0 +1,336 @@
+"""A whole report of a small experiment that was made by hand: every figure below can be counted in `ANSWERS`."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from arc_refinery import config, records
+from arc_refinery.augment import IDENTITY
+from arc_refinery.config import Experiment
+from arc_refinery.evaluation.arms import load
+from arc_refinery.grids import Grid, fingerprint
+from arc_refinery.records import Attempt, Prompt, RecordError, Verdict
+from arc_refinery.reporting import gallery, training_log
+from arc_refinery.reporting.report import write_report
+from arc_refinery.tasks import Pair, Task
+
+# What each attempt gave: S solves all pairs, T the train pairs only, w wrong in one of four cells, e error, n no code.
+ANSWERS = {
+    "turn1": {"a": "wwSw", "b": "wwww", "c": "Swww", "d": "nnee"},
+    "refine-base-turn2": {"a": "ww", "b": "ww", "c": "wT"},
+    "refine-trained-turn2": {"a": "Sw", "b": "wS", "c": "ww"},
+}
+TRUTH = np.array([[1, 2], [3, 4]], np.uint8)
+WRONG = np.array([[0, 2], [3, 4]], np.uint8)
+OUTPUTS = {"S": (TRUTH, TRUTH), "T": (TRUTH, WRONG), "w": (WRONG, WRONG), "e": (), "n": ()}
+PROGRAM = "def transform(grid):\n    return grid + 0\n"
+
+
+def experiment(
+    n_shards: int = 1, arms: tuple[str, ...] = ("independent", "refine-base", "refine-trained")
+) -> Experiment:
+    turns = {
+        "independent": [{"n_predictions": 4}],
+        "refine-base": [{"n_predictions": 2}, {"n_predictions": 2}],
+        "refine-trained": [{"n_predictions": 2}, {"n_predictions": 2, "adapter": "trained"}],
+    }
+    task_set = {"name": "small", "source": "generator", "n_tasks": 4, "shards": n_shards, "caveat": "Made by hand."}
+    settings = {
+        "experiment": "tiny",
+        "model": {"path": "models/m", "template": "compact", "window": 100},
+        "problems": {"source": "generator"},
+        "parts": {"tasks_per_part": 5, "shards_per_part": 1},
+        "sampling": {"max_output_tokens": 16},
+        "training": {"learning_rate": 1e-3, "max_completion_length": 16, "max_seq_length": 100},
+        "evaluation": {
+            "sets": [task_set],
+            "arms": [{"name": name, "turns": turns[name]} for name in arms],
+            "n_bootstrap": 200,
+        },
+    }
+    return config.validate(settings, "test")
+
+
+def a_task(task_id: str) -> Task:
+    return Task(task_id, (Pair(TRUTH, TRUTH),), (Pair(TRUTH, TRUTH),), "by hand")
+
+
+def score(outputs: tuple[Grid, ...]) -> tuple[float, float]:
+    return (0.0, 0.0) if not outputs else (1.0, 1.0) if outputs[0] is TRUTH else (0.75, 0.0)
+
+
+def attempt_and_verdict(task_id: str, branch: str, place: int, answer: str) -> tuple[Attempt, Verdict]:
+    turn = 1 if branch == "turn1" else 2
+    prompt_id = f"{task_id}/{branch}-{place // 2}"
+    attempt_id = f"{prompt_id}/{place}"
+    parent_id = f"{task_id}/turn1-0/1" if turn == 2 else ""
+    attempt = Attempt(
+        attempt_id=attempt_id,
+        prompt_id=prompt_id,
+        task_id=task_id,
+        turn=turn,
+        parent_id=parent_id,
+        model="models/m",
+        adapter="",
+        seed=0,
+        temperature=1.0,
+        top_p=1.0,
+        augmentation=IDENTITY,
+        train_order=(0,),
+        completion="no idea" if answer == "n" else f"```python\n{PROGRAM}```",
+        n_prompt_tokens=20 * turn,
+        n_tokens=10,
+        finish_reason="length" if answer == "n" else "stop",
+        logprob=-1.0,
+    )
+    outputs = OUTPUTS[answer]
+    status = {"e": "error", "n": "no_code"}.get(answer, "ok")
+    error = "TypeError: bad operand (line 2)" if answer == "e" else ""
+    print_of = fingerprint(outputs) if outputs else ""
+    scores = score(outputs[:1]) + score(outputs[1:])
+    verdict = Verdict(
+        attempt_id, prompt_id, task_id, turn, "hash", status, error, outputs[:1], outputs[1:], print_of, *scores
+    )
+    return attempt, verdict
+
+
+def write_branch(
+    folder: Path, branch: str, answers: Mapping[str, str], n_shards: int, notes: Mapping[str, int]
+) -> None:
+    turn = 1 if branch == "turn1" else 2
+    prompts = [
+        Prompt(f"{task}/{branch}-{n}", task, turn, "", IDENTITY, (0,), (), "", 20 * turn, 2, (), ())
+        for task in answers
+        for n in range(len(answers[task]) // 2)
+    ]
+    records.write(folder / branch / "prompts.parquet", "prompts", prompts, 0, {}, lambda: dict(notes))
+    for shard in range(n_shards):
+        tasks = list(answers)[shard::n_shards]
+        rows = [
+            attempt_and_verdict(task, branch, place, letter)
+            for task in tasks
+            for place, letter in enumerate(answers[task])
+        ]
+        name = f"{shard:03d}.parquet"
+        records.write(folder / branch / "attempts" / name, "attempts", [attempt for attempt, _ in rows], 0, {})
+        records.write(folder / branch / "verdicts" / name, "verdicts", [verdict for _, verdict in rows], 0, {})
+
+
+def write_experiment(
+    results: Path, n_shards: int = 1, answers: Mapping[str, Mapping[str, str]] = ANSWERS, tasks: Iterable[str] = "abcd"
+) -> Path:
+    folder = results / "tiny"
+    records.write(folder / "tasks/small.parquet", "tasks", [a_task(task) for task in tasks], 0, {})
+    for branch, given in answers.items():
+        write_branch(folder / "small", branch, given, n_shards, {"n_dropped": 3})
+    steps = [{"step": step, "reward": step / 10, "kl": 0.01 * step} for step in range(1, 21)]
+    (folder / "training").mkdir()
+    log = [*steps, {"step": 20, "train_loss": 0.5}]
+    (folder / "training/training.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in log))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The experiment's folder, with its report beside it."""
+    folder = write_experiment(tmp_path_factory.mktemp("results"))
+    write_report(experiment(), folder, folder.parent / "tiny.md")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def text(folder: Path) -> str:
+    return (folder.parent / "tiny.md").read_text()
+
+
+def cells(text: str, start: str, header: str) -> dict[str, str]:
+    """Cells of the table line that starts with `start`, by column, from the table whose header line holds `header`."""
+    lines = text.splitlines()
+    top = next(number for number, line in enumerate(lines) if header in line and line.startswith("|"))
+    line = next(line for line in lines[top:] if line.startswith(f"| {start} |"))
+    return dict(zip(lines[top].split(" | "), line.split(" | "), strict=True))
+
+
+def all_files(folder: Path) -> dict[str, bytes]:
+    files = [folder.parent / "tiny.md", *sorted((folder / "report").rglob("*.*"))]
+    return {str(path.relative_to(folder.parent)): path.read_bytes() for path in files}
+
+
+def test_table_of_arms(folder: Path):
+    table = pd.read_csv(folder / "report/small-arms.csv", index_col="name")
+    assert table["n_tasks"].tolist() == [4, 4, 4]
+    assert table["is_correct"].tolist() == [2 / 4, 1 / 4, 3 / 4]
+    independent = table.loc["independent"]
+    assert independent["valid code"] == pytest.approx(14 / 16)
+    assert independent["valid outputs"] == pytest.approx(12 / 16)
+    assert independent["unique outputs"] == pytest.approx((2 / 4 + 1 / 4 + 2 / 4 + 0) / 4)
+    assert independent["train_pixel_score"] == pytest.approx((10 * 0.75 + 2) / 16)
+    assert independent["test_pass_rate"] == pytest.approx(2 / 16)
+    base = table.loc["refine-base"]  # a wwww, b wwww, c SwwT, d nn
+    assert base["train_pass_rate"] == pytest.approx(2 / 4 / 4)
+    assert base["test_pass_rate"] == pytest.approx(1 / 4 / 4)
+    assert base["valid code"] == pytest.approx(3 / 4)
+
+
+def test_table_of_turns_is_over_the_tasks_that_had_something_to_refine(folder: Path):
+    table = pd.read_csv(folder / "report/small-turns.csv", index_col="name")
+    assert table["n_tasks"].to_dict() == {
+        "turn 1 × 4": 4,
+        "turn 1 × 2": 4,
+        "turn 2 × 2 of refine-base": 3,
+        "turn 2 × 2 of refine-trained (trained)": 3,
+    }
+    trained = table.loc["turn 2 × 2 of refine-trained (trained)"]
+    assert trained["test_pass_rate"] == pytest.approx(1 / 3, abs=1e-6)
+    assert trained["is_correct"] == pytest.approx(2 / 3, abs=1e-6)
+
+
+def test_budget_curves(folder: Path):
+    table = pd.read_csv(folder / "report/small-budget.csv")
+    curves = {arm: rows["solved_tasks"].tolist() for arm, rows in table.groupby("arm")}
+    # independent: a and c have one solving attempt of 4; refining arms: of 2 first attempts one solves c
+    assert curves["independent"] == pytest.approx([0.5, 1.0, 1.5, 2.0])
+    assert curves["refine-base"] == pytest.approx([0.5, 1.0, 1.0, 1.0])
+    assert curves["refine-trained"] == pytest.approx([0.5, 1.0, 2.0, 3.0])
+    tokens = table[table["budget"] == 4].set_index("arm")["tokens"]
+    assert tokens["independent"] == 4 * (10 + 20 / 2)
+    assert tokens["refine-trained"] == 2 * (10 + 20 / 2) + 2 * (10 + 40 / 2) * 3 / 4  # d spends nothing on turn 2
+
+
+def test_solved_tasks_are_counted_with_an_interval(text: str):
+    row = cells(text, "is_correct", "|  | `independent`")
+    assert row["`independent`"].startswith("2/4 = 50.0 % [")
+    assert row["`refine-trained` |"].startswith("3/4 = 75.0 % [")
+
+
+def test_differences_say_that_four_tasks_prove_nothing(text: str):
+    assert "**The evidence supports none of the 3 differences between arms.**" in text
+    sentence = next(line for line in text.splitlines() if line.startswith("- `refine-trained` solved 3"))
+    assert "of 4 tasks (75.0 %) and `independent` 2 (50.0 %): +25.0 points" in sentence
+    assert "1 solved by the first only, 0 by the second only, exact McNemar p = 1.000" in sentence
+    assert text.count("**The evidence does not support a difference.**") == 3
+
+
+def test_unspent_budget_two_guesses_and_pass_at_1(text: str):
+    assert "unspent: 1 of 4 tasks in `refine-base`, 1 of 4 tasks in `refine-trained`." in text
+    row = cells(text, "`refine-base`", "two guesses")
+    assert row["attempts a task"] == "3.5"
+    assert row["completions cut"] == f"{200 / 14:.1f} %"  # nn of d
+    assert row["two guesses |"].startswith("1/4 = 25.0 %")  # c: S and T are the two guesses
+    pass_at = cells(text, "turn 1 × 4", "pass@1")
+    assert pass_at["pass@1"].startswith("12.5 %")  # 2 of 16
+    assert pass_at["pass@8"] == "–"
+
+
+def test_solved_tasks_are_listed(text: str):
+    assert "- `independent` (2): `a`, `c`" in text
+    assert "- `refine-trained` (3): `a`, `b`, `c`" in text
+
+
+def test_training_and_prompt_lengths(text: str):
+    assert "20 logged steps, the last one is 20. Mean reward (0..10): 0.15 over the first tenth, 1.95" in text
+    row = cells(text, "`small/refine-base-turn2`", "median")
+    assert (row["n"], row["max"], row["allowed"], row["dropped as longer |"]) == ("3", "40", "84", "3 |")
+
+
+def test_settings_and_caveats_are_stated(text: str):
+    for words in ("> Made by hand.", "One seed (0)", "window 100 tokens", "baseline is `independent`", "(4 in all)"):
+        assert words in text
+    assert "at least 6 tasks" in text  # 2 / 2^6 = 0.03, 2 / 2^5 = 0.06
+
+
+def test_links_lead_to_files_beside_the_report(folder: Path, text: str):
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert {"tiny/report/small-budget.png", "tiny/report/training.png", "tiny/report/gallery/small-a.png"} <= set(links)
+    assert all((folder.parent / link).stat().st_size for link in links)
+
+
+def test_gallery_shows_solved_tasks_first(folder: Path):
+    tiny = experiment()
+    arm = gallery.refining_arm(tiny.evaluation.arms)
+    shown = gallery.choose(load(folder, tiny.evaluation.sets[0], tiny.evaluation.arms), arm)
+    assert [(one.task_id, one.second_id.split("/")[-1], one.solved) for one in shown] == [
+        ("a", "0", True),
+        ("b", "1", True),
+        ("c", "0", False),
+    ]
+
+
+def test_equal_results_give_equal_bytes_however_they_were_sharded(folder: Path, tmp_path: Path):
+    again = write_experiment(tmp_path, n_shards=3)
+    (again / "report").mkdir()
+    (again / "report/old.png").write_text("from an earlier report")
+    write_report(experiment(n_shards=3), again, tmp_path / "tiny.md")
+    assert all_files(again) == all_files(folder)
+
+
+def test_matplotlibrc_does_not_change_the_pictures(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    import matplotlib
+
+    monkeypatch.setitem(matplotlib.rcParams, "font.size", 30)
+    again = write_experiment(tmp_path)
+    write_report(experiment(), again, tmp_path / "tiny.md")
+    assert all_files(again) == all_files(folder)
+
+
+def test_one_arm_is_compared_with_nothing(tmp_path: Path):
+    folder = write_experiment(tmp_path)
+    write_report(experiment(arms=("independent",)), folder, tmp_path / "tiny.md")
+    text = (tmp_path / "tiny.md").read_text()
+    assert "There is one arm, so nothing is compared." in text
+    assert "No arm refines" in text
+    assert "No arm samples with a trained adapter." in text
+
+
+def test_nothing_to_refine_is_reported(tmp_path: Path):
+    answers = {**ANSWERS, "refine-base-turn2": {}, "refine-trained-turn2": {}}
+    folder = write_experiment(tmp_path, answers=answers)
+    write_report(experiment(), folder, tmp_path / "tiny.md")
+    text = (tmp_path / "tiny.md").read_text()
+    assert "4 of 4 tasks in `refine-trained`" in text
+    assert "No task had anything to refine in `refine-trained`" in text
+    assert cells(text, "is_correct", "turn 2 × 2 of `refine-base`")["turn 2 × 2 of `refine-base`"] == "–"
+
+
+def test_verdicts_of_other_attempts_are_refused(tmp_path: Path):
+    folder = write_experiment(tmp_path)
+    _, verdict = attempt_and_verdict("a", "turn1", 0, "S")
+    records.write(folder / "small/turn1/verdicts/000.parquet", "verdicts", [verdict], 0, {})
+    with pytest.raises(RecordError, match="its 1 verdicts are not those of the 16 attempts"):
+        write_report(experiment(), folder, tmp_path / "tiny.md")
+
+
+def test_attempts_on_unknown_tasks_are_refused(tmp_path: Path):
+    folder = write_experiment(tmp_path, tasks="abc")
+    with pytest.raises(RecordError, match=r"attempts on task d, which is not in .*small\.parquet"):
+        write_report(experiment(), folder, tmp_path / "tiny.md")
+
+
+def test_a_missing_training_log_is_named(tmp_path: Path):
+    folder = write_experiment(tmp_path)
+    (folder / "training/training.jsonl").unlink()
+    with pytest.raises(RecordError, match=r"training\.jsonl: no such file"):
+        write_report(experiment(), folder, tmp_path / "tiny.md")
+    assert not (tmp_path / "tiny.md").exists()
+
+
+def test_steps_that_were_logged_twice_count_once(tmp_path: Path):
+    path = tmp_path / "training.jsonl"
+    entries = [{"step": 1, "reward": 1.0}, {"step": 2, "reward": 2.0}, {"step": 2, "reward": 5.0, "step_time": 9.0}]
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    assert training_log.read(path).to_dict("list") == {"step": [1, 2], "reward": [1.0, 5.0]}
+
+
+def test_an_attempt_without_outputs_is_drawn_with_its_reason(folder: Path, tmp_path: Path):
+    ids = ["d/turn1-1/2", "d/turn1-0/0"]
+    found = gallery.executions(folder / "small/turn1", 1, ids)
+    assert found["d/turn1-1/2"] == gallery.Execution((), "TypeError: bad operand (line 2)", PROGRAM)
+    assert found["d/turn1-0/0"] == gallery.Execution((), "no code", "")
+    gallery.draw(a_task("d"), *found.values(), tmp_path / "d.png")
+    assert (tmp_path / "d.png").read_bytes().startswith(b"\x89PNG")
+    assert gallery.programs_block(*(found[name] for name in ids)).count("```python") == 1

@@ -1,0 +1,325 @@
+"""Sampling with the shipped model: completions that depend on their prompt alone, shards, and resuming one."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from arc_refinery.augment import IDENTITY
+from arc_refinery.barc.generator import Difficulty, generate_problem
+from arc_refinery.config import Model, Sampling
+from arc_refinery.records import Attempt, Prompt
+from arc_refinery.refine.first_turn import first_turn_prompts
+from arc_refinery.refine.rendering import Renderer
+from arc_refinery.sampling import shard
+from arc_refinery.sampling.protocol import Completion, Decoding
+from arc_refinery.sampling.shard import progress_path, sample_shard, shard_of
+from arc_refinery.sampling.transformers_sampler import TransformersSampler
+from arc_refinery.sources import GENERATED_EXAMPLES, tasks_from_problems
+
+MODEL = Model(
+    path=str(Path(__file__).parents[2] / "workflow/models/tiny"), template="compact", window=2048, n_threads=1
+)
+DECODING = Decoding(temperature=1.0, top_p=0.95, max_output_tokens=24, seed=7)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def on_a_cpu() -> Iterator[None]:
+    """Also where there is a GPU: its sums differ from those that are compared here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cuda, "is_available", lambda: False)
+        yield
+
+
+@pytest.fixture(scope="module")
+def sampler() -> TransformersSampler:
+    return TransformersSampler(MODEL, None, DECODING)
+
+
+@pytest.fixture(scope="module")
+def prompts() -> list[Prompt]:
+    """Two prompts, of four completions each, for each of three tasks."""
+    problems = [
+        generate_problem(Difficulty(max_side=4, compositions=0.0), GENERATED_EXAMPLES, "heldout", 2, number)[0]
+        for number in range(3)
+    ]
+    settings = Sampling(batch_size=4, max_output_tokens=24)
+    tasks = tasks_from_problems(problems, 4500, seed=0)
+    return list(first_turn_prompts(tasks, 8, settings, "compact", Renderer(MODEL.path), seed=0))
+
+
+def decoded_otherwise(**changes: float) -> TransformersSampler:
+    """The same model with other settings of decoding."""
+    return TransformersSampler(MODEL, None, replace(DECODING, **changes))
+
+
+# the sampler
+
+
+def test_a_prompt_has_as_many_completions_as_it_asks_for(sampler: TransformersSampler, prompts: list[Prompt]) -> None:
+    asked = [replace(prompts[0], n_predictions=1), replace(prompts[1], n_predictions=5)]
+    assert [len(completions) for completions in sampler.sample(asked)] == [1, 5]
+
+
+def test_a_prompt_gives_the_same_completions_alone_and_after_another(
+    sampler: TransformersSampler, prompts: list[Prompt]
+) -> None:
+    (alone,) = sampler.sample([prompts[2]])
+    assert sampler.sample([prompts[0], prompts[2]])[1] == alone
+
+
+def test_the_order_of_prompts_does_not_matter(sampler: TransformersSampler, prompts: list[Prompt]) -> None:
+    assert sampler.sample(prompts[::-1]) == sampler.sample(prompts)[::-1]
+
+
+def test_a_sampler_loaded_anew_gives_the_same_completions(sampler: TransformersSampler, prompts: list[Prompt]) -> None:
+    assert TransformersSampler(MODEL, None, DECODING).sample(prompts[:2]) == sampler.sample(prompts[:2])
+
+
+def test_completions_do_not_depend_on_the_global_random_state(
+    sampler: TransformersSampler, prompts: list[Prompt]
+) -> None:
+    torch.manual_seed(1)
+    first = sampler.sample(prompts[:1])
+    torch.manual_seed(2)
+    assert sampler.sample(prompts[:1]) == first
+
+
+def test_seeds_and_names_of_prompts_give_completions_of_their_own(prompts: list[Prompt]) -> None:
+    asked = replace(prompts[0], n_predictions=16)
+    hot = decoded_otherwise(temperature=3.0, top_p=1.0, max_output_tokens=8)
+    other_seed = decoded_otherwise(temperature=3.0, top_p=1.0, max_output_tokens=8, seed=8)
+    drawn = [hot.sample([asked]), hot.sample([replace(asked, prompt_id="another")]), other_seed.sample([asked])]
+    assert drawn[0] != drawn[1] and drawn[0] != drawn[2] and drawn[1] != drawn[2]
+    assert len({completion.text for completion in drawn[0][0]}) > 8
+
+
+@pytest.mark.parametrize("limit", [1, 3, 24])
+def test_completions_end_with_stop_or_at_the_limit(prompts: list[Prompt], limit: int) -> None:
+    for completions in decoded_otherwise(max_output_tokens=limit).sample(prompts):
+        for completion in completions:
+            assert completion.finish_reason in ("stop", "length")
+            assert completion.n_tokens == limit or (completion.finish_reason == "stop" and completion.n_tokens < limit)
+            assert "<|" not in completion.text
+
+
+def test_a_trained_model_stops_by_itself_and_one_token_is_too_few(
+    sampler: TransformersSampler, prompts: list[Prompt]
+) -> None:
+    def reasons(of: TransformersSampler) -> set[str]:
+        return {completion.finish_reason for completions in of.sample(prompts) for completion in completions}
+
+    assert "stop" in reasons(sampler)
+    assert reasons(decoded_otherwise(max_output_tokens=1)) == {"length"}
+
+
+@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.5, 0.8), (1.5, 1.0)])
+def test_logprob_is_the_sum_over_the_completions_tokens_at_temperature_one(
+    prompts: list[Prompt], temperature: float, top_p: float
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(MODEL.path)
+    network = AutoModelForCausalLM.from_pretrained(MODEL.path, dtype=torch.float32).eval()
+    n_compared = 0
+    drawn = decoded_otherwise(temperature=temperature, top_p=top_p).sample(prompts)
+    for prompt, completions in zip(prompts, drawn, strict=True):
+        for completion in completions:
+            end = "<|end|>" if completion.finish_reason == "stop" else ""
+            answer = tokenizer(completion.text + end, add_special_tokens=False)["input_ids"]
+            if len(answer) != completion.n_tokens:
+                continue  # sampled in smaller pieces than the tokenizer's: the text does not tell which
+            ids = torch.tensor([tokenizer(prompt.text, add_special_tokens=False)["input_ids"] + answer])
+            with torch.no_grad():
+                logprobs = network(ids).logits.log_softmax(-1)[0]
+            start = ids.shape[1] - len(answer)
+            expected = sum(float(logprobs[start + place - 1, token]) for place, token in enumerate(answer))
+            assert completion.logprob == pytest.approx(expected, abs=1e-3)
+            n_compared += 1
+    assert n_compared >= 12  # of 24
+
+
+def test_nearly_no_nucleus_is_the_greedy_completion(sampler: TransformersSampler, prompts: list[Prompt]) -> None:
+    (drawn,) = decoded_otherwise(top_p=1e-6).sample(prompts[:1])
+    assert len(set(drawn)) == 1
+    ids = torch.tensor([sampler.tokenizer(prompts[0].text, add_special_tokens=False)["input_ids"]])
+    greedy = sampler.network.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=24)
+    assert drawn[0].text == sampler.tokenizer.decode(greedy[0, ids.shape[1] :], skip_special_tokens=True)
+
+
+# shards
+
+
+def bare(prompt_id: str, task_id: str) -> Prompt:
+    return Prompt(prompt_id, task_id, 1, "", IDENTITY, (), (), "text", 1, 1, (), ())
+
+
+def test_shards_are_disjoint_keep_tasks_whole_and_hold_every_prompt_in_order() -> None:
+    listed = [bare(f"{task}{number}", task) for task in "abcde" for number in range(2)]
+    parts = [[prompt.prompt_id for prompt in shard_of(listed, number, 3)] for number in range(3)]
+    assert parts == [["a0", "a1", "d0", "d1"], ["b0", "b1", "e0", "e1"], ["c0", "c1"]]
+
+
+def test_a_task_whose_prompts_are_apart_is_not_split() -> None:
+    listed = [bare(name, name[0]) for name in ("a0", "b0", "a1", "c0", "b1", "a2")]
+    parts = [[prompt.prompt_id for prompt in shard_of(listed, number, 2)] for number in range(2)]
+    assert parts == [["a0", "a1", "c0", "a2"], ["b0", "b1"]]
+
+
+def test_more_shards_than_tasks_leave_some_empty() -> None:
+    assert [len(shard_of([bare("a", "a"), bare("b", "b")], number, 4)) for number in range(4)] == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize("number", [-1, 3])
+def test_a_shard_that_does_not_exist_is_refused(number: int) -> None:
+    with pytest.raises(ValueError, match=f"shard {number} of 3"):
+        shard_of([bare("a", "a")], number, 3)
+
+
+# one shard, interrupted and resumed
+
+
+class Evicted(Exception):
+    pass
+
+
+class Watched:
+    """The real sampler; it notes which prompts it was asked for and may be evicted after some."""
+
+    prompts_at_once = 1
+
+    def __init__(self, sampler: TransformersSampler) -> None:
+        self.sampler = sampler
+        self.asked: list[str] = []
+        self.evicted_after = math.inf
+
+    def sample(self, prompts: Sequence[Prompt]) -> list[list[Completion]]:
+        if len(self.asked) >= self.evicted_after:
+            raise Evicted
+        self.asked += [prompt.prompt_id for prompt in prompts]
+        return self.sampler.sample(prompts)
+
+
+@pytest.fixture
+def watched(sampler: TransformersSampler, monkeypatch: pytest.MonkeyPatch) -> Watched:
+    watched = Watched(sampler)
+    monkeypatch.setattr(shard, "open_sampler", lambda *_: watched)
+    return watched
+
+
+def run(prompts: list[Prompt], output: Path, decoding: Decoding = DECODING) -> list[Attempt]:
+    return list(sample_shard(prompts, MODEL, None, decoding, output))
+
+
+def interrupted(watched: Watched, prompts: list[Prompt], output: Path, after: int) -> None:
+    """A job that was evicted after some prompts; the next one is not."""
+    watched.evicted_after = after
+    with pytest.raises(Evicted):
+        run(prompts, output)
+    watched.evicted_after = math.inf
+    watched.asked.clear()
+
+
+def test_attempts_carry_the_lineage_of_their_prompts(watched: Watched, prompts: list[Prompt], tmp_path: Path) -> None:
+    attempts = run(prompts, tmp_path / "out.parquet")
+    assert watched.asked == [prompt.prompt_id for prompt in prompts]
+    assert len(attempts) == 6 * 4
+    asked = [prompt for prompt in prompts for _ in range(4)]
+    for number, (attempt, prompt) in enumerate(zip(attempts, asked, strict=True)):
+        assert attempt.attempt_id == f"{prompt.prompt_id}/00{number % 4}"
+        assert (attempt.prompt_id, attempt.task_id, attempt.turn) == (prompt.prompt_id, prompt.task_id, 1)
+        assert (attempt.augmentation, attempt.train_order) == (prompt.augmentation, prompt.train_order)
+        assert (attempt.n_prompt_tokens, attempt.model, attempt.adapter) == (prompt.n_tokens, MODEL.path, "")
+        assert (attempt.seed, attempt.temperature, attempt.top_p) == (7, 1.0, 0.95)
+
+
+def test_attempts_hold_what_the_sampler_gave(watched: Watched, prompts: list[Prompt], tmp_path: Path) -> None:
+    drawn = [completion for completions in watched.sampler.sample(prompts) for completion in completions]
+    attempts = run(prompts, tmp_path / "out.parquet")
+    assert [Completion(one.completion, one.n_tokens, one.finish_reason, one.logprob) for one in attempts] == drawn
+
+
+@pytest.mark.parametrize("after", [1, 4, 5])
+def test_a_resumed_job_gives_what_an_undisturbed_one_would_have(
+    watched: Watched, prompts: list[Prompt], tmp_path: Path, after: int
+) -> None:
+    undisturbed = run(prompts, tmp_path / "undisturbed.parquet")
+    watched.asked.clear()
+    interrupted(watched, prompts, tmp_path / "out.parquet", after)
+    assert run(prompts, tmp_path / "out.parquet") == undisturbed
+    assert watched.asked == [prompt.prompt_id for prompt in prompts[after:]]  # nothing is sampled twice
+
+
+def test_a_job_that_is_interrupted_twice_resumes_twice(watched: Watched, prompts: list[Prompt], tmp_path: Path) -> None:
+    output = tmp_path / "out.parquet"
+    interrupted(watched, prompts, output, 2)
+    interrupted(watched, prompts, output, 3)
+    run(prompts, output)
+    assert watched.asked == [prompts[5].prompt_id]
+
+
+def test_a_finished_job_samples_nothing_again(watched: Watched, prompts: list[Prompt], tmp_path: Path) -> None:
+    output = tmp_path / "out.parquet"
+    first = run(prompts, output)
+    watched.asked.clear()
+    assert run(prompts, output) == first
+    assert watched.asked == []
+
+
+def test_a_half_written_last_line_is_ignored(watched: Watched, prompts: list[Prompt], tmp_path: Path) -> None:
+    undisturbed = run(prompts, tmp_path / "undisturbed.parquet")
+    watched.asked.clear()
+    output = tmp_path / "out.parquet"
+    interrupted(watched, prompts, output, 3)
+    progress = progress_path(output)
+    *finished, last = progress.read_text().splitlines(keepends=True)
+    progress.write_text("".join(finished) + last[: len(last) // 2])
+    assert run(prompts, output) == undisturbed
+    assert watched.asked == [prompt.prompt_id for prompt in prompts[2:]]  # the third one is sampled again
+    for line in progress.read_text().splitlines():
+        json.loads(line)  # the next resume can read it as well
+
+
+@pytest.mark.parametrize("kept", [0, 10])
+def test_a_progress_file_that_ends_inside_its_head_is_started_anew(
+    watched: Watched, prompts: list[Prompt], tmp_path: Path, kept: int
+) -> None:
+    output = tmp_path / "out.parquet"
+    interrupted(watched, prompts, output, 2)
+    progress_path(output).write_text(progress_path(output).read_text()[:kept])
+    assert len(run(prompts, output)) == 24
+    assert len(watched.asked) == 6
+
+
+@pytest.mark.parametrize("change", [{"seed": 8}, {"temperature": 0.5}, {"top_p": 0.5}, {"max_output_tokens": 23}])
+def test_progress_of_other_decoding_is_not_taken_up(
+    watched: Watched, prompts: list[Prompt], tmp_path: Path, change: dict[str, float]
+) -> None:
+    interrupted(watched, prompts, tmp_path / "out.parquet", 3)
+    run(prompts, tmp_path / "out.parquet", replace(DECODING, **change))
+    assert len(watched.asked) == 6
+
+
+def test_progress_of_other_prompts_is_not_taken_up(watched: Watched, prompts: list[Prompt], tmp_path: Path) -> None:
+    interrupted(watched, prompts, tmp_path / "out.parquet", 3)
+    changed = [replace(prompts[0], text=prompts[1].text), *prompts[1:]]
+    run(changed, tmp_path / "out.parquet")
+    assert len(watched.asked) == 6
+
+
+def test_progress_of_another_adapter_is_not_taken_up(watched: Watched, prompts: list[Prompt], tmp_path: Path) -> None:
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    output = tmp_path / "out.parquet"
+    for weights in (b"one", b"two", b"two"):
+        (adapter / "adapter_model.safetensors").write_bytes(weights)
+        attempts = list(sample_shard(prompts[:2], MODEL, adapter, DECODING, output))
+    assert len(watched.asked) == 2 + 2 + 0
+    assert {attempt.adapter for attempt in attempts} == {str(adapter)}
+
+
+def test_progress_lies_outside_the_path_of_the_output(tmp_path: Path) -> None:
+    assert progress_path(tmp_path / "attempts/002.parquet") == tmp_path / "attempts/.progress/002.jsonl"

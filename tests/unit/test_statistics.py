@@ -1,0 +1,178 @@
+"""Estimates against enumeration of all cases, and the sentence that must not claim too much."""
+
+from itertools import combinations, product
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from arc_refinery.evaluation.statistics import (
+    bootstrap_interval,
+    budget_curve,
+    compare,
+    mcnemar,
+    paired_difference,
+    pass_at_k,
+    pass_at_k_scores,
+    solved_at_k,
+    two_guess_scores,
+    two_guesses_solve,
+    verdict_sentence,
+)
+
+
+def flags(text: str) -> np.ndarray:
+    return np.array([letter == "1" for letter in text])
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(5, 2, 1), (5, 2, 3), (6, 1, 6), (7, 0, 4), (4, 4, 1), (8, 3, 5), (8, 3, 6)])
+def test_pass_at_k_is_the_share_of_subsets_with_a_correct_sample(n: int, c: int, k: int):
+    subsets = list(combinations(range(n), k))
+    assert pass_at_k(n, c, k) == pytest.approx(sum(min(subset) < c for subset in subsets) / len(subsets))
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(4, 5, 1), (4, -1, 1), (4, 1, 5), (4, 1, 0)])
+def test_pass_at_k_refuses_what_cannot_be(n: int, c: int, k: int):
+    with pytest.raises(ValueError, match=f"n={n}, c={c}, k={k}"):
+        pass_at_k(n, c, k)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
+def test_solved_at_k_is_the_share_of_subsets_that_are_correct_on_train_and_on_test(k: int):
+    train, test = flags("11000"), flags("10100")
+    subsets = [list(subset) for subset in combinations(range(5), k)]
+    expected = np.mean([train[subset].any() and test[subset].any() for subset in subsets])
+    assert solved_at_k(train, test, k) == pytest.approx(expected)
+
+
+def test_solved_at_k_is_pass_at_k_where_the_same_attempts_are_correct_on_both():
+    correct = flags("0100100000")
+    assert solved_at_k(correct, correct, 4) == pytest.approx(pass_at_k(10, 2, 4))
+
+
+def test_bootstrap_of_two_values_spans_both():
+    # resampling {0, 1} twice gives 0, 1/2, 1 with probability 1/4, 1/2, 1/4
+    assert bootstrap_interval([0, 1], 2000, 7, "two") == (0.0, 1.0)
+
+
+def test_bootstrap_of_many_values_comes_near_the_normal_interval():
+    solved = np.repeat([1, 0], [100, 300])  # 25 % of 400: standard error sqrt(0.25 * 0.75 / 400) = 0.02165
+    low, high = bootstrap_interval(solved, 10_000, 7, "many")
+    assert low == pytest.approx(0.25 - 1.96 * 0.02165, abs=0.004)
+    assert high == pytest.approx(0.25 + 1.96 * 0.02165, abs=0.004)
+
+
+def test_bootstrap_depends_on_its_address_alone():
+    values = np.arange(50.0)
+    assert bootstrap_interval(values, 100, 0, "a") == bootstrap_interval(values, 100, 0, "a")
+    assert bootstrap_interval(values, 100, 0, "a") != bootstrap_interval(values, 100, 1, "a")
+
+
+def test_bootstrap_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="at least one value"):
+        bootstrap_interval([], 100, 0)
+
+
+@pytest.mark.parametrize(("only_first", "only_second"), [(0, 0), (1, 0), (6, 0), (5, 1), (3, 3), (2, 8)])
+def test_mcnemar_is_the_share_of_sign_patterns_at_least_as_uneven(only_first: int, only_second: int):
+    n = only_first + only_second
+    uneven = [abs(2 * sum(signs) - n) >= abs(only_first - only_second) for signs in product((0, 1), repeat=n)]
+    assert mcnemar(only_first, only_second) == pytest.approx(np.mean(uneven))
+
+
+def test_paired_difference_of_equal_figures_is_exactly_zero():
+    difference = paired_difference([0.5, 0.2], [0.5, 0.2], 100, 0)
+    assert (difference.n, difference.mean, difference.low, difference.high) == (2, 0.0, 0.0, 0.0)
+    assert not difference.excludes_zero
+
+
+def test_pairing_narrows_the_interval_of_arms_that_solve_mostly_the_same():
+    a, b = flags("1" * 22 + "0" * 18), flags("1" * 20 + "0" * 20)
+    paired = paired_difference(a, b, 2000, 0)
+    low, high = bootstrap_interval(a, 2000, 0)
+    assert paired.mean == pytest.approx(2 / 40)
+    assert paired.high - paired.low < high - low
+
+
+def test_compare_counts_tasks():
+    c = compare("new", "old", flags("1110010000"), flags("1100001000"), 500, 0)
+    assert (c.n_first, c.n_second, c.only_first, c.only_second) == (4, 3, 2, 1)
+    assert c.difference.mean == pytest.approx(0.1)
+    assert c.p_value == 1.0
+
+
+def test_the_sentence_does_not_claim_what_the_evidence_does_not_support():
+    # 6 more tasks of 400, 30 against 24 discordant: the size of the published difference
+    a, b = flags("1" * 71 + "0" * 329), flags("1" * 41 + "0" * 30 + "1" * 24 + "0" * 305)
+    sentence = verdict_sentence(compare("trained", "independent", a, b, 2000, 0))
+    assert "`trained` solved 71 of 400 tasks (17.8 %) and `independent` 65 (16.2 %): +1.5 points" in sentence
+    assert "30 solved by the first only, 24 by the second only" in sentence
+    assert sentence.endswith("**The evidence does not support a difference.**")
+
+
+def test_the_sentence_names_the_better_arm_where_interval_and_test_agree():
+    sentence = verdict_sentence(compare("new", "old", flags("0" * 60), flags("1" * 12 + "0" * 48), 2000, 0))
+    assert "-20.0 points" in sentence
+    assert "exact McNemar p < 0.001" in sentence  # 2 / 2^12 = 0.0005
+    assert sentence.endswith("**The evidence supports a difference: `old` solves more.**")
+
+
+def test_an_interval_without_zero_is_not_enough():
+    # 5 discordant tasks, all for one arm: the interval excludes 0, but p = 2 / 2^5 = 0.0625
+    comparison = compare("new", "old", flags("1" * 5 + "0" * 35), flags("0" * 40), 2000, 0)
+    assert comparison.difference.excludes_zero
+    assert comparison.p_value == pytest.approx(0.0625)
+    assert not comparison.supports_difference
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "outputs", "solved"),
+    [
+        ("1111", "0001", "aabb", True),  # two each: a, b are the guesses
+        ("11111", "00001", "aabbc", False),  # c has one vote, the third place
+        ("111", "001", "abc", False),  # one vote each: the first two are guessed
+        ("111", "010", "abc", True),
+        ("0001", "1101", "aacb", True),  # only the last attempt votes
+        ("0000", "1111", "aaaa", False),  # nobody votes, so nothing is guessed
+    ],
+)
+def test_two_guesses(train: str, test: str, outputs: str, solved: bool):
+    assert two_guesses_solve(flags(train), flags(test), list(outputs)) is solved
+
+
+def attempts_table() -> pd.DataFrame:
+    """Two first-turn and two later slots; `late` is solved by its last one, `none` had nothing to refine."""
+    rows = [
+        ("half", 0, True, True, 10.0),
+        ("half", 1, False, False, 30.0),
+        ("half", 2, False, False, 100.0),
+        ("half", 3, False, False, 100.0),
+        ("late", 0, False, False, 20.0),
+        ("late", 1, False, True, 20.0),
+        ("late", 2, False, False, 100.0),
+        ("late", 3, True, False, 100.0),
+        ("none", 0, False, False, 6.0),
+        ("none", 1, False, False, 6.0),
+    ]
+    table = pd.DataFrame(rows, columns=["task_id", "slot", "train_is_correct", "test_is_correct", "tokens"])
+    return table.assign(fingerprint="x")
+
+
+def test_budget_curve_averages_over_orders_in_the_first_turn_and_counts_later_slots():
+    curve = budget_curve(attempts_table(), ["half", "late", "none", "never tried"], n_first=2, budget=4)
+    # one of two attempts solves `half`; `late` has a right test output in slot 1 and right train outputs in slot 3
+    assert curve["solved_tasks"].tolist() == pytest.approx([0.5, 1, 1, 2])
+    assert curve["solved"].tolist() == pytest.approx([0.125, 0.25, 0.25, 0.5])
+    # means of first turns: 20, 20, 6; later attempts cost 100 in two of the tasks
+    assert curve["tokens"].tolist() == pytest.approx([46 / 4, 92 / 4, 292 / 4, 492 / 4])
+
+
+def test_pass_at_k_of_tasks_counts_a_task_without_attempts_as_unsolved():
+    first = attempts_table()[lambda table: table["slot"] < 2]
+    assert pass_at_k_scores(first, ["half", "never tried"], 1).tolist() == [0.5, 0.0]
+    assert pass_at_k_scores(first, ["half", "never tried"], 64).tolist() == [1.0, 0.0]
+
+
+def test_two_guess_scores_follow_the_order_of_the_tasks():
+    # the only attempt on `late` that may vote is wrong on the test pairs
+    assert two_guess_scores(attempts_table(), ["never tried", "half", "late"]).tolist() == [0.0, 1.0, 0.0]

@@ -1,0 +1,55 @@
+"""Tasks: the order of their pairs, their size, and their changed copies."""
+
+import numpy as np
+import pytest
+
+from arc_refinery.grids import as_grid
+from arc_refinery.tasks import Pair, Task
+
+
+def pair(number: int) -> Pair:
+    """A 1x2 input and a 2x1 output that tell pairs apart."""
+    return Pair(as_grid([[number, 0]]), as_grid([[0], [number]]))
+
+
+@pytest.fixture
+def task() -> Task:
+    return Task("t1", (pair(1), pair(2), pair(3)), (pair(4),), "by-hand", "def main(grid): ...")
+
+
+def numbers(pairs: tuple[Pair, ...]) -> list[int]:
+    return [int(one.input[0, 0]) for one in pairs]
+
+
+def test_pairs_are_the_train_pairs_then_the_test_pairs(task: Task):
+    assert numbers(task.pairs) == [1, 2, 3, 4]
+
+
+def test_cells_of_inputs_and_outputs_of_all_pairs_are_counted(task: Task):
+    assert task.n_cells == 16  # four pairs of two grids of two cells
+
+
+def test_map_grids_changes_inputs_and_outputs_of_train_and_test(task: Task):
+    mirrored = task.map_grids(np.fliplr)
+    assert [one.input.tolist() for one in mirrored.pairs] == [[[0, 1]], [[0, 2]], [[0, 3]], [[0, 4]]]
+    transposed = task.map_grids(np.transpose)
+    assert [one.output.tolist() for one in transposed.pairs] == [[[0, 1]], [[0, 2]], [[0, 3]], [[0, 4]]]
+
+
+def test_map_grids_keeps_everything_else_and_the_original(task: Task):
+    changed = task.map_grids(np.fliplr)
+    assert (changed.task_id, changed.origin, changed.source) == ("t1", "by-hand", "def main(grid): ...")
+    assert numbers(task.pairs) == [1, 2, 3, 4]
+
+
+def test_an_order_names_the_old_place_of_each_new_pair(task: Task):
+    # (2, 0, 1) is not its own inverse: read the other way round it would give 2, 3, 1
+    reordered = task.reorder_train((2, 0, 1))
+    assert numbers(reordered.train) == [3, 1, 2]
+    assert numbers(reordered.test) == [4]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (0, 1, 1), (0, 1, 3), (0, 1, 2, 3), ()])
+def test_an_order_that_loses_or_repeats_a_pair_is_refused(task: Task, order: tuple[int, ...]):
+    with pytest.raises(ValueError, match=r"task t1: order \(.*\) is no permutation of its 3 train pairs"):
+        task.reorder_train(order)

@@ -1,0 +1,92 @@
+"""The report's words about the experiment: what was compared, how to read the figures, what they do not show."""
+
+from collections.abc import Mapping, Sequence
+
+from arc_refinery.config import Arm, Experiment
+from arc_refinery.evaluation.statistics import SIGNIFICANCE, mcnemar
+
+HOW_TO_READ = """\
+<details><summary>How to read the figures</summary>
+
+All figures are means over tasks; a task's figure is a mean over its attempts, except where said. Brackets: 95 % interval, from a bootstrap that resamples the tasks.
+
+- **valid code**: attempts that hold a program; **valid outputs**: attempts whose program gave a grid for every input; **unique outputs**: different outputs / attempts.
+- **train_pixel_score**, **test_pixel_score**: equal cells (for unequal shapes: the best overlap / the box that holds both); 0 without valid outputs.
+- **train_correct_grids**, **test_correct_grids**: share of grids that are right in every cell.
+- **train_pass_rate**, **test_pass_rate**: share of attempts with all train (test) grids correct.
+- **train_is_correct**, **test_is_correct**: tasks where any attempt has all train (test) grids correct. **is_correct**: tasks where both hold, which is what *solved* means here.
+- **pass@k**: chance that k of the first-turn attempts, drawn at random, solve the task (unbiased, Chen et al. 2021).
+- **two guesses**: what a submission of two guesses would solve: attempts that are correct on all train pairs vote, and the two outputs with most votes are the guesses.
+- **tokens**: of completions, and of each prompt once for all completions that share it.
+- **supported**: the 95 % interval of the paired difference excludes 0, and the exact McNemar test gives p < 0.05.
+
+</details>"""  # noqa: E501
+
+
+def compared(experiment: Experiment, sizes: Mapping[str, int]) -> list[str]:
+    """What the arms are and the settings that matter; `sizes` are the numbers of tasks of the evaluation sets."""
+    model, sampling, training = experiment.model, experiment.sampling, experiment.training
+    parts, baseline = experiment.parts, experiment.evaluation.arms[0]
+    sets = ", ".join(f"`{name}` ({n} tasks)" for name, n in sizes.items())
+    shown = "in another symmetry and colouring" if sampling.use_data_augmentation else "as the task is"
+    settings = [
+        f"- Model: `{model.path}`, prompt template `{model.template}`, window {model.window} tokens, {model.dtype}, "
+        f"sampled by {model.backend}.",
+        f"- Sampling: temperature {sampling.temperature}, top-p {sampling.top_p}, at most {sampling.max_output_tokens} "
+        f"tokens; groups of {sampling.batch_size} completions share a prompt, each group's {shown}.",
+        f"- Refining: the {experiment.refinement.n_parents} best incorrect attempts in turn, with the result of "
+        f"executing them; programs that failed with an error are "
+        f"{'refined, too' if experiment.refinement.include_errors else 'not refined'}.",
+        f"- Training: GRPO on second-turn prompts from {parts.n_parts} × {parts.tasks_per_part} tasks "
+        f"(source: {experiment.problems.source}), reward `{training.reward_name}`, LoRA rank {training.lora_r}, "
+        f"learning rate {training.learning_rate:g}, KL weight {training.beta:g}; a step takes "
+        f"{training.num_generations} completions of each of its prompts ({training.prompts_per_step}).",
+        f"- Seed: {experiment.seed}. Intervals: {experiment.evaluation.n_bootstrap} resamples.",
+    ]
+    return [
+        "## What was compared",
+        f"Ways (*arms*) to spend a budget of attempts a task, on {sets}. The baseline is `{baseline.name}`. Arms share "
+        "their first-turn attempts, so differences are paired.",
+        "\n".join(f"- `{arm.name}`: {_describe(arm)}" for arm in experiment.evaluation.arms),
+        "Settings that matter:",
+        "\n".join(settings),
+        HOW_TO_READ,
+    ]
+
+
+def _describe(arm: Arm) -> str:
+    """`64 first attempts by the untrained model, then 64 refining ones by the trained model (128 in all)`."""
+    models = {"none": "the untrained model", "trained": "the trained model"}
+    kinds = ["first attempts", *["refining ones"] * (len(arm.turns) - 1)]
+    turns = [
+        f"{turn.n_predictions} {kind} by {models[turn.adapter]}" for turn, kind in zip(arm.turns, kinds, strict=True)
+    ]
+    return ", then ".join(turns) + (f" ({arm.budget} in all)." if len(turns) > 1 else ".")
+
+
+def limits(experiment: Experiment, n_comparisons: int) -> list[str]:
+    arms = experiment.evaluation.arms
+    needed = next(n for n in range(1, 99) if mcnemar(n, 0) < SIGNIFICANCE)
+    trained = trained_turns(arms)
+    items = [
+        f"One seed ({experiment.seed}), and one training run at most: intervals say how figures vary with the choice "
+        "of tasks, not how they would vary with another training run or other samples of the same model.",
+        f"Few tasks show large differences only: p < 0.05 takes at least {needed} tasks that one arm solves and the "
+        "other does not. A difference that is not supported is not shown to be absent.",
+        f"p values are not corrected for the {n_comparisons} comparisons made here." if n_comparisons > 1 else "",
+        "Arms of equal budget spend equal numbers of attempts, not of tokens: refining prompts are longer."
+        if any(len(arm.turns) > 1 for arm in arms)
+        else "",
+        "No arm answers first turns with the trained model. So a gain of the trained model in later turns does not "
+        "tell learning to refine from answering better in general."
+        if trained and 1 not in trained
+        else "",
+        "Two guesses are scored by whole tasks; ARC's own scoring counts each test grid.",
+        *(f"`{one.name}`: {one.caveat}" for one in experiment.evaluation.sets if one.caveat),
+    ]
+    return ["## What this does not show", "\n".join(f"- {item}" for item in items if item)]
+
+
+def trained_turns(arms: Sequence[Arm]) -> set[int]:
+    """Numbers of the turns that any arm samples with the trained adapter."""
+    return {number for arm in arms for number, turn in enumerate(arm.turns, 1) if turn.adapter == "trained"}

@@ -1,0 +1,216 @@
+"""The report of an experiment: one Markdown file, and the pictures and tables that it links to.
+
+Everything in it follows from the settings and the records: no times, no dates, so equal settings give equal bytes.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from arc_refinery import records
+from arc_refinery.config import Arm, Experiment, TaskSet
+from arc_refinery.evaluation.arms import SetResults, load, n_tasks_with_budget_left, per_task, turns_of
+from arc_refinery.evaluation.statistics import Comparison, budget_curve, percent, verdict_sentence
+from arc_refinery.reporting import gallery, plots, prose, tables, training_log
+from arc_refinery.reporting.tables import Bootstrap, markdown_table
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """One evaluation set with what was computed of it."""
+
+    task_set: TaskSet
+    results: SetResults
+    arms: Mapping[str, pd.DataFrame]  # `per_task` of each arm
+    comparisons: list[Comparison]
+    bootstrap: Bootstrap
+
+    @property
+    def n(self) -> int:
+        return len(self.results.task_ids)
+
+
+def write_report(experiment: Experiment, folder: Path, report: Path) -> None:
+    """Write the Markdown file `report`, and its pictures and tables to `folder`/report, which is replaced whole."""
+    temporary = folder / ".report.tmp"
+    shutil.rmtree(temporary, ignore_errors=True)
+    (temporary / "gallery").mkdir(parents=True)
+    link = os.path.relpath(folder / "report", report.parent)
+    evaluated = [_evaluate(experiment, folder, task_set) for task_set in experiment.evaluation.sets]
+    with plots.style():
+        blocks = [
+            f"# Experiment {experiment.experiment}",
+            *_summary(experiment, evaluated),
+            *prose.compared(experiment, {one.task_set.name: one.n for one in evaluated}),
+            *(block for one in evaluated for block in _set_section(experiment, folder, one, temporary, link)),
+            *_training_section(experiment, folder, temporary, link),
+            "## Lengths of prompts",
+            f"In tokens. The model's window is {experiment.model.window}; prompts that leave no room for a whole "
+            "completion are dropped.",
+            tables.prompt_lengths_table(experiment, folder),
+            *prose.limits(experiment, sum(len(one.comparisons) for one in evaluated)),
+        ]
+    shutil.rmtree(folder / "report", ignore_errors=True)
+    os.replace(temporary, folder / "report")
+    unfinished = report.with_name(f".{report.name}.tmp")
+    unfinished.write_text("\n\n".join(blocks) + "\n")
+    os.replace(unfinished, report)
+
+
+def _evaluate(experiment: Experiment, folder: Path, task_set: TaskSet) -> Evaluated:
+    arms = experiment.evaluation.arms
+    results = load(folder, task_set, arms)
+    if not results.task_ids:
+        raise records.RecordError(f"{folder}/tasks/{task_set.name}.parquet: holds no tasks; nothing can be compared")
+    bootstrap = Bootstrap(experiment.evaluation.n_bootstrap, (experiment.seed, "bootstrap", task_set.name))
+    figures = {arm.name: per_task(results.of_arm(arm), results.task_ids) for arm in arms}
+    return Evaluated(task_set, results, figures, tables.comparisons(figures, bootstrap), bootstrap)
+
+
+def _summary(experiment: Experiment, evaluated: Sequence[Evaluated]) -> list[str]:
+    rows = []
+    for one in evaluated:
+        counts = [int(figures["is_correct"].sum()) for figures in one.arms.values()]
+        rows.append([f"`{one.task_set.name}`", one.n, *(f"{count} ({percent(count / one.n)})" for count in counts)])
+    header = ["tasks solved", "n tasks", *(f"`{arm.name}`" for arm in experiment.evaluation.arms)]
+    compared = [(one.task_set.name, c) for one in evaluated for c in one.comparisons]
+    supported = [f"`{c.first}` and `{c.second}` on `{name}`" for name, c in compared if c.supports_difference]
+    if not compared:
+        sentence = "There is one arm, so nothing is compared."
+    elif supported:
+        sentence = f"Of {len(compared)} differences the evidence supports {len(supported)}: {'; '.join(supported)}."
+    else:
+        sentence = f"**The evidence supports none of the {len(compared)} differences between arms.**"
+    return [markdown_table(header, rows), sentence]
+
+
+def _set_section(experiment: Experiment, folder: Path, one: Evaluated, output: Path, link: str) -> list[str]:
+    name, results, arms = one.task_set.name, one.results, experiment.evaluation.arms
+    turns = turns_of(arms)
+    by_turn = {tables.turn_title(turn): tables.turn_figures(results, turn) for turn in turns}
+    by_arm = {f"`{arm}`": figures for arm, figures in one.arms.items()}
+    tables.figures_csv(one.arms, output / f"{name}-arms.csv")
+    tables.figures_csv(
+        {title.replace("`", ""): figures for title, figures in by_turn.items()}, output / f"{name}-turns.csv"
+    )
+    every_task = pd.concat(one.arms, names=["arm", "task_id"]).reset_index()
+    tables.write_csv(every_task, output / f"{name}-tasks.csv")
+    blocks = [
+        f"## Set `{name}` ({one.n} tasks)",
+        f"> {one.task_set.caveat}" if one.task_set.caveat else "",
+        "### Arms",
+        tables.figures_table(by_arm, one.bootstrap),
+        f"[As CSV]({link}/{name}-arms.csv); [each task]({link}/{name}-tasks.csv).",
+        "### Turns",
+        "The same figures for the attempts of one turn alone. Later turns are means over the tasks that had something "
+        "to refine, which are not all tasks: compare them with each other, not with the first turn.",
+        tables.figures_table(by_turn, one.bootstrap),
+        f"[As CSV]({link}/{name}-turns.csv).",
+        "### Differences",
+        *_differences(one, tables.later_turns_table(results, turns, one.bootstrap)),
+        "### Budget",
+        tables.spending_table(results, arms, one.bootstrap),
+        *_unspent(one, arms),
+        tables.pass_at_k_table(results, turns, one.bootstrap),
+        *_budget_plot(one, arms, output, link),
+        "### Tasks",
+        *_gallery(folder, one, arms, output, link),
+        _solved_lists(one),
+    ]
+    return [block for block in blocks if block]
+
+
+def _differences(one: Evaluated, later_turns: str) -> list[str]:
+    if not one.comparisons:
+        return ["There is one arm, so nothing is compared."]
+    sentences = [f"- {verdict_sentence(comparison)}" for comparison in one.comparisons]
+    between_turns = ["Later turns of different arms against each other, on the tasks that both refined:", later_turns]
+    return [tables.comparisons_table(one.comparisons), "\n".join(sentences), *(between_turns if later_turns else [])]
+
+
+def _unspent(one: Evaluated, arms: Sequence[Arm]) -> list[str]:
+    left = {arm.name: n_tasks_with_budget_left(one.results.of_arm(arm), arm, one.results.task_ids) for arm in arms}
+    parts = [f"{n} of {one.n} tasks in `{name}`" for name, n in left.items() if n]
+    if not parts:
+        return []
+    return [f"Where there is nothing to refine, the rest of a task's budget stays unspent: {', '.join(parts)}."]
+
+
+def _budget_plot(one: Evaluated, arms: Sequence[Arm], output: Path, link: str) -> list[str]:
+    name, results = one.task_set.name, one.results
+    curves = {}
+    for arm in arms:
+        n_first = arm.turns[0].n_predictions
+        table = budget_curve(results.of_arm(arm), results.task_ids, n_first, arm.budget)
+        ends = tuple(sum(turn.n_predictions for turn in arm.turns[:number]) for number in range(1, len(arm.turns)))
+        interval = one.bootstrap.interval(one.arms[arm.name]["is_correct"])
+        curves[arm.name] = plots.Curve(table, ends, interval)
+    plots.budget_plot(curves, f"Tasks solved against budget: {name} (n = {one.n} tasks)", output / f"{name}-budget.png")
+    points = pd.concat({arm: curve.table for arm, curve in curves.items()}, names=["arm", None]).reset_index("arm")
+    tables.write_csv(points, output / f"{name}-budget.csv")
+    return [
+        f"![Tasks solved against attempts and against tokens, one line an arm]({link}/{name}-budget.png)",
+        "In the first turn a curve is the expectation over the order of the attempts, so arms with first turns of "
+        "different length estimate the same thing from different samples. A dot marks where the next turn starts; bars "
+        f"at the right are 95 % intervals at the whole budget. [As CSV]({link}/{name}-budget.csv).",
+    ]
+
+
+def _gallery(folder: Path, one: Evaluated, arms: Sequence[Arm], output: Path, link: str) -> list[str]:
+    arm = gallery.refining_arm(arms)
+    if arm is None:
+        return ["No arm refines, so there are no refining attempts to show."]
+    shown, name = gallery.choose(one.results, arm), one.task_set.name
+    if not shown:
+        return [f"No task had anything to refine in `{arm.name}`, so there are no refining attempts to show."]
+    set_folder, n_shards = folder / name, one.task_set.shards
+    first = gallery.executions(set_folder / arm.branch(1), n_shards, [task.first_id for task in shown])
+    second = gallery.executions(set_folder / arm.branch(2), n_shards, [task.second_id for task in shown])
+    wanted = {task.task_id for task in shown}
+    tasks = {
+        task.task_id: task
+        for task in records.read_tasks(folder / "tasks" / f"{name}.parquet")
+        if task.task_id in wanted
+    }
+    blocks = [f"Second turns of `{arm.name}`. {gallery.RULE} Crosses mark wrong cells; test pairs get no feedback."]
+    for task in shown:
+        filename = f"{name}-{task.filename}"
+        before, after = first[task.first_id], second[task.second_id]
+        gallery.draw(tasks[task.task_id], before, after, output / "gallery" / filename)
+        outcome = "solved by" if task.solved else "not solved by"
+        blocks += [
+            f"#### `{task.task_id}`: {outcome} this refining attempt",
+            f"![Pairs of {task.task_id}, output of its first and of its refining attempt]({link}/gallery/{filename})",
+            gallery.programs_block(before, after),
+        ]
+    return blocks
+
+
+def _solved_lists(one: Evaluated) -> str:
+    lines = []
+    for arm, figures in one.arms.items():
+        solved = [f"`{task_id}`" for task_id, value in figures["is_correct"].items() if value]
+        lines.append(f"- `{arm}` ({len(solved)}): {', '.join(solved) or 'none'}")
+    return "<details><summary>Tasks solved by each arm</summary>\n\n" + "\n".join(lines) + "\n\n</details>"
+
+
+def _training_section(experiment: Experiment, folder: Path, output: Path, link: str) -> list[str]:
+    if not prose.trained_turns(experiment.evaluation.arms):
+        return ["## Training", "No arm samples with a trained adapter."]
+    log = training_log.read(folder / "training" / "training.jsonl")
+    if log.empty:
+        return ["## Training", "The log of the training holds no step with a reward."]
+    plots.training_plot(log, output / "training.png")
+    first, last = training_log.first_and_last(log, "reward")
+    return [
+        "## Training",
+        f"{len(log)} logged steps, the last one is {int(log['step'].max())}. Mean reward (0..10): {first:.2f} over "
+        f"the first tenth, {last:.2f} over the last tenth of them. These are rewards on training prompts, with the "
+        "sampling of training; whether a gain carries over to other tasks is what the sets above say.",
+        tables.training_table(log),
+        f"![Training curves]({link}/training.png)",
+    ]
