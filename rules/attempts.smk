@@ -12,13 +12,13 @@ rule first_prompts:
         "<benchmarks>/{tasks}/{branch}/prompts.tsv"
     wildcard_constraints:
         branch="turn1(-trained)?",
-    params:
-        flags=first_prompts_flags,
+    conda:
+        "../envs/cpu.yaml"
     threads: cpus("cpu")
     resources:
         **needs("cpu"),
-    conda:
-        "../envs/cpu.yaml"
+    params:
+        flags=first_prompts_flags,
     shell:
         "arc-refinery prompts --tasks-path {input} {params.flags} --output {output} 2> {log}"
 
@@ -33,16 +33,16 @@ rule sample:
         "<logs>/{tasks}/{branch}/sample-{shard}.log",
     benchmark:
         "<benchmarks>/{tasks}/{branch}/sample-{shard}.tsv"
+    conda:
+        "../envs/cpu.yaml"
+    threads: cpus("sample")
+    resources:
+        **needs("sample"),
     params:
         flags=flags(sample_settings()),
         adapter=adapter_flag,
         folder=subpath(output[0], parent=True),
         n_shards=shard_count,
-    threads: cpus("sample")
-    resources:
-        **needs("sample"),
-    conda:
-        "../envs/cpu.yaml"
     shell:
         "arc-refinery sample --dataset-path {input.prompts} {params.flags} {params.adapter}"
         " --shard {wildcards.shard} --n-shards {params.n_shards} --output-folder {params.folder} 2> {log}"
@@ -58,13 +58,13 @@ rule judge:
         "<logs>/{tasks}/{branch}/judge-{shard}.log",
     benchmark:
         "<benchmarks>/{tasks}/{branch}/judge-{shard}.tsv"
-    params:
-        flags=flags(experiment.sandbox.model_dump() | {"seed": experiment.seed}),
+    conda:
+        "../envs/cpu.yaml"
     threads: cpus("cpu")
     resources:
         **needs("cpu"),
-    conda:
-        "../envs/cpu.yaml"
+    params:
+        flags=flags(experiment.sandbox.model_dump() | {"seed": experiment.seed}),
     shell:
         "arc-refinery judge --attempts {input.attempts} --tasks-path {input.tasks} {params.flags}"
         " --n-jobs {threads} --output {output} 2> {log}"

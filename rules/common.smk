@@ -66,18 +66,14 @@ def shard_count(wildcards) -> int:
 
 def shard_files(tasks: str, branch: str, what: str) -> list[str]:
     """Paths of all shards of the `attempts` or `verdicts` of one branch of an evaluation set, in order."""
-    return [
-        f"<results>/{tasks}/{branch}/{what}/{shard:03d}.parquet" for shard in range(evaluation_set(tasks).shards)
-    ]
+    return [f"<results>/{tasks}/{branch}/{what}/{shard:03d}.parquet" for shard in range(evaluation_set(tasks).shards)]
 
 
 def first_turn_predictions(wildcards) -> int:
     """Completions per task in turn 1: the arms share them, so the largest arm decides."""
     if wildcards.tasks in experiment.parts.names:
         return experiment.sampling.n_predictions
-    return max(
-        arm.turns[0].n_predictions for arm in experiment.evaluation.arms if arm.branch(1) == wildcards.branch
-    )
+    return max(arm.turns[0].n_predictions for arm in experiment.evaluation.arms if arm.branch(1) == wildcards.branch)
 
 
 def arm_and_turn(branch: str):
@@ -113,17 +109,22 @@ def parent_prompts(wildcards) -> str:
     return f"<results>/{wildcards.tasks}/{arm.branch(turn - 1)}/prompts.parquet"
 
 
-def evaluation_files(what: str) -> list[str]:
-    """All `attempts` or `verdicts` that the report compares."""
+def evaluation_branches() -> list[tuple[str, str]]:
+    """(evaluation set, branch) of everything that the report compares."""
     branches = dict.fromkeys(
         arm.branch(turn) for arm in experiment.evaluation.arms for turn in range(1, len(arm.turns) + 1)
     )
-    return [
-        path
-        for task_set in experiment.evaluation.sets
-        for branch in branches
-        for path in shard_files(task_set.name, branch, what)
-    ]
+    return [(task_set.name, branch) for task_set in experiment.evaluation.sets for branch in branches]
+
+
+def evaluation_files(what: str) -> list[str]:
+    """All `attempts` or `verdicts` that the report compares."""
+    return [path for tasks, branch in evaluation_branches() for path in shard_files(tasks, branch, what)]
+
+
+def evaluation_prompts() -> list[str]:
+    """The prompts that these answer; the report says how long they are."""
+    return [f"<results>/{tasks}/{branch}/prompts.parquet" for tasks, branch in evaluation_branches()]
 
 
 # What the rules hand to the command line, stage by stage: everything that changes a stage's result, and nothing else.

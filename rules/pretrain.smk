@@ -8,12 +8,12 @@ rule pretrain:
         "logs/pretrain.log",
     benchmark:
         "logs/benchmarks/pretrain.tsv"
+    conda:
+        "../envs/cpu.yaml"
     threads: 2
     resources:
         mem_mb=4000,
         runtime=120,
-    conda:
-        "../envs/cpu.yaml"
     shell:
         # Without these two, glibc gives memory back to the kernel after each step and asks for it again.
         "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592"

@@ -14,13 +14,14 @@ rule training_prompts:
         "<benchmarks>/{tasks}/training/prompts.tsv"
     wildcard_constraints:
         tasks="|".join(experiment.parts.names),
-    params:
-        flags=flags(training_prompts_settings()),
+    priority: 10  # training waits for it
+    conda:
+        "../envs/cpu.yaml"
     threads: cpus("cpu")
     resources:
         **needs("cpu"),
-    conda:
-        "../envs/cpu.yaml"
+    params:
+        flags=flags(training_prompts_settings()),
     shell:
         "arc-refinery refine --prompts-path {input.prompts} --attempts {input.attempts} --verdicts {input.verdicts}"
         " --branch training {params.flags} --output {output} 2> {log}"
@@ -39,13 +40,13 @@ rule refining_prompts:
         "<benchmarks>/{tasks}/{branch}/prompts.tsv"
     wildcard_constraints:
         branch="[a-z0-9-]+-turn[0-9]+",
-    params:
-        flags=next_turn_flags,
+    conda:
+        "../envs/cpu.yaml"
     threads: cpus("cpu")
     resources:
         **needs("cpu"),
-    conda:
-        "../envs/cpu.yaml"
+    params:
+        flags=next_turn_flags,
     shell:
         "arc-refinery refine --prompts-path {input.prompts} --attempts {input.attempts} --verdicts {input.verdicts}"
         " --branch {wildcards.branch} {params.flags} --output {output} 2> {log}"

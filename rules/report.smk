@@ -6,11 +6,11 @@ rule settings:
         "<results>/settings.json",
     log:
         "<logs>/settings.log",
-    params:
-        content=settings_text(),
     localrule: True
     conda:
         "../envs/cpu.yaml"
+    params:
+        content=settings_text(),
     shell:
         "printf '%s\n' {params.content:q} > {output} 2> {log}"
 
@@ -20,6 +20,8 @@ rule report:
         settings="<results>/settings.json",
         tasks=expand("<results>/tasks/{tasks}.parquet", tasks=[s.name for s in experiment.evaluation.sets]),
         training="<results>/training",
+        training_prompts=expand("<results>/{part}/training/prompts.parquet", part=experiment.parts.names),
+        prompts=evaluation_prompts(),
         attempts=evaluation_files("attempts"),
         verdicts=evaluation_files("verdicts"),
     output:
@@ -34,12 +36,12 @@ rule report:
         "<logs>/report.log",
     benchmark:
         "<benchmarks>/report.tsv"
-    params:
-        folder=subpath(input.settings, parent=True),
+    conda:
+        "../envs/cpu.yaml"
     threads: cpus("cpu")
     resources:
         **needs("cpu"),
-    conda:
-        "../envs/cpu.yaml"
+    params:
+        folder=subpath(input.settings, parent=True),
     shell:
         "arc-refinery report --config {input.settings} --folder {params.folder} --output {output.markdown} 2> {log}"

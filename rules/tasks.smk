@@ -8,16 +8,16 @@ rule problems:
         "<logs>/problems.log",
     benchmark:
         "<benchmarks>/problems.tsv"
+    conda:
+        "../envs/cpu.yaml"
+    threads: cpus("cpu")
+    resources:
+        **needs("cpu"),
     params:
         flags=flags(
             experiment.problems.model_dump()
             | {"n_wanted": experiment.parts.n_parts * experiment.parts.tasks_per_part, "seed": experiment.seed}
         ),
-    threads: cpus("cpu")
-    resources:
-        **needs("cpu"),
-    conda:
-        "../envs/cpu.yaml"
     shell:
         "arc-refinery problems {params.flags} --output {output} 2> {log}"
 
@@ -31,6 +31,11 @@ rule tasks:
         "<logs>/tasks.log",
     benchmark:
         "<benchmarks>/tasks.tsv"
+    conda:
+        "../envs/cpu.yaml"
+    threads: cpus("cpu")
+    resources:
+        **needs("cpu"),
     params:
         flags=flags(
             {
@@ -39,11 +44,6 @@ rule tasks:
                 "seed": experiment.seed,
             }
         ),
-    threads: cpus("cpu")
-    resources:
-        **needs("cpu"),
-    conda:
-        "../envs/cpu.yaml"
     shell:
         "arc-refinery tasks --problems-path {input} {params.flags} --outputs {output} 2> {log}"
 
@@ -57,12 +57,12 @@ rule evaluation_tasks:
         "<benchmarks>/{tasks}/tasks.tsv"
     wildcard_constraints:
         tasks="|".join(task_set.name for task_set in experiment.evaluation.sets),
-    params:
-        flags=task_set_flags,
+    conda:
+        "../envs/cpu.yaml"
     threads: cpus("cpu")
     resources:
         **needs("cpu"),
-    conda:
-        "../envs/cpu.yaml"
+    params:
+        flags=task_set_flags,
     shell:
         "arc-refinery task-set {params.flags} --output {output} 2> {log}"

@@ -10,13 +10,14 @@ rule train:
         "<logs>/train.log",
     benchmark:
         "<benchmarks>/train.tsv"
-    params:
-        flags=flags(train_settings()),
+    priority: 10  # it takes longest, and others can run beside it
+    conda:
+        "../envs/cpu.yaml"
     threads: cpus("train")
     resources:
         **needs("train"),
-    conda:
-        "../envs/cpu.yaml"
+    params:
+        flags=flags(train_settings()),
     shell:
         "arc-refinery train --dataset-path {input} {params.flags} --checkpoints {output}.checkpoints"
-        " --output-dir {output} 2> {log}"
+        " --output-dir {output} > {log} 2>&1"

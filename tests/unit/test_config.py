@@ -116,10 +116,10 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda c: c["evaluation"]["sets"][0].update(name="part2"),
         "the file: evaluation.sets: the name part2 is taken",
     ),
-    # 16 generations x 8 prompts = 128 completions a step do not divide into 3 passes
+    # 8 generations x 4 prompts = 32 completions a step do not divide into 3 passes
     "indivisible batch": (
         lambda c: c["training"].update(gradient_accumulation_steps=3),
-        "training: num_generations x prompts_per_step = 128 must be divisible by gradient_accumulation_steps = 3",
+        "training: num_generations x prompts_per_step = 32 must be divisible by gradient_accumulation_steps = 3",
     ),
     "generated set without a size": (
         lambda c: c["evaluation"]["sets"][2].pop("n_tasks"),
@@ -164,7 +164,7 @@ def test_a_missing_file_is_named(path: Path):
 
 def test_a_file_that_is_no_yaml_is_named(path: Path):
     path.write_text("model: [1, 2\n")
-    assert message(path).startswith(f"{path}: is no YAML: ")
+    assert message(path).startswith(f"{path}: cannot be read as YAML: ")
 
 
 @pytest.mark.parametrize(("text", "found"), [("", "NoneType"), ("- 1\n", "list"), ("demo\n", "str")])

@@ -24,7 +24,7 @@ PAIR = Pair(as_grid([[1, 2, 3]]), as_grid([[0], [9]]))
 OTHER = Pair(as_grid([[4]]), as_grid([[5, 6], [7, 8]]))
 TURNED = Augmentation(3, True, (0, 2, 3, 1, 5, 6, 7, 8, 9, 4))
 
-PROBLEM = Problem("p1", "def main(grid):\n    return grid\n", (PAIR, OTHER), (0, 2**31 - 1), "barc")
+PROBLEM = Problem("p1", "def main(grid):\n    return grid\n", (PAIR, OTHER), ("0", "2147483647"), "barc")
 TASK = Task("t1", (PAIR, OTHER), (PAIR,), "by-hand", "source with ünicode\n")
 PROMPT = Prompt(
     prompt_id="t1/turn2-000",

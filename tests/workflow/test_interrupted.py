@@ -16,7 +16,11 @@ def kill_when(command: list[str], checkout: Checkout, enough: Callable[[], bool]
     """Start a command and end it with SIGKILL as soon as it has made enough progress."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     process = subprocess.Popen(
-        command, cwd=checkout.folder, env={**os.environ, "PATH": path}, stderr=subprocess.DEVNULL, start_new_session=True
+        command,
+        cwd=checkout.folder,
+        env={**os.environ, "PATH": path},
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     while not enough():
         assert process.poll() is None, "it ended before it could be killed"

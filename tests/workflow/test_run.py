@@ -20,7 +20,14 @@ def digests(folder: Path) -> dict[str, str]:
 
 def test_a_run_ends_in_a_report_with_the_published_columns(finished: Checkout):
     text = (finished.folder / "results/small.md").read_text()
-    for column in ("valid code", "valid outputs", "unique outputs", "train_pixel_score", "test_pass_rate", "is_correct"):
+    for column in (
+        "valid code",
+        "valid outputs",
+        "unique outputs",
+        "train_pixel_score",
+        "test_pass_rate",
+        "is_correct",
+    ):
         assert column in text
     for arm in ("independent", "refine-base", "refine-trained"):
         assert arm in text

@@ -48,7 +48,12 @@ def test_both_backends_write_the_likeliest_program():
     answers = {}
     for backend in ("transformers", "vllm"):
         done = subprocess.run(
-            [sys.executable, "-c", SCRIPT, backend], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+            [sys.executable, "-c", SCRIPT, backend],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert "ANSWERS" in done.stdout, done.stderr[-3000:]
         answers[backend] = json.loads(done.stdout.partition("ANSWERS")[2].splitlines()[0])

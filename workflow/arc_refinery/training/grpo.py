@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from datasets import Dataset
 from peft import LoraConfig
-from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
 from trl import GRPOConfig, GRPOTrainer
 
@@ -60,6 +60,7 @@ def train(
             ),
             callbacks=[_OneLineProgress()],
         )
+        trainer.remove_callback(PrinterCallback)
         last = get_last_checkpoint(str(work))
         if last:
             logger.info("%s: training goes on from this checkpoint", last)
@@ -120,7 +121,7 @@ def _arguments(model: Model, training: Training, seed: int, work: Path) -> GRPOC
         save_total_limit=2,
         logging_steps=1,
         report_to="none",
-        disable_tqdm=False,
+        disable_tqdm=True,
         use_cpu=not torch.cuda.is_available(),
         bf16=model.dtype == "bfloat16",
         gradient_checkpointing=torch.cuda.is_available(),
