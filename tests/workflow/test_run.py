@@ -86,7 +86,7 @@ def test_a_shard_is_remade_to_the_same_bytes_and_its_siblings_are_left_alone(fin
     before = digests(folder)
     times = {path: path.stat().st_mtime_ns for path in folder.rglob("*.parquet")}
     (finished.folder / shard).unlink()
-    done = finished.snakemake("--cores", "1", "--configfile", SMALL, shard)
+    done = finished.snakemake(shard, "--cores", "1", "--configfile", SMALL)
     assert done.returncode == 0, done.stderr
     assert digests(folder) == before
     changed = [path for path in times if path.stat().st_mtime_ns != times[path]]

@@ -27,8 +27,6 @@ from arc_refinery.training.rewards import ExecutionReward
 
 logger = logging.getLogger(__name__)
 
-UNREPEATABLE = ("step_time", "train_runtime", "train_samples_per_second", "train_steps_per_second", "total_flos")
-
 
 class TrainingError(InputError):
     """Training cannot start; the message says why."""
@@ -151,10 +149,14 @@ def _write_results(trainer: GRPOTrainer, output: Path) -> None:
     shutil.rmtree(temporary, ignore_errors=True)
     trainer.model.save_pretrained(temporary)
     (temporary / "README.md").unlink(missing_ok=True)  # peft's empty model card
+    adapter = json.loads((temporary / "adapter_config.json").read_text())
+    adapter["target_modules"].sort()  # peft writes a set in the order of this process's hashes
+    (temporary / "adapter_config.json").write_text(json.dumps(adapter, indent=2, sort_keys=True) + "\n")
     with (temporary / "training.jsonl").open("w") as file:
         for entry in trainer.state.log_history:
-            figures = {name: value for name, value in entry.items() if name not in UNREPEATABLE}
-            file.write(json.dumps(figures, sort_keys=True) + "\n")
+            if "reward" in entry:  # a step, not the summary, which covers only what ran since the last interruption
+                figures = {name: value for name, value in entry.items() if name != "step_time"}
+                file.write(json.dumps(figures, sort_keys=True) + "\n")
     shutil.rmtree(output, ignore_errors=True)
     os.replace(temporary, output)
 
