@@ -18,7 +18,7 @@ from arc_refinery.tasks import Pair, Task
 
 logger = logging.getLogger(__name__)
 
-# Train pairs of the ARC-AGI-1 tasks: number of pairs -> how often (DESIGN of the experiment that we reproduce)
+# How many ARC tasks have so many train pairs, as the published experiment counted them
 TRAIN_PAIRS = {2: 355, 3: 1281, 4: 433, 5: 123, 6: 43, 7: 17, 8: 6, 10: 2}
 MIN_EXAMPLES = 3
 GENERATED_EXAMPLES = 5
