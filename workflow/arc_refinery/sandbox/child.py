@@ -1,35 +1,40 @@
-"""The forked child: gives up what it can, runs one program on its inputs, writes one result, ends.
+"""The forked child: gives up what it can, runs programs on their inputs, writes a result for each, ends.
 
-Whatever touches the program's objects happens here, under the limits: converting what `transform` returned and
-describing what it raised call the program's code as well.
+Whatever touches a program's objects happens here, under the limits: compiling it, converting what `transform` returned
+and describing what it raised work on what the program has made, or call its code.
 """
 
 import ctypes
 import math
 import os
+import random
 import re
 import resource
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL
-from types import ModuleType, TracebackType
+from types import CodeType, ModuleType, TracebackType
 from typing import Any, NoReturn, Self
 
 import numpy as np
 
+from arc_refinery.grids import MAX_SIDE, N_COLORS, Grid
 from arc_refinery.sandbox import wire
-from arc_refinery.sandbox.types import MAX_COLOR, MAX_SIDE, Grid, Limits, Status
-from arc_refinery.sandbox.wire import Request, Result
+from arc_refinery.sandbox.seccomp import Filter
+from arc_refinery.sandbox.sharing import SharedState, may_share
+from arc_refinery.sandbox.types import Limits, Status
+from arc_refinery.sandbox.wire import ALONE, Request, Result
 
 PROGRAM_FILE = "<program>"
-COLORS = frozenset(range(MAX_COLOR + 1))
+COLORS = frozenset(range(N_COLORS))
 RESULT_FD = 3
 MAX_FDS = 64  # of the server
 NOBODY = 65534
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
-_LIBC = ctypes.CDLL(None, use_errno=True)
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
 class InvalidOutput(Exception):
@@ -43,29 +48,32 @@ class Setting:
     server_pid: int
     null_fd: int
     rlimits: tuple[tuple[int, int], ...]
+    filter: Filter | None
+    shared_state: SharedState
     out_of_memory: bytes  # the result of a program that has left no memory to make one
 
     @classmethod
-    def of_this_server(cls, limits: Limits) -> Self:
+    def of_this_server(cls, limits: Limits, filter: Filter | None, shared_state: SharedState) -> Self:
         baseline = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         return cls(
             server_pid=os.getpid(),
             null_fd=os.open(os.devnull, os.O_RDWR),
             rlimits=(
                 (resource.RLIMIT_AS, baseline + limits.memory_mb * 2**20),
-                (resource.RLIMIT_CPU, math.ceil(limits.cpu_seconds) + 1),  # a backstop: the server counts precisely
                 (resource.RLIMIT_CORE, 0),
                 (resource.RLIMIT_FSIZE, 0),
                 (resource.RLIMIT_NPROC, 0),
                 (resource.RLIMIT_NOFILE, RESULT_FD + 1),
             ),
+            filter=filter,
+            shared_state=shared_state,
             out_of_memory=wire.encode_result(
                 Result(Status.memory, (), "MemoryError", f"more than {limits.memory_mb} MB")
             ),
         )
 
 
-def run(setting: Setting, result_fd: int, program: Request) -> NoReturn:
+def run(setting: Setting, result_fd: int, programs: Sequence[Request], cpu_seconds: float) -> NoReturn:
     """The child's whole life; it ends in `os._exit`, for the frames above this one are the server's."""
     exit_status = 1
     try:
@@ -74,22 +82,20 @@ def run(setting: Setting, result_fd: int, program: Request) -> NoReturn:
         os.dup2(result_fd, RESULT_FD, inheritable=False)
         os.closerange(RESULT_FD + 1, MAX_FDS)
         try:
-            confine(setting)
-            frame = wire.encode_result(judge(program))
-        except MemoryError:
-            frame = setting.out_of_memory
-        except OSError as error:  # of `confine`: a child that keeps something that it should give up runs no program
-            frame = wire.encode_result(Result(Status.crash, (), *describe(error)))
-        while frame:
-            frame = frame[os.write(RESULT_FD, frame) :]
+            confine(setting, math.ceil(cpu_seconds * len(programs)) + 1)
+        except OSError as error:  # a child that keeps something that it should give up runs no program
+            os.write(RESULT_FD, wire.encode_result(Result(Status.crash, (), *describe(error))))
+        else:
+            run_programs(programs, setting)
         exit_status = 0
     finally:
         os._exit(exit_status)
 
 
-def confine(setting: Setting) -> None:
-    """Give up resources and privileges for good."""
+def confine(setting: Setting, cpu_seconds: int) -> None:
+    """Give up resources, privileges and system calls for good."""
     os.setsid()
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))  # a backstop: the server counts precisely
     for what, most in setting.rlimits:
         resource.setrlimit(what, (most, most))
     if os.geteuid() == 0:  # root is exempt from NPROC and may write every file
@@ -99,17 +105,57 @@ def confine(setting: Setting) -> None:
     prctl(PR_SET_PDEATHSIG, SIGKILL)  # after setresuid, which clears it
     if os.getppid() != setting.server_pid:
         raise ProcessLookupError("the server is gone")
+    if setting.filter is not None:
+        setting.filter.install()
 
 
 def prctl(option: int, value: int) -> None:
-    if _LIBC.prctl(option, value, 0, 0, 0):
+    if _prctl(option, value, 0, 0, 0):
         raise OSError(ctypes.get_errno(), f"prctl({option}, {value})")
 
 
-def judge(program: Request) -> Result:
+def run_programs(programs: Sequence[Request], setting: Setting) -> None:
+    """Write a result for each program, up to one that breaks the state they share.
+
+    Of several, those that might do more than compute, or that lack memory, get `ALONE` for a result.
+    """
+    for place, program in enumerate(programs):
+        if place:
+            seed()
+        try:
+            code = compiled(program.source)
+            if isinstance(code, CodeType) and len(programs) > 1 and not may_share(code):
+                frame = ALONE
+            else:
+                frame = wire.encode_result(code if isinstance(code, Result) else judge(code, program.inputs))
+        except MemoryError:
+            frame = setting.out_of_memory if len(programs) == 1 else ALONE
+        while frame:
+            frame = frame[os.write(RESULT_FD, frame) :]
+        if len(programs) > 1 and not setting.shared_state.is_intact():
+            return
+
+
+def seed() -> None:
+    """The state of chance that each program starts with."""
+    random.seed(0)
+    np.random.seed(0)
+
+
+def compiled(source: str) -> CodeType | Result:
+    """The program's code; the result of one that does not compile; raises nothing but MemoryError."""
+    try:
+        return compile(source, PROGRAM_FILE, "exec", dont_inherit=True)
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 (SyntaxError, ValueError, RecursionError, UnicodeError ...)
+        return Result(Status.error, (), *describe(error))
+
+
+def judge(code: CodeType, inputs: Sequence[Grid]) -> Result:
     """Run the program on each input; raises nothing but MemoryError."""
     try:
-        return Result(Status.ok, execute(program))
+        return Result(Status.ok, execute(code, inputs))
     except MemoryError:
         raise
     except InvalidOutput as error:
@@ -118,14 +164,14 @@ def judge(program: Request) -> Result:
         return Result(Status.error, (), *describe(error))
 
 
-def execute(program: Request) -> tuple[Grid, ...]:
+def execute(code: CodeType, inputs: Sequence[Grid]) -> tuple[Grid, ...]:
     module = ModuleType("program")
     sys.modules["program"] = module  # dataclasses look their module up
-    exec(compile(program.source, PROGRAM_FILE, "exec", dont_inherit=True), module.__dict__)
+    exec(code, module.__dict__)
     if "transform" not in module.__dict__:
         raise NameError("the program defines no function named 'transform'")
     transform = module.__dict__["transform"]
-    return tuple(as_output(index, transform(grid.astype(np.int64))) for index, grid in enumerate(program.inputs))
+    return tuple(as_output(index, transform(grid.astype(np.int64))) for index, grid in enumerate(inputs))
 
 
 def as_output(index: int, value: Any) -> Grid:
@@ -156,10 +202,11 @@ def as_grid(value: Any) -> Grid:
         raise InvalidOutput(f"has shape {height}x{width}, expected sides of 1..{MAX_SIDE}")
     if array.dtype.kind not in "buifO":
         raise InvalidOutput(f"has cells of type {array.dtype}, expected integers")
-    for row in array.tolist():
-        for cell in row:
-            if cell not in COLORS:
-                raise InvalidOutput(f"has a cell {cell!r:.100}, expected integers of 0..{MAX_COLOR}")
+    if array.dtype.kind in "fO" or array.min() < 0 or array.max() >= N_COLORS:
+        for row in array.tolist():
+            for cell in row:
+                if cell not in COLORS:
+                    raise InvalidOutput(f"has a cell {cell!r:.100}, expected integers of 0..{N_COLORS - 1}")
     return array.astype(np.uint8)
 
 

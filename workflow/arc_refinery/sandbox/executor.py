@@ -1,47 +1,73 @@
-"""The caller's side: hands programs to servers, one in flight for each, and yields the outcomes in order.
+"""The caller's side: hands programs to servers and yields the outcomes in order.
 
 Servers are started by `subprocess`, which execs: the caller is never forked. There are no threads and no signal
-handlers, so an `Executor` can live in a training process. A server that dies is replaced, and its program sent again.
+handlers, so an `Executor` can live in a training process. A server that dies is replaced, and its programs sent again.
 """
 
+import hashlib
+import logging
 import os
 import selectors
 import socket
 import subprocess
 import sys
 import time
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 
-from arc_refinery.sandbox import wire
+from arc_refinery.errors import InputError
+from arc_refinery.sandbox import seccomp, wire
 from arc_refinery.sandbox.types import Limits, Outcome, Program, Status
 
 LOOK_AHEAD = 256  # programs per server that may be taken from the input before the oldest outcome is yielded
+REMEMBERED = 4096  # distinct programs whose outcome is kept for others that are equal
 START_SECONDS = 300.0  # importing numpy from a cluster's file system may take minutes
 GRACE_SECONDS = 5.0  # after the wall limit, before a silent server is given up
 
 CHECK = Program("check", "def transform(grid):\n    return grid", (np.ones((1, 1), np.uint8),))
 
+logger = logging.getLogger(__name__)
+
+
+class SandboxUnavailable(InputError):
+    """This machine cannot hold programs; the message says what it lacks and what to do."""
+
 
 class Executor:
     """Runs programs on `n_jobs` servers; open it once and call `run` as often as needed, one run at a time.
 
-    Create it in a thread that lives as long as it does: the kernel ends the servers with the thread that started them.
+    With `programs_per_child` above 1, programs that have no means to disturb each other share processes: much cheaper,
+    and meant for scoring in bulk (docs/sandbox.md). Create it in a thread that lives as long as it does: the kernel
+    ends the servers with the thread that started them.
     """
 
-    def __init__(self, n_jobs: int, limits: Limits) -> None:
-        if n_jobs < 1:
-            raise ValueError(f"n_jobs is {n_jobs}, expected 1 or more")
+    def __init__(
+        self, n_jobs: int, limits: Limits, programs_per_child: int = 1, allow_without_seccomp: bool = False
+    ) -> None:
+        for name, value in (("n_jobs", n_jobs), ("programs_per_child", programs_per_child)):
+            if value < 1:
+                raise ValueError(f"{name} is {value}, expected 1 or more")
+        missing = seccomp.what_is_missing()
+        if missing and not allow_without_seccomp:
+            raise SandboxUnavailable(
+                f"programs cannot be executed safely here: {missing}. Run on another machine; or accept that programs"
+                " can reach what this user can (files, network, processes): sandbox.allow_without_seccomp: true in the"
+                " config, --allow-without-seccomp on the command line"
+            )
+        if missing:
+            logger.warning("programs are executed without the seccomp filter: %s", missing)
+        self._programs_per_child = programs_per_child
         self._running = False
         self._servers: list[_Server] = []
         try:
             for _ in range(n_jobs):  # they start side by side
-                self._servers.append(_Server(limits))
+                self._servers.append(_Server(limits, use_seccomp=not missing))
             for server in self._servers:
                 server.check()
         except BaseException:  # also KeyboardInterrupt: leave no server behind
@@ -60,60 +86,107 @@ class Executor:
             self._servers.pop().stop()
 
     def run(self, programs: Iterable[Program]) -> Iterator[Outcome]:
-        """One outcome for each program, in their order, each as soon as it and those before it are there."""
+        """One outcome for each program, in their order, each as soon as it and those before it are there.
+
+        The input is read as far ahead as the servers need. Programs with equal source and equal inputs, unless very far
+        apart, are executed once.
+        """
         if self._running:
             raise RuntimeError("the executor is running already: finish or close that iterator first")
         self._running = True
-        jobs = (_Job(index, program) for index, program in enumerate(programs))
-        outcomes: dict[int, Outcome] = {}  # finished ones that wait for an earlier program
-        n_taken = n_yielded = 0
+        queue = _Queue(programs, LOOK_AHEAD * len(self._servers))
         try:
             while True:
                 if not self._servers:
                     raise RuntimeError("the executor is closed")
                 for server in self._servers:
-                    may_take = server.job is None and n_taken < n_yielded + LOOK_AHEAD * len(self._servers)
-                    if may_take and (job := next(jobs, None)) is not None:
-                        n_taken += 1
-                        server.submit(job)
-                busy = [(server, server.job) for server in self._servers if server.job is not None]
+                    if not server.batch and (batch := queue.take(self._batch_size(queue))):
+                        server.submit(batch)
+                busy = [server for server in self._servers if server.batch]
                 if not busy:
                     return
-                for job, outcome in _wait(busy):
-                    outcomes[job.index] = outcome
-                while n_yielded in outcomes:
-                    n_yielded += 1
-                    yield outcomes.pop(n_yielded - 1)
+                for job in _wait(busy):
+                    queue.put_back(job)
+                yield from queue.finished()
         finally:
             for server in self._servers:
-                if server.job is not None:  # abandoned: its answer must not reach the next run
+                if server.batch:  # abandoned: its answer must not reach the next run
                     server.stop()
-                    server.job = None
+                    server.batch = []
             self._running = False
 
+    def _batch_size(self, queue: "_Queue") -> int:
+        """Fewer programs at once towards the end, so that the servers end together."""
+        return min(self._programs_per_child, queue.n_ready() // (2 * len(self._servers)) + 1)
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, eq=False)
 class _Job:
-    index: int
-    program: Program
+    """A program that is executed for all that are equal to it."""
+
+    request: bytes
+    n_inputs: int
+    is_alone: bool = False  # shares its child with no other program
     n_lost_servers: int = 0
-    deadline: float = 0.0  # of the server, not of the program
+    outcome: Outcome | None = None
+
+
+class _Queue:
+    """The programs between the caller's input and the caller's output."""
+
+    def __init__(self, programs: Iterable[Program], look_ahead: int) -> None:
+        self._input = iter(programs)
+        self._look_ahead = look_ahead
+        self._waiting: deque[tuple[str, _Job]] = deque()  # all that have been read and not been yielded, in order
+        self._ready: deque[_Job] = deque()
+        self._recent: OrderedDict[bytes, _Job] = OrderedDict()
+
+    def n_ready(self) -> int:
+        """Jobs that can be taken, after reading as much of the input as the look-ahead allows."""
+        while len(self._waiting) < self._look_ahead and (program := next(self._input, None)) is not None:
+            request = wire.encode_request(program)
+            key = hashlib.sha256(request).digest()
+            job = self._recent.get(key)
+            if job is None:
+                job = self._recent[key] = _Job(request, len(program.inputs))
+                self._ready.append(job)
+                if len(self._recent) > REMEMBERED:
+                    self._recent.popitem(last=False)
+            self._waiting.append((program.program_id, job))
+        return len(self._ready)
+
+    def take(self, n_jobs: int) -> list[_Job]:
+        """Up to so many jobs that may share a child."""
+        jobs: list[_Job] = []
+        while self._ready and len(jobs) < n_jobs and not (jobs and self._ready[0].is_alone):
+            jobs.append(self._ready.popleft())
+            if jobs[-1].is_alone:
+                break
+        return jobs
+
+    def put_back(self, job: _Job) -> None:
+        self._ready.appendleft(job)
+
+    def finished(self) -> Iterator[Outcome]:
+        while self._waiting and (outcome := self._waiting[0][1].outcome) is not None:
+            yield replace(outcome, program_id=self._waiting.popleft()[0])
 
 
 class _Server:
-    """A server process, started again when it has died, and the job it has."""
+    """A server process, started again when it has died, and the batch that it has."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.job: _Job | None = None
+    def __init__(self, limits: Limits, use_seccomp: bool) -> None:
+        self.batch: list[_Job] = []
         self._limits = limits
+        self._use_seccomp = use_seccomp
         self._launch()
 
     def _launch(self) -> None:
         self.socket, its_end = socket.socketpair()
-        limits = map(repr, (self._limits.cpu_seconds, self._limits.wall_seconds, self._limits.memory_mb))
+        limits = (self._limits.cpu_seconds, self._limits.wall_seconds, self._limits.memory_mb)
         with its_end:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "arc_refinery.sandbox.server", *limits],
+                [sys.executable, "-P", "-m", "arc_refinery.sandbox.server", *map(repr, (*limits, self._use_seccomp))],
                 stdin=its_end.fileno(),
                 stdout=subprocess.DEVNULL,
                 cwd="/",
@@ -125,44 +198,51 @@ class _Server:
         """Wait until it has started and see one program through it."""
         self.socket.settimeout(START_SECONDS)
         try:
-            self.socket.sendall(wire.encode_request(CHECK))
-            result, _ = wire.read_reply(self.socket, len(CHECK.inputs))
+            self.socket.sendall(wire.encode_batch([wire.encode_request(CHECK)]))
+            ((result, _),) = wire.read_replies(self.socket, [len(CHECK.inputs)])
         except (OSError, EOFError) as error:
             raise RuntimeError(f"a sandbox server did not start, its own message is on stderr: {error!r}") from error
+        assert result is not None  # it was alone
         if result.status is not Status.ok:
             reason = Outcome(CHECK.program_id, *result).error
             raise RuntimeError(f"the sandbox cannot run a trivial program on this machine: {result.status}: {reason}")
-        self.socket.settimeout(self._limits.wall_seconds + GRACE_SECONDS)
 
-    def submit(self, job: _Job) -> None:
-        request = wire.encode_request(job.program)
-        self.job = job
+    def submit(self, batch: list[_Job]) -> None:
+        self.batch = batch
         if self._process.poll() is not None:
             self.stop()
             self._launch()
             self.check()
-        job.deadline = time.monotonic() + self._limits.wall_seconds + GRACE_SECONDS
+        patience = len(batch) * self._limits.wall_seconds + GRACE_SECONDS
+        self.socket.settimeout(patience)
+        self.deadline = time.monotonic() + patience
         with suppress(OSError):  # that the server is dead shows when its answer is read
-            self.socket.sendall(request)
+            self.socket.sendall(wire.encode_batch([job.request for job in batch]))
 
-    def finish(self, job: _Job) -> Outcome | None:
-        """The outcome of the job; None if the server was lost over it and another one tries again."""
+    def finish(self) -> list[_Job]:
+        """Give the jobs of the batch their outcomes; those that have none yet and are to be tried again."""
         try:
-            result, cpu_seconds = wire.read_reply(self.socket, len(job.program.inputs))
+            replies = list(wire.read_replies(self.socket, [job.n_inputs for job in self.batch]))
         except (OSError, EOFError):
-            return self.give_up(job)
-        self.job = None
-        return Outcome(job.program.program_id, *result, cpu_seconds)
+            return self.give_up()
+        batch, self.batch = self.batch, []
+        for job, (result, cpu_seconds) in zip(batch, replies, strict=True):
+            if result is None:
+                job.is_alone = True
+            else:
+                job.outcome = Outcome("", *result, cpu_seconds)
+        return [job for job in batch if job.outcome is None]
 
-    def give_up(self, job: _Job) -> Outcome | None:
-        """The server is dead or silent: try once more, for its end need not be the program's fault."""
+    def give_up(self) -> list[_Job]:
+        """The server is dead or silent. Its end need not be a program's fault: each is tried once more, alone."""
         self.stop()
-        job.n_lost_servers += 1
-        if job.n_lost_servers == 1:
-            self.submit(job)
-            return None
-        self.job = None
-        return Outcome(job.program.program_id, Status.crash, (), "Crash", "its server died, twice")
+        batch, self.batch = self.batch, []
+        for job in batch:
+            job.is_alone = True
+            job.n_lost_servers += 1
+            if job.n_lost_servers > 1:
+                job.outcome = Outcome("", Status.crash, (), "Crash", "its server died, twice")
+        return [job for job in batch if job.outcome is None]
 
     def stop(self) -> None:
         """End the process: without a connection it ends its child and itself."""
@@ -176,21 +256,20 @@ class _Server:
             self._process.wait()
 
 
-def _wait(busy: list[tuple[_Server, _Job]]) -> Iterator[tuple[_Job, Outcome]]:
-    """Block until a server has answered or is overdue; the jobs that this finishes."""
+def _wait(busy: list[_Server]) -> list[_Job]:
+    """Block until a server has answered or is overdue; the jobs that are to be tried again."""
     with selectors.PollSelector() as selector:
-        for server, _ in busy:
+        for server in busy:
             selector.register(server.socket, selectors.EVENT_READ)
-        patience = min(job.deadline for _, job in busy) - time.monotonic()
+        patience = min(server.deadline for server in busy) - time.monotonic()
         ready = {key.fileobj for key, _ in selector.select(max(patience, 0.0))}
-    for server, job in busy:
-        outcome = None
+    again = []
+    for server in busy:
         if server.socket in ready:
-            outcome = server.finish(job)
-        elif time.monotonic() > job.deadline:
-            outcome = server.give_up(job)
-        if outcome is not None:
-            yield job, outcome
+            again += server.finish()
+        elif time.monotonic() > server.deadline:
+            again += server.give_up()
+    return again
 
 
 def _environment() -> dict[str, str]:

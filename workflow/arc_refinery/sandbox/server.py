@@ -1,11 +1,10 @@
-"""The exec'd interpreter behind an `Executor`: forks one child per program and reports what became of it.
+"""The exec'd interpreter behind an `Executor`: forks children that run programs, and reports what became of each.
 
-    python -P -m arc_refinery.sandbox.server CPU_SECONDS WALL_SECONDS MEMORY_MB    (a socket is its stdin)
+    python -P -m arc_refinery.sandbox.server CPU_SECONDS WALL_SECONDS MEMORY_MB SECCOMP    (a socket is its stdin)
 
-Covered (tests/hostile/): endless loops, sleepers, memory bombs, crashes, processes left behind, content in files,
+Covered (tests/hostile/): endless loops, sleepers, memory bombs, crashes, processes, files, network, signals, tracing,
 descriptors, forged results, state carried over to the next program, orphans.
-Not covered yet: the NETWORK IS OPEN, there is NO SECCOMP filter, world-readable files can be read, and where the
-executor runs as an ordinary user a program can signal, delete and truncate whatever that user can (docs/sandbox.md).
+Not covered: kernel exploits, timing side channels (docs/sandbox.md).
 
 It is single-threaded, learns no expected outputs, and imports all that a program may import before the first fork.
 """
@@ -22,15 +21,18 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from enum import Enum, auto
 from importlib.machinery import BuiltinImporter, FrozenImporter
-from typing import Any
+from types import CodeType
+from typing import Any, Self
 
 import numpy as np
 
-from arc_refinery.sandbox import child, wire
+from arc_refinery.sandbox import child, seccomp, wire
+from arc_refinery.sandbox.sharing import SharedState, may_share
 from arc_refinery.sandbox.types import Limits, Status
-from arc_refinery.sandbox.wire import Request, Result
+from arc_refinery.sandbox.wire import ALONE, Request, Result
 
 # What programs can import besides what these import themselves. The list decides, not the machine: a child that has
 # dropped root's privileges could not read an environment below /root, and an ordinary user's could.
@@ -43,6 +45,32 @@ PRELOADED = """
     numpy numpy.char numpy.fft numpy.lib.stride_tricks numpy.linalg numpy.ma numpy.polynomial numpy.random numpy.rec
     numpy.typing scipy scipy.ndimage
 """.split()  # noqa: SIM905 (one name a line would fill a page)
+# numpy.f2py takes these where they are installed: every mapping of their libraries would make each fork dearer.
+LEFT_OUT = ("charset_normalizer", "chardet")
+
+# Python and numpy write down what they learn in a function's first runs: once here, or else in every child anew, which
+# copies a page of memory for each.
+REHEARSAL = """
+from common import *
+import numpy as np
+
+def cells(grid, color):
+    return [(x, y) for x in range(grid.shape[0]) for y in range(grid.shape[1]) if grid[x, y] == color]
+
+def transform(grid):
+    output = np.zeros_like(grid)
+    for obj in find_connected_components(grid, connectivity=8, monochromatic=False, background=Color.BLACK):
+        x, y, width, height = bounding_box(obj)
+        blit_sprite(output, crop(obj), x, y, background=Color.BLACK)
+        output = np.where(obj != 0, obj, output)
+    for color in sorted(set(grid.flatten().tolist())):
+        for x, y in cells(grid, color):
+            output[x, y] = max(int(color), 0)
+    if np.array_equal(output, grid) and np.any(output == 1):
+        output = np.rot90(np.fliplr(output.T.copy()))
+    return output
+"""
+READ_BYTES = 2**16
 
 _fork = ctypes.PyDLL(None, use_errno=True).fork
 
@@ -51,62 +79,185 @@ class Ending(Enum):
     """Why the server stopped listening to a child."""
 
     closed = auto()  # the result pipe is at its end: the child has ended, or has closed it
-    flood = auto()  # more bytes than any result has
+    malformed = auto()  # what came is no result
     cpu = auto()
     wall = auto()
 
 
 def main() -> None:
     limits = Limits(float(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]))
-    # SIGTERM, not SIGKILL: a program can shed its own parent-death signal, so the server ends its child itself.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    child.prctl(child.PR_SET_PDEATHSIG, signal.SIGTERM)
+    child.prctl(child.PR_SET_PDEATHSIG, signal.SIGKILL)  # its children have the same
     child.prctl(child.PR_SET_DUMPABLE, 0)  # a child of the same user can neither trace this process nor open its files
     child.prctl(child.PR_SET_NO_NEW_PRIVS, 1)  # inherited
     resource.setrlimit(resource.RLIMIT_NOFILE, (child.MAX_FDS, child.MAX_FDS))
-    preload()
+    shared_state = preload()
     gc.collect()
     gc.freeze()  # the collector would touch, and so copy, every page in every child
-    setting = child.Setting.of_this_server(limits)
+    setting = child.Setting.of_this_server(limits, seccomp.Filter() if sys.argv[4] == "True" else None, shared_state)
     with socket.socket(fileno=0) as executor, contextlib.suppress(EOFError, ConnectionError):
         while True:
-            result, cpu_seconds = execute(wire.read_request(executor), setting, limits, executor)
-            executor.sendall(wire.encode_reply(result, cpu_seconds))
+            programs = wire.read_batch(executor)
+            executor.sendall(wire.encode_replies(execute(programs, setting, limits, executor)))
 
 
-def preload() -> None:
+def preload() -> SharedState:
     """Import everything that programs may import, then make every further import fail the same way everywhere."""
+    sys.modules.update(dict.fromkeys(LEFT_OUT))  # type: ignore[arg-type]  # None: the import fails
     for name in PRELOADED:
         importlib.import_module(name)
+    for name in LEFT_OUT:
+        del sys.modules[name]
     common: Any = importlib.import_module("arc_refinery.barc.common")
     common.__name__, common.__file__ = "common", "common.py"  # an ImportError's message names them
     sys.modules["common"] = common
-    bit_generator: Any = np.random.bit_generator
-    bit_generator.randbits = random.getrandbits  # the entropy of an unseeded default_rng(): now seeded as well
-    random.seed(0)
-    np.random.seed(0)
+    rehearse()
+    tame_chance()
     sys.meta_path[:] = [BuiltinImporter, FrozenImporter]
+    parts = [module for name, module in sys.modules.items() if name.startswith("arc_refinery.barc.common")]
+    return SharedState([np, *parts])
 
 
-def execute(program: Request, setting: child.Setting, limits: Limits, executor: socket.socket) -> tuple[bytes, float]:
-    """The result frame of one program and its CPU seconds; SystemExit when the executor hangs up."""
-    read_fd, write_fd = os.pipe()
-    pid = fork()
-    if pid == 0:
-        child.run(setting, write_fd, program)
-    os.close(write_fd)
-    try:
-        data, ending = listen(pid, read_fd, wire.max_result_bytes(len(program.inputs)), limits, executor)
-    finally:
-        os.kill(pid, signal.SIGKILL)  # not reaped yet, so the id is still its own
-        with contextlib.suppress(ProcessLookupError):  # it may not have got as far as setsid
-            os.killpg(pid, signal.SIGKILL)
-        os.close(read_fd)
-        _, wait_status, usage = os.wait4(pid, 0)
-    cpu_seconds = usage.ru_utime + usage.ru_stime
-    if ending is Ending.closed and cpu_seconds > limits.cpu_seconds:
-        ending = Ending.cpu
-    return verdict(data, ending, wait_status, limits, len(program.inputs)), cpu_seconds
+def rehearse() -> None:
+    grid = np.arange(100, dtype=np.uint8).reshape(10, 10) % 10
+    for _ in range(20):
+        code = child.compiled(REHEARSAL)
+        assert isinstance(code, CodeType)
+        wire.encode_result(child.judge(code, (grid, grid)))
+        may_share(code)
+
+
+def tame_chance() -> None:
+    """Make generators that nobody seeded start from 0 instead of the kernel's entropy."""
+    chance: Any = random
+    bit_generator: Any = np.random.bit_generator
+    seed_with = chance.Random.seed
+
+    def seed(self: random.Random, a: Any = None, version: int = 2) -> None:
+        seed_with(self, 0 if a is None else a, version)
+
+    chance.Random.seed = seed
+    chance.seed = chance._inst.seed
+    bit_generator.randbits = random.getrandbits  # what default_rng() and np.random.seed() start from
+    child.seed()
+
+
+def execute(
+    programs: Sequence[Request], setting: child.Setting, limits: Limits, executor: socket.socket
+) -> Iterator[tuple[bytes, float]]:
+    """Result frame and CPU seconds of each program, in order; SystemExit when the executor hangs up.
+
+    Several programs share a child as long as all goes well. What else happens, except a timeout, need not be a
+    program's own doing: where a child breaks off, the next one starts; at its first program, that one has to come back
+    alone.
+    """
+    n_done = 0
+    while n_done < len(programs):
+        first = n_done
+        with Child(programs[first:], setting, limits, executor) as running:
+            for program in programs[first:]:
+                result = running.read_result(len(program.inputs), is_last=n_done + 1 == len(programs))
+                if isinstance(result, Ending):
+                    is_own_doing = len(programs) == 1 or result in (Ending.cpu, Ending.wall)
+                    if not is_own_doing and n_done > first:
+                        break
+                    yield verdict(result, running.end(), limits) if is_own_doing else ALONE, running.lap()
+                    n_done += 1
+                    break
+                yield result, running.lap()
+                n_done += 1
+
+
+class Child:
+    """A forked child that is running programs, and what it has written."""
+
+    def __init__(
+        self, programs: Sequence[Request], setting: child.Setting, limits: Limits, executor: socket.socket
+    ) -> None:
+        self._limits, self._executor = limits, executor
+        self._read_fd, write_fd = os.pipe()
+        self._pid = fork()
+        if self._pid == 0:
+            child.run(setting, write_fd, programs, limits.cpu_seconds)
+        os.close(write_fd)
+        self._clock = ~self._pid << 3 | 2  # the kernel's MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED)
+        self._cpu_at_start = self._cpu_seconds = 0.0
+        self._data = bytearray()
+        self._is_closed = False
+        self._wait_status: int | None = None
+        self._poller = select.poll()
+        self._poller.register(self._read_fd, select.POLLIN)
+        self._poller.register(executor, select.POLLIN)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+        os.close(self._read_fd)
+
+    def end(self) -> int:
+        """Kill it, whatever it is doing; its wait status."""
+        if self._wait_status is None:
+            os.kill(self._pid, signal.SIGKILL)  # not reaped yet, so the id is still its own
+            with contextlib.suppress(ProcessLookupError):  # it may not have got as far as setsid
+                os.killpg(self._pid, signal.SIGKILL)
+            _, self._wait_status = os.waitpid(self._pid, 0)
+        return self._wait_status
+
+    def lap(self) -> float:
+        """CPU seconds, at the last look, since the last lap."""
+        cpu_seconds, self._cpu_at_start = self._cpu_seconds - self._cpu_at_start, self._cpu_seconds
+        return cpu_seconds
+
+    def read_result(self, n_inputs: int, is_last: bool) -> bytes | Ending:
+        """The next program's result, or why there is none.
+
+        One thread uses no more CPU than wall time passes, so sleeping for what is left of either never comes too late.
+        """
+        deadline = time.monotonic() + self._limits.wall_seconds
+        while True:
+            self._cpu_seconds = time.clock_gettime(self._clock)
+            cpu_left = self._limits.cpu_seconds - (self._cpu_seconds - self._cpu_at_start)
+            wall_left = deadline - time.monotonic()
+            if cpu_left <= 0:
+                return Ending.cpu
+            if wall_left <= 0:
+                return Ending.wall
+            try:
+                result = self._parse(n_inputs, is_last)
+            except wire.WireError:
+                return Ending.malformed
+            if result is not None:
+                return result
+            if self._is_closed:
+                return Ending.closed
+            self._listen(min(cpu_left, wall_left))
+
+    def _parse(self, n_inputs: int, is_last: bool) -> bytes | None:
+        """The result that has come, if it has come as a whole: for the last one, that is when the pipe is closed."""
+        size = wire.result_bytes(self._data, n_inputs)
+        if size is None or len(self._data) < size or (is_last and not self._is_closed):
+            if len(self._data) > wire.max_result_bytes(n_inputs):
+                raise wire.WireError("too much on the result pipe")
+            return None
+        result = bytes(self._data[:size])
+        del self._data[:size]
+        if result != ALONE:
+            wire.decode_result(result, n_inputs)
+        if is_last and self._data:
+            raise wire.WireError("bytes after the result")
+        return result
+
+    def _listen(self, seconds: float) -> None:
+        """Wait until the child writes or ends, for so long at most; SystemExit when the executor hangs up."""
+        ready = {fd for fd, _ in self._poller.poll(1000 * seconds + 1)}
+        if self._executor.fileno() in ready:  # it sends nothing before it has its replies: the connection has ended
+            self.end()
+            sys.exit()
+        if self._read_fd in ready:
+            chunk = os.read(self._read_fd, READ_BYTES)
+            self._data += chunk
+            self._is_closed = not chunk
 
 
 def fork() -> int:
@@ -121,55 +272,19 @@ def fork() -> int:
     return pid
 
 
-def listen(pid: int, read_fd: int, max_bytes: int, limits: Limits, executor: socket.socket) -> tuple[bytes, Ending]:
-    """Collect what the child writes until it ends or breaks a limit.
-
-    One thread uses no more CPU than wall time passes, so sleeping for what is left of either never comes too late.
-    """
-    cpu_clock = ~pid << 3 | 2  # the kernel's MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED)
-    deadline = time.monotonic() + limits.wall_seconds
-    poller = select.poll()
-    poller.register(read_fd, select.POLLIN)
-    poller.register(executor, select.POLLIN)
-    data = bytearray()
-    while len(data) <= max_bytes:
-        cpu_left = limits.cpu_seconds - time.clock_gettime(cpu_clock)
-        wall_left = deadline - time.monotonic()
-        if cpu_left <= 0:
-            return bytes(data), Ending.cpu
-        if wall_left <= 0:
-            return bytes(data), Ending.wall
-        ready = {fd for fd, _ in poller.poll(1000 * min(cpu_left, wall_left) + 1)}
-        if executor.fileno() in ready:  # it sends nothing before it has its reply: this is the end of the connection
-            sys.exit()
-        if read_fd in ready:
-            chunk = os.read(read_fd, max_bytes + 1 - len(data))
-            if not chunk:
-                return bytes(data), Ending.closed
-            data += chunk
-    return bytes(data), Ending.flood
-
-
-def verdict(data: bytes, ending: Ending, wait_status: int, limits: Limits, n_inputs: int) -> bytes:
-    """The child's own result if it is a sound one, else what its end says."""
+def verdict(ending: Ending, wait_status: int, limits: Limits) -> bytes:
+    """The result frame of a program that gave none."""
     match ending:
         case Ending.cpu:
             result = Result(Status.timeout, (), "Timeout", f"more than {limits.cpu_seconds:g} s of CPU time")
         case Ending.wall:
             result = Result(Status.timeout, (), "Timeout", f"more than {limits.wall_seconds:g} s")
-        case Ending.flood:
-            result = Result(Status.protocol, (), "Protocol", "too much on the result pipe")
+        case Ending.malformed:
+            result = Result(Status.protocol, (), "Protocol", "malformed result")
         case Ending.closed if os.WIFSIGNALED(wait_status):
             result = Result(Status.crash, (), "Crash", f"killed by signal {os.WTERMSIG(wait_status)}")
-        case Ending.closed if not data:
-            result = Result(Status.crash, (), "Crash", "the process ended without a result")
         case Ending.closed:
-            try:
-                wire.decode_result(data, n_inputs)
-            except wire.WireError as error:
-                result = Result(Status.protocol, (), "Protocol", str(error))
-            else:
-                return data
+            result = Result(Status.crash, (), "Crash", "the process ended without a result")
     return wire.encode_result(result)
 
 

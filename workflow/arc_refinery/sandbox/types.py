@@ -2,15 +2,8 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
-Grid: TypeAlias = NDArray[np.uint8]  # (h, w)
-
-MAX_SIDE = 30  # of an output grid
-MAX_COLOR = 9
+from arc_refinery.grids import Grid
 
 
 class Status(StrEnum):

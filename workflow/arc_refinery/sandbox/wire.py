@@ -1,28 +1,35 @@
 """Frames between executor, server and child: struct headers, UTF-8 text, raw grid bytes. Nothing is ever unpickled.
 
-executor -> server   request: lengths, then the source and the input grids
-child -> server      result: one frame, checked to the last byte, for the program could have written it
-server -> executor   reply: length and CPU seconds, then the result
+executor -> server   batch: number of programs; for each: lengths, the source and the input grids
+child -> server      for each program its result, checked to the last byte, for the program could have written it
+server -> executor   replies of a batch: length of all; for each program CPU seconds, then the result
 """
 
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from arc_refinery.sandbox.types import MAX_COLOR, MAX_SIDE, Grid, Program, Status
+from arc_refinery.grids import MAX_SIDE, N_COLORS, Grid
+from arc_refinery.sandbox.types import Program, Status
 
 TEXT_CHARS = 1000  # of an error's type or message; longer ones are cut
 _BYTES_PER_CHAR = 10  # at most, after backslashreplace
 
+# In place of a result: nothing is said of this program, it wants a child of its own.
+ALONE = b"!"
+
+_BATCH = struct.Struct("<I")
 _REQUEST = struct.Struct("<IIH")  # bytes of source, bytes of all grids, number of grids
-_RESULT = struct.Struct("<4sBiHHH")  # magic, status, line (-1 = none), bytes of type, bytes of message, number of grids
-_REPLY = struct.Struct("<Id")  # bytes of result, CPU seconds
+_RESULT = struct.Struct("<4sBiHHIH")  # magic, status, line (-1 = none), bytes of type, message, grids; number of grids
+_REPLIES = struct.Struct("<I")
+_CPU = struct.Struct("<d")
 _SHAPE = struct.Struct("<HH")
-_MAGIC = b"ARC1"
+_MAGIC = b"ARC2"
 _STATUSES = tuple(Status)
+_CELLS = bytes(range(N_COLORS))
 
 
 class WireError(Exception):
@@ -56,31 +63,61 @@ def encode_request(program: Program) -> bytes:
     return _REQUEST.pack(len(source), len(grids), len(program.inputs)) + source + grids
 
 
-def read_request(sock: socket.socket) -> Request:
-    """The next program; EOFError when the executor has closed the connection."""
+def encode_batch(requests: Sequence[bytes]) -> bytes:
+    return _BATCH.pack(len(requests)) + b"".join(requests)
+
+
+def read_batch(sock: socket.socket) -> list[Request]:
+    """The next programs; EOFError when the executor has closed the connection."""
+    (n_programs,) = _BATCH.unpack(_read_exactly(sock, _BATCH.size))
+    return [_read_request(sock) for _ in range(n_programs)]
+
+
+def _read_request(sock: socket.socket) -> Request:
     source_bytes, grid_bytes, n_grids = _REQUEST.unpack(_read_exactly(sock, _REQUEST.size))
-    source = _read_exactly(sock, source_bytes).decode("utf-8", "surrogatepass")
-    return Request(source, _unpack_grids(_read_exactly(sock, grid_bytes), n_grids))
+    body = _read_exactly(sock, source_bytes + grid_bytes)
+    source = body[:source_bytes].decode("utf-8", "surrogatepass")
+    return Request(source, _unpack_grids(body[source_bytes:], n_grids))
 
 
 def encode_result(result: Result) -> bytes:
     error_type, message = (
         text[:TEXT_CHARS].encode("utf-8", "backslashreplace") for text in (result.error_type, result.error_message)
     )
-    line = -1 if result.error_line is None else result.error_line
-    status = _STATUSES.index(result.status)
-    header = _RESULT.pack(_MAGIC, status, line, len(error_type), len(message), len(result.outputs))
-    return header + error_type + message + _pack_grids(result.outputs)
+    grids = _pack_grids(result.outputs)
+    header = _RESULT.pack(
+        _MAGIC,
+        _STATUSES.index(result.status),
+        -1 if result.error_line is None else result.error_line,
+        len(error_type),
+        len(message),
+        len(grids),
+        len(result.outputs),
+    )
+    return header + error_type + message + grids
 
 
 def max_result_bytes(n_inputs: int) -> int:
     return _RESULT.size + 2 * _BYTES_PER_CHAR * TEXT_CHARS + n_inputs * (_SHAPE.size + MAX_SIDE**2)
 
 
+def result_bytes(data: bytes | bytearray, n_inputs: int) -> int | None:
+    """Length of the result that starts here; None until enough is there to tell. WireError where no result starts."""
+    if data.startswith(ALONE):
+        return len(ALONE)
+    if len(data) < _RESULT.size:
+        return None
+    magic, _, _, type_bytes, message_bytes, grid_bytes, _ = _RESULT.unpack_from(data)
+    size: int = _RESULT.size + type_bytes + message_bytes + grid_bytes
+    if magic != _MAGIC or size > max_result_bytes(n_inputs):
+        raise WireError("malformed result")
+    return size
+
+
 def decode_result(frame: bytes, n_inputs: int) -> Result:
     """The inverse of `encode_result`; WireError unless every byte is as it must be."""
     try:
-        magic, status, line, type_bytes, message_bytes, n_grids = _RESULT.unpack_from(frame)
+        magic, status, line, type_bytes, message_bytes, _, n_grids = _RESULT.unpack_from(frame)
         message_start = _RESULT.size + type_bytes
         grids_start = message_start + message_bytes
         result = Result(
@@ -97,19 +134,26 @@ def decode_result(frame: bytes, n_inputs: int) -> Result:
     if n_grids != (n_inputs if result.status is Status.ok else 0):
         raise WireError("wrong number of outputs")
     for grid in result.outputs:
-        if not all(1 <= side <= MAX_SIDE for side in grid.shape) or grid.max() > MAX_COLOR:
+        if max(grid.shape) > MAX_SIDE or min(grid.shape) < 1 or grid.tobytes().translate(None, _CELLS):
             raise WireError("invalid output grid")
     return result
 
 
-def encode_reply(result: bytes, cpu_seconds: float) -> bytes:
-    return _REPLY.pack(len(result), cpu_seconds) + result
+def encode_replies(replies: Iterable[tuple[bytes, float]]) -> bytes:
+    body = b"".join(_CPU.pack(cpu_seconds) + result for result, cpu_seconds in replies)
+    return _REPLIES.pack(len(body)) + body
 
 
-def read_reply(sock: socket.socket, n_inputs: int) -> tuple[Result, float]:
-    """Result and CPU seconds of the program that was sent; EOFError when the server is gone."""
-    n_bytes, cpu_seconds = _REPLY.unpack(_read_exactly(sock, _REPLY.size))
-    return decode_result(_read_exactly(sock, n_bytes), n_inputs), cpu_seconds
+def read_replies(sock: socket.socket, numbers_of_inputs: Sequence[int]) -> Iterator[tuple[Result | None, float]]:
+    """Result, None for `ALONE`, and CPU seconds of the programs of a batch, in order; EOFError: the server is gone."""
+    (n_bytes,) = _REPLIES.unpack(_read_exactly(sock, _REPLIES.size))
+    body = _read_exactly(sock, n_bytes)
+    for n_inputs in numbers_of_inputs:
+        (cpu_seconds,) = _CPU.unpack_from(body)
+        body = body[_CPU.size :]
+        size = result_bytes(body, n_inputs)
+        yield (None if body.startswith(ALONE) else decode_result(body[:size], n_inputs)), cpu_seconds
+        body = body[size:]
 
 
 def _pack_grids(grids: Iterable[Grid]) -> bytes:
@@ -131,10 +175,13 @@ def _unpack_grids(data: bytes, n_grids: int) -> tuple[Grid, ...]:
 
 
 def _read_exactly(sock: socket.socket, n_bytes: int) -> bytes:
-    data = bytearray()
-    while len(data) < n_bytes:
-        chunk = sock.recv(n_bytes - len(data))
+    data = sock.recv(n_bytes)
+    if len(data) == n_bytes:
+        return data
+    parts = bytearray(data)
+    while len(parts) < n_bytes:
+        chunk = sock.recv(n_bytes - len(parts))
         if not chunk:
             raise EOFError("the other end has closed the connection")
-        data += chunk
-    return bytes(data)
+        parts += chunk
+    return bytes(parts)

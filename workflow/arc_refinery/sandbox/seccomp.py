@@ -1,0 +1,101 @@
+"""The system calls that a program may make: the kernel refuses all others (seccomp(2), classic BPF).
+
+An allow-list of what Python and numpy need to compute: memory, clocks, reading and writing open descriptors, ending.
+All else, also what kernels will learn in future, fails with EPERM: files, processes, signals to others, sockets, shared
+memory, limits. The filter cannot be taken off and outlives exec.
+"""
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+
+MACHINE = "x86_64"
+ALLOWED = {
+    "read": 0,
+    "write": 1,
+    "mmap": 9,
+    "mprotect": 10,
+    "munmap": 11,
+    "brk": 12,
+    "rt_sigaction": 13,
+    "rt_sigprocmask": 14,
+    "rt_sigreturn": 15,
+    "sched_yield": 24,
+    "mremap": 25,
+    "madvise": 28,
+    "nanosleep": 35,
+    "getpid": 39,
+    "exit": 60,
+    "gettimeofday": 96,
+    "getrusage": 98,
+    "sigaltstack": 131,
+    "gettid": 186,
+    "time": 201,
+    "futex": 202,
+    "restart_syscall": 219,
+    "clock_gettime": 228,
+    "clock_getres": 229,
+    "clock_nanosleep": 230,
+    "exit_group": 231,
+}
+_CLONE3 = 435  # ENOSYS makes libc fall back to clone(2), whose EPERM reaches the program as one
+
+_LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06  # BPF_LD|W|ABS, BPF_JMP|JEQ|K, BPF_RET|K
+_NUMBER, _ARCHITECTURE = 0, 4  # offsets in struct seccomp_data
+_AUDIT_ARCH_X86_64 = 0xC000003E
+_ALLOW, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
+_SYS_SECCOMP, _SET_MODE_FILTER, _GET_ACTION_AVAIL = 317, 1, 2
+_SPEC_ALLOW = 4  # without it, old kernels slow the process down against speculation attacks: see docs/sandbox.md
+
+_syscall = ctypes.CDLL(None, use_errno=True).syscall
+
+
+class Filter:
+    """A filter that is compiled once and installed in many processes."""
+
+    def __init__(self) -> None:
+        code = _compile()
+        self._code = ctypes.create_string_buffer(code)
+        length = len(code) // 8
+        self._program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", length, ctypes.addressof(self._code)))
+
+    def install(self) -> None:
+        """Filter this process from now on; it must have set no_new_privs. OSError where the kernel refuses."""
+        if _syscall(_SYS_SECCOMP, _SET_MODE_FILTER, _SPEC_ALLOW, self._program):
+            raise OSError(ctypes.get_errno(), "seccomp failed")
+
+
+def what_is_missing() -> str | None:
+    """Why programs cannot be filtered on this machine; None if they can."""
+    if platform.machine() != MACHINE:
+        return f"the filter is written for {MACHINE}, this machine is {platform.machine()}"
+    action = ctypes.c_uint32(_ERRNO)
+    if _syscall(_SYS_SECCOMP, _GET_ACTION_AVAIL, 0, ctypes.byref(action)):
+        return f"the kernel, or the container, refuses seccomp(2): {os.strerror(ctypes.get_errno())}"
+    return None
+
+
+def _compile() -> bytes:
+    calls = [*ALLOWED.values(), _CLONE3]
+    refused, unknown = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
+    # Behind the comparisons: refused, allowed, unknown. A jump counts the instructions that it leaves out.
+    comparisons = [_instruction(_JUMP_IF_EQUAL, call, len(calls) - place) for place, call in enumerate(calls)]
+    comparisons[-1] = _instruction(_JUMP_IF_EQUAL, _CLONE3, 2)
+    return b"".join(
+        [
+            _instruction(_LOAD, _ARCHITECTURE),
+            _instruction(_JUMP_IF_EQUAL, _AUDIT_ARCH_X86_64, 1),
+            _instruction(_RETURN, _KILL_PROCESS),
+            _instruction(_LOAD, _NUMBER),
+            *comparisons,
+            _instruction(_RETURN, refused),
+            _instruction(_RETURN, _ALLOW),
+            _instruction(_RETURN, unknown),
+        ]
+    )
+
+
+def _instruction(code: int, operand: int, jump_if_equal: int = 0) -> bytes:
+    return struct.pack("HBBI", code, jump_if_equal, 0, operand)  # struct sock_filter
