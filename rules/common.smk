@@ -198,7 +198,9 @@ def train_settings() -> dict:
         "dtype": model.dtype,
         "n_threads": model.n_threads,
         "code_execution_cpu_seconds": sandbox.cpu_seconds,
+        "code_execution_wall_seconds": sandbox.wall_seconds,
         "code_execution_memory_limit_mb": sandbox.memory_mb,
+        "allow_without_seccomp": sandbox.allow_without_seccomp,
         **experiment.training.model_dump(),
         "seed": experiment.seed,
     }

@@ -229,12 +229,38 @@ class Judge:
 
     def run(self) -> None:
         from arc_refinery.judging.judge import judge
-        from arc_refinery.sandbox import Executor
 
         tasks = {task.task_id: task for task in records.read_tasks(self.tasks_path)}
-        with Executor(self.n_jobs, self.sandbox.limits()) as executor:
-            verdicts = judge(records.read_attempts(self.attempts), tasks, executor)
+        attempts = records.read_attempts(self.attempts)
+        with self.sandbox.executor(self.n_jobs) as executor:
+            verdicts = judge(attempts, tasks, executor, records.count(self.attempts))
             records.write(self.output, "verdicts", verdicts, self.seed, self.sandbox.model_dump())
+
+
+@dataclass
+class Execute:
+    """Execute programs of a JSON-lines file in the sandbox: the sandbox as a tool of its own.
+
+    A line of --programs: {"program_id", "source", "inputs": [grid, ...]}. A line of --output, in the same order:
+    {"program_id", "status", "outputs", "error_type", "error_message", "error_line", "cpu_seconds"}.
+    """
+
+    programs: Path
+    output: Path
+    n_jobs: int = 1  # programs at once
+    cpu_seconds: float = 1.0  # CPU time of one program over all its inputs
+    wall_seconds: float = 10.0  # after which a program that sleeps is ended
+    memory_limit_mb: int = 512  # memory of one program above the server's own
+    programs_per_child: int = 1  # programs that may share a process; 32 makes scoring in bulk cheaper
+    allow_without_seccomp: bool = False  # execute also where the kernel cannot filter system calls
+
+    def run(self) -> None:
+        from arc_refinery.sandbox import Executor, Limits
+        from arc_refinery.sandbox.jsonl import execute_file
+
+        limits = Limits(self.cpu_seconds, self.wall_seconds, self.memory_limit_mb)
+        with Executor(self.n_jobs, limits, self.programs_per_child, self.allow_without_seccomp) as executor:
+            execute_file(self.programs, self.output, executor)
 
 
 @dataclass
@@ -250,7 +276,9 @@ class Train:
     dtype: Literal["float32", "bfloat16"] = "float32"
     n_threads: int = 1
     code_execution_cpu_seconds: float = 1.0
+    code_execution_wall_seconds: float = 10.0
     code_execution_memory_limit_mb: int = 512
+    allow_without_seccomp: bool = False
     seed: int = 0
 
     def run(self) -> None:
@@ -264,7 +292,10 @@ class Train:
             n_threads=self.n_threads,
         )
         sandbox = config.Sandbox(
-            cpu_seconds=self.code_execution_cpu_seconds, memory_mb=self.code_execution_memory_limit_mb
+            cpu_seconds=self.code_execution_cpu_seconds,
+            wall_seconds=self.code_execution_wall_seconds,
+            memory_mb=self.code_execution_memory_limit_mb,
+            allow_without_seccomp=self.allow_without_seccomp,
         )
         longest = self.training.max_seq_length - self.training.max_completion_length
         prompts = [p for path in self.dataset_path for p in records.read_prompts(path) if p.n_tokens <= longest]
@@ -341,6 +372,7 @@ STAGES: dict[str, Callable[..., Any]] = {
     "prompts": Prompts,
     "refine": Refine,
     "sample": Sample,
+    "execute": Execute,
     "judge": Judge,
     "train": Train,
     "report": Report,

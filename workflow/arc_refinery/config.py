@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from arc_refinery.errors import InputError
-from arc_refinery.sandbox import Limits
+from arc_refinery.sandbox import Executor, Limits
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -106,9 +106,23 @@ class Sandbox(Strict):
     cpu_seconds: PositiveFloat = Field(1.0, description="CPU time of one program over all its inputs.")
     wall_seconds: PositiveFloat = Field(10.0, description="Wall time after which a program that sleeps is ended.")
     memory_mb: PositiveInt = Field(512, description="Memory that a program may take above the server's own.")
+    programs_per_child: PositiveInt = Field(
+        1,
+        description="For judging: how many programs may share a process, of those that have no means to disturb each "
+        "other; 32 makes scoring in bulk cheaper, 1 isolates every program.",
+    )
+    allow_without_seccomp: bool = Field(
+        False,
+        description="Execute programs also where the kernel cannot filter their system calls: they then reach what the "
+        "user can reach. The report says so.",
+    )
 
     def limits(self) -> Limits:
         return Limits(self.cpu_seconds, self.wall_seconds, self.memory_mb)
+
+    def executor(self, n_jobs: int) -> Executor:
+        """Sandbox servers under these settings."""
+        return Executor(n_jobs, self.limits(), self.programs_per_child, self.allow_without_seccomp)
 
 
 class Refinement(Strict):

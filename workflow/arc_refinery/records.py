@@ -7,7 +7,6 @@ made it; nothing measured (times, memory) is stored, so equal settings give equa
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from importlib.metadata import version
@@ -21,6 +20,7 @@ import pyarrow.parquet as pq
 from arc_refinery.augment import Augmentation
 from arc_refinery.barc.problems import Problem
 from arc_refinery.errors import InputError
+from arc_refinery.files import written_as_a_whole
 from arc_refinery.grids import Grid, GridError, as_grid
 from arc_refinery.prompts import Message
 from arc_refinery.tasks import Pair, Task
@@ -156,7 +156,6 @@ def write(
     `settings` are those of the stage that change the content. `notes` is called at the end for short facts that belong
     to the file, such as how many rows were dropped.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     metadata = {
         "kind": kind,
         "schema_version": str(SCHEMA_VERSION),
@@ -165,8 +164,7 @@ def write(
         "settings": settings_hash(settings),
     }
     columns = schema(kind).with_metadata(metadata)
-    temporary = path.with_name(f".{path.name}.tmp")
-    with pq.ParquetWriter(temporary, columns) as writer:
+    with written_as_a_whole(path) as unfinished, pq.ParquetWriter(unfinished, columns) as writer:
         group: list[dict[str, Any]] = []
         for record in records:
             group.append(_plain(record))
@@ -175,7 +173,6 @@ def write(
                 group = []
         writer.write_table(pa.Table.from_pylist(group, columns))
         writer.add_key_value_metadata({"notes": json.dumps(notes(), sort_keys=True)})
-    os.replace(temporary, path)
 
 
 def write_prompts(path: Path, prompts: Iterable[Prompt], longest: int, seed: int, settings: Mapping[str, Any]) -> None:
@@ -235,6 +232,12 @@ def kind_of(path: Path) -> str:
     return _metadata(path)["kind"]
 
 
+def count(path: Path) -> int:
+    """Number of records in a file."""
+    n_rows: int = pq.read_metadata(path).num_rows
+    return n_rows
+
+
 def notes(path: Path) -> dict[str, Any]:
     """The short facts that were written with the file."""
     content: dict[str, Any] = json.loads(_metadata(path).get("notes", "{}"))
@@ -263,7 +266,7 @@ def _rows(path: Path, kind: Kind) -> Iterator[dict[str, Any]]:
     check(path, kind)
     try:
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(columns=schema(kind).names):
+            for batch in file.iter_batches(ROWS_PER_GROUP, columns=schema(kind).names):
                 yield from batch.to_pylist()
     except (pa.ArrowInvalid, OSError) as error:
         raise RecordError(f"{path}: cannot be read ({error}). {_remake(path)}") from None

@@ -2,6 +2,8 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from itertools import islice
 
 from tqdm import tqdm
 
@@ -13,25 +15,30 @@ from arc_refinery.sandbox import Executor, Outcome, Program
 from arc_refinery.tasks import Task
 
 NO_CODE = "no_code"
+ATTEMPTS_AT_ONCE = 2000  # what is in memory of a shard
 
 
-def judge(attempts: Iterable[Attempt], tasks: Mapping[str, Task], executor: Executor) -> Iterator[Verdict]:
-    """One verdict for each attempt, in order. Equal programs that answer one prompt are executed once."""
-    listed = list(attempts)
-    codes = [extract_code(attempt.completion) for attempt in listed]
-    programs: dict[str, Program] = {}
-    for attempt, code in zip(listed, codes, strict=True):
-        if code is not None:
-            name = _program_id(attempt, code)
-            if name not in programs:
-                task = tasks[attempt.task_id].reorder_train(attempt.train_order)
-                inputs = tuple(attempt.augmentation.apply(pair.input) for pair in task.pairs)
-                programs[name] = Program(name, code, inputs)
-    running = tqdm(executor.run(programs.values()), total=len(programs), unit="program", mininterval=5)
-    outcomes = {outcome.program_id: outcome for outcome in running}
-    for attempt, code in zip(listed, codes, strict=True):
-        outcome = None if code is None else outcomes[_program_id(attempt, code)]
-        yield verdict(attempt, tasks[attempt.task_id], code, outcome)
+def judge(
+    attempts: Iterable[Attempt], tasks: Mapping[str, Task], executor: Executor, n_attempts: int | None = None
+) -> Iterator[Verdict]:
+    """One verdict for each attempt, in order; memory does not grow with their number, which only the progress bar uses.
+
+    Equal programs on equal inputs are executed once.
+    """
+    remaining = iter(attempts)
+    with tqdm(total=n_attempts, unit="attempt", mininterval=5) as progress:
+        while some := list(islice(remaining, ATTEMPTS_AT_ONCE)):
+            codes = [extract_code(attempt.completion) for attempt in some]
+            programs = (
+                Program(attempt.attempt_id, code, _inputs(attempt, tasks[attempt.task_id]))
+                for attempt, code in zip(some, codes, strict=True)
+                if code is not None
+            )
+            with closing(executor.run(programs)) as outcomes:
+                for attempt, code in zip(some, codes, strict=True):
+                    outcome = None if code is None else next(outcomes)
+                    yield verdict(attempt, tasks[attempt.task_id], code, outcome)
+                    progress.update()
 
 
 def verdict(attempt: Attempt, task: Task, code: str | None, outcome: Outcome | None) -> Verdict:
@@ -63,5 +70,6 @@ def verdict(attempt: Attempt, task: Task, code: str | None, outcome: Outcome | N
     )
 
 
-def _program_id(attempt: Attempt, code: str) -> str:
-    return f"{attempt.prompt_id}/{hashlib.sha256(code.encode()).hexdigest()}"
+def _inputs(attempt: Attempt, task: Task) -> tuple[Grid, ...]:
+    pairs = task.reorder_train(attempt.train_order).pairs
+    return tuple(attempt.augmentation.apply(pair.input) for pair in pairs)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from arc_refinery.config import Arm, Experiment
+from arc_refinery.config import Arm, Experiment, Sandbox
 from arc_refinery.evaluation.statistics import SIGNIFICANCE, mcnemar
 
 HOW_TO_READ = """\
@@ -11,7 +11,7 @@ HOW_TO_READ = """\
 All figures are means over tasks; a task's figure is a mean over its attempts, except where said. Brackets: 95 % interval, from a bootstrap that resamples the tasks.
 
 - **valid code**: attempts that hold a program; **valid outputs**: attempts whose program gave a grid for every input; **unique outputs**: different outputs / attempts.
-- **train_pixel_score**, **test_pixel_score**: equal cells (for unequal shapes: the best overlap / the box that holds both); 0 without valid outputs.
+- **train_pixel_score**, **test_pixel_score**: equal cells (for unequal shapes, at the best offset: equal cells / the box that holds both); 0 without valid outputs.
 - **train_correct_grids**, **test_correct_grids**: share of grids that are right in every cell.
 - **train_pass_rate**, **test_pass_rate**: share of attempts with all train (test) grids correct.
 - **train_is_correct**, **test_is_correct**: tasks where any attempt has all train (test) grids correct. **is_correct**: tasks where both hold, which is what *solved* means here.
@@ -41,6 +41,7 @@ def compared(experiment: Experiment, sizes: Mapping[str, int]) -> list[str]:
         f"(source: {experiment.problems.source}), reward `{training.reward_name}`, LoRA rank {training.lora_r}, "
         f"learning rate {training.learning_rate:g}, KL weight {training.beta:g}; a step takes "
         f"{training.num_generations} completions of each of its prompts ({training.prompts_per_step}).",
+        f"- Executing: {_limits_of_programs(experiment.sandbox)}",
         f"- Seed: {experiment.seed}. Intervals: {experiment.evaluation.n_bootstrap} resamples.",
     ]
     return [
@@ -52,6 +53,17 @@ def compared(experiment: Experiment, sizes: Mapping[str, int]) -> list[str]:
         "\n".join(settings),
         HOW_TO_READ,
     ]
+
+
+def _limits_of_programs(sandbox: Sandbox) -> str:
+    limits = f"{sandbox.cpu_seconds:g} s of CPU time and {sandbox.memory_mb} MB for each program."
+    if not sandbox.allow_without_seccomp:
+        return limits
+    return (
+        f"{limits} **The configuration allows programs to be executed where their system calls cannot be filtered "
+        "(`sandbox.allow_without_seccomp`): there, they could reach files and the network, so that verdicts could "
+        "depend on more than the programs.**"
+    )
 
 
 def _describe(arm: Arm) -> str:

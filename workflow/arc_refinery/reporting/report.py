@@ -15,6 +15,7 @@ from arc_refinery import records
 from arc_refinery.config import Arm, Experiment, TaskSet
 from arc_refinery.evaluation.arms import SetResults, load, n_tasks_with_budget_left, per_task, turns_of
 from arc_refinery.evaluation.statistics import Comparison, budget_curve, percent, verdict_sentence
+from arc_refinery.files import written_as_a_whole
 from arc_refinery.reporting import gallery, plots, prose, tables, training_log
 from arc_refinery.reporting.tables import Bootstrap, markdown_table
 
@@ -56,9 +57,8 @@ def write_report(experiment: Experiment, folder: Path, report: Path) -> None:
         ]
     shutil.rmtree(folder / "report", ignore_errors=True)
     os.replace(temporary, folder / "report")
-    unfinished = report.with_name(f".{report.name}.tmp")
-    unfinished.write_text("\n\n".join(blocks) + "\n")
-    os.replace(unfinished, report)
+    with written_as_a_whole(report) as unfinished:
+        unfinished.write_text("\n\n".join(blocks) + "\n")
 
 
 def _evaluate(experiment: Experiment, folder: Path, task_set: TaskSet) -> Evaluated:

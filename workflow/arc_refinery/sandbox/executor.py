@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -52,7 +52,7 @@ class Executor:
     ) -> None:
         for name, value in (("n_jobs", n_jobs), ("programs_per_child", programs_per_child)):
             if value < 1:
-                raise ValueError(f"{name} is {value}, expected 1 or more")
+                raise InputError(f"{name} is {value}, expected 1 or more")
         missing = seccomp.what_is_missing()
         if missing and not allow_without_seccomp:
             raise SandboxUnavailable(
@@ -85,7 +85,7 @@ class Executor:
         while self._servers:
             self._servers.pop().stop()
 
-    def run(self, programs: Iterable[Program]) -> Iterator[Outcome]:
+    def run(self, programs: Iterable[Program]) -> Generator[Outcome, None, None]:
         """One outcome for each program, in their order, each as soon as it and those before it are there.
 
         The input is read as far ahead as the servers need. Programs with equal source and equal inputs, unless very far

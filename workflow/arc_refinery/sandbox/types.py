@@ -1,8 +1,10 @@
 """The words of the sandbox: programs go in, outcomes come out. Expected outputs have no place in either."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from math import inf
 
+from arc_refinery.errors import InputError
 from arc_refinery.grids import Grid
 
 
@@ -55,3 +57,8 @@ class Limits:
     cpu_seconds: float = 1.0
     wall_seconds: float = 10.0  # for programs that sleep: a busy machine must not change a verdict
     memory_mb: int = 512  # address space above what the server itself has mapped (numpy, scipy, common)
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not 0 < value < inf:
+                raise InputError(f"the limit {name} is {value}, expected a positive number")

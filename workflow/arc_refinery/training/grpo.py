@@ -22,7 +22,6 @@ from arc_refinery import records
 from arc_refinery.config import Model, Sandbox, Training
 from arc_refinery.errors import InputError
 from arc_refinery.records import Prompt
-from arc_refinery.sandbox import Executor
 from arc_refinery.training.rewards import ExecutionReward
 
 logger = logging.getLogger(__name__)
@@ -42,7 +41,7 @@ def train(
         )
     torch.set_num_threads(model.n_threads)
     _drop_foreign_checkpoints(work, prompts, model, training, seed)
-    with Executor(training.n_jobs, sandbox.limits()) as executor:
+    with sandbox.executor(training.n_jobs) as executor:
         trainer = GRPOTrainer(
             model=_load(model, training),
             processing_class=AutoTokenizer.from_pretrained(model.path, padding_side="left"),

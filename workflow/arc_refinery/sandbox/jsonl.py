@@ -1,0 +1,75 @@
+"""Programs in and verdicts out as JSON lines: the sandbox as a tool of its own (`arc-refinery execute`)."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from arc_refinery.errors import InputError
+from arc_refinery.files import written_as_a_whole
+from arc_refinery.grids import GridError, as_grid
+from arc_refinery.sandbox.executor import Executor
+from arc_refinery.sandbox.types import Outcome, Program
+
+EXPECTED = '{"program_id": "...", "source": "...", "inputs": [[[0, 1], [2, 3]], ...]}'
+
+
+def execute_file(programs: Path, output: Path, executor: Executor) -> None:
+    """Write one verdict a line for each program of a file, in order; raises `InputError` before the first is executed.
+
+    Equal programs with equal inputs are executed once and have the same `cpu_seconds`.
+    """
+    n_programs = sum(1 for _ in read_programs(programs))
+    with written_as_a_whole(output) as unfinished, open(unfinished, "w", encoding="utf-8") as lines:
+        outcomes = executor.run(read_programs(programs))
+        for outcome in tqdm(outcomes, total=n_programs, unit="program", mininterval=1):
+            lines.write(f"{json.dumps(verdict(outcome))}\n")
+
+
+def read_programs(path: Path) -> Iterator[Program]:
+    """The programs of a file, one a line; raises `InputError` that names file, line and field."""
+    try:
+        with open(path, encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield _program(line, f"{path}, line {number}")
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; expected lines like {EXPECTED}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read as UTF-8 text: {error}") from None
+
+
+def verdict(outcome: Outcome) -> dict[str, Any]:
+    """What an outcome is on its line."""
+    return {
+        "program_id": outcome.program_id,
+        "status": str(outcome.status),
+        "outputs": [grid.tolist() for grid in outcome.outputs],
+        "error_type": outcome.error_type,
+        "error_message": outcome.error_message,
+        "error_line": outcome.error_line,
+        "cpu_seconds": round(outcome.cpu_seconds, 6),
+    }
+
+
+def _program(line: str, place: str) -> Program:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{place}: is no JSON ({error.msg}, column {error.colno}); expected {EXPECTED}") from None
+    if not isinstance(row, dict):
+        raise InputError(f"{place}: is a {type(row).__name__}; expected {EXPECTED}")
+    for field, kind in (("program_id", str), ("source", str), ("inputs", list)):
+        if field not in row:
+            raise InputError(f"{place}: {field} is missing; expected {EXPECTED}")
+        if not isinstance(row[field], kind):
+            raise InputError(f"{place}: {field} is a {type(row[field]).__name__}; expected {EXPECTED}")
+    inputs = []
+    for number, grid in enumerate(row["inputs"]):
+        try:
+            inputs.append(as_grid(grid))
+        except GridError as error:
+            raise InputError(f"{place}: inputs: grid {number} is {error}") from None
+    return Program(row["program_id"], row["source"], tuple(inputs))
