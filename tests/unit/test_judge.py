@@ -1,15 +1,16 @@
 """Verdicts, with the real sandbox: what is executed, what it is compared with, in whose form outputs are kept."""
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from arc_refinery.augment import IDENTITY, Augmentation
-from arc_refinery.judging.judge import judge
+from arc_refinery.judging.judge import ATTEMPTS_AT_ONCE, judge
 from arc_refinery.records import Attempt, Verdict
-from arc_refinery.sandbox import Executor, Limits, Outcome, Program
+from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.tasks import Pair, Task
 
 
@@ -206,24 +207,21 @@ def test_equal_programs_give_equal_verdicts(executor: Executor) -> None:
         assert replace(again, **no_grids) == replace(one, **no_grids)
 
 
-class Counting:
-    """The real executor; it notes how many programs it was given."""
-
-    def __init__(self, executor: Executor) -> None:
-        self.executor = executor
-        self.n_programs = 0
-
-    def run(self, programs: Iterable[Program]) -> Iterator[Outcome]:
-        listed = list(programs)
-        self.n_programs += len(listed)
-        return self.executor.run(listed)
+def test_equal_programs_on_equal_inputs_are_executed_once(executor: Executor) -> None:
+    now = block("import time\ndef transform(grid): raise ValueError(time.time_ns())")
+    asked = [attempt(now, name=f"{prompt}{n}", prompt_id=prompt) for prompt in "pq" for n in range(3)]
+    turned = attempt(now, name="turned", augmentation=TURNED)
+    errors = [verdict.error for verdict in judged(executor, *asked, turned)]
+    assert len(set(errors[:6])) == 1
+    assert errors[6] != errors[0]
 
 
-def test_equal_programs_that_answer_one_prompt_are_executed_once(executor: Executor) -> None:
-    counting = Counting(executor)
-    asked = [attempt(IDENTITY_PROGRAM, name=f"{prompt}{n}", prompt_id=prompt) for prompt in "pq" for n in range(3)]
-    assert len(list(judge(asked, TASKS, counting))) == 6  # type: ignore[arg-type]
-    assert counting.n_programs == 2
+def test_attempts_are_read_a_bounded_number_ahead(executor: Executor) -> None:
+    taken = itertools.count()
+    endless = (attempt("no program", name=str(number)) for number in taken)
+    verdicts = judge(endless, TASKS, executor)
+    assert [next(verdicts).status for _ in range(3)] == ["no_code"] * 3
+    assert next(taken) == ATTEMPTS_AT_ONCE
 
 
 def test_equal_programs_of_two_prompts_are_judged_on_their_own_tasks(executor: Executor) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import psutil
 import pytest
 
+from arc_refinery.errors import InputError
 from arc_refinery.sandbox import Executor, Limits, Outcome, Program, Status, wire
 from arc_refinery.sandbox.executor import LOOK_AHEAD
 from arc_refinery.sandbox.types import Grid
@@ -215,17 +216,33 @@ def test_the_callers_environment_is_not_visible(monkeypatch: pytest.MonkeyPatch)
 
 def test_outcomes_come_in_input_order_exactly_one_each(executor: Executor) -> None:
     slow = f"import time; time.sleep(0.2)\n{SAME}"
-    programs = [Program(str(i), slow if i % 7 == 0 else SAME, (TWO,)) for i in range(40)]
+    programs = [Program(str(i), f"{slow if i % 7 == 0 else SAME}  # {i}", (TWO,)) for i in range(40)]
     assert [outcome.program_id for outcome in executor.run(programs)] == [str(i) for i in range(40)]
 
 
 def test_input_is_consumed_lazily_with_a_bounded_look_ahead(executor: Executor) -> None:
     taken = itertools.count()
-    slow_first = (Program(str(i), "x" if i else "import time; time.sleep(2)", ()) for i in taken)
+    slow_first = (Program(str(i), f"x{i}" if i else "import time; time.sleep(2)", ()) for i in taken)
     outcomes = executor.run(slow_first)
     next(outcomes)
     assert 2 < next(taken) <= 2 * LOOK_AHEAD + 1
-    outcomes.close()  # type: ignore[attr-defined]  # the iterator is a generator
+    outcomes.close()
+
+
+def test_equal_programs_on_equal_inputs_are_executed_once(executor: Executor) -> None:
+    source = "import time\nraise ValueError(time.time_ns())"
+    inputs = [(ONE,), (TWO,), (ONE.copy(),), (ONE,)]
+    outcomes = list(executor.run(Program(str(i), source, grids) for i, grids in enumerate(inputs)))
+    assert [outcome.program_id for outcome in outcomes] == ["0", "1", "2", "3"]
+    one, two, too, again = [outcome.error_message for outcome in outcomes]
+    assert one == too == again != two
+
+
+@pytest.mark.parametrize("limit", ["cpu_seconds", "wall_seconds", "memory_mb"])
+def test_limits_are_positive(limit: str) -> None:
+    for value in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(InputError, match=f"the limit {limit} is {value}, expected a positive number"):
+            Limits(**{limit: value})
 
 
 def test_no_programs_give_no_outcomes_and_no_inputs_no_outputs(executor: Executor) -> None:
@@ -234,7 +251,7 @@ def test_no_programs_give_no_outcomes_and_no_inputs_no_outputs(executor: Executo
 
 
 def test_an_abandoned_run_leaves_the_executor_usable(executor: Executor) -> None:
-    for outcome in executor.run(Program(str(i), SAME, (ONE,)) for i in itertools.count()):
+    for outcome in executor.run(Program(str(i), f"{SAME}  # {i}", (ONE,)) for i in itertools.count()):
         if outcome.program_id == "5":
             break
     assert [outcome.program_id for outcome in executor.run([Program("a", SAME, (TWO,))])] == ["a"]

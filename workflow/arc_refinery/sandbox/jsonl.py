@@ -56,7 +56,7 @@ def verdict(outcome: Outcome) -> dict[str, Any]:
 
 def _program(line: str, place: str) -> Program:
     try:
-        row = json.loads(line)
+        row = json.loads(line.strip())
     except json.JSONDecodeError as error:
         raise InputError(f"{place}: is no JSON ({error.msg}, column {error.colno}); expected {EXPECTED}") from None
     if not isinstance(row, dict):

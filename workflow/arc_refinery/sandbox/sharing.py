@@ -41,13 +41,17 @@ def may_share(code: CodeType) -> bool:
         code = codes.pop()
         if not STORES.isdisjoint(code.co_code[::2]):
             return False
-        for name in code.co_names:
-            if name in REACHING or (name[0] == "_" and name not in HARMLESS):
-                return False
-            if name in sys.modules and name not in PLAIN_MODULES:
+        for dotted_name in code.co_names:
+            if not all(map(_is_plain, dotted_name.split("."))):
                 return False
         codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     return True
+
+
+def _is_plain(name: str) -> bool:
+    if name in HARMLESS or name in PLAIN_MODULES:
+        return True
+    return not (name in REACHING or name.startswith("_") or name in sys.modules)
 
 
 class SharedState:
