@@ -291,7 +291,7 @@ def _remake(path: Path) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        return value.tolist()
+        return list(value.astype(np.int8))  # its rows: pyarrow takes arrays much faster than lists
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Sequence) and not isinstance(value, str):

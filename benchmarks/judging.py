@@ -1,0 +1,119 @@
+"""How fast `arc-refinery judge` executes and grades, and what memory it takes, as a Markdown table.
+
+    python benchmarks/judging.py
+
+The command judges shards of two sizes, so that its start cancels: the rate is the difference in attempts over the
+difference in wall time. The attempts are benign programs of workload.py (good ones, and ones that raise), all
+different, augmented at random; half of the true outputs are what the program gives, the others are of another program,
+mostly in another shape. Sampling is not measured.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from sandbox import machine, progress, show
+from workload import BENIGN, Sample, make, provide_common, run_in_process
+
+from arc_refinery import records
+from arc_refinery.augment import random_augmentation
+from arc_refinery.grids import Grid
+from arc_refinery.records import Attempt
+from arc_refinery.tasks import Pair, Task
+
+ATTEMPTS_PER_TASK = 8
+N_TRAIN = 4
+
+
+def tasks_of(samples: Sequence[Sample]) -> Iterator[Task]:
+    """The inputs of each program with outputs of its own or of another one."""
+    outputs = [run_in_process(sample.program).outputs for sample in samples]
+    given = [grids for grids in outputs if grids]
+    for number, sample in enumerate(samples):
+        truths: tuple[Grid, ...] = outputs[number] if number % 2 else ()
+        truths = truths or given[number % len(given)]
+        pairs = tuple(Pair(*grids) for grids in zip(sample.program.inputs, truths, strict=True))
+        yield Task(f"task{number}", pairs[:N_TRAIN], pairs[N_TRAIN:], "benchmark")
+
+
+def attempts_of(samples: Sequence[Sample], rng: np.random.Generator) -> Iterator[Attempt]:
+    for number, sample in enumerate(samples):
+        augmentation = random_augmentation(rng)
+        order = tuple(int(place) for place in rng.permutation(N_TRAIN))
+        for draw in range(ATTEMPTS_PER_TASK):
+            yield Attempt(
+                attempt_id=f"{number}/{draw}",
+                prompt_id=f"prompt{number}",
+                task_id=f"task{number}",
+                turn=1,
+                parent_id="",
+                model="benchmark",
+                adapter="",
+                seed=0,
+                temperature=1.0,
+                top_p=1.0,
+                augmentation=augmentation,
+                train_order=order,
+                completion=f"```python\n{sample.program.source}# draw {draw}\n```",
+                n_prompt_tokens=0,
+                n_tokens=0,
+                finish_reason="stop",
+                logprob=0.0,
+            )
+
+
+def judge(folder: Path, n_jobs: int, programs_per_child: int) -> tuple[float, float]:
+    """Wall seconds and peak memory (MB) of the command."""
+    command = [sys.executable, "-c", "from arc_refinery.cli import main; main()", "judge"]
+    command += ["--attempts", str(folder / "attempts.parquet"), "--tasks-path", str(folder / "tasks.parquet")]
+    command += ["--n-jobs", str(n_jobs), "--programs-per-child", str(programs_per_child)]
+    start = time.perf_counter()
+    with subprocess.Popen(
+        [*command, "--output", str(folder / "verdicts.parquet")], stderr=subprocess.DEVNULL
+    ) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"{' '.join(command)} failed")
+    return time.perf_counter() - start, usage.ru_maxrss / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--attempts", type=int, nargs=2, default=(2000, 10000), help="of the two shards")
+    parser.add_argument("--seed", type=int, default=0, help="of the programs (default: %(default)s)")
+    arguments = parser.parse_args()
+    provide_common()
+    sizes = arguments.attempts
+    rows = []
+    with tempfile.TemporaryDirectory() as place:
+        folders = [Path(place, str(size)) for size in sizes]
+        for size, folder in zip(sizes, folders, strict=True):
+            samples = make(size // ATTEMPTS_PER_TASK, arguments.seed, BENIGN)
+            rng = np.random.default_rng(arguments.seed)
+            records.write(folder / "tasks.parquet", "tasks", tasks_of(samples), 0, {})
+            records.write(folder / "attempts.parquet", "attempts", attempts_of(samples, rng), 0, {})
+        for programs_per_child in (1, 32):
+            for n_jobs in range(1, len(os.sched_getaffinity(0)) + 1):
+                progress(f"judging: {n_jobs} servers, {programs_per_child} programs per child")
+                (short, low), (long, high) = (judge(folder, n_jobs, programs_per_child) for folder in folders)
+                rate = (sizes[1] - sizes[0]) / (long - short)
+                figures = [n_jobs, programs_per_child, f"{rate:.0f}", f"{long:.1f}", f"{low:.0f}", f"{high:.0f}"]
+                rows.append([str(figure) for figure in figures])
+    print(f"{machine()}\n")
+    show(
+        "Judging",
+        f"Shards of {sizes[0]} and {sizes[1]} attempts.",
+        f"servers; programs per child; attempts / s; s for {sizes[1]}; peak MB for {sizes[0]}; peak MB for {sizes[1]}",
+        rows,
+    )
+
+
+if __name__ == "__main__":
+    main()
