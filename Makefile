@@ -19,8 +19,8 @@ test-fast: env
 	$(BIN)/pytest tests/unit
 
 lint: env
-	$(BIN)/ruff format --check workflow tests
-	$(BIN)/ruff check workflow tests
+	$(BIN)/ruff format --check workflow tests benchmarks
+	$(BIN)/ruff check workflow tests benchmarks
 	$(BIN)/snakefmt --check Snakefile rules
 	$(BIN)/mypy
 	$(BIN)/snakemake --lint

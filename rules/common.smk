@@ -53,6 +53,12 @@ def evaluation_set(name: str):
     return next(task_set for task_set in experiment.evaluation.sets if task_set.name == name)
 
 
+def list_of_tasks(wildcards) -> list[str]:
+    """The file that says which tasks an evaluation set has, where there is one."""
+    only = evaluation_set(wildcards.tasks).only
+    return [only] if only else []
+
+
 def part_shards() -> list[str]:
     return [f"{shard:03d}" for shard in range(experiment.parts.shards_per_part)]
 

@@ -49,6 +49,8 @@ rule tasks:
 
 
 rule evaluation_tasks:
+    input:
+        only=list_of_tasks,
     output:
         "<results>/tasks/{tasks}.parquet",
     log:

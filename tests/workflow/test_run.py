@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -73,6 +74,17 @@ def test_another_number_of_refinements_reruns_that_arm_only(finished: Checkout):
 
     expected = {"settings": 1, "refining_prompts": 2, "sample": 4, "judge": 4, "report": 1, "all": 1}
     assert finished.planned("--configfile", finished.change(more)) == expected
+
+
+def test_an_edited_list_of_tasks_reruns_its_evaluation_set(finished: Checkout):
+    listed = finished.folder / "tests/workflow/tasks.txt"
+    written = listed.stat().st_mtime_ns
+    listed.touch()
+    planned = finished.planned("--configfile", SMALL)
+    os.utime(listed, ns=(written, written))
+    # of one set: the first turn, and two arms' second turns, two shards each
+    expected = {"evaluation_tasks": 1, "first_prompts": 1, "refining_prompts": 2, "sample": 6, "judge": 6}
+    assert planned == {**expected, "report": 1, "all": 1}
 
 
 def test_a_rule_can_be_rerun_by_name_with_what_follows(finished: Checkout):
