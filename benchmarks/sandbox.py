@@ -226,13 +226,28 @@ class Options:
 
 def throughput(options: Options) -> None:
     samples = make(options.n_programs, options.seed, BENIGN)
+    provide_common()
+    costs = [cpu_seconds_in_process(sample.program) for sample in samples]
+    median = statistics.median(costs)
+    cheap = [sample for sample, cost in zip(samples, costs, strict=True) if cost <= median]
+    compare_throughput("Throughput", samples, options)
+    compare_throughput("Throughput: the half that costs least, where overhead shows most", cheap, options)
+
+
+def cpu_seconds_in_process(program: Program) -> float:
+    start = time.process_time()
+    run_in_process(program)
+    return time.process_time() - start
+
+
+def compare_throughput(title: str, samples: Sequence[Sample], options: Options) -> None:
     calls = [repetition(samples, number) for number in range(REPETITIONS)]
     cpu: dict[str, list[float]] = {variant: [] for variant in options.variants}
     wall: dict[str, list[float]] = {variant: [] for variant in options.variants}
     n_good_not_ok: Counter[str] = Counter()
     for number in range(options.n_rounds):
         for variant in options.variants:
-            progress(f"throughput: round {number + 1} of {options.n_rounds}, {variant}")
+            progress(f"{title}: round {number + 1} of {options.n_rounds}, {variant}")
             jobs = [Job(variant, 1, LIMITS, calls, n_calls) for n_calls in (1, REPETITIONS)]
             once, often = (measure_apart(job) for job in jobs)
             per_program = 1000 / len(samples)
@@ -255,7 +270,7 @@ def throughput(options: Options) -> None:
             ]
         )
     show(
-        "Throughput",
+        title,
         f"{describe(samples)}; 1 worker; median (least to most) of {options.n_rounds} rounds.",
         "variant; CPU ms per program; added ms; CPU ratio; wall ms per program; wall ratio; good ones not ok",
         rows,
