@@ -73,7 +73,7 @@ class Setting:
         )
 
 
-def run(setting: Setting, result_fd: int, programs: Sequence[Request], cpu_seconds: float) -> NoReturn:
+def run(setting: Setting, result_fd: int, programs: Sequence[Request], is_alone: bool, cpu_seconds: float) -> NoReturn:
     """The child's whole life; it ends in `os._exit`, for the frames above this one are the server's."""
     exit_status = 1
     try:
@@ -86,7 +86,7 @@ def run(setting: Setting, result_fd: int, programs: Sequence[Request], cpu_secon
         except OSError as error:  # a child that keeps something that it should give up runs no program
             os.write(RESULT_FD, wire.encode_result(Result(Status.crash, (), *describe(error))))
         else:
-            run_programs(programs, setting)
+            run_programs(programs, is_alone, setting)
         exit_status = 0
     finally:
         os._exit(exit_status)
@@ -114,25 +114,25 @@ def prctl(option: int, value: int) -> None:
         raise OSError(ctypes.get_errno(), f"prctl({option}, {value})")
 
 
-def run_programs(programs: Sequence[Request], setting: Setting) -> None:
+def run_programs(programs: Sequence[Request], is_alone: bool, setting: Setting) -> None:
     """Write a result for each program, up to one that breaks the state they share.
 
-    Of several, those that might do more than compute, or that lack memory, get `ALONE` for a result.
+    Unless it is alone, a program that might do more than compute, or that lacks memory, gets `ALONE` for a result.
     """
     for place, program in enumerate(programs):
         if place:
             seed()
         try:
             code = compiled(program.source)
-            if isinstance(code, CodeType) and len(programs) > 1 and not may_share(code):
+            if isinstance(code, CodeType) and not (is_alone or may_share(code)):
                 frame = ALONE
             else:
                 frame = wire.encode_result(code if isinstance(code, Result) else judge(code, program.inputs))
         except MemoryError:
-            frame = setting.out_of_memory if len(programs) == 1 else ALONE
+            frame = setting.out_of_memory if is_alone else ALONE
         while frame:
             frame = frame[os.write(RESULT_FD, frame) :]
-        if len(programs) > 1 and not setting.shared_state.is_intact():
+        if not (is_alone or setting.shared_state.is_intact()):
             return
 
 

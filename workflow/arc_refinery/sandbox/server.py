@@ -150,14 +150,15 @@ def execute(
     program's own doing: where a child breaks off, the next one starts; at its first program, that one has to come back
     alone.
     """
+    is_alone = len(programs) == 1
     n_done = 0
     while n_done < len(programs):
         first = n_done
-        with Child(programs[first:], setting, limits, executor) as running:
+        with Child(programs[first:], is_alone, setting, limits, executor) as running:
             for program in programs[first:]:
                 result = running.read_result(len(program.inputs), is_last=n_done + 1 == len(programs))
                 if isinstance(result, Ending):
-                    is_own_doing = len(programs) == 1 or result in (Ending.cpu, Ending.wall)
+                    is_own_doing = is_alone or result in (Ending.cpu, Ending.wall)
                     if not is_own_doing and n_done > first:
                         break
                     yield verdict(result, running.end(), limits) if is_own_doing else ALONE, running.lap()
@@ -171,13 +172,18 @@ class Child:
     """A forked child that is running programs, and what it has written."""
 
     def __init__(
-        self, programs: Sequence[Request], setting: child.Setting, limits: Limits, executor: socket.socket
+        self,
+        programs: Sequence[Request],
+        is_alone: bool,
+        setting: child.Setting,
+        limits: Limits,
+        executor: socket.socket,
     ) -> None:
-        self._limits, self._executor = limits, executor
+        self._is_alone, self._limits, self._executor = is_alone, limits, executor
         self._read_fd, write_fd = os.pipe()
         self._pid = fork()
         if self._pid == 0:
-            child.run(setting, write_fd, programs, limits.cpu_seconds)
+            child.run(setting, write_fd, programs, is_alone, limits.cpu_seconds)
         os.close(write_fd)
         self._clock = ~self._pid << 3 | 2  # the kernel's MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED)
         self._cpu_at_start = self._cpu_seconds = 0.0
@@ -242,7 +248,7 @@ class Child:
             return None
         result = bytes(self._data[:size])
         del self._data[:size]
-        if result != ALONE:
+        if self._is_alone or result != ALONE:
             wire.decode_result(result, n_inputs)
         if is_last and self._data:
             raise wire.WireError("bytes after the result")
