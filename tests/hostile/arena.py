@@ -32,7 +32,8 @@ def transform(grid):
     return np.array([row + [len(sorted("abc")), int(100 * np.pi) % 10]])
 # neighbour {number}
 """
-# With 11 neighbours, the first batch of a single server has 12 // 2 + 1 = 7 programs: 2 before the hostile one, 4 after.
+# With 11 neighbours, the first batch of a single server has 12 // 2 + 1 = 7 programs: 2 before the hostile one and 4
+# after it.
 N_NEIGHBOURS = 11
 PLACE = 2
 
@@ -50,7 +51,7 @@ def attack(executor: Executor, source: str) -> Outcome:
     assert descendants() == before
     hostile = outcomes.pop(PLACE)
     assert [(outcome.error, [grid.tolist() for grid in outcome.outputs]) for outcome in outcomes] == [
-        # random.seed(0); random.randrange(10) is 6, np.random.seed(0); np.random.randint(10) is 5, int(314.15) % 10 is 4
+        # 6: random.seed(0); random.randrange(10). 5: np.random.seed(0); np.random.randint(10). 4: int(314.15) % 10.
         ("", [[[number % 10, number // 10, (number // 10 + number % 10) % 10, 9, 6, 5, 3, 4]]])
         for number in range(N_NEIGHBOURS)
     ]

@@ -3,10 +3,13 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 
-import arena
 import pytest
 
 from arc_refinery.sandbox import Executor, Outcome
+
+pytest.register_assert_rewrite("arena")
+
+import arena  # noqa: E402 (its assertions are to be explained)
 
 
 @pytest.fixture(scope="session", autouse=True)
