@@ -10,8 +10,8 @@ from types import FrameType
 import numpy as np
 import psutil
 
+from arc_refinery.grids import Grid
 from arc_refinery.sandbox import Executor, Limits, Outcome, Program
-from arc_refinery.sandbox.types import Grid
 
 LIMITS = Limits(cpu_seconds=0.5, wall_seconds=3.0, memory_mb=256)
 MODES = {"alone": (2, 1), "shared": (1, 32)}  # number of servers, programs per child

@@ -19,10 +19,11 @@ import psutil
 import pytest
 from arena import GOOD, GRID
 
+from arc_refinery.barc import common
 from arc_refinery.sandbox import Executor, Limits, Outcome, Status
 from arc_refinery.sandbox import executor as executor_module
 from arc_refinery.sandbox.seccomp import ALLOWED
-from arc_refinery.sandbox.sharing import may_share
+from arc_refinery.sandbox.sharing import Sharing
 
 Attack = Callable[[str], Outcome]
 
@@ -60,7 +61,7 @@ def test_hostile_and_good_programs_share_a_batch(mode: str, attack: Attack, monk
         assert batches[0] == [False, False, True, False, False, False, False]
     else:
         assert all(len(batch) == 1 for batch in batches)
-    assert may_share(compile(arena.neighbour(0), "<program>", "exec"))
+    assert Sharing(common, []).allows(compile(arena.neighbour(0), "<program>", "exec"))
 
 
 # ---- endings ----

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from arc_refinery.barc import common
 from arc_refinery.sandbox import Executor, Limits, Outcome, Program
-from arc_refinery.sandbox.sharing import may_share
+from arc_refinery.sandbox.sharing import Sharing
 
 LIMITS = Limits(cpu_seconds=1.0, wall_seconds=20.0, memory_mb=256)
+SHARING = Sharing(common, [common])
 GRID = np.array([[1, 2, 3], [4, 5, 6]], np.uint8)
 
 
@@ -42,7 +44,7 @@ def outcomes(executor: Executor, sources: list[str]) -> list[Outcome]:
     ],
 )
 def test_programs_that_only_compute_may_share(source: str) -> None:
-    assert may_share(compile(source, "<program>", "exec"))
+    assert SHARING.allows(compile(source, "<program>", "exec"))
 
 
 @pytest.mark.parametrize(
@@ -74,10 +76,21 @@ def test_programs_that_only_compute_may_share(source: str) -> None:
         "decimal.getcontext()",
         "signal.alarm(1)",
         "typing.get_type_hints(x)",
+        "def f():\n    yield 1",
+        "async def f(): pass",
+        "x = (i for i in y).gi_frame",
+        "type('X', (), {})",
+        "match x:\n    case object(a=b): pass",
+        "'{0.a}'.format(x)",
+        "np.load('file')",
+        "np.random.set_state(x)",
+        "from functools import update_wrapper",
+        "def gi_frame(): pass\nx.gi_frame",
+        "\n".join(f"x{i} = {i}" for i in range(300)),
     ],
 )
 def test_programs_with_means_beyond_computing_may_not(source: str) -> None:
-    assert not may_share(compile(source, "<program>", "exec"))
+    assert not SHARING.allows(compile(source, "<program>", "exec"))
 
 
 MIX = [

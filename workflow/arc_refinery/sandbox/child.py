@@ -11,6 +11,7 @@ import random
 import re
 import resource
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ import numpy as np
 from arc_refinery.grids import MAX_SIDE, N_COLORS, Grid
 from arc_refinery.sandbox import wire
 from arc_refinery.sandbox.seccomp import Filter
-from arc_refinery.sandbox.sharing import SharedState, may_share
+from arc_refinery.sandbox.sharing import Sharing
 from arc_refinery.sandbox.types import Limits, Status
 from arc_refinery.sandbox.wire import ALONE, Request, Result
 
@@ -49,11 +50,11 @@ class Setting:
     null_fd: int
     rlimits: tuple[tuple[int, int], ...]
     filter: Filter | None
-    shared_state: SharedState
+    sharing: Sharing
     out_of_memory: bytes  # the result of a program that has left no memory to make one
 
     @classmethod
-    def of_this_server(cls, limits: Limits, filter: Filter | None, shared_state: SharedState) -> Self:
+    def of_this_server(cls, limits: Limits, filter: Filter | None, sharing: Sharing) -> Self:
         baseline = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         return cls(
             server_pid=os.getpid(),
@@ -66,7 +67,7 @@ class Setting:
                 (resource.RLIMIT_NOFILE, RESULT_FD + 1),
             ),
             filter=filter,
-            shared_state=shared_state,
+            sharing=sharing,
             out_of_memory=wire.encode_result(
                 Result(Status.memory, (), "MemoryError", f"more than {limits.memory_mb} MB")
             ),
@@ -84,7 +85,7 @@ def run(setting: Setting, result_fd: int, programs: Sequence[Request], is_alone:
         try:
             confine(setting, math.ceil(cpu_seconds * len(programs)) + 1)
         except OSError as error:  # a child that keeps something that it should give up runs no program
-            os.write(RESULT_FD, wire.encode_result(Result(Status.crash, (), *describe(error))))
+            os.write(RESULT_FD, wire.encode_reply(wire.encode_result(Result(Status.crash, (), *describe(error))), 0.0))
         else:
             run_programs(programs, is_alone, setting)
         exit_status = 0
@@ -124,15 +125,16 @@ def run_programs(programs: Sequence[Request], is_alone: bool, setting: Setting) 
             seed()
         try:
             code = compiled(program.source)
-            if isinstance(code, CodeType) and not (is_alone or may_share(code)):
+            if isinstance(code, CodeType) and not (is_alone or setting.sharing.allows(code)):
                 frame = ALONE
             else:
                 frame = wire.encode_result(code if isinstance(code, Result) else judge(code, program.inputs))
         except MemoryError:
             frame = setting.out_of_memory if is_alone else ALONE
-        while frame:
-            frame = frame[os.write(RESULT_FD, frame) :]
-        if not (is_alone or setting.shared_state.is_intact()):
+        reply = wire.encode_reply(frame, time.process_time())
+        while reply:
+            reply = reply[os.write(RESULT_FD, reply) :]
+        if not (is_alone or setting.sharing.is_intact()):
             return
 
 

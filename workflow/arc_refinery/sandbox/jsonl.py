@@ -21,6 +21,8 @@ def execute_file(programs: Path, output: Path, executor: Executor) -> None:
 
     Equal programs with equal inputs are executed once and have the same `cpu_seconds`.
     """
+    if programs.exists() and not programs.is_file():
+        raise InputError(f"{programs}: is no regular file; it is read twice, first to check it")
     n_programs = sum(1 for _ in read_programs(programs))
     with written_as_a_whole(output) as unfinished, open(unfinished, "w", encoding="utf-8") as lines:
         outcomes = executor.run(read_programs(programs))

@@ -30,7 +30,7 @@ from typing import Any, Self
 import numpy as np
 
 from arc_refinery.sandbox import child, seccomp, wire
-from arc_refinery.sandbox.sharing import SharedState, may_share
+from arc_refinery.sandbox.sharing import Sharing
 from arc_refinery.sandbox.types import Limits, Status
 from arc_refinery.sandbox.wire import ALONE, Request, Result
 
@@ -90,17 +90,17 @@ def main() -> None:
     child.prctl(child.PR_SET_DUMPABLE, 0)  # a child of the same user can neither trace this process nor open its files
     child.prctl(child.PR_SET_NO_NEW_PRIVS, 1)  # inherited
     resource.setrlimit(resource.RLIMIT_NOFILE, (child.MAX_FDS, child.MAX_FDS))
-    shared_state = preload()
+    sharing = preload()
     gc.collect()
     gc.freeze()  # the collector would touch, and so copy, every page in every child
-    setting = child.Setting.of_this_server(limits, seccomp.Filter() if sys.argv[4] == "True" else None, shared_state)
+    setting = child.Setting.of_this_server(limits, seccomp.Filter() if sys.argv[4] == "True" else None, sharing)
     with socket.socket(fileno=0) as executor, contextlib.suppress(EOFError, ConnectionError):
         while True:
             programs = wire.read_batch(executor)
             executor.sendall(wire.encode_replies(execute(programs, setting, limits, executor)))
 
 
-def preload() -> SharedState:
+def preload() -> Sharing:
     """Import everything that programs may import, then make every further import fail the same way everywhere."""
     sys.modules.update(dict.fromkeys(LEFT_OUT))  # type: ignore[arg-type]  # None: the import fails
     for name in PRELOADED:
@@ -110,20 +110,21 @@ def preload() -> SharedState:
     common: Any = importlib.import_module("arc_refinery.barc.common")
     common.__name__, common.__file__ = "common", "common.py"  # an ImportError's message names them
     sys.modules["common"] = common
-    rehearse()
+    parts = [module for name, module in sys.modules.items() if name.startswith("arc_refinery.barc.common")]
+    sharing = Sharing(common, parts)
+    rehearse(sharing)
     tame_chance()
     sys.meta_path[:] = [BuiltinImporter, FrozenImporter]
-    parts = [module for name, module in sys.modules.items() if name.startswith("arc_refinery.barc.common")]
-    return SharedState([np, *parts])
+    return sharing
 
 
-def rehearse() -> None:
+def rehearse(sharing: Sharing) -> None:
     grid = np.arange(100, dtype=np.uint8).reshape(10, 10) % 10
     for _ in range(20):
         code = child.compiled(REHEARSAL)
         assert isinstance(code, CodeType)
         wire.encode_result(child.judge(code, (grid, grid)))
-        may_share(code)
+        sharing.allows(code)
 
 
 def tame_chance() -> None:
@@ -222,40 +223,37 @@ class Child:
         """
         deadline = time.monotonic() + self._limits.wall_seconds
         while True:
-            self._cpu_seconds = time.clock_gettime(self._clock)
-            cpu_left = self._limits.cpu_seconds - (self._cpu_seconds - self._cpu_at_start)
-            wall_left = deadline - time.monotonic()
-            if cpu_left <= 0:
-                return Ending.cpu
-            if wall_left <= 0:
-                return Ending.wall
             try:
-                result = self._parse(n_inputs, is_last)
+                reply = self._parse(n_inputs, is_last)
             except wire.WireError:
                 return Ending.malformed
-            if result is not None:
-                return result
+            self._cpu_seconds = time.clock_gettime(self._clock)
+            if reply is not None and not self._is_alone:  # it may be at a later program by now
+                self._cpu_seconds = reply[1]
+            cpu_left = self._limits.cpu_seconds - (self._cpu_seconds - self._cpu_at_start)
+            if reply is not None:
+                return reply[0] if cpu_left > 0 else Ending.cpu
             if self._is_closed:
                 return Ending.closed
-            self._listen(min(cpu_left, wall_left))
+            time_left = min(cpu_left, deadline - time.monotonic())
+            if not self._listen(max(time_left, 0.0)) and time_left <= 0:
+                return Ending.cpu if cpu_left <= 0 else Ending.wall
 
-    def _parse(self, n_inputs: int, is_last: bool) -> bytes | None:
-        """The result that has come, if it has come as a whole: for the last one, that is when the pipe is closed."""
-        size = wire.result_bytes(self._data, n_inputs)
-        if size is None or len(self._data) < size or (is_last and not self._is_closed):
-            if len(self._data) > wire.max_result_bytes(n_inputs):
+    def _parse(self, n_inputs: int, is_last: bool) -> tuple[bytes, float] | None:
+        """The reply that has come, if it has come as a whole: for the last one, that is when the pipe is closed."""
+        reply = None if is_last and not self._is_closed else wire.take_reply(self._data, n_inputs)
+        if reply is None:
+            if len(self._data) > wire.max_reply_bytes(n_inputs):
                 raise wire.WireError("too much on the result pipe")
             return None
-        result = bytes(self._data[:size])
-        del self._data[:size]
-        if self._is_alone or result != ALONE:
-            wire.decode_result(result, n_inputs)
         if is_last and self._data:
             raise wire.WireError("bytes after the result")
-        return result
+        if self._is_alone or reply[0] != ALONE:
+            wire.decode_result(reply[0], n_inputs)
+        return reply
 
-    def _listen(self, seconds: float) -> None:
-        """Wait until the child writes or ends, for so long at most; SystemExit when the executor hangs up."""
+    def _listen(self, seconds: float) -> bool:
+        """Wait until the child writes or ends, for so long at most; whether it did. SystemExit: no executor."""
         ready = {fd for fd, _ in self._poller.poll(1000 * seconds + 1)}
         if self._executor.fileno() in ready:  # it sends nothing before it has its replies: the connection has ended
             self.end()
@@ -264,6 +262,7 @@ class Child:
             chunk = os.read(self._read_fd, READ_BYTES)
             self._data += chunk
             self._is_closed = not chunk
+        return self._read_fd in ready
 
 
 def fork() -> int:

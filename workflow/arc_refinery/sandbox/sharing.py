@@ -1,12 +1,16 @@
 """Which programs may run one after the other in one child, and whether one of them has changed what the next one sees.
 
-A program may share its child if the names in its bytecode show no way to anything beyond its own objects: no module but
-those of `PLAIN_MODULES`, no attribute set, no name with a leading underscore, nothing of `REACHING`. A program that may
-not share is executed all the same, in a child of its own. This holds against accidents and the tricks that we know; a
-program that is written to fool its neighbours needs a child of its own for everybody (`programs_per_child: 1`).
+A program may share its child if its bytecode can do nothing but compute on objects of its own: it imports no module
+but `MODULES`, uses no attribute but `ATTRIBUTES` and those of `common`, no builtin but `BUILTINS`, sets no attribute,
+defines no class and no generator function (whose leftovers could run later), and names nothing with a leading
+underscore. What is not on these lists is not forbidden: it is executed in a child of its own.
+
+This is a second wall behind the names, not a proof: where it matters that no program deceives another, give every
+program its own child (`programs_per_child: 1`).
 """
 
-import copy
+import builtins
+import inspect
 import opcode
 import resource
 import sys
@@ -14,68 +18,122 @@ from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-import numpy as np
+MODULES = frozenset(
+    "bisect collections common copy functools heapq itertools math ndimage numpy random re scipy typing".split()  # noqa: SIM905
+)
+BUILTINS = frozenset(
+    """
+    abs all any bin bool bytearray bytes callable chr complex dict divmod enumerate filter float frozenset hash hex int
+    isinstance iter len list map max min next ord pow print range repr reversed round set slice sorted str sum tuple zip
+    ArithmeticError AttributeError Exception IndexError KeyError LookupError NotImplementedError OverflowError
+    RecursionError RuntimeError StopIteration TypeError ValueError ZeroDivisionError Ellipsis NotImplemented
+    """.split()  # noqa: SIM905
+)
+ATTRIBUTES = frozenset(
+    """
+    abs absolute accumulate add all allclose amax amin Any any append appendleft apply_along_axis arange arctan2 argmax
+    argmin argsort argwhere around array array_equal array_split asarray ascontiguousarray astype at atan2 atleast_1d
+    atleast_2d average binary_closing binary_dilation binary_erosion binary_fill_holes binary_opening bincount bisect
+    bisect_left bisect_right bitwise_and bitwise_not bitwise_or bitwise_xor block bool bool_ broadcast_to cache Callable
+    ceil center_of_mass chain choice choices clear clip cmp_to_key column_stack comb combinations
+    combinations_with_replacement concatenate convolve copy copyto cos count count_nonzero Counter cumprod cumsum cycle
+    deepcopy default_rng DefaultDict defaultdict degrees delete Deque deque diag diagonal Dict diff difference
+    difference_update digitize discard dist distance_transform_edt divide divmod dot dropwhile dsplit dstack dtype e
+    ediff1d einsum elements endswith equal exp expand_dims extend extendleft extract eye fabs factorial fill
+    fill_diagonal find find_objects findall flat flatnonzero flatten flip fliplr flipud float32 float64 floor
+    floor_divide fmod from_iterable fromkeys FrozenSet full full_like fullmatch gcd generate_binary_structure get
+    gradient greater greater_equal group groupby groups heapify heappop heappush heappushpop heapreplace hsplit hstack
+    hypot identity in1d index indices inf inner insert insort int16 int32 int64 int8 int_ integer integers intersect1d
+    intersection intersection_update invert isclose isdigit isdisjoint isfinite isin isnan isqrt issubset issuperset
+    item items Iterable Iterator ix_ join keys kron label lcm less less_equal linalg linspace List log log10 log2
+    logical_and logical_not logical_or logical_xor lower lru_cache match max maximum maximum_filter maximum_position
+    mean median median_filter meshgrid min minimum minimum_filter mod most_common move_to_end moveaxis multiply nan
+    nanmax nanmin ndarray ndenumerate ndim ndimage ndindex negative newaxis nlargest nonzero norm not_equal nsmallest
+    ones ones_like Optional OrderedDict outer pad partial permutation permutations pi pop popitem popleft power prod
+    product ptp put putmask quantile radians rand randint random randrange ravel ravel_multi_index real reduce remove
+    repeat replace reshape reverse right_shift roll rollaxis rot90 rotate round row_stack rstrip sample search
+    searchsorted seed select Sequence Set setdefault setdiff1d setxor1d shape shuffle sign signbit sin size sort split
+    sqrt square squeeze stack starmap startswith std strip sub subtract sum sum_labels swapaxes symmetric_difference T
+    take take_along_axis takewhile tan tensordot tile tobytes tolist trace transpose tri tril triu trunc Tuple uint8
+    uniform Union union union1d unique unravel_index update upper values var vectorize vsplit vstack where zeros
+    zeros_like zfill zip_longest
+    """.split()  # noqa: SIM905
+)
+OWN_NAMES = frozenset({"_", "__name__"})  # with an underscore, and harmless
 
-PLAIN_MODULES = frozenset(
-    """
-    array bisect collections common copy functools heapq itertools math ndimage numpy random re scipy select statistics
-    string time typing
-    """.split()  # noqa: SIM905
+# Of CPython 3.11, whose arguments of these are places in `co_names`. Elsewhere no program shares.
+VERSION = (3, 11)
+TAKING_ATTRIBUTES = frozenset(opcode.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"))
+IMPORT = opcode.opmap["IMPORT_NAME"]
+BEYOND_COMPUTING = frozenset(
+    opcode.opmap[name] for name in ("STORE_ATTR", "DELETE_ATTR", "LOAD_BUILD_CLASS", "MATCH_CLASS")
 )
-REACHING = frozenset(
-    """
-    breakpoint compile delattr eval exec getattr globals input locals open setattr vars
-    ForwardRef as_strided core ctypeslib f2py get_type_hints lib resize set_printoptions setbufsize seterr seterrcall
-    test testing
-    """.split()  # noqa: SIM905
-)
-HARMLESS = frozenset({"_", "__name__"})
-STORES = frozenset(opcode.opmap[name] for name in ("STORE_ATTR", "DELETE_ATTR"))
+LEAVING_CODE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+MAX_NAMES = 256  # more than fit into one byte, as which arguments are read
+
 MAX_GROWTH_KB = 64 * 1024  # of the peak memory of a child beyond its server's: its successors have less
 
 
-def may_share(code: CodeType) -> bool:
-    """Whether other programs may run in this program's child after it."""
-    codes = [code]
-    while codes:
-        code = codes.pop()
-        if not STORES.isdisjoint(code.co_code[::2]):
-            return False
-        for dotted_name in code.co_names:
-            if not all(map(_is_plain, dotted_name.split("."))):
-                return False
-        codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-    return True
+class Sharing:
+    """What programs that share a child have in common, and who they may be."""
 
-
-def _is_plain(name: str) -> bool:
-    if name in HARMLESS or name in PLAIN_MODULES:
-        return True
-    return not (name in REACHING or name.startswith("_") or name in sys.modules)
-
-
-class SharedState:
-    """What a program that may share could still change: the lists and dicts of libraries, numpy's modes, memory."""
-
-    def __init__(self, modules: Iterable[ModuleType]) -> None:
-        containers = {id(container): container for module in modules for container in _containers(module)}
-        self._containers = [(container, copy.deepcopy(container)) for container in containers.values()]
-        self._modes = np.geterr()
+    def __init__(self, common: ModuleType, parts: Iterable[ModuleType]) -> None:
+        """`parts`: the modules that `common` is made of, the only ones whose mutable objects such programs reach."""
+        self._attributes = ATTRIBUTES | _names(common)
+        containers = {id(each): each for part in parts for each in _containers(part)}
+        self._containers = [(container, repr(container)) for container in containers.values()]
         self._max_rss_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + MAX_GROWTH_KB
 
+    def allows(self, program: CodeType) -> bool:
+        """Whether other programs may run in this program's child."""
+        codes = [program] if sys.version_info[:2] == VERSION else []
+        while codes:
+            code = codes.pop()
+            if not self._only_computes(code):
+                return False
+            codes += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+        return sys.version_info[:2] == VERSION
+
     def is_intact(self) -> bool:
+        """Whether the next program finds what the first one found."""
         return (
-            all(container == original for container, original in self._containers)
-            and np.geterr() == self._modes
+            all(repr(container) == original for container, original in self._containers)
             and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < self._max_rss_kb
         )
 
+    def _only_computes(self, code: CodeType) -> bool:
+        operations, names = code.co_code[::2], code.co_names
+        if code.co_flags & LEAVING_CODE and code.co_name != "<genexpr>":
+            return False
+        if len(names) > MAX_NAMES or not BEYOND_COMPUTING.isdisjoint(operations):
+            return False
+        for name in names:
+            if (name[0] == "_" and name not in OWN_NAMES) or (name in _ALL_BUILTINS and name not in BUILTINS):
+                return False
+        for operation, argument in zip(operations, code.co_code[1::2], strict=True):
+            if operation in TAKING_ATTRIBUTES and names[argument] not in self._attributes:
+                return False
+            if operation == IMPORT and not MODULES.issuperset(names[argument].split(".")):
+                return False
+        return True
+
+
+_ALL_BUILTINS = frozenset(name for name in vars(builtins) if not name.startswith("_"))
+
+
+def _names(module: ModuleType) -> set[str]:
+    """Public names of a module and of what its classes have."""
+    values = {name: value for name, value in vars(module).items() if not isinstance(value, ModuleType)}
+    classes = [value for value in values.values() if isinstance(value, type)]
+    names = {*values, *(name for each in classes for name in (*dir(each), *inspect.get_annotations(each)))}
+    return {name for name in names if not name.startswith("_")}
+
 
 def _containers(module: ModuleType) -> Iterator[Any]:
-    """Mutable containers that plain programs reach through a module: its own, its classes', its functions' defaults."""
-    for value in _public(module):
+    """Mutable containers of a module, of its classes and of its functions' defaults."""
+    for value in _without_dunders(module):
         if isinstance(value, type):
-            candidates = _public(value)
+            candidates = _without_dunders(value)
         elif isinstance(value, FunctionType):
             candidates = [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
         else:
@@ -83,5 +141,5 @@ def _containers(module: ModuleType) -> Iterator[Any]:
         yield from (each for each in candidates if isinstance(each, list | dict | set))
 
 
-def _public(namespace: ModuleType | type) -> list[Any]:
-    return [value for name, value in vars(namespace).items() if not name.startswith("_")]
+def _without_dunders(namespace: ModuleType | type) -> list[Any]:
+    return [value for name, value in vars(namespace).items() if not name.startswith("__")]

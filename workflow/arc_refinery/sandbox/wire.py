@@ -1,8 +1,9 @@
 """Frames between executor, server and child: struct headers, UTF-8 text, raw grid bytes. Nothing is ever unpickled.
 
 executor -> server   batch: number of programs; for each: lengths, the source and the input grids
-child -> server      for each program its result, checked to the last byte, for the program could have written it
-server -> executor   replies of a batch: length of all; for each program CPU seconds, then the result
+child -> server      a reply for each program, checked to the last byte, for the program could have written it: the
+                     child's CPU seconds so far, then the result
+server -> executor   replies of a batch: length of all; for each program its CPU seconds, then the result
 """
 
 import socket
@@ -81,8 +82,10 @@ def _read_request(sock: socket.socket) -> Request:
 
 
 def encode_result(result: Result) -> bytes:
+    # The methods of `str` itself: a program's own kind of text could return anything.
     error_type, message = (
-        text[:TEXT_CHARS].encode("utf-8", "backslashreplace") for text in (result.error_type, result.error_message)
+        str.encode(str.__getitem__(text, slice(TEXT_CHARS)), "utf-8", "backslashreplace")
+        for text in (result.error_type, result.error_message)
     )
     grids = _pack_grids(result.outputs)
     header = _RESULT.pack(
@@ -95,6 +98,10 @@ def encode_result(result: Result) -> bytes:
         len(result.outputs),
     )
     return header + error_type + message + grids
+
+
+def max_reply_bytes(n_inputs: int) -> int:
+    return _CPU.size + max_result_bytes(n_inputs)
 
 
 def max_result_bytes(n_inputs: int) -> int:
@@ -139,21 +146,35 @@ def decode_result(frame: bytes, n_inputs: int) -> Result:
     return result
 
 
+def encode_reply(result: bytes, cpu_seconds: float) -> bytes:
+    return _CPU.pack(cpu_seconds) + result
+
+
+def take_reply(data: bytearray, n_inputs: int) -> tuple[bytes, float] | None:
+    """Remove a reply from the front of what has come; None if it has not come as a whole. WireError if it is none."""
+    size = result_bytes(data[_CPU.size :], n_inputs)
+    if size is None or len(data) < _CPU.size + size:
+        return None
+    (cpu_seconds,) = _CPU.unpack_from(data)
+    result = bytes(data[_CPU.size : _CPU.size + size])
+    del data[: _CPU.size + size]
+    return result, cpu_seconds
+
+
 def encode_replies(replies: Iterable[tuple[bytes, float]]) -> bytes:
-    body = b"".join(_CPU.pack(cpu_seconds) + result for result, cpu_seconds in replies)
+    body = b"".join(encode_reply(result, cpu_seconds) for result, cpu_seconds in replies)
     return _REPLIES.pack(len(body)) + body
 
 
 def read_replies(sock: socket.socket, numbers_of_inputs: Sequence[int]) -> Iterator[tuple[Result | None, float]]:
     """Result, None for `ALONE`, and CPU seconds of the programs of a batch, in order; EOFError: the server is gone."""
     (n_bytes,) = _REPLIES.unpack(_read_exactly(sock, _REPLIES.size))
-    body = _read_exactly(sock, n_bytes)
+    body = bytearray(_read_exactly(sock, n_bytes))
     for n_inputs in numbers_of_inputs:
-        (cpu_seconds,) = _CPU.unpack_from(body)
-        body = body[_CPU.size :]
-        size = result_bytes(body, n_inputs)
-        yield (None if body.startswith(ALONE) else decode_result(body[:size], n_inputs)), cpu_seconds
-        body = body[size:]
+        reply = take_reply(body, n_inputs)
+        assert reply is not None  # the server is ours
+        result, cpu_seconds = reply
+        yield (None if result == ALONE else decode_result(result, n_inputs)), cpu_seconds
 
 
 def _pack_grids(grids: Iterable[Grid]) -> bytes:
