@@ -329,7 +329,10 @@ FRAME = """
 import numpy as np, os
 from arc_refinery.sandbox import wire
 from arc_refinery.sandbox.types import Status
-def frame(*grids): return wire.encode_result(wire.Result(Status.ok, tuple(np.array(grid, np.uint8) for grid in grids)))
+def frame(*grids):
+    result = wire.Result(Status.ok, tuple(np.array(grid, np.uint8) for grid in grids))
+    return wire.encode_reply(wire.encode_result(result), 0.0)
+alone = wire.encode_reply(wire.ALONE, 0.0)
 """
 FORGERIES = {
     "colour 77": "frame([[77]])",
@@ -337,13 +340,13 @@ FORGERIES = {
     "no cells": "frame([[]])",
     "no grid": "frame()",
     "two grids": "frame([[7]], [[7]])",
-    "status 7": "b'ARC2\\x07' + frame([[7]])[5:]",
+    "status 7": "frame([[7]])[:8] + b'ARC2\\x07' + frame([[7]])[13:]",
     "answers for its neighbours": "40 * frame([[7]])",
     "its own answer and a byte": "frame([[7]]) + b'x'",
-    "its own answer and a wish to be alone": "frame([[7]]) + b'!'",
-    "a wish to be alone": "b'!'",
-    "a wish to be alone, and answers": "b'!' + 40 * frame([[7]])",
-    "a wish to be alone, and many more": "b'!' * 100",
+    "its own answer and a wish to be alone": "frame([[7]]) + alone",
+    "a wish to be alone": "alone",
+    "a wish to be alone, and answers": "alone + 40 * frame([[7]])",
+    "a wish to be alone, and many more": "100 * alone",
 }
 
 

@@ -103,7 +103,7 @@ def test_answering_for_its_neighbours_by_the_name_of_an_error(attack: Attack) ->
     source = """
 Bytes = type("Bytes", (bytes,), {"__len__": lambda self: 0})
 grid = b"\\x01\\x00\\x01\\x00\\x07"
-answer = b"ARC2\\x00" + b"\\xff" * 4 + bytes(4) + len(grid).to_bytes(4, "little") + b"\\x01\\x00" + grid
+answer = bytes(8) + b"ARC2\\x00" + b"\\xff" * 4 + bytes(4) + len(grid).to_bytes(4, "little") + b"\\x01\\x00" + grid
 methods = {"__getitem__": lambda self, key: self, "encode": lambda self, *args: Bytes(5 * answer)}
 Name = type("Name", (str,), methods)
 def transform(grid): raise type(Name("Error"), (Exception,), {})("")
