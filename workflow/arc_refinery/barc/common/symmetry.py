@@ -5,7 +5,7 @@ edge. There is no public class for rotations; only `detect_rotational_symmetry` 
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, product
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -121,32 +121,49 @@ def orbit(grid: Grid, x: int, y: int, symmetries: Sequence[_Mover]) -> list[tupl
 
 
 class _Fit(NamedTuple):
-    """How many occupied cells a symmetry takes to an equal cell, outside the grid, and to an unequal one."""
+    """How many occupied cells a symmetry takes to an equal cell, outside the grid, and to an unequal one.
 
-    perfect: int
-    off: int
-    conflict: int
+    Arrays of numbers where the symmetry stands for several, by having an array for a coordinate.
+    """
+
+    perfect: Any
+    off: Any
+    conflict: Any
 
 
 def _fitter(grid: Grid, ignore_colors: Sequence[int], background: int | None) -> Callable[[_Mover], _Fit]:
     """A function that measures candidates on this grid; neither ignored colours nor background are occupied."""
-    n, m = grid.shape
     ignored = np.isin(grid, ignore_colors)
     occupied = ~ignored if background is None else ~ignored & (grid != background)
     xs, ys = np.nonzero(occupied)
+    colors = grid[xs, ys]
+    margin = sum(grid.shape)  # no symmetry takes a cell further out
+    outside = grid.max(initial=0) + 1
+    framed = np.pad(grid, margin, constant_values=outside)
+    framed_ignored = np.pad(ignored, margin)
 
     def fit(symmetry: _Mover) -> _Fit:
         to_xs, to_ys = symmetry.apply(xs, ys)
-        inside = (to_xs >= 0) & (to_xs < n) & (to_ys >= 0) & (to_ys < m)
-        to = to_xs[inside], to_ys[inside]
-        equal = grid[xs[inside], ys[inside]] == grid[to]
-        return _Fit(
-            perfect=int(np.count_nonzero(equal)),
-            off=int(np.count_nonzero(~inside)),
-            conflict=int(np.count_nonzero(~equal & ~ignored[to])),
-        )
+        to = to_xs + margin, to_ys + margin
+        target = framed[to]
+        equal, off = target == colors, target == outside
+        conflict = ~(equal | off | framed_ignored[to])
+        return _Fit(*(cells.sum(axis=-1) for cells in (equal, off, conflict)))
 
     return fit
+
+
+def _fits_of_centers(
+    shape: tuple[int, int], kind: Callable[[Any, Any], _Mover], fit: Callable[[_Mover], _Fit]
+) -> Iterator[tuple[tuple[float, float], _Fit]]:
+    """Every centre on a cell, or between four of them, with the fit of the symmetry that has it."""
+    n, m = shape
+    column = np.arange(m)[:, None]
+    for x in range(n):
+        on_cells, between = (np.stack(fit(kind(x + half, column + half)), axis=-1).tolist() for half in (0, 0.5))
+        for y in range(m):
+            yield (x, y), _Fit(*on_cells[y])
+            yield (x + 0.5, y + 0.5), _Fit(*between[y])
 
 
 def detect_translational_symmetry(
@@ -180,23 +197,20 @@ def detect_mirror_symmetry(
     """All reflections that tie for the best score, across x, then y, then both; none that has a conflict."""
     n, m = grid.shape
     fit = _fitter(grid, ignore_colors, background)
-    candidates = chain(
-        (MirrorSymmetry(x + half, None) for x in range(n) for half in (0, 0.5)),
-        (MirrorSymmetry(None, y + half) for y in range(m) for half in (0, 0.5)),
-        (MirrorSymmetry(x + half, y + half) for x in range(n) for y in range(m) for half in (0, 0.5)),
-    )
+    across_x = ((x + half, None) for x in range(n) for half in (0, 0.5))
+    across_y = ((None, y + half) for y in range(m) for half in (0, 0.5))
+    across_one = ((mirrors, fit(MirrorSymmetry(*mirrors))) for mirrors in chain(across_x, across_y))
     best: float = 0
-    found: list[MirrorSymmetry] = []
-    for candidate in candidates:
-        perfect, off, conflict = fit(candidate)
+    found: list[tuple[float | None, float | None]] = []
+    for mirrors, (perfect, off, conflict) in chain(across_one, _fits_of_centers((n, m), MirrorSymmetry, fit)):
         if conflict > 0 or perfect == 0:
             continue
         score = perfect - 0.01 * off
         if score > best:
-            best, found = score, [candidate]
+            best, found = score, [mirrors]
         elif score == best:
-            found.append(candidate)
-    return found
+            found.append(mirrors)
+    return [MirrorSymmetry(*mirrors) for mirrors in found]
 
 
 def detect_rotational_symmetry(
@@ -207,13 +221,11 @@ def detect_rotational_symmetry(
     fit = _fitter(grid, ignore_colors, background)
     best: float = 0
     found = None
-    for x, y, half in product(range(n), range(m), (0, 0.5)):
-        candidate = RotationalSymmetry(x + half, y + half)
-        perfect, off, conflict = fit(candidate)
+    for center, (perfect, off, conflict) in _fits_of_centers((n, m), RotationalSymmetry, fit):
         score = perfect - 5 * off - 1000 * conflict
         if score > best:
-            best, found = score, candidate
-    return found
+            best, found = score, center
+    return None if found is None else RotationalSymmetry(*found)
 
 
 def apply_symmetry(sprite: Grid, symmetry_type: str, background: int | None = 0) -> Grid:
