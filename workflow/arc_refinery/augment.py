@@ -18,16 +18,27 @@ class Augmentation:
     colors: tuple[int, ...] = tuple(range(N_COLORS))
 
     def apply(self, grid: Grid) -> Grid:
-        turned = np.rot90(grid.T if self.transpose else grid, self.n_rotations)
-        return np.array(self.colors, dtype=np.uint8)[turned]
+        return np.array(self.colors, dtype=np.uint8)[_turned(grid.T if self.transpose else grid, self.n_rotations)]
 
     def undo(self, grid: Grid) -> Grid:
         """The inverse of `apply`."""
-        turned = np.rot90(np.argsort(self.colors).astype(np.uint8)[grid], -self.n_rotations)
+        turned = _turned(np.argsort(self.colors).astype(np.uint8)[grid], -self.n_rotations)
         return np.ascontiguousarray(turned.T if self.transpose else turned)
 
 
 IDENTITY = Augmentation()
+
+
+def _turned(grid: Grid, n_rotations: int) -> Grid:
+    """`np.rot90`, whose general axes are most of what judging small grids would cost."""
+    match n_rotations % 4:
+        case 1:
+            return grid.T[::-1]
+        case 2:
+            return grid[::-1, ::-1]
+        case 3:
+            return grid.T[:, ::-1]
+    return grid
 
 
 def random_augmentation(rng: np.random.Generator) -> Augmentation:

@@ -1,7 +1,7 @@
 """Verdicts of attempts: take the program out, execute it on the task as the model saw it, compare."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 
@@ -29,12 +29,7 @@ def judge(
     with tqdm(total=n_attempts, unit="attempt", mininterval=5) as progress:
         while some := list(islice(remaining, ATTEMPTS_AT_ONCE)):
             codes = [extract_code(attempt.completion) for attempt in some]
-            programs = (
-                Program(attempt.attempt_id, code, _inputs(attempt, tasks[attempt.task_id]))
-                for attempt, code in zip(some, codes, strict=True)
-                if code is not None
-            )
-            with closing(executor.run(programs)) as outcomes:
+            with closing(executor.run(_programs(some, codes, tasks))) as outcomes:
                 for attempt, code in zip(some, codes, strict=True):
                     outcome = None if code is None else next(outcomes)
                     yield verdict(attempt, tasks[attempt.task_id], code, outcome)
@@ -70,6 +65,13 @@ def verdict(attempt: Attempt, task: Task, code: str | None, outcome: Outcome | N
     )
 
 
-def _inputs(attempt: Attempt, task: Task) -> tuple[Grid, ...]:
-    pairs = task.reorder_train(attempt.train_order).pairs
-    return tuple(attempt.augmentation.apply(pair.input) for pair in pairs)
+def _programs(attempts: Sequence[Attempt], codes: Sequence[str | None], tasks: Mapping[str, Task]) -> Iterator[Program]:
+    """What is to be executed: attempts that see a task in the same way stand together, and have the same inputs."""
+    seen_as = None
+    inputs: tuple[Grid, ...] = ()
+    for attempt, code in zip(attempts, codes, strict=True):
+        if seen_as != (seen_as := (attempt.task_id, attempt.augmentation, attempt.train_order)):
+            pairs = tasks[attempt.task_id].reorder_train(attempt.train_order).pairs
+            inputs = tuple(attempt.augmentation.apply(pair.input) for pair in pairs)
+        if code is not None:
+            yield Program(attempt.attempt_id, code, inputs)
