@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -242,6 +243,14 @@ def test_settings_and_caveats_are_stated(text: str):
     for words in ("> Made by hand.", "One seed (0)", "window 100 tokens", "baseline is `independent`", "(4 in all)"):
         assert words in text
     assert "at least 6 tasks" in text  # 2 / 2^6 = 0.03, 2 / 2^5 = 0.06
+
+
+def test_executing_without_seccomp_is_said(folder: Path, text: str, tmp_path: Path):
+    assert "- Executing: 1 s of CPU time and 512 MB for each program.\n" in text
+    shutil.copytree(folder, tmp_path / "tiny")
+    allowing = experiment().model_copy(update={"sandbox": config.Sandbox(allow_without_seccomp=True)})
+    write_report(allowing, tmp_path / "tiny", tmp_path / "tiny.md")
+    assert "where their system calls cannot be filtered (`sandbox.allow_" in (tmp_path / "tiny.md").read_text()
 
 
 def test_links_lead_to_files_beside_the_report(folder: Path, text: str):

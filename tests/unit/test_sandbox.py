@@ -178,11 +178,23 @@ def test_common_is_there(executor: Executor) -> None:
 
 @pytest.mark.parametrize(
     "expression",
-    ["random.random()", "np.random.rand()", "np.random.default_rng().random()", "list(set('some letters'))"],
+    [
+        "random.random()",
+        "random.Random().random()",
+        "(random.seed(), random.random())",
+        "np.random.rand()",
+        "np.random.default_rng().random()",
+        "list(set('some letters'))",
+    ],
 )
 def test_chance_repeats_in_each_child_and_server(executor: Executor, lone: Executor, expression: str) -> None:
     setup = "import random\nimport numpy as np"
     assert len({value(each, expression, setup) for each in (lone, lone, executor, executor)}) == 1
+
+
+@pytest.mark.parametrize("source", ["import os\nos.urandom(8)", "import secrets\nsecrets.randbelow(9)"])
+def test_the_kernels_chance_is_refused(executor: Executor, source: str) -> None:
+    assert run(executor, source).error_type == "PermissionError"
 
 
 def test_random_is_seeded_with_0(executor: Executor) -> None:
