@@ -147,10 +147,12 @@ def test_a_program_whose_servers_die_twice_is_a_crash(mode: str) -> None:
     is_done = threading.Event()
 
     def kill_servers_that_run_something() -> None:
+        first_seen: dict[int, float] = {}
         while not is_done.wait(0.05):
             for server in arena.servers():
                 with suppress(psutil.NoSuchProcess):
-                    if any(time.time() - child.create_time() > 0.3 for child in server.children()):
+                    seen = [first_seen.setdefault(child.pid, time.monotonic()) for child in server.children()]
+                    if any(time.monotonic() - since > 1.0 for since in seen):  # the one that sleeps
                         server.kill()
 
     killer = threading.Thread(target=kill_servers_that_run_something)

@@ -158,12 +158,11 @@ def _fits_of_centers(
 ) -> Iterator[tuple[tuple[float, float], _Fit]]:
     """Every centre on a cell, or between four of them, with the fit of the symmetry that has it."""
     n, m = shape
-    column = np.arange(m)[:, None]
-    for x in range(n):
-        on_cells, between = (np.stack(fit(kind(x + half, column + half)), axis=-1).tolist() for half in (0, 0.5))
-        for y in range(m):
-            yield (x, y), _Fit(*on_cells[y])
-            yield (x + 0.5, y + 0.5), _Fit(*between[y])
+    xs, ys = np.arange(n)[:, None, None], np.arange(m)[:, None]  # the last axis is that of the cells
+    on_cells, between = (np.stack(fit(kind(xs + half, ys + half)), axis=-1).tolist() for half in (0, 0.5))
+    for x, y in product(range(n), range(m)):
+        yield (x, y), _Fit(*on_cells[x][y])
+        yield (x + 0.5, y + 0.5), _Fit(*between[x][y])
 
 
 def detect_translational_symmetry(
@@ -177,14 +176,12 @@ def detect_translational_symmetry(
     fit = _fitter(grid, ignore_colors, background)
 
     def best(shifts: Iterable[tuple[int, int]]) -> list[TranslationalSymmetry]:
-        scored = []
-        for dx, dy in shifts:
-            symmetry = TranslationalSymmetry(dx, dy)
-            perfect, off, conflict = fit(symmetry)
-            score = perfect - 0.01 * off - 100000 * conflict
-            if score > 0:
-                scored.append((score, -dx - dy, symmetry))
-        return [max(scored, key=lambda entry: entry[:2])[2]] if scored else []
+        listed = list(shifts)
+        shifts_of_all: Any = np.array(listed, dtype=int).reshape(-1, 2, 1)
+        perfect, off, conflict = fit(TranslationalSymmetry(shifts_of_all[:, 0], shifts_of_all[:, 1]))
+        scores = (perfect - 0.01 * off - 100000 * conflict).tolist()
+        scored = [(score, -dx - dy, (dx, dy)) for score, (dx, dy) in zip(scores, listed, strict=True) if score > 0]
+        return [TranslationalSymmetry(*max(scored, key=lambda entry: entry[:2])[2])] if scored else []
 
     along_x = best((dx, 0) for dx in chain(range(1, n), range(-1, -n, -1)))
     along_y = best((0, dy) for dy in chain(range(1, m), range(-1, -m, -1)))
