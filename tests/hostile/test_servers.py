@@ -209,11 +209,14 @@ def test_a_server_that_pauses_changes_no_verdict(mode: str) -> None:
 def running_for_ever(programs_per_child: int) -> tuple[Executor, Iterator[Outcome]]:
     """An executor of two servers after the first outcome: one server is at a program that does not end."""
     n_first = 1 if programs_per_child == 1 else 12 // 4 + 1  # programs of the first batch
-    sources = [arena.GOOD] * n_first + ["import time\ntime.sleep(1000)"] * (12 - n_first)
+    endless = "def transform(grid):\n    while True: pass"  # which may share a child, too
+    sources = [arena.GOOD] * n_first + [endless] * (12 - n_first)
     executor = Executor(2, Limits(cpu_seconds=600.0, wall_seconds=600.0), programs_per_child)
     outcomes = executor.run(Program(str(i), f"{text}\n# {i}", (arena.GRID,)) for i, text in enumerate(sources))
     assert next(outcomes).status is Status.ok
-    assert any(server.children() for server in arena.servers())
+    with arena.time_limit(arena.PATIENCE_SECONDS):
+        while not any(server.children() for server in arena.servers()):  # it may not have forked yet
+            time.sleep(0.01)
     return executor, outcomes
 
 
