@@ -250,6 +250,12 @@ def test_equal_programs_on_equal_inputs_are_executed_once(executor: Executor) ->
     assert one == too == again != two
 
 
+def test_more_equal_programs_than_are_read_ahead(lone: Executor) -> None:
+    n_programs = 3 * LOOK_AHEAD + 1
+    outcomes = list(lone.run(Program(str(i), SAME, (TWO,)) for i in range(n_programs)))
+    assert [outcome.program_id for outcome in outcomes] == [str(i) for i in range(n_programs)]
+
+
 @pytest.mark.parametrize("limit", ["cpu_seconds", "wall_seconds", "memory_mb"])
 def test_limits_are_positive(limit: str) -> None:
     for value in (0, -1, float("nan"), float("inf")):

@@ -103,9 +103,9 @@ class Executor:
                     if not server.batch and (batch := queue.take(self._batch_size(queue))):
                         server.submit(batch)
                 busy = [server for server in self._servers if server.batch]
-                if not busy:
+                if not (busy or queue.is_waiting()):
                     return
-                for job in _wait(busy):
+                for job in _wait(busy) if busy else ():
                     queue.put_back(job)
                 yield from queue.finished()
         finally:
@@ -154,6 +154,10 @@ class _Queue:
                     self._recent.popitem(last=False)
             self._waiting.append((program.program_id, job))
         return len(self._ready)
+
+    def is_waiting(self) -> bool:
+        """Whether programs have been read whose outcomes have not been yielded, be it because equal ones are done."""
+        return bool(self._waiting)
 
     def take(self, n_jobs: int) -> list[_Job]:
         """Up to so many jobs that may share a child."""
