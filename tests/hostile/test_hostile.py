@@ -194,7 +194,8 @@ MEMORY_BOMBS = {
     "a string": "x = 'x' * 10**10",
     "numpy": "import numpy as np\nx = np.ones(10**9)",
     "in steps": "import numpy as np\nx = []\nwhile True: x.append(np.empty(2**20))",
-    "that is swallowed": "x = []\nwhile True:\n    try: x.append(bytearray(2**24))\n    except MemoryError: raise",
+    "caught and raised again": "import numpy as np\nx = []\nwhile True:\n"
+    "    try: x.append(np.empty(2**20))\n    except MemoryError: raise",
     "in a method of the output": HANGING_METHOD.format("__array__", "Cell()").replace(
         "while True: pass", "return bytearray(10**10)"
     ),
