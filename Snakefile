@@ -39,6 +39,7 @@ include: "rules/refine.smk"  # incorrect attempts -> prompts of the next turn
 include: "rules/train.smk"  # GRPO on those of the parts
 include: "rules/report.smk"  # compare the arms
 include: "rules/pretrain.smk"  # the embedded model; not a part of any experiment
+include: "rules/pool.smk"  # runs on a cluster: messages about its jobs, and a clean end
 
 
 rule all:

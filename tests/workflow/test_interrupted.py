@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from conftest import Checkout
+from checkout import Checkout
 
 
 def kill_when(command: list[str], checkout: Checkout, enough: Callable[[], bool]) -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 import yaml
-from conftest import SMALL, Checkout
+from checkout import SMALL, Checkout
 
 
 def test_a_fresh_clone_plans_every_stage_of_the_demo(fresh: Checkout):

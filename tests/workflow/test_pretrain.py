@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from conftest import Checkout
+from checkout import Checkout
 from test_interrupted import kill_when
 
 SETTINGS = ["--n-chunks", "4", "--chunk-size", "12", "--batch-tokens", "2048", "--no-compile"]

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from conftest import SMALL, Checkout
+from checkout import SMALL, Checkout
 
 from arc_refinery import records
 

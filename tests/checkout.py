@@ -1,4 +1,4 @@
-"""A copy of the repository for real Snakemake runs, and one finished run of the cut-down experiment."""
+"""A copy of the repository, for real runs of Snakemake."""
 
 import os
 import shutil
@@ -9,10 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
 import yaml
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 SMALL = "tests/workflow/small.yaml"
 
 
@@ -48,16 +47,18 @@ class Checkout:
                 jobs[words[0]] = int(words[1])
         return jobs
 
-    def change(self, change: Callable[[dict], None]) -> str:
-        """Path of the cut-down config with one thing changed."""
-        content = yaml.safe_load((self.folder / SMALL).read_text())
+    def change(self, change: Callable[[dict], None], base: str = SMALL, name: str = "changed") -> str:
+        """Path of a config with one thing changed, by default the cut-down one."""
+        content = yaml.safe_load((self.folder / base).read_text())
         change(content)
-        changed = self.folder / "results" / "changed.yaml"
+        changed = self.folder / "results" / f"{name}.yaml"
+        changed.parent.mkdir(exist_ok=True)
         changed.write_text(yaml.safe_dump(content))
         return str(changed.relative_to(self.folder))
 
 
-def _copy(folder: Path) -> Checkout:
+def copy(folder: Path) -> Checkout:
+    """A checkout of the repository as it is now, in an empty folder."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, capture_output=True, text=True, check=True,
@@ -65,24 +66,8 @@ def _copy(folder: Path) -> Checkout:
     for name in filter(None, listed.stdout.split("\0")):
         if (ROOT / name).exists():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name)
+            shutil.copy(ROOT / name, folder / name, follow_symlinks=False)
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "copy"]):
         identity = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
         subprocess.run(["git", *identity, *command], cwd=folder, check=True)
     return Checkout(folder)
-
-
-@pytest.fixture(scope="session")
-def fresh(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """A checkout where nothing has run."""
-    return _copy(tmp_path_factory.mktemp("fresh"))
-
-
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """A checkout where the cut-down experiment has run from nothing to its report."""
-    checkout = _copy(tmp_path_factory.mktemp("finished"))
-    done = checkout.snakemake("--cores", "2", "--configfile", SMALL, "--quiet", "rules")
-    logs = "\n".join(f"{path}:\n{path.read_text()[-2000:]}" for path in (checkout.folder / "logs").rglob("*.log"))
-    assert done.returncode == 0, done.stdout + done.stderr + logs
-    return checkout

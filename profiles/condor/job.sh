@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# What HTCondor starts on the machine of a job. Its arguments are a command: `python -m snakemake ...`, for one rule.
+# Two variables of the submitting shell change which Python that is (docs/cluster.md):
+#   ARC_REFINERY_IMAGE        a container image, for Apptainer
+#   ARC_REFINERY_ENVIRONMENT  an archive of an environment (conda-pack, venv-pack), unpacked once on each machine
+set -eu
+
+if [ -n "${ARC_REFINERY_IMAGE:-}" ]; then
+  set -- apptainer exec --nv --bind "$PWD" --pwd "$PWD" "$ARC_REFINERY_IMAGE" python "${@:2}"
+elif [ -n "${ARC_REFINERY_ENVIRONMENT:-}" ]; then
+  cache=${ARC_REFINERY_CACHE:-/var/tmp/arc-refinery-$(id -u)}
+  version=$(stat --format %Y-%s "$ARC_REFINERY_ENVIRONMENT")
+  mkdir -p "$cache"
+  exec 9> "$cache/$version.lock"
+  flock 9 # jobs that start together: one unpacks
+  if [ ! -d "$cache/$version" ]; then
+    mkdir -p "$cache/$version.partial"
+    tar -xf "$ARC_REFINERY_ENVIRONMENT" -C "$cache/$version.partial"
+    mv "$cache/$version.partial" "$cache/$version"
+  fi
+  exec 9>&-
+  set -- "$cache/$version/bin/python" "${@:2}"
+fi
+
+# HTCondor asks only this process to end. Snakemake would then finish its rule first, however long that takes; so all that
+# it has started is asked too. Sampling and training go on from where they were, wherever the job starts next.
+set -m
+"$@" &
+job=$!
+trap 'kill -TERM -- -$job' TERM
+while true; do
+  code=0
+  wait $job || code=$?
+  kill -0 $job 2>/dev/null || exit $code
+done

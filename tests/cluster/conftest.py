@@ -1,0 +1,66 @@
+"""A private HTCondor pool, and runs of Snakemake whose jobs go to it."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from checkout import ROOT, SMALL, Checkout, copy
+from pool import Pool
+from runs import LONG, Run
+
+SOFTWARE = ROOT / ".venv" / "htcondor"
+
+
+@pytest.fixture(scope="session")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    """Four CPUs and two GPUs that exist on paper."""
+    if not (SOFTWARE / "complete").exists():
+        pytest.skip("HTCondor is not there; `make condor` says why it could not be unpacked")
+    started = Pool(SOFTWARE, tmp_path_factory.mktemp("pool"))
+    started.configure()
+    started.start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def condor(pool: Pool, tmp_path: Path) -> Iterator[Callable[..., Run]]:
+    """Starts runs; those that go on after the test are interrupted, which removes their jobs."""
+    runs: list[Run] = []
+
+    def start(checkout: Checkout, *arguments: str, config: str = SMALL, **environment: str) -> Run:
+        output = tmp_path / f"snakemake-{len(runs)}.log"
+        command = [str(Path(sys.executable).parent / "snakemake"), "--profile", "condor", "--configfile", config]
+        command += ["--seconds-between-status-checks", "1", *arguments]
+        with output.open("wb") as out:
+            process = subprocess.Popen(
+                command,
+                cwd=checkout.folder,
+                env={**pool.environment, **environment},
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        runs.append(Run(process, checkout, output, pool))
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        if run.process.poll() is None:
+            run.kill(signal.SIGINT)
+            run.end(60)
+    assert not pool.jobs(), "a run has left jobs in the queue"
+
+
+@pytest.fixture(scope="session")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A checkout with the first prompts of a part, under the config `LONG`."""
+    checkout = copy(tmp_path_factory.mktemp("prepared"))
+    checkout.change(lambda config: config["sampling"].update(n_predictions=160), name="long")
+    prompts = "results/small/part1/turn1/prompts.parquet"
+    done = checkout.snakemake("--cores", "2", "--configfile", LONG, "--quiet", "all", "--", prompts)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return checkout

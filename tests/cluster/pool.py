@@ -1,0 +1,203 @@
+"""A private HTCondor pool of one machine, below one folder, on the loopback interface."""
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_CONFIG = """
+RELEASE_DIR = {software}/usr
+LIB = $(RELEASE_DIR)/lib
+LIBEXEC = $(RELEASE_DIR)/libexec/condor
+SHARE = $(RELEASE_DIR)/share/condor
+LOCAL_DIR = {folder}
+RUN = {folder}/run
+LOCK = {folder}/lock
+LOCAL_CONFIG_FILE =
+LOCAL_CONFIG_DIR =
+# a client that root runs wants an identity, and uses it for nothing
+CONDOR_IDS = 0.0
+MAIL = /bin/true
+use ROLE: CentralManager
+use ROLE: Submit
+use ROLE: Execute
+
+NETWORK_INTERFACE = 127.0.0.1
+BIND_ALL_INTERFACES = False
+CONDOR_HOST = 127.0.0.1
+COLLECTOR_HOST = 127.0.0.1:{port}
+USE_SHARED_PORT = False
+NO_DNS = True
+DEFAULT_DOMAIN_NAME = local
+UID_DOMAIN = local
+FILESYSTEM_DOMAIN = local
+
+# Whoever can read the token may do everything. The Python bindings refuse to prove who they are by a file here.
+SEC_DEFAULT_AUTHENTICATION = REQUIRED
+SEC_DEFAULT_AUTHENTICATION_METHODS = IDTOKENS
+TRUST_DOMAIN = local
+SEC_PASSWORD_DIRECTORY = {folder}/keys
+SEC_TOKEN_POOL_SIGNING_KEY_FILE = {folder}/keys/POOL
+SEC_TOKEN_DIRECTORY = {folder}/tokens
+SEC_TOKEN_SYSTEM_DIRECTORY = {folder}/tokens
+ALLOW_READ = {owner}@local
+ALLOW_WRITE = {owner}@local
+ALLOW_DAEMON = {owner}@local
+ALLOW_NEGOTIATOR = {owner}@local
+ALLOW_ADMINISTRATOR = {owner}@local
+
+# root would otherwise change kernel settings of the machine
+ENABLE_KERNEL_TUNING = False
+BASE_CGROUP =
+START = True
+SUSPEND = False
+PREEMPT = False
+NUM_CPUS = {cpus}
+MEMORY = {mem_mb}
+SLOT_TYPE_1 = 100%
+NUM_SLOTS_TYPE_1 = 1
+SLOT_TYPE_1_PARTITIONABLE = True
+RUNBENCHMARKS = 0
+STARTD_CRON_JOBLIST =
+SCHEDD_CRON_JOBLIST =
+
+# one job at a time is waited for here, not a thousand machines served
+NEGOTIATOR_INTERVAL = 1
+NEGOTIATOR_MIN_INTERVAL = 1
+NEGOTIATOR_CYCLE_DELAY = 1
+SCHEDD_INTERVAL = 2
+SCHEDD_MIN_INTERVAL = 1
+UPDATE_INTERVAL = 2
+STARTER_UPDATE_INTERVAL = 2
+SHADOW_QUEUE_UPDATE_INTERVAL = 2
+"""
+
+# Two cards that exist on paper: 24,220 MB each. Jobs are matched with them and told their names.
+_GPUS = """
+MACHINE_RESOURCE_INVENTORY_GPUs = $(LIBEXEC)/condor_gpu_discovery -properties -simulate:3,{gpus}
+ENVIRONMENT_FOR_AssignedGPUs = CUDA_VISIBLE_DEVICES=/CUDA//
+"""
+
+
+@dataclass
+class Pool:
+    """Daemons of one pool. `environment` is what a client needs to reach it."""
+
+    software: Path
+    folder: Path
+    cpus: int = 4
+    mem_mb: int = 8192
+    gpus: int = 2
+    _master: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        programs = f"{self.software}/usr/bin{os.pathsep}{self.software}/usr/sbin"
+        path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+        return {**os.environ, "CONDOR_CONFIG": str(self.folder / "condor_config"), "PATH": path}
+
+    def configure(self) -> None:
+        """Write configuration and credentials; the pool keeps both over restarts."""
+        for name in ("log", "spool", "execute", "lock", "run", "keys", "tokens"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        (self.folder / "execute").chmod(0o755)
+        for name in ("keys", "tokens"):
+            (self.folder / name).chmod(0o700)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        owner = self._account()
+        content = _CONFIG.format(
+            software=self.software, folder=self.folder, port=port, owner=owner, cpus=self.cpus, mem_mb=self.mem_mb
+        )
+        (self.folder / "condor_config").write_text(content + (_GPUS.format(gpus=self.gpus) if self.gpus else ""))
+        key = self.folder / "keys" / "POOL"
+        key.write_text(secrets.token_hex(64))
+        key.chmod(0o600)
+        token = self.folder / "tokens" / "pool"
+        token.write_text(self.client("condor_token_create", "-identity", f"{owner}@local", "-key", "POOL"))
+        token.chmod(0o600)
+
+    def start(self) -> None:
+        """Start the daemons and wait until jobs can be submitted and matched."""
+        command = [str(self.software / "usr/sbin/condor_master"), "-f"]
+        if os.geteuid() == 0:
+            # HTCondor refuses jobs of root. In a namespace where root is called otherwise it takes itself for the pool
+            # of an ordinary user, and what jobs write is root's outside.
+            ids = [f"--map-user={_DAEMON}", f"--map-group={_DAEMON}"]
+            command = ["unshare", "--user", *ids, *command]
+        with (self.folder / "master.out").open("wb") as out:
+            self._master = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env={
+                    "PATH": "/usr/local/bin:/usr/bin:/bin",
+                    "HOME": str(self.folder),
+                    "CONDOR_CONFIG": self.environment["CONDOR_CONFIG"],
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        wait_until(self._is_ready, 60, lambda: f"the pool is not ready; {self.folder}/log says why: {self.log_tail()}")
+
+    def stop(self) -> None:
+        """End the daemons at once, and with them the jobs that run; the queue stays on disk."""
+        if self._master is None:
+            return
+        self._master.send_signal(signal.SIGQUIT)
+        try:
+            self._master.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._master.pid, signal.SIGKILL)
+            self._master.wait()
+        self._master = None
+
+    def client(self, *command: str) -> str:
+        """Output of one of HTCondor's commands."""
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{' '.join(command)}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def jobs(self, constraint: str = "true", *, history: bool = False) -> list[dict[str, Any]]:
+        """Job ads as the schedd has them: those in the queue, or those that have left it."""
+        command = ["condor_history", "-json"] if history else ["condor_q", "-all", "-json"]
+        return json.loads(self.client(*command, "-constraint", constraint) or "[]")
+
+    def log_tail(self) -> str:
+        logs = [self.folder / "master.out", *sorted((self.folder / "log").glob("*Log"))]
+        return "\n".join(f"{path.name}: {path.read_text(errors='replace')[-500:]}" for path in logs if path.exists())
+
+    def _is_ready(self) -> bool:
+        assert self._master is not None and self._master.poll() is None, self.log_tail()
+        queries = (["condor_status"], ["condor_status", "-schedd"], ["condor_status", "-negotiator"])
+        answers = [
+            subprocess.run([*query, "-af", "Name"], env=self.environment, capture_output=True, text=True, check=False)
+            for query in queries
+        ]
+        queue = subprocess.run(["condor_q", "-totals"], env=self.environment, capture_output=True, check=False)
+        return all(answer.stdout.strip() for answer in answers) and queue.returncode == 0
+
+    def _account(self) -> str:
+        return "daemon" if os.geteuid() == 0 else os.environ.get("USER", "nobody")
+
+
+_DAEMON = 1  # the account `daemon`, which every Debian has
+
+
+def wait_until(condition: Callable[[], Any], seconds: float, message: Callable[[], str]) -> Any:
+    """The first truthy value of `condition`; fails with the message when there is none in time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        time.sleep(0.1)
+    raise AssertionError(message())

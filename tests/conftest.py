@@ -1,0 +1,20 @@
+"""Checkouts that several suites share: one where nothing has run, one with a finished cut-down experiment."""
+
+import pytest
+from checkout import SMALL, Checkout, copy
+
+
+@pytest.fixture(scope="session")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A checkout where nothing has run."""
+    return copy(tmp_path_factory.mktemp("fresh"))
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A checkout where the cut-down experiment has run from nothing to its report."""
+    checkout = copy(tmp_path_factory.mktemp("finished"))
+    done = checkout.snakemake("--cores", "2", "--configfile", SMALL, "--quiet", "rules")
+    logs = "\n".join(f"{path}:\n{path.read_text()[-2000:]}" for path in (checkout.folder / "logs").rglob("*.log"))
+    assert done.returncode == 0, done.stdout + done.stderr + logs
+    return checkout
