@@ -41,6 +41,11 @@ def watch_pool():
         raise WorkflowError(str(error))
 
 
+def stop_watching():
+    for watch in pool_watches:
+        watch.stop()
+
+
 onstart:
     if not workflow.local_exec:
         end_on_signals()
@@ -49,8 +54,8 @@ onstart:
 
 
 onsuccess:
-    [[watch.stop() for watch in pool_watches].stop() for watch in pool_watches]
+    stop_watching()
 
 
 onerror:
-    [[watch.stop() for watch in pool_watches].stop() for watch in pool_watches]
+    stop_watching()

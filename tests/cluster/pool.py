@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 _CONFIG = """
 RELEASE_DIR = {software}/usr
 LIB = $(RELEASE_DIR)/lib
@@ -171,6 +173,10 @@ class Pool:
         """Job ads as the schedd has them: those in the queue, or those that have left it."""
         command = ["condor_history", "-json"] if history else ["condor_q", "-all", "-json"]
         return json.loads(self.client(*command, "-constraint", constraint) or "[]")
+
+    def processes(self) -> list[psutil.Process]:
+        """The daemons and the jobs that run."""
+        return psutil.Process(self._master.pid).children(recursive=True) if self._master else []
 
     def log_tail(self) -> str:
         logs = [self.folder / "master.out", *sorted((self.folder / "log").glob("*Log"))]

@@ -35,19 +35,21 @@ class Watch(threading.Thread):
         super().__init__(name="htcondor-watch", daemon=True)
         self.event_log = event_log.absolute()
         self._every, self._say, self._give_up = every, say, give_up
-        self._stopped = threading.Event()
+        self._ended = threading.Event()
         self._events: JobEventLog | None = None
         self._unfinished: set[int] = set()
         self._missing: set[int] = set()
+        self._stopped: set[int] = set()
         self._held: set[int] = set()
         self._examined: set[int] = set()
         self._reachable = True
         self._last_reminder = time.monotonic()
 
     def run(self) -> None:
-        while not self._stopped.wait(self._every):
+        while not self._ended.wait(self._every):
             try:
                 jobs = self.jobs()
+                self._read_events()  # after the queue, so that no job ends between the two unseen
                 if not self._reachable:
                     self._reachable = True
                     self._say("The queue can be reached again.")
@@ -70,7 +72,7 @@ class Watch(threading.Thread):
 
     def stop(self) -> None:
         """Look no more, and remove what the run leaves in the queue: held jobs that someone might release later."""
-        self._stopped.set()
+        self._ended.set()
         self.join()
         try:
             if removed := remove(self._own(), "left behind by the run of Snakemake that had submitted it"):
@@ -90,7 +92,10 @@ class Watch(threading.Thread):
         return f"UserLog == {quote(str(self.event_log))}"
 
     def _report_held(self, jobs: list[ClassAd]) -> None:
-        held = {job["ClusterId"]: job for job in jobs if job["JobStatus"] == _HELD}
+        """Say it when the event log says so: a job that is released while its process still ends may stay idle."""
+        held = {
+            job["ClusterId"]: job for job in jobs if job["JobStatus"] == _HELD and job["ClusterId"] in self._stopped
+        }
         for number in held.keys() - self._held:
             job = held[number]
             self._say(
@@ -127,16 +132,22 @@ class Watch(threading.Thread):
         counts = Counter(states.get(job["JobStatus"], "in transit") for job in jobs)
         self._say("In the queue: " + ", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
 
-    def _lost(self, jobs: list[ClassAd]) -> set[int]:
-        """Jobs that were gone at two looks and whose end no event tells. The queue was read before the events, so that
-        a job cannot end between the two."""
+    def _read_events(self) -> None:
         if self._events is None and self.event_log.exists():
             self._events = JobEventLog(str(self.event_log))
         for event in self._events.events(stop_after=0) if self._events else ():
-            if event.type == JobEventType.SUBMIT:
-                self._unfinished.add(event.cluster)
-            elif event.type in (JobEventType.JOB_TERMINATED, JobEventType.JOB_ABORTED):
-                self._unfinished.discard(event.cluster)
+            match event.type:
+                case JobEventType.SUBMIT:
+                    self._unfinished.add(event.cluster)
+                case JobEventType.JOB_TERMINATED | JobEventType.JOB_ABORTED:
+                    self._unfinished.discard(event.cluster)
+                case JobEventType.JOB_HELD:
+                    self._stopped.add(event.cluster)
+                case JobEventType.JOB_RELEASED:
+                    self._stopped.discard(event.cluster)
+
+    def _lost(self, jobs: list[ClassAd]) -> set[int]:
+        """Jobs that were gone at two looks and whose end no event tells."""
         missing = self._unfinished - {job["ClusterId"] for job in jobs}
         lost = missing & self._missing
         self._missing = missing
