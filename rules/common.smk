@@ -27,9 +27,10 @@ def flags(settings: dict) -> str:
 
 
 def needs(kind: str) -> dict:
-    """Resources of a job: memory, disk and GPUs under the names that HTCondor and Slurm each read."""
+    """Resources of a job, under the names that the executors of HTCondor and Slurm each read."""
     wanted = getattr(experiment.resources, kind)
     resources = {
+        "nodes": 1,  # Slurm would spread the GPUs of a job over several
         "mem_mb": wanted.mem_mb,
         "disk_mb": wanted.disk_mb,
         "runtime": wanted.runtime,
@@ -60,20 +61,23 @@ def list_of_tasks(wildcards) -> list[str]:
     return [only] if only else []
 
 
-def part_shards() -> list[str]:
-    return [f"{shard:03d}" for shard in range(experiment.parts.shards_per_part)]
+def n_shards(tasks: str) -> int:
+    """How many sampling jobs a part or an evaluation set is split into."""
+    if tasks in experiment.parts.names:
+        return experiment.parts.shards_per_part
+    return evaluation_set(tasks).shards
 
 
 def shard_count(wildcards) -> int:
-    """How many sampling jobs a part or an evaluation set is split into."""
-    if wildcards.tasks in experiment.parts.names:
-        return experiment.parts.shards_per_part
-    return evaluation_set(wildcards.tasks).shards
+    return n_shards(wildcards.tasks)
 
 
 def shard_files(tasks: str, branch: str, what: str) -> list[str]:
-    """Paths of all shards of the `attempts` or `verdicts` of one branch of an evaluation set, in order."""
-    return [f"<results>/{tasks}/{branch}/{what}/{shard:03d}.parquet" for shard in range(evaluation_set(tasks).shards)]
+    """Paths of all shards of the `attempts` or `verdicts` of one branch of a part or an evaluation set, in order.
+
+    For input functions: every job on a cluster parses the rules anew, and few of them need these thousands of paths.
+    """
+    return [f"<results>/{tasks}/{branch}/{what}/{shard:03d}.parquet" for shard in range(n_shards(tasks))]
 
 
 def first_turn_predictions(wildcards) -> int:
@@ -101,6 +105,15 @@ def adapter(wildcards) -> list[str]:
     return ["<results>/training"] if arm.turns[turn - 1].adapter == "trained" else []
 
 
+def first_turn_files(what: str):
+    """Input function: the `attempts` or `verdicts` of turn 1 of a part."""
+
+    def files(wildcards) -> list[str]:
+        return shard_files(wildcards.tasks, "turn1", what)
+
+    return files
+
+
 def parent_files(what: str):
     """Input function: the `attempts` or `verdicts` that a branch of turn 2 or later refines."""
 
@@ -124,9 +137,13 @@ def evaluation_branches() -> list[tuple[str, str]]:
     return [(task_set.name, branch) for task_set in experiment.evaluation.sets for branch in branches]
 
 
-def evaluation_files(what: str) -> list[str]:
-    """All `attempts` or `verdicts` that the report compares."""
-    return [path for tasks, branch in evaluation_branches() for path in shard_files(tasks, branch, what)]
+def evaluation_files(what: str):
+    """Input function: all `attempts` or `verdicts` that the report compares."""
+
+    def files(wildcards) -> list[str]:
+        return [path for tasks, branch in evaluation_branches() for path in shard_files(tasks, branch, what)]
+
+    return files
 
 
 def evaluation_prompts() -> list[str]:

@@ -1,11 +1,12 @@
 # Incorrect attempts become the prompts of the next turn: of the parts to train on, of evaluation sets to compare.
+# The command is told their folder and number: the paths of many shards do not fit into one command line.
 
 
 rule training_prompts:
     input:
         prompts="<results>/{tasks}/turn1/prompts.parquet",
-        attempts=expand("<results>/{{tasks}}/turn1/attempts/{shard}.parquet", shard=part_shards()),
-        verdicts=expand("<results>/{{tasks}}/turn1/verdicts/{shard}.parquet", shard=part_shards()),
+        attempts=first_turn_files("attempts"),
+        verdicts=first_turn_files("verdicts"),
     output:
         "<results>/{tasks}/training/prompts.parquet",
     log:
@@ -22,8 +23,10 @@ rule training_prompts:
         **needs("cpu"),
     params:
         flags=flags(training_prompts_settings()),
+        folder=subpath(input.prompts, parent=True),
+        n_shards=shard_count,
     shell:
-        "arc-refinery refine --prompts-path {input.prompts} --attempts {input.attempts} --verdicts {input.verdicts}"
+        "arc-refinery refine --folder {params.folder} --n-shards {params.n_shards}"
         " --branch training {params.flags} --output {output} 2> {log}"
 
 
@@ -47,6 +50,8 @@ rule refining_prompts:
         **needs("cpu"),
     params:
         flags=next_turn_flags,
+        folder=subpath(input.prompts, parent=True),
+        n_shards=shard_count,
     shell:
-        "arc-refinery refine --prompts-path {input.prompts} --attempts {input.attempts} --verdicts {input.verdicts}"
+        "arc-refinery refine --folder {params.folder} --n-shards {params.n_shards}"
         " --branch {wildcards.branch} {params.flags} --output {output} 2> {log}"

@@ -79,6 +79,7 @@ SCHEDD_MIN_INTERVAL = 1
 UPDATE_INTERVAL = 2
 STARTER_UPDATE_INTERVAL = 2
 SHADOW_QUEUE_UPDATE_INTERVAL = 2
+PERIODIC_EXPR_INTERVAL = 2
 """
 
 # Two cards that exist on paper: 24,220 MB each. Jobs are matched with them and told their names.

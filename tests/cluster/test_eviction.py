@@ -36,6 +36,7 @@ def kill_the_starter(run: Run, _number: int) -> None:
 def restart_the_pool(run: Run, _number: int) -> None:
     run.pool.stop()
     run.pool.start()
+    run.says("starts the job elsewhere")
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +51,10 @@ def undisturbed(prepared: Checkout) -> bytes:
 def test_a_disturbed_sampling_job_goes_on_where_it_was(
     prepared: Checkout, undisturbed: bytes, condor: Callable[..., Run], pool: Pool, disturb: Callable[[Run, int], None]
 ):
-    (prepared.folder / SHARD).unlink(missing_ok=True)
+    for name in (SHARD, PROGRESS):
+        (prepared.folder / name).unlink(missing_ok=True)
     progress = prepared.folder / PROGRESS
-    run = condor(prepared, SHARD, config=LONG)
+    run = condor(prepared, "--set-resources", "sample:htcondor_submit_job_lease_duration=10", "--", SHARD, config=LONG)
     job = run.job("sample", status=2)
     wait_until(lambda: progress.exists() and progress.read_bytes().count(b"\n") >= 4, 60, run.explain)
     disturb(run, job["ClusterId"])
@@ -93,7 +95,8 @@ def test_a_vacated_training_goes_on_from_its_checkpoint(
 def test_a_job_that_is_asked_to_end_does_not_finish_its_rule_first(
     prepared: Checkout, condor: Callable[..., Run], pool: Pool
 ):
-    (prepared.folder / SHARD).unlink(missing_ok=True)
+    for name in (SHARD, PROGRESS):
+        (prepared.folder / name).unlink(missing_ok=True)
     run = condor(prepared, SHARD, config=LONG)
     job = run.job("sample", status=2)
     wait_until((prepared.folder / PROGRESS).exists, 60, run.explain)

@@ -25,6 +25,17 @@ def test_the_full_size_experiment_is_the_same_dag_with_another_config(fresh: Che
     assert planned["evaluation_tasks"] == 1  # the demo's other sets do not leak in
 
 
+def test_no_command_grows_with_the_number_of_shards(fresh: Checkout):
+    def split(content: dict) -> None:
+        content["parts"]["shards_per_part"] = 100
+        content["evaluation"]["sets"][0]["shards"] = 100
+
+    done = fresh.snakemake("--dry-run", "--printshellcmds", "--configfile", fresh.change(split))
+    commands = [line for line in (done.stdout + done.stderr).splitlines() if "arc-refinery " in line]
+    assert any("arc-refinery refine " in command for command in commands)
+    assert max(map(len, commands)) < 1500
+
+
 @pytest.mark.parametrize(
     ("change", "key"),
     [

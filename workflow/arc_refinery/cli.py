@@ -107,9 +107,8 @@ class Prompts:
 class Refine:
     """Turn incorrect attempts into the prompts of the next turn, with execution feedback."""
 
-    prompts_path: Path  # the prompts that the attempts answer
-    attempts: tuple[Path, ...]  # files, in the order of their verdicts
-    verdicts: tuple[Path, ...]
+    folder: Path  # of the turn before: prompts.parquet, attempts/<shard>.parquet, verdicts/<shard>.parquet
+    n_shards: int
     output: Path
     branch: str  # goes into the names of the prompts
     model_path: str
@@ -137,14 +136,15 @@ class Refine:
         )
         made = next_turn_prompts(self._judged(), plan, self.template, Renderer(self.model_path))
         longest = self.max_model_len - self.max_output_tokens
-        settings = {name: value for name, value in vars(self).items() if not isinstance(value, Path | tuple)}
+        settings = {name: value for name, value in vars(self).items() if name not in ("folder", "n_shards", "output")}
         records.write_prompts(self.output, made, longest, self.seed, settings)
 
     def _judged(self) -> Iterator["Judged"]:  # type: ignore[name-defined]  # noqa: F821
         from arc_refinery.refine.next_turn import Judged
 
-        prompts = {prompt.prompt_id: prompt for prompt in records.read_prompts(self.prompts_path)}
-        for attempts, verdicts in zip(self.attempts, self.verdicts, strict=True):
+        prompts = {prompt.prompt_id: prompt for prompt in records.read_prompts(self.folder / "prompts.parquet")}
+        for shard in range(self.n_shards):
+            attempts, verdicts = (self.folder / kind / f"{shard:03d}.parquet" for kind in ("attempts", "verdicts"))
             pairs = zip(records.read_attempts(attempts), records.read_verdicts(verdicts), strict=True)
             for attempt, verdict in pairs:
                 yield Judged(prompts[attempt.prompt_id], attempt, verdict)

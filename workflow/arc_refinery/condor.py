@@ -145,6 +145,12 @@ class Watch(threading.Thread):
                     self._stopped.add(event.cluster)
                 case JobEventType.JOB_RELEASED:
                     self._stopped.discard(event.cluster)
+                case JobEventType.JOB_DISCONNECTED:
+                    self._say(
+                        f"The machine of job {event.cluster} is out of reach. HTCondor looks for it as long as "
+                        "htcondor_submit_job_lease_duration in profiles/condor/config.yaml says, and then starts the "
+                        "job elsewhere, where it goes on from its last progress. Nothing needs to be done."
+                    )
 
     def _lost(self, jobs: list[ClassAd]) -> set[int]:
         """Jobs that were gone at two looks and whose end no event tells."""

@@ -1,0 +1,115 @@
+"""What can happen to jobs and to the run itself: each ends or goes on, and says what to do."""
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from checkout import Checkout
+from pool import Pool, wait_until
+from runs import LONG, SHARD, Run
+
+PROGRESS = "results/small/part1/turn1/attempts/.progress/000.jsonl"
+
+
+@pytest.fixture
+def sampling(prepared: Checkout, condor: Callable[..., Run]) -> Run:
+    """A run in the middle of sampling a shard."""
+    for name in (SHARD, PROGRESS):
+        (prepared.folder / name).unlink(missing_ok=True)
+    run = condor(prepared, SHARD, config=LONG)
+    progress = prepared.folder / PROGRESS
+    wait_until(lambda: progress.exists() and progress.read_bytes().count(b"\n") >= 4, 60, run.explain)
+    return run
+
+
+def test_a_held_job_fails_its_run_and_does_not_stay_in_the_queue(
+    prepared: Checkout, condor: Callable[..., Run], pool: Pool
+):
+    run = condor(prepared, "--force", "--htcondor-held-timeout", "3", "--", SHARD, config=LONG)
+    number = run.job("sample", status=2)["ClusterId"]
+    pool.client("condor_hold", "-reason", "the disk is full", str(number))
+    assert "the disk is full" in run.says(f"Job {number} (sample-0) is held")
+    assert run.end() == 1, run.explain()
+    assert f"Removed from the queue, as this run ends: job {number}." in run.text
+    assert not pool.jobs()
+
+
+def test_a_job_over_its_runtime_is_held_with_that_reason(prepared: Checkout, condor: Callable[..., Run]):
+    run = condor(prepared, "--force", "--set-resources", "sample:allowed_execute_duration=3", "--", SHARD, config=LONG)
+    assert "allowed execute duration of 3 seconds" in run.says("(sample-0) is held")
+
+
+def test_a_removed_job_fails_its_run(sampling: Run, pool: Pool):
+    pool.client("condor_rm", str(sampling.job("sample")["ClusterId"]))
+    assert sampling.end() == 1
+    assert "was removed/aborted" in sampling.text
+
+
+def test_a_request_that_no_machine_meets_is_said_at_once(prepared: Checkout, condor: Callable[..., Run], pool: Pool):
+    needs = {"sample": {"gpus": 1, "gpu_mem_mb": 40000}}
+    changed = prepared.change(lambda config: config.update(resources=needs), LONG)
+    run = condor(prepared, "--force", SHARD, config=changed)
+    line = run.says("No machine of the pool can run job", 30)
+    assert "RequestGPUs 1" in line and "GPUsMinMemory 40000" in line and "condor_q -better-analyze" in line
+    run.kill(signal.SIGINT)
+    assert run.end(60) == 1
+    assert not pool.jobs()
+
+
+def test_a_busy_machine_is_no_missing_machine(prepared: Checkout, condor: Callable[..., Run], pool: Pool):
+    others = pool.folder / "others.sub"
+    others.write_text("executable=/bin/sleep\narguments=600\nrequest_cpus=4\nrequest_gpus=2\nqueue\n")
+    pool.client("condor_submit", str(others))
+    wait_until(lambda: pool.jobs("JobStatus == 2"), 60, lambda: "the pool is not busy")
+    needs = {"sample": {"gpus": 1, "gpu_mem_mb": 20000}}
+    changed = prepared.change(lambda config: config.update(resources=needs), LONG)
+    run = condor(prepared, "--force", SHARD, config=changed)
+    job = run.job("sample", status=1)
+    wait_until(lambda: pool.jobs(f"ClusterId == {job['ClusterId']} && LastRejMatchTime > 0"), 60, run.explain)
+    pool.client("condor_rm", "-constraint", 'Cmd == "/bin/sleep"')
+    run.job("sample", status=2)
+    assert "No machine of the pool" not in run.text
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_run_that_is_ended_removes_its_jobs_and_the_next_one_goes_on(
+    sampling: Run, condor: Callable[..., Run], pool: Pool, number: signal.Signals
+):
+    sampling.kill(number)
+    assert sampling.end(60) == 1, sampling.explain()
+    assert not pool.jobs()
+    if number == signal.SIGTERM:
+        again = condor(sampling.checkout, SHARD, config=LONG)
+        assert again.end() == 0, again.explain()
+        log = sampling.checkout.folder / "logs/small/part1/turn1/sample-000.log"
+        assert "prompts were sampled before" in log.read_text()
+
+
+def test_jobs_of_a_killed_run_are_removed_by_the_next(sampling: Run, condor: Callable[..., Run]):
+    number = sampling.job("sample")["ClusterId"]
+    sampling.kill(signal.SIGKILL)
+    sampling.process.wait()
+    unlocked = sampling.checkout.snakemake("--unlock", "--configfile", LONG)
+    assert unlocked.returncode == 0, unlocked.stderr
+    again = condor(sampling.checkout, SHARD, config=LONG)
+    assert f"job {number}." in again.says("an earlier run from this folder left it there")
+    assert again.job("sample", status=2)["ClusterId"] != number
+
+
+def test_a_run_that_has_lost_its_event_log_ends_and_the_next_one_completes(sampling: Run, condor: Callable[..., Run]):
+    event_logs = sampling.checkout.folder.glob("logs/condor/*/snakemake-rules.log")
+    max(event_logs).unlink()
+    assert "Start the same command again" in sampling.says("does not say how it ended")
+    assert sampling.end(60) == 1
+    again = condor(sampling.checkout, SHARD, config=LONG)
+    assert again.end() == 0, again.explain()
+
+
+def test_without_a_pool_there_is_one_message(prepared: Checkout, condor: Callable[..., Run], tmp_path: Path):
+    config = tmp_path / "condor_config"
+    config.write_text("CONDOR_HOST = 127.0.0.1\nCOLLECTOR_HOST = 127.0.0.1:9\n")
+    run = condor(prepared, "--force", SHARD, config=LONG, CONDOR_CONFIG=str(config))
+    assert run.end(60) == 1
+    assert "condor_q and condor_status must work here" in run.text
+    assert "Traceback" not in run.text
