@@ -36,7 +36,7 @@ def needs(kind: str) -> dict:
         "runtime": wanted.runtime,
         "htcondor_request_mem_mb": wanted.mem_mb,
         "htcondor_request_disk_mb": wanted.disk_mb,
-        "allowed_execute_duration": wanted.runtime * 60,
+        "allowed_job_duration": wanted.runtime * 60,
     }
     if wanted.gpus:
         resources |= {"gpu": wanted.gpus, "request_gpus": wanted.gpus}

@@ -11,6 +11,8 @@ from pool import Pool, wait_until
 
 LONG = "results/long.yaml"  # sampling a shard takes long enough to be disturbed
 SHARD = "results/small/part1/turn1/attempts/000.parquet"
+PROGRESS = "results/small/part1/turn1/attempts/.progress/000.jsonl"
+LOG = "logs/small/part1/turn1/sample-000.log"
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,14 @@
 """What can happen to jobs and to the run itself: each ends or goes on, and says what to do."""
 
+import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from checkout import Checkout
 from pool import Pool, wait_until
-from runs import LONG, SHARD, Run
-
-PROGRESS = "results/small/part1/turn1/attempts/.progress/000.jsonl"
+from runs import LOG, LONG, PROGRESS, SHARD, Run
 
 
 @pytest.fixture
@@ -21,6 +20,23 @@ def sampling(prepared: Checkout, condor: Callable[..., Run]) -> Run:
     progress = prepared.folder / PROGRESS
     wait_until(lambda: progress.exists() and progress.read_bytes().count(b"\n") >= 4, 60, run.explain)
     return run
+
+
+def newest(run: Run) -> Path:
+    """The event log of a run."""
+    return max(run.checkout.folder.glob("logs/condor/*/snakemake-rules.log"))
+
+
+@pytest.fixture
+def busy(pool: Pool) -> Iterator[str]:
+    """The number of somebody else's job that takes all that the pool has."""
+    description = pool.folder / "busy.sub"
+    description.write_text("executable=/bin/sleep\narguments=600\nrequest_cpus=4\nrequest_gpus=2\nqueue\n")
+    pool.client("condor_submit", str(description))
+    (job,) = wait_until(lambda: pool.jobs("JobStatus == 2"), 60, lambda: "the pool is not busy")
+    yield str(job["ClusterId"])
+    if pool.jobs(f"ClusterId == {job['ClusterId']}"):
+        pool.client("condor_rm", str(job["ClusterId"]))
 
 
 def test_a_held_job_fails_its_run_and_does_not_stay_in_the_queue(
@@ -36,8 +52,8 @@ def test_a_held_job_fails_its_run_and_does_not_stay_in_the_queue(
 
 
 def test_a_job_over_its_runtime_is_held_with_that_reason(prepared: Checkout, condor: Callable[..., Run]):
-    run = condor(prepared, "--force", "--set-resources", "sample:allowed_execute_duration=3", "--", SHARD, config=LONG)
-    assert "allowed execute duration of 3 seconds" in run.says("(sample-0) is held")
+    run = condor(prepared, "--force", "--set-resources", "sample:allowed_job_duration=3", "--", SHARD, config=LONG)
+    assert "exceeded allowed job duration of 00:03" in run.says("(sample-0) is held")
 
 
 def test_a_removed_job_fails_its_run(sampling: Run, pool: Pool):
@@ -57,17 +73,13 @@ def test_a_request_that_no_machine_meets_is_said_at_once(prepared: Checkout, con
     assert not pool.jobs()
 
 
-def test_a_busy_machine_is_no_missing_machine(prepared: Checkout, condor: Callable[..., Run], pool: Pool):
-    others = pool.folder / "others.sub"
-    others.write_text("executable=/bin/sleep\narguments=600\nrequest_cpus=4\nrequest_gpus=2\nqueue\n")
-    pool.client("condor_submit", str(others))
-    wait_until(lambda: pool.jobs("JobStatus == 2"), 60, lambda: "the pool is not busy")
+def test_a_busy_machine_is_no_missing_machine(prepared: Checkout, busy: str, condor: Callable[..., Run], pool: Pool):
     needs = {"sample": {"gpus": 1, "gpu_mem_mb": 20000}}
     changed = prepared.change(lambda config: config.update(resources=needs), LONG)
     run = condor(prepared, "--force", SHARD, config=changed)
     job = run.job("sample", status=1)
     wait_until(lambda: pool.jobs(f"ClusterId == {job['ClusterId']} && LastRejMatchTime > 0"), 60, run.explain)
-    pool.client("condor_rm", "-constraint", 'Cmd == "/bin/sleep"')
+    pool.client("condor_rm", busy)
     run.job("sample", status=2)
     assert "No machine of the pool" not in run.text
 
@@ -82,8 +94,7 @@ def test_a_run_that_is_ended_removes_its_jobs_and_the_next_one_goes_on(
     if number == signal.SIGTERM:
         again = condor(sampling.checkout, SHARD, config=LONG)
         assert again.end() == 0, again.explain()
-        log = sampling.checkout.folder / "logs/small/part1/turn1/sample-000.log"
-        assert "prompts were sampled before" in log.read_text()
+        assert "prompts were sampled before" in (sampling.checkout.folder / LOG).read_text()
 
 
 def test_jobs_of_a_killed_run_are_removed_by_the_next(sampling: Run, condor: Callable[..., Run]):
@@ -97,13 +108,37 @@ def test_jobs_of_a_killed_run_are_removed_by_the_next(sampling: Run, condor: Cal
     assert again.job("sample", status=2)["ClusterId"] != number
 
 
-def test_a_run_that_has_lost_its_event_log_ends_and_the_next_one_completes(sampling: Run, condor: Callable[..., Run]):
-    event_logs = sampling.checkout.folder.glob("logs/condor/*/snakemake-rules.log")
-    max(event_logs).unlink()
+def test_a_deleted_event_log_is_no_harm(sampling: Run):
+    newest(sampling).unlink()
+    assert sampling.end() == 0, sampling.explain()
+
+
+def test_a_job_whose_logs_cannot_be_written_is_held_and_the_next_run_completes(
+    prepared: Checkout, busy: str, condor: Callable[..., Run], pool: Pool
+):
+    run = condor(prepared, "--force", SHARD, config=LONG)
+    number = run.job("sample", status=1)["ClusterId"]
+    run.says("submitted to HTCondor")
+    shutil.rmtree(newest(run).parent)
+    pool.client("condor_rm", busy)
+    assert f"condor_rm {number}" in run.says(f"Job {number} (sample-0) is held")
+    pool.client("condor_rm", str(number))
+    assert run.end(60) == 1
+    assert "was removed/aborted" in run.text
+    again = condor(prepared, SHARD, config=LONG)
+    assert again.end() == 0, again.explain()
+
+
+def test_a_run_whose_queue_is_lost_ends_and_the_next_one_goes_on(sampling: Run, condor: Callable[..., Run], pool: Pool):
+    pool.stop()
+    shutil.rmtree(pool.folder / "spool")
+    (pool.folder / "spool").mkdir()
+    pool.start()
     assert "Start the same command again" in sampling.says("does not say how it ended")
     assert sampling.end(60) == 1
     again = condor(sampling.checkout, SHARD, config=LONG)
     assert again.end() == 0, again.explain()
+    assert "prompts were sampled before" in (sampling.checkout.folder / LOG).read_text()
 
 
 def test_without_a_pool_there_is_one_message(prepared: Checkout, condor: Callable[..., Run], tmp_path: Path):

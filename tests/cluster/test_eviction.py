@@ -8,10 +8,7 @@ import psutil
 import pytest
 from checkout import Checkout
 from pool import Pool, wait_until
-from runs import LONG, SHARD, Run
-
-PROGRESS = "results/small/part1/turn1/attempts/.progress/000.jsonl"
-LOG = "logs/small/part1/turn1/sample-000.log"
+from runs import LOG, LONG, PROGRESS, SHARD, Run
 
 
 def vacate(run: Run, number: int) -> None:

@@ -32,10 +32,10 @@ def test_what_a_rule_declares_is_in_its_job_ad(prepared: Checkout, condor: Calla
     gpu_job, cpu_job = run.job("sample"), run.job("evaluation_tasks")
     expected = {
         "evaluation_tasks": {
-            "RequestCpus": 2, "RequestMemory": 1500, "RequestDisk": 3000 * 1024, "AllowedExecuteDuration": 30 * 60
+            "RequestCpus": 2, "RequestMemory": 1500, "RequestDisk": 3000 * 1024, "AllowedJobDuration": 30 * 60
         },
         "sample": {
-            "RequestCpus": 1, "RequestMemory": 2500, "RequestDisk": 4000 * 1024, "AllowedExecuteDuration": 90 * 60,
+            "RequestCpus": 1, "RequestMemory": 2500, "RequestDisk": 4000 * 1024, "AllowedJobDuration": 90 * 60,
             "RequestGPUs": 1, "GPUsMinMemory": 20000,
         },
     }  # fmt: skip

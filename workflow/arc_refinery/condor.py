@@ -20,7 +20,8 @@ from arc_refinery.errors import InputError
 _IDLE, _RUNNING, _HELD = 1, 2, 5  # JobStatus, https://htcondor.readthedocs.io/en/latest/classad-attributes
 _REMINDER_SECONDS = 3600.0
 _REMOVAL_SECONDS = 60.0
-_JOB = ["ClusterId", "JobBatchName", "JobStatus", "HoldReason", "AutoClusterId"]
+_KILLING_SECONDS = 30.0  # after which a held job counts as ended where no event says so
+_JOB = ["ClusterId", "JobBatchName", "JobStatus", "HoldReason", "EnteredCurrentStatus", "AutoClusterId"]
 _REQUEST = ["RequestCpus", "RequestMemory", "RequestDisk", "RequestGPUs", "GPUsMinMemory"]
 
 
@@ -92,10 +93,12 @@ class Watch(threading.Thread):
         return f"UserLog == {quote(str(self.event_log))}"
 
     def _report_held(self, jobs: list[ClassAd]) -> None:
-        """Say it when the event log says so: a job that is released while its process still ends may stay idle."""
-        held = {
-            job["ClusterId"]: job for job in jobs if job["JobStatus"] == _HELD and job["ClusterId"] in self._stopped
-        }
+        """Say it as soon as the job's processes have ended: one that is released before may stay idle for ever."""
+        held = {job["ClusterId"]: job for job in jobs if job["JobStatus"] == _HELD}
+        now = time.time()
+        for number, job in list(held.items()):
+            if number not in self._stopped and now < job["EnteredCurrentStatus"] + _KILLING_SECONDS:
+                del held[number]
         for number in held.keys() - self._held:
             job = held[number]
             self._say(
