@@ -37,14 +37,14 @@ rule sample:
         "../envs/cpu.yaml"
     threads: cpus("sample")
     resources:
-        **needs("sample"),
+        **model_needs("sample"),
     params:
         flags=flags(sample_settings()),
         adapter=adapter_flag,
         folder=subpath(output[0], parent=True),
         n_shards=shard_count,
     shell:
-        "arc-refinery sample --dataset-path {input.prompts} {params.flags} {params.adapter}"
+        "{resources.venv_on_path}arc-refinery sample --dataset-path {input.prompts} {params.flags} {params.adapter}"
         " --shard {wildcards.shard} --n-shards {params.n_shards} --output-folder {params.folder} 2> {log}"
 
 

@@ -47,6 +47,12 @@ def needs(kind: str) -> dict:
     return resources
 
 
+def model_needs(kind: str) -> dict:
+    """Resources of a job that may use an environment of its own. Not in `params`: another folder is no new setting."""
+    venv = getattr(experiment.resources, kind).venv
+    return needs(kind) | {"venv_on_path": f"PATH={shlex.quote(venv)}/bin:$PATH " if venv else ""}
+
+
 def cpus(kind: str) -> int:
     return getattr(experiment.resources, kind).cpus
 

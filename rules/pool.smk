@@ -9,7 +9,7 @@ from snakemake.logging import logger
 from arc_refinery.errors import InputError
 
 # Jobs start `arc-refinery` of the environment that runs Snakemake, whether or not anything activated it for them.
-os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
 
 pool_watches = []
 

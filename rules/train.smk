@@ -15,9 +15,9 @@ rule train:
         "../envs/cpu.yaml"
     threads: cpus("train")
     resources:
-        **needs("train"),
+        **model_needs("train"),
     params:
         flags=flags(train_settings()),
     shell:
-        "arc-refinery train --dataset-path {input} {params.flags} --checkpoints {output}.checkpoints"
+        "{resources.venv_on_path}arc-refinery train --dataset-path {input} {params.flags} --checkpoints {output}.checkpoints"
         " --output-dir {output} > {log} 2>&1"

@@ -255,10 +255,18 @@ class Needs(Strict):
     requirements: str = Field("", description="HTCondor requirements expression, for instance to pin a machine.")
 
 
+class ModelNeeds(Needs):
+    venv: str = Field(
+        "",
+        description="Folder of the virtual environment that these jobs use, for instance one with CUDA and vLLM; by "
+        "default that of Snakemake.",
+    )
+
+
 class Resources(Strict):
     cpu: Needs = Field(default_factory=lambda: Needs(), description="Jobs that never hold a GPU.")
-    sample: Needs = Field(default_factory=lambda: Needs(), description="Sampling jobs.")
-    train: Needs = Field(default_factory=lambda: Needs(), description="The training job.")
+    sample: ModelNeeds = Field(default_factory=lambda: ModelNeeds(), description="Sampling jobs.")
+    train: ModelNeeds = Field(default_factory=lambda: ModelNeeds(), description="The training job.")
 
 
 class Experiment(Strict):
@@ -315,6 +323,10 @@ def check_files(experiment: Experiment, origin: str) -> None:
     for number, task_set in enumerate(experiment.evaluation.sets):
         if task_set.only:
             wanted.append((f"evaluation.sets.{number}.only", Path(task_set.only), "a text file of task ids"))
+    for kind in ("sample", "train"):
+        if venv := getattr(experiment.resources, kind).venv:
+            what = "a virtual environment with this package (pip install -e . with its pip)"
+            wanted.append((f"resources.{kind}.venv", Path(venv, "bin", "arc-refinery"), what))
     if missing := [(key, path, what) for key, path, what in wanted if not path.exists()]:
         raise ConfigError(
             "\n".join(f"{origin}: {key}: {path} does not exist; expected {what}" for key, path, what in missing)

@@ -145,7 +145,7 @@ def two_guesses_solve(train_is_correct: Bools, test_is_correct: Bools, fingerpri
     Attempts that are correct on all train pairs vote for their test outputs; the two with most votes are the guesses
     (ties: what came first). Fingerprints cover train outputs too, but voters agree on these. No voter, no guess.
     """
-    voters = np.flatnonzero(train_is_correct)
+    voters = np.flatnonzero(train_is_correct).tolist()
     votes = Counter(fingerprints[voter] for voter in voters)
     guesses = {fingerprint for fingerprint, _ in votes.most_common(2)}
     return any(bool(test_is_correct[voter]) and fingerprints[voter] in guesses for voter in voters)

@@ -1,0 +1,80 @@
+"""Which Python a job runs in: that of Snakemake, one for the rule, or one that is unpacked on the job's machine."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from checkout import Checkout
+from pool import Pool, wait_until
+from runs import LONG, SHARD, Run
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    """A virtual environment with this package, that can be moved; its `arc-refinery` leaves a trace."""
+    folder = tmp_path / "environment"
+    venv.create(folder, symlinks=True)
+    packages = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    (packages / "those-of-the-tests.pth").write_text(
+        f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
+    )
+    program = folder / "bin" / "arc-refinery"
+    program.write_text(
+        '#!/bin/sh\nhere=$(dirname "$0")\necho "$@" >> "$here/../used"\n'
+        'exec "$here/python" -c "from arc_refinery.cli import main; main()" "$@"\n'
+    )
+    program.chmod(0o755)
+    return folder
+
+
+def test_sampling_can_have_an_environment_of_its_own(
+    prepared: Checkout, environment: Path, condor: Callable[..., Run], pool: Pool
+):
+    needs = {"sample": {"venv": str(environment)}}
+    changed = prepared.change(lambda config: config.update(resources=needs), LONG)
+    (prepared.folder / SHARD).unlink(missing_ok=True)
+    run = condor(prepared, SHARD, config=changed)
+    wait_until((environment / "used").exists, 60, run.explain)
+    assert (environment / "used").read_text().startswith("sample --dataset-path")
+
+
+def test_a_packed_environment_is_unpacked_once_on_the_machine(
+    prepared: Checkout, environment: Path, condor: Callable[..., Run], tmp_path: Path
+):
+    archive = tmp_path / "environment.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(environment, ".")
+    shutil.rmtree(environment)
+    cache = tmp_path / "cache"
+    wanted = ["results/small/tasks/heldout.parquet", "results/small/tasks/arc-agi-1-evaluation.parquet"]
+    variables = {"ARC_REFINERY_ENVIRONMENT": str(archive), "ARC_REFINERY_CACHE": str(cache)}
+    run = condor(prepared, "--force", *wanted, config=LONG, **variables)
+    assert run.end() == 0, run.explain()
+    (unpacked,) = (path for path in cache.iterdir() if path.is_dir())
+    assert len((unpacked / "used").read_text().splitlines()) == 2
+    assert not list(cache.glob("*.partial"))
+
+
+def test_a_job_asks_apptainer_for_the_image(prepared: Checkout, tmp_path: Path):
+    """The program is a stand-in that shows its arguments; no container has been started by these tests."""
+    stand_in = tmp_path / "apptainer"
+    stand_in.write_text('#!/bin/sh\nfor word in "$@"; do echo "$word"; done\n')
+    stand_in.chmod(0o755)
+    done = subprocess.run(
+        [prepared.folder / "profiles/condor/job.sh", "/some/python", "-m", "snakemake", "--cores", "all"],
+        cwd=prepared.folder,
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "ARC_REFINERY_IMAGE": "/images/arc.sif"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    folder = str(prepared.folder)
+    options = ["exec", "--nv", "--bind", folder, "--pwd", folder, "/images/arc.sif"]
+    assert done.stdout.splitlines() == [*options, "python", "-m", "snakemake", "--cores", "all"]
