@@ -63,6 +63,7 @@ rule judge:
     threads: cpus("cpu")
     resources:
         **needs("cpu"),
+        judging=1,  # profiles that group these jobs allow one at a time, so that a group asks for no more than one
     params:
         flags=flags(experiment.sandbox.model_dump() | {"seed": experiment.seed}),
     shell:

@@ -5,6 +5,10 @@
 #   ARC_REFINERY_ENVIRONMENT  an archive of an environment (conda-pack, venv-pack), unpacked once on each machine
 set -eu
 
+# Where HTCondor does not know that the file system is shared, it starts jobs in a folder of their own.
+folder=$(sed -n 's/^OrigIwd = "\(.*\)"$/\1/p' "${_CONDOR_JOB_AD:-/dev/null}")
+cd "${folder:-.}"
+
 if [ -n "${ARC_REFINERY_IMAGE:-}" ]; then
   set -- apptainer exec --nv --bind "$PWD" --pwd "$PWD" "$ARC_REFINERY_IMAGE" python "${@:2}"
 elif [ -n "${ARC_REFINERY_ENVIRONMENT:-}" ]; then

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -35,6 +36,7 @@ def condor(pool: Pool, tmp_path: Path) -> Iterator[Callable[..., Run]]:
         output = tmp_path / f"snakemake-{len(runs)}.log"
         command = [str(Path(sys.executable).parent / "snakemake"), "--profile", "condor", "--configfile", config]
         command += ["--seconds-between-status-checks", "1", *arguments]
+        started = int(time.time())
         with output.open("wb") as out:
             process = subprocess.Popen(
                 command,
@@ -44,7 +46,7 @@ def condor(pool: Pool, tmp_path: Path) -> Iterator[Callable[..., Run]]:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        runs.append(Run(process, checkout, output, pool))
+        runs.append(Run(process, checkout, output, pool, started))
         return runs[-1]
 
     yield start

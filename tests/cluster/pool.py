@@ -164,6 +164,10 @@ class Pool:
             self._master.wait()
         self._master = None
 
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
     def client(self, *command: str) -> str:
         """Output of one of HTCondor's commands."""
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)

@@ -23,6 +23,7 @@ class Run:
     checkout: Checkout
     output: Path
     pool: Pool
+    started: int  # seconds since the epoch
 
     @property
     def text(self) -> str:
@@ -36,8 +37,7 @@ class Run:
 
     def job(self, rule: str, status: int | None = None) -> dict[str, Any]:
         """Wait for a job of a rule; if a state is asked for, in that state (1 idle, 2 running, 5 held)."""
-        constraint = f'substr(UserLog, 0, {len(str(self.checkout.folder))}) == "{self.checkout.folder}"'
-        constraint += f' && regexp("^{rule}-", JobBatchName)'
+        constraint = f'QDate >= {self.started} && regexp("^{rule}-", JobBatchName)'
         if status:
             constraint += f" && JobStatus == {status}"
         jobs = wait_until(

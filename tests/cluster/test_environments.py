@@ -78,3 +78,20 @@ def test_a_job_asks_apptainer_for_the_image(prepared: Checkout, tmp_path: Path):
     folder = str(prepared.folder)
     options = ["exec", "--nv", "--bind", folder, "--pwd", folder, "/images/arc.sif"]
     assert done.stdout.splitlines() == [*options, "python", "-m", "snakemake", "--cores", "all"]
+
+
+def test_machines_whose_file_system_domain_nobody_has_set_run_jobs_too(
+    prepared: Checkout, condor: Callable[..., Run], pool: Pool
+):
+    config = pool.folder / "condor_config"
+    before = config.read_text()
+    config.write_text(
+        f"{before}\nSTARTD.FILESYSTEM_DOMAIN = other.machine\nSTARTER.FILESYSTEM_DOMAIN = other.machine\n"
+    )
+    pool.restart()
+    try:
+        run = condor(prepared, "--force", "results/small/tasks/heldout.parquet", config=LONG)
+        assert run.end() == 0, run.explain()
+    finally:
+        config.write_text(before)
+        pool.restart()

@@ -31,8 +31,7 @@ def kill_the_starter(run: Run, _number: int) -> None:
 
 
 def restart_the_pool(run: Run, _number: int) -> None:
-    run.pool.stop()
-    run.pool.start()
+    run.pool.restart()
     run.says("starts the job elsewhere")
 
 

@@ -69,8 +69,9 @@ def test_a_whole_run_on_the_pool_ends_as_a_local_one(
     assert run.end(900) == 0, run.explain()
     local, remote = (digests(checkout.folder / "results") for checkout in (finished, ran_on_the_pool))
     assert remote == local
-    rules = {job["JobBatchName"].rsplit("-", 1)[0] for job in pool.jobs("JobStatus == 4", history=True)}
-    assert {"problems", "sample", "judge", "refining_prompts", "training_prompts", "train", "report"} <= rules
+    rules = {job["JobBatchName"].split("-")[0] for job in pool.jobs("JobStatus == 4", history=True)}
+    # `judging_judge`: several judging jobs in one
+    assert {"problems", "sample", "judging_judge", "refining_prompts", "training_prompts", "train", "report"} <= rules
 
 
 def test_a_second_run_in_the_same_folder_has_nothing_to_do(ran_on_the_pool: Checkout, condor: Callable[..., Run]):

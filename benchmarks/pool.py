@@ -1,0 +1,115 @@
+"""Small jobs through HTCondor, one by one and in groups, beside a local run, as a Markdown table.
+
+    python benchmarks/pool.py                  48 judging jobs; takes some minutes
+    python benchmarks/pool.py --jobs 16 --groups 4
+
+Every row judges the same attempts: those of one sampled shard of the cut-down experiment, cut into as many shards as
+there are jobs. The pool is the private one of the tests (`make condor`), on this machine, with its CPUs as slots and
+negotiation every second; a shared pool is slower to match. `CPU s` is what all processes used, the pool's included.
+"""
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import yaml
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/cluster")]
+
+from checkout import Checkout, copy  # noqa: E402
+from pool import Pool  # noqa: E402
+from sandbox import machine, show  # noqa: E402
+
+TURN = "results/small/part1/turn1"
+CONFIG = "results/shards.yaml"
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--jobs", type=int, default=48, help="shards to judge")
+    arguments.add_argument("--groups", type=int, nargs="+", default=[1, 8], help="judging jobs that share one job")
+    arguments.add_argument("--cpus", type=int, default=os.cpu_count(), help="CPUs of the pool, and of the local run")
+    options = arguments.parse_args()
+    software = ROOT / ".venv" / "htcondor"
+    if not (software / "complete").exists():
+        sys.exit(f"{software} is not there: `make condor` unpacks HTCondor, or says why it cannot")
+    with tempfile.TemporaryDirectory() as folder:
+        checkout = sampled(Path(folder, "checkout"), options.jobs)
+        pool = Pool(software, Path(folder, "pool"), cpus=options.cpus, gpus=0)
+        pool.configure()
+        ways = {"local": (["--cores", str(options.cpus)], dict(os.environ))}
+        for size in options.groups:
+            grouped = ["--profile", "condor", "--seconds-between-status-checks", "1"]
+            grouped += ["--groups", "judge=judging", "--group-components", f"judging={size}"]
+            ways[f"pool, {size} a job"] = (grouped, pool.environment)
+        rows = []
+        for way, (flags, environment) in ways.items():
+            before = children_seconds()
+            if way != "local":
+                pool.start()
+            seconds = judged(checkout, flags, environment, options.jobs)
+            if way != "local":
+                pool.stop()
+            rows.append([way, seconds, 60 * options.jobs / seconds, children_seconds() - before])
+    show(
+        "Judging jobs",
+        f"{machine()}. {options.jobs} jobs on {options.cpus} CPUs.",
+        "way; wall s; jobs a minute; to local; CPU s; to local",
+        [
+            [way, f"{wall:.1f}", f"{rate:.0f}", f"{rate / rows[0][2]:.2f}", f"{cpu:.0f}", f"{cpu / rows[0][3]:.2f}"]
+            for way, wall, rate, cpu in rows
+        ],
+    )
+
+
+def sampled(folder: Path, jobs: int) -> Checkout:
+    """A checkout with sampled attempts in as many shards as there are jobs."""
+    folder.mkdir()
+    checkout = copy(folder)
+    one = checkout.change(lambda config: config["parts"].update(shards_per_part=1, tasks_per_part=max(6, jobs)))
+    snakemake(checkout, ["--cores", "2"], dict(os.environ), [f"{TURN}/attempts/000.parquet"], one)
+    attempts = pq.read_table(folder / TURN / "attempts/000.parquet")
+    for shard in range(jobs):
+        first, last = (len(attempts) * (shard + more) // jobs for more in (0, 1))
+        pq.write_table(attempts.slice(first, last - first), folder / TURN / f"attempts/{shard:03d}.parquet")
+    content = yaml.safe_load((folder / one).read_text())
+    content["parts"]["shards_per_part"] = jobs
+    (folder / CONFIG).write_text(yaml.safe_dump(content))
+    return checkout
+
+
+def judged(checkout: Checkout, flags: list[str], environment: dict[str, str], jobs: int) -> float:
+    """Wall seconds in which Snakemake judges all shards anew."""
+    verdicts = [f"{TURN}/verdicts/{shard:03d}.parquet" for shard in range(jobs)]
+    for verdict in verdicts:
+        (checkout.folder / verdict).unlink(missing_ok=True)
+    start = time.perf_counter()
+    snakemake(checkout, flags, environment, verdicts, CONFIG)
+    return time.perf_counter() - start
+
+
+def snakemake(
+    checkout: Checkout, flags: list[str], environment: dict[str, str], targets: list[str], config: str
+) -> None:
+    # by time stamps alone: the shards have no history
+    command = [str(Path(sys.executable).parent / "snakemake"), *flags, "--rerun-triggers", "mtime"]
+    command += ["--configfile", config, "--quiet", "all", "--", *targets]
+    done = subprocess.run(command, cwd=checkout.folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stdout + done.stderr)
+
+
+def children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    main()
