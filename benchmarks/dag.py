@@ -76,7 +76,9 @@ def main() -> None:
     parser.add_argument("--shards", type=int, nargs="+", default=(100, 1000, 10000), help="of a part")
     parser.add_argument("--rounds", type=int, default=3, help="of each measurement (default: %(default)s)")
     parser.add_argument("--configfile", type=Path, default=ROOT / "config/multi-turn-rl.yaml")
+    parser.add_argument("--profile", default="", help="plan under this profile; `condor` groups jobs")
     arguments = parser.parse_args()
+    under = ["--profile", arguments.profile] if arguments.profile else []
     experiment = yaml.safe_load(arguments.configfile.read_text())
     rows: list[list[str]] = []
     first = 0.0
@@ -84,7 +86,7 @@ def main() -> None:
         progress(f"planning: parts of {shards} shards")
         wanted = resized(experiment, shards)
         parse, _, _ = fastest(arguments.rounds, wanted, "--list-rules")
-        plan, memory, _ = fastest(arguments.rounds, wanted, "-n", "--quiet")
+        plan, memory, _ = fastest(arguments.rounds, wanted, "-n", "--quiet", *under)
         n_jobs = count_jobs(wanted)
         per_job = (plan - parse) / n_jobs
         first = first or per_job

@@ -47,15 +47,16 @@ def main() -> None:
         ways = {"local": (["--cores", str(options.cpus)], dict(os.environ))}
         for size in options.groups:
             grouped = ["--profile", "condor", "--seconds-between-status-checks", "1"]
-            grouped += ["--groups", "judge=judging", "--group-components", f"judging={size}"]
+            grouped += ["--group-components", f"judging-{{tasks}}-{{branch}}={size}"]
             ways[f"pool, {size} a job"] = (grouped, pool.environment)
         rows = []
         for way, (flags, environment) in ways.items():
             before = children_seconds()
-            if way != "local":
-                pool.start()
-            seconds = judged(checkout, flags, environment, options.jobs)
-            if way != "local":
+            try:
+                if way != "local":
+                    pool.start()
+                seconds = judged(checkout, flags, environment, options.jobs)
+            finally:
                 pool.stop()
             rows.append([way, seconds, 60 * options.jobs / seconds, children_seconds() - before])
     show(

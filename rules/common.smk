@@ -2,6 +2,8 @@
 import json
 import shlex
 
+from arc_refinery.config import Needs
+
 
 def config_origin() -> str:
     """The file to blame for a wrong key."""
@@ -26,9 +28,8 @@ def flags(settings: dict) -> str:
     return shlex.join(words)
 
 
-def needs(kind: str) -> dict:
+def requests(wanted: Needs) -> dict:
     """Resources of a job, under the names that the executors of HTCondor and Slurm each read."""
-    wanted = getattr(experiment.resources, kind)
     resources = {
         "nodes": 1,  # Slurm would spread the GPUs of a job over several
         "mem_mb": wanted.mem_mb,
@@ -45,6 +46,10 @@ def needs(kind: str) -> dict:
     if wanted.requirements:
         resources["requirements"] = wanted.requirements
     return resources
+
+
+def needs(kind: str) -> dict:
+    return requests(getattr(experiment.resources, kind))
 
 
 def model_needs(kind: str) -> dict:

@@ -12,8 +12,7 @@ rule pretrain:
         "../envs/cpu.yaml"
     threads: 2
     resources:
-        mem_mb=4000,
-        runtime=120,
+        **requests(Needs(mem_mb=4000, runtime=120)),
     shell:
         # Without these two, glibc gives memory back to the kernel after each step and asks for it again.
         "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592"

@@ -14,7 +14,8 @@ if [ -n "${ARC_REFINERY_IMAGE:-}" ]; then
 elif [ -n "${ARC_REFINERY_ENVIRONMENT:-}" ]; then
   cache=${ARC_REFINERY_CACHE:-/var/tmp/arc-refinery-$(id -u)}
   version=$(stat --format %Y-%s "$ARC_REFINERY_ENVIRONMENT")
-  mkdir -p "$cache"
+  mkdir -p -m 700 "$cache"
+  [ -O "$cache" ] || { echo "$cache belongs to somebody else: set ARC_REFINERY_CACHE to another folder" >&2; exit 1; }
   exec 9> "$cache/$version.lock"
   flock 9 # jobs that start together: one unpacks
   if [ ! -d "$cache/$version" ]; then
@@ -32,8 +33,7 @@ set -m
 "$@" &
 job=$!
 trap 'kill -TERM -- -$job' TERM
-while true; do
-  code=0
-  wait $job || code=$?
-  kill -0 $job 2>/dev/null || exit $code
+while kill -0 $job 2>/dev/null; do
+  wait $job || true # the signal ends it too
 done
+wait $job

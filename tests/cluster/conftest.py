@@ -1,5 +1,6 @@
 """A private HTCondor pool, and runs of Snakemake whose jobs go to it."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -20,11 +21,15 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     """Four CPUs and two GPUs that exist on paper."""
     if not (SOFTWARE / "complete").exists():
         pytest.skip("HTCondor is not there; `make condor` says why it could not be unpacked")
+    if os.geteuid() == 0 and subprocess.run(["unshare", "--user", "true"], check=False).returncode:
+        pytest.skip("root needs user namespaces for a private HTCondor pool, and this machine forbids them")
     started = Pool(SOFTWARE, tmp_path_factory.mktemp("pool"))
     started.configure()
-    started.start()
-    yield started
-    started.stop()
+    try:
+        started.start()
+        yield started
+    finally:
+        started.stop()
 
 
 @pytest.fixture

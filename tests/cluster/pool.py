@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import secrets
 import signal
 import socket
@@ -198,7 +199,7 @@ class Pool:
         return all(answer.stdout.strip() for answer in answers) and queue.returncode == 0
 
     def _account(self) -> str:
-        return "daemon" if os.geteuid() == 0 else os.environ.get("USER", "nobody")
+        return pwd.getpwuid(os.geteuid() or _DAEMON).pw_name
 
 
 _DAEMON = 1  # the account `daemon`, which every Debian has

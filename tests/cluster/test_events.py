@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -79,6 +80,7 @@ def test_a_busy_machine_is_no_missing_machine(prepared: Checkout, busy: str, con
     run = condor(prepared, "--force", SHARD, config=changed)
     job = run.job("sample", status=1)
     wait_until(lambda: pool.jobs(f"ClusterId == {job['ClusterId']} && LastRejMatchTime > 0"), 60, run.explain)
+    time.sleep(5)  # some looks of the watch
     pool.client("condor_rm", busy)
     run.job("sample", status=2)
     assert "No machine of the pool" not in run.text
@@ -97,6 +99,15 @@ def test_a_run_that_is_ended_removes_its_jobs_and_the_next_one_goes_on(
         assert "prompts were sampled before" in (sampling.checkout.folder / LOG).read_text()
 
 
+def test_two_signals_end_a_run_as_one_does(sampling: Run, pool: Pool):
+    for _ in range(2):
+        sampling.kill(signal.SIGHUP)
+        time.sleep(0.05)
+    assert sampling.end(60) == 1, sampling.explain()
+    assert "Traceback" not in sampling.text
+    assert not pool.jobs()
+
+
 def test_jobs_of_a_killed_run_are_removed_by_the_next(sampling: Run, condor: Callable[..., Run]):
     number = sampling.job("sample")["ClusterId"]
     sampling.kill(signal.SIGKILL)
@@ -104,13 +115,36 @@ def test_jobs_of_a_killed_run_are_removed_by_the_next(sampling: Run, condor: Cal
     unlocked = sampling.checkout.snakemake("--unlock", "--configfile", LONG)
     assert unlocked.returncode == 0, unlocked.stderr
     again = condor(sampling.checkout, SHARD, config=LONG)
-    assert f"job {number}." in again.says("an earlier run from this folder left it there")
-    assert again.job("sample", status=2)["ClusterId"] != number
+    assert f"job {number}." in again.says("as a run that was killed left it there")
+    assert again.end() == 0, again.explain()
 
 
-def test_a_deleted_event_log_is_no_harm(sampling: Run):
-    newest(sampling).unlink()
+def test_a_run_leaves_other_runs_and_jobs_of_others_alone(
+    sampling: Run, condor: Callable[..., Run], pool: Pool, tmp_path: Path
+):
+    description = tmp_path / "other.sub"
+    description.write_text(f"executable=/bin/sleep\narguments=600\nlog={tmp_path}/other.log\nqueue\n")
+    pool.client("condor_submit", str(description))
+    beside = condor(sampling.checkout, "--force", "results/small/tasks/heldout.parquet", config=LONG)
+    assert beside.end() == 0, beside.explain()
+    (other,) = pool.jobs('Cmd == "/bin/sleep"')
+    pool.client("condor_rm", str(other["ClusterId"]))
     assert sampling.end() == 0, sampling.explain()
+
+
+def test_a_run_whose_event_log_is_deleted_ends_and_the_next_one_completes(
+    prepared: Checkout, condor: Callable[..., Run]
+):
+    shards = [SHARD, SHARD.replace("000", "001")]
+    for shard in shards:
+        (prepared.folder / shard).unlink(missing_ok=True)
+    run = condor(prepared, "--jobs", "1", "--", *shards, config=LONG)
+    run.job("sample", status=2)
+    newest(run).unlink()
+    assert "Start the same command again" in run.says("does not say how it ended", 150)
+    assert run.end(60) == 1
+    again = condor(prepared, *shards, config=LONG)
+    assert again.end() == 0, again.explain()
 
 
 def test_a_job_whose_logs_cannot_be_written_is_held_and_the_next_run_completes(
@@ -131,9 +165,11 @@ def test_a_job_whose_logs_cannot_be_written_is_held_and_the_next_run_completes(
 
 def test_a_run_whose_queue_is_lost_ends_and_the_next_one_goes_on(sampling: Run, condor: Callable[..., Run], pool: Pool):
     pool.stop()
+    sampling.says("HTCondor cannot be asked")
     shutil.rmtree(pool.folder / "spool")
     (pool.folder / "spool").mkdir()
     pool.start()
+    sampling.says("HTCondor answers again")
     assert "Start the same command again" in sampling.says("does not say how it ended")
     assert sampling.end(60) == 1
     again = condor(sampling.checkout, SHARD, config=LONG)

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from checkout import Checkout, copy
 from pool import Pool
 from runs import LONG, SHARD, Run
@@ -57,33 +56,26 @@ def test_a_job_on_a_gpu_is_told_which(prepared: Checkout, condor: Callable[..., 
     assert job["AssignedGPUs"].startswith("GPU-")
 
 
-@pytest.fixture(scope="session")
-def ran_on_the_pool(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    return copy(tmp_path_factory.mktemp("pool-run"))
-
-
 def test_a_whole_run_on_the_pool_ends_as_a_local_one(
-    finished: Checkout, ran_on_the_pool: Checkout, condor: Callable[..., Run], pool: Pool
+    finished: Checkout, tmp_path: Path, condor: Callable[..., Run], pool: Pool
 ):
-    run = condor(ran_on_the_pool, "--quiet", "rules", "--", "all")
+    (tmp_path / "checkout").mkdir()
+    checkout = copy(tmp_path / "checkout")
+    run = condor(checkout, "--quiet", "rules", "--", "all")
     assert run.end(900) == 0, run.explain()
-    local, remote = (digests(checkout.folder / "results") for checkout in (finished, ran_on_the_pool))
+    local, remote = (digests(each.folder / "results") for each in (finished, checkout))
     assert remote == local
     rules = {job["JobBatchName"].split("-")[0] for job in pool.jobs("JobStatus == 4", history=True)}
-    # `judging_judge`: several judging jobs in one
-    assert {"problems", "sample", "judging_judge", "refining_prompts", "training_prompts", "train", "report"} <= rules
+    # `judging`: several judging jobs in one
+    assert {"problems", "sample", "judging", "refining_prompts", "training_prompts", "train", "report"} <= rules
 
+    again = condor(checkout, "all")
+    assert again.end() == 0
+    assert "Nothing to be done" in again.text
 
-def test_a_second_run_in_the_same_folder_has_nothing_to_do(ran_on_the_pool: Checkout, condor: Callable[..., Run]):
-    run = condor(ran_on_the_pool, "all")
-    assert run.end() == 0
-    assert "Nothing to be done" in run.text
-
-
-def test_one_shard_can_be_made_again_on_the_pool(ran_on_the_pool: Checkout, condor: Callable[..., Run]):
-    shard = ran_on_the_pool.folder / "results/small/part1/turn1/attempts/001.parquet"
+    shard = checkout.folder / "results/small/part1/turn1/attempts/001.parquet"
     before = shard.read_bytes()
     shard.unlink()
-    run = condor(ran_on_the_pool, str(shard.relative_to(ran_on_the_pool.folder)))
-    assert run.end() == 0, run.explain()
+    one = condor(checkout, str(shard.relative_to(checkout.folder)))
+    assert one.end() == 0, one.explain()
     assert shard.read_bytes() == before

@@ -5,14 +5,15 @@ for ever for one whose end that log does not tell, and leaves in the queue what 
 queue beside it.
 """
 
+import fcntl
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import htcondor2
-from classad2 import ClassAd, quote
+from classad2 import ClassAd, ClassAdException, quote
 from htcondor2 import AdType, HTCondorException, JobAction, JobEventLog, JobEventType
 
 from arc_refinery.errors import InputError
@@ -21,48 +22,51 @@ _IDLE, _RUNNING, _HELD = 1, 2, 5  # JobStatus, https://htcondor.readthedocs.io/e
 _REMINDER_SECONDS = 3600.0
 _REMOVAL_SECONDS = 60.0
 _KILLING_SECONDS = 30.0  # after which a held job counts as ended where no event says so
+_LOOKS_FOR_LOST = 18  # a file system may show the end of a job late
 _JOB = ["ClusterId", "JobBatchName", "JobStatus", "HoldReason", "EnteredCurrentStatus", "AutoClusterId"]
 _REQUEST = ["RequestCpus", "RequestMemory", "RequestDisk", "RequestGPUs", "GPUsMinMemory"]
+_EVENT_LOG = "snakemake-rules.log"  # the executor's name
+_LOCK = "run.lock"
 
 
 class Watch(threading.Thread):
-    """Follows the jobs of one event log and says what their user should do; one look every `every` seconds.
+    """Follows the jobs of one run and says what their user should do; one look every `every` seconds.
 
     `say` gets each message, one paragraph. `give_up` is called once, after a message, when a job's end can no longer be
-    learned: the run would never finish.
+    learned: the run would never finish. As long as the process lives it holds a lock in `folder`, where the executor
+    writes its event log.
     """
 
-    def __init__(self, event_log: Path, every: float, say: Callable[[str], None], give_up: Callable[[], None]) -> None:
+    def __init__(self, folder: Path, every: float, say: Callable[[str], None], give_up: Callable[[], None]) -> None:
         super().__init__(name="htcondor-watch", daemon=True)
-        self.event_log = event_log.absolute()
+        self.event_log = folder.absolute() / _EVENT_LOG
         self._every, self._say, self._give_up = every, say, give_up
         self._ended = threading.Event()
+        self._lock = (folder / _LOCK).open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
         self._events: JobEventLog | None = None
-        self._unfinished: set[int] = set()
-        self._missing: set[int] = set()
+        self._seen: set[int] = set()
+        self._finished: set[int] = set()
+        self._missing: dict[int, int] = {}
         self._stopped: set[int] = set()
         self._held: set[int] = set()
         self._examined: set[int] = set()
-        self._reachable = True
+        self._answered = True
         self._last_reminder = time.monotonic()
 
     def run(self) -> None:
         while not self._ended.wait(self._every):
             try:
-                jobs = self.jobs()
-                self._read_events()  # after the queue, so that no job ends between the two unseen
-                if not self._reachable:
-                    self._reachable = True
-                    self._say("The queue can be reached again.")
-                self._report_held(jobs)
-                self._report_unmatched(jobs)
-                self._remind(jobs)
-            except HTCondorException as error:
-                if self._reachable:
-                    self._reachable = False
-                    self._say(f"The queue cannot be reached: {error} Jobs that run go on. Does condor_q work here?")
+                lost = self._look()
+            except (HTCondorException, ClassAdException, OSError) as error:
+                if self._answered:
+                    self._answered = False
+                    self._say(f"HTCondor cannot be asked: {error} Jobs that run go on. Does condor_q work here?")
                 continue
-            if lost := self._lost(jobs):
+            if not self._answered:
+                self._answered = True
+                self._say("HTCondor answers again.")
+            if lost:
                 self._say(
                     f"Job {_numbers(lost)} has left the queue and {self.event_log} does not say how it ended; was the "
                     "file deleted, or the queue? Snakemake would wait for ever, so this run ends here. Start the same "
@@ -76,21 +80,30 @@ class Watch(threading.Thread):
         self._ended.set()
         self.join()
         try:
-            if removed := remove(self._own(), "left behind by the run of Snakemake that had submitted it"):
-                self._say(f"Removed from the queue, as this run ends: job {_numbers(removed)}.")
+            removed, left = remove([self.event_log])
         except HTCondorException as error:
-            self._say(
-                f"The queue cannot be reached ({error}). Jobs that are still in it go on without this run; the next "
-                "one from this folder will remove them."
-            )
+            self._say(f"HTCondor cannot be asked: {error} Jobs in the queue go on; the next run will remove them.")
+            return
+        if removed:
+            self._say(f"Removed from the queue, as this run ends: job {_numbers(removed)}.")
+        if left:
+            self._say(f"Still ending: job {_numbers(left)}. The next run waits for it.")
+            return
+        (self.event_log.parent / _LOCK).unlink(missing_ok=True)
+
+    def _look(self) -> list[int]:
+        """Say what is new; the jobs whose end can no longer be learned."""
+        jobs = self.jobs()
+        self._read_events()  # after the queue, so that no job ends between the two unseen
+        self._report_held(jobs)
+        self._report_unmatched(jobs)
+        self._remind(jobs)
+        return self._lost({job["ClusterId"] for job in jobs})
 
     def jobs(self) -> list[ClassAd]:
         """Ads of the run's jobs that are in the queue."""
-        ads: list[ClassAd] = htcondor2.Schedd().query(self._own(), projection=_JOB)
+        ads: list[ClassAd] = htcondor2.Schedd().query(_of([self.event_log]), projection=_JOB)
         return ads
-
-    def _own(self) -> str:
-        return f"UserLog == {quote(str(self.event_log))}"
 
     def _report_held(self, jobs: list[ClassAd]) -> None:
         """Say it as soon as the job's processes have ended: one that is released before may stay idle for ever."""
@@ -113,7 +126,7 @@ class Watch(threading.Thread):
         new = {job["AutoClusterId"]: job["ClusterId"] for job in idle if job["AutoClusterId"] not in self._examined}
         if not new:
             return
-        slots = [emptied(slot) for slot in htcondor2.Collector().query(AdType.Startd, 'SlotType != "Dynamic"')]
+        slots = [emptied(slot) for slot in htcondor2.Collector().query(AdType.Startd, 'SlotType =!= "Dynamic"')]
         for kind, number in new.items():
             self._examined.add(kind)
             for job in htcondor2.Schedd().query(f"ClusterId == {number}"):
@@ -131,6 +144,8 @@ class Watch(threading.Thread):
             return
         self._last_reminder = time.monotonic()
         self._examined.clear()  # machines come and go
+        if not jobs:
+            return
         states = {_IDLE: "idle", _RUNNING: "running", _HELD: "held"}
         counts = Counter(states.get(job["JobStatus"], "in transit") for job in jobs)
         self._say("In the queue: " + ", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
@@ -141,9 +156,9 @@ class Watch(threading.Thread):
         for event in self._events.events(stop_after=0) if self._events else ():
             match event.type:
                 case JobEventType.SUBMIT:
-                    self._unfinished.add(event.cluster)
+                    self._seen.add(event.cluster)
                 case JobEventType.JOB_TERMINATED | JobEventType.JOB_ABORTED:
-                    self._unfinished.discard(event.cluster)
+                    self._finished.add(event.cluster)
                 case JobEventType.JOB_HELD:
                     self._stopped.add(event.cluster)
                 case JobEventType.JOB_RELEASED:
@@ -155,46 +170,71 @@ class Watch(threading.Thread):
                         "job elsewhere, where it goes on from its last progress. Nothing needs to be done."
                     )
 
-    def _lost(self, jobs: list[ClassAd]) -> set[int]:
-        """Jobs that were gone at two looks and whose end no event tells."""
-        missing = self._unfinished - {job["ClusterId"] for job in jobs}
-        lost = missing & self._missing
-        self._missing = missing
-        return lost
+    def _lost(self, queued: set[int]) -> list[int]:
+        """Jobs that have been missing for long and whose end no event tells."""
+        self._seen |= queued
+        self._missing = {job: self._missing.get(job, 0) + 1 for job in self._seen - self._finished - queued}
+        return [job for job, looks in self._missing.items() if looks >= _LOOKS_FOR_LOST]
 
 
-def watch(event_log: Path, every: float, say: Callable[[str], None], give_up: Callable[[], None]) -> Watch:
-    """Begin a run: remove what an earlier one from this folder left in the queue, and follow the jobs of this one.
+def watch(folder: Path, every: float, say: Callable[[str], None], give_up: Callable[[], None]) -> Watch:
+    """Begin a run: remove what killed ones left in the queue, and follow the jobs of this one.
 
-    Raises `InputError` where HTCondor cannot be reached.
+    `folder` is that of the run's event log; those of other runs lie beside it. Raises `InputError` where HTCondor
+    cannot be reached, or could not run a job.
     """
-    folder = f"{event_log.parent.parent.absolute()}/"
+    if " " in str(folder.absolute()):
+        raise InputError(f"{folder.absolute()}: HTCondor's executor cannot cope with the space in this path; move it")
+    killed = [lock.parent for lock in folder.absolute().parent.glob(f"*/{_LOCK}") if _is_free(lock)]
     try:
-        removed = remove(
-            f"substr(UserLog, 0, {len(folder)}) == {quote(folder)}", "a new run of Snakemake does its work"
-        )
+        htcondor2.Schedd().query("false")
+        removed, left = remove([run / _EVENT_LOG for run in killed]) if killed else ([], [])
     except HTCondorException as error:
         raise InputError(
             f"HTCondor cannot be reached: {error} Is this a machine from which jobs can be submitted? condor_q and "
             "condor_status must work here; the variable CONDOR_CONFIG names the pool's configuration."
         ) from None
     if removed:
-        say(f"Removed from the queue, as an earlier run from this folder left it there: job {_numbers(removed)}.")
-    started = Watch(event_log, every, say, give_up)
+        say(f"Removed from the queue, as a run that was killed left it there: job {_numbers(removed)}.")
+    if left:
+        raise InputError(
+            f"Job {_numbers(left)} of a run that was killed is being removed and has not ended yet; it may still write "
+            "the same files. Start again when condor_q no longer shows it. If its machine is gone: condor_rm -forcex."
+        )
+    for run in killed:
+        (run / _LOCK).unlink()
+    started = Watch(folder, every, say, give_up)
     started.start()
     return started
 
 
-def remove(constraint: str, reason: str) -> list[int]:
-    """Remove jobs from the queue and wait until they are gone; the numbers of those that were there."""
-    schedd = htcondor2.Schedd()
-    numbers = sorted(job["ClusterId"] for job in schedd.query(constraint, projection=["ClusterId"]))
-    if numbers:
-        schedd.act(JobAction.Remove, constraint, reason)
+def remove(event_logs: Sequence[Path]) -> tuple[list[int], list[int]]:
+    """Remove the jobs of these event logs from the queue: the numbers of those gone, and of those that still end."""
+    schedd, jobs = htcondor2.Schedd(), _of(event_logs)
+    found = {job["ClusterId"] for job in schedd.query(jobs, projection=["ClusterId"])}
+    left = found
+    if found:
+        schedd.act(JobAction.Remove, jobs)
         deadline = time.monotonic() + _REMOVAL_SECONDS
-        while schedd.query(constraint, projection=["ClusterId"]) and time.monotonic() < deadline:
+        while left and time.monotonic() < deadline:
             time.sleep(0.5)
-    return numbers
+            left = {job["ClusterId"] for job in schedd.query(jobs, projection=["ClusterId"])}
+    return sorted(found - left), sorted(left)
+
+
+def _of(event_logs: Sequence[Path]) -> str:
+    """The constraint on jobs of these event logs; `=?=` minds the case of letters, `==` does not."""
+    return " || ".join(f"UserLog =?= {quote(str(path))}" for path in event_logs)
+
+
+def _is_free(lock: Path) -> bool:
+    """Whether the run that made this file lives no more."""
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def emptied(slot: ClassAd) -> ClassAd:
