@@ -32,6 +32,12 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
         started.stop()
 
 
+def _hear_all_signals() -> None:
+    """Tests in the background of a script inherit that SIGINT is ignored, under nohup that SIGHUP is."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @pytest.fixture
 def condor(pool: Pool, tmp_path: Path) -> Iterator[Callable[..., Run]]:
     """Starts runs; those that go on after the test are interrupted, which removes their jobs."""
@@ -50,6 +56,7 @@ def condor(pool: Pool, tmp_path: Path) -> Iterator[Callable[..., Run]]:
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=_hear_all_signals,
             )
         runs.append(Run(process, checkout, output, pool, started))
         return runs[-1]
