@@ -18,13 +18,12 @@ import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
-import yaml
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/cluster")]
 
 from checkout import Checkout, copy  # noqa: E402
-from pool import Pool  # noqa: E402
+from pool import SOFTWARE, Pool, is_unpacked  # noqa: E402
 from sandbox import machine, show  # noqa: E402
 
 TURN = "results/small/part1/turn1"
@@ -37,12 +36,11 @@ def main() -> None:
     arguments.add_argument("--groups", type=int, nargs="+", default=[1, 8], help="judging jobs that share one job")
     arguments.add_argument("--cpus", type=int, default=os.cpu_count(), help="CPUs of the pool, and of the local run")
     options = arguments.parse_args()
-    software = ROOT / ".venv" / "htcondor"
-    if not (software / "complete").exists():
-        sys.exit(f"{software} is not there: `make condor` unpacks HTCondor, or says why it cannot")
+    if not is_unpacked():
+        sys.exit(f"{SOFTWARE} is not there: `make condor` unpacks HTCondor, or says why it cannot")
     with tempfile.TemporaryDirectory() as folder:
         checkout = sampled(Path(folder, "checkout"), options.jobs)
-        pool = Pool(software, Path(folder, "pool"), cpus=options.cpus, gpus=0)
+        pool = Pool(SOFTWARE, Path(folder, "pool"), cpus=options.cpus, gpus=0)
         pool.configure()
         ways = {"local": (["--cores", str(options.cpus)], dict(os.environ))}
         for size in options.groups:
@@ -80,9 +78,7 @@ def sampled(folder: Path, jobs: int) -> Checkout:
     for shard in range(jobs):
         first, last = (len(attempts) * (shard + more) // jobs for more in (0, 1))
         pq.write_table(attempts.slice(first, last - first), folder / TURN / f"attempts/{shard:03d}.parquet")
-    content = yaml.safe_load((folder / one).read_text())
-    content["parts"]["shards_per_part"] = jobs
-    (folder / CONFIG).write_text(yaml.safe_dump(content))
+    checkout.change(lambda config: config["parts"].update(shards_per_part=jobs), one, "shards")
     return checkout
 
 

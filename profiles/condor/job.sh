@@ -2,7 +2,7 @@
 # What HTCondor starts on the machine of a job. Its arguments are a command: `python -m snakemake ...`, for one rule.
 # Two variables of the submitting shell change which Python that is (docs/cluster.md):
 #   ARC_REFINERY_IMAGE        a container image, for Apptainer
-#   ARC_REFINERY_ENVIRONMENT  an archive of an environment (conda-pack, venv-pack), unpacked once on each machine
+#   ARC_REFINERY_ENVIRONMENT  an archive of an environment that can be moved, unpacked once on each machine
 set -eu
 
 # Where HTCondor does not know that the file system is shared, it starts jobs in a folder of their own.

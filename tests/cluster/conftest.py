@@ -9,17 +9,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from checkout import ROOT, SMALL, Checkout, copy
-from pool import Pool
+from checkout import SMALL, Checkout, copy
+from pool import SOFTWARE, Pool, is_unpacked
 from runs import LONG, Run
 
-SOFTWARE = ROOT / ".venv" / "htcondor"
 
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
-    """Four CPUs and two GPUs that exist on paper."""
-    if not (SOFTWARE / "complete").exists():
+    """Four CPUs and two GPUs that exist on paper. It ends with its tests: others count the processes of this one."""
+    if not is_unpacked():
         pytest.skip("HTCondor is not there; `make condor` says why it could not be unpacked")
     if os.geteuid() == 0 and subprocess.run(["unshare", "--user", "true"], check=False).returncode:
         pytest.skip("root needs user namespaces for a private HTCondor pool, and this machine forbids them")

@@ -15,6 +15,8 @@ from typing import Any
 
 import psutil
 
+SOFTWARE = Path(__file__).parents[2] / ".venv" / "htcondor"  # where `make condor` unpacks it
+
 _CONFIG = """
 RELEASE_DIR = {software}/usr
 LIB = $(RELEASE_DIR)/lib
@@ -88,6 +90,10 @@ _GPUS = """
 MACHINE_RESOURCE_INVENTORY_GPUs = $(LIBEXEC)/condor_gpu_discovery -properties -simulate:3,{gpus}
 ENVIRONMENT_FOR_AssignedGPUs = CUDA_VISIBLE_DEVICES=/CUDA//
 """
+
+
+def is_unpacked() -> bool:
+    return (SOFTWARE / "complete").exists()
 
 
 @dataclass

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import slurm
 import yaml
-from checkout import SMALL, copy
+from checkout import copy
 
 CONFIG = "results/cut-down.yaml"
 SHARD = "results/small/heldout/turn1/attempts/000.parquet"
@@ -23,12 +23,10 @@ SUBMIT = ("--profile", "profiles/slurm", "--slurm-init-seconds-before-status-che
 
 def prepare(folder: Path) -> Path:
     """A copy of the repository with the cut-down experiment, whose jobs ask for as much as the full-size one."""
-    copied = copy(folder).folder
-    content = yaml.safe_load((copied / SMALL).read_text())
-    content["resources"] = yaml.safe_load((copied / "config/multi-turn-rl.yaml").read_text())["resources"]
-    (copied / "results").mkdir()
-    (copied / CONFIG).write_text(yaml.safe_dump(content))
-    return copied
+    checkout = copy(folder)
+    full_size = yaml.safe_load((folder / "config/multi-turn-rl.yaml").read_text())
+    checkout.change(lambda config: config.update(resources=full_size["resources"]), name="cut-down")
+    return folder
 
 
 @contextmanager
