@@ -9,7 +9,7 @@ export PATH := $(BIN):$(PATH)
 
 demo: env
 	# training takes longest and runs on one core: first everything that it waits for
-	$(BIN)/snakemake --cores $(CORES) --quiet rules --prioritize results/demo/training
+	$(BIN)/snakemake --cores $(CORES) --quiet rules --prioritize results/demo/adapters/trained
 	@echo "The report: $(CURDIR)/results/demo.md"
 
 test: vllm condor lint

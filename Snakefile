@@ -28,15 +28,26 @@ pathvars:
 
 
 wildcard_constraints:
-    tasks="[a-z0-9-]+",
-    branch="turn1(-trained)?|[a-z0-9-]+-turn[0-9]+",
+    tasks="[a-z0-9.-]+",
+    branch="turn1(-[a-z0-9.-]+)?|[a-z0-9.-]+-turn[0-9]+",
     shard="[0-9]+",
 
 
-include: "rules/tasks.smk"  # problems -> tasks -> parts
+if experiment.parts:
+
+    include: "rules/parts.smk"  # problems -> tasks -> parts
+
+
+include: "rules/tasks.smk"  # the tasks of the evaluation sets
 include: "rules/attempts.smk"  # prompts of turn 1; sample completions, judge them
 include: "rules/refine.smk"  # incorrect attempts -> prompts of the next turn
-include: "rules/train.smk"  # GRPO on those of the parts
+
+
+if experiment.training:
+
+    include: "rules/train.smk"  # prompts to train on; GRPO
+
+
 include: "rules/report.smk"  # compare the arms
 include: "rules/pretrain.smk"  # the embedded model; not a part of any experiment
 include: "rules/pool.smk"  # runs on a cluster: messages about its jobs, and a clean end

@@ -11,7 +11,7 @@ rule first_prompts:
     benchmark:
         "<benchmarks>/{tasks}/{branch}/prompts.tsv"
     wildcard_constraints:
-        branch="turn1(-trained)?",
+        branch="turn1(-.+)?",
     conda:
         "../envs/cpu.yaml"
     threads: cpus("cpu")

@@ -1,5 +1,6 @@
 # Functions only: what the rules of several stages ask of the configuration.
 import json
+import re
 import shlex
 
 from arc_refinery.config import Needs
@@ -74,7 +75,7 @@ def list_of_tasks(wildcards) -> list[str]:
 
 def n_shards(tasks: str) -> int:
     """How many sampling jobs a part or an evaluation set is split into."""
-    if tasks in experiment.parts.names:
+    if tasks in experiment.part_names:
         return experiment.parts.shards_per_part
     return evaluation_set(tasks).shards
 
@@ -93,31 +94,42 @@ def shard_files(tasks: str, branch: str, what: str) -> list[str]:
 
 def first_turn_predictions(wildcards) -> int:
     """Completions per task in turn 1: the arms share them, so the largest arm decides."""
-    if wildcards.tasks in experiment.parts.names:
+    if wildcards.tasks in experiment.part_names:
         return experiment.sampling.n_predictions
-    return max(arm.turns[0].n_predictions for arm in experiment.evaluation.arms if arm.branch(1) == wildcards.branch)
+    sizes = [arm.turns[0].n_predictions for arm in experiment.arms if arm.branch(1) == wildcards.branch]
+    return max(sizes, default=experiment.sampling.n_predictions)
 
 
 def arm_and_turn(branch: str):
     """The arm and the number of the turn that a branch such as `refine-trained-turn2` belongs to."""
     return next(
         (arm, turn)
-        for arm in experiment.evaluation.arms
-        for turn in range(1, len(arm.turns) + 1)
-        if arm.branch(turn) == branch
+        for arm in experiment.arms
+        for turn, name in enumerate(arm.branches, 1)
+        if name == branch
     )
 
 
 def adapter(wildcards) -> list[str]:
-    """The trained adapter where a branch is sampled with it."""
-    if wildcards.tasks in experiment.parts.names:
+    """The trained adapter where a branch is sampled with one."""
+    if wildcards.branch == "turn1":
         return []
     arm, turn = arm_and_turn(wildcards.branch)
-    return ["<results>/training"] if arm.turns[turn - 1].adapter == "trained" else []
+    name = arm.turns[turn - 1].adapter
+    return [] if name == "none" else [f"<results>/adapters/{name}"]
+
+
+def trained_adapters() -> list[str]:
+    return [f"<results>/adapters/{run}" for run in experiment.runs]
+
+
+def training_prompts() -> list[str]:
+    """What all trainings of the experiment are trained on."""
+    return [f"<results>/{tasks}/training/prompts.parquet" for tasks in experiment.training_tasks]
 
 
 def first_turn_files(what: str):
-    """Input function: the `attempts` or `verdicts` of turn 1 of a part."""
+    """Input function: the `attempts` or `verdicts` of turn 1 of a part or an evaluation set."""
 
     def files(wildcards) -> list[str]:
         return shard_files(wildcards.tasks, "turn1", what)
@@ -142,9 +154,7 @@ def parent_prompts(wildcards) -> str:
 
 def evaluation_branches() -> list[tuple[str, str]]:
     """(evaluation set, branch) of everything that the report compares."""
-    branches = dict.fromkeys(
-        arm.branch(turn) for arm in experiment.evaluation.arms for turn in range(1, len(arm.turns) + 1)
-    )
+    branches = dict.fromkeys(branch for arm in experiment.arms for branch in arm.branches)
     return [(task_set.name, branch) for task_set in experiment.evaluation.sets for branch in branches]
 
 
@@ -162,12 +172,27 @@ def evaluation_prompts() -> list[str]:
     return [f"<results>/{tasks}/{branch}/prompts.parquet" for tasks, branch in evaluation_branches()]
 
 
+def all_prompts() -> list[str]:
+    """Every file of prompts of the experiment: first turns, what is trained on, what the arms answer."""
+    refined = experiment.training_tasks if experiment.training and experiment.training.prompts == "second-turn" else []
+    first = [f"<results>/{tasks}/turn1/prompts.parquet" for tasks in refined]
+    return list(dict.fromkeys([*first, *training_prompts(), *evaluation_prompts()]))
+
+
 # What the rules hand to the command line, stage by stage: everything that changes a stage's result, and nothing else.
+
+
+def problems_settings() -> dict:
+    parts = experiment.parts
+    n_wanted = parts.n_parts * (parts.tasks_per_part or 0)
+    return experiment.problems.model_dump() | {"n_wanted": n_wanted, "seed": experiment.seed}
 
 
 def task_set_flags(wildcards) -> str:
     task_set = evaluation_set(wildcards.tasks).model_dump(exclude={"shards", "caveat"})
-    generator = experiment.problems.model_dump(include={"max_side", "compositions", "max_cells"})
+    generator = (
+        experiment.problems.model_dump(include={"max_side", "compositions", "max_cells"}) if experiment.problems else {}
+    )
     return flags(task_set | generator | {"seed": experiment.seed})
 
 
@@ -208,8 +233,16 @@ def refine_settings() -> dict:
     }
 
 
-def training_prompts_settings() -> dict:
-    """Training takes one prompt a task: the best incorrect attempt."""
+def first_training_prompts_settings() -> dict:
+    """First-turn prompts for training: each stands for itself, with its own augmentation."""
+    training = experiment.training
+    sizes = {"n_predictions": training.prompts_per_task, "batch_size": 1}
+    longest = {"max_output_tokens": training.max_completion_length}
+    return prompt_settings() | experiment.sampling.model_dump() | sizes | longest
+
+
+def next_training_prompts_settings() -> dict:
+    """Second-turn prompts for training: one a task, which refines its best incorrect attempt."""
     sizes = {"n_considered": experiment.sampling.n_predictions, "n_parents": 1, "n_predictions": 1}
     return refine_settings() | sizes | {"max_output_tokens": experiment.training.max_completion_length}
 
@@ -225,9 +258,9 @@ def next_turn_flags(wildcards) -> str:
     return flags(refine_settings() | sizes)
 
 
-def train_settings() -> dict:
+def train_flags(wildcards) -> str:
     model, sandbox = experiment.model, experiment.sandbox
-    return {
+    settings = {
         "model_path": model.path,
         "template": model.template,
         "dtype": model.dtype,
@@ -236,9 +269,10 @@ def train_settings() -> dict:
         "code_execution_wall_seconds": sandbox.wall_seconds,
         "code_execution_memory_limit_mb": sandbox.memory_mb,
         "allow_without_seccomp": sandbox.allow_without_seccomp,
-        **experiment.training.model_dump(),
+        **experiment.runs[wildcards.run].model_dump(),
         "seed": experiment.seed,
     }
+    return flags(settings)
 
 
 def settings_text() -> str:

@@ -1,33 +1,5 @@
-# Incorrect attempts become the prompts of the next turn: of the parts to train on, of evaluation sets to compare.
+# Incorrect attempts on the evaluation sets become the prompts of the next turn.
 # The command is told their folder and number: the paths of many shards do not fit into one command line.
-
-
-rule training_prompts:
-    input:
-        prompts="<results>/{tasks}/turn1/prompts.parquet",
-        attempts=first_turn_files("attempts"),
-        verdicts=first_turn_files("verdicts"),
-    output:
-        "<results>/{tasks}/training/prompts.parquet",
-    log:
-        "<logs>/{tasks}/training/prompts.log",
-    benchmark:
-        "<benchmarks>/{tasks}/training/prompts.tsv"
-    wildcard_constraints:
-        tasks="|".join(experiment.parts.names),
-    priority: 10  # training waits for it
-    conda:
-        "../envs/cpu.yaml"
-    threads: cpus("cpu")
-    resources:
-        **needs("cpu"),
-    params:
-        flags=flags(training_prompts_settings()),
-        folder=subpath(input.prompts, parent=True),
-        n_shards=shard_count,
-    shell:
-        "arc-refinery refine --folder {params.folder} --n-shards {params.n_shards}"
-        " --branch training {params.flags} --output {output} 2> {log}"
 
 
 rule refining_prompts:
@@ -42,7 +14,7 @@ rule refining_prompts:
     benchmark:
         "<benchmarks>/{tasks}/{branch}/prompts.tsv"
     wildcard_constraints:
-        branch="[a-z0-9-]+-turn[0-9]+",
+        branch="[a-z0-9.-]+-turn[0-9]+",
     conda:
         "../envs/cpu.yaml"
     threads: cpus("cpu")

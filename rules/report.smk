@@ -19,8 +19,8 @@ rule report:
     input:
         settings="<results>/settings.json",
         tasks=expand("<results>/tasks/{tasks}.parquet", tasks=[s.name for s in experiment.evaluation.sets]),
-        training="<results>/training",
-        training_prompts=expand("<results>/{part}/training/prompts.parquet", part=experiment.parts.names),
+        adapters=trained_adapters(),
+        training_prompts=training_prompts(),
         prompts=evaluation_prompts(),
         attempts=evaluation_files("attempts"),
         verdicts=evaluation_files("verdicts"),
@@ -45,3 +45,26 @@ rule report:
         folder=subpath(input.settings, parent=True),
     shell:
         "arc-refinery report --config {input.settings} --folder {params.folder} --output {output.markdown} 2> {log}"
+
+
+rule prompt_lengths:
+    input:
+        all_prompts(),
+    output:
+        markdown="<results>/lengths.md",
+        figure=report("<results>/lengths.png", caption="../workflow/report/figure.rst", category="Figures"),
+        table="<results>/lengths.csv",
+    log:
+        "<logs>/lengths.log",
+    benchmark:
+        "<benchmarks>/lengths.tsv"
+    conda:
+        "../envs/cpu.yaml"
+    threads: cpus("cpu")
+    resources:
+        **needs("cpu"),
+    params:
+        window=experiment.model.window,
+        folder=subpath(output.markdown, parent=True),
+    shell:
+        "arc-refinery lengths --prompts {input} --window {params.window} --output-folder {params.folder} 2> {log}"

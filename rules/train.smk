@@ -1,15 +1,72 @@
-# GRPO with a LoRA adapter. Checkpoints lie where Snakemake deletes nothing, so an evicted job goes on.
+# Prompts to train on, and GRPO with a LoRA adapter, once for each run of a sweep.
+# Checkpoints lie where Snakemake deletes nothing, so an evicted job goes on.
+
+
+if experiment.training.prompts == "first-turn":
+
+    rule training_prompts:
+        input:
+            "<results>/tasks/{tasks}.parquet",
+        output:
+            "<results>/{tasks}/training/prompts.parquet",
+        log:
+            "<logs>/{tasks}/training/prompts.log",
+        benchmark:
+            "<benchmarks>/{tasks}/training/prompts.tsv"
+        wildcard_constraints:
+            tasks="|".join(experiment.training_tasks),
+        priority: 10  # training waits for it
+        conda:
+            "../envs/cpu.yaml"
+        threads: cpus("cpu")
+        resources:
+            **needs("cpu"),
+        params:
+            flags=flags(first_training_prompts_settings()),
+        shell:
+            "arc-refinery prompts --tasks-path {input} {params.flags} --output {output} 2> {log}"
+
+else:
+
+    rule training_prompts:
+        input:
+            prompts="<results>/{tasks}/turn1/prompts.parquet",
+            attempts=first_turn_files("attempts"),
+            verdicts=first_turn_files("verdicts"),
+        output:
+            "<results>/{tasks}/training/prompts.parquet",
+        log:
+            "<logs>/{tasks}/training/prompts.log",
+        benchmark:
+            "<benchmarks>/{tasks}/training/prompts.tsv"
+        wildcard_constraints:
+            tasks="|".join(experiment.training_tasks),
+        priority: 10  # training waits for it
+        conda:
+            "../envs/cpu.yaml"
+        threads: cpus("cpu")
+        resources:
+            **needs("cpu"),
+        params:
+            flags=flags(next_training_prompts_settings()),
+            folder=subpath(input.prompts, parent=True),
+            n_shards=shard_count,
+        shell:
+            "arc-refinery refine --folder {params.folder} --n-shards {params.n_shards}"
+            " --branch training {params.flags} --output {output} 2> {log}"
 
 
 rule train:
     input:
-        expand("<results>/{part}/training/prompts.parquet", part=experiment.parts.names),
+        training_prompts(),
     output:
-        directory("<results>/training"),
+        directory("<results>/adapters/{run}"),
     log:
-        "<logs>/train.log",
+        "<logs>/adapters/{run}.log",
     benchmark:
-        "<benchmarks>/train.tsv"
+        "<benchmarks>/adapters/{run}.tsv"
+    wildcard_constraints:
+        run="|".join(map(re.escape, experiment.runs)),
     priority: 10  # it takes longest, and others can run beside it
     conda:
         "../envs/cpu.yaml"
@@ -17,7 +74,7 @@ rule train:
     resources:
         **model_needs("train"),
     params:
-        flags=flags(train_settings()),
+        flags=train_flags,
     shell:
         "{resources.venv_on_path}arc-refinery train --dataset-path {input} {params.flags} --checkpoints {output}.checkpoints"
         " --output-dir {output} > {log} 2>&1"

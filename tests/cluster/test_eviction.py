@@ -71,19 +71,19 @@ def test_a_vacated_training_goes_on_from_its_checkpoint(
         shutil.copytree(finished.folder, checkout.folder, symlinks=True)
         longer = checkout.change(lambda config: config["training"].update(max_steps=8, epochs=6))
         if name == "undisturbed":
-            done = checkout.snakemake("--cores", "2", "results/small/training", "--configfile", longer)
+            done = checkout.snakemake("--cores", "2", "results/small/adapters/trained", "--configfile", longer)
             assert done.returncode == 0, done.stdout + done.stderr
         else:
-            run = condor(checkout, "results/small/training", config=longer)
+            run = condor(checkout, "results/small/adapters/trained", config=longer)
             job = run.job("train", status=2)
-            checkpoint = checkout.folder / "results/small/training.checkpoints/checkpoint-2/trainer_state.json"
+            checkpoint = checkout.folder / "results/small/adapters/trained.checkpoints/checkpoint-2/trainer_state.json"
             wait_until(checkpoint.exists, 120, run.explain)
             vacate(run, job["ClusterId"])
             assert run.end() == 0, run.explain()
             (ended,) = pool.jobs(f"ClusterId == {job['ClusterId']}", history=True)
             assert ended["NumJobStarts"] == 2, "it was not disturbed"
-            assert "training goes on from this checkpoint" in (checkout.folder / "logs/small/train.log").read_text()
-        folder = checkout.folder / "results/small/training"
+            assert "training goes on from this checkpoint" in (checkout.folder / "logs/small/adapters/trained.log").read_text()
+        folder = checkout.folder / "results/small/adapters/trained"
         adapters[name] = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert adapters["vacated"] == adapters["undisturbed"]
 

@@ -14,7 +14,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.sandbox import Limits
 
 ROOT = Path(__file__).parents[2]
-SHIPPED = ["config/config.yaml", "config/multi-turn-rl.yaml", "tests/workflow/small.yaml"]
+SHIPPED = [*sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("config/*.yaml")), "tests/workflow/small.yaml"]
 
 Change = Callable[[dict[str, Any]], Any]
 
@@ -54,7 +54,7 @@ def test_what_a_shipped_config_names_is_there(name: str, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_arms_of_a_shipped_config_spend_equal_budgets(name: str):
-    assert len({arm.budget for arm in load(ROOT / name).evaluation.arms}) == 1
+    assert len({arm.budget for arm in load(ROOT / name).arms}) == 1
 
 
 def test_values_of_a_file_arrive_and_the_others_have_their_defaults():
@@ -87,7 +87,7 @@ WRONG: dict[str, tuple[Change, str]] = {
         "sampling.batch_size is 'many'; input should be a valid integer",
     ),
     "a list for a section": (lambda c: c.update(model=[1]), "model is [1]; input should be a valid dictionary"),
-    "nothing for a section": (lambda c: c.update(parts=None), "parts is None; input should be a valid dictionary"),
+    "nothing for a section": (lambda c: c.update(model=None), "model is None; input should be a valid dictionary"),
     "no choice": (
         lambda c: c["training"].update(reward_name="arc-v3"),
         "training.reward_name is 'arc-v3'; input should be 'arc-v1' or 'arc-v2-no-pixel-score'",
@@ -212,6 +212,99 @@ def test_limits_of_the_sandbox_keep_their_units():
     assert Sandbox(cpu_seconds=2, wall_seconds=20, memory_mb=300).limits() == Limits(2.0, 20.0, 300)
 
 
+# sweeps, and experiments that train on other tasks or not at all
+
+
+def test_a_sweep_is_one_training_for_each_entry_named_by_what_it_changes(content: dict[str, Any]):
+    content["training"]["sweep"] = [{"learning_rate": 4e-6, "lora_r": 1}, {"learning_rate": 0.02, "lora_r": 2}]
+    runs = Experiment.model_validate(content).runs
+    assert list(runs) == ["learning-rate-4e-6-lora-r-1", "learning-rate-0.02-lora-r-2"]
+    assert [(run.learning_rate, run.lora_r, run.lora_alpha) for run in runs.values()] == [(4e-6, 1, 16), (0.02, 2, 16)]
+
+
+def test_without_a_sweep_there_is_one_training(content: dict[str, Any]):
+    assert list(Experiment.model_validate(content).runs) == ["trained"]
+
+
+def test_in_a_sweep_an_arm_that_samples_with_the_adapter_stands_for_one_arm_a_run(content: dict[str, Any]):
+    content["training"]["sweep"] = [{"lora_r": 1}, {"lora_r": 8}]
+    content["evaluation"]["arms"] = [
+        {"name": "base", "turns": [{"n_predictions": 8}]},
+        {"name": "both", "turns": [{"n_predictions": 4, "adapter": "trained"}, {"n_predictions": 4}]},
+        {"name": "one", "turns": [{"n_predictions": 8, "adapter": "lora-r-8"}]},
+    ]
+    arms = Experiment.model_validate(content).arms
+    assert [(arm.name, [turn.adapter for turn in arm.turns]) for arm in arms] == [
+        ("base", ["none"]),
+        ("both-lora-r-1", ["lora-r-1", "none"]),
+        ("both-lora-r-8", ["lora-r-8", "none"]),
+        ("one", ["lora-r-8"]),
+    ]
+    assert arms[1].branches == ("turn1-lora-r-1", "both-lora-r-1-turn2")
+    assert arms[2].branch(1) == arms[3].branch(1)  # so they share their attempts
+
+
+def test_training_is_on_the_parts_or_on_named_sets(content: dict[str, Any]):
+    assert Experiment.model_validate(content).training_tasks == ["part1", "part2"]
+    content["training"]["sets"] = ["heldout"]
+    assert Experiment.model_validate(content).training_tasks == ["heldout"]
+
+
+def test_without_training_neither_parts_nor_problems_are_needed(content: dict[str, Any]):
+    for section in ("training", "parts", "problems"):
+        del content[section]
+    content["evaluation"]["arms"] = [{"name": "base", "turns": [{"n_predictions": 8}]}]
+    experiment = Experiment.model_validate(content)
+    assert (experiment.runs, experiment.part_names, experiment.training_tasks) == ({}, [], [])
+
+
+UNUSABLE: dict[str, tuple[Change, str]] = {
+    "another prompt for each run": (
+        lambda c: c["training"].update(sweep=[{"max_completion_length": 9}]),
+        "training: sweep: max_completion_length cannot differ between runs",
+    ),
+    "the same run twice": (
+        lambda c: c["training"].update(sweep=[{"lora_r": 1}, {"lora_r": 1}]),
+        "training: sweep: 'lora-r-1' cannot name a run",
+    ),
+    "a run that changes nothing": (lambda c: c["training"].update(sweep=[{}]), "training: sweep: '' cannot name a run"),
+    "a run that cannot be": (
+        lambda c: c["training"].update(sweep=[{"lora_r": 0}]),
+        "training: sweep: lora_r is 0; input should be greater than 0",
+    ),
+    "an adapter that nothing trains": (
+        lambda c: c.pop("training"),
+        "the file: evaluation.arms: refine-trained samples with the adapter trained; there are none",
+    ),
+    "a training without tasks": (
+        lambda c: (c.pop("parts"), c.pop("problems")),
+        "the file: training: there is nothing to train on; give parts, or training.sets",
+    ),
+    "training on a set that is not there": (
+        lambda c: c["training"].update(sets=["held-out"]),
+        "the file: training.sets: held-out is no evaluation set",
+    ),
+    "parts of nothing": (lambda c: c.pop("problems"), "the file: problems is missing: parts are made of them"),
+    "a generator that does not know when to stop": (
+        lambda c: c["parts"].pop("tasks_per_part"),
+        "the file: parts.tasks_per_part is missing",
+    ),
+    "an arm that looks like a shared first turn": (
+        lambda c: c["evaluation"]["arms"][0].update(name="turn1-mine"),
+        "the file: evaluation.arms: turn1-mine: the name of an arm cannot begin with turn1",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "expected"), UNUSABLE.values(), ids=UNUSABLE.keys())
+def test_sections_that_do_not_fit_together_are_refused(
+    path: Path, content: dict[str, Any], change: Change, expected: str
+):
+    change(content)
+    path.write_text(yaml.safe_dump(content))
+    assert message(path).startswith(f"{path}: {expected}")
+
+
 # files that a config names
 
 
@@ -283,7 +376,10 @@ def test_the_reference_has_a_row_with_type_default_and_meaning():
     lines = config_docs.reference().splitlines()
     assert "| `top_p` | float | `0.95` | Nucleus sampling: probability mass kept. |" in lines  # has a default
     assert "| `window` | int |  | Longest prompt and completion together, in tokens. |" in lines  # must be given
-    assert '| `adapter` | `none` or `trained` | `"none"` | Which adapter samples them. |' in lines  # a choice
+    assert (
+        '| `reward_name` | `arc-v1` or `arc-v2-no-pixel-score` | `"arc-v2-no-pixel-score"` | Reward function. |'
+        in lines
+    )
 
 
 def keys_of(content: Any) -> set[str]:

@@ -25,6 +25,25 @@ def test_the_full_size_experiment_is_the_same_dag_with_another_config(fresh: Che
     assert planned["evaluation_tasks"] == 1  # the demo's other sets do not leak in
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        # 20 shards of one set: turn 1, and the refining arm
+        ("refine-without-rl", {"problems": 0, "train": 0, "first_prompts": 1, "refining_prompts": 1, "sample": 40}),
+        # no attempt is needed to train on first turns; 20 shards for the base model and for each of two adapters
+        ("single-turn-rl", {"problems": 1, "training_prompts": 1, "train": 2, "refining_prompts": 0, "sample": 60}),
+        # 40 shards of two sets, with and without the adapter
+        ("arc-training-rl", {"problems": 0, "training_prompts": 1, "train": 1, "refining_prompts": 0, "sample": 160}),
+        # one shard of one task, for the base model and two adapters
+        ("one-task-sanity", {"problems": 0, "training_prompts": 1, "train": 2, "refining_prompts": 0, "sample": 3}),
+    ],
+)
+def test_every_published_experiment_is_one_config(fresh: Checkout, name: str, expected: dict[str, int]):
+    planned = fresh.planned("--configfile", f"config/{name}.yaml")
+    assert {rule: planned[rule] for rule in expected} == expected
+    assert planned["judge"] == planned["sample"]
+
+
 def test_no_command_grows_with_the_number_of_shards(fresh: Checkout):
     def split(content: dict) -> None:
         content["parts"]["shards_per_part"] = 100

@@ -47,7 +47,7 @@ def test_every_arm_spends_its_budget_on_tasks_that_have_something_to_refine(fini
 
 
 def test_training_executes_its_rewards(finished: Checkout):
-    lines = (finished.folder / "results/small/training/training.jsonl").read_text().splitlines()
+    lines = (finished.folder / "results/small/adapters/trained/training.jsonl").read_text().splitlines()
     steps = [entry for entry in map(json.loads, lines) if "reward" in entry]
     assert len(steps) == 4
     assert all(0.0 <= entry["reward"] <= 10.0 for entry in steps)

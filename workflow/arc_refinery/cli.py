@@ -271,7 +271,7 @@ class Train:
     dataset_path: tuple[Path, ...]  # prompts
     output_dir: Path  # gets the adapter and training.jsonl
     checkpoints: Path  # folder that no rule owns
-    training: Annotated[config.Training, Flat]
+    training: Annotated[config.Grpo, Flat]
     template: Literal["compact", "barc"] = "compact"
     dtype: Literal["float32", "bfloat16"] = "float32"
     n_threads: int = 1
@@ -314,6 +314,40 @@ class Report:
         from arc_refinery.reporting.report import write_report
 
         write_report(config.load(self.config), self.folder, self.output)
+
+
+@dataclass
+class Lengths:
+    """Study how long prompts are against the model's window: lengths.md, lengths.csv, lengths.png."""
+
+    prompts: tuple[Path, ...]  # files of prompts, of any turns
+    window: int  # tokens of prompt and completion together
+    output_folder: Path
+
+    def run(self) -> None:
+        from arc_refinery.reporting.lengths import study
+
+        study(self.prompts, self.window, self.output_folder)
+
+
+@dataclass
+class Submission:
+    """Write Kaggle's submission.json: two guesses for each test input, by vote among the attempts."""
+
+    verdicts: tuple[Path, ...]  # of all attempts that may vote
+    challenges: Path  # Kaggle's JSON file of the tasks
+    output: Path
+    solutions: Path | None = None  # Kaggle's JSON file of their test outputs: prints the score
+
+    def run(self) -> None:
+        from arc_refinery.evaluation.submission import count_votes, make_submission, score, write_submission
+        from arc_refinery.kaggle import read_challenges
+
+        tasks = {task.task_id: task for task in read_challenges(self.challenges, self.solutions)}
+        submission = make_submission(tasks, count_votes(self.verdicts, tasks))
+        write_submission(submission, tasks, self.output)
+        if self.solutions:
+            print(score(submission, tasks))
 
 
 @dataclass
@@ -376,6 +410,8 @@ STAGES: dict[str, Callable[..., Any]] = {
     "judge": Judge,
     "train": Train,
     "report": Report,
+    "lengths": Lengths,
+    "submission": Submission,
     "pretrain": Pretrain,
     "select-tasks": SelectTasks,
     "config": ConfigDocs,

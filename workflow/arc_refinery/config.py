@@ -4,6 +4,7 @@ The JSON schema and the tables of config/README.md are generated from these mode
 """
 
 import re
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,9 +24,12 @@ from pydantic import (
 from arc_refinery.errors import InputError
 from arc_refinery.sandbox import Executor, Limits
 
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+NAME = r"^[a-z0-9][a-z0-9.-]*$"  # a folder, a part of a file's name and of a Snakemake wildcard
+Name = Annotated[str, StringConstraints(pattern=NAME)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
+
+TRAINED = "trained"  # the adapter of the one training of an experiment
 
 _HUB_NAME = re.compile(r"^[\w.-]+/[\w.-]+$")
 
@@ -81,7 +85,9 @@ class Problems(Strict):
 
 class Parts(Strict):
     n_parts: PositiveInt = Field(2, description="Parts that the training tasks are split into.")
-    tasks_per_part: PositiveInt = Field(description="Tasks in each part.")
+    tasks_per_part: PositiveInt | None = Field(
+        None, description="Tasks in each part; without it, all tasks that there are, dealt evenly."
+    )
     shards_per_part: PositiveInt = Field(description="Jobs that sample one part; does not change results.")
 
     @property
@@ -134,7 +140,7 @@ class Refinement(Strict):
     )
 
 
-class Training(Strict):
+class Grpo(Strict):
     reward_name: Literal["arc-v1", "arc-v2-no-pixel-score"] = Field(
         "arc-v2-no-pixel-score", description="Reward function."
     )
@@ -175,7 +181,7 @@ class Training(Strict):
     load_in_4bit: bool = Field(False, description="Train on 4-bit weights (GPU only).")
 
     @model_validator(mode="after")
-    def _batches_divide(self) -> "Training":
+    def _batches_divide(self) -> "Grpo":
         completions = self.num_generations * self.prompts_per_step
         if completions % self.gradient_accumulation_steps:
             raise ValueError(
@@ -183,6 +189,57 @@ class Training(Strict):
                 f"gradient_accumulation_steps = {self.gradient_accumulation_steps}"
             )
         return self
+
+
+# What decides the prompts is the same in all runs of a sweep: they train on the same files
+SHARED_BY_RUNS = {"max_completion_length"}
+
+
+def _run_name(changes: dict[str, Any]) -> str:
+    """`learning-rate-4e-6-lora-r-1`; numbers in their shortest form, so that equal ones have one name."""
+    texts = (f"{value:g}".replace("e-0", "e-") if isinstance(value, float) else str(value) for value in changes.values())
+    return "-".join(f"{key}-{text}" for key, text in zip(changes, texts, strict=True)).replace("_", "-").lower()
+
+
+class Training(Grpo):
+    prompts: Literal["first-turn", "second-turn"] = Field(
+        "second-turn",
+        description="`first-turn`: answer the task; `second-turn`: refine the best incorrect attempt on it.",
+    )
+    sets: tuple[Name, ...] = Field(
+        (), description="Evaluation sets whose tasks are trained on; without any, those of the parts."
+    )
+    prompts_per_task: PositiveInt = Field(
+        1, description="For `first-turn`: prompts of each task, each with its own augmentation."
+    )
+    sweep: tuple[dict[str, Any], ...] = Field(
+        (),
+        description="One training for each entry, which changes some keys of this section and is named by them, for "
+        "instance `{learning_rate: 4.0e-6, lora_r: 1}`: `learning-rate-4e-6-lora-r-1`.",
+    )
+
+    @model_validator(mode="after")
+    def _runs_are_distinct_trainings(self) -> "Training":
+        names = [_run_name(changes) for changes in self.sweep]
+        for changes, name in zip(self.sweep, names, strict=True):
+            if unknown := sorted(set(changes) - set(Grpo.model_fields) | set(changes) & SHARED_BY_RUNS):
+                raise ValueError(f"sweep: {unknown[0]} cannot differ between runs; name keys such as learning_rate")
+            if names.count(name) > 1 or not re.fullmatch(NAME, name):
+                raise ValueError(f"sweep: {name!r} cannot name a run; give each entry its own numbers or short words")
+            try:
+                self._run(changes)
+            except ValidationError as error:
+                raise ValueError(f"sweep: {_explain(error.errors()[0])}") from None
+        return self
+
+    def runs(self) -> dict[str, Grpo]:
+        """The trainings of the sweep by name; without a sweep, the one there is, called `trained`."""
+        if not self.sweep:
+            return {TRAINED: self._run({})}
+        return {_run_name(changes): self._run(changes) for changes in self.sweep}
+
+    def _run(self, changes: dict[str, Any]) -> Grpo:
+        return Grpo.model_validate(self.model_dump(include=set(Grpo.model_fields)) | changes)
 
 
 class TaskSet(Strict):
@@ -208,7 +265,11 @@ class TaskSet(Strict):
 
 class Turn(Strict):
     n_predictions: PositiveInt = Field(description="Completions per task in this turn.")
-    adapter: Literal["none", "trained"] = Field("none", description="Which adapter samples them.")
+    adapter: Name = Field(
+        "none",
+        description="Which adapter samples them: `none`, `trained`, or the name of one run of a sweep. In a sweep, an "
+        "arm with `trained` stands for one arm for each run.",
+    )
 
 
 class Arm(Strict):
@@ -225,8 +286,21 @@ class Arm(Strict):
     def branch(self, turn: int) -> str:
         """Folder name of what samples turn `turn` (1, 2, ...). Arms share their first turns, not the later ones."""
         if turn == 1:
-            return "turn1" if self.turns[0].adapter == "none" else "turn1-trained"
+            adapter = self.turns[0].adapter
+            return "turn1" if adapter == "none" else f"turn1-{adapter}"
         return f"{self.name}-turn{turn}"
+
+    @property
+    def branches(self) -> tuple[str, ...]:
+        """Folder names of its turns, in order."""
+        return tuple(self.branch(turn) for turn in range(1, len(self.turns) + 1))
+
+    def with_adapter(self, run: str) -> "Arm":
+        """This arm with the adapter of one run of a sweep."""
+        turns = tuple(
+            turn.model_copy(update={"adapter": run}) if turn.adapter == TRAINED else turn for turn in self.turns
+        )
+        return self.model_copy(update={"name": f"{self.name}-{run}", "turns": turns})
 
 
 class Evaluation(Strict):
@@ -273,19 +347,73 @@ class Experiment(Strict):
     experiment: Name = Field(description="Names the report `results/<experiment>.md` and its folder.")
     seed: int = Field(0, ge=0, description="Reaches every random choice.")
     model: Model = Field(description="The model that answers.")
-    problems: Problems = Field(description="Where training problems come from.")
-    parts: Parts = Field(description="How training tasks are split.")
+    problems: Problems | None = Field(None, description="Where training problems come from.")
+    parts: Parts | None = Field(None, description="How training tasks are split.")
     sampling: Sampling = Field(description="How completions are drawn, in attempts and evaluation.")
     sandbox: Sandbox = Field(default_factory=lambda: Sandbox(), description="Limits of executed programs.")
     refinement: Refinement = Field(default_factory=lambda: Refinement(), description="Which attempts get another turn.")
-    training: Training = Field(description="GRPO on second-turn prompts.")
+    training: Training | None = Field(None, description="GRPO with a LoRA adapter; without it, nothing is trained.")
     evaluation: Evaluation = Field(description="What is compared, and on which tasks.")
     resources: Resources = Field(default_factory=lambda: Resources(), description="What jobs ask of the machine.")
 
+    @property
+    def part_names(self) -> list[str]:
+        return self.parts.names if self.parts else []
+
+    @cached_property
+    def runs(self) -> dict[str, Grpo]:
+        """The trainings by name; each gives the adapter of that name."""
+        return self.training.runs() if self.training else {}
+
+    @property
+    def training_tasks(self) -> list[str]:
+        """Parts or evaluation sets whose tasks are trained on."""
+        if self.training is None:
+            return []
+        return list(self.training.sets) or self.part_names
+
+    @cached_property
+    def arms(self) -> tuple[Arm, ...]:
+        """The arms that are compared: those of the config, in a sweep with one for each run."""
+        sweeping = self.training is not None and bool(self.training.sweep)
+        return tuple(
+            one
+            for arm in self.evaluation.arms
+            for one in (
+                map(arm.with_adapter, self.runs)
+                if sweeping and any(turn.adapter == TRAINED for turn in arm.turns)
+                else [arm]
+            )
+        )
+
     @model_validator(mode="after")
-    def _set_names_do_not_clash_with_parts(self) -> "Experiment":
-        if clash := {s.name for s in self.evaluation.sets} & {*self.parts.names, "training"}:
+    def _names_are_free(self) -> "Experiment":
+        taken = {*self.part_names, "adapters", "report", "tasks"}
+        if clash := {s.name for s in self.evaluation.sets} & taken:
             raise ValueError(f"evaluation.sets: the name {', '.join(sorted(clash))} is taken; choose another")
+        if clash := {arm.name for arm in self.evaluation.arms if arm.name.startswith("turn1")}:
+            raise ValueError(f"evaluation.arms: {', '.join(sorted(clash))}: the name of an arm cannot begin with turn1")
+        return self
+
+    @model_validator(mode="after")
+    def _what_is_used_is_there(self) -> "Experiment":
+        if self.parts and not self.problems:
+            raise ValueError("problems is missing: parts are made of them")
+        if self.parts and self.problems and self.problems.source == "generator" and not self.parts.tasks_per_part:
+            raise ValueError("parts.tasks_per_part is missing: the generator must be told how many problems to make")
+        if self.training and not self.training_tasks:
+            raise ValueError("training: there is nothing to train on; give parts, or training.sets")
+        sets = [task_set.name for task_set in self.evaluation.sets]
+        if self.training and (unknown := sorted(set(self.training.sets) - set(sets))):
+            raise ValueError(f"training.sets: {unknown[0]} is no evaluation set; there are {', '.join(sets)}")
+        adapters = ["none", *self.runs]
+        for arm in self.arms:
+            for turn in arm.turns:
+                if turn.adapter not in adapters:
+                    raise ValueError(
+                        f"evaluation.arms: {arm.name} samples with the adapter {turn.adapter}; there are "
+                        f"{', '.join(adapters)}"
+                    )
         return self
 
 
@@ -318,7 +446,7 @@ def check_files(experiment: Experiment, origin: str) -> None:
         wanted.append(
             ("model.path", Path(experiment.model.path, "config.json"), "a folder with a model, or a hub name")
         )
-    if experiment.problems.source == "file":
+    if experiment.problems and experiment.problems.source == "file":
         wanted.append(("problems.path", Path(str(experiment.problems.path)), "a file of BARC rows"))
     for number, task_set in enumerate(experiment.evaluation.sets):
         if task_set.only:

@@ -54,7 +54,7 @@ def _tables(title: str, model: type[BaseModel]) -> Iterator[str]:
 
 
 def _section(annotation: Any) -> type[BaseModel] | None:
-    inner = get_args(annotation)[0] if get_origin(annotation) is tuple else annotation
+    inner = get_args(annotation)[0] if get_origin(annotation) is tuple else _without_none(annotation)
     return inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None
 
 
@@ -65,10 +65,16 @@ def _type(annotation: Any) -> str:
     if origin is Annotated:
         return _type(arguments[0])
     if origin in (Union, UnionType):
-        return _type(next(one for one in arguments if one is not type(None)))
+        return _type(_without_none(annotation))
     if origin is tuple:
         return f"list of {_type(arguments[0])}"
     return str(annotation.__name__)
+
+
+def _without_none(annotation: Any) -> Any:
+    if get_origin(annotation) not in (Union, UnionType):
+        return annotation
+    return next(one for one in get_args(annotation) if one is not type(None))
 
 
 def _default(field: Any) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from arc_refinery.config import Arm, Experiment, Sandbox
+from arc_refinery.config import Arm, Experiment, Grpo, Sandbox, Turn
 from arc_refinery.evaluation.statistics import SIGNIFICANCE, mcnemar
 
 HOW_TO_READ = """\
@@ -25,8 +25,7 @@ All figures are means over tasks; a task's figure is a mean over its attempts, e
 
 def compared(experiment: Experiment, sizes: Mapping[str, int]) -> list[str]:
     """What the arms are and the settings that matter; `sizes` are the numbers of tasks of the evaluation sets."""
-    model, sampling, training = experiment.model, experiment.sampling, experiment.training
-    parts, baseline = experiment.parts, experiment.evaluation.arms[0]
+    model, sampling, baseline = experiment.model, experiment.sampling, experiment.arms[0]
     sets = ", ".join(f"`{name}` ({n} tasks)" for name, n in sizes.items())
     shown = "in another symmetry and colouring" if sampling.use_data_augmentation else "as the task is"
     settings = [
@@ -37,10 +36,7 @@ def compared(experiment: Experiment, sizes: Mapping[str, int]) -> list[str]:
         f"- Refining: the {experiment.refinement.n_parents} best incorrect attempts in turn, with the result of "
         f"executing them; programs that failed with an error are "
         f"{'refined, too' if experiment.refinement.include_errors else 'not refined'}.",
-        f"- Training: GRPO on second-turn prompts from {parts.n_parts} × {parts.tasks_per_part} tasks "
-        f"(source: {experiment.problems.source}), reward `{training.reward_name}`, LoRA rank {training.lora_r}, "
-        f"learning rate {training.learning_rate:g}, KL weight {training.beta:g}; a step takes "
-        f"{training.num_generations} completions of each of its prompts ({training.prompts_per_step}).",
+        *(f"- Training `{run}`: {_described_training(experiment, one)}" for run, one in experiment.runs.items()),
         f"- Executing: {_limits_of_programs(experiment.sandbox)}",
         f"- Seed: {experiment.seed}. Intervals: {experiment.evaluation.n_bootstrap} resamples.",
     ]
@@ -48,11 +44,22 @@ def compared(experiment: Experiment, sizes: Mapping[str, int]) -> list[str]:
         "## What was compared",
         f"Ways (*arms*) to spend a budget of attempts a task, on {sets}. The baseline is `{baseline.name}`. Arms share "
         "their first-turn attempts, so differences are paired.",
-        "\n".join(f"- `{arm.name}`: {_describe(arm)}" for arm in experiment.evaluation.arms),
+        "\n".join(f"- `{arm.name}`: {_describe(arm)}" for arm in experiment.arms),
         "Settings that matter:",
         "\n".join(settings),
         HOW_TO_READ,
     ]
+
+
+def _described_training(experiment: Experiment, run: Grpo) -> str:
+    prompts = experiment.training.prompts if experiment.training else ""
+    tasks = f"the tasks of {', '.join(f'`{name}`' for name in experiment.training_tasks)}"
+    source = "" if experiment.problems is None else f" (source: {experiment.problems.source})"
+    return (
+        f"GRPO on {prompts} prompts from {tasks}{source}, reward `{run.reward_name}`, LoRA rank {run.lora_r}, "
+        f"learning rate {run.learning_rate:g}, KL weight {run.beta:g}; a step takes {run.num_generations} completions "
+        f"of each of its prompts ({run.prompts_per_step})."
+    )
 
 
 def _limits_of_programs(sandbox: Sandbox) -> str:
@@ -68,21 +75,28 @@ def _limits_of_programs(sandbox: Sandbox) -> str:
 
 def _describe(arm: Arm) -> str:
     """`64 first attempts by the untrained model, then 64 refining ones by the trained model (128 in all)`."""
-    models = {"none": "the untrained model", "trained": "the trained model"}
     kinds = ["first attempts", *["refining ones"] * (len(arm.turns) - 1)]
-    turns = [
-        f"{turn.n_predictions} {kind} by {models[turn.adapter]}" for turn, kind in zip(arm.turns, kinds, strict=True)
-    ]
+    turns = [f"{turn.n_predictions} {kind} by {_model_of(turn)}" for turn, kind in zip(arm.turns, kinds, strict=True)]
     return ", then ".join(turns) + (f" ({arm.budget} in all)." if len(turns) > 1 else ".")
 
 
+def _model_of(turn: Turn) -> str:
+    match turn.adapter:
+        case "none":
+            return "the untrained model"
+        case "trained":
+            return "the trained model"
+        case run:
+            return f"the model trained as `{run}`"
+
+
 def limits(experiment: Experiment, n_comparisons: int) -> list[str]:
-    arms = experiment.evaluation.arms
+    arms = experiment.arms
     needed = next(n for n in range(1, 99) if mcnemar(n, 0) < SIGNIFICANCE)
     trained = trained_turns(arms)
     items = [
-        f"One seed ({experiment.seed}), and one training run at most: intervals say how figures vary with the choice "
-        "of tasks, not how they would vary with another training run or other samples of the same model.",
+        f"One seed ({experiment.seed}), and each training was run once at most: intervals say how figures vary with "
+        "the choice of tasks, not how they would vary with another training run or other samples of the same model.",
         f"Few tasks show large differences only: p < 0.05 takes at least {needed} tasks that one arm solves and the "
         "other does not. A difference that is not supported is not shown to be absent.",
         f"p values are not corrected for the {n_comparisons} comparisons made here." if n_comparisons > 1 else "",
@@ -101,4 +115,4 @@ def limits(experiment: Experiment, n_comparisons: int) -> list[str]:
 
 def trained_turns(arms: Sequence[Arm]) -> set[int]:
     """Numbers of the turns that any arm samples with the trained adapter."""
-    return {number for arm in arms for number, turn in enumerate(arm.turns, 1) if turn.adapter == "trained"}
+    return {number for arm in arms for number, turn in enumerate(arm.turns, 1) if turn.adapter != "none"}

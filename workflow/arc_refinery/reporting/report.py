@@ -62,7 +62,7 @@ def write_report(experiment: Experiment, folder: Path, report: Path) -> None:
 
 
 def _evaluate(experiment: Experiment, folder: Path, task_set: TaskSet) -> Evaluated:
-    arms = experiment.evaluation.arms
+    arms = experiment.arms
     results = load(folder, task_set, arms)
     if not results.task_ids:
         raise records.RecordError(f"{folder}/tasks/{task_set.name}.parquet: holds no tasks; nothing can be compared")
@@ -76,7 +76,7 @@ def _summary(experiment: Experiment, evaluated: Sequence[Evaluated]) -> list[str
     for one in evaluated:
         counts = [int(figures["is_correct"].sum()) for figures in one.arms.values()]
         rows.append([f"`{one.task_set.name}`", one.n, *(f"{count} ({percent(count / one.n)})" for count in counts)])
-    header = ["tasks solved", "n tasks", *(f"`{arm.name}`" for arm in experiment.evaluation.arms)]
+    header = ["tasks solved", "n tasks", *(f"`{arm.name}`" for arm in experiment.arms)]
     compared = [(one.task_set.name, c) for one in evaluated for c in one.comparisons]
     supported = [f"`{c.first}` and `{c.second}` on `{name}`" for name, c in compared if c.supports_difference]
     if not compared:
@@ -89,7 +89,7 @@ def _summary(experiment: Experiment, evaluated: Sequence[Evaluated]) -> list[str
 
 
 def _set_section(experiment: Experiment, folder: Path, one: Evaluated, output: Path, link: str) -> list[str]:
-    name, results, arms = one.task_set.name, one.results, experiment.evaluation.arms
+    name, results, arms = one.task_set.name, one.results, experiment.arms
     turns = turns_of(arms)
     by_turn = {tables.turn_title(turn): tables.turn_figures(results, turn) for turn in turns}
     by_arm = {f"`{arm}`": figures for arm, figures in one.arms.items()}
@@ -199,18 +199,24 @@ def _solved_lists(one: Evaluated) -> str:
 
 
 def _training_section(experiment: Experiment, folder: Path, output: Path, link: str) -> list[str]:
-    if not prose.trained_turns(experiment.evaluation.arms):
+    if not prose.trained_turns(experiment.arms):
         return ["## Training", "No arm samples with a trained adapter."]
-    log = training_log.read(folder / "training" / "training.jsonl")
-    if log.empty:
-        return ["## Training", "The log of the training holds no step with a reward."]
-    plots.training_plot(log, output / "training.png")
-    first, last = training_log.first_and_last(log, "reward")
-    return [
+    logs = {run: training_log.read(folder / "adapters" / run / "training.jsonl") for run in experiment.runs}
+    silent = [run for run, log in logs.items() if log.empty]
+    logs = {run: log for run, log in logs.items() if not log.empty}
+    blocks = [
         "## Training",
-        f"{len(log)} logged steps, the last one is {int(log['step'].max())}. Mean reward (0..10): {first:.2f} over "
-        f"the first tenth, {last:.2f} over the last tenth of them. These are rewards on training prompts, with the "
-        "sampling of training; whether a gain carries over to other tasks is what the sets above say.",
-        tables.training_table(log),
-        f"![Training curves]({link}/training.png)",
+        *(f"The log of the training `{run}` holds no step with a reward." for run in silent),
     ]
+    if logs:
+        blocks += [
+            "Mean reward (0..10) over the first and the last tenth of the logged steps. These are rewards on training "
+            "prompts, with the sampling of training; whether a gain carries over to other tasks is what the sets above "
+            "say.",
+            tables.runs_table(logs),
+        ]
+    for run, log in logs.items():
+        plots.training_plot(log, output / f"training-{run}.png")
+        title = [f"### `{run}`"] if len(logs) > 1 else []
+        blocks += [*title, tables.training_table(log), f"![Training curves of {run}]({link}/training-{run}.png)"]
+    return blocks

@@ -36,7 +36,7 @@ from arc_refinery.evaluation.statistics import (
 from arc_refinery.reporting import training_log
 
 SOLVED = ("train_is_correct", "test_is_correct", "is_correct")  # shares of tasks, so they can be counted
-PASS_AT = (1, 8, 64)
+PASS_AT = (1, 8, 64, 512)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def turn_title(turn: TurnOfArms) -> str:
     title = f"turn {turn.turn} × {turn.n_predictions}"
     if turn.turn > 1:
         title += f" of `{turn.arms[0].name}`"
-    return f"{title} (trained)" if turn.adapter == "trained" else title
+    return title if turn.adapter == "none" else f"{title} ({turn.adapter})"
 
 
 def turn_figures(results: SetResults, turn: TurnOfArms) -> pd.DataFrame:
@@ -157,12 +157,13 @@ def pass_at_k_table(results: SetResults, turns: Iterable[TurnOfArms], bootstrap:
         if turn.turn == 1 and turn.n_predictions > getattr(largest.get(turn.branch), "n_predictions", 0):
             largest[turn.branch] = turn
     rows = []
+    shown = [k for k in PASS_AT if k <= max((turn.n_predictions for turn in largest.values()), default=0)]
     for turn in largest.values():
         attempts = results.of_turn(turn.arms[0], 1)
-        scores = {k: pass_at_k_scores(attempts, results.task_ids, k) for k in PASS_AT if k <= turn.n_predictions}
-        cells = [bootstrap.share(list(scores[k])) if k in scores else "–" for k in PASS_AT]
+        scores = {k: pass_at_k_scores(attempts, results.task_ids, k) for k in shown if k <= turn.n_predictions}
+        cells = [bootstrap.share(list(scores[k])) if k in scores else "–" for k in shown]
         rows.append([turn_title(turn), *cells])
-    return markdown_table([f"n = {len(results.task_ids)} tasks", *(f"pass@{k}" for k in PASS_AT)], rows)
+    return markdown_table([f"n = {len(results.task_ids)} tasks", *(f"pass@{k}" for k in shown)], rows)
 
 
 def spending_table(results: SetResults, arms: Iterable[Arm], bootstrap: Bootstrap) -> str:
@@ -202,10 +203,12 @@ def prompt_lengths_table(experiment: Experiment, folder: Path) -> str:
     Training prompts are left out where their files have been cleaned away.
     """
     limit = experiment.model.window - experiment.sampling.max_output_tokens
-    training_limit = experiment.model.window - experiment.training.max_completion_length
-    branches = dict.fromkeys(arm.branch(t) for arm in experiment.evaluation.arms for t in range(1, len(arm.turns) + 1))
-    files = [(f"{part}/training", training_limit) for part in experiment.parts.names]
-    files = [(name, limit) for name, limit in files if (folder / name / "prompts.parquet").exists()]
+    branches = dict.fromkeys(branch for arm in experiment.arms for branch in arm.branches)
+    files = []
+    if experiment.training:
+        training_limit = experiment.model.window - experiment.training.max_completion_length
+        files = [(f"{tasks}/training", training_limit) for tasks in experiment.training_tasks]
+        files = [(name, limit) for name, limit in files if (folder / name / "prompts.parquet").exists()]
     files += [(f"{task_set.name}/{branch}", limit) for task_set in experiment.evaluation.sets for branch in branches]
     rows = []
     for name, longest in files:
@@ -215,6 +218,15 @@ def prompt_lengths_table(experiment: Experiment, folder: Path) -> str:
         shares = np.quantile(lengths, [0.5, 0.9, 0.99, 1.0], method="inverted_cdf") if len(lengths) else ["–"] * 4
         rows.append([f"`{name}`", len(lengths), *shares, longest, records.notes(path).get("n_dropped", "–")])
     return markdown_table(["prompts", "n", "median", "90 %", "99 %", "max", "allowed", "dropped as longer"], rows)
+
+
+def runs_table(logs: Mapping[str, pd.DataFrame]) -> str:
+    """The mean reward (0..10) of each training at its start and at its end."""
+    rows = []
+    for run, log in logs.items():
+        first, last = training_log.first_and_last(log, "reward")
+        rows.append([f"`{run}`", int(log["step"].max()), f"{first:.2f}", f"{last:.2f}", f"{last - first:+.2f}"])
+    return markdown_table(["training", "steps", "first tenth", "last tenth", "change"], rows)
 
 
 def training_table(log: pd.DataFrame) -> str:

