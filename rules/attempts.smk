@@ -3,7 +3,8 @@
 
 rule first_prompts:
     input:
-        "<results>/tasks/{tasks}.parquet",
+        tasks="<results>/tasks/{tasks}.parquet",
+        template=template_files(experiment.model.template),
     output:
         "<results>/{tasks}/{branch}/prompts.parquet",
     log:
@@ -20,7 +21,7 @@ rule first_prompts:
     params:
         flags=first_prompts_flags,
     shell:
-        "arc-refinery prompts --tasks-path {input} {params.flags} --output {output} 2> {log}"
+        "arc-refinery first-prompts --tasks-path {input.tasks} {params.flags} --output {output} 2> {log}"
 
 
 rule sample:

@@ -4,6 +4,7 @@ import re
 import shlex
 
 from arc_refinery.config import Needs
+from arc_refinery.prompts import template_files
 
 
 def config_origin() -> str:
@@ -200,6 +201,7 @@ def prompt_settings() -> dict:
     return {
         "model_path": experiment.model.path,
         "template": experiment.model.template,
+        "colors": experiment.model.colors,
         "max_model_len": experiment.model.window,
         "seed": experiment.seed,
     }
@@ -263,6 +265,7 @@ def train_flags(wildcards) -> str:
     settings = {
         "model_path": model.path,
         "template": model.template,
+        "colors": model.colors,
         "dtype": model.dtype,
         "n_threads": model.n_threads,
         "code_execution_cpu_seconds": sandbox.cpu_seconds,

@@ -7,6 +7,7 @@ rule refining_prompts:
         prompts=parent_prompts,
         attempts=parent_files("attempts"),
         verdicts=parent_files("verdicts"),
+        template=template_files(experiment.model.template),
     output:
         "<results>/{tasks}/{branch}/prompts.parquet",
     log:

@@ -6,7 +6,8 @@ if experiment.training.prompts == "first-turn":
 
     rule training_prompts:
         input:
-            "<results>/tasks/{tasks}.parquet",
+            tasks="<results>/tasks/{tasks}.parquet",
+            template=template_files(experiment.model.template),
         output:
             "<results>/{tasks}/training/prompts.parquet",
         log:
@@ -24,7 +25,7 @@ if experiment.training.prompts == "first-turn":
         params:
             flags=flags(first_training_prompts_settings()),
         shell:
-            "arc-refinery prompts --tasks-path {input} {params.flags} --output {output} 2> {log}"
+            "arc-refinery first-prompts --tasks-path {input.tasks} {params.flags} --output {output} 2> {log}"
 
 else:
 
@@ -33,6 +34,7 @@ else:
             prompts="<results>/{tasks}/turn1/prompts.parquet",
             attempts=first_turn_files("attempts"),
             verdicts=first_turn_files("verdicts"),
+            template=template_files(experiment.model.template),
         output:
             "<results>/{tasks}/training/prompts.parquet",
         log:

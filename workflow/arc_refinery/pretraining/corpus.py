@@ -71,8 +71,8 @@ class Corpus(Dataset[list[Batch]]):
         self.chunk_size = chunk_size
         self.batch_tokens = batch_tokens
         self._assistant: int = tokenizer.convert_tokens_to_ids(ASSISTANT)
-        self._input: int = tokenizer.convert_tokens_to_ids(prompts.COMPACT_INPUT)
-        self._output: int = tokenizer.convert_tokens_to_ids(prompts.COMPACT_OUTPUT)
+        self._input: int = tokenizer.convert_tokens_to_ids(prompts.fragments.COMPACT_INPUT)
+        self._output: int = tokenizer.convert_tokens_to_ids(prompts.fragments.COMPACT_OUTPUT)
 
     def __len__(self) -> int:
         return self.n_chunks
@@ -96,7 +96,7 @@ class Corpus(Dataset[list[Batch]]):
         n_pairs = rng.choices(N_PAIRS, N_PAIRS_WEIGHTS)[0]
         problem, statements = generate_problem(stage.difficulty, n_pairs, "pretraining", *address)
         task = Task(problem.problem_id, problem.examples, (), problem.origin)
-        messages = prompts.first_turn(task, "compact")
+        messages = prompts.first_turn(task, prompts.COMPACT)
         if rng.random() < stage.second_turns:
             messages = _with_wrong_turn(task, messages, statements, rng, stage.difficulty)
         messages.append({"role": "assistant", "content": prompts.answer(program_body(statements))})
@@ -140,7 +140,7 @@ def _with_wrong_turn(
         if outputs and any(
             not np.array_equal(output, pair.output) for output, pair in zip(outputs, task.train, strict=True)
         ):
-            feedback = prompts.execution_feedback(task, outputs, "compact")
+            feedback = prompts.execution_feedback(task, outputs, prompts.COMPACT)
             return prompts.next_turn(messages, prompts.answer(program_body(wrong)), feedback)
     return messages
 

@@ -50,7 +50,9 @@ def fragments() -> list[str]:
     """Texts of more than one character that are one token each, without repeats, in a fixed order."""
     texts = [f"\n{row} " for row in range(1, MAX_SIDE + 1)] + [f"{height}x" for height in range(1, MAX_SIDE + 1)]
     texts += [
-        value for name, value in sorted(vars(prompts).items()) if name.startswith(("COMPACT_", "ANSWER_", "FEEDBACK_"))
+        value
+        for name, value in sorted(vars(prompts.fragments).items())
+        if name.startswith(("COMPACT_", "ANSWER_", "FEEDBACK_"))
     ]
     for operation in OPERATIONS:
         lines = "\n".join(f"    {line}" for line in operation.code.splitlines()) + "\n"

@@ -2,26 +2,18 @@
 
 from collections.abc import Sequence
 
-from transformers import AutoTokenizer
-
-from arc_refinery.errors import InputError
-from arc_refinery.prompts import Message
-
-
-class ModelError(InputError):
-    """A model's folder cannot be used; the message says what is missing."""
+from arc_refinery.prompts import Message, split_prefix
+from arc_refinery.tokenizers import load_tokenizer
 
 
 class Renderer:
     """`render` gives a conversation's text and its number of tokens; the text ends where the model answers."""
 
     def __init__(self, model_path: str) -> None:
-        try:
-            self.tokenizer = AutoTokenizer.from_pretrained(model_path)
-        except (OSError, ValueError) as error:
-            reason = str(error).partition("\n")[0]
-            raise ModelError(f"{model_path}: no tokenizer could be loaded ({reason}); correct model.path") from None
+        self.tokenizer = load_tokenizer(model_path)
 
     def render(self, messages: Sequence[Message]) -> tuple[str, int]:
-        text: str = self.tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
+        """A last message of the assistant is the beginning of the answer that the model goes on with."""
+        asked, prefix = split_prefix(messages)
+        text = str(self.tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)) + prefix
         return text, len(self.tokenizer(text, add_special_tokens=False)["input_ids"])

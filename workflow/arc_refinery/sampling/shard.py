@@ -15,10 +15,10 @@ from tqdm import tqdm
 
 from arc_refinery import records
 from arc_refinery.config import Model
+from arc_refinery.prompts import split_prefix
 from arc_refinery.records import Attempt, Prompt
+from arc_refinery.sampling.checks import ADAPTER_WEIGHTS, check
 from arc_refinery.sampling.protocol import Completion, Decoding, Sampler
-
-ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +47,7 @@ def sample_shard(
     prompts: Sequence[Prompt], model: Model, adapter: Path | None, decoding: Decoding, output: Path
 ) -> Iterator[Attempt]:
     """The attempts of each prompt, in order; progress is kept in `progress_path(output)`."""
+    check(prompts, model, adapter, decoding.max_output_tokens)
     progress = progress_path(output)
     done = _read_progress(progress, _identity(prompts, model, adapter, decoding))
     missing = [prompt for prompt in prompts if prompt.prompt_id not in done]
@@ -81,17 +82,12 @@ def _sample(
         progress.open("a") as file,
         tqdm(total=n_total, initial=n_total - len(prompts), unit="prompt", mininterval=5) as bar,
     ):
-        for start in range(0, len(prompts), sampler.prompts_at_once):
-            group = prompts[start : start + sampler.prompts_at_once]
-            for prompt, completions in zip(group, sampler.sample(group), strict=True):
-                sampled[prompt.prompt_id] = completions
-                line = {
-                    "prompt_id": prompt.prompt_id,
-                    "completions": [asdict(completion) for completion in completions],
-                }
-                file.write(json.dumps(line) + "\n")
+        for prompt_id, completions in sampler.sample(prompts):
+            sampled[prompt_id] = completions
+            line = {"prompt_id": prompt_id, "completions": [asdict(completion) for completion in completions]}
+            file.write(json.dumps(line) + "\n")
             file.flush()
-            bar.update(len(group))
+            bar.update()
     return sampled
 
 
@@ -123,7 +119,7 @@ def _attempt(
         top_p=decoding.top_p,
         augmentation=prompt.augmentation,
         train_order=prompt.train_order,
-        completion=completion.text,
+        completion=split_prefix(prompt.messages)[1] + completion.text,
         n_prompt_tokens=prompt.n_tokens,
         n_tokens=completion.n_tokens,
         finish_reason=completion.finish_reason,

@@ -71,7 +71,7 @@ def train(
 
 
 def dataset(prompts: Sequence[Prompt]) -> Dataset:
-    """Rows as TRL wants them: the conversation, what its answer begins with, and the pairs to execute the program on."""
+    """Rows as TRL wants them: what is asked, what the answer begins with, and the pairs to execute its program on."""
     return Dataset.from_list(
         [
             {

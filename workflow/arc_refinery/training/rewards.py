@@ -30,7 +30,7 @@ class ExecutionReward:
     """A reward function of TRL: one number for each completion, from executing it on its prompt's task.
 
     TRL hands over every column of the data set, repeated for each completion; `pairs` holds the augmented task's
-    input/output grids as nested lists.
+    input/output grids as nested lists, `assistant_prefix` the text that an answer began with before it was sampled.
     """
 
     def __init__(self, name: str, executor: Executor) -> None:
@@ -39,9 +39,15 @@ class ExecutionReward:
         self.__name__ = name  # TRL's metrics carry it
 
     def __call__(
-        self, completions: list[list[dict[str, str]]], pairs: list[list[dict[str, Any]]], **_: Any
+        self,
+        completions: list[list[dict[str, str]]],
+        pairs: list[list[dict[str, Any]]],
+        assistant_prefix: Sequence[str] = (),
+        **_: Any,
     ) -> list[float]:
-        codes = [extract_code(completion[0]["content"]) for completion in completions]
+        begun = assistant_prefix or [""] * len(completions)
+        answers = zip(begun, completions, strict=True)
+        codes = [extract_code(prefix + completion[0]["content"]) for prefix, completion in answers]
         grids = [[(as_grid(pair["input"]), as_grid(pair["output"])) for pair in task] for task in pairs]
         programs = [
             Program(str(number), code, tuple(given for given, _ in grids[number]))

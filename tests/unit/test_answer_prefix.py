@@ -1,0 +1,78 @@
+"""What a model's answers begin with, on its way: prompt, completion, second turn, training."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from arc_refinery.config import Model, Sampling
+from arc_refinery.grids import as_grid
+from arc_refinery.prompts import COMPACT, extract_code, first_turn, next_turn
+from arc_refinery.records import Attempt, Prompt
+from arc_refinery.refine.first_turn import first_turn_prompts
+from arc_refinery.refine.rendering import Renderer
+from arc_refinery.sampling.protocol import Decoding
+from arc_refinery.sampling.shard import sample_shard
+from arc_refinery.tasks import Pair, Task
+from arc_refinery.training.grpo import dataset
+
+TINY = str(Path(__file__).parents[2] / "workflow/models/tiny")
+PREFIX = "As follows.\n```python\nfrom common import *\n\ndef transform(grid):"
+TEMPLATE = replace(COMPACT, assistant_prefix=PREFIX)
+TASK = Task("it", (Pair(as_grid([[1, 2]]), as_grid([[2, 1]])),) * 2, (Pair(as_grid([[3]]), as_grid([[3]])),), "by hand")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def on_a_cpu() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cuda, "is_available", lambda: False)
+        yield
+
+
+@pytest.fixture(scope="module")
+def renderer() -> Renderer:
+    return Renderer(TINY)
+
+
+@pytest.fixture(scope="module")
+def prompt(renderer: Renderer) -> Prompt:
+    settings = Sampling(batch_size=3, max_output_tokens=16, use_data_augmentation=False)
+    (made,) = first_turn_prompts([TASK], 3, settings, TEMPLATE, renderer, seed=0)
+    return made
+
+
+@pytest.fixture(scope="module")
+def attempts(prompt: Prompt, tmp_path_factory: pytest.TempPathFactory) -> list[Attempt]:
+    model = Model(path=TINY, template="compact", window=1024)
+    output = tmp_path_factory.mktemp("attempts") / "000.parquet"
+    return list(sample_shard([prompt], model, None, Decoding(1.0, 1.0, 16, seed=0), output))
+
+
+def test_the_prompt_ends_with_it(prompt: Prompt):
+    assert prompt.text.endswith("\n1 21<|assistant|>" + PREFIX)
+
+
+def test_the_completion_begins_with_it_and_holds_the_whole_program(attempts: list[Attempt]):
+    assert len(attempts) == 3
+    for attempt in attempts:
+        assert attempt.completion.startswith(PREFIX)
+        assert attempt.completion.count(PREFIX) == 1
+        assert str(extract_code(attempt.completion)).startswith("from common import *\n\ndef transform(grid):")
+        assert attempt.n_tokens <= 16  # of what was sampled
+
+
+def test_the_next_turn_shows_the_whole_answer_once_and_begins_the_next(renderer: Renderer, prompt: Prompt):
+    answer = PREFIX + "\n    return 0\n```"
+    text, _ = renderer.render(next_turn(prompt.messages, answer, "It failed."))
+    (asked,) = first_turn(TASK, COMPACT)
+    assert text == f"<|user|>{asked['content']}<|assistant|>{answer}<|end|><|user|>It failed.<|assistant|>{PREFIX}"
+
+
+def test_training_asks_without_it_and_hands_it_to_the_reward(prompt: Prompt):
+    (row,) = dataset([prompt])
+    assert row["prompt"] == first_turn(TASK, COMPACT)
+    assert row["assistant_prefix"] == PREFIX
+    (plain,) = dataset([replace(prompt, messages=tuple(first_turn(TASK, COMPACT)))])
+    assert (plain["prompt"], plain["assistant_prefix"]) == (row["prompt"], "")

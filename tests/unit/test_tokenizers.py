@@ -1,0 +1,94 @@
+"""Tokenizers of models: what pads, and what answers begin with; on tokenizers made here, shaped like Llama-3.1's."""
+
+import logging
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from arc_refinery.refine.rendering import Renderer
+from arc_refinery.tokenizers import LLAMA_PAD, begin_answers, load_tokenizer
+
+TINY = Path(__file__).parents[2] / "workflow/models/tiny"
+CHAT = (
+    "{{- bos_token }}\n"
+    "{%- for message in messages %}\n"
+    "    {{- '[' + message['role'] + ']\\n\\n' + message['content'] | trim + '<end>' }}\n"
+    "{%- endfor %}\n"
+    "{%- if add_generation_prompt %}\n"
+    "    {{- '[assistant]\\n\\n' }}\n"
+    "{%- endif %}\n"
+)
+PREFIX = 'It\'s "so" {{ x }} {% y %} \\n\n```python\nfrom common import *'
+
+
+def folder(path: Path, *special: str, pad_token: str | None = None) -> str:
+    """A folder with a tokenizer that knows some special tokens, and <end> as the end."""
+    letters = {chr(number): number for number in range(128)}
+    inner = Tokenizer(models.WordLevel({**letters, "<unk>": 128}, unk_token="<unk>"))
+    inner.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    inner.add_special_tokens(["<begin>", "<end>", *special])
+    made = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<begin>", eos_token="<end>", unk_token="<unk>")
+    made.pad_token = pad_token
+    made.chat_template = CHAT
+    made.save_pretrained(path)
+    return str(path)
+
+
+def test_without_padding_llamas_own_token_pads(tmp_path: Path):
+    tokenizer = load_tokenizer(folder(tmp_path, LLAMA_PAD))
+    assert tokenizer.pad_token == "<|finetune_right_pad_id|>"
+    assert tokenizer.pad_token_id == tokenizer.convert_tokens_to_ids(LLAMA_PAD) != tokenizer.eos_token_id
+
+
+def test_llamas_own_token_replaces_an_end_token_that_pads(tmp_path: Path):
+    assert load_tokenizer(folder(tmp_path, LLAMA_PAD, pad_token="<end>")).pad_token == LLAMA_PAD
+
+
+def test_padding_that_ends_nothing_is_kept(tmp_path: Path):
+    assert load_tokenizer(folder(tmp_path, "<pad>", LLAMA_PAD, pad_token="<pad>")).pad_token == "<pad>"
+
+
+@pytest.mark.parametrize("pad_token", [None, "<end>"])
+def test_where_there_is_nothing_else_the_end_token_pads_and_the_log_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, pad_token: str | None
+):
+    with caplog.at_level(logging.WARNING):
+        tokenizer = load_tokenizer(folder(tmp_path, pad_token=pad_token))
+    assert tokenizer.pad_token == "<end>"
+    assert str(tmp_path) in caplog.text and "padding" in caplog.text
+
+
+def test_the_embedded_models_padding_is_kept_without_a_word(caplog: pytest.LogCaptureFixture):
+    assert load_tokenizer(str(TINY)).pad_token == "<|pad|>"
+    assert not caplog.records
+
+
+def test_prompts_are_padded_on_the_left(tmp_path: Path):
+    tokenizer = load_tokenizer(folder(tmp_path, LLAMA_PAD))
+    ids = tokenizer(["a", "abc"], padding=True)["input_ids"]
+    assert ids[0][:2] == [tokenizer.pad_token_id] * 2 and ids[0][2] == ord("a")
+
+
+@pytest.mark.parametrize("embedded", [True, False])
+def test_a_trainer_and_the_renderer_give_the_same_text_and_tokens(tmp_path: Path, embedded: bool):
+    path = str(TINY) if embedded else folder(tmp_path, LLAMA_PAD)
+    asked = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    text, n_tokens = Renderer(path).render([*asked, {"role": "assistant", "content": PREFIX}])
+    tokenizer = load_tokenizer(path)
+    begin_answers(tokenizer, PREFIX)
+    assert tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True) == text
+    assert text.endswith(PREFIX) and text.removesuffix(PREFIX) == Renderer(path).render(asked)[0]
+    assert len(tokenizer.apply_chat_template(asked, add_generation_prompt=True)["input_ids"]) == n_tokens
+    # a conversation that is complete has no answer to begin
+    assert tokenizer.apply_chat_template(asked, tokenize=False) == load_tokenizer(path).apply_chat_template(
+        asked, tokenize=False
+    )
+
+
+def test_without_a_prefix_the_chat_template_stays():
+    tokenizer = load_tokenizer(str(TINY))
+    before = tokenizer.chat_template
+    begin_answers(tokenizer, "")
+    assert tokenizer.chat_template == before

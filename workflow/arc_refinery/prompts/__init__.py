@@ -1,0 +1,36 @@
+"""What the model reads and writes: grids as text, first- and next-turn prompts, code taken out of a completion.
+
+`docs/prompts.md` describes the templates and how one is learned from a model's own training rows.
+"""
+
+from arc_refinery.prompts.conversation import (
+    Message,
+    answer,
+    error_feedback,
+    execution_feedback,
+    extract_code,
+    first_turn,
+    next_turn,
+    split_prefix,
+)
+from arc_refinery.prompts.notation import COLORS, Notation
+from arc_refinery.prompts.template import COMPACT, WORDS, Template, load_template, save_template, template_files
+
+__all__ = [
+    "COLORS",
+    "COMPACT",
+    "WORDS",
+    "Message",
+    "Notation",
+    "Template",
+    "answer",
+    "error_feedback",
+    "execution_feedback",
+    "extract_code",
+    "first_turn",
+    "load_template",
+    "next_turn",
+    "save_template",
+    "split_prefix",
+    "template_files",
+]

@@ -1,0 +1,278 @@
+"""Recover the templates that a model was trained with from its own published training rows.
+
+Grids are found in the texts and become slots; of the texts between them, what counts pairs becomes slots too. One thing
+decides: a template is right for a row if rendering it with the row's grids gives the row's texts back, character for
+character. Every notation and reading is tried, and the one that is right for most rows is taken.
+
+Not covered: rows with more than one test input, pairs that are named otherwise than by numbers, sizes of grids in the
+text, grids of bare words that share a line with other text. Such rows end in an error that shows the place.
+"""
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice, takewhile
+from pathlib import Path
+
+from tqdm import tqdm
+
+from arc_refinery.errors import InputError
+from arc_refinery.grids import Grid
+from arc_refinery.prompts.conversation import first_turn
+from arc_refinery.prompts.notation import COLORS, DIGITS, Notation
+from arc_refinery.prompts.rows import Row, read_rows
+from arc_refinery.prompts.template import SLOT, Template, fill
+from arc_refinery.tasks import Pair, Task
+
+SAMPLE = 300  # rows that the template is made from; all rows are checked against it
+N_DESCRIBED = 5  # rows that do not fit
+ALWAYS = 0.9  # a grid that this share of the rows has in one place may be a part of the text
+BETWEEN_TESTS = "\n\n"  # rows have one test input, tasks may have more
+
+# What stands around cells and rows: start, row_start, between_cells, row_end, between_rows, end
+_LINES = [("", "", " ", end, "\n", "") for end in ("", " ")] + [("", "", cells, "", "\n", "") for cells in (", ", ",")]
+_LISTS = [
+    ("[", "[", cells, "]", rows, "]") for cells in (", ", ",", " ") for rows in (", ", ",", ",\n", ",\n ", "\n ")
+] + [("", "[", cells, "]", "\n", "") for cells in (", ", ",", " ")]
+_DIGITS_ALONE = ("", "", "", "", "\n", "")
+
+# How a number in the text is understood where it can be in several ways; "" is a number that is always the same
+_MEANINGS = ("number", "index", "", "n_pairs", "next_number")
+_NUMBER = re.compile(r"(\d+)")
+_WORD = re.compile(r"\s*\S+")
+
+_Instance = tuple[str, Mapping[str, int]]  # a text in one row, and what numbers in it may mean
+
+logger = logging.getLogger(__name__)
+
+
+class LearningError(InputError):
+    """No template explains the rows; the message says how many the best one does, and where others differ from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    template: Template
+    n_rows: int
+    n_fitting: int
+    misfits: tuple[str, ...]  # number and reason of the first rows that do not fit
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """One way to take a user text apart."""
+
+    notation: Notation
+    prose: frozenset[tuple[int, str]]  # what looks like a grid and is none: its place from the start or (-1) the end
+    test_first: bool
+
+    def parts(self, text: str) -> tuple[list[str], list[Grid]]:
+        """The n grids of a text and the n + 1 texts around them."""
+        around, grids = self.notation.find(text)
+        texts, kept = around[:1], []
+        for place, (grid, after) in enumerate(zip(grids, around[1:], strict=True)):
+            written = self.notation.write(grid)
+            if {(place, written), (place - len(grids), written)} & self.prose:
+                texts[-1] += written + after
+            else:
+                texts.append(after)
+                kept.append(grid)
+        return texts, kept
+
+
+def learn(path: Path, colors: Sequence[str] | None = None, min_share: float = 0.9) -> Learned:
+    """The template of a file of rows (see `read_rows`); `colors` are the words for 0 to 9 where they are not ours.
+
+    The assistant prefix is what the answers of all fitting rows begin with, in whole words: a prompt that ended inside
+    a word or after a space would be cut into other tokens than the rows were. Raises `LearningError` where the template
+    is right for less than `min_share` of the rows.
+    """
+    rows = read_rows(path)
+    sample = list(islice(rows, SAMPLE))
+    template, reading = _most_fitting(sample, tuple(colors or COLORS), path)
+    n_rows = n_fitting = 0
+    misfits: list[str] = []
+    begun: list[str] | None = None
+    for n_rows, row in enumerate(tqdm(chain(sample, rows), unit="row", mininterval=5), 1):  # noqa: B007
+        if reason := _misfit(row, template, reading):
+            misfits += [f"row {row.number}: {reason}"] if len(misfits) < N_DESCRIBED else []
+            continue
+        n_fitting += 1
+        words = _WORD.findall(row.assistant)
+        begun = words if begun is None else _common(begun, words)
+    if n_fitting < min_share * n_rows:
+        raise LearningError(
+            f"{path}: the template that fits most rows fits {n_fitting} of {n_rows}; expected {min_share:.0%}, or what "
+            "--min-share says. " + "; ".join(misfits) + _hint(sample, reading.notation)
+        )
+    prefix = "".join(begun or []) if n_fitting > 1 else ""
+    return Learned(replace(template, assistant_prefix=prefix), n_rows, n_fitting, tuple(misfits))
+
+
+def _most_fitting(sample: Sequence[Row], colors: tuple[str, ...], path: Path) -> tuple[Template, _Reading]:
+    for row in sample:
+        if slot := SLOT.search(row.system + row.user):
+            raise LearningError(f"{path}: row {row.number} has the text {slot[0]}, which is the name of a slot")
+    best, n_best = None, 0
+    for reading in _readings(sample, colors):
+        template = _assemble(sample, reading)
+        n_fitting = sum(not _misfit(row, template, reading) for row in sample) if template else 0
+        if template and n_fitting > n_best:
+            best, n_best = (template, reading), n_fitting
+    if best is None:
+        raise LearningError(
+            f"{path}: no template fits any of the first {len(sample)} rows. Expected a user text with the grids of two "
+            f"or more train pairs and of one test input, written in the words {', '.join(colors)} or in digits"
+            + _hint(sample, Notation(colors))
+        )
+    if len({len(best[1].parts(row.user)[1]) for row in sample}) == 1:
+        logger.warning("%s: all rows have equally many pairs: numbers that count them stay as they are", path)
+    return best
+
+
+def _readings(sample: Sequence[Row], colors: tuple[str, ...]) -> Iterator[_Reading]:
+    quoted = tuple(f'"{color}"' for color in colors)
+    notations = [
+        Notation(words, *marks)
+        for words, several in ((colors, _LINES + _LISTS), (quoted, _LISTS), (DIGITS, [*_LINES, *_LISTS, _DIGITS_ALONE]))
+        for marks in several
+    ]
+    for notation in notations:
+        found = [[notation.write(grid) for grid in notation.find(row.user)[1]] for row in sample]
+        if sum(len(grids) >= 3 for grids in found) * 2 < len(sample):
+            continue
+        for prose in dict.fromkeys([frozenset(), _constant(found)]):
+            yield from (_Reading(notation, prose, test_first) for test_first in (False, True))
+
+
+def _constant(found: Sequence[Sequence[str]]) -> frozenset[tuple[int, str]]:
+    """Grids that nearly all rows have in the same place, counted from the start or from the end."""
+    places = Counter(
+        (place - offset, text) for grids in found for offset in (0, len(grids)) for place, text in enumerate(grids)
+    )
+    return frozenset(one for one, count in places.items() if count >= ALWAYS * len(found))
+
+
+def _assemble(sample: Sequence[Row], reading: _Reading) -> Template | None:
+    """The template of what most rows have in each place; None where no row can be read so."""
+    seen: dict[str, list[_Instance]] = {name: [] for name in ("lead", "inside", "between", "after", "rest")}
+    for row in sample:
+        around, grids = reading.parts(row.user)
+        if _task(grids, reading) is None:
+            continue
+        n_pairs = len(grids) // 2
+        outer = {"n_pairs": n_pairs, "next_number": n_pairs + 1}
+        numbers = [{"number": index + 1, "index": index, "n_pairs": n_pairs} for index in range(n_pairs)]
+        pairs, rest = (around[1:], around[0]) if reading.test_first else (around[:-1], around[-1])
+        seen["lead"].append((pairs[0], outer))
+        seen["inside"] += zip(pairs[1::2], numbers, strict=True)
+        seen["between"] += zip(pairs[2:-1:2], numbers[1:], strict=True)
+        seen["after"].append((pairs[-1], outer))
+        seen["rest"].append((rest, outer))
+    if not seen["between"]:
+        return None
+    texts = {name: _slotted(instances) for name, instances in seen.items()}
+    system = Counter(row.system for row in sample).most_common(1)[0][0]
+    return _cut(texts, system, reading)
+
+
+def _cut(texts: Mapping[str, str], system: str, reading: _Reading) -> Template:
+    """The texts around, inside and between the pairs, cut where a person would cut them: labels go with their grids."""
+    lead, between, first = texts["lead"], texts["between"], {"number": 1, "index": 0}
+    label = _shared_end(between, lead, first)
+    lead = lead[: len(lead) - len(fill(label, first))]
+    test_lead = texts["rest" if reading.test_first else "after"]
+    test_label = _shared_end(label, test_lead, {})
+    tests = test_lead[: len(test_lead) - len(test_label)] + "{tests}"
+    test_first, test_last = f"{tests}{lead}{{pairs}}{texts['after']}", f"{lead}{{pairs}}{tests}{texts['rest']}"
+    return Template(
+        system=system,
+        user=test_first if reading.test_first else test_last,
+        pair=f"{label}{{input}}{texts['inside']}{{output}}",
+        between_pairs=between[: len(between) - len(label)],
+        test=test_label + "{input}",
+        between_tests=BETWEEN_TESTS,
+        assistant_prefix="",
+        notation=reading.notation,
+    )
+
+
+def _slotted(seen: Sequence[_Instance]) -> str:
+    """The text that most instances have, with a slot for each number that says what their values say."""
+    split = [(_NUMBER.split(text), values) for text, values in seen]
+    usual = Counter(tuple(pieces[::2]) for pieces, _ in split).most_common(1)[0][0]
+    alike = [(pieces, values) for pieces, values in split if tuple(pieces[::2]) == usual]
+    text = usual[0]
+    for place, following in enumerate(usual[1:]):
+        found = [(pieces[2 * place + 1], values) for pieces, values in alike]
+        literal = Counter(number for number, _ in found).most_common(1)[0][0]
+        right = {
+            meaning: sum(
+                number == str(values.get(meaning, literal if not meaning else None)) for number, values in found
+            )
+            for meaning in _MEANINGS
+        }
+        meaning = max(_MEANINGS, key=lambda one: right[one])
+        text += (f"{{{meaning}}}" if meaning else literal) + following
+    return text
+
+
+def _shared_end(text: str, other: str, values: Mapping[str, int]) -> str:
+    """The longest end of `text` that, with its slots filled, ends `other` too, from the beginning of a line in both of
+    them, or else of a word; empty where they share none."""
+    inside_slots = {place for slot in SLOT.finditer(text) for place in range(slot.start() + 1, slot.end())}
+    words: list[str] = []
+    for cut in range(len(text)):
+        end = text[cut:]
+        filled = fill(end, values)
+        if cut in inside_slots or not other.endswith(filled) or end[0].isspace():
+            continue
+        before = (text[:cut][-1:], other[: len(other) - len(filled)][-1:])
+        if set(before) <= {"", "\n"}:
+            return end
+        if not any(one.isalnum() for one in before) and end[0].isalnum():
+            words.append(end)
+    return words[0] if words and "\n" not in words[0] else ""
+
+
+def _task(grids: Sequence[Grid], reading: _Reading) -> Task | None:
+    """A row's task; its test output, which the row does not show, is its input. None where no pairs can be made."""
+    if len(grids) < 3 or len(grids) % 2 == 0:
+        return None
+    test, pairs = (grids[0], grids[1:]) if reading.test_first else (grids[-1], grids[:-1])
+    train = tuple(Pair(given, wanted) for given, wanted in zip(pairs[::2], pairs[1::2], strict=True))
+    return Task("", train, (Pair(test, test),), "")
+
+
+def _misfit(row: Row, template: Template, reading: _Reading) -> str:
+    """Why the template is not right for a row; empty where it is."""
+    _, grids = reading.parts(row.user)
+    task = _task(grids, reading)
+    if task is None:
+        return f"{len(grids)} grids were found, expected two for each train pair and one for the test input"
+    rendered = {message["role"]: message["content"] for message in first_turn(task, template)}
+    for role, text in (("system", row.system), ("user", row.user)):
+        expected = rendered.get(role, "")
+        if text != expected:
+            place = len(_common(text, expected))
+            here = slice(max(0, place - 20), place + 30)
+            return f"character {place} of its {role} text: {text[here]!r} where most rows have {expected[here]!r}"
+    return ""
+
+
+def _common(words: Sequence[str], others: Sequence[str]) -> list[str]:
+    """What two sequences begin with."""
+    return [word for word, _ in takewhile(lambda pair: pair[0] == pair[1], zip(words, others, strict=False))]
+
+
+def _hint(sample: Sequence[Row], notation: Notation) -> str:
+    """Words that stand in lines of color words and are none: another table of colors is the likeliest reason."""
+    lines = (line.split() for row in sample for line in row.user.splitlines())
+    among = [line for line in lines if sum(word in notation.colors for word in line) > len(line) / 2]
+    strangers = Counter(word for line in among for word in line if word not in notation.colors)
+    if not strangers:
+        return ""
+    named = ", ".join(word for word, _ in strangers.most_common(5))
+    return f". Among color words there are {named}: give all ten words, for 0 to 9, with --colors"

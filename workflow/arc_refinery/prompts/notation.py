@@ -1,0 +1,89 @@
+"""Grids as text, and found again in text."""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from arc_refinery.errors import InputError
+from arc_refinery.grids import N_COLORS, Grid
+
+COLORS = ("Black", "Blue", "Red", "Green", "Yellow", "Gray", "Pink", "Orange", "Purple", "Brown")
+DIGITS = tuple(map(str, range(N_COLORS)))
+
+
+class NotationError(InputError):
+    """Words that cannot stand for the ten colours; the message says why."""
+
+
+@dataclass(frozen=True)
+class Notation:
+    """How a grid is written: a word a cell, and what stands around cells and rows.
+
+    `{height}` and `{width}` in `start`, and `{row}` (from 1) in `row_start`, are replaced by these numbers.
+    """
+
+    colors: tuple[str, ...] = COLORS  # of the numbers 0..9
+    start: str = ""
+    row_start: str = ""
+    between_cells: str = " "
+    row_end: str = ""
+    between_rows: str = "\n"
+    end: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.colors) != N_COLORS or len(set(self.colors)) != N_COLORS:
+            raise NotationError(f"{' '.join(self.colors)}: expected {N_COLORS} different words, for the numbers 0 to 9")
+        if wrong := [word for word in self.colors if word.split() != [word]]:
+            raise NotationError(f"{wrong[0]!r} is no word for a color: expected one without white space")
+
+    @property
+    def shows_shape(self) -> bool:
+        return "{height}" in self.start and "{width}" in self.start
+
+    def write(self, grid: Grid) -> str:
+        rows = (
+            self.row_start.replace("{row}", str(number))
+            + self.between_cells.join([self.colors[cell] for cell in row])
+            + self.row_end
+            for number, row in enumerate(grid.tolist(), 1)
+        )
+        start = self.start.replace("{height}", str(grid.shape[0])).replace("{width}", str(grid.shape[1]))
+        return start + self.between_rows.join(rows) + self.end
+
+    def find(self, text: str) -> tuple[list[str], list[Grid]]:
+        """The n grids of a text, in order, and the n + 1 texts around them; for notations without `{...}` numbers.
+
+        Where nothing marks the ends of rows, a grid is made of whole lines, as many in a row as there are. Rows of
+        different lengths are no grid.
+        """
+        around, grids, end = [], [], 0
+        for match in self._pattern.finditer(text):
+            grid = self._read(match.group())
+            if grid is not None:
+                around.append(text[end : match.start()])
+                grids.append(grid)
+                end = match.end()
+        return [*around, text[end:]], grids
+
+    @cached_property
+    def _word(self) -> re.Pattern[str]:
+        return re.compile("|".join(map(re.escape, sorted(self.colors, key=len, reverse=True))))
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        start, row_start, between_cells, row_end, between_rows, end = map(
+            re.escape, (self.start, self.row_start, self.between_cells, self.row_end, self.between_rows, self.end)
+        )
+        word = f"(?:{self._word.pattern})"
+        row = f"{row_start}{word}(?:{between_cells}{word})*{row_end}"
+        whole = f"{start}{row}(?:{between_rows}{row})*{end}"
+        return re.compile(whole if self.start else f"^{whole}$", re.MULTILINE)
+
+    def _read(self, text: str) -> Grid | None:
+        inner = text.removeprefix(self.start + self.row_start).removesuffix(self.row_end + self.end)
+        rows = [self._word.findall(row) for row in inner.split(self.row_end + self.between_rows + self.row_start)]
+        if len({len(row) for row in rows}) > 1:
+            return None
+        return np.array([[self.colors.index(word) for word in row] for row in rows], np.uint8)

@@ -1,0 +1,133 @@
+"""Templates of prompts: `compact` is the embedded model's, `words` is ours, others are folders learned from rows.
+
+A folder holds `system.txt`, `user.txt`, `pair.txt`, `test.txt`, `assistant_prefix.txt` and `notation.json`, for people
+to read and edit: the last line break of a text file is no part of its text.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+
+from arc_refinery.errors import InputError
+from arc_refinery.files import written_as_a_whole
+from arc_refinery.prompts.fragments import COMPACT_INPUT, COMPACT_OUTPUT
+from arc_refinery.prompts.notation import COLORS, DIGITS, Notation, NotationError
+
+BUILT_IN = ("compact", "words")
+NOTATION = "notation.json"  # of a folder, besides the text files
+SLOT = re.compile(r"\{(colors|n_pairs|next_number|number|index|pairs|tests|input|output)\}")
+
+
+class TemplateError(InputError):
+    """A template cannot be used; the message names the file, what was expected and what to do."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """The texts of a first turn. `{colors}` and `{n_pairs}` are slots of all of them but `assistant_prefix`."""
+
+    system: str  # empty: no system message
+    user: str  # {pairs}, {tests}, {next_number} (n_pairs + 1)
+    pair: str  # {input}, {output}, {number} (1, 2, ...), {index} (0, 1, ...)
+    between_pairs: str  # {number} and {index} of the pair that follows
+    test: str  # {input}
+    between_tests: str
+    assistant_prefix: str  # what the model's answer always begins with: it goes on from there
+    notation: Notation
+
+
+COMPACT = Template(
+    system="",
+    user="{pairs}",  # test inputs decide nothing, so they are left out
+    pair=f"{COMPACT_INPUT}{{input}}{COMPACT_OUTPUT}{{output}}",
+    between_pairs="",
+    test="",
+    between_tests="",
+    assistant_prefix="",
+    notation=Notation(DIGITS, start="{height}x{width}", row_start="\n{row} ", between_cells="", between_rows=""),
+)
+
+WORDS = Template(
+    system=(
+        "You solve grid puzzles by writing Python. From a few examples you work out the one rule behind all of them, "
+        "and you put it into a function that also holds for grids that you have not seen."
+    ),
+    user=(
+        "Here are {n_pairs} examples of a puzzle. The same rule turns every input grid into its output grid.\n\n"
+        "A grid is shown as color words: one line for each row, one word for each cell. In Python it is a "
+        "two-dimensional numpy array of integers, which stand for the colors in this order, from 0 to 9: {colors}.\n\n"
+        "{pairs}\n\n"
+        "The rule has to hold for this too:\n\n"
+        "{tests}\n\n"
+        "Say briefly what the rule is. Then write a function `transform(grid)` that takes an input grid and returns "
+        "its output grid. Give the whole program in one ```python block."
+    ),
+    pair="Example {number}, input:\n{input}\nExample {number}, output:\n{output}",
+    between_pairs="\n\n",
+    test="Test input:\n{input}",
+    between_tests="\n\n",
+    assistant_prefix="",
+    notation=Notation(COLORS),
+)
+
+_TEXTS = tuple(
+    field.name for field in fields(Template) if field.name not in ("between_pairs", "between_tests", "notation")
+)
+_NEEDED = {"user": ("{pairs}",), "pair": ("{input}", "{output}")}
+
+
+def fill(text: str, values: Mapping[str, object]) -> str:
+    """The text with its slots replaced in one pass, so that what is put in is left alone; unnamed slots stay."""
+    return SLOT.sub(lambda slot: str(values.get(slot[1], slot[0])), text)
+
+
+def load_template(name: str, colors: Sequence[str] | None = None) -> Template:
+    """The template `compact`, `words` or of a folder; with `colors`, these ten words stand for the numbers 0 to 9."""
+    template = {"compact": COMPACT, "words": WORDS}.get(name) or _read(Path(name))
+    if colors is None:
+        return template
+    if name == "compact":
+        raise TemplateError("the template `compact` writes digits: leave model.colors out, or choose another template")
+    return replace(template, notation=replace(template.notation, colors=tuple(colors)))
+
+
+def template_files(name: str) -> list[Path]:
+    """The files that a template is made of: none of a built-in one."""
+    return [] if name in BUILT_IN else [Path(name, f"{text}.txt") for text in _TEXTS] + [Path(name, NOTATION)]
+
+
+def save_template(template: Template, folder: Path) -> None:
+    """Write the files that `load_template` reads."""
+    for name in _TEXTS:
+        with written_as_a_whole(folder / f"{name}.txt") as path:
+            path.write_bytes(f"{getattr(template, name)}\n".encode())
+    separators = {"between_pairs": template.between_pairs, "between_tests": template.between_tests}
+    with written_as_a_whole(folder / NOTATION) as path:
+        path.write_text(json.dumps(separators | asdict(template.notation), indent=1, ensure_ascii=False) + "\n")
+
+
+def _read(folder: Path) -> Template:
+    if missing := [path for path in template_files(str(folder)) if not path.is_file()]:
+        raise TemplateError(
+            f"{missing[0]} does not exist; model.template is one of {', '.join(BUILT_IN)} or a folder that "
+            "`arc-refinery prompts learn` wrote"
+        )
+    texts = {name: (folder / f"{name}.txt").read_bytes().decode().removesuffix("\n") for name in _TEXTS}
+    for name, slots in _NEEDED.items():
+        for slot in slots:
+            if slot not in texts[name]:
+                raise TemplateError(f"{folder / name}.txt: has no {slot}; put it where that is to stand")
+    # a prompt that ends in white space makes the model go on with other tokens than those it was trained on
+    texts["assistant_prefix"] = texts["assistant_prefix"].rstrip()
+    path = folder / NOTATION
+    try:
+        rest = json.loads(path.read_text())
+        separators = {name: rest.pop(name) for name in ("between_pairs", "between_tests")}
+        notation = Notation(**rest | {"colors": tuple(rest["colors"])})
+    except NotationError as error:
+        raise TemplateError(f"{path}: colors: {error}") from None
+    except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise TemplateError(f"{path}: {error}; expected the keys that `arc-refinery prompts learn` writes") from None
+    return Template(**texts, **separators, notation=notation)
