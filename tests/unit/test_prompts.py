@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
+from arc_refinery.config import Model
 from arc_refinery.grids import Grid, as_grid
 from arc_refinery.prompts import (
     COLORS,
@@ -146,6 +148,23 @@ def test_an_edited_folder_that_cannot_be_used_is_named(tmp_path: Path, name: str
     with pytest.raises(TemplateError) as error:
         load_template(str(tmp_path))
     assert str(tmp_path / name) in str(error.value) and reason in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"template": "words", "colors": COLORS[:9]}, "10 different words"),
+        ({"template": "words", "colors": (*COLORS[:9], "dark red")}, "white space"),
+        ({"template": "compact", "colors": COLORS}, "compact"),
+    ],
+)
+def test_a_config_with_colors_that_cannot_be_used_is_refused(values: dict[str, Any], reason: str):
+    with pytest.raises(ValidationError, match=reason):
+        Model(path="m", window=10, **values)
+
+
+def test_our_own_wording_is_the_default():
+    assert (Model(path="m", window=10).template, Model(path="m", window=10).colors) == ("words", None)
 
 
 def test_what_is_put_into_a_slot_is_left_alone(task: Task):

@@ -71,6 +71,8 @@ class _Reading:
     def parts(self, text: str) -> tuple[list[str], list[Grid]]:
         """The n grids of a text and the n + 1 texts around them."""
         around, grids = self.notation.find(text)
+        if not self.prose:
+            return around, grids
         texts, kept = around[:1], []
         for place, (grid, after) in enumerate(zip(grids, around[1:], strict=True)):
             written = self.notation.write(grid)
@@ -105,7 +107,7 @@ def learn(path: Path, colors: Sequence[str] | None = None, min_share: float = 0.
     if n_fitting < min_share * n_rows:
         raise LearningError(
             f"{path}: the template that fits most rows fits {n_fitting} of {n_rows}; expected {min_share:.0%}, or what "
-            "--min-share says. " + "; ".join(misfits) + _hint(sample, reading.notation)
+            "--min-share says. " + "; ".join(misfits[:2]) + _hint(sample, reading.notation)
         )
     prefix = "".join(begun or []) if n_fitting > 1 else ""
     return Learned(replace(template, assistant_prefix=prefix), n_rows, n_fitting, tuple(misfits))

@@ -68,6 +68,10 @@ class Notation:
         return [*around, text[end:]], grids
 
     @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate(self.colors)}
+
+    @cached_property
     def _word(self) -> re.Pattern[str]:
         return re.compile("|".join(map(re.escape, sorted(self.colors, key=len, reverse=True))))
 
@@ -86,4 +90,4 @@ class Notation:
         rows = [self._word.findall(row) for row in inner.split(self.row_end + self.between_rows + self.row_start)]
         if len({len(row) for row in rows}) > 1:
             return None
-        return np.array([[self.colors.index(word) for word in row] for row in rows], np.uint8)
+        return np.array([[self._numbers[word] for word in row] for row in rows], np.uint8)
