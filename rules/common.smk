@@ -68,10 +68,10 @@ def evaluation_set(name: str):
     return next(task_set for task_set in experiment.evaluation.sets if task_set.name == name)
 
 
-def list_of_tasks(wildcards) -> list[str]:
-    """The file that says which tasks an evaluation set has, where there is one."""
-    only = evaluation_set(wildcards.tasks).only
-    return [only] if only else []
+def task_set_files(wildcards) -> list[str]:
+    """The files that an evaluation set is read from, and the one that says which of its tasks are wanted."""
+    task_set = evaluation_set(wildcards.tasks)
+    return [path for path in (task_set.path, task_set.solutions, task_set.only) if path]
 
 
 def n_shards(tasks: str) -> int:

@@ -3,7 +3,7 @@
 
 rule evaluation_tasks:
     input:
-        only=list_of_tasks,
+        task_set_files,
     output:
         "<results>/tasks/{tasks}.parquet",
     log:

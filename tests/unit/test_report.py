@@ -5,6 +5,7 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -101,7 +102,7 @@ def attempt_and_verdict(task_id: str, branch: str, place: int, answer: str) -> t
 
 
 def write_branch(
-    folder: Path, branch: str, answers: Mapping[str, str], n_shards: int, notes: Mapping[str, int]
+    folder: Path, branch: str, answers: Mapping[str, str], n_shards: int, notes: Mapping[str, Any]
 ) -> None:
     turn = 1 if branch == "turn1" else 2
     prompts = [
@@ -128,7 +129,13 @@ def write_experiment(
     folder = results / "tiny"
     records.write(folder / "tasks/small.parquet", "tasks", [a_task(task) for task in tasks], 0, {})
     for branch, given in answers.items():
-        write_branch(folder / "small", branch, given, n_shards, {"n_dropped": 3})
+        write_branch(
+            folder / "small",
+            branch,
+            given,
+            n_shards,
+            {"n_dropped": 3, "dropped": {"2": [101, 90, 99]}, "longest_allowed": 84},
+        )
     steps = [{"step": step, "reward": step / 10, "kl": 0.01 * step} for step in range(1, 21)]
     (folder / "adapters/trained").mkdir(parents=True)
     log = [*steps, {"step": 20, "train_loss": 0.5}]
@@ -236,7 +243,13 @@ def test_solved_tasks_are_listed(text: str):
 def test_training_and_prompt_lengths(text: str):
     assert "| `trained` | 20 | 0.15 | 1.95 | +1.80 |" in text  # steps, mean of two rewards, of the last two
     row = cells(text, "`small/refine-base-turn2`", "median")
-    assert (row["n"], row["max"], row["allowed"], row["dropped as longer |"]) == ("3", "40", "84", "3 |")
+    assert (row["n"], row["median"], row["max"], row["over the window"]) == (
+        "6",
+        "40",
+        "101",
+        "1",
+    )  # 3 of 40, 3 dropped
+    assert (row["allowed"], row["dropped |"]) == ("84", "3 |")
 
 
 def test_settings_and_caveats_are_stated(text: str):
@@ -255,7 +268,11 @@ def test_executing_without_seccomp_is_said(folder: Path, text: str, tmp_path: Pa
 
 def test_links_lead_to_files_beside_the_report(folder: Path, text: str):
     links = re.findall(r"\]\(([^)]+)\)", text)
-    assert {"tiny/report/small-budget.png", "tiny/report/training-trained.png", "tiny/report/gallery/small-a.png"} <= set(links)
+    assert {
+        "tiny/report/small-budget.png",
+        "tiny/report/training-trained.png",
+        "tiny/report/gallery/small-a.png",
+    } <= set(links)
     assert all((folder.parent / link).stat().st_size for link in links)
 
 

@@ -1,5 +1,6 @@
 """The whole DAG, run for real on the cut-down experiment: what it makes, and what is made again when."""
 
+import csv
 import hashlib
 import json
 import os
@@ -105,6 +106,17 @@ def test_a_shard_is_remade_to_the_same_bytes_and_its_siblings_are_left_alone(fin
     changed = [path for path in times if path.stat().st_mtime_ns != times[path]]
     assert changed == [finished.folder / shard]
     finished.snakemake("--configfile", SMALL, "--touch", "--cores", "1")
+
+
+def test_the_lengths_of_all_prompts_are_studied_by_name(finished: Checkout):
+    done = finished.snakemake("prompt_lengths", "--cores", "1", "--configfile", SMALL)
+    assert done.returncode == 0, done.stderr
+    folder = finished.folder / "results/small"
+    with (folder / "lengths.csv").open() as file:
+        found = {row["prompts"]: int(row["n"]) - int(row["dropped"]) for row in csv.DictReader(file)}
+    files = folder.rglob("prompts.parquet")
+    assert found == {str(path.parent.relative_to(folder)): records.count(path) for path in files}
+    assert (folder / "lengths.png").stat().st_size > 0
 
 
 def test_snakemake_writes_its_own_report(finished: Checkout):

@@ -8,7 +8,7 @@ CONFIG = "config/one-task-sanity-cpu.yaml"
 
 
 def test_the_reward_rises_with_a_proper_learning_rate_and_stays_flat_with_a_tiny_one(fresh: Checkout):
-    done = fresh.snakemake("--cores", "2", "--configfile", CONFIG, "--quiet", "all")
+    done = fresh.snakemake("--cores", "2", "--configfile", CONFIG, "--quiet", "rules")
     assert done.returncode == 0, done.stdout + done.stderr
     proper, tiny = (rise_of_reward(fresh, run) for run in ("learning-rate-0.001", "learning-rate-1e-9"))
     assert proper > 4  # of 10; means of 320 completions

@@ -45,7 +45,7 @@ def style() -> Iterator[None]:
 
 
 def save(figure: Figure, path: Path) -> None:
-    figure.savefig(path, dpi=DPI, metadata={"Software": None})
+    figure.savefig(path, dpi=DPI, format="png", metadata={"Software": None})
 
 
 def budget_plot(curves: Mapping[str, Curve], title: str, path: Path) -> None:

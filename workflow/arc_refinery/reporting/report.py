@@ -16,7 +16,7 @@ from arc_refinery.config import Arm, Experiment, TaskSet
 from arc_refinery.evaluation.arms import SetResults, load, n_tasks_with_budget_left, per_task, turns_of
 from arc_refinery.evaluation.statistics import Comparison, budget_curve, percent, verdict_sentence
 from arc_refinery.files import written_as_a_whole
-from arc_refinery.reporting import gallery, plots, prose, tables, training_log
+from arc_refinery.reporting import gallery, lengths, plots, prose, tables, training_log
 from arc_refinery.reporting.tables import Bootstrap, markdown_table
 
 
@@ -50,9 +50,7 @@ def write_report(experiment: Experiment, folder: Path, report: Path) -> None:
             *(block for one in evaluated for block in _set_section(experiment, folder, one, temporary, link)),
             *_training_section(experiment, folder, temporary, link),
             "## Lengths of prompts",
-            f"In tokens. The model's window is {experiment.model.window}; prompts that leave no room for a whole "
-            "completion are dropped.",
-            tables.prompt_lengths_table(experiment, folder),
+            _prompt_lengths(experiment, folder),
             *prose.limits(experiment, sum(len(one.comparisons) for one in evaluated)),
         ]
     shutil.rmtree(folder / "report", ignore_errors=True)
@@ -196,6 +194,16 @@ def _solved_lists(one: Evaluated) -> str:
         solved = [f"`{task_id}`" for task_id, value in figures["is_correct"].items() if value]
         lines.append(f"- `{arm}` ({len(solved)}): {', '.join(solved) or 'none'}")
     return "<details><summary>Tasks solved by each arm</summary>\n\n" + "\n".join(lines) + "\n\n</details>"
+
+
+def _prompt_lengths(experiment: Experiment, folder: Path) -> str:
+    """Training prompts are left out where their files have been cleaned away."""
+    branches = dict.fromkeys(branch for arm in experiment.arms for branch in arm.branches)
+    trained_on = [f"{tasks}/training" for tasks in experiment.training_tasks]
+    names = [name for name in trained_on if (folder / name / "prompts.parquet").exists()]
+    names += [f"{task_set.name}/{branch}" for task_set in experiment.evaluation.sets for branch in branches]
+    found = [one for name in names for one in lengths.read(folder / name / "prompts.parquet", name)]
+    return lengths.as_markdown(lengths.table(found, experiment.model.window))
 
 
 def _training_section(experiment: Experiment, folder: Path, output: Path, link: str) -> list[str]:

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
-from arc_refinery import records
-from arc_refinery.config import Arm, Experiment
+from arc_refinery.config import Arm
 from arc_refinery.evaluation.arms import (
     METRICS,
     SetResults,
@@ -195,29 +193,6 @@ def spending_table(results: SetResults, arms: Iterable[Arm], bootstrap: Bootstra
         "two guesses",
     ]
     return markdown_table(header, rows)
-
-
-def prompt_lengths_table(experiment: Experiment, folder: Path) -> str:
-    """Lengths of the prompts that were kept, the longest that was allowed, and how many were dropped as longer.
-
-    Training prompts are left out where their files have been cleaned away.
-    """
-    limit = experiment.model.window - experiment.sampling.max_output_tokens
-    branches = dict.fromkeys(branch for arm in experiment.arms for branch in arm.branches)
-    files = []
-    if experiment.training:
-        training_limit = experiment.model.window - experiment.training.max_completion_length
-        files = [(f"{tasks}/training", training_limit) for tasks in experiment.training_tasks]
-        files = [(name, limit) for name, limit in files if (folder / name / "prompts.parquet").exists()]
-    files += [(f"{task_set.name}/{branch}", limit) for task_set in experiment.evaluation.sets for branch in branches]
-    rows = []
-    for name, longest in files:
-        path = folder / name / "prompts.parquet"
-        records.check(path, "prompts")
-        lengths = pq.read_table(path, columns=["n_tokens"])["n_tokens"].to_numpy()
-        shares = np.quantile(lengths, [0.5, 0.9, 0.99, 1.0], method="inverted_cdf") if len(lengths) else ["–"] * 4
-        rows.append([f"`{name}`", len(lengths), *shares, longest, records.notes(path).get("n_dropped", "–")])
-    return markdown_table(["prompts", "n", "median", "90 %", "99 %", "max", "allowed", "dropped as longer"], rows)
 
 
 def runs_table(logs: Mapping[str, pd.DataFrame]) -> str:

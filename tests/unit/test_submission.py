@@ -1,0 +1,194 @@
+"""Two guesses by vote: who votes first, how ties end, what stands in, and what Kaggle's file must look like."""
+
+import dataclasses
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arc_refinery import records
+from arc_refinery.cli import Submission
+from arc_refinery.evaluation.submission import (
+    Ballot,
+    SubmissionError,
+    check,
+    count_votes,
+    make_submission,
+    score,
+    write_submission,
+)
+from arc_refinery.grids import Grid, as_grid
+from arc_refinery.records import Verdict
+from arc_refinery.tasks import Pair, Task
+
+INPUT = as_grid([[0, 0]])
+SOLVES = (1.0, 1.0)  # share of correct train grids, train pixel score
+
+
+def grid(color: int) -> Grid:
+    return as_grid([[color]])
+
+
+def a_task(*truths: int, task_id: str = "t") -> Task:
+    return Task(task_id, (Pair(INPUT, INPUT),), tuple(Pair(INPUT, grid(color)) for color in truths), "by hand")
+
+
+def verdict(outputs: tuple[int, ...], train: tuple[float, float], task_id: str = "t") -> Verdict:
+    status, grids = ("ok", tuple(map(grid, outputs))) if outputs else ("error", ())
+    return Verdict("a", "p", task_id, 1, "hash", status, "", grids[:1], grids, "", train[1], train[0], 0.0, 0.0)
+
+
+def write_verdicts(path: Path, *verdicts: Verdict) -> Path:
+    records.write(path, "verdicts", verdicts, 0, {})
+    return path
+
+
+def guesses(ballot: Ballot) -> list[int]:
+    return [int(guess[0, 0]) for guess in ballot.leaders(2)]
+
+
+def poll(*votes: tuple[int, tuple[float, float]]) -> Ballot:
+    """A ballot of attempts that gave a colour and were so good on the train pairs, in this order."""
+    ballot = Ballot()
+    for color, (share, pixels) in votes:
+        ballot.add(grid(color), (float(share == 1.0), share, pixels))
+    return ballot
+
+
+@pytest.mark.parametrize(
+    ("votes", "expected"),
+    [
+        ([(1, SOLVES), (2, SOLVES), (3, SOLVES), (3, SOLVES), (2, SOLVES)], [2, 3]),  # votes; ties: met first
+        ([(1, (0.5, 0.9))] * 9 + [(2, SOLVES)], [2, 1]),  # one that solves the train pairs outvotes all that do not
+        ([(1, (0.5, 0.9)), (2, SOLVES), (1, (0.5, 0.9)), (3, SOLVES)], [2, 3]),
+        ([(1, (0.5, 0.6)), (2, (0.0, 0.9)), (2, (0.0, 0.9)), (3, (0.5, 0.7))], [3, 1]),  # grids before pixels
+        ([(1, (0.5, 0.6)), (2, (0.25, 0.6)), (2, (0.25, 0.6)), (2, (0.25, 0.6))], [2, 1]),  # 0.75 against 0.5
+        ([(1, SOLVES)] * 3, [1]),
+        ([], []),
+    ],
+)
+def test_the_vote(votes: list[tuple[int, tuple[float, float]]], expected: list[int]):
+    assert guesses(poll(*votes)) == expected
+
+
+def test_equal_votes_stay_equal_in_whatever_order_they_are_added_up():
+    pixels = [0.1, 0.2, 0.3]  # 0.1 + 0.2 + 0.3 > 0.3 + 0.2 + 0.1 in floating point
+    votes = [(1, (0.0, share)) for share in reversed(pixels)] + [(2, (0.0, share)) for share in pixels]
+    assert guesses(poll(*votes)) == [1, 2]
+
+
+def test_grids_of_equal_cells_and_other_shapes_are_different_guesses():
+    ballot = Ballot()
+    for rows in ([[1, 1]], [[1], [1]]):
+        ballot.add(as_grid(rows), (1.0, 1.0, 1.0))
+    assert [guess.shape for guess in ballot.leaders(2)] == [(1, 2), (2, 1)]
+
+
+def test_each_test_input_is_voted_on_by_itself(tmp_path: Path):
+    path = write_verdicts(tmp_path / "v.parquet", verdict((1, 5), SOLVES), verdict((2, 5), SOLVES))
+    tasks = {"t": a_task(1, 5)}
+    assert make_submission(tasks, count_votes([path], tasks)) == {
+        "t": [{"attempt_1": [[1]], "attempt_2": [[2]]}, {"attempt_1": [[5]], "attempt_2": [[0, 0]]}]
+    }
+
+
+def test_votes_of_several_files_add_up_and_a_file_named_twice_counts_once(tmp_path: Path):
+    first = write_verdicts(tmp_path / "1.parquet", verdict((1,), SOLVES))
+    second = write_verdicts(tmp_path / "2.parquet", verdict((2,), SOLVES), verdict((3,), SOLVES))
+    third = write_verdicts(tmp_path / "3.parquet", verdict((3,), SOLVES))
+    (ballot,) = count_votes([first, first, first, second, third], {"t": a_task(1)})["t"]
+    assert guesses(ballot) == [3, 1]
+
+
+def test_tasks_without_valid_outputs_get_their_test_input_and_are_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO)
+    tasks = {name: a_task(1, task_id=name) for name in ("tried", "never tried", "guessed")}
+    verdicts = [verdict((), (0.0, 0.0), "tried"), verdict((7,), (0.0, 0.1), "guessed")]
+    made = make_submission(tasks, count_votes([write_verdicts(tmp_path / "v.parquet", *verdicts)], tasks))
+    assert made["tried"] == made["never tried"] == [{"attempt_1": [[0, 0]], "attempt_2": [[0, 0]]}]
+    assert made["guessed"] == [{"attempt_1": [[7]], "attempt_2": [[0, 0]]}]
+    assert list(made) == ["tried", "never tried", "guessed"]
+    assert "2 of 3 tasks have no valid output" in caplog.text
+
+
+def test_verdicts_on_a_task_that_the_challenges_do_not_have_are_refused(tmp_path: Path):
+    path = write_verdicts(tmp_path / "v.parquet", verdict((), (0.0, 0.0), "other"))
+    with pytest.raises(SubmissionError, match=f"{path}: judges task other, which the challenges do not have"):
+        count_votes([path], {"t": a_task(1)})
+
+
+def test_verdicts_with_another_number_of_test_outputs_are_refused(tmp_path: Path):
+    path = write_verdicts(tmp_path / "v.parquet", verdict((1,), SOLVES))
+    with pytest.raises(SubmissionError, match=f"{path}: task t: an attempt has 1 test outputs.* 2 test inputs"):
+        count_votes([path], {"t": a_task(1, 2)})
+
+
+def test_the_score_counts_test_inputs_and_whole_tasks():
+    tasks = {"both": a_task(1, 2, task_id="both"), "half": a_task(3, 4, task_id="half"), "none": a_task(5)}
+    submission = {
+        "both": [{"attempt_1": [[1]], "attempt_2": [[9]]}, {"attempt_1": [[9]], "attempt_2": [[2]]}],
+        "half": [{"attempt_1": [[3]], "attempt_2": [[3]]}, {"attempt_1": [[3]], "attempt_2": [[9]]}],
+        "none": [{"attempt_1": [[5, 5]], "attempt_2": [[0]]}],
+    }
+    found = score(submission, tasks)
+    assert (found.n_right, found.n_inputs, found.n_solved, found.n_tasks) == (3, 5, 1, 3)
+    assert str(found).startswith("score 60.00 %")
+
+
+GOOD = {"t": [{"attempt_1": [[1, 2], [3, 4]], "attempt_2": [[0]]}]}
+
+
+@pytest.mark.parametrize(
+    ("submission", "complaint"),
+    [
+        ({}, "task t: is in one of"),
+        (GOOD | {"more": []}, "task more: is in one of"),
+        ({"t": []}, "has 0 entries, expected one for each of 1 test inputs"),
+        ({"t": [{"attempt_1": [[1]]}]}, "has attempt_1, expected attempt_1, attempt_2"),
+        ({"t": [{"attempt_1": [[1, 2], [3]], "attempt_2": [[0]]}]}, "attempt_1: rows of different lengths"),
+        ({"t": [{"attempt_1": [[1]], "attempt_2": [[10]]}]}, r"attempt_2: cells 10\.\.10"),
+        ({"t": [{"attempt_1": [[1]], "attempt_2": [[1.0]]}]}, "attempt_2: cells of type float"),
+        ({"t": [{"attempt_1": [[1, True]], "attempt_2": [[1]]}]}, "attempt_1: has cells that are no plain integers"),
+        ({"t": [{"attempt_1": [[]], "attempt_2": [[1]]}]}, "attempt_1: shape 1x0"),
+    ],
+)
+def test_what_is_no_valid_submission_is_refused_and_not_written(tmp_path: Path, submission: Any, complaint: str):
+    tasks, path = {"t": a_task(1)}, tmp_path / "submission.json"
+    check(GOOD, tasks, path)
+    with pytest.raises(SubmissionError, match=complaint):
+        write_submission(submission, tasks, path)
+    assert not path.exists()
+
+
+def test_arrays_cannot_be_submitted(tmp_path: Path):
+    entry = {"attempt_1": [[np.int64(1)]], "attempt_2": [[1]]}
+    with pytest.raises(SubmissionError, match="no plain integers"):
+        check({"t": [entry]}, {"t": a_task(1)}, tmp_path)
+
+
+def test_the_command_writes_the_file_and_prints_the_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    challenges, solutions = tmp_path / "challenges.json", tmp_path / "solutions.json"
+    pairs = [{"input": [[0, 0]], "output": [[0, 0]]}]
+    challenges.write_text(json.dumps({name: {"train": pairs, "test": [{"input": [[0, 0]]}]} for name in "ab"}))
+    solutions.write_text(json.dumps({"a": [[[4]]], "b": [[[5]]]}))
+    path = write_verdicts(tmp_path / "v.parquet", *(verdict((color,), SOLVES, "a") for color in (3, 3, 4)))
+    Submission((path,), challenges, tmp_path / "out.json", solutions).run()
+    assert json.loads((tmp_path / "out.json").read_text()) == {
+        "a": [{"attempt_1": [[3]], "attempt_2": [[4]]}],
+        "b": [{"attempt_1": [[0, 0]], "attempt_2": [[0, 0]]}],
+    }
+    assert "right for 1 of 2 test inputs; 1 of 2 tasks are fully solved" in capsys.readouterr().out
+
+
+def test_solutions_are_not_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    challenges = tmp_path / "challenges.json"
+    challenges.write_text(json.dumps({"t": {"train": [{"input": [[1]], "output": [[1]]}], "test": [{"input": [[1]]}]}}))
+    path = write_verdicts(tmp_path / "v.parquet", dataclasses.replace(verdict((3,), SOLVES)))
+    Submission((path,), challenges, tmp_path / "out.json").run()
+    assert (tmp_path / "out.json").exists()
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,145 @@
+"""How long prompts are, against the model's window: a table, the same as CSV, and a histogram."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from arc_refinery import records
+from arc_refinery.files import written_as_a_whole
+from arc_refinery.records import RecordError
+from arc_refinery.reporting import plots
+from arc_refinery.reporting.tables import markdown_table, write_csv
+
+N_BINS = 40
+CAPTION = """\
+In tokens of the model's tokenizer, chat template included, of all prompts that were made. Percentiles are lengths that
+occur: so many percent of the prompts are that long or shorter. The window holds prompt and completion. Prompts longer
+than *allowed* leave no room for a whole completion; they were dropped, but count here in all columns."""
+PUBLISHED = "For comparison, published for the 8B model: at most 8635 tokens in the first turn, 8511 in the second."
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Tokens of the prompts of one turn in one file, kept ones first, then those that were dropped as too long."""
+
+    label: str
+    turn: int | None  # None: the file has no prompts, and had none to drop
+    n_tokens: NDArray[np.int64]
+    n_dropped: int
+    allowed: int | None  # None: the file does not say
+
+
+def study(paths: Sequence[Path], window: int, folder: Path) -> None:
+    """Write lengths.md, lengths.csv and lengths.png of files of prompts to a folder."""
+    found = [lengths for path, label in zip(paths, labels(paths), strict=True) for lengths in read(path, label)]
+    figures = table(found, window)
+    with written_as_a_whole(folder / "lengths.csv") as unfinished:
+        write_csv(figures, unfinished)
+    with written_as_a_whole(folder / "lengths.png") as unfinished, plots.style():
+        histogram(found, window, unfinished)
+    with written_as_a_whole(folder / "lengths.md") as unfinished:
+        unfinished.write_text(_page(figures))
+
+
+def labels(paths: Sequence[Path]) -> list[str]:
+    """Short names of files: what tells their folders apart (`part1/turn1`), and the name where not prompts.parquet."""
+    places = [path.absolute().with_suffix("") for path in paths]
+    common = os.path.commonpath([place.parent.parent for place in places])
+    return [str(place.relative_to(common)).removesuffix("/prompts") for place in places]
+
+
+def read(path: Path, label: str) -> list[Lengths]:
+    """The lengths of a file of prompts, turn by turn."""
+    records.check(path, "prompts")
+    kept = pq.read_table(path, columns=["turn", "n_tokens"]).to_pandas()
+    notes = records.notes(path)
+    dropped = {int(turn): lengths for turn, lengths in notes.get("dropped", {}).items()}
+    if sum(map(len, dropped.values())) != notes.get("n_dropped", 0):
+        raise RecordError(
+            f"{path}: {notes['n_dropped']} prompts were dropped, but its notes do not say how long they were, as an "
+            f"earlier version wrote them. Re-make it: delete it, then run snakemake {path}"
+        )
+    by_turn = {int(turn): rows.to_numpy() for turn, rows in kept.groupby("turn")["n_tokens"]}
+    allowed = notes.get("longest_allowed")
+    none = np.zeros(0, np.int64)
+    return [
+        Lengths(
+            label,
+            turn,
+            np.concatenate([by_turn.get(turn, none), np.array(dropped.get(turn, none), np.int64)]),
+            len(dropped.get(turn, none)),
+            allowed,
+        )
+        for turn in sorted(by_turn.keys() | dropped.keys())
+    ] or [Lengths(label, None, none, 0, allowed)]
+
+
+def table(found: Sequence[Lengths], window: int) -> pd.DataFrame:
+    """One row a file and turn, dropped prompts included; lengths in tokens, missing where there are no prompts.
+
+    `median`, `p95`, `p99`: the smallest length that occurs and that 50, 95 or 99 % of the prompts do not exceed
+    (numpy's percentile, `inverted_cdf`). `over_window`: prompts longer than the window. `dropped`: those longer than
+    `allowed`, the window less the longest completion.
+    """
+    rows = []
+    for one in found:
+        n = one.n_tokens
+        shares = np.percentile(n, [50, 95, 99, 100], method="inverted_cdf").tolist() if len(n) else [None] * 4
+        over = int((n > window).sum())
+        rows.append([one.label, one.turn, len(n), *shares, window, over, one.allowed, one.n_dropped])
+    columns = ["prompts", "turn", "n", "median", "p95", "p99", "max", "window", "over_window", "allowed", "dropped"]
+    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:], "Int64"))
+
+
+def histogram(found: Sequence[Lengths], window: int, path: Path) -> None:
+    """One panel a turn, one outline a file (share of its prompts by length), the window as a line."""
+    turns = sorted({one.turn for one in found if one.turn is not None})
+    figure = Figure(figsize=(9.5, 0.6 + 2.9 * max(1, len(turns))), layout="constrained")
+    panels = figure.subplots(max(1, len(turns)), 1, sharex=True, squeeze=False).flatten()
+    edges = np.linspace(0, max([window, *(int(one.n_tokens.max(initial=0)) for one in found)]), N_BINS + 1)
+    for axes, turn in zip(panels, turns, strict=False):
+        _outlines(axes, [one for one in found if one.turn == turn], edges)
+        axes.set_title(f"turn {turn}", loc="left")
+    for axes in panels:
+        axes.axvline(window, color=plots.COLORS[-1], linewidth=1.2)
+        label = {"xytext": (-3, 0), "textcoords": "offset points", "rotation": 90, "ha": "right", "va": "top"}
+        axes.annotate(f"window {window}", (window, 1), xycoords=("data", "axes fraction"), **label)
+        axes.set(ylabel="prompts (%)", xlim=(0, None), ylim=(0, None))
+    panels[-1].set_xlabel("tokens of a prompt")
+    plots.save(figure, path)
+
+
+def _outlines(axes: Axes, found: Sequence[Lengths], edges: NDArray[np.float64]) -> None:
+    """Arms that refine the same first turns have equal prompts: files of equal lengths share an outline."""
+    equal: dict[bytes, list[Lengths]] = {}
+    for one in found:
+        equal.setdefault(np.sort(one.n_tokens).tobytes(), []).append(one)
+    for same, color, dashes in zip(equal.values(), cycle(plots.COLORS), cycle(plots.DASHES), strict=False):
+        shares = 100 * np.histogram(same[0].n_tokens, edges)[0] / len(same[0].n_tokens)
+        label = "\n".join(f"{one.label} (n = {len(one.n_tokens)})" for one in same)
+        axes.stairs(shares, edges, color=color, alpha=0.1, fill=True)
+        axes.stairs(shares, edges, color=color, linestyle=dashes, linewidth=1.4, label=label)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
+
+
+def as_markdown(figures: pd.DataFrame) -> str:
+    """A `table` for people, under a sentence that says how to read it."""
+    titles = {"p95": "95 %", "p99": "99 %", "over_window": "over the window"}
+    cells = figures.astype(object).where(figures.notna(), "–")
+    rows = [[f"`{label}`", *numbers] for label, *numbers in cells.itertuples(index=False)]
+    return f"{CAPTION}\n\n{markdown_table([*figures.rename(columns=titles)], rows)}"
+
+
+def _page(figures: pd.DataFrame) -> str:
+    picture = "![Histogram of the lengths, one panel a turn](lengths.png)"
+    blocks = ["# Lengths of prompts", as_markdown(figures), PUBLISHED, "[As CSV](lengths.csv).", picture]
+    return "\n\n".join(blocks) + "\n"
