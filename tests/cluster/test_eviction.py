@@ -82,7 +82,10 @@ def test_a_vacated_training_goes_on_from_its_checkpoint(
             assert run.end() == 0, run.explain()
             (ended,) = pool.jobs(f"ClusterId == {job['ClusterId']}", history=True)
             assert ended["NumJobStarts"] == 2, "it was not disturbed"
-            assert "training goes on from this checkpoint" in (checkout.folder / "logs/small/adapters/trained.log").read_text()
+            assert (
+                "training goes on from this checkpoint"
+                in (checkout.folder / "logs/small/adapters/trained.log").read_text()
+            )
         folder = checkout.folder / "results/small/adapters/trained"
         adapters[name] = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert adapters["vacated"] == adapters["undisturbed"]

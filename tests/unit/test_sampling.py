@@ -2,21 +2,27 @@
 
 import json
 import math
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from adapters import make_adapter
+from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from arc_refinery.augment import IDENTITY
 from arc_refinery.barc.generator import Difficulty, generate_problem
 from arc_refinery.config import Model, Sampling
+from arc_refinery.errors import InputError
+from arc_refinery.prompts import COMPACT
 from arc_refinery.records import Attempt, Prompt
 from arc_refinery.refine.first_turn import first_turn_prompts
 from arc_refinery.refine.rendering import Renderer
-from arc_refinery.sampling import shard
+from arc_refinery.sampling import checks, shard
 from arc_refinery.sampling.protocol import Completion, Decoding
 from arc_refinery.sampling.shard import progress_path, sample_shard, shard_of
 from arc_refinery.sampling.transformers_sampler import TransformersSampler
@@ -50,7 +56,7 @@ def prompts() -> list[Prompt]:
     ]
     settings = Sampling(batch_size=4, max_output_tokens=24)
     tasks = tasks_from_problems(problems, 4500, seed=0)
-    return list(first_turn_prompts(tasks, 8, settings, "compact", Renderer(MODEL.path), seed=0))
+    return list(first_turn_prompts(tasks, 8, settings, COMPACT, Renderer(MODEL.path), seed=0))
 
 
 def decoded_otherwise(**changes: float) -> TransformersSampler:
@@ -58,50 +64,69 @@ def decoded_otherwise(**changes: float) -> TransformersSampler:
     return TransformersSampler(MODEL, None, replace(DECODING, **changes))
 
 
+def greedy(network: Any, tokenizer: Any, prompt: Prompt) -> str:
+    """What `generate` of transformers writes."""
+    ids = torch.tensor([tokenizer(prompt.text, add_special_tokens=False)["input_ids"]])
+    settings = {
+        "attention_mask": torch.ones_like(ids),
+        "do_sample": False,
+        "max_new_tokens": DECODING.max_output_tokens,
+    }
+    written = network.generate(input_ids=ids, **settings)
+    return str(tokenizer.decode(written[0, ids.shape[1] :], skip_special_tokens=True))
+
+
+def sampled(sampler: TransformersSampler, prompts: Sequence[Prompt]) -> list[list[Completion]]:
+    """The completions of each prompt; this backend gives them in order."""
+    ids, completions = zip(*sampler.sample(prompts), strict=True)
+    assert list(ids) == [prompt.prompt_id for prompt in prompts]
+    return list(completions)
+
+
 # the sampler
 
 
 def test_a_prompt_has_as_many_completions_as_it_asks_for(sampler: TransformersSampler, prompts: list[Prompt]) -> None:
     asked = [replace(prompts[0], n_predictions=1), replace(prompts[1], n_predictions=5)]
-    assert [len(completions) for completions in sampler.sample(asked)] == [1, 5]
+    assert [len(completions) for completions in sampled(sampler, asked)] == [1, 5]
 
 
 def test_a_prompt_gives_the_same_completions_alone_and_after_another(
     sampler: TransformersSampler, prompts: list[Prompt]
 ) -> None:
-    (alone,) = sampler.sample([prompts[2]])
-    assert sampler.sample([prompts[0], prompts[2]])[1] == alone
+    (alone,) = sampled(sampler, [prompts[2]])
+    assert sampled(sampler, [prompts[0], prompts[2]])[1] == alone
 
 
 def test_the_order_of_prompts_does_not_matter(sampler: TransformersSampler, prompts: list[Prompt]) -> None:
-    assert sampler.sample(prompts[::-1]) == sampler.sample(prompts)[::-1]
+    assert sampled(sampler, prompts[::-1]) == sampled(sampler, prompts)[::-1]
 
 
 def test_a_sampler_loaded_anew_gives_the_same_completions(sampler: TransformersSampler, prompts: list[Prompt]) -> None:
-    assert TransformersSampler(MODEL, None, DECODING).sample(prompts[:2]) == sampler.sample(prompts[:2])
+    assert sampled(TransformersSampler(MODEL, None, DECODING), prompts[:2]) == sampled(sampler, prompts[:2])
 
 
 def test_completions_do_not_depend_on_the_global_random_state(
     sampler: TransformersSampler, prompts: list[Prompt]
 ) -> None:
     torch.manual_seed(1)
-    first = sampler.sample(prompts[:1])
+    first = sampled(sampler, prompts[:1])
     torch.manual_seed(2)
-    assert sampler.sample(prompts[:1]) == first
+    assert sampled(sampler, prompts[:1]) == first
 
 
 def test_seeds_and_names_of_prompts_give_completions_of_their_own(prompts: list[Prompt]) -> None:
     asked = replace(prompts[0], n_predictions=16)
     hot = decoded_otherwise(temperature=3.0, top_p=1.0, max_output_tokens=8)
     other_seed = decoded_otherwise(temperature=3.0, top_p=1.0, max_output_tokens=8, seed=8)
-    drawn = [hot.sample([asked]), hot.sample([replace(asked, prompt_id="another")]), other_seed.sample([asked])]
+    drawn = [sampled(hot, [asked]), sampled(hot, [replace(asked, prompt_id="another")]), sampled(other_seed, [asked])]
     assert drawn[0] != drawn[1] and drawn[0] != drawn[2] and drawn[1] != drawn[2]
     assert len({completion.text for completion in drawn[0][0]}) > 8
 
 
 @pytest.mark.parametrize("limit", [1, 3, 24])
 def test_completions_end_with_stop_or_at_the_limit(prompts: list[Prompt], limit: int) -> None:
-    for completions in decoded_otherwise(max_output_tokens=limit).sample(prompts):
+    for completions in sampled(decoded_otherwise(max_output_tokens=limit), prompts):
         for completion in completions:
             assert completion.finish_reason in ("stop", "length")
             assert completion.n_tokens == limit or (completion.finish_reason == "stop" and completion.n_tokens < limit)
@@ -112,7 +137,7 @@ def test_a_trained_model_stops_by_itself_and_one_token_is_too_few(
     sampler: TransformersSampler, prompts: list[Prompt]
 ) -> None:
     def reasons(of: TransformersSampler) -> set[str]:
-        return {completion.finish_reason for completions in of.sample(prompts) for completion in completions}
+        return {completion.finish_reason for completions in sampled(of, prompts) for completion in completions}
 
     assert "stop" in reasons(sampler)
     assert reasons(decoded_otherwise(max_output_tokens=1)) == {"length"}
@@ -125,7 +150,7 @@ def test_logprob_is_the_sum_over_the_completions_tokens_at_temperature_one(
     tokenizer = AutoTokenizer.from_pretrained(MODEL.path)
     network = AutoModelForCausalLM.from_pretrained(MODEL.path, dtype=torch.float32).eval()
     n_compared = 0
-    drawn = decoded_otherwise(temperature=temperature, top_p=top_p).sample(prompts)
+    drawn = sampled(decoded_otherwise(temperature=temperature, top_p=top_p), prompts)
     for prompt, completions in zip(prompts, drawn, strict=True):
         for completion in completions:
             end = "<|end|>" if completion.finish_reason == "stop" else ""
@@ -143,11 +168,41 @@ def test_logprob_is_the_sum_over_the_completions_tokens_at_temperature_one(
 
 
 def test_nearly_no_nucleus_is_the_greedy_completion(sampler: TransformersSampler, prompts: list[Prompt]) -> None:
-    (drawn,) = decoded_otherwise(top_p=1e-6).sample(prompts[:1])
+    (drawn,) = sampled(decoded_otherwise(top_p=1e-6), prompts[:1])
     assert len(set(drawn)) == 1
-    ids = torch.tensor([sampler.tokenizer(prompts[0].text, add_special_tokens=False)["input_ids"]])
-    greedy = sampler.network.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=24)
-    assert drawn[0].text == sampler.tokenizer.decode(greedy[0, ids.shape[1] :], skip_special_tokens=True)
+    assert drawn[0].text == greedy(sampler.network, sampler.tokenizer, prompts[0])
+
+
+def test_temperature_zero_is_the_greedy_completion(sampler: TransformersSampler, prompts: list[Prompt]) -> None:
+    (drawn,) = sampled(decoded_otherwise(temperature=0.0), prompts[:1])
+    assert len(set(drawn)) == 1
+    assert drawn[0].text == greedy(sampler.network, sampler.tokenizer, prompts[0])
+
+
+def test_an_adapter_acts_as_peft_applies_it(
+    sampler: TransformersSampler, prompts: list[Prompt], tmp_path: Path
+) -> None:
+    adapter = make_adapter(tmp_path / "adapter", MODEL.path)
+    adapted = TransformersSampler(MODEL, adapter, replace(DECODING, temperature=0.0))
+    texts = [completions[0].text for completions in sampled(adapted, prompts)]
+    plain = AutoModelForCausalLM.from_pretrained(MODEL.path, dtype=torch.float32)
+    peft = PeftModel.from_pretrained(plain, adapter).eval()
+    assert texts == [greedy(peft, sampler.tokenizer, prompt) for prompt in prompts]
+    assert texts != [greedy(sampler.network, sampler.tokenizer, prompt) for prompt in prompts]
+
+
+def test_end_tokens_of_the_generation_config_end_a_completion(prompts: list[Prompt], tmp_path: Path) -> None:
+    coldest = replace(DECODING, temperature=0.0)
+    tokenizer = AutoTokenizer.from_pretrained(MODEL.path)
+    before = sampled(TransformersSampler(MODEL, None, coldest), prompts[:1])[0][0]
+    ids = tokenizer(before.text, add_special_tokens=False)["input_ids"]
+    folder = shutil.copytree(MODEL.path, tmp_path / "model")
+    settings = json.loads((folder / "generation_config.json").read_text())
+    (folder / "generation_config.json").write_text(json.dumps({**settings, "eos_token_id": [257, ids[-2]]}))
+    model = MODEL.model_copy(update={"path": str(folder)})
+    after = sampled(TransformersSampler(model, None, coldest), prompts[:1])[0][0]
+    place = ids.index(ids[-2])
+    assert (after.text, after.n_tokens, after.finish_reason) == (tokenizer.decode(ids[:place]), place + 1, "stop")
 
 
 # shards
@@ -189,18 +244,17 @@ class Evicted(Exception):
 class Watched:
     """The real sampler; it notes which prompts it was asked for and may be evicted after some."""
 
-    prompts_at_once = 1
-
     def __init__(self, sampler: TransformersSampler) -> None:
         self.sampler = sampler
         self.asked: list[str] = []
         self.evicted_after = math.inf
 
-    def sample(self, prompts: Sequence[Prompt]) -> list[list[Completion]]:
-        if len(self.asked) >= self.evicted_after:
-            raise Evicted
-        self.asked += [prompt.prompt_id for prompt in prompts]
-        return self.sampler.sample(prompts)
+    def sample(self, prompts: Sequence[Prompt]) -> Iterator[tuple[str, list[Completion]]]:
+        for prompt in prompts:
+            if len(self.asked) >= self.evicted_after:
+                raise Evicted
+            self.asked.append(prompt.prompt_id)
+            yield from self.sampler.sample([prompt])
 
 
 @pytest.fixture
@@ -237,7 +291,7 @@ def test_attempts_carry_the_lineage_of_their_prompts(watched: Watched, prompts: 
 
 
 def test_attempts_hold_what_the_sampler_gave(watched: Watched, prompts: list[Prompt], tmp_path: Path) -> None:
-    drawn = [completion for completions in watched.sampler.sample(prompts) for completion in completions]
+    drawn = [completion for completions in sampled(watched.sampler, prompts) for completion in completions]
     attempts = run(prompts, tmp_path / "out.parquet")
     assert [Completion(one.completion, one.n_tokens, one.finish_reason, one.logprob) for one in attempts] == drawn
 
@@ -312,10 +366,9 @@ def test_progress_of_other_prompts_is_not_taken_up(watched: Watched, prompts: li
 
 def test_progress_of_another_adapter_is_not_taken_up(watched: Watched, prompts: list[Prompt], tmp_path: Path) -> None:
     adapter = tmp_path / "adapter"
-    adapter.mkdir()
     output = tmp_path / "out.parquet"
-    for weights in (b"one", b"two", b"two"):
-        (adapter / "adapter_model.safetensors").write_bytes(weights)
+    for seed in (1, 2, 2):
+        make_adapter(adapter, MODEL.path, seed)
         attempts = list(sample_shard(prompts[:2], MODEL, adapter, DECODING, output))
     assert len(watched.asked) == 2 + 2 + 0
     assert {attempt.adapter for attempt in attempts} == {str(adapter)}
@@ -323,3 +376,127 @@ def test_progress_of_another_adapter_is_not_taken_up(watched: Watched, prompts: 
 
 def test_progress_lies_outside_the_path_of_the_output(tmp_path: Path) -> None:
     assert progress_path(tmp_path / "attempts/002.parquet") == tmp_path / "attempts/.progress/002.jsonl"
+
+
+class Backwards(Watched):
+    """A sampler that finishes the last prompt first."""
+
+    def sample(self, prompts: Sequence[Prompt]) -> Iterator[tuple[str, list[Completion]]]:
+        return super().sample(prompts[::-1])
+
+
+def test_attempts_are_in_the_order_of_prompts_whatever_finishes_first(
+    watched: Watched, prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = run(prompts, tmp_path / "forwards.parquet")
+    backwards = Backwards(watched.sampler)
+    monkeypatch.setattr(shard, "open_sampler", lambda *_: backwards)
+    interrupted(backwards, prompts, tmp_path / "backwards.parquet", 2)
+    assert run(prompts, tmp_path / "backwards.parquet") == expected
+    assert backwards.asked == [prompt.prompt_id for prompt in prompts[3::-1]]
+
+
+def test_every_prompt_is_on_disk_before_the_next_one_is_sampled(
+    watched: Watched, prompts: list[Prompt], tmp_path: Path
+) -> None:
+    output = tmp_path / "out.parquet"
+    watched.evicted_after = 3
+    with pytest.raises(Evicted):
+        run(prompts, output)
+    lines = [json.loads(line) for line in progress_path(output).read_text().splitlines()]
+    assert [line["prompt_id"] for line in lines[1:]] == watched.asked
+
+
+def test_a_shard_that_was_wholly_sampled_starts_no_engine(
+    watched: Watched, prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = run(prompts, tmp_path / "out.parquet")
+    no_engine(monkeypatch)
+    assert run(prompts, tmp_path / "out.parquet") == first
+    assert run([], tmp_path / "empty.parquet") == []
+
+
+# what is refused before a model is loaded or an engine started
+
+
+def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(*_: object) -> None:
+        raise AssertionError("an engine was started")
+
+    monkeypatch.setattr(shard, "open_sampler", start)
+
+
+def refused(
+    prompts: list[Prompt], folder: Path, monkeypatch: pytest.MonkeyPatch, adapter: Path | None = None, **changed: Any
+) -> str:
+    """The message with which sampling is refused."""
+    no_engine(monkeypatch)
+    model = MODEL.model_copy(update=changed)
+    with pytest.raises(InputError) as refusal:
+        list(sample_shard(prompts, model, adapter, DECODING, folder / "out.parquet"))
+    assert not progress_path(folder / "out.parquet").exists()
+    return str(refusal.value)
+
+
+def test_a_window_beyond_the_models_own_is_refused(
+    prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = refused(prompts, tmp_path, monkeypatch, window=2049)
+    assert f"{MODEL.path}: the window (--max-model-len) is 2049 tokens; expected at most 2048" in message
+
+
+def test_prompts_that_leave_no_room_for_the_completion_are_refused(
+    prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longest = max(prompts, key=lambda prompt: prompt.n_tokens)
+    window = longest.n_tokens + DECODING.max_output_tokens
+    list(sample_shard([], MODEL.model_copy(update={"window": window}), None, DECODING, tmp_path / "fits.parquet"))
+    n_long = sum(prompt.n_tokens == longest.n_tokens for prompt in prompts)
+    message = refused(prompts, tmp_path, monkeypatch, window=window - 1)
+    assert message.startswith(f"{n_long} of 6 prompts are too long")
+    assert f"has {longest.n_tokens} tokens, expected at most {longest.n_tokens - 1}" in message
+
+
+@pytest.mark.parametrize("missing", ["adapter_config.json", "adapter_model.safetensors"])
+def test_a_folder_that_misses_a_file_of_an_adapter_is_refused(
+    prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    adapter = make_adapter(tmp_path / "adapter", MODEL.path)
+    (adapter / missing).unlink()
+    assert refused(prompts, tmp_path, monkeypatch, adapter).startswith(f"{adapter / missing}: no such file")
+
+
+@pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors"])
+def test_a_damaged_adapter_is_refused(
+    prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    adapter = make_adapter(tmp_path / "adapter", MODEL.path)
+    (adapter / name).write_bytes((adapter / name).read_bytes()[:50])
+    message = refused(prompts, tmp_path, monkeypatch, adapter)
+    assert message.startswith(f"{adapter / name}: cannot be read")
+
+
+@pytest.mark.parametrize("changed", [{"hidden_size": 256, "head_dim": 64}, {"intermediate_size": 512}, {"n_layers": 7}])
+def test_an_adapter_of_another_base_model_is_refused(
+    prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, int]
+) -> None:
+    changed = {name.replace("n_layers", "num_hidden_layers"): value for name, value in changed.items()}
+    adapter = make_adapter(tmp_path / "adapter", MODEL.path, **changed)
+    message = refused(prompts, tmp_path, monkeypatch, adapter)
+    assert message.startswith(f"{adapter}/adapter_model.safetensors: was made for another base model")
+    assert MODEL.path in message
+
+
+def test_a_backend_or_quantization_that_is_not_installed_is_refused(
+    prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "find_spec", lambda _: None)
+    assert "vllm, which is not installed" in refused(prompts, tmp_path, monkeypatch, backend="vllm")
+    assert "need bitsandbytes" in refused(prompts, tmp_path, monkeypatch, use_4bit_quantization=True)
+
+
+def test_a_folder_without_a_model_is_refused(
+    prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = refused(prompts, tmp_path, monkeypatch, path=str(tmp_path))
+    assert message.startswith(f"{tmp_path}: holds no model")

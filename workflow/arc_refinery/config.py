@@ -117,7 +117,9 @@ class Sampling(Strict):
     use_data_augmentation: bool = Field(
         True, description="Show each group of completions another symmetry and colouring."
     )
-    temperature: PositiveFloat = Field(1.0, description="Softmax temperature.")
+    temperature: NonNegativeFloat = Field(
+        1.0, description="Softmax temperature; 0: the likeliest token, always, so that all completions are equal."
+    )
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = Field(0.95, description="Nucleus sampling: probability mass kept.")
     max_output_tokens: PositiveInt = Field(description="Longest completion, in tokens.")
 
@@ -211,8 +213,11 @@ SHARED_BY_RUNS = {"max_completion_length"}
 
 def _run_name(changes: dict[str, Any]) -> str:
     """`learning-rate-4e-6-lora-r-1`; numbers in their shortest form, so that equal ones have one name."""
-    texts = (f"{value:g}".replace("e-0", "e-") if isinstance(value, float) else str(value) for value in changes.values())
-    return "-".join(f"{key}-{text}" for key, text in zip(changes, texts, strict=True)).replace("_", "-").lower()
+    words = [
+        f"{key}-" + (f"{value:g}".replace("e-0", "e-") if isinstance(value, float) else str(value))
+        for key, value in changes.items()
+    ]
+    return "-".join(words).replace("_", "-").lower()
 
 
 class Training(Grpo):

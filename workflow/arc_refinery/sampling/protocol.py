@@ -1,6 +1,6 @@
 """What a sampler is."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,15 +19,13 @@ class Completion:
 class Decoding:
     """How completions are drawn; a prompt's seed comes from `seed` and the prompt's id."""
 
-    temperature: float
+    temperature: float  # 0: the likeliest token, always
     top_p: float
     max_output_tokens: int
     seed: int
 
 
 class Sampler(Protocol):
-    prompts_at_once: int  # how many prompts the backend likes to get in one call
-
-    def sample(self, prompts: Sequence[Prompt]) -> list[list[Completion]]:
-        """`n_predictions` completions for each prompt, in order. The same prompt gives the same ones in any company."""
+    def sample(self, prompts: Sequence[Prompt]) -> Iterator[tuple[str, list[Completion]]]:
+        """Each prompt's id and its `n_predictions` completions, as they finish: in any order."""
         ...

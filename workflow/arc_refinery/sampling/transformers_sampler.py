@@ -4,44 +4,45 @@ A prompt is read once and its KV cache shared by all of its completions. One pro
 sharding nor the other prompts change a completion.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from peft import PeftModel
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache, LogitsProcessorList
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, DynamicCache, LogitsProcessorList
 from transformers.generation.logits_process import TemperatureLogitsWarper, TopPLogitsWarper
 
 from arc_refinery.config import Model
 from arc_refinery.records import Prompt
 from arc_refinery.sampling.protocol import Completion, Decoding
 from arc_refinery.seeding import stream_seed
+from arc_refinery.tokenizers import load_tokenizer
 
 
 class TransformersSampler:
-    prompts_at_once = 1
-
     def __init__(self, model: Model, adapter: Path | None, decoding: Decoding) -> None:
         torch.set_num_threads(model.n_threads)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.tokenizer = AutoTokenizer.from_pretrained(model.path)
-        network = AutoModelForCausalLM.from_pretrained(model.path, dtype=getattr(torch, model.dtype))
-        if adapter is not None:
-            network = PeftModel.from_pretrained(network, adapter).merge_and_unload()
-        self.network = network.to(self.device).eval()
+        self.tokenizer = load_tokenizer(model.path)
+        self.network = _load(model, adapter, self.device)
+        self.ends = _end_tokens(self.network, self.tokenizer)
         self.decoding = decoding
-        self.warpers = LogitsProcessorList(
-            [TemperatureLogitsWarper(decoding.temperature), TopPLogitsWarper(decoding.top_p, min_tokens_to_keep=1)]
-        )
+        self.warpers = LogitsProcessorList()
+        if decoding.temperature:
+            self.warpers.append(TemperatureLogitsWarper(decoding.temperature))
+            self.warpers.append(TopPLogitsWarper(decoding.top_p, min_tokens_to_keep=1))
 
-    def sample(self, prompts: Sequence[Prompt]) -> list[list[Completion]]:
-        return [self._sample(prompt) for prompt in prompts]
+    def sample(self, prompts: Sequence[Prompt]) -> Iterator[tuple[str, list[Completion]]]:
+        for prompt in prompts:
+            yield prompt.prompt_id, self._sample(prompt)
 
     @torch.inference_mode()
     def _sample(self, prompt: Prompt) -> list[Completion]:
         rng = torch.Generator(self.device).manual_seed(stream_seed(self.decoding.seed, "sample", prompt.prompt_id))
         ids = torch.tensor([self.tokenizer(prompt.text, add_special_tokens=False)["input_ids"]], device=self.device)
+        ends = torch.tensor(self.ends, device=self.device)
         cache = DynamicCache(config=self.network.config)
         logits = self.network(ids, past_key_values=cache, logits_to_keep=1).logits[:, -1].float()
         cache.batch_repeat_interleave(prompt.n_predictions)
@@ -50,22 +51,46 @@ class TransformersSampler:
         logprobs = torch.zeros(prompt.n_predictions, device=self.device)
         running = torch.ones(prompt.n_predictions, dtype=torch.bool, device=self.device)
         while True:
-            probabilities = self.warpers(ids, logits).softmax(-1)
-            chosen = torch.multinomial(probabilities, 1, generator=rng)
+            chosen = self._choose(logits, rng)
             logprobs += running * logits.log_softmax(-1).gather(1, chosen).squeeze(1)
-            chosen = torch.where(running, chosen.squeeze(1), self.tokenizer.pad_token_id)
+            chosen = torch.where(running, chosen.squeeze(1), ends[0])
             tokens.append(chosen)
-            running &= chosen != self.tokenizer.eos_token_id
+            running &= ~torch.isin(chosen, ends)
             if not running.any() or len(tokens) == self.decoding.max_output_tokens:
                 break
             logits = self.network(chosen.unsqueeze(1), past_key_values=cache).logits[:, -1].float()
         return self._completions(torch.stack(tokens, 1), logprobs)
 
+    def _choose(self, logits: Tensor, rng: torch.Generator) -> Tensor:
+        """The next token of each row: (rows, 1) from (rows, vocabulary)."""
+        if self.decoding.temperature == 0:
+            return logits.argmax(-1, keepdim=True)
+        return torch.multinomial(self.warpers(None, logits).softmax(-1), 1, generator=rng)
+
     def _completions(self, tokens: Tensor, logprobs: Tensor) -> list[Completion]:
         completions = []
         for row, logprob in zip(tokens.tolist(), logprobs.tolist(), strict=True):
-            stopped = self.tokenizer.eos_token_id in row
-            kept = row[: row.index(self.tokenizer.eos_token_id)] if stopped else row
-            text = self.tokenizer.decode(kept, skip_special_tokens=True)
-            completions.append(Completion(text, len(kept) + stopped, "stop" if stopped else "length", logprob))
+            end = next((place for place, token in enumerate(row) if token in self.ends), None)
+            text = self.tokenizer.decode(row[:end], skip_special_tokens=True)
+            n_tokens, reason = (len(row), "length") if end is None else (end + 1, "stop")
+            completions.append(Completion(text, n_tokens, reason, logprob))
         return completions
+
+
+def _load(model: Model, adapter: Path | None, device: str) -> Any:
+    quantization = BitsAndBytesConfig(load_in_4bit=True) if model.use_4bit_quantization else None
+    network = AutoModelForCausalLM.from_pretrained(
+        model.path, dtype=getattr(torch, model.dtype), device_map=device, quantization_config=quantization
+    )
+    if adapter is not None:
+        network = PeftModel.from_pretrained(network, adapter)
+        if model.dtype == "float32" and quantization is None:  # faster; coarser weights would round the adapter away
+            network = network.merge_and_unload()
+    return network.eval()
+
+
+def _end_tokens(network: Any, tokenizer: Any) -> list[int]:
+    """What ends a completion: the tokenizer's end token, and those of the model's generation_config.json."""
+    named = network.generation_config.eos_token_id
+    ends = dict.fromkeys([tokenizer.eos_token_id, *(named if isinstance(named, list) else [named])])
+    return [end for end in ends if end is not None]

@@ -1,26 +1,45 @@
-"""Sampling with vLLM, on GPUs or with its CPU build."""
+"""Sampling with vLLM, on GPUs or with its CPU build.
 
-from collections.abc import Sequence
+Only public names of vLLM are used, `LLMEngine.add_request` and `.step` among them: `LLM.generate` gives nothing before
+everything is finished, and a killed job would lose it all.
+
+A prompt's seeds are its own, but vLLM batches prompts as they come, and how floats are summed may depend on the batch.
+On a CPU with one thread completions were the same in any company; on a GPU a few may differ where a job was resumed or
+the number of shards changed.
+"""
+
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, get_args
+
+import torch
 
 from arc_refinery.config import Model
 from arc_refinery.records import Prompt
+from arc_refinery.sampling.checks import adapter_config
 from arc_refinery.sampling.protocol import Completion, Decoding
 from arc_refinery.seeding import stream_seed
+from arc_refinery.tokenizers import load_tokenizer
 
-MAX_LORA_RANK = 64
 SEEDS = 2**31
+BATCHES_AHEAD = 2  # completions asked for, in units of what the engine works on at once: it never runs dry
 
 
 class VllmSampler:
-    prompts_at_once = 64
-
     def __init__(self, model: Model, adapter: Path | None, decoding: Decoding) -> None:
-        from vllm import LLM, SamplingParams
+        on_gpu = torch.cuda.is_available()
+        os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")  # else it reports to its makers
+        os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")  # CUDA, asked for just now, forbids forks
+        if not on_gpu:
+            os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # a process of its own starts much later
+            torch.set_num_threads(model.n_threads)
+        from vllm import LLM
         from vllm.lora.request import LoRARequest
 
         self.decoding = decoding
-        self.sampling_params = SamplingParams
+        self.tokenizer = load_tokenizer(model.path)
         self.engine = LLM(
             model.path,
             dtype=model.dtype,
@@ -29,32 +48,56 @@ class VllmSampler:
             gpu_memory_utilization=model.gpu_memory_utilization,
             quantization="bitsandbytes" if model.use_4bit_quantization else None,
             enable_prefix_caching=True,
-            enable_lora=adapter is not None,
-            max_lora_rank=MAX_LORA_RANK,
-            enforce_eager=model.dtype == "float32",
+            logprobs_mode="raw_logprobs",
+            enforce_eager=not on_gpu,
+            enable_chunked_prefill=on_gpu,  # vLLM's CPU build cannot rewind a prompt's random generator
             seed=decoding.seed,
-        )
-        self.adapter = None if adapter is None else LoRARequest("trained", 1, str(adapter))
+            **({} if adapter is None else {"enable_lora": True, "max_lora_rank": _rank_served(adapter)}),
+        ).llm_engine
+        self.adapter = None if adapter is None else LoRARequest("adapter", 1, str(adapter))
 
-    def sample(self, prompts: Sequence[Prompt]) -> list[list[Completion]]:
-        params = [
-            self.sampling_params(
-                n=prompt.n_predictions,
-                temperature=self.decoding.temperature,
-                top_p=self.decoding.top_p,
-                max_tokens=self.decoding.max_output_tokens,
-                seed=stream_seed(self.decoding.seed, "sample", prompt.prompt_id) % SEEDS,
-                logprobs=0,
-            )
-            for prompt in prompts
-        ]
-        answers = self.engine.generate(
-            [prompt.text for prompt in prompts], params, lora_request=self.adapter, use_tqdm=False
+    def sample(self, prompts: Sequence[Prompt]) -> Iterator[tuple[str, list[Completion]]]:
+        ahead = BATCHES_AHEAD * self.engine.vllm_config.scheduler_config.max_num_seqs
+        waiting = deque(prompts)
+        n_wanted = {prompt.prompt_id: prompt.n_predictions for prompt in prompts}
+        while waiting or self.engine.has_unfinished_requests():
+            while waiting and self.engine.get_num_unfinished_requests() < ahead:
+                self._ask(waiting.popleft())
+            for answer in self.engine.step():
+                if answer.finished:
+                    completions = [self._completion(output) for output in answer.outputs]
+                    # greedy completions are all equal, and vLLM refuses to make more than one
+                    copies = n_wanted[answer.request_id] // len(completions)
+                    yield answer.request_id, completions * copies
+
+    def _ask(self, prompt: Prompt) -> None:
+        from vllm import SamplingParams
+        from vllm.inputs import tokens_input
+        from vllm.sampling_params import RequestOutputKind
+
+        # not the text: vLLM would put a second start token before that of the chat template
+        ids = self.tokenizer(prompt.text, add_special_tokens=False)["input_ids"]
+        params = SamplingParams(
+            n=prompt.n_predictions if self.decoding.temperature else 1,
+            temperature=self.decoding.temperature,
+            top_p=self.decoding.top_p,
+            max_tokens=self.decoding.max_output_tokens,
+            seed=stream_seed(self.decoding.seed, "sample", prompt.prompt_id) % SEEDS,
+            logprobs=0,  # of the drawn token alone
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
         )
-        return [
-            [
-                Completion(one.text, len(one.token_ids), str(one.finish_reason), float(one.cumulative_logprob))
-                for one in answer.outputs
-            ]
-            for answer in answers
-        ]
+        self.engine.add_request(prompt.prompt_id, tokens_input(ids), params, lora_request=self.adapter)
+
+    def _completion(self, output: Any) -> Completion:
+        ids = list(output.token_ids)
+        text = self.tokenizer.decode(ids[:-1] if output.finish_reason == "stop" else ids, skip_special_tokens=True)
+        return Completion(text, len(ids), str(output.finish_reason), float(output.cumulative_logprob))
+
+
+def _rank_served(adapter: Path) -> int:
+    """vLLM reserves space for adapters up to one of a few ranks: the least one that will do."""
+    from vllm.config.lora import MaxLoRARanks
+
+    ranks: tuple[int, ...] = get_args(MaxLoRARanks)
+    return min((rank for rank in ranks if rank >= adapter_config(adapter)["r"]), default=max(ranks))

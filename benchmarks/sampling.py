@@ -1,0 +1,110 @@
+"""How fast the two samplers write completions with the embedded model, as a Markdown table.
+
+    python benchmarks/sampling.py
+
+The same prompts (short ARC-AGI-1 training tasks, augmented), settings and seed for all, on one CPU thread. The ways
+take turns, each time in a new process: its start is timed apart (imports and loading of the model, or the engine's),
+then all prompts are sampled after some for warming up. Prompts are new in every round, so that no cache knows them.
+
+vLLM without prefix caching reads a prompt once for each completion. The model is tiny: what Python costs around it
+weighs more, and what attention costs less, than with a model of 8B parameters. Nothing is said about GPUs.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from unittest.mock import patch
+
+from sandbox import machine, progress, show
+
+from arc_refinery.config import Model, Sampling
+from arc_refinery.prompts import COMPACT
+from arc_refinery.records import Prompt
+from arc_refinery.refine.first_turn import first_turn_prompts
+from arc_refinery.refine.rendering import Renderer
+from arc_refinery.sampling.protocol import Decoding
+from arc_refinery.sampling.shard import open_sampler
+from arc_refinery.sources import arckit_tasks
+
+ROOT = Path(__file__).parents[1]
+MODEL = str(ROOT / "workflow/models/tiny")
+TASKS = ROOT / "config/tasks/arc-agi-1-training-short.txt"
+WAYS = ("transformers", "vllm", "vllm without prefix caching")
+MAX_OUTPUT_TOKENS = 64
+N_WARMING = 4  # prompts
+
+
+def prompts_of(seed: int, n_predictions: int) -> list[Prompt]:
+    names = [line for line in TASKS.read_text().splitlines() if line and not line.startswith("#")]
+    settings = Sampling(batch_size=n_predictions, max_output_tokens=MAX_OUTPUT_TOKENS)
+    tasks = arckit_tasks("arcagi", "training", names)
+    return list(first_turn_prompts(tasks, n_predictions, settings, COMPACT, Renderer(MODEL), seed))
+
+
+def measure(way: str, seed: int, n_predictions: int) -> dict[str, float]:
+    """Seconds of the start, and tokens a second after it."""
+    prompts = prompts_of(seed, n_predictions)
+    model = Model(path=MODEL, template="compact", backend=way.partition(" ")[0], window=1024)
+    decoding = Decoding(temperature=1.0, top_p=0.95, max_output_tokens=MAX_OUTPUT_TOKENS, seed=seed)
+    start = time.perf_counter()
+    if way == WAYS[2]:
+        import vllm
+
+        whole = vllm.LLM
+        with patch("vllm.LLM", lambda *args, **settings: whole(*args, **{**settings, "enable_prefix_caching": False})):
+            sampler = open_sampler(model, None, decoding)
+    else:
+        sampler = open_sampler(model, None, decoding)
+    started = time.perf_counter()
+    list(sampler.sample(prompts[:N_WARMING]))
+    warm = time.perf_counter()
+    completions = [one for _, some in sampler.sample(prompts[N_WARMING:]) for one in some]
+    seconds = time.perf_counter() - warm
+    return {"start": started - start, "rate": sum(one.n_tokens for one in completions) / seconds}
+
+
+def measure_apart(way: str, seed: int, n_predictions: int) -> dict[str, float]:
+    """`measure` in a process of its own."""
+    progress(f"{way}, round {seed + 1}")
+    command = [sys.executable, __file__, "--way", way, "--seed", str(seed), "--predictions", str(n_predictions)]
+    quiet = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(command, env={**os.environ, **quiet}, stdout=subprocess.PIPE, text=True, check=True)
+    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, help="(default: %(default)s)")
+    parser.add_argument("--predictions", type=int, default=8, help="completions of a prompt (default: %(default)s)")
+    parser.add_argument("--way", choices=WAYS, help="print the figures of one way as JSON, in this process")
+    parser.add_argument("--seed", type=int, default=0, help="with --way: of prompts and sampling")
+    arguments = parser.parse_args()
+    if arguments.way:
+        print(json.dumps(measure(arguments.way, arguments.seed, arguments.predictions)))
+        return
+    figures = [[measure_apart(way, seed, arguments.predictions) for way in WAYS] for seed in range(arguments.rounds)]
+    rows = []
+    for number, way in enumerate(WAYS):
+        starts, rates = ([row[number][name] for row in figures] for name in ("start", "rate"))
+        ratios = [row[number]["rate"] / row[0]["rate"] for row in figures]
+        spread = f"{min(ratios):.2f} - {max(ratios):.2f}"
+        rate, ratio, start = (f"{statistics.median(values):.2f}" for values in (rates, ratios, starts))
+        rows.append([way, rate, ratio, spread, start])
+    n_prompts = len(prompts_of(0, arguments.predictions)) - N_WARMING
+    print(f"{machine()}\n")
+    show(
+        "Sampling",
+        f"{n_prompts} prompts, {arguments.predictions} completions each; medians of {arguments.rounds} rounds.",
+        "way; tokens / s; to transformers; from - to; start, s",
+        rows,
+    )
+
+
+if __name__ == "__main__":
+    main()

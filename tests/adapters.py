@@ -1,0 +1,25 @@
+"""LoRA adapters with weights that change what a model writes."""
+
+from pathlib import Path
+
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoConfig, AutoModelForCausalLM
+
+MATRICES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
+
+def make_adapter(folder: Path, model_path: str, seed: int = 0, rank: int = 8, **changed: int) -> Path:
+    """An rsLoRA adapter of random weights, as peft saves it; `changed` settings make a model that it does not fit."""
+    network = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model_path, **changed))
+    settings = LoraConfig(
+        r=rank, lora_alpha=16, use_rslora=True, target_modules=MATRICES, task_type="CAUSAL_LM",
+        base_model_name_or_path=model_path,
+    )  # fmt: skip
+    adapted = get_peft_model(network, settings)
+    generator = torch.Generator().manual_seed(seed)
+    for name, weights in adapted.named_parameters():
+        if "lora_" in name:
+            weights.data = torch.randn(weights.shape, generator=generator) * 0.06
+    adapted.save_pretrained(folder)
+    return folder

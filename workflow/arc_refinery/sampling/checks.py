@@ -1,0 +1,120 @@
+"""What can be known to go wrong before a model is loaded or an engine started."""
+
+import json
+import logging
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from arc_refinery.config import Model
+from arc_refinery.errors import InputError
+from arc_refinery.records import Prompt
+
+ADAPTER_CONFIG = "adapter_config.json"
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+
+logger = logging.getLogger(__name__)
+
+
+class SamplingError(InputError):
+    """Nothing can be sampled with these settings; the message says which one is wrong and what would do."""
+
+
+def check(prompts: Sequence[Prompt], model: Model, adapter: Path | None, max_output_tokens: int) -> None:
+    """Raise `SamplingError` unless the backend is there, prompts fit the window, and the adapter the model."""
+    if model.backend == "vllm" and find_spec("vllm") is None:
+        raise SamplingError(
+            "backend is vllm, which is not installed here; see docs/environments.md, or use transformers"
+        )
+    if model.use_4bit_quantization and find_spec("bitsandbytes") is None:
+        raise SamplingError("4-bit weights need bitsandbytes and a GPU; see docs/environments.md, or do not quantize")
+    network = _network_config(model)
+    _check_window(prompts, model, network, max_output_tokens)
+    if adapter is not None:
+        _check_adapter(adapter, model, network)
+
+
+def adapter_config(adapter: Path) -> dict[str, Any]:
+    """The settings that peft wrote with an adapter."""
+    path = adapter / ADAPTER_CONFIG
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise SamplingError(f"{path}: no such file; expected a folder with a LoRA adapter as peft saves it") from None
+    except ValueError as error:
+        raise SamplingError(f"{path}: cannot be read as JSON: {error}; save the adapter again") from None
+    if not isinstance(content.get("r"), int):
+        raise SamplingError(f"{path}: names no rank `r`; expected the settings of a LoRA adapter as peft saves them")
+    return content
+
+
+def _network_config(model: Model) -> Any:
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(model.path)
+    except (OSError, ValueError) as error:
+        raise SamplingError(f"{model.path}: holds no model that transformers knows: {error}") from None
+
+
+def _check_window(prompts: Sequence[Prompt], model: Model, network: Any, max_output_tokens: int) -> None:
+    positions = getattr(network.get_text_config(), "max_position_embeddings", None)
+    if positions is not None and model.window > positions:
+        raise SamplingError(
+            f"{model.path}: the window (--max-model-len) is {model.window} tokens; expected at most {positions}, the "
+            "max_position_embeddings of this model's config.json"
+        )
+    longest = model.window - max_output_tokens
+    long = [prompt for prompt in prompts if prompt.n_tokens > longest]
+    if long:
+        worst = max(long, key=lambda prompt: prompt.n_tokens)
+        raise SamplingError(
+            f"{len(long)} of {len(prompts)} prompts are too long: {worst.prompt_id!r} has {worst.n_tokens} tokens, "
+            f"expected at most {longest}, that is the window (--max-model-len {model.window}) less the completion "
+            f"(--max-output-tokens {max_output_tokens}); raise the one, lower the other, or make the prompts again"
+        )
+
+
+def _check_adapter(adapter: Path, model: Model, network: Any) -> None:
+    """The adapter's matrices must have the shapes of the modules that they are added to.
+
+    The name of its base alone proves nothing, for folders are moved: another name is only said.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    named = str(adapter_config(adapter).get("base_model_name_or_path") or "")
+    weights = adapter / ADAPTER_WEIGHTS
+    if not weights.exists():
+        raise SamplingError(f"{weights}: no such file; expected a folder with a LoRA adapter as peft saves it")
+    try:
+        with safe_open(weights, "pt") as file:
+            shapes = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise SamplingError(f"{weights}: cannot be read ({error}); save the adapter again") from None
+    modules = _linear_modules(network)
+    for key, shape in shapes.items():
+        module, side, _ = key.removeprefix("base_model.model.").partition(".lora_")
+        end, axis = (0, 1) if key.endswith("lora_A.weight") else (1, 0)
+        if side and (module not in modules or modules[module][end] != shape[axis]):
+            expected = f"has {modules[module]}" if module in modules else "has no such module"
+            raise SamplingError(
+                f"{weights}: was made for another base model (its {ADAPTER_CONFIG} says {named!r}): {key} is {shape}, "
+                f"but {model.path} {expected}; give the adapter of this model, or the model of this adapter"
+            )
+    if Path(named).name != Path(model.path).name:
+        logger.warning("%s: its settings name the base model %r; it is used with %s", adapter, named, model.path)
+
+
+def _linear_modules(network: Any) -> dict[str, tuple[int, int]]:
+    """(inputs, outputs) of each linear module of a network, which gets no memory for its weights."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with torch.device("meta"):
+        empty = AutoModelForCausalLM.from_config(network)
+    return {
+        name: (module.in_features, module.out_features)
+        for name, module in empty.named_modules()
+        if isinstance(module, torch.nn.Linear)
+    }
