@@ -3,7 +3,7 @@ import json
 import re
 import shlex
 
-from arc_refinery.config import Needs
+from arc_refinery.config import CHANGE_NO_ADAPTER, Needs
 from arc_refinery.prompts import template_files
 
 
@@ -98,17 +98,18 @@ def first_turn_predictions(wildcards) -> int:
     if wildcards.tasks in experiment.part_names:
         return experiment.sampling.n_predictions
     sizes = [arm.turns[0].n_predictions for arm in experiment.arms if arm.branch(1) == wildcards.branch]
-    return max(sizes, default=experiment.sampling.n_predictions)
+    if wildcards.tasks in experiment.training_tasks:  # where second turns are made of the set's own attempts
+        sizes.append(experiment.sampling.n_predictions)
+    return max(sizes)
 
 
 def arm_and_turn(branch: str):
     """The arm and the number of the turn that a branch such as `refine-trained-turn2` belongs to."""
-    return next(
-        (arm, turn)
-        for arm in experiment.arms
-        for turn, name in enumerate(arm.branches, 1)
-        if name == branch
-    )
+    found = [(arm, turn) for arm in experiment.arms for turn, name in enumerate(arm.branches, 1) if name == branch]
+    if not found:
+        names = sorted({name for arm in experiment.arms for name in arm.branches})
+        raise WorkflowError(f"{branch} is no branch of this experiment; there are {', '.join(names)}")
+    return found[0]
 
 
 def adapter(wildcards) -> list[str]:
@@ -190,11 +191,11 @@ def problems_settings() -> dict:
 
 
 def task_set_flags(wildcards) -> str:
-    task_set = evaluation_set(wildcards.tasks).model_dump(exclude={"shards", "caveat"})
-    generator = (
-        experiment.problems.model_dump(include={"max_side", "compositions", "max_cells"}) if experiment.problems else {}
-    )
-    return flags(task_set | generator | {"seed": experiment.seed})
+    task_set = evaluation_set(wildcards.tasks)
+    generator = {}
+    if task_set.source == "generator" and experiment.problems:
+        generator = experiment.problems.model_dump(include={"max_side", "compositions", "max_cells"})
+    return flags(task_set.model_dump(exclude={"shards", "caveat"}) | generator | {"seed": experiment.seed})
 
 
 def prompt_settings() -> dict:
@@ -208,8 +209,8 @@ def prompt_settings() -> dict:
 
 
 def first_prompts_flags(wildcards) -> str:
-    sampling = experiment.sampling.model_dump() | {"n_predictions": first_turn_predictions(wildcards)}
-    return flags(prompt_settings() | sampling)
+    sampling = experiment.sampling.model_dump(include={"batch_size", "use_data_augmentation", "max_output_tokens"})
+    return flags(prompt_settings() | sampling | {"n_predictions": first_turn_predictions(wildcards)})
 
 
 def sample_settings() -> dict:
@@ -235,18 +236,23 @@ def refine_settings() -> dict:
     }
 
 
+def training_window() -> dict:
+    training = experiment.training
+    window = min(experiment.model.window, training.max_seq_length)
+    return {"max_model_len": window, "max_output_tokens": training.max_completion_length}
+
+
 def first_training_prompts_settings() -> dict:
     """First-turn prompts for training: each stands for itself, with its own augmentation."""
-    training = experiment.training
-    sizes = {"n_predictions": training.prompts_per_task, "batch_size": 1}
-    longest = {"max_output_tokens": training.max_completion_length}
-    return prompt_settings() | experiment.sampling.model_dump() | sizes | longest
+    sizes = {"n_predictions": experiment.training.prompts_per_task, "batch_size": 1}
+    augmented = experiment.sampling.model_dump(include={"use_data_augmentation"})
+    return prompt_settings() | sizes | augmented | training_window() | {"branch": "training"}
 
 
 def next_training_prompts_settings() -> dict:
     """Second-turn prompts for training: one a task, which refines its best incorrect attempt."""
     sizes = {"n_considered": experiment.sampling.n_predictions, "n_parents": 1, "n_predictions": 1}
-    return refine_settings() | sizes | {"max_output_tokens": experiment.training.max_completion_length}
+    return refine_settings() | sizes | training_window() | {"branch": "training"}
 
 
 def next_turn_flags(wildcards) -> str:
@@ -264,18 +270,21 @@ def train_flags(wildcards) -> str:
     model, sandbox = experiment.model, experiment.sandbox
     settings = {
         "model_path": model.path,
-        "template": model.template,
-        "colors": model.colors,
         "dtype": model.dtype,
         "n_threads": model.n_threads,
         "code_execution_cpu_seconds": sandbox.cpu_seconds,
         "code_execution_wall_seconds": sandbox.wall_seconds,
         "code_execution_memory_limit_mb": sandbox.memory_mb,
         "allow_without_seccomp": sandbox.allow_without_seccomp,
-        **experiment.runs[wildcards.run].model_dump(),
+        **experiment.runs[wildcards.run].model_dump(exclude=CHANGE_NO_ADAPTER),
         "seed": experiment.seed,
     }
     return flags(settings)
+
+
+def train_tuning(wildcards) -> str:
+    """Flags that change no adapter. Not in `params`: a training that ran out of memory goes on with another value."""
+    return flags(experiment.runs[wildcards.run].model_dump(include=CHANGE_NO_ADAPTER))
 
 
 def settings_text() -> str:

@@ -55,7 +55,7 @@ else:
             n_shards=shard_count,
         shell:
             "arc-refinery refine --folder {params.folder} --n-shards {params.n_shards}"
-            " --branch training {params.flags} --output {output} 2> {log}"
+            " {params.flags} --output {output} 2> {log}"
 
 
 rule train:
@@ -75,8 +75,10 @@ rule train:
     threads: cpus("train")
     resources:
         **model_needs("train"),
+        tuning=train_tuning,
     params:
         flags=train_flags,
     shell:
-        "{resources.venv_on_path}arc-refinery train --dataset-path {input} {params.flags} --checkpoints {output}.checkpoints"
+        "{resources.venv_on_path}arc-refinery train --dataset-path {input} {params.flags} {resources.tuning}"
+        " --checkpoints {output}.checkpoints"
         " --output-dir {output} > {log} 2>&1"

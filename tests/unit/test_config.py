@@ -222,6 +222,19 @@ def test_a_sweep_is_one_training_for_each_entry_named_by_what_it_changes(content
     assert [(run.learning_rate, run.lora_r, run.lora_alpha) for run in runs.values()] == [(4e-6, 1, 16), (0.02, 2, 16)]
 
 
+def test_runs_are_named_by_their_values_however_these_are_written(content: dict[str, Any]):
+    content["training"]["sweep"] = [{"learning_rate": "4.0e-06"}, {"learning_rate": 1, "lora_r": "2"}]
+    assert list(Experiment.model_validate(content).runs) == ["learning-rate-4e-6", "learning-rate-1-lora-r-2"]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_report_finds_the_runs_and_arms_that_the_rules_made(name: str, path: Path):
+    experiment = load(ROOT / name)
+    path.write_text(json.dumps(experiment.model_dump(mode="json")))  # as the rule `settings` writes them
+    assert list(load(path).runs) == list(experiment.runs)
+    assert load(path).arms == experiment.arms
+
+
 def test_without_a_sweep_there_is_one_training(content: dict[str, Any]):
     assert list(Experiment.model_validate(content).runs) == ["trained"]
 
@@ -247,6 +260,7 @@ def test_in_a_sweep_an_arm_that_samples_with_the_adapter_stands_for_one_arm_a_ru
 def test_training_is_on_the_parts_or_on_named_sets(content: dict[str, Any]):
     assert Experiment.model_validate(content).training_tasks == ["part1", "part2"]
     content["training"]["sets"] = ["heldout"]
+    del content["parts"]
     assert Experiment.model_validate(content).training_tasks == ["heldout"]
 
 
@@ -262,6 +276,45 @@ UNUSABLE: dict[str, tuple[Change, str]] = {
     "another prompt for each run": (
         lambda c: c["training"].update(sweep=[{"max_completion_length": 9}]),
         "training: sweep: max_completion_length cannot differ between runs",
+    ),
+    "another window for each run": (
+        lambda c: c["training"].update(sweep=[{"max_seq_length": 900}]),
+        "training: sweep: max_seq_length cannot differ between runs",
+    ),
+    "the same run in other words": (
+        lambda c: c["training"].update(sweep=[{"learning_rate": 4e-6}, {"learning_rate": "4.0e-06"}]),
+        "training: sweep: 'learning-rate-4e-6' cannot name a run",
+    ),
+    "an arm called as the sweep calls another": (
+        lambda c: (
+            c["training"].update(sweep=[{"lora_r": 1}]),
+            c["evaluation"]["arms"][0].update(name="refine-trained-lora-r-1"),
+        ),
+        "the file: evaluation.arms: an arm is called as the sweep calls another: refine-trained-lora-r-1",
+    ),
+    "parts that nothing is trained on": (
+        lambda c: c["training"].update(sets=["heldout"]),
+        "the file: parts are not used, for training.sets says what is trained on",
+    ),
+    "a set twice": (
+        lambda c: (c.pop("parts"), c["training"].update(sets=["heldout", "heldout"])),
+        "training: sets: heldout, heldout: name each set once",
+    ),
+    "equal prompts": (
+        lambda c: (c["sampling"].update(use_data_augmentation=False), c["training"].update(prompts_per_task=2)),
+        "the file: training.prompts_per_task: without sampling.use_data_augmentation they are all the same",
+    ),
+    "a group of one": (
+        lambda c: c["training"].update(num_generations=1),
+        "training.num_generations is 1; input should be greater than or equal to 2",
+    ),
+    "no room to train": (
+        lambda c: c["training"].update(max_seq_length=48),
+        "training: max_seq_length = 48 leaves no room for a prompt beside max_completion_length = 48",
+    ),
+    "no room to sample": (
+        lambda c: c["sampling"].update(max_output_tokens=1024),
+        "the file: model.window leaves no room for a prompt beside sampling.max_output_tokens",
     ),
     "the same run twice": (
         lambda c: c["training"].update(sweep=[{"lora_r": 1}, {"lora_r": 1}]),
@@ -281,7 +334,7 @@ UNUSABLE: dict[str, tuple[Change, str]] = {
         "the file: training: there is nothing to train on; give parts, or training.sets",
     ),
     "training on a set that is not there": (
-        lambda c: c["training"].update(sets=["held-out"]),
+        lambda c: (c.pop("parts"), c["training"].update(sets=["held-out"])),
         "the file: training.sets: held-out is no evaluation set",
     ),
     "parts of nothing": (lambda c: c.pop("problems"), "the file: problems is missing: parts are made of them"),

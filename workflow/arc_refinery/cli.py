@@ -75,7 +75,9 @@ class TaskSet:
         problems = config.Problems(
             source="generator", max_side=self.max_side, compositions=self.compositions, max_cells=self.max_cells
         )
-        settings = {"set": self.task_set.model_dump(exclude={"shards", "caveat"}), "problems": problems.model_dump()}
+        settings = {"set": self.task_set.model_dump(exclude={"shards", "caveat"})}
+        if self.task_set.source == "generator":
+            settings["problems"] = problems.model_dump()
         records.write(self.output, "tasks", evaluation_tasks(self.task_set, problems, self.seed), self.seed, settings)
 
 
@@ -89,6 +91,7 @@ class FirstPrompts:
     template: str  # compact, words, or a folder that `prompts learn` wrote
     max_model_len: int  # tokens of prompt and completion together; longer prompts are dropped and counted
     sampling: Annotated[config.Sampling, Flat]
+    branch: str = "turn1"  # goes into the names of the prompts; other branches get other augmentations
     colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, in place of the template's own
     seed: int = 0
 
@@ -105,9 +108,11 @@ class FirstPrompts:
             template,
             Renderer(self.model_path),
             self.seed,
+            self.branch,
         )
         longest = self.max_model_len - self.sampling.max_output_tokens
-        settings = self.sampling.model_dump() | {"template": asdict(template), "max_model_len": self.max_model_len}
+        settings = self.sampling.model_dump(exclude={"temperature", "top_p"})
+        settings |= {"template": asdict(template), "max_model_len": self.max_model_len, "branch": self.branch}
         records.write_prompts(self.output, made, longest, self.seed, settings)
 
 
@@ -127,6 +132,8 @@ class Learn:
         learned = learn(self.messages, self.colors, self.min_share)
         save_template(learned.template, self.output)
         print(f"{self.output}: the template fits {learned.n_fitting} of {learned.n_rows} rows of {self.messages}")
+        if prefix := learned.template.assistant_prefix:
+            print(f"{learned.n_begun} of their answers begin with the assistant prefix {prefix!r}")
         for reason in learned.misfits:
             print(f"does not fit: {reason}")
 
@@ -272,6 +279,35 @@ class Sample:
 
 
 @dataclass
+class ImportPredictions:
+    """Read a predictions file of the original scripts as attempts: docs/data.md."""
+
+    predictions: Path  # .json or .json.gz
+    tasks_path: Path
+    output: Path  # attempts
+    model: str = "imported"  # what the attempts name as their model
+    prompts_output: Path | None = None  # what they answer, for `refine`; needs the two below
+    model_path: str | None = None  # whose chat template the prompts are rendered with
+    template: str = "words"  # compact, words, or a folder that `prompts learn` wrote
+
+    def run(self) -> None:
+        from arc_refinery.predictions import prompts_of, read_predictions
+
+        tasks = {task.task_id: task for task in records.read_tasks(self.tasks_path)}
+        settings = {"model": self.model}
+        records.write(self.output, "attempts", read_predictions(self.predictions, tasks, self.model), 0, settings)
+        if self.prompts_output:
+            from arc_refinery.prompts import load_template
+            from arc_refinery.refine.rendering import Renderer
+
+            if not self.model_path:
+                raise InputError("--prompts-output needs --model-path, whose chat template renders the prompts")
+            template, attempts = load_template(self.template), records.read_attempts(self.output)
+            prompts = prompts_of(attempts, tasks, template, Renderer(self.model_path))
+            records.write(self.prompts_output, "prompts", prompts, 0, {"template": asdict(template)})
+
+
+@dataclass
 class Judge:
     """Execute the programs of attempts in the sandbox and grade what they give."""
 
@@ -327,8 +363,6 @@ class Train:
     output_dir: Path  # gets the adapter and training.jsonl
     training: Annotated[config.Grpo, Flat]
     checkpoints: Path | None = None  # folder that no rule owns; by default beside output_dir
-    template: str = "words"  # of the prompts: it goes into the identity of checkpoints
-    colors: tuple[str, ...] | None = None
     dtype: Literal["float32", "bfloat16"] = "float32"
     n_threads: int = 1
     code_execution_cpu_seconds: float = 1.0
@@ -342,8 +376,6 @@ class Train:
 
         model = config.Model(
             path=self.model_path,
-            template=self.template,
-            colors=self.colors,
             window=self.training.max_seq_length,
             dtype=self.dtype,
             n_threads=self.n_threads,
@@ -356,8 +388,11 @@ class Train:
         )
         checkpoints = self.checkpoints or self.output_dir.with_name(f"{self.output_dir.name}.checkpoints")
         longest = self.training.max_seq_length - self.training.max_completion_length
-        prompts = [p for path in self.dataset_path for p in records.read_prompts(path) if p.n_tokens <= longest]
-        train(prompts, model, self.training, sandbox, self.seed, self.output_dir, checkpoints)
+        prompts = [prompt for path in self.dataset_path for prompt in records.read_prompts(path)]
+        fitting = [prompt for prompt in prompts if prompt.n_tokens <= longest]
+        n_left_out = len(prompts) - len(fitting)
+        logging.info("%d of %d prompts leave no room for an answer and are left out", n_left_out, len(prompts))
+        train(fitting, model, self.training, sandbox, self.seed, self.output_dir, checkpoints)
 
 
 @dataclass
@@ -467,6 +502,7 @@ STAGES: dict[str, Callable[..., Any]] = {
     "refine": Refine,
     "sample": Sample,
     "execute": Execute,
+    "import-predictions": ImportPredictions,
     "judge": Judge,
     "train": Train,
     "report": Report,

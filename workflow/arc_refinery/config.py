@@ -4,6 +4,7 @@ The JSON schema and the tables of config/README.md are generated from these mode
 """
 
 import re
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -25,8 +26,10 @@ from arc_refinery.errors import InputError
 from arc_refinery.prompts import Notation, template_files
 from arc_refinery.sandbox import Executor, Limits
 
-NAME = r"^[a-z0-9][a-z0-9.-]*$"  # a folder, a part of a file's name and of a Snakemake wildcard
-Name = Annotated[str, StringConstraints(pattern=NAME)]
+# Folders, parts of files' names and of Snakemake's wildcards
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+RUN_NAME = r"^[a-z0-9][a-z0-9.-]*$"  # with a point, for numbers
+RunName = Annotated[str, StringConstraints(pattern=RUN_NAME)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
@@ -81,7 +84,7 @@ class Problems(Strict):
     source: Literal["generator", "file", "hub"] = Field(
         description="`generator`: made here; `file`: BARC rows on disk; `hub`: a data set of the Hugging Face hub."
     )
-    path: str | None = Field(None, description="For `file`: a .jsonl or .parquet file of BARC rows.")
+    path: str | None = Field(None, description="For `file`: a .jsonl, .jsonl.gz or .parquet file of BARC rows.")
     repository: str | None = Field(None, description="For `hub`: name of the data set.")
     filename: str | None = Field(None, description="For `hub`: the file inside the data set.")
     max_cells: PositiveInt = Field(4500, description="Tasks with more cells than this (all grids) are dropped.")
@@ -166,7 +169,7 @@ class Grpo(Strict):
         ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
         description="Matrices that get an adapter.",
     )
-    learning_rate: PositiveFloat = Field(description="Peak learning rate.")
+    learning_rate: PositiveFloat = Field(allow_inf_nan=False, description="Peak learning rate.")
     lr_scheduler_type: Literal["constant_with_warmup", "linear", "cosine"] = Field(
         "constant_with_warmup", description="Learning-rate schedule."
     )
@@ -181,11 +184,13 @@ class Grpo(Strict):
     repetition_penalty: PositiveFloat = Field(1.02, description="Penalty on repeated tokens while sampling.")
     temperature: PositiveFloat = Field(1.0, description="Softmax temperature while sampling.")
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = Field(0.95, description="Probability mass kept while sampling.")
-    num_generations: PositiveInt = Field(32, description="Completions of one prompt in one optimizer step.")
+    num_generations: int = Field(
+        32, ge=2, description="Completions of one prompt in one optimizer step; they are compared with each other."
+    )
     gradient_accumulation_steps: PositiveInt = Field(4, description="Passes that these completions are split into.")
     prompts_per_step: PositiveInt = Field(1, description="Prompts in one optimizer step.")
     epochs: PositiveFloat = Field(1.0, description="Passes over the training prompts.")
-    max_steps: int = Field(-1, description="Optimizer steps at most; -1: as many as `epochs` takes.")
+    max_steps: int = Field(-1, ge=-1, description="Optimizer steps at most; -1: as many as `epochs` takes.")
     max_completion_length: PositiveInt = Field(description="Longest completion, in tokens.")
     max_seq_length: PositiveInt = Field(description="Longest prompt and completion together, in tokens.")
     save_steps: PositiveInt = Field(
@@ -199,6 +204,11 @@ class Grpo(Strict):
     @model_validator(mode="after")
     def _batches_divide(self) -> "Grpo":
         completions = self.num_generations * self.prompts_per_step
+        if self.max_seq_length <= self.max_completion_length:
+            raise ValueError(
+                f"max_seq_length = {self.max_seq_length} leaves no room for a prompt beside max_completion_length = "
+                f"{self.max_completion_length}"
+            )
         if completions % self.gradient_accumulation_steps:
             raise ValueError(
                 f"num_generations x prompts_per_step = {completions} must be divisible by "
@@ -207,17 +217,21 @@ class Grpo(Strict):
         return self
 
 
+# Settings of a training that decide how it runs, not what comes out
+CHANGE_NO_ADAPTER = {"n_jobs", "save_steps", "gpu_memory_utilization"}
+
 # What decides the prompts is the same in all runs of a sweep: they train on the same files
-SHARED_BY_RUNS = {"max_completion_length"}
+SHARED_BY_RUNS = {"max_completion_length", "max_seq_length"}
 
 
-def _run_name(changes: dict[str, Any]) -> str:
-    """`learning-rate-4e-6-lora-r-1`; numbers in their shortest form, so that equal ones have one name."""
-    words = [
-        f"{key}-" + (f"{value:g}".replace("e-0", "e-") if isinstance(value, float) else str(value))
-        for key, value in changes.items()
-    ]
-    return "-".join(words).replace("_", "-").lower()
+def _run_name(run: Grpo, keys: Iterable[str]) -> str:
+    """`learning-rate-4e-6-lora-r-1`, of validated values: however they are written, equal ones give one name."""
+    values = {key: getattr(run, key) for key in keys}
+    texts = {
+        key: f"{value:g}".replace("e-0", "e-") if isinstance(value, float) else str(value)
+        for key, value in values.items()
+    }
+    return "-".join(f"{key}-{text}" for key, text in texts.items()).replace("_", "-").lower()
 
 
 class Training(Grpo):
@@ -239,23 +253,31 @@ class Training(Grpo):
 
     @model_validator(mode="after")
     def _runs_are_distinct_trainings(self) -> "Training":
-        names = [_run_name(changes) for changes in self.sweep]
-        for changes, name in zip(self.sweep, names, strict=True):
+        names: list[str] = []
+        for changes in self.sweep:
             if unknown := sorted(set(changes) - set(Grpo.model_fields) | set(changes) & SHARED_BY_RUNS):
                 raise ValueError(f"sweep: {unknown[0]} cannot differ between runs; name keys such as learning_rate")
-            if names.count(name) > 1 or not re.fullmatch(NAME, name):
-                raise ValueError(f"sweep: {name!r} cannot name a run; give each entry its own numbers or short words")
             try:
-                self._run(changes)
+                name = _run_name(self._run(changes), changes)
             except ValidationError as error:
                 raise ValueError(f"sweep: {_explain(error.errors()[0])}") from None
+            if name in names or not re.fullmatch(RUN_NAME, name):
+                raise ValueError(f"sweep: {name!r} cannot name a run; give each entry its own numbers or short words")
+            names.append(name)
+        return self
+
+    @model_validator(mode="after")
+    def _sets_are_distinct(self) -> "Training":
+        if len(set(self.sets)) < len(self.sets):
+            raise ValueError(f"sets: {', '.join(self.sets)}: name each set once")
         return self
 
     def runs(self) -> dict[str, Grpo]:
         """The trainings of the sweep by name; without a sweep, the one there is, called `trained`."""
         if not self.sweep:
             return {TRAINED: self._run({})}
-        return {_run_name(changes): self._run(changes) for changes in self.sweep}
+        runs = [self._run(changes) for changes in self.sweep]
+        return {_run_name(run, changes): run for run, changes in zip(runs, self.sweep, strict=True)}
 
     def _run(self, changes: dict[str, Any]) -> Grpo:
         return Grpo.model_validate(self.model_dump(include=set(Grpo.model_fields)) | changes)
@@ -299,7 +321,7 @@ class TaskSet(Strict):
 
 class Turn(Strict):
     n_predictions: PositiveInt = Field(description="Completions per task in this turn.")
-    adapter: Name = Field(
+    adapter: RunName = Field(
         "none",
         description="Which adapter samples them: `none`, `trained`, or the name of one run of a sweep. In a sweep, an "
         "arm with `trained` stands for one arm for each run.",
@@ -435,12 +457,21 @@ class Experiment(Strict):
             raise ValueError("problems is missing: parts are made of them")
         if self.parts and self.problems and self.problems.source == "generator" and not self.parts.tasks_per_part:
             raise ValueError("parts.tasks_per_part is missing: the generator must be told how many problems to make")
+        if self.parts and self.training and self.training.sets:
+            raise ValueError("parts are not used, for training.sets says what is trained on; remove one of them")
+        if self.training and self.training.prompts_per_task > 1 and not self.sampling.use_data_augmentation:
+            raise ValueError("training.prompts_per_task: without sampling.use_data_augmentation they are all the same")
+        if self.model.window <= self.sampling.max_output_tokens:
+            raise ValueError("model.window leaves no room for a prompt beside sampling.max_output_tokens")
         if self.training and not self.training_tasks:
             raise ValueError("training: there is nothing to train on; give parts, or training.sets")
         sets = [task_set.name for task_set in self.evaluation.sets]
         if self.training and (unknown := sorted(set(self.training.sets) - set(sets))):
             raise ValueError(f"training.sets: {unknown[0]} is no evaluation set; there are {', '.join(sets)}")
         adapters = ["none", *self.runs]
+        names = [arm.name for arm in self.arms]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"evaluation.arms: an arm is called as the sweep calls another: {', '.join(twice)}")
         for arm in self.arms:
             for turn in arm.turns:
                 if turn.adapter not in adapters:

@@ -11,6 +11,7 @@ Grid = NDArray[np.uint8]
 
 N_COLORS = 10
 MAX_SIDE = 30
+UNKNOWN: Grid = np.empty((0, 0), np.uint8)  # the output of a test pair whose solution is not published: equals no grid
 
 
 class GridError(ValueError):

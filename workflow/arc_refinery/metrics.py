@@ -21,6 +21,8 @@ def pixel_score(guess: Grid, truth: Grid) -> float:
     if guess.shape == truth.shape:
         return np.count_nonzero(guess == truth) / guess.size
     small, large = (guess, truth) if guess.size <= truth.size else (truth, guess)
+    if not small.size:  # nothing is like a grid that is UNKNOWN
+        return 0.0
     return float((_equal_cells(small, large) / _box_areas(small.shape, large.shape)).max())
 
 

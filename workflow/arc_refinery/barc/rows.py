@@ -1,75 +1,174 @@
-"""BARC rows from a file or from the Hugging Face hub, as problems."""
+"""BARC rows from a file or from the Hugging Face hub, as tables of problems.
 
+A block of rows is checked and converted as a whole. A block with anything unusual in it is taken row by row: that is
+slow, but it says which row and which field cannot be used.
+"""
+
+import gzip
 import json
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from arc_refinery import records
+from arc_refinery.arrow_grids import FlatGrids, are_lists, lengths_of, list_array, pair_array
+from arc_refinery.barc.json_examples import NotPlainError, cut, read_examples
 from arc_refinery.barc.problems import Problem
 from arc_refinery.errors import InputError
 from arc_refinery.grids import GridError, as_grid
 from arc_refinery.tasks import Pair
+
+JSON_BLOCK = 8 * 2**20  # bytes
+PARQUET_BLOCK = 500  # rows
+FIELDS = ("source", "examples", "seeds")
 
 
 class RowError(InputError):
     """A BARC row cannot be used; the message names file, row and field."""
 
 
-def read_barc_rows(path: Path) -> Iterator[Problem]:
-    """Problems of a .jsonl or .parquet file with the fields `source`, `examples` (input/output pairs) and `seeds`."""
-    match path.suffix:
-        case ".jsonl":
-            rows = _json_lines(path)
-        case ".parquet":
-            rows = _parquet_rows(path)
-        case _:
-            raise RowError(f"{path}: ends in {path.suffix!r}; expected a .jsonl or .parquet file of BARC rows")
-    for number, row in enumerate(rows, 1):
-        yield _problem(row, f"{path}: row {number}", f"{path.stem}-{number:06d}")
+def read_barc_rows(path: Path) -> Iterator[pa.Table]:
+    """Tables of problems from a .jsonl, .jsonl.gz or .parquet file of BARC rows, named by file and row.
+
+    Fields: `source`, `examples` ([input grid, output grid] pairs) and, where there are any, `seeds`. Other fields and
+    blank lines are ignored. Raises `RowError`.
+    """
+    tables = _tables(path)
+    with ThreadPoolExecutor(1) as thread:  # reads the next block while this one is used
+        ahead = thread.submit(next, tables, None)
+        while (table := ahead.result()) is not None:
+            ahead = thread.submit(next, tables, None)
+            yield table
 
 
 def download_barc_rows(repository: str, filename: str) -> Path:
-    """The file of a hub data set, from the local cache or downloaded."""
+    """The file of a hub data set, from the local cache or downloaded; raises `RowError`."""
     from huggingface_hub import hf_hub_download
 
-    return Path(hf_hub_download(repository, filename, repo_type="dataset"))
-
-
-def _json_lines(path: Path) -> Iterator[Any]:
-    with path.open(errors="strict") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                yield json.loads(line)
-            except json.JSONDecodeError as error:
-                raise RowError(f"{path}: row {number} is no JSON ({error}); expected one BARC row a line") from None
-
-
-def _parquet_rows(path: Path) -> Iterator[Any]:
     try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=1000):
-                yield from batch.to_pylist()
-    except (pa.ArrowInvalid, OSError) as error:
-        raise RowError(f"{path}: no readable Parquet file ({error})") from None
+        return Path(hf_hub_download(repository, filename, repo_type="dataset"))
+    except (OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise RowError(
+            f"problems.repository {repository}: {filename} is not in the cache and cannot be downloaded ({reason}); "
+            "correct the names, or give the file on disk with problems.source: file"
+        ) from None
 
 
-def _problem(row: Any, where: str, problem_id: str) -> Problem:
-    for field, expected in (("source", str), ("examples", list)):
-        if not isinstance(row, dict) or not isinstance(row.get(field), expected):
-            raise RowError(f"{where}: field {field!r} is missing or no {expected.__name__}")
+Block: TypeAlias = list[bytes] | pa.RecordBatch  # lines of JSON, or rows of a Parquet file
+
+
+def _blocks(path: Path) -> Iterator[Block]:
+    if not path.name.endswith((".jsonl", ".jsonl.gz", ".parquet")):
+        raise RowError(f"{path}: ends in {path.suffix!r}; expected a .jsonl, .jsonl.gz or .parquet file of BARC rows")
+    try:
+        if path.suffix == ".parquet":
+            with pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as table:
+                yield from table.iter_batches(PARQUET_BLOCK, columns=[*{*FIELDS} & {*table.schema_arrow.names}])
+        else:
+            with gzip.open(path) if path.suffix == ".gz" else path.open("rb", JSON_BLOCK) as file:
+                while lines := file.readlines(JSON_BLOCK):
+                    if rows := [line for line in lines if not line.isspace()]:
+                        yield rows
+    except (pa.ArrowInvalid, OSError, EOFError, zlib.error) as error:
+        raise RowError(f"{path}: cannot be read ({error})") from None
+
+
+def _tables(path: Path) -> Iterator[pa.Table]:
+    stem, n_before = Path(path.name.removesuffix(".gz")).stem, 0
+    for block in _blocks(path):
+        names = [f"{stem}-{number:06d}" for number in range(n_before + 1, n_before + len(block) + 1)]
+        try:
+            table = _table(*_heads_and_pairs(block), names)
+        except ValueError:  # whatever it is: row by row it is understood or named
+            table = pa.concat_tables(records.tables("problems", _problems(block, names, path, n_before + 1)))
+        yield table
+        n_before += len(block)
+
+
+def _heads_and_pairs(block: Block) -> tuple[list[Any], Any, FlatGrids]:
+    """The rows without their examples; how many pairs each has; the grids of these: input, output, input, ..."""
+    if isinstance(block, pa.RecordBatch):
+        if "examples" not in block.schema.names:
+            raise NotPlainError
+        examples = block["examples"]
+        if not are_lists(examples) or not are_lists(pairs := examples.flatten()) or (lengths_of(pairs) != 2).any():
+            raise NotPlainError
+        heads = block.drop_columns("examples").to_pylist()
+        return heads, lengths_of(examples), FlatGrids.from_arrow(pairs.flatten())
+    cuts = [cut(line) for line in block]
+    heads = [json.loads(head) for head, _ in cuts]
+    if not all(isinstance(head, dict) and head.get("examples", "") is None for head in heads):
+        raise NotPlainError
+    return heads, *read_examples(text for _, text in cuts)
+
+
+def _table(heads: list[Any], n_pairs: Any, grids: FlatGrids, names: list[str]) -> pa.Table:
+    is_input = np.arange(grids.heights.size) % 2 == 0
+    pairs = pair_array(grids.select(is_input), grids.select(~is_input))
+    columns = {
+        "problem_id": names,
+        "source": [_source(head, "") for head in heads],
+        "examples": list_array(np.asarray(n_pairs), pairs),
+        "seeds": [_seeds(head, "") for head in heads],
+        "origin": ["barc"] * len(heads),
+    }
+    return pa.table(columns, records.schema("problems"))
+
+
+def _problems(block: Block, names: list[str], path: Path, first: int) -> Iterator[Problem]:
+    rows = block.to_pylist() if isinstance(block, pa.RecordBatch) else _decoded(block, path, first)
+    for number, (name, row) in enumerate(zip(names, rows, strict=True), first):
+        where = f"{path}: row {number}"
+        source, examples = _source(row, where), _examples(row, where)
+        yield Problem(name, source, examples, tuple(_seeds(row, where)), "barc")
+
+
+def _decoded(lines: Iterable[bytes], path: Path, first: int) -> Iterator[Any]:
+    for number, line in enumerate(lines, first):
+        try:
+            yield json.loads(line)
+        except ValueError as error:
+            raise RowError(f"{path}: row {number} is no JSON ({error}); expected one BARC row a line") from None
+
+
+def _field(row: Any, name: str, kind: type, where: str) -> Any:
+    value = row.get(name) if isinstance(row, dict) else None
+    if not isinstance(value, kind):
+        raise RowError(f"{where}: field {name!r} is missing or no {kind.__name__}")
+    return value
+
+
+def _source(row: Any, where: str) -> str:
+    source: str = _field(row, "source", str, where)
+    try:
+        source.encode()
+    except UnicodeEncodeError as error:
+        raise RowError(f"{where}: field 'source' is no Unicode text ({error})") from None
+    return source
+
+
+def _seeds(row: dict[str, Any], where: str) -> list[str]:
     seeds = row.get("seeds") or []
     if not isinstance(seeds, list):
         raise RowError(f"{where}: field 'seeds' is {seeds!r}, expected a list")
-    examples = []
-    for number, example in enumerate(row["examples"]):
+    return [str(seed) for seed in seeds]
+
+
+def _examples(row: Any, where: str) -> tuple[Pair, ...]:
+    pairs = []
+    for number, example in enumerate(_field(row, "examples", list, where)):
         try:
             given, wanted = example
-            examples.append(Pair(as_grid(given), as_grid(wanted)))
+            pairs.append(Pair(as_grid(given), as_grid(wanted)))
         except (GridError, TypeError, ValueError) as error:
             raise RowError(
                 f"{where}: field 'examples', pair {number}: {error}; expected [input grid, output grid]"
             ) from None
-    return Problem(problem_id, row["source"], tuple(examples), tuple(map(str, seeds)), "barc")
+    return tuple(pairs)

@@ -57,6 +57,7 @@ class Learned:
     template: Template
     n_rows: int
     n_fitting: int
+    n_begun: int  # rows that fit and whose answer begins with the assistant prefix
     misfits: tuple[str, ...]  # number and reason of the first rows that do not fit
 
 
@@ -87,30 +88,44 @@ class _Reading:
 def learn(path: Path, colors: Sequence[str] | None = None, min_share: float = 0.9) -> Learned:
     """The template of a file of rows (see `read_rows`); `colors` are the words for 0 to 9 where they are not ours.
 
-    The assistant prefix is what the answers of all fitting rows begin with, in whole words: a prompt that ended inside
-    a word or after a space would be cut into other tokens than the rows were. Raises `LearningError` where the template
-    is right for less than `min_share` of the rows.
+    The assistant prefix is what the answers of so many rows begin with, too (see `_beginning`). Raises `LearningError`
+    where the template is right for less than `min_share` of the rows.
     """
     rows = read_rows(path)
     sample = list(islice(rows, SAMPLE))
     template, reading = _most_fitting(sample, tuple(colors or COLORS), path)
-    n_rows = n_fitting = 0
+    n_rows = n_fitting = n_begun = 0
     misfits: list[str] = []
-    begun: list[str] | None = None
+    prefix = _beginning([row.assistant for row in sample if not _misfit(row, template, reading)], min_share)
     for n_rows, row in enumerate(tqdm(chain(sample, rows), unit="row", mininterval=5), 1):  # noqa: B007
         if reason := _misfit(row, template, reading):
             misfits += [f"row {row.number}: {reason}"] if len(misfits) < N_DESCRIBED else []
             continue
         n_fitting += 1
-        words = _WORD.findall(row.assistant)
-        begun = words if begun is None else _common(begun, words)
+        n_begun += row.assistant.startswith(prefix)
     if n_fitting < min_share * n_rows:
         raise LearningError(
             f"{path}: the template that fits most rows fits {n_fitting} of {n_rows}; expected {min_share:.0%}, or what "
             "--min-share says. " + "; ".join(misfits[:2]) + _hint(sample, reading.notation)
         )
-    prefix = "".join(begun or []) if n_fitting > 1 else ""
-    return Learned(replace(template, assistant_prefix=prefix), n_rows, n_fitting, tuple(misfits))
+    return Learned(replace(template, assistant_prefix=prefix), n_rows, n_fitting, n_begun, tuple(misfits))
+
+
+def _beginning(answers: Sequence[str], min_share: float) -> str:
+    """The longest text that at least `min_share` of the answers begin with, cut where it is cut into the same tokens in
+    all of them: after a whole word, and not between a sign and a line break, which may be one token together."""
+    if len(answers) < 2:
+        return ""
+    enough, agreeing, prefix = min_share * len(answers), list(answers), ""
+    safe = ""
+    while True:
+        words = Counter(match[0] for answer in agreeing if (match := _WORD.match(answer, len(prefix))))
+        if not words or (most := words.most_common(1)[0])[1] < enough:
+            return safe
+        prefix += most[0]
+        agreeing = [answer for answer in agreeing if answer.startswith(prefix)]
+        if prefix[-1].isalnum() or not any(answer.startswith(("\n", "\r"), len(prefix)) for answer in agreeing):
+            safe = prefix
 
 
 def _most_fitting(sample: Sequence[Row], colors: tuple[str, ...], path: Path) -> tuple[Template, _Reading]:

@@ -76,7 +76,10 @@ def _row(row: Any, number: int, path: Path) -> Row:
     try:
         messages = [(message["role"], message["content"]) for message in row["messages"]]
         said = dict(reversed(messages))  # the first of each role
-        return Row(number, said.get("system", ""), said["user"], said["assistant"])
+        texts = said.get("system") or "", said["user"], said["assistant"]
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError
+        return Row(number, *texts)
     except (KeyError, TypeError):
         raise RowsError(
             f'{path}: row {number}: expected {{"messages": [{{"role", "content"}}, ...]}} with the roles user and '

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from arc_refinery.augment import IDENTITY, random_augmentation
+from arc_refinery.augment import IDENTITY, Augmentation, random_augmentation
 from arc_refinery.config import Sampling
 from arc_refinery.prompts import Template, first_turn
 from arc_refinery.records import Prompt
@@ -12,34 +12,56 @@ from arc_refinery.tasks import Task
 
 
 def first_turn_prompts(
-    tasks: Iterable[Task], n_predictions: int, sampling: Sampling, template: Template, renderer: Renderer, seed: int
+    tasks: Iterable[Task],
+    n_predictions: int,
+    sampling: Sampling,
+    template: Template,
+    renderer: Renderer,
+    seed: int,
+    branch: str = "turn1",
 ) -> Iterator[Prompt]:
     """For each task, one prompt for every `batch_size` completions.
 
-    A prompt's augmentation and order depend on the seed, the task and the prompt's number alone: the first 64 of 128
-    completions are those that 64 would have been.
+    A prompt's augmentation and order depend on the seed, the branch, the task and the prompt's number alone: the first
+    64 of 128 completions are those that 64 would have been, and what is trained on is not what is evaluated.
     """
+    purpose = "augment" if branch == "turn1" else f"augment for {branch}"
     for task in tasks:
         for start in range(0, n_predictions, sampling.batch_size):
             number = start // sampling.batch_size
-            rng = stream(seed, "augment", task.task_id, number)
+            rng = stream(seed, purpose, task.task_id, number)
             augmentation, order = IDENTITY, tuple(range(len(task.train)))
             if sampling.use_data_augmentation:
                 augmentation, order = random_augmentation(rng), tuple(rng.permutation(len(task.train)).tolist())
-            seen = task.map_grids(augmentation.apply).reorder_train(order)
-            messages = first_turn(seen, template)
-            text, n_tokens = renderer.render(messages)
-            yield Prompt(
-                prompt_id=f"{task.task_id}/turn1-{number:03d}",
-                task_id=task.task_id,
-                turn=1,
-                parent_id="",
-                augmentation=augmentation,
-                train_order=order,
-                messages=tuple(messages),
-                text=text,
-                n_tokens=n_tokens,
-                n_predictions=min(sampling.batch_size, n_predictions - start),
-                train=seen.train,
-                test=seen.test,
-            )
+            n_asked = min(sampling.batch_size, n_predictions - start)
+            name = f"{task.task_id}/{branch}-{number:03d}"
+            yield first_turn_prompt(task, name, augmentation, order, n_asked, template, renderer)
+
+
+def first_turn_prompt(
+    task: Task,
+    prompt_id: str,
+    augmentation: Augmentation,
+    order: tuple[int, ...],
+    n_predictions: int,
+    template: Template,
+    renderer: Renderer,
+) -> Prompt:
+    """The prompt that shows a task in this augmentation and order of its train pairs."""
+    seen = task.map_grids(augmentation.apply).reorder_train(order)
+    messages = first_turn(seen, template)
+    text, n_tokens = renderer.render(messages)
+    return Prompt(
+        prompt_id=prompt_id,
+        task_id=task.task_id,
+        turn=1,
+        parent_id="",
+        augmentation=augmentation,
+        train_order=order,
+        messages=tuple(messages),
+        text=text,
+        n_tokens=n_tokens,
+        n_predictions=n_predictions,
+        train=seen.train,
+        test=seen.test,
+    )

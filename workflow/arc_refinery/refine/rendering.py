@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from arc_refinery.prompts import Message, split_prefix
-from arc_refinery.tokenizers import load_tokenizer
+from arc_refinery.tokenizers import ModelError, load_tokenizer
 
 
 class Renderer:
@@ -11,6 +11,10 @@ class Renderer:
 
     def __init__(self, model_path: str) -> None:
         self.tokenizer = load_tokenizer(model_path)
+        if self.tokenizer.chat_template is None:
+            raise ModelError(
+                f"{model_path}: its tokenizer has no chat template; give a model that was made to converse"
+            )
 
     def render(self, messages: Sequence[Message]) -> tuple[str, int]:
         """A last message of the assistant is the beginning of the answer that the model goes on with."""

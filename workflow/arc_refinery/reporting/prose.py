@@ -26,24 +26,24 @@ All figures are means over tasks; a task's figure is a mean over its attempts, e
 def compared(experiment: Experiment, sizes: Mapping[str, int]) -> list[str]:
     """What the arms are and the settings that matter; `sizes` are the numbers of tasks of the evaluation sets."""
     model, sampling, baseline = experiment.model, experiment.sampling, experiment.arms[0]
-    sets = ", ".join(f"`{name}` ({n} tasks)" for name, n in sizes.items())
+    sets = ", ".join(f"`{name}` ({n} {'task' if n == 1 else 'tasks'})" for name, n in sizes.items())
+    refines = any(len(arm.turns) > 1 for arm in experiment.arms)
+    share = len({arm.branch(1) for arm in experiment.arms}) < len(experiment.arms)
     shown = "in another symmetry and colouring" if sampling.use_data_augmentation else "as the task is"
     settings = [
         f"- Model: `{model.path}`, prompt template `{model.template}`, window {model.window} tokens, {model.dtype}, "
         f"sampled by {model.backend}.",
         f"- Sampling: temperature {sampling.temperature}, top-p {sampling.top_p}, at most {sampling.max_output_tokens} "
         f"tokens; groups of {sampling.batch_size} completions share a prompt, each group's {shown}.",
-        f"- Refining: the {experiment.refinement.n_parents} best incorrect attempts in turn, with the result of "
-        f"executing them; programs that failed with an error are "
-        f"{'refined, too' if experiment.refinement.include_errors else 'not refined'}.",
+        *([_refining(experiment)] if refines else []),
         *(f"- Training `{run}`: {_described_training(experiment, one)}" for run, one in experiment.runs.items()),
         f"- Executing: {_limits_of_programs(experiment.sandbox)}",
         f"- Seed: {experiment.seed}. Intervals: {experiment.evaluation.n_bootstrap} resamples.",
     ]
     return [
         "## What was compared",
-        f"Ways (*arms*) to spend a budget of attempts a task, on {sets}. The baseline is `{baseline.name}`. Arms share "
-        "their first-turn attempts, so differences are paired.",
+        f"Ways (*arms*) to spend a budget of attempts a task, on {sets}. The baseline is `{baseline.name}`. "
+        f"Differences are paired by task.{' Arms share first-turn attempts of the same model.' if share else ''}",
         "\n".join(f"- `{arm.name}`: {_describe(arm)}" for arm in experiment.arms),
         "Settings that matter:",
         "\n".join(settings),
@@ -51,10 +51,19 @@ def compared(experiment: Experiment, sizes: Mapping[str, int]) -> list[str]:
     ]
 
 
+def _refining(experiment: Experiment) -> str:
+    failed = "refined, too" if experiment.refinement.include_errors else "not refined"
+    return (
+        f"- Refining: the {experiment.refinement.n_parents} best incorrect attempts in turn, with the result of "
+        f"executing them; programs that failed with an error are {failed}."
+    )
+
+
 def _described_training(experiment: Experiment, run: Grpo) -> str:
     prompts = experiment.training.prompts if experiment.training else ""
     tasks = f"the tasks of {', '.join(f'`{name}`' for name in experiment.training_tasks)}"
-    source = "" if experiment.problems is None else f" (source: {experiment.problems.source})"
+    from_parts = experiment.training_tasks == experiment.part_names
+    source = f" (source: {experiment.problems.source})" if experiment.problems and from_parts else ""
     return (
         f"GRPO on {prompts} prompts from {tasks}{source}, reward `{run.reward_name}`, LoRA rank {run.lora_r}, "
         f"learning rate {run.learning_rate:g}, KL weight {run.beta:g}; a step takes {run.num_generations} completions "

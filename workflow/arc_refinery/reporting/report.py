@@ -79,6 +79,8 @@ def _summary(experiment: Experiment, evaluated: Sequence[Evaluated]) -> list[str
     supported = [f"`{c.first}` and `{c.second}` on `{name}`" for name, c in compared if c.supports_difference]
     if not compared:
         sentence = "There is one arm, so nothing is compared."
+    elif all(one.n == 1 for one in evaluated):
+        sentence = "One task cannot show a difference between arms: figures of its attempts are below."
     elif supported:
         sentence = f"Of {len(compared)} differences the evidence supports {len(supported)}: {'; '.join(supported)}."
     else:
@@ -207,8 +209,8 @@ def _prompt_lengths(experiment: Experiment, folder: Path) -> str:
 
 
 def _training_section(experiment: Experiment, folder: Path, output: Path, link: str) -> list[str]:
-    if not prose.trained_turns(experiment.arms):
-        return ["## Training", "No arm samples with a trained adapter."]
+    if not experiment.runs:
+        return ["## Training", "Nothing was trained."]
     logs = {run: training_log.read(folder / "adapters" / run / "training.jsonl") for run in experiment.runs}
     silent = [run for run, log in logs.items() if log.empty]
     logs = {run: log for run, log in logs.items() if not log.empty}

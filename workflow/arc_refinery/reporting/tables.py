@@ -48,6 +48,8 @@ class Bootstrap:
         return bootstrap_interval(values, self.n_resamples, *self.address)
 
     def share(self, values: Sequence[float]) -> str:
+        if len(values) < 2:  # nothing can be said of other tasks
+            return percent(float(np.mean(values)))
         low, high = self.interval(values)
         return f"{percent(float(np.mean(values)))} [{100 * low:.1f}, {100 * high:.1f}]"
 

@@ -19,8 +19,9 @@ from transformers.trainer_utils import get_last_checkpoint
 from trl import GRPOConfig, GRPOTrainer
 
 from arc_refinery import records
-from arc_refinery.config import Grpo, Model, Sandbox
+from arc_refinery.config import CHANGE_NO_ADAPTER, Grpo, Model, Sandbox
 from arc_refinery.errors import InputError
+from arc_refinery.grids import fingerprint
 from arc_refinery.prompts import split_prefix
 from arc_refinery.records import Prompt
 from arc_refinery.tokenizers import begin_answers, load_tokenizer
@@ -39,10 +40,11 @@ def train(
     """Write the adapter and `training.jsonl` to the folder `output`; checkpoints live in the folder `work`."""
     if not prompts:
         raise TrainingError(
-            "there are no training prompts: no attempt was incorrect with valid outputs; sample more tasks"
+            "there are no training prompts. Either the files hold none (of second turns: no attempt was incorrect with "
+            "valid outputs; sample more tasks), or all are too long for max_seq_length less max_completion_length"
         )
     torch.set_num_threads(model.n_threads)
-    _drop_foreign_checkpoints(work, prompts, model, training, seed)
+    _drop_foreign_checkpoints(work, _identity(prompts, model, training, sandbox, seed))
     tokenizer = load_tokenizer(model.path)
     begin_answers(tokenizer, split_prefix(prompts[0].messages)[1])  # one template made all prompts
     with sandbox.executor(training.n_jobs) as executor:
@@ -135,10 +137,25 @@ def _arguments(model: Model, training: Grpo, seed: int, work: Path) -> GRPOConfi
     )
 
 
-def _drop_foreign_checkpoints(work: Path, prompts: Sequence[Prompt], model: Model, training: Grpo, seed: int) -> None:
+def _identity(prompts: Sequence[Prompt], model: Model, training: Grpo, sandbox: Sandbox, seed: int) -> str:
+    """A hash of everything that decides the adapter."""
+    return records.settings_hash(
+        {
+            "model": model.model_dump(),
+            "training": training.model_dump(exclude=CHANGE_NO_ADAPTER),
+            "sandbox": sandbox.model_dump(),
+            "seed": seed,
+            "prompts": [(prompt.text, _fingerprint(prompt)) for prompt in prompts],
+        }
+    )
+
+
+def _fingerprint(prompt: Prompt) -> str:
+    return fingerprint([grid for pair in prompt.train + prompt.test for grid in (pair.input, pair.output)])
+
+
+def _drop_foreign_checkpoints(work: Path, identity: str) -> None:
     """Forget checkpoints that were made with other settings or prompts, and note ours."""
-    settings = {"model": model.model_dump(), "training": training.model_dump(), "seed": seed}
-    identity = records.settings_hash({**settings, "prompts": [prompt.text for prompt in prompts]})
     note = work / "settings.txt"
     if work.exists() and (not note.exists() or note.read_text() != identity):
         logger.info("%s: holds checkpoints of another training; they are removed", work)

@@ -1,0 +1,108 @@
+"""Grids in Arrow's nested lists: the same grids as one by one, and what is none is told with as_grid's reason."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from arc_refinery import records
+from arc_refinery.arrow_grids import FlatGrids
+from arc_refinery.grids import UNKNOWN, Grid, GridError, as_grid
+
+
+def random_grids(n: int, seed: int) -> list[Grid]:
+    rng = np.random.default_rng(seed)
+    return [as_grid(rng.integers(10, size=rng.integers(1, 31, size=2))) for _ in range(n)]
+
+
+def lists(grids: list[Grid]) -> list[Any]:
+    return [grid.tolist() for grid in grids]
+
+
+def test_grids_pass_through_arrow_and_back():
+    grids = random_grids(50, 0)
+    stored = FlatGrids.from_grids(grids).to_arrow()
+    assert stored.type == pa.list_(pa.list_(pa.int8()))
+    assert stored.to_pylist() == lists(grids)
+    found = FlatGrids.from_arrow(stored).to_grids()
+    assert lists(found) == lists(grids)
+    assert {grid.dtype for grid in found} == {np.dtype(np.uint8)}
+    assert all(grid.flags.writeable and grid.flags.owndata for grid in found)
+
+
+def test_a_slice_of_an_array_gives_the_grids_of_the_slice():
+    grids = random_grids(20, 1)
+    stored = FlatGrids.from_grids(grids).to_arrow()
+    assert lists(FlatGrids.from_arrow(stored[5:9]).to_grids()) == lists(grids[5:9])
+
+
+def test_chosen_grids_keep_their_order():
+    grids = random_grids(9, 2)
+    chosen = np.arange(9) % 3 == 1
+    assert lists(FlatGrids.from_grids(grids).select(chosen).to_grids()) == lists([grids[1], grids[4], grids[7]])
+
+
+def test_cells_of_a_wider_type_are_stored_as_they_are():
+    assert FlatGrids.from_grids([np.array([[1, 2], [3, 4]])]).to_arrow().to_pylist() == [[[1, 2], [3, 4]]]  # type: ignore[list-item]
+
+
+def test_no_grids_are_an_empty_array():
+    assert FlatGrids.from_grids([]).to_arrow().to_pylist() == []
+    assert FlatGrids.from_arrow(pa.array([], pa.list_(pa.list_(pa.int8())))).to_grids() == []
+
+
+def test_unknown_grids_are_read_only_where_they_may_be():
+    grids = [UNKNOWN, as_grid([[1]]), UNKNOWN, UNKNOWN]
+    stored = FlatGrids.from_grids(grids).to_arrow()
+    assert [grid.shape for grid in FlatGrids.from_arrow(stored, may_be_unknown=True).to_grids()] == [
+        (0, 0),
+        (1, 1),
+        (0, 0),
+        (0, 0),
+    ]
+    with pytest.raises(GridError, match="1-D, expected 2-D"):
+        FlatGrids.from_arrow(stored)
+
+
+@pytest.mark.parametrize("may_be_unknown", [False, True])
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ([[1, 2], [3]], "rows of different lengths"),
+        ([[1], [3, 4]], "rows of different lengths"),
+        ([[]], "shape 1x0"),
+        ([[1], []], "rows of different lengths"),
+        ([[0] * 31], "shape 1x31"),
+        ([[0]] * 31, "shape 31x1"),
+        ([[10]], "cells 10..10"),
+        ([[-1]], "cells -1..-1"),
+        ([[None]], "cells of type object"),
+        ([None], "expected 2-D"),
+        (None, "0-D, expected 2-D"),
+    ],
+)
+def test_the_first_that_is_no_grid_is_told_as_one_by_one(bad: Any, reason: str, may_be_unknown: bool):
+    stored = pa.array([[[1, 2], [3, 4]], bad, [[77]]], pa.list_(pa.list_(pa.int8())))
+    with pytest.raises(GridError, match=reason):
+        FlatGrids.from_arrow(stored, may_be_unknown)
+
+
+@pytest.mark.parametrize("bad", [[[[1.0]]], [[[True]]], [[1]], [["1"]]])
+def test_other_types_are_no_grids(bad: Any):
+    with pytest.raises(GridError):
+        FlatGrids.from_arrow(pa.array(bad))
+
+
+@pytest.mark.parametrize("kind", ["problems", "tasks", "prompts", "verdicts"])
+def test_the_cells_of_every_kind_of_file_are_stored_as_streams_of_bytes(tmp_path: Path, kind: Any):
+    path = tmp_path / "some.parquet"
+    with records.writer(path, kind, 0, {}) as add:
+        add(pa.Table.from_pylist([{}], records.schema(kind)))
+    group = pq.read_metadata(path).row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    cells = [column for column in columns if column.path_in_schema.endswith("list.element.list.element")]
+    assert len(cells) == {"problems": 2, "tasks": 4, "prompts": 4, "verdicts": 2}[kind]
+    assert all("BYTE_STREAM_SPLIT" in column.encodings for column in cells)

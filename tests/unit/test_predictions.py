@@ -1,0 +1,150 @@
+"""Predictions of the original scripts: which forms are read, what augmentation means, and that they can be judged."""
+
+import gzip
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arc_refinery import config, records
+from arc_refinery.augment import IDENTITY, Augmentation
+from arc_refinery.cli import ImportPredictions, Judge
+from arc_refinery.errors import InputError
+from arc_refinery.grids import as_grid
+from arc_refinery.predictions import PredictionError, augmentation_of, read_predictions
+from arc_refinery.tasks import Pair, Task
+
+MODEL = Path(__file__).parents[2] / "workflow/models/tiny"
+COLORS = [0, 7, 3, 9, 1, 5, 2, 8, 6, 4]
+COLOR_MAP = {str(old): new for old, new in enumerate(COLORS)}
+GIVEN = as_grid([[1, 2, 0], [3, 4, 5]])
+TASK = Task("t", (Pair(GIVEN, GIVEN), Pair(as_grid([[6]]), as_grid([[6]]))), (Pair(GIVEN.T, GIVEN.T),), "o")
+
+
+def read(tmp_path: Path, content: Any) -> list[records.Attempt]:
+    path = tmp_path / "x_predictions.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(content).encode()))
+    return list(read_predictions(path, {"t": TASK}, "some model"))
+
+
+@pytest.mark.parametrize("colors", [None, COLOR_MAP], ids=["plain", "recoloured"])
+@pytest.mark.parametrize("n_rot90", range(-1, 5))
+@pytest.mark.parametrize("hflip", [False, True])
+def test_augmentation_flips_then_turns_then_recolours(hflip: bool, n_rot90: int, colors: dict[str, int] | None):
+    expected = np.rot90(np.fliplr(GIVEN) if hflip else GIVEN, n_rot90)
+    if colors:
+        expected = np.vectorize(lambda color: colors[str(color)])(expected)
+    found = augmentation_of({"hflip": hflip, "n_rot90": n_rot90, "color_map": colors})
+    assert found.apply(GIVEN).tolist() == expected.tolist()
+    assert found.undo(found.apply(GIVEN)).tolist() == GIVEN.tolist()
+
+
+def test_colours_that_a_map_leaves_out_stay():
+    assert augmentation_of({"color_map": {"1": 2, "2": 1}}).colors == (0, 2, 1, 3, 4, 5, 6, 7, 8, 9)
+
+
+@pytest.mark.parametrize(
+    "predictions",
+    [
+        ["a", {"text": "b"}, {"text": "c", "data_augmentation_kwargs": {"n_rot90": 1}, "other": 5}],
+        {"text": ["a", "b", "c"], "data_augmentation_kwargs": [None, {}, {"n_rot90": 1}]},
+    ],
+    ids=["a list", "parallel lists"],
+)
+def test_predictions_are_read_in_both_forms(tmp_path: Path, predictions: Any):
+    found = read(tmp_path, {"t": predictions})
+    assert [(one.completion, one.augmentation) for one in found] == [
+        ("a", IDENTITY),
+        ("b", IDENTITY),
+        ("c", Augmentation(1)),
+    ]
+
+
+def test_predictions_with_one_augmentation_in_a_row_answer_one_prompt(tmp_path: Path):
+    turned = {"text": "", "data_augmentation_kwargs": {"n_rot90": 2}}
+    found = read(tmp_path, {"t": ["", "", turned, turned, ""]})
+    assert [one.attempt_id for one in found] == [
+        "t/turn1-000/000",
+        "t/turn1-000/001",
+        "t/turn1-001/000",
+        "t/turn1-001/001",
+        "t/turn1-002/000",
+    ]
+    assert {one.attempt_id.rpartition("/")[0] for one in found} == {one.prompt_id for one in found}
+
+
+def test_what_the_file_does_not_say_has_values_that_no_sampled_attempt_has(tmp_path: Path):
+    (one,) = read(tmp_path, {"t": ["a"]})
+    assert (one.task_id, one.turn, one.parent_id, one.model, one.adapter) == ("t", 1, "", "some model", "")
+    assert (one.seed, one.n_prompt_tokens, one.n_tokens, one.finish_reason) == (-1, 0, 0, "unknown")
+    assert all(math.isnan(value) for value in (one.temperature, one.top_p, one.logprob))
+    assert one.train_order == (0, 1)
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "another task": ({"u": ["a"]}, "task u is not among the tasks; give the tasks that were predicted"),
+    "a text": ({"t": "a"}, "task t holds a str, expected a list; of each prediction, "),
+    "a number": ({"t": ["a", 5]}, "task t, prediction 1 is a int of another form; expected a text, or {text, "),
+    "no text": ({"t": [{"prediction": "a"}]}, "task t, prediction 0 is a dict of another form; expected a text, or "),
+    "lists of different lengths": (
+        {"t": {"text": ["a", "b"], "data_augmentation_kwargs": [None]}},
+        "task t holds a dict, expected a list; of each prediction, ",
+    ),
+    "an unknown key": (
+        {"t": [{"text": "a", "data_augmentation_kwargs": {"vflip": True}}]},
+        "task t, prediction 0: field 'data_augmentation_kwargs': unknown keys vflip, expected color_map, hflip, ",
+    ),
+    "two colours that become one": (
+        {"t": [{"text": "a", "data_augmentation_kwargs": {"color_map": {"1": 2}}}]},
+        "task t, prediction 0: field 'data_augmentation_kwargs': color_map is {'1': 2}, expected a permutation of 0..9",
+    ),
+    "augmentation as text": (
+        {"t": [{"text": "a", "data_augmentation_kwargs": "hflip"}]},
+        "task t, prediction 0: field 'data_augmentation_kwargs': ",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "expected"), BAD.values(), ids=BAD.keys())
+def test_other_forms_are_named_with_task_and_prediction(tmp_path: Path, content: Any, expected: str):
+    with pytest.raises(PredictionError) as caught:
+        read(tmp_path, content)
+    assert str(caught.value).startswith(f"{tmp_path / 'x_predictions.json.gz'}: {expected}")
+
+
+def test_imported_predictions_are_judged_in_the_form_that_the_model_saw(tmp_path: Path):
+    # the rule of the task is the identity; the program raises unless it is given the task's first grid as it was seen
+    turned = {"hflip": True, "n_rot90": 1, "color_map": COLOR_MAP}
+    seen = np.array(COLORS)[np.rot90(np.fliplr(GIVEN))].tolist()
+    code = f"def transform(grid):\n    assert grid.size == 1 or grid.tolist() == {seen}\n    return grid"
+    completion = f"```python\n{code}\n```"
+    tasks, attempts = tmp_path / "tasks.parquet", tmp_path / "attempts.parquet"
+    records.write(tasks, "tasks", [Task("t", TASK.train, TASK.train[:1], "o")], 0, {})
+    predictions = tmp_path / "x_predictions.json.gz"
+    listed = [completion, {"text": completion, "data_augmentation_kwargs": turned}]
+    predictions.write_bytes(gzip.compress(json.dumps({"t": listed}).encode()))
+    prompts = tmp_path / "prompts.parquet"
+    ImportPredictions(predictions, tasks, attempts, prompts_output=prompts, model_path=str(MODEL)).run()
+    Judge(attempts, tasks, tmp_path / "verdicts.parquet", config.Sandbox(wall_seconds=60.0)).run()
+    plain, flipped = records.read_verdicts(tmp_path / "verdicts.parquet")
+    assert (plain.status, flipped.status, flipped.train_is_correct, flipped.test_is_correct) == (
+        "error",
+        "ok",
+        True,
+        True,
+    )
+    assert flipped.train_outputs[0].tolist() == GIVEN.tolist()
+    asked = list(records.read_prompts(prompts))
+    assert [prompt.prompt_id for prompt in asked] == [one.prompt_id for one in records.read_attempts(attempts)]
+    assert asked[1].train[0].input.tolist() == seen
+
+
+def test_prompts_need_a_model_whose_template_renders_them(tmp_path: Path):
+    tasks, predictions = tmp_path / "tasks.parquet", tmp_path / "p.json"
+    records.write(tasks, "tasks", [TASK], 0, {})
+    predictions.write_text("{}")
+    with pytest.raises(InputError, match="--prompts-output needs --model-path"):
+        ImportPredictions(predictions, tasks, tmp_path / "a.parquet", prompts_output=tmp_path / "q.parquet").run()

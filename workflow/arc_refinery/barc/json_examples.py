@@ -1,0 +1,67 @@
+"""The examples of BARC rows, straight out of their JSON text.
+
+A JSON parser makes an object of each of the cells, which are nearly all of the text. But the text of a grid, with 0 in
+place of every digit, is one of only 900: finding it among them proves that it is a grid and tells its sides. What is
+written in any other way (an empty list, a cell of two digits, null, ...) is refused: it is for a JSON parser to judge.
+"""
+
+import re
+from collections.abc import Iterable
+from functools import cache
+
+import numpy as np
+
+from arc_refinery.arrow_grids import FlatGrids
+from arc_refinery.grids import MAX_SIDE
+
+BLANK = b" \t\r\n"
+
+_KEY = b'"examples"'
+_VALUE = re.compile(_KEY + rb"[ \t]*:[ \t]*")
+_ZEROS = bytes.maketrans(b"123456789", b"000000000")
+_BETWEEN = b"]],[["  # the two grids of a pair; with one bracket more on either side, two pairs
+
+
+class NotPlainError(ValueError):
+    """The text is not of the plain form that is read here."""
+
+
+def cut(line: bytes) -> tuple[bytes, bytes]:
+    """A line of JSON with null for its examples, and the text of the examples."""
+    place = line.find(_KEY)  # quotes inside strings are escaped, so this is a key, or a string of its own
+    found = _VALUE.match(line, place) if place >= 0 else None
+    if not found or line.find(_KEY, found.end()) >= 0 or line[place - 1 : place] == b"\\":
+        raise NotPlainError
+    start = found.end()
+    stop = min((end for end in (line.find(b'"', start), line.find(b"}", start)) if end >= 0), default=start)
+    text = line[start:stop].rstrip(BLANK + b",")
+    return line[:start] + b"null" + line[start + len(text) :], text
+
+
+def read_examples(texts: Iterable[bytes]) -> tuple[list[int], FlatGrids]:
+    """How many pairs there are in each of the texts from `cut`, and their grids: input, output, input, output, ..."""
+    inputs, outputs = _grid_texts()
+    n_pairs: list[int] = []
+    sides: list[tuple[int, int] | None] = []
+    cells: list[bytes] = []
+    for text in texts:
+        zeros = text.translate(_ZEROS, BLANK)
+        grids = zeros[3:-3].split(_BETWEEN)  # [1],[2 and 3],[4] for a pair [[1],[2]],[[3],[4]]
+        if zeros[:3] != b"[[[" or zeros[-3:] != b"]]]" or len(grids) % 2:
+            raise NotPlainError
+        n_pairs.append(len(grids) // 2)
+        for given, wanted in zip(grids[::2], grids[1::2], strict=True):
+            sides += inputs.get(given), outputs.get(wanted)
+        cells.append(text.translate(None, b"[]," + BLANK))
+    if None in sides:
+        raise NotPlainError
+    heights, widths = np.array(sides, np.int64).T
+    return n_pairs, FlatGrids(heights, widths, np.frombuffer(b"".join(cells), np.uint8) - ord("0"))
+
+
+@cache
+def _grid_texts() -> tuple[dict[bytes, tuple[int, int]], dict[bytes, tuple[int, int]]]:
+    """The sides of a grid of zeros by what `read_examples` leaves of its text, for inputs and for outputs."""
+    shapes = [(height, width) for height in range(1, MAX_SIDE + 1) for width in range(1, MAX_SIDE + 1)]
+    rows = {shape: b"],[".join([b",".join([b"0"] * shape[1])] * shape[0]) for shape in shapes}
+    return {b"[" + rows[shape]: shape for shape in shapes}, {rows[shape] + b"]": shape for shape in shapes}

@@ -1,0 +1,74 @@
+"""Files of ARC tasks as JSON: Kaggle's challenges and solutions, and the original scripts' `dataset_*.json.gz`."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from arc_refinery.errors import InputError
+from arc_refinery.grids import UNKNOWN, Grid, GridError, as_grid
+from arc_refinery.tasks import Pair, Task
+
+
+class ChallengeError(InputError):
+    """A file of tasks cannot be used; the message names file, task and field and says what was expected."""
+
+
+def read_challenges(path: Path, solutions: Path | None = None) -> Iterator[Task]:
+    """Tasks of a .json or .json.gz file ``{task_id: {"train": [{"input", "output"}], "test": [{"input"}]}}``.
+
+    A test output is the pair's own `output` where it has one (data sets do, challenges do not), else the grid in
+    `solutions`, ``{task_id: [grid, ...]}``, else `UNKNOWN`. Other fields are ignored. Raises `ChallengeError`.
+    """
+    answers = read_json(solutions) if solutions else {}
+    for task_id, task in read_json(path).items():
+        where = f"{path}: task {task_id}"
+        train, test = (_rows(task, field, where) for field in ("train", "test"))
+        if solutions:
+            _add(test, answers.get(task_id), f"{solutions}: task {task_id}")
+        origin = path.name.partition(".json")[0]
+        yield Task(task_id, _pairs(train, f"{where}: train"), _pairs(test, f"{where}: test", UNKNOWN), origin)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The mapping from task ids that a .json or .json.gz file holds; raises `ChallengeError`."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            content = json.load(file)
+    except (OSError, EOFError, ValueError) as error:  # ValueError: no JSON, or no UTF-8
+        raise ChallengeError(f"{path}: cannot be read as JSON ({error}); expected a mapping from task ids") from None
+    if not isinstance(content, dict):
+        raise ChallengeError(f"{path}: holds a {type(content).__name__}, expected a mapping from task ids")
+    return content
+
+
+def _rows(task: Any, field: str, where: str) -> list[dict[str, Any]]:
+    rows = task.get(field) if isinstance(task, dict) else None
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        raise ChallengeError(f"{where}: field {field!r} is missing, empty or no list of {{input, output}} pairs")
+    return rows
+
+
+def _add(rows: list[dict[str, Any]], grids: Any, where: str) -> None:
+    if not isinstance(grids, list) or len(grids) != len(rows):
+        raise ChallengeError(f"{where}: expected a list of {len(rows)} grids, one for each test input")
+    for row, grid in zip(rows, grids, strict=True):
+        row.setdefault("output", grid)
+
+
+def _pairs(rows: list[dict[str, Any]], where: str, missing: Grid | None = None) -> tuple[Pair, ...]:
+    """`missing` stands for each output that is not there; without it, such a pair is an error."""
+    return tuple(
+        Pair(_grid(row, "input", f"{where} pair {number}"), _grid(row, "output", f"{where} pair {number}", missing))
+        for number, row in enumerate(rows)
+    )
+
+
+def _grid(row: dict[str, Any], field: str, where: str, missing: Grid | None = None) -> Grid:
+    if missing is not None and row.get(field) is None:
+        return missing
+    try:
+        return as_grid(row.get(field))
+    except GridError as error:
+        raise ChallengeError(f"{where}: field {field!r}: {error}") from None

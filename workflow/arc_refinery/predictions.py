@@ -1,0 +1,117 @@
+"""The original scripts' `*_predictions.json.gz` as attempts."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from math import nan
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from arc_refinery.augment import Augmentation
+from arc_refinery.errors import InputError
+from arc_refinery.grids import N_COLORS
+from arc_refinery.kaggle import read_json
+from arc_refinery.prompts import Template
+from arc_refinery.records import Attempt, Prompt
+from arc_refinery.refine.first_turn import first_turn_prompt
+from arc_refinery.refine.rendering import Renderer
+from arc_refinery.tasks import Task
+
+FORMS = "expected a text, or {text, data_augmentation_kwargs}"
+AUGMENTATION = {"hflip", "n_rot90", "color_map"}
+
+
+class PredictionError(InputError):
+    """A file of predictions cannot be used; the message names file, task and field and says what was expected."""
+
+
+def read_predictions(path: Path, tasks: Mapping[str, Task], model: str) -> Iterator[Attempt]:
+    """The attempts of a .json or .json.gz file of predictions; raises `PredictionError`.
+
+    Read is ``{task_id: predictions}``, where predictions are a list of texts and of objects ``{"text",
+    "data_augmentation_kwargs"}``, or one object of parallel lists of both. Augmentation may be left out or null; its
+    keys are `hflip`, `n_rot90` and `color_map`. Other fields are ignored.
+
+    What such a file does not say gets a value that no sampled attempt has: no tokens, an unknown reason to finish,
+    NaN for temperature, top_p and log-probability, seed -1. Predictions with one augmentation that follow each other
+    count as answers to one prompt, with the train pairs in the task's order.
+    """
+    for task_id, predictions in read_json(path).items():
+        where = f"{path}: task {task_id}"
+        if task_id not in tasks:
+            raise PredictionError(f"{where} is not among the tasks; give the tasks that were predicted")
+        read = [_prediction(one, f"{where}, prediction {n}") for n, one in enumerate(_listed(predictions, where))]
+        order = tuple(range(len(tasks[task_id].train)))
+        for number, (augmentation, group) in enumerate(groupby(read, key=lambda one: one[1])):
+            prompt_id = f"{task_id}/turn1-{number:03d}"
+            for place, (text, _) in enumerate(group):
+                yield Attempt(
+                    attempt_id=f"{prompt_id}/{place:03d}",
+                    prompt_id=prompt_id,
+                    task_id=task_id,
+                    turn=1,
+                    parent_id="",
+                    model=model,
+                    adapter="",
+                    seed=-1,
+                    temperature=nan,
+                    top_p=nan,
+                    augmentation=augmentation,
+                    train_order=order,
+                    completion=text,
+                    n_prompt_tokens=0,
+                    n_tokens=0,
+                    finish_reason="unknown",
+                    logprob=nan,
+                )
+
+
+def prompts_of(
+    attempts: Iterable[Attempt], tasks: Mapping[str, Task], template: Template, renderer: Renderer
+) -> Iterator[Prompt]:
+    """The prompts that read attempts answer, in our own form: what `refine` goes on from."""
+    for task_id, of_task in groupby(attempts, key=attrgetter("task_id")):
+        for prompt_id, answers in groupby(of_task, key=attrgetter("prompt_id")):
+            first, *others = answers
+            yield first_turn_prompt(
+                tasks[task_id], prompt_id, first.augmentation, first.train_order, 1 + len(others), template, renderer
+            )
+
+
+def augmentation_of(keywords: Mapping[str, Any]) -> Augmentation:
+    """Flipping left-right if `hflip`, then `n_rot90` turns by `np.rot90`, then colours; raises `ValueError`.
+
+    A transposed grid turned three times is the grid flipped left-right: that is where the three turns come from.
+    """
+    if unknown := keywords.keys() - AUGMENTATION:
+        raise ValueError(f"unknown keys {', '.join(sorted(unknown))}, expected {', '.join(sorted(AUGMENTATION))}")
+    flip, turns = bool(keywords.get("hflip")), int(keywords.get("n_rot90") or 0)
+    colors = {color: color for color in range(N_COLORS)}
+    colors |= {int(old): int(new) for old, new in (keywords.get("color_map") or {}).items()}
+    if sorted(colors) != list(range(N_COLORS)) or sorted(colors.values()) != list(range(N_COLORS)):
+        raise ValueError(f"color_map is {keywords['color_map']}, expected a permutation of 0..{N_COLORS - 1}")
+    return Augmentation((turns + 3 * flip) % 4, flip, tuple(colors[color] for color in range(N_COLORS)))
+
+
+def _listed(predictions: Any, where: str) -> list[Any]:
+    match predictions:
+        case list():
+            return predictions
+        case {"text": list(texts), "data_augmentation_kwargs": list(augmentations)} if len(texts) == len(augmentations):
+            pairs = zip(texts, augmentations, strict=True)
+            return [{"text": text, "data_augmentation_kwargs": augmentation} for text, augmentation in pairs]
+        case {"text": list(texts)} if "data_augmentation_kwargs" not in predictions:
+            return texts
+    raise PredictionError(f"{where} holds a {type(predictions).__name__}, expected a list; of each prediction, {FORMS}")
+
+
+def _prediction(one: Any, where: str) -> tuple[str, Augmentation]:
+    match one:
+        case str():
+            return one, Augmentation()
+        case {"text": str(text)}:
+            try:
+                return text, augmentation_of(one.get("data_augmentation_kwargs") or {})
+            except (ValueError, TypeError, AttributeError) as error:
+                raise PredictionError(f"{where}: field 'data_augmentation_kwargs': {error}") from None
+    raise PredictionError(f"{where} is a {type(one).__name__} of another form; {FORMS}")
