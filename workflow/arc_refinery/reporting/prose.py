@@ -16,7 +16,7 @@ All figures are means over tasks; a task's figure is a mean over its attempts, e
 - **train_pass_rate**, **test_pass_rate**: share of attempts with all train (test) grids correct.
 - **train_is_correct**, **test_is_correct**: tasks where any attempt has all train (test) grids correct. **is_correct**: tasks where both hold, which is what *solved* means here.
 - **pass@k**: chance that k of the first-turn attempts, drawn at random, solve the task (unbiased, Chen et al. 2021).
-- **two guesses**: what a submission of two guesses would solve: attempts that are correct on all train pairs vote, and the two outputs with most votes are the guesses.
+- **two guesses**: what a submission of two guesses would solve: attempts that are correct on all train pairs vote, and the two outputs with most votes are the guesses (`arc-refinery submission` fills up with other attempts).
 - **tokens**: of completions, and of each prompt once for all completions that share it.
 - **supported**: the 95 % interval of the paired difference excludes 0, and the exact McNemar test gives p < 0.05.
 
