@@ -28,7 +28,10 @@ def learned(fresh: Checkout) -> Checkout:
     (folder / "rows.jsonl").write_text("".join(json.dumps({"messages": row}) + "\n" for row in rows))
     done = fresh.run("arc-refinery", "prompts", "learn", "--messages", "results/rows.jsonl", "--output", "results/mine")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "results/mine: the template fits 2 of 2 rows of results/rows.jsonl\n"
+    assert done.stdout.splitlines() == [
+        "results/mine: the template fits 2 of 2 rows of results/rows.jsonl",
+        "2 of their answers begin with the assistant prefix 'So be it:'",
+    ]
     return fresh
 
 

@@ -19,6 +19,7 @@ BLANK = b" \t\r\n"
 _KEY = b'"examples"'
 _VALUE = re.compile(_KEY + rb"[ \t]*:[ \t]*")
 _ZEROS = bytes.maketrans(b"123456789", b"000000000")
+_SHAPES = np.argwhere(np.ones((MAX_SIDE, MAX_SIDE))) + 1  # (900, 2): height and width
 _BETWEEN = b"]],[["  # the two grids of a pair; with one bracket more on either side, two pairs
 
 
@@ -30,19 +31,24 @@ def cut(line: bytes) -> tuple[bytes, bytes]:
     """A line of JSON with null for its examples, and the text of the examples."""
     place = line.find(_KEY)  # quotes inside strings are escaped, so this is a key, or a string of its own
     found = _VALUE.match(line, place) if place >= 0 else None
-    if not found or line.find(_KEY, found.end()) >= 0 or line[place - 1 : place] == b"\\":
+    if not found or line[place - 1 : place] == b"\\":
         raise NotPlainError
     start = found.end()
-    stop = min((end for end in (line.find(b'"', start), line.find(b"}", start)) if end >= 0), default=start)
-    text = line[start:stop].rstrip(BLANK + b",")
-    return line[:start] + b"null" + line[start + len(text) :], text
+    quote = line.find(b'"', start) % (len(line) + 1)  # the end where there is none
+    brace = line.find(b"}", start, quote)
+    text = line[start : brace if brace >= 0 else quote].rstrip(BLANK + b",")
+    rest = line[start + len(text) :]
+    if _KEY in rest:
+        raise NotPlainError
+    return line[:start] + b"null" + rest, text
 
 
 def read_examples(texts: Iterable[bytes]) -> tuple[list[int], FlatGrids]:
     """How many pairs there are in each of the texts from `cut`, and their grids: input, output, input, output, ..."""
-    inputs, outputs = _grid_texts()
+    known_inputs, known_outputs = _grid_texts()
     n_pairs: list[int] = []
-    sides: list[tuple[int, int] | None] = []
+    inputs: list[int | None] = []
+    outputs: list[int | None] = []
     cells: list[bytes] = []
     for text in texts:
         zeros = text.translate(_ZEROS, BLANK)
@@ -50,18 +56,18 @@ def read_examples(texts: Iterable[bytes]) -> tuple[list[int], FlatGrids]:
         if zeros[:3] != b"[[[" or zeros[-3:] != b"]]]" or len(grids) % 2:
             raise NotPlainError
         n_pairs.append(len(grids) // 2)
-        for given, wanted in zip(grids[::2], grids[1::2], strict=True):
-            sides += inputs.get(given), outputs.get(wanted)
+        inputs += map(known_inputs.get, grids[::2])
+        outputs += map(known_outputs.get, grids[1::2])
         cells.append(text.translate(None, b"[]," + BLANK))
-    if None in sides:
+    if None in inputs or None in outputs:
         raise NotPlainError
-    heights, widths = np.array(sides, np.int64).T
+    heights, widths = _SHAPES[np.array([inputs, outputs], np.int64).T.ravel()].T
     return n_pairs, FlatGrids(heights, widths, np.frombuffer(b"".join(cells), np.uint8) - ord("0"))
 
 
 @cache
-def _grid_texts() -> tuple[dict[bytes, tuple[int, int]], dict[bytes, tuple[int, int]]]:
-    """The sides of a grid of zeros by what `read_examples` leaves of its text, for inputs and for outputs."""
-    shapes = [(height, width) for height in range(1, MAX_SIDE + 1) for width in range(1, MAX_SIDE + 1)]
-    rows = {shape: b"],[".join([b",".join([b"0"] * shape[1])] * shape[0]) for shape in shapes}
-    return {b"[" + rows[shape]: shape for shape in shapes}, {rows[shape] + b"]": shape for shape in shapes}
+def _grid_texts() -> tuple[dict[bytes, int], dict[bytes, int]]:
+    """Places in `_SHAPES` by what `read_examples` leaves of the text of a grid of zeros, for inputs and outputs."""
+    rows = [b"],[".join([b",".join([b"0"] * width)] * height) for height, width in _SHAPES.tolist()]
+    places = range(len(rows))
+    return {b"[" + rows[place]: place for place in places}, {rows[place] + b"]": place for place in places}
