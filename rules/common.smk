@@ -184,6 +184,11 @@ def all_prompts() -> list[str]:
 # What the rules hand to the command line, stage by stage: everything that changes a stage's result, and nothing else.
 
 
+def problems_files() -> list[str]:
+    """The file of BARC rows, where it is on disk."""
+    return [experiment.problems.path] if experiment.problems.source == "file" else []
+
+
 def problems_settings() -> dict:
     parts = experiment.parts
     n_wanted = parts.n_parts * (parts.tasks_per_part or 0)

@@ -2,6 +2,8 @@
 
 
 rule problems:
+    input:
+        problems_files(),
     output:
         "<results>/problems.parquet",
     log:

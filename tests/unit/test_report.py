@@ -1,5 +1,6 @@
 """A whole report of a small experiment that was made by hand: every figure below can be counted in `ANSWERS`."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -15,7 +16,7 @@ from arc_refinery import config, records
 from arc_refinery.augment import IDENTITY
 from arc_refinery.config import Experiment
 from arc_refinery.evaluation.arms import load
-from arc_refinery.grids import Grid, fingerprint
+from arc_refinery.grids import UNKNOWN, Grid, fingerprint
 from arc_refinery.records import Attempt, Prompt, RecordError, Verdict
 from arc_refinery.reporting import gallery, training_log
 from arc_refinery.reporting.report import write_report
@@ -380,3 +381,12 @@ def test_an_attempt_without_outputs_is_drawn_with_its_reason(folder: Path, tmp_p
     gallery.draw(a_task("d"), *found.values(), tmp_path / "d.png")
     assert (tmp_path / "d.png").read_bytes().startswith(b"\x89PNG")
     assert gallery.programs_block(*(found[name] for name in ids)).count("```python") == 1
+
+
+def test_an_unknown_test_output_is_drawn_as_unknown(folder: Path, tmp_path: Path):
+    found = gallery.executions(folder / "small/turn1", 1, ["a/turn1-0/0", "a/turn1-0/1"])
+    known = a_task("a")
+    task = dataclasses.replace(known, test=(Pair(known.test[0].input, UNKNOWN),))
+    gallery.draw(task, *found.values(), tmp_path / "unknown.png")
+    gallery.draw(known, *found.values(), tmp_path / "known.png")
+    assert (tmp_path / "unknown.png").read_bytes() != (tmp_path / "known.png").read_bytes()

@@ -6,7 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from arc_refinery.augment import IDENTITY
+from arc_refinery.grids import UNKNOWN
+from arc_refinery.records import Prompt
 from arc_refinery.sandbox import Executor, Limits
+from arc_refinery.tasks import Pair
+from arc_refinery.training.grpo import dataset
 from arc_refinery.training.rewards import REWARDS, ExecutionReward, arc_v1, arc_v2_no_pixel_score
 
 ONE, TWO = np.array([[1, 2], [3, 4]], np.uint8), np.array([[5, 6], [7, 8]], np.uint8)
@@ -99,3 +104,11 @@ def test_an_answer_is_executed_with_what_it_began_with(executor: Executor) -> No
 
 def test_the_name_that_metrics_carry(executor: Executor) -> None:
     assert ExecutionReward("arc-v1", executor).__name__ == "arc-v1"
+
+
+def test_a_test_pair_whose_output_nobody_knows_is_not_asked_for() -> None:
+    asked = ({"role": "user", "content": "?"},)
+    train, test = (Pair(ONE, TWO),), (Pair(ONE, UNKNOWN), Pair(TWO, ONE))
+    (row,) = dataset([Prompt("p", "t", 1, "", IDENTITY, (0,), asked, "?", 1, 1, train, test)])
+    known = [(ONE, TWO), (TWO, ONE)]
+    assert row["pairs"] == [{"input": given.tolist(), "output": wanted.tolist()} for given, wanted in known]

@@ -82,6 +82,7 @@ def dataset(prompts: Sequence[Prompt]) -> Dataset:
                 "pairs": [
                     {"input": pair.input.tolist(), "output": pair.output.tolist()}
                     for pair in prompt.train + prompt.test
+                    if pair.output.size  # of Kaggle's tests the output may be unknown
                 ],
             }
             for prompt in prompts
