@@ -1,0 +1,34 @@
+"""What the sections of a configuration are made of, and how a wrong key is explained."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from arc_refinery.errors import InputError
+
+# Folders, parts of files' names and of Snakemake's wildcards
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+RUN_NAME = r"^[a-z0-9][a-z0-9.-]*$"  # with a point, for numbers
+RunName = Annotated[str, StringConstraints(pattern=RUN_NAME)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class ConfigError(InputError):
+    """The configuration cannot be used; the message names the file, the key and what was expected."""
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def explain(problem: Any) -> str:
+    key = ".".join(str(part) for part in problem["loc"]) or "the file"
+    match problem["type"]:
+        case "extra_forbidden":
+            return f"{key} is no known key; see config/README.md for those there are"
+        case "missing":
+            return f"{key} is missing; see config/README.md for its meaning"
+        case "value_error":
+            return f"{key}: {problem['ctx']['error']}"
+        case _:
+            return f"{key} is {problem['input']!r}; {problem['msg'][0].lower()}{problem['msg'][1:]}"

@@ -1,0 +1,63 @@
+"""The section about evaluation: arms, turns, sets."""
+
+from pydantic import Field, PositiveInt, model_validator
+
+from arc_refinery.config.base import Name, RunName, Strict
+from arc_refinery.config.tasks import TaskSet
+from arc_refinery.config.training import TRAINED
+
+
+class Turn(Strict):
+    n_predictions: PositiveInt = Field(description="Completions per task in this turn.")
+    adapter: RunName = Field(
+        "none",
+        description="Which adapter samples them: `none`, `trained`, or the name of one run of a sweep. In a sweep, an "
+        "arm with `trained` stands for one arm for each run.",
+    )
+
+
+class Arm(Strict):
+    name: Name = Field(description="Name of the arm, used in file names and in the report.")
+    turns: tuple[Turn, ...] = Field(
+        min_length=1,
+        description="Turn 1 answers the task; each later turn refines incorrect attempts of the one before.",
+    )
+
+    @property
+    def budget(self) -> int:
+        return sum(turn.n_predictions for turn in self.turns)
+
+    def branch(self, turn: int) -> str:
+        """Folder name of what samples turn `turn` (1, 2, ...). Arms share their first turns, not the later ones."""
+        if turn == 1:
+            adapter = self.turns[0].adapter
+            return "turn1" if adapter == "none" else f"turn1-{adapter}"
+        return f"{self.name}-turn{turn}"
+
+    @property
+    def branches(self) -> tuple[str, ...]:
+        """Folder names of its turns, in order."""
+        return tuple(self.branch(turn) for turn in range(1, len(self.turns) + 1))
+
+    def with_adapter(self, run: str) -> "Arm":
+        """This arm with the adapter of one run of a sweep."""
+        turns = tuple(
+            turn.model_copy(update={"adapter": run}) if turn.adapter == TRAINED else turn for turn in self.turns
+        )
+        return self.model_copy(update={"name": f"{self.name}-{run}", "turns": turns})
+
+
+class Evaluation(Strict):
+    sets: tuple[TaskSet, ...] = Field(min_length=1, description="Sets of tasks that the arms are compared on.")
+    arms: tuple[Arm, ...] = Field(
+        min_length=1,
+        description="Ways to spend a budget. The first one is the baseline that the others are compared with.",
+    )
+    n_bootstrap: PositiveInt = Field(10000, description="Resamples of the tasks for the 95 % intervals.")
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> "Evaluation":
+        for what, names in (("sets", [s.name for s in self.sets]), ("arms", [a.name for a in self.arms])):
+            if twice := {name for name in names if names.count(name) > 1}:
+                raise ValueError(f"two {what} have the name {', '.join(sorted(twice))}")
+        return self

