@@ -133,6 +133,80 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda c: c["problems"].update(source="hub", repository="barc0/rows"),
         "problems: source is `hub`, so `repository` and `filename` must be given",
     ),
+    # sections that do not fit together
+    "another prompt for each run": (
+        lambda c: c["training"].update(sweep=[{"max_completion_length": 9}]),
+        "training: sweep: max_completion_length cannot differ between runs",
+    ),
+    "another window for each run": (
+        lambda c: c["training"].update(sweep=[{"max_seq_length": 900}]),
+        "training: sweep: max_seq_length cannot differ between runs",
+    ),
+    "the same run in other words": (
+        lambda c: c["training"].update(sweep=[{"learning_rate": 4e-6}, {"learning_rate": "4.0e-06"}]),
+        "training: sweep: 'learning-rate-4e-6' cannot name a run",
+    ),
+    "an arm called as the sweep calls another": (
+        lambda c: (
+            c["training"].update(sweep=[{"lora_r": 1}]),
+            c["evaluation"]["arms"][0].update(name="refine-trained-lora-r-1"),
+        ),
+        "the file: evaluation.arms: an arm is called as the sweep calls another: refine-trained-lora-r-1",
+    ),
+    "parts that nothing is trained on": (
+        lambda c: c["training"].update(sets=["heldout"]),
+        "the file: parts are not used, for training.sets says what is trained on",
+    ),
+    "a set twice": (
+        lambda c: (c.pop("parts"), c["training"].update(sets=["heldout", "heldout"])),
+        "training: sets: heldout, heldout: name each set once",
+    ),
+    "equal prompts": (
+        lambda c: (c["sampling"].update(use_data_augmentation=False), c["training"].update(prompts_per_task=2)),
+        "the file: training.prompts_per_task: without sampling.use_data_augmentation they are all the same",
+    ),
+    "a group of one": (
+        lambda c: c["training"].update(num_generations=1),
+        "training.num_generations is 1; input should be greater than or equal to 2",
+    ),
+    "no room to train": (
+        lambda c: c["training"].update(max_seq_length=48),
+        "training: max_seq_length = 48 leaves no room for a prompt beside max_completion_length = 48",
+    ),
+    "no room to sample": (
+        lambda c: c["sampling"].update(max_output_tokens=1024),
+        "the file: model.window leaves no room for a prompt beside sampling.max_output_tokens",
+    ),
+    "the same run twice": (
+        lambda c: c["training"].update(sweep=[{"lora_r": 1}, {"lora_r": 1}]),
+        "training: sweep: 'lora-r-1' cannot name a run",
+    ),
+    "a run that changes nothing": (lambda c: c["training"].update(sweep=[{}]), "training: sweep: '' cannot name a run"),
+    "a run that cannot be": (
+        lambda c: c["training"].update(sweep=[{"lora_r": 0}]),
+        "training: sweep: lora_r is 0; input should be greater than 0",
+    ),
+    "an adapter that nothing trains": (
+        lambda c: c.pop("training"),
+        "the file: evaluation.arms: refine-trained samples with the adapter trained; there are none",
+    ),
+    "a training without tasks": (
+        lambda c: (c.pop("parts"), c.pop("problems")),
+        "the file: training: there is nothing to train on; give parts, or training.sets",
+    ),
+    "training on a set that is not there": (
+        lambda c: (c.pop("parts"), c["training"].update(sets=["held-out"])),
+        "the file: training.sets: held-out is no evaluation set",
+    ),
+    "parts of nothing": (lambda c: c.pop("problems"), "the file: problems is missing: parts are made of them"),
+    "a generator that does not know when to stop": (
+        lambda c: c["parts"].pop("tasks_per_part"),
+        "the file: parts.tasks_per_part is missing",
+    ),
+    "an arm that looks like a shared first turn": (
+        lambda c: c["evaluation"]["arms"][0].update(name="turn1-mine"),
+        "the file: evaluation.arms: turn1-mine: the name of an arm cannot begin with turn1",
+    ),
 }
 
 
@@ -270,92 +344,6 @@ def test_without_training_neither_parts_nor_problems_are_needed(content: dict[st
     content["evaluation"]["arms"] = [{"name": "base", "turns": [{"n_predictions": 8}]}]
     experiment = Experiment.model_validate(content)
     assert (experiment.runs, experiment.part_names, experiment.training_tasks) == ({}, [], [])
-
-
-UNUSABLE: dict[str, tuple[Change, str]] = {
-    "another prompt for each run": (
-        lambda c: c["training"].update(sweep=[{"max_completion_length": 9}]),
-        "training: sweep: max_completion_length cannot differ between runs",
-    ),
-    "another window for each run": (
-        lambda c: c["training"].update(sweep=[{"max_seq_length": 900}]),
-        "training: sweep: max_seq_length cannot differ between runs",
-    ),
-    "the same run in other words": (
-        lambda c: c["training"].update(sweep=[{"learning_rate": 4e-6}, {"learning_rate": "4.0e-06"}]),
-        "training: sweep: 'learning-rate-4e-6' cannot name a run",
-    ),
-    "an arm called as the sweep calls another": (
-        lambda c: (
-            c["training"].update(sweep=[{"lora_r": 1}]),
-            c["evaluation"]["arms"][0].update(name="refine-trained-lora-r-1"),
-        ),
-        "the file: evaluation.arms: an arm is called as the sweep calls another: refine-trained-lora-r-1",
-    ),
-    "parts that nothing is trained on": (
-        lambda c: c["training"].update(sets=["heldout"]),
-        "the file: parts are not used, for training.sets says what is trained on",
-    ),
-    "a set twice": (
-        lambda c: (c.pop("parts"), c["training"].update(sets=["heldout", "heldout"])),
-        "training: sets: heldout, heldout: name each set once",
-    ),
-    "equal prompts": (
-        lambda c: (c["sampling"].update(use_data_augmentation=False), c["training"].update(prompts_per_task=2)),
-        "the file: training.prompts_per_task: without sampling.use_data_augmentation they are all the same",
-    ),
-    "a group of one": (
-        lambda c: c["training"].update(num_generations=1),
-        "training.num_generations is 1; input should be greater than or equal to 2",
-    ),
-    "no room to train": (
-        lambda c: c["training"].update(max_seq_length=48),
-        "training: max_seq_length = 48 leaves no room for a prompt beside max_completion_length = 48",
-    ),
-    "no room to sample": (
-        lambda c: c["sampling"].update(max_output_tokens=1024),
-        "the file: model.window leaves no room for a prompt beside sampling.max_output_tokens",
-    ),
-    "the same run twice": (
-        lambda c: c["training"].update(sweep=[{"lora_r": 1}, {"lora_r": 1}]),
-        "training: sweep: 'lora-r-1' cannot name a run",
-    ),
-    "a run that changes nothing": (lambda c: c["training"].update(sweep=[{}]), "training: sweep: '' cannot name a run"),
-    "a run that cannot be": (
-        lambda c: c["training"].update(sweep=[{"lora_r": 0}]),
-        "training: sweep: lora_r is 0; input should be greater than 0",
-    ),
-    "an adapter that nothing trains": (
-        lambda c: c.pop("training"),
-        "the file: evaluation.arms: refine-trained samples with the adapter trained; there are none",
-    ),
-    "a training without tasks": (
-        lambda c: (c.pop("parts"), c.pop("problems")),
-        "the file: training: there is nothing to train on; give parts, or training.sets",
-    ),
-    "training on a set that is not there": (
-        lambda c: (c.pop("parts"), c["training"].update(sets=["held-out"])),
-        "the file: training.sets: held-out is no evaluation set",
-    ),
-    "parts of nothing": (lambda c: c.pop("problems"), "the file: problems is missing: parts are made of them"),
-    "a generator that does not know when to stop": (
-        lambda c: c["parts"].pop("tasks_per_part"),
-        "the file: parts.tasks_per_part is missing",
-    ),
-    "an arm that looks like a shared first turn": (
-        lambda c: c["evaluation"]["arms"][0].update(name="turn1-mine"),
-        "the file: evaluation.arms: turn1-mine: the name of an arm cannot begin with turn1",
-    ),
-}
-
-
-@pytest.mark.parametrize(("change", "expected"), UNUSABLE.values(), ids=UNUSABLE.keys())
-def test_sections_that_do_not_fit_together_are_refused(
-    path: Path, content: dict[str, Any], change: Change, expected: str
-):
-    change(content)
-    path.write_text(yaml.safe_dump(content))
-    assert message(path).startswith(f"{path}: {expected}")
 
 
 # files that a config names
