@@ -39,13 +39,14 @@ rule sample:
     threads: cpus("sample")
     resources:
         **model_needs("sample"),
+        tuning=sample_tuning(),
     params:
         flags=flags(sample_settings()),
         adapter=adapter_flag,
         folder=subpath(output[0], parent=True),
         n_shards=shard_count,
     shell:
-        "{resources.venv_on_path}arc-refinery sample --dataset-path {input.prompts} {params.flags} {params.adapter}"
+        "{resources.venv_on_path}arc-refinery sample --dataset-path {input.prompts} {params.flags} {params.adapter} {resources.tuning}"
         " --shard {wildcards.shard} --n-shards {params.n_shards} --output-folder {params.folder} 2> {log}"
 
 

@@ -3,7 +3,7 @@ import json
 import re
 import shlex
 
-from arc_refinery.config import CHANGE_NO_ADAPTER, Needs
+from arc_refinery.config import CHANGE_NO_ADAPTER, CHANGE_NO_COMPLETION, Needs
 from arc_refinery.prompts import template_files
 
 
@@ -223,10 +223,15 @@ def sample_settings() -> dict:
     return {
         "base_model_path": model.path,
         "max_model_len": model.window,
-        **model.model_dump(exclude={"path", "window"}),
+        **model.model_dump(exclude={"path", "window"} | CHANGE_NO_COMPLETION),
         **sampling.model_dump(include={"temperature", "top_p", "max_output_tokens"}),
         "seed": experiment.seed,
     }
+
+
+def sample_tuning() -> str:
+    """Flags that change no completion. Not in `params`: sampling that ran out of memory goes on with another value."""
+    return flags({"gpu_memory_utilization": experiment.model.gpu_memory_utilization})
 
 
 def adapter_flag(wildcards, input) -> str:

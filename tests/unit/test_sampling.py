@@ -357,6 +357,15 @@ def test_progress_of_other_decoding_is_not_taken_up(
     assert len(watched.asked) == 6
 
 
+@pytest.mark.parametrize("change", [{"gpu_memory_utilization": 0.5}, {"template": "words"}])
+def test_progress_is_taken_up_where_nothing_changed_that_decides_completions(
+    watched: Watched, prompts: list[Prompt], tmp_path: Path, change: dict[str, float | str]
+) -> None:
+    interrupted(watched, prompts, tmp_path / "out.parquet", 3)
+    list(sample_shard(prompts, MODEL.model_copy(update=change), None, DECODING, tmp_path / "out.parquet"))
+    assert len(watched.asked) == 3
+
+
 def test_progress_of_other_prompts_is_not_taken_up(watched: Watched, prompts: list[Prompt], tmp_path: Path) -> None:
     interrupted(watched, prompts, tmp_path / "out.parquet", 3)
     changed = [replace(prompts[0], text=prompts[1].text), *prompts[1:]]

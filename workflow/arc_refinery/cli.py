@@ -250,7 +250,8 @@ class Sample:
         prompts = shard_of(self._prompts(), self.shard, self.n_shards)
         output = self.output_folder / f"{self.shard:03d}.parquet"
         attempts = sample_shard(prompts, model, self.lora_path, decoding, output)
-        settings = {"model": model.model_dump(), "lora_path": self.lora_path, "decoding": asdict(decoding)}
+        decisive = model.model_dump(exclude=config.CHANGE_NO_COMPLETION)
+        settings = {"model": decisive, "lora_path": self.lora_path, "decoding": asdict(decoding)}
         records.write(output, "attempts", attempts, self.seed, settings)
         progress_path(output).unlink()
 

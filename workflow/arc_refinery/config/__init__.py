@@ -8,12 +8,13 @@ from arc_refinery.config.evaluation import Arm, Evaluation, Turn
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.loading import check_files, load, validate
 from arc_refinery.config.resources import ModelNeeds, Needs, Resources
-from arc_refinery.config.sampling import Model, Refinement, Sampling, Sandbox
+from arc_refinery.config.sampling import CHANGE_NO_COMPLETION, Model, Refinement, Sampling, Sandbox
 from arc_refinery.config.tasks import Parts, Problems, TaskSet
 from arc_refinery.config.training import CHANGE_NO_ADAPTER, Grpo, Training
 
 __all__ = [
     "CHANGE_NO_ADAPTER",
+    "CHANGE_NO_COMPLETION",
     "Arm",
     "ConfigError",
     "Evaluation",

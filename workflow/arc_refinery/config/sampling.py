@@ -43,6 +43,10 @@ class Model(Strict):
         return self
 
 
+# Keys of a model that change no completion of a prompt that is already written
+CHANGE_NO_COMPLETION = {"template", "colors", "gpu_memory_utilization"}
+
+
 class Sampling(Strict):
     n_predictions: PositiveInt = Field(8, description="Completions per training task.")
     batch_size: PositiveInt = Field(

@@ -14,7 +14,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from arc_refinery import records
-from arc_refinery.config import Model
+from arc_refinery.config import CHANGE_NO_COMPLETION, Model
 from arc_refinery.prompts import split_prefix
 from arc_refinery.records import Attempt, Prompt
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS, check
@@ -69,7 +69,12 @@ def _identity(prompts: Sequence[Prompt], model: Model, adapter: Path | None, dec
     weights = "" if adapter is None else hashlib.sha256((adapter / ADAPTER_WEIGHTS).read_bytes()).hexdigest()
     asked = [(prompt.prompt_id, prompt.text, prompt.n_predictions) for prompt in prompts]
     return records.settings_hash(
-        {"model": model.model_dump(), "adapter": weights, "decoding": asdict(decoding), "prompts": asked}
+        {
+            "model": model.model_dump(exclude=CHANGE_NO_COMPLETION),
+            "adapter": weights,
+            "decoding": asdict(decoding),
+            "prompts": asked,
+        }
     )
 
 
