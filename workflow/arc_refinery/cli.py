@@ -364,7 +364,7 @@ class Train:
     output_dir: Path  # gets the adapter and training.jsonl
     training: Annotated[config.Grpo, Flat]
     checkpoints: Path | None = None  # folder that no rule owns; by default beside output_dir
-    dtype: Literal["float32", "bfloat16"] = "float32"
+    dtype: Literal["float32", "bfloat16"] | None = None  # by default bfloat16 where there is a GPU
     n_threads: int = 1
     code_execution_cpu_seconds: float = 1.0
     code_execution_wall_seconds: float = 10.0
@@ -373,12 +373,14 @@ class Train:
     seed: int = 0
 
     def run(self) -> None:
+        import torch
+
         from arc_refinery.training.grpo import train
 
         model = config.Model(
             path=self.model_path,
             window=self.training.max_seq_length,
-            dtype=self.dtype,
+            dtype=self.dtype or ("bfloat16" if torch.cuda.is_available() else "float32"),
             n_threads=self.n_threads,
         )
         sandbox = config.Sandbox(

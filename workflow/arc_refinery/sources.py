@@ -145,5 +145,9 @@ def read_ids(path: str | None) -> list[str] | None:
     """Ids of a text file, one a line; what follows # is a comment."""
     if path is None:
         return None
-    lines = (line.partition("#")[0].strip() for line in Path(path).read_text().splitlines())
+    try:
+        text = Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(f"{path}: cannot be read ({error}); expected a text file with one task id a line") from None
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
     return [line for line in lines if line]
