@@ -1,0 +1,48 @@
+"""Reinforcement learning that teaches a code model to repair its own programs: one subcommand a stage.
+
+`arc-refinery <stage> --help` explains a stage and its flags.
+"""
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import tyro
+
+from arc_refinery.cli.attempts import Execute, ImportPredictions, Judge, Sample
+from arc_refinery.cli.prompts import FirstPrompts, Lengths, Prompts, Refine
+from arc_refinery.cli.results import ConfigDocs, Report, Submission
+from arc_refinery.cli.tasks import Problems, SelectTasks, Tasks, TaskSet
+from arc_refinery.cli.training import Pretrain, Train
+from arc_refinery.errors import InputError
+
+STAGES: dict[str, Callable[..., Any]] = {
+    "problems": Problems,
+    "tasks": Tasks,
+    "task-set": TaskSet,
+    "first-prompts": FirstPrompts,
+    "prompts": tyro.conf.OmitSubcommandPrefixes[Prompts],
+    "refine": Refine,
+    "sample": Sample,
+    "execute": Execute,
+    "import-predictions": ImportPredictions,
+    "judge": Judge,
+    "train": Train,
+    "report": Report,
+    "lengths": Lengths,
+    "submission": Submission,
+    "pretrain": Pretrain,
+    "select-tasks": SelectTasks,
+    "config": ConfigDocs,
+}
+
+
+def main() -> None:
+    """Run one stage; bad input ends with one message and exit code 1."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    stage = tyro.extras.subcommand_cli_from_dict(STAGES, prog="arc-refinery", description=__doc__)
+    try:
+        stage.run()
+    except InputError as error:
+        sys.exit(f"arc-refinery: {error}")

@@ -1,0 +1,166 @@
+"""Stages that sample, read and judge attempts. The flags of `sample` keep the names of the published scripts."""
+
+import logging
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Literal
+
+from arc_refinery import config, records
+from arc_refinery.cli.flags import Flat
+from arc_refinery.errors import InputError
+
+
+@dataclass
+class Sample:
+    """Draw completions for a shard of prompts; an interrupted run goes on where it was."""
+
+    dataset_path: Path  # prompts; or tasks (.parquet, .json, .json.gz), whose first-turn prompts are made on the fly
+    output_folder: Path  # gets <shard>.parquet
+    base_model_path: str
+    max_model_len: int
+    max_output_tokens: int
+    shard: int = 0
+    n_shards: int = 1
+    n_predictions: int = 8  # for tasks: completions of each
+    batch_size: int = 8  # for tasks: completions of one prompt
+    use_data_augmentation: bool = False  # for tasks
+    lora_path: Path | None = None
+    backend: Literal["transformers", "vllm"] | None = None  # by default vllm where it is installed and there is a GPU
+    template: str = "words"  # for tasks; compact for the embedded model, or a folder
+    colors: tuple[str, ...] | None = None  # for tasks
+    dtype: Literal["float32", "bfloat16"] | None = None  # by default bfloat16 where there is a GPU
+    n_threads: int = 1
+    temperature: float = 1.0
+    top_p: float = 0.95
+    tensor_parallel_size: int = 1
+    use_4bit_quantization: bool = False
+    gpu_memory_utilization: float = 0.9
+    seed: int = 0
+
+    def run(self) -> None:
+        import torch
+
+        from arc_refinery.sampling.protocol import Decoding
+        from arc_refinery.sampling.shard import progress_path, sample_shard, shard_of
+
+        on_gpu = torch.cuda.is_available()
+        model = config.Model(
+            path=self.base_model_path,
+            template=self.template,
+            colors=self.colors,
+            backend=self.backend or ("vllm" if on_gpu and find_spec("vllm") else "transformers"),
+            window=self.max_model_len,
+            dtype=self.dtype or ("bfloat16" if on_gpu else "float32"),
+            n_threads=self.n_threads,
+            tensor_parallel_size=self.tensor_parallel_size,
+            gpu_memory_utilization=self.gpu_memory_utilization,
+            use_4bit_quantization=self.use_4bit_quantization,
+        )
+        decoding = Decoding(self.temperature, self.top_p, self.max_output_tokens, self.seed)
+        prompts = shard_of(self._prompts(), self.shard, self.n_shards)
+        output = self.output_folder / f"{self.shard:03d}.parquet"
+        attempts = sample_shard(prompts, model, self.lora_path, decoding, output)
+        decisive = model.model_dump(exclude=config.CHANGE_NO_COMPLETION)
+        settings = {"model": decisive, "lora_path": self.lora_path, "decoding": asdict(decoding)}
+        records.write(output, "attempts", attempts, self.seed, settings)
+        progress_path(output).unlink()
+
+    def _prompts(self) -> list[records.Prompt]:
+        is_json = self.dataset_path.suffix in (".json", ".gz")
+        if not is_json and records.kind_of(self.dataset_path) == "prompts":
+            return list(records.read_prompts(self.dataset_path))
+        from arc_refinery.kaggle import read_challenges
+        from arc_refinery.prompts import load_template
+        from arc_refinery.refine.first_turn import first_turn_prompts
+        from arc_refinery.refine.rendering import Renderer
+
+        sampling = config.Sampling(
+            n_predictions=self.n_predictions,
+            batch_size=self.batch_size,
+            use_data_augmentation=self.use_data_augmentation,
+            max_output_tokens=self.max_output_tokens,
+        )
+        tasks = read_challenges(self.dataset_path) if is_json else records.read_tasks(self.dataset_path)
+        renderer = Renderer(self.base_model_path)
+        template = load_template(self.template, self.colors)
+        made = list(first_turn_prompts(tasks, self.n_predictions, sampling, template, renderer, self.seed))
+        fitting = [prompt for prompt in made if prompt.n_tokens + self.max_output_tokens <= self.max_model_len]
+        logging.info("%d of %d prompts are too long for the window and left out", len(made) - len(fitting), len(made))
+        return fitting
+
+
+@dataclass
+class ImportPredictions:
+    """Read a predictions file of the original scripts as attempts: docs/data.md."""
+
+    predictions: Path  # .json or .json.gz
+    tasks_path: Path
+    output: Path  # attempts
+    model: str = "imported"  # what the attempts name as their model
+    prompts_output: Path | None = None  # what they answer, for `refine`; needs the two below
+    model_path: str | None = None  # whose chat template the prompts are rendered with
+    template: str = "words"  # compact, words, or a folder that `prompts learn` wrote
+
+    def run(self) -> None:
+        from arc_refinery.predictions import prompts_of, read_predictions
+
+        tasks = {task.task_id: task for task in records.read_tasks(self.tasks_path)}
+        settings = {"model": self.model}
+        records.write(self.output, "attempts", read_predictions(self.predictions, tasks, self.model), 0, settings)
+        if self.prompts_output:
+            from arc_refinery.prompts import load_template
+            from arc_refinery.refine.rendering import Renderer
+
+            if not self.model_path:
+                raise InputError("--prompts-output needs --model-path, whose chat template renders the prompts")
+            template, attempts = load_template(self.template), records.read_attempts(self.output)
+            prompts = prompts_of(attempts, tasks, template, Renderer(self.model_path))
+            records.write(self.prompts_output, "prompts", prompts, 0, {"template": asdict(template)})
+
+
+@dataclass
+class Judge:
+    """Execute the programs of attempts in the sandbox and grade what they give."""
+
+    attempts: Path
+    tasks_path: Path
+    output: Path
+    sandbox: Annotated[config.Sandbox, Flat]
+    n_jobs: int = 1
+    seed: int = 0
+
+    def run(self) -> None:
+        from arc_refinery.judging.judge import judge
+
+        tasks = {task.task_id: task for task in records.read_tasks(self.tasks_path)}
+        attempts = records.read_attempts(self.attempts)
+        with self.sandbox.executor(self.n_jobs) as executor:
+            verdicts = judge(attempts, tasks, executor, records.count(self.attempts))
+            records.write(self.output, "verdicts", verdicts, self.seed, self.sandbox.model_dump())
+
+
+@dataclass
+class Execute:
+    """Execute programs of a JSON-lines file in the sandbox: the sandbox as a tool of its own.
+
+    A line of --programs: {"program_id", "source", "inputs": [grid, ...]}. A line of --output, in the same order:
+    {"program_id", "status", "outputs", "error_type", "error_message", "error_line", "cpu_seconds"}.
+    """
+
+    programs: Path
+    output: Path
+    n_jobs: int = 1  # programs at once
+    cpu_seconds: float = 1.0  # CPU time of one program over all its inputs
+    wall_seconds: float = 10.0  # after which a program that sleeps is ended
+    memory_limit_mb: int = 512  # memory of one program above the server's own
+    programs_per_child: int = 1  # programs that may share a process; 32 makes scoring in bulk cheaper
+    allow_without_seccomp: bool = False  # execute also where the kernel cannot filter system calls
+
+    def run(self) -> None:
+        from arc_refinery.sandbox import Executor, Limits
+        from arc_refinery.sandbox.jsonl import execute_file
+
+        limits = Limits(self.cpu_seconds, self.wall_seconds, self.memory_limit_mb)
+        with Executor(self.n_jobs, limits, self.programs_per_child, self.allow_without_seccomp) as executor:
+            execute_file(self.programs, self.output, executor)

@@ -1,0 +1,144 @@
+"""Stages that write prompts, and commands about them."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from arc_refinery import config, records
+from arc_refinery.cli.flags import Flat
+
+
+@dataclass
+class FirstPrompts:
+    """Write the first-turn prompts of a file of tasks."""
+
+    tasks_path: Path
+    output: Path
+    model_path: str
+    template: str  # compact, words, or a folder that `prompts learn` wrote
+    max_model_len: int  # tokens of prompt and completion together; longer prompts are dropped and counted
+    sampling: Annotated[config.Sampling, Flat]
+    branch: str = "turn1"  # goes into the names of the prompts; other branches get other augmentations
+    colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, in place of the template's own
+    seed: int = 0
+
+    def run(self) -> None:
+        from arc_refinery.prompts import load_template
+        from arc_refinery.refine.first_turn import first_turn_prompts
+        from arc_refinery.refine.rendering import Renderer
+
+        template = load_template(self.template, self.colors)
+        made = first_turn_prompts(
+            records.read_tasks(self.tasks_path),
+            self.sampling.n_predictions,
+            self.sampling,
+            template,
+            Renderer(self.model_path),
+            self.seed,
+            self.branch,
+        )
+        longest = self.max_model_len - self.sampling.max_output_tokens
+        settings = self.sampling.model_dump(exclude={"temperature", "top_p"})
+        settings |= {"template": asdict(template), "max_model_len": self.max_model_len, "branch": self.branch}
+        records.write_prompts(self.output, made, longest, self.seed, settings)
+
+
+@dataclass
+class Refine:
+    """Turn incorrect attempts into the prompts of the next turn, with execution feedback."""
+
+    folder: Path  # of the turn before: prompts.parquet, attempts/<shard>.parquet, verdicts/<shard>.parquet
+    n_shards: int
+    output: Path
+    branch: str  # goes into the names of the prompts
+    model_path: str
+    template: str
+    max_model_len: int
+    max_output_tokens: int
+    n_considered: int  # the first attempts of each task that may be refined
+    n_parents: int  # of those, how many are refined in turn
+    n_predictions: int  # completions per task in the next turn
+    batch_size: int  # completions of one prompt
+    include_errors: bool = False
+    colors: tuple[str, ...] | None = None
+    seed: int = 0
+
+    def run(self) -> None:
+        from arc_refinery.prompts import load_template
+        from arc_refinery.refine.next_turn import Plan, next_turn_prompts
+        from arc_refinery.refine.rendering import Renderer
+
+        template = load_template(self.template, self.colors)
+        plan = Plan(
+            self.branch,
+            self.n_considered,
+            self.n_parents,
+            self.n_predictions,
+            self.batch_size,
+            self.include_errors,
+        )
+        made = next_turn_prompts(self._judged(), plan, template, Renderer(self.model_path))
+        longest = self.max_model_len - self.max_output_tokens
+        settings = {name: value for name, value in vars(self).items() if name not in ("folder", "n_shards", "output")}
+        settings["template"] = asdict(template)
+        records.write_prompts(self.output, made, longest, self.seed, settings)
+
+    def _judged(self) -> Iterator["Judged"]:  # type: ignore[name-defined]  # noqa: F821
+        from arc_refinery.refine.next_turn import Judged
+
+        prompts = {prompt.prompt_id: prompt for prompt in records.read_prompts(self.folder / "prompts.parquet")}
+        for shard in range(self.n_shards):
+            attempts, verdicts = (self.folder / kind / f"{shard:03d}.parquet" for kind in ("attempts", "verdicts"))
+            pairs = zip(records.read_attempts(attempts), records.read_verdicts(verdicts), strict=True)
+            for attempt, verdict in pairs:
+                yield Judged(prompts[attempt.prompt_id], attempt, verdict)
+
+
+@dataclass
+class Learn:
+    """Recover prompt templates from a model's own training rows: docs/prompts.md."""
+
+    messages: Path  # .jsonl, .json (or these with .gz) or .parquet; a row: {"messages": [{"role", "content"}, ...]}
+    output: Path  # folder that model.template can name
+    colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, where the rows have others than ours
+    min_share: float = 0.9  # of the rows that the template must fit
+
+    def run(self) -> None:
+        from arc_refinery.prompts import save_template
+        from arc_refinery.prompts.learning import learn
+
+        learned = learn(self.messages, self.colors, self.min_share)
+        save_template(learned.template, self.output)
+        print(f"{self.output}: the template fits {learned.n_fitting} of {learned.n_rows} rows of {self.messages}")
+        if prefix := learned.template.assistant_prefix:
+            print(f"{learned.n_begun} of their answers begin with the assistant prefix {prefix!r}")
+        for reason in learned.misfits:
+            print(f"does not fit: {reason}")
+
+
+@dataclass
+class Prompts:
+    """Templates of prompts."""
+
+    command: Annotated[Learn, tyro.conf.subcommand("learn")] | Annotated[None, tyro.conf.Suppress]
+
+    def run(self) -> None:
+        if self.command:
+            self.command.run()
+
+
+@dataclass
+class Lengths:
+    """Study how long prompts are against the model's window: lengths.md, lengths.csv, lengths.png."""
+
+    prompts: tuple[Path, ...]  # files of prompts, of any turns
+    window: int  # tokens of prompt and completion together
+    output_folder: Path
+
+    def run(self) -> None:
+        from arc_refinery.reporting.lengths import study
+
+        study(self.prompts, self.window, self.output_folder)

