@@ -93,12 +93,17 @@ def shard_files(tasks: str, branch: str, what: str) -> list[str]:
     return [f"<results>/{tasks}/{branch}/{what}/{shard:03d}.parquet" for shard in range(n_shards(tasks))]
 
 
+def refined_for_training() -> list[str]:
+    """Parts or evaluation sets whose first-turn attempts become training prompts."""
+    return experiment.training_tasks if experiment.training and experiment.training.prompts == "second-turn" else []
+
+
 def first_turn_predictions(wildcards) -> int:
     """Completions per task in turn 1: the arms share them, so the largest arm decides."""
     if wildcards.tasks in experiment.part_names:
         return experiment.sampling.n_predictions
     sizes = [arm.turns[0].n_predictions for arm in experiment.arms if arm.branch(1) == wildcards.branch]
-    if wildcards.tasks in experiment.training_tasks:  # where second turns are made of the set's own attempts
+    if wildcards.branch == "turn1" and wildcards.tasks in refined_for_training():
         sizes.append(experiment.sampling.n_predictions)
     return max(sizes)
 
@@ -176,8 +181,7 @@ def evaluation_prompts() -> list[str]:
 
 def all_prompts() -> list[str]:
     """Every file of prompts of the experiment: first turns, what is trained on, what the arms answer."""
-    refined = experiment.training_tasks if experiment.training and experiment.training.prompts == "second-turn" else []
-    first = [f"<results>/{tasks}/turn1/prompts.parquet" for tasks in refined]
+    first = [f"<results>/{tasks}/turn1/prompts.parquet" for tasks in refined_for_training()]
     return list(dict.fromkeys([*first, *training_prompts(), *evaluation_prompts()]))
 
 
