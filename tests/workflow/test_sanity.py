@@ -11,7 +11,7 @@ def test_the_reward_rises_with_a_proper_learning_rate_and_stays_flat_with_a_tiny
     done = fresh.snakemake("--cores", "2", "--configfile", CONFIG, "--quiet", "rules")
     assert done.returncode == 0, done.stdout + done.stderr
     proper, tiny = (rise_of_reward(fresh, run) for run in ("learning-rate-0.001", "learning-rate-1e-9"))
-    assert proper > 4  # of 10; means of 320 completions
+    assert proper > 4  # of 10; means of 160 completions
     assert abs(tiny) < 1
     report = (fresh.folder / "results/one-task-sanity-cpu.md").read_text()
     assert "| `learning-rate-0.001` | 40 |" in report
@@ -19,8 +19,8 @@ def test_the_reward_rises_with_a_proper_learning_rate_and_stays_flat_with_a_tiny
 
 
 def rise_of_reward(checkout: Checkout, run: str) -> float:
-    """Mean reward of the second half of the steps, less that of the first."""
+    """Mean reward of the last quarter of the steps, less that of the first."""
     log = checkout.folder / "results/one-task-sanity-cpu/adapters" / run / "training.jsonl"
     rewards = [json.loads(line)["reward"] for line in log.read_text().splitlines()]
     assert len(rewards) == 40
-    return sum(rewards[20:]) / 20 - sum(rewards[:20]) / 20
+    return sum(rewards[-10:]) / 10 - sum(rewards[:10]) / 10
