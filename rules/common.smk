@@ -112,8 +112,7 @@ def arm_and_turn(branch: str):
     """The arm and the number of the turn that a branch such as `refine-trained-turn2` belongs to."""
     found = [(arm, turn) for arm in experiment.arms for turn, name in enumerate(arm.branches, 1) if name == branch]
     if not found:
-        names = sorted({name for arm in experiment.arms for name in arm.branches})
-        raise WorkflowError(f"{branch} is no branch of this experiment; there are {', '.join(names)}")
+        raise WorkflowError(f"{branch} is no branch of this experiment; there are {', '.join(experiment.branches)}")
     return found[0]
 
 
@@ -161,8 +160,7 @@ def parent_prompts(wildcards) -> str:
 
 def evaluation_branches() -> list[tuple[str, str]]:
     """(evaluation set, branch) of everything that the report compares."""
-    branches = dict.fromkeys(branch for arm in experiment.arms for branch in arm.branches)
-    return [(task_set.name, branch) for task_set in experiment.evaluation.sets for branch in branches]
+    return [(task_set.name, branch) for task_set in experiment.evaluation.sets for branch in experiment.branches]
 
 
 def evaluation_files(what: str):

@@ -55,6 +55,11 @@ class Experiment(Strict):
             )
         )
 
+    @property
+    def branches(self) -> list[str]:
+        """Folder names of all turns of all arms; arms share some."""
+        return list(dict.fromkeys(branch for arm in self.arms for branch in arm.branches))
+
     @model_validator(mode="after")
     def _names_are_free(self) -> "Experiment":
         taken = {*self.part_names, "adapters", "report", "tasks"}

@@ -80,7 +80,7 @@ def load(folder: Path, task_set: TaskSet, arms: Iterable[Arm]) -> SetResults:
     """The figures of all attempts that the arms made on a set, from the experiment's folder."""
     tasks_path = folder / "tasks" / f"{task_set.name}.parquet"
     task_ids = tuple(_read(tasks_path, "tasks", ["task_id"])["task_id"])
-    names = sorted({arm.branch(turn) for arm in arms for turn in range(1, len(arm.turns) + 1)})
+    names = sorted({branch for arm in arms for branch in arm.branches})
     branches = {name: _load_branch(folder / task_set.name / name, task_set.shards) for name in names}
     for name, attempts in branches.items():
         if strangers := sorted(set(attempts["task_id"]) - set(task_ids)):

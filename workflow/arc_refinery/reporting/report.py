@@ -200,10 +200,9 @@ def _solved_lists(one: Evaluated) -> str:
 
 def _prompt_lengths(experiment: Experiment, folder: Path) -> str:
     """Training prompts are left out where their files have been cleaned away."""
-    branches = dict.fromkeys(branch for arm in experiment.arms for branch in arm.branches)
     trained_on = [f"{tasks}/training" for tasks in experiment.training_tasks]
     names = [name for name in trained_on if (folder / name / "prompts.parquet").exists()]
-    names += [f"{task_set.name}/{branch}" for task_set in experiment.evaluation.sets for branch in branches]
+    names += [f"{task_set.name}/{branch}" for task_set in experiment.evaluation.sets for branch in experiment.branches]
     found = [one for name in names for one in lengths.read(folder / name / "prompts.parquet", name)]
     return lengths.as_markdown(lengths.table(found, experiment.model.window))
 
