@@ -43,7 +43,12 @@ include: "rules/attempts.smk"  # prompts of turn 1; sample completions, judge th
 include: "rules/refine.smk"  # incorrect attempts -> prompts of the next turn
 
 
-if experiment.training:
+if experiment.sft_adapter:
+
+    include: "rules/sft.smk"  # correct answers to learn from; supervised fine-tuning
+
+
+if experiment.runs:
 
     include: "rules/train.smk"  # prompts to train on; GRPO
 

@@ -3,7 +3,7 @@ import json
 import re
 import shlex
 
-from arc_refinery.config import CHANGE_NO_ADAPTER, CHANGE_NO_COMPLETION, Needs
+from arc_refinery.config import CHANGE_NO_ADAPTER, CHANGE_NO_COMPLETION, Lora, Needs
 from arc_refinery.prompts import template_files
 
 
@@ -14,7 +14,11 @@ def config_origin() -> str:
 
 
 def flags(settings: dict) -> str:
-    """Command-line flags of a stage from a mapping of settings."""
+    """Command-line flags of a stage from a mapping of settings; those of a section in it are `--section.key`."""
+    return shlex.join(_flags(settings))
+
+
+def _flags(settings: dict) -> list[str]:
     words = []
     for name, value in settings.items():
         flag = name.replace("_", "-")
@@ -22,12 +26,16 @@ def flags(settings: dict) -> str:
             case None | "":
                 continue
             case bool():
-                words.append(f"--{flag}" if value else f"--no-{flag}")
+                # tyro writes the `no` of a section's flag before its last word
+                section, point, key = flag.rpartition(".")
+                words.append(f"--{flag}" if value else f"--{section}{point}no-{key}")
             case list() | tuple():
                 words += [f"--{flag}", *map(str, value)]
+            case dict():
+                words += _flags({f"{name}.{key}": inner for key, inner in value.items()})
             case _:
                 words += [f"--{flag}", str(value)]
-    return shlex.join(words)
+    return words
 
 
 def requests(wanted: Needs) -> dict:
@@ -94,8 +102,9 @@ def shard_files(tasks: str, branch: str, what: str) -> list[str]:
 
 
 def refined_for_training() -> list[str]:
-    """Parts or evaluation sets whose first-turn attempts become training prompts."""
-    return experiment.training_tasks if experiment.training and experiment.training.prompts == "second-turn" else []
+    """Parts or evaluation sets whose first-turn attempts become training prompts or demonstrations."""
+    refines = experiment.runs and experiment.training.prompts == "second-turn"
+    return experiment.training_tasks if refines or experiment.sft_adapter else []
 
 
 def first_turn_predictions(wildcards) -> int:
@@ -126,12 +135,18 @@ def adapter(wildcards) -> list[str]:
 
 
 def trained_adapters() -> list[str]:
-    return [f"<results>/adapters/{run}" for run in experiment.runs]
+    return [f"<results>/adapters/{name}" for name in experiment.adapters]
 
 
 def training_prompts() -> list[str]:
-    """What all trainings of the experiment are trained on."""
-    return [f"<results>/{tasks}/training/prompts.parquet" for tasks in experiment.training_tasks]
+    """What all GRPO trainings of the experiment are trained on."""
+    tasks_of_runs = experiment.training_tasks if experiment.runs else []
+    return [f"<results>/{tasks}/training/prompts.parquet" for tasks in tasks_of_runs]
+
+
+def demonstration_files() -> list[str]:
+    """What supervised fine-tuning learns from."""
+    return [f"<results>/{tasks}/training/demonstrations.parquet" for tasks in experiment.training_tasks]
 
 
 def first_turn_files(what: str):
@@ -217,6 +232,8 @@ def prompt_settings() -> dict:
 
 def first_prompts_flags(wildcards) -> str:
     sampling = experiment.sampling.model_dump(include={"batch_size", "use_data_augmentation", "max_output_tokens"})
+    if wildcards.tasks in experiment.part_names:
+        sampling["use_data_augmentation"] = experiment.augments_parts
     return flags(prompt_settings() | sampling | {"n_predictions": first_turn_predictions(wildcards)})
 
 
@@ -267,6 +284,17 @@ def next_training_prompts_settings() -> dict:
     return refine_settings() | sizes | training_window() | {"branch": "training"}
 
 
+def demonstrations_settings() -> dict:
+    window = training_window()
+    return (
+        {name: value for name, value in prompt_settings().items() if name != "max_model_len"}
+        | {"max_seq_length": window["max_model_len"], "max_completion_length": window["max_output_tokens"]}
+        | {"n_considered": experiment.sampling.n_predictions, "include_errors": experiment.refinement.include_errors}
+        | experiment.training.sft.demonstrations.model_dump()
+        | experiment.sandbox.model_dump()
+    )
+
+
 def next_turn_flags(wildcards) -> str:
     """How many attempts of the turn before a branch considers, and how many completions it asks for."""
     arm, turn = arm_and_turn(wildcards.branch)
@@ -278,10 +306,30 @@ def next_turn_flags(wildcards) -> str:
     return flags(refine_settings() | sizes)
 
 
+def sft_settings() -> dict:
+    model, training = experiment.model, experiment.training
+    return {
+        "model_path": model.path,
+        "dtype": model.dtype,
+        "n_threads": model.n_threads,
+        **training.model_dump(include=set(Lora.model_fields)),
+        **training.sft.model_dump(exclude={"demonstrations", "save_steps"}),
+        "seed": experiment.seed,
+    }
+
+
+def sft_tuning() -> str:
+    """Flags that change no adapter. Not in `params`: a training that was killed often goes on with another value."""
+    return flags(experiment.training.sft.model_dump(include={"save_steps"}))
+
+
 def train_flags(wildcards) -> str:
     model, sandbox = experiment.model, experiment.sandbox
     settings = {
         "model_path": model.path,
+        "template": model.template,
+        "colors": model.colors,
+        "include_errors": experiment.refinement.include_errors,
         "dtype": model.dtype,
         "n_threads": model.n_threads,
         "code_execution_cpu_seconds": sandbox.cpu_seconds,
@@ -289,9 +337,15 @@ def train_flags(wildcards) -> str:
         "code_execution_memory_limit_mb": sandbox.memory_mb,
         "allow_without_seccomp": sandbox.allow_without_seccomp,
         **experiment.runs[wildcards.run].model_dump(exclude=CHANGE_NO_ADAPTER),
+        "guard": experiment.training.guard.model_dump(),
         "seed": experiment.seed,
     }
     return flags(settings)
+
+
+def adapter_to_go_on_from() -> list[str]:
+    """The adapter of SFT, where GRPO follows it."""
+    return [f"<results>/adapters/{experiment.sft_adapter}"] if experiment.sft_adapter else []
 
 
 def train_tuning(wildcards) -> str:

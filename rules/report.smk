@@ -47,6 +47,28 @@ rule report:
         "arc-refinery report --config {input.settings} --folder {params.folder} --output {output.markdown} 2> {log}"
 
 
+if experiment.training:
+
+    rule training_curves:
+        input:
+            "<results>/adapters/{name}",
+        output:
+            report("<results>/adapters/{name}.png", caption="../workflow/report/curves.rst", category="Training"),
+        log:
+            "<logs>/adapters/{name}.curves.log",
+        benchmark:
+            "<benchmarks>/adapters/{name}.curves.tsv"
+        wildcard_constraints:
+            name="|".join(map(re.escape, experiment.adapters)),
+        conda:
+            "../envs/cpu.yaml"
+        threads: cpus("cpu")
+        resources:
+            **needs("cpu"),
+        shell:
+            "arc-refinery curves --log {input}/training.jsonl --output {output} 2> {log}"
+
+
 rule prompt_lengths:
     input:
         all_prompts(),

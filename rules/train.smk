@@ -60,11 +60,14 @@ else:
 
 rule train:
     input:
-        training_prompts(),
+        prompts=training_prompts(),
+        adapter=adapter_to_go_on_from(),
+        template=template_files(experiment.model.template),
     output:
         directory("<results>/adapters/{run}"),
     log:
-        "<logs>/adapters/{run}.log",
+        log="<logs>/adapters/{run}.log",
+        measured="<logs>/adapters/{run}.measured.jsonl",
     benchmark:
         "<benchmarks>/adapters/{run}.tsv"
     wildcard_constraints:
@@ -78,7 +81,8 @@ rule train:
         tuning=train_tuning,
     params:
         flags=train_flags,
+        adapter=adapter_flag,
     shell:
-        "{resources.venv_on_path}arc-refinery train --dataset-path {input} {params.flags} {resources.tuning}"
-        " --checkpoints {output}.checkpoints"
-        " --output-dir {output} > {log} 2>&1"
+        "{resources.venv_on_path}arc-refinery train --dataset-path {input.prompts} {params.flags} {params.adapter}"
+        " {resources.tuning} --checkpoints {output}.checkpoints --measurements {log.measured}"
+        " --output-dir {output} > {log.log} 2>&1"

@@ -17,7 +17,7 @@ from arc_refinery.augment import Augmentation
 from arc_refinery.barc.problems import Problem
 from arc_refinery.errors import InputError
 from arc_refinery.grids import as_grid
-from arc_refinery.records import Attempt, Prompt, RecordError, Verdict
+from arc_refinery.records import Attempt, Demonstration, Prompt, RecordError, Verdict
 from arc_refinery.tasks import Pair, Task
 
 PAIR = Pair(as_grid([[1, 2, 3]]), as_grid([[0], [9]]))
@@ -75,12 +75,23 @@ VERDICT = Verdict(
     test_pixel_score=1.0,
     test_correct_grids=1.0,
 )
+DEMONSTRATION = Demonstration(
+    demonstration_id="t1/sft-000",
+    task_id="t1",
+    turn=2,
+    parent_id="t1/turn1-000/3",
+    text="<s>\ninput </s>",
+    completion="```python\nx = 1\n```",
+    target="source",
+    n_tokens=23,
+)
 KINDS: list[tuple[Any, Any, Callable[[Path], Iterator[Any]]]] = [
     ("problems", PROBLEM, records.read_problems),
     ("tasks", TASK, records.read_tasks),
     ("prompts", PROMPT, records.read_prompts),
     ("attempts", ATTEMPT, records.read_attempts),
     ("verdicts", VERDICT, records.read_verdicts),
+    ("demonstrations", DEMONSTRATION, records.read_demonstrations),
 ]
 each_kind = pytest.mark.parametrize(("kind", "record", "read"), KINDS, ids=[kind for kind, *_ in KINDS])
 

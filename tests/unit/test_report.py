@@ -18,7 +18,7 @@ from arc_refinery.config import Experiment
 from arc_refinery.evaluation.arms import load
 from arc_refinery.grids import UNKNOWN, Grid, fingerprint
 from arc_refinery.records import Attempt, Prompt, RecordError, Verdict
-from arc_refinery.reporting import gallery, training_log
+from arc_refinery.reporting import gallery
 from arc_refinery.reporting.report import write_report
 from arc_refinery.tasks import Pair, Task
 
@@ -364,13 +364,6 @@ def test_a_missing_training_log_is_named(tmp_path: Path):
     with pytest.raises(RecordError, match=r"training\.jsonl: no such file"):
         write_report(experiment(), folder, tmp_path / "tiny.md")
     assert not (tmp_path / "tiny.md").exists()
-
-
-def test_steps_that_were_logged_twice_count_once(tmp_path: Path):
-    path = tmp_path / "training.jsonl"
-    entries = [{"step": 1, "reward": 1.0}, {"step": 2, "reward": 2.0}, {"step": 2, "reward": 5.0, "step_time": 9.0}]
-    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
-    assert training_log.read(path).to_dict("list") == {"step": [1, 2], "reward": [1.0, 5.0]}
 
 
 def test_an_attempt_without_outputs_is_drawn_with_its_reason(folder: Path, tmp_path: Path):

@@ -1,28 +1,32 @@
 """Rewards by hand, and what executing completions in the real sandbox earns."""
 
 from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
 
 from arc_refinery.augment import IDENTITY
+from arc_refinery.config import Grpo
 from arc_refinery.grids import UNKNOWN
 from arc_refinery.records import Prompt
 from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.tasks import Pair
-from arc_refinery.training.grpo import dataset
-from arc_refinery.training.rewards import REWARDS, ExecutionReward, arc_v1, arc_v2_no_pixel_score
+from arc_refinery.training.data import asked_of, in_memory
+from arc_refinery.training.rewards import REWARDS, Answer, Graded, best_of_k_credit, grade
+from arc_refinery.training.scoring import Scorer
+from arc_refinery.training.trainer import best_of_k_advantages
 
 ONE, TWO = np.array([[1, 2], [3, 4]], np.uint8), np.array([[5, 6], [7, 8]], np.uint8)
 NEAR_TWO = np.array([[5, 6], [0, 0]], np.uint8)  # 2 of 4 cells
+END = 2
 
-PAIRS = [
-    {"input": [[1, 2], [3, 4]], "output": [[1, 2], [3, 4]]},
-    {"input": [[1, 2], [3, 4]], "output": [[1, 0], [0, 0]]},
-]
+SAME, ONE_CELL = np.array([[1, 2], [3, 4]], np.uint8), np.array([[1, 0], [0, 0]], np.uint8)
+PAIRS = (Pair(SAME, SAME), Pair(SAME, ONE_CELL))
+PLUS_ONE = (Pair(np.array([[1]], np.uint8), np.array([[2]], np.uint8)),)
 RIGHT_IN_HALF = "```python\ndef transform(grid):\n    return grid\n```"
-RIGHT = "```python\ndef transform(grid):\n    return grid + 1\n```"
+ADDS_ONE = "```python\ndef transform(grid):\n    return grid + 1\n```"
 
 
 @pytest.fixture(scope="module")
@@ -31,84 +35,154 @@ def executor() -> Iterator[Executor]:
         yield executor
 
 
-def said(*texts: str) -> list[list[dict[str, str]]]:
-    return [[{"role": "assistant", "content": text}] for text in texts]
-
-
-def rewards(executor: Executor, name: str, *texts: str, pairs: list[list[dict[str, Any]]] | None = None) -> list[float]:
-    return ExecutionReward(name, executor)(completions=said(*texts), pairs=pairs or [PAIRS] * len(texts))
+def graded(correct: float, pixels: float, status: str = "ok") -> Graded:
+    return Graded(status, "", (ONE,) if status == "ok" else (), correct, pixels)
 
 
 @pytest.mark.parametrize(
-    ("outputs", "v1", "v2"),
+    ("what", "v1", "v2", "staged"),
     [
-        ((ONE, TWO), 10.0, 10.0),  # 1 + 8 + 1; 1 + 9
-        ((ONE, NEAR_TWO), 1 + 8 * 1 / 2 + (1 + 1 / 2) / 2, 1 + 9 * 1 / 2),
-        ((TWO, ONE), 1.0, 1.0),  # no cell is right
-        ((ONE, TWO[:1]), 1 + 8 * 1 / 2 + (1 + 2 / 4) / 2, 1 + 9 * 1 / 2),  # a row of two in a box of four cells
-        ((), 0.0, 0.0),
+        (graded(1.0, 1.0), 10.0, 10.0, 3.0),  # 1 + 8 + 1; 1 + 9; 1 + 1 + 1
+        (graded(0.5, 0.75), 1 + 4 + 0.75, 1 + 4.5, 2.5),
+        (graded(0.0, 0.25), 1.25, 1.0, 2.0),
+        (graded(0.0, 0.0, "timeout"), 0.0, 0.0, 1.0),  # there was code
+        (graded(0.0, 0.0, "crash"), 0.0, 0.0, 1.0),
+        (graded(0.0, 0.0, "no_code"), 0.0, 0.0, 0.0),
     ],
 )
-def test_rewards_by_hand(outputs: tuple[np.ndarray, ...], v1: float, v2: float) -> None:
-    assert arc_v1(outputs, (ONE, TWO)) == pytest.approx(v1)
-    assert arc_v2_no_pixel_score(outputs, (ONE, TWO)) == pytest.approx(v2)
+def test_rewards_by_hand(what: Graded, v1: float, v2: float, staged: float) -> None:
+    assert {name: reward(what) for name, reward in REWARDS.items()} == {
+        "arc-v1": pytest.approx(v1),
+        "arc-v2-no-pixel-score": pytest.approx(v2),
+        "staged": pytest.approx(staged),
+    }
 
 
-def test_rewards_are_found_by_their_published_names() -> None:
-    assert {"arc-v1": arc_v1, "arc-v2-no-pixel-score": arc_v2_no_pixel_score} == REWARDS
+def test_grades_by_hand(executor: Executor) -> None:
+    text = "```python\ndef transform(grid):\n    return grid if grid[0, 0] == 1 else grid[:1]\n```"
+    truths = (ONE, TWO)
+    (half,) = grade([Answer(text, (ONE, TWO), truths)], executor)
+    assert half.correct_grids == 0.5
+    assert half.pixel_score == (1 + 2 / 4) / 2  # a row of two in a box of four cells
+    assert not half.is_solved
 
 
-@pytest.mark.parametrize("name", ["arc-v1", "arc-v2-no-pixel-score"])
 @pytest.mark.parametrize(
-    "text",
+    ("text", "status"),
     [
-        "def transform(grid): return grid",  # no code block
-        "```python\ndef transform(grid):\n    return grid[9, 9]\n```",
-        "```python\nimport os\ndef transform(grid):\n    os._exit(1)\n```",
-        "```python\ndef transform(grid):\n    return [[10]]\n```",
-        "```python\ndef transform(grid\n```",
-        "```python\ndef transform(grid):\n    while True: pass\n```",
+        ("def transform(grid): return grid", "no_code"),
+        ("```python\ndef transform(grid):\n    return grid[9, 9]\n```", "error"),
+        ("```python\nimport os\ndef transform(grid):\n    os._exit(1)\n```", "crash"),
+        ("```python\ndef transform(grid):\n    return [[10]]\n```", "invalid_output"),
+        ("```python\ndef transform(grid\n```", "error"),
+        ("```python\ndef transform(grid):\n    while True: pass\n```", "timeout"),
     ],
-    ids=["no code", "exception", "crash", "invalid output", "syntax error", "endless"],
 )
-def test_a_completion_without_valid_outputs_earns_nothing(executor: Executor, name: str, text: str) -> None:
-    assert rewards(executor, name, text) == [0.0]
+def test_an_answer_without_valid_outputs_is_graded_by_its_status(executor: Executor, text: str, status: str) -> None:
+    (what,) = grade([Answer(text, (ONE,), (ONE,))], executor)
+    assert (what.status, what.outputs, what.correct_grids) == (status, (), 0.0)
+    assert REWARDS["arc-v1"](what) == REWARDS["arc-v2-no-pixel-score"](what) == 0.0
+
+
+def test_grades_come_in_order(executor: Executor) -> None:
+    answers = [Answer(text, (ONE,), (ONE,)) for text in (ADDS_ONE, "none", RIGHT_IN_HALF, ADDS_ONE)]
+    assert [what.correct_grids for what in grade(answers, executor)] == [0.0, 0.0, 1.0, 0.0]
+
+
+def test_a_sandbox_that_is_gone_is_no_reward_of_zero() -> None:
+    with Executor(1, Limits()) as gone:
+        pass
+    with pytest.raises(RuntimeError, match="closed"):
+        grade([Answer(RIGHT_IN_HALF, (ONE,), (ONE,))], gone)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_credit_for_the_best_of_k_equals_that_over_all_sets(k: int) -> None:
+    rewards = [1.0, 5.5, 1.0, 0.0, 10.0]
+    for place, credit in enumerate(best_of_k_credit(rewards, k)):
+        sets = [chosen for chosen in combinations(range(5), k) if place in chosen]
+        without = [max([rewards[other] for other in chosen if other != place], default=0.0) for chosen in sets]
+        expected = sum(max(rewards[i] for i in chosen) - less for chosen, less in zip(sets, without, strict=True))
+        assert credit == pytest.approx(expected / len(sets))
+
+
+def test_advantages_for_the_best_of_two() -> None:
+    import torch
+
+    rewards = torch.tensor([[0.0, 10.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
+    given = best_of_k_advantages(rewards, 2, "none")
+    assert given.tolist() == [[-2.5, 7.5, -2.5, -2.5], [0.0] * 4]  # credits 0, 10, 0, 0
+
+
+# What completions earn in training: the reward with its optional terms, and the figures of the step
+
+
+def prompt(pairs: tuple[Pair, ...], *said: str, prefix: str = "") -> Prompt:
+    roles = ["user", "assistant"] * len(said)
+    messages = [{"role": role, "content": text} for role, text in zip(roles, said, strict=False)]
+    messages += [{"role": "assistant", "content": prefix}] if prefix else []
+    return Prompt("p", "t", 1, "", IDENTITY, (0,), tuple(messages), "?", 1, 1, pairs, ())  # type: ignore[arg-type]
+
+
+def score(
+    executor: Executor, texts: list[str], asked: Prompt, ids: list[list[int]] | None = None, **settings: Any
+) -> tuple[list[float], dict[str, float]]:
+    (row,) = in_memory([asked])
+    columns = {name: [row[name]] * len(texts) for name in ("assistant_prefix", "train", "test")}
+    figures: dict[str, float] = {}
+    grpo = Grpo(
+        learning_rate=1e-3, max_completion_length=9, max_seq_length=99, num_generations=len(texts), **settings,
+        gradient_accumulation_steps=1,
+    )  # fmt: skip
+    scorer = Scorer(grpo, executor, [END])
+    earned = scorer(
+        prompts=[row["prompt"]] * len(texts),
+        completions=[[{"role": "assistant", "content": text}] for text in texts],
+        completion_ids=ids or [[5, END]] * len(texts),
+        log_metric=figures.__setitem__,
+        task_id=["another column"] * len(texts),
+        **columns,
+    )
+    assert scorer.rewards == earned
+    return earned, figures
 
 
 def test_half_of_the_grids_right_earn_half_of_the_nine(executor: Executor) -> None:
-    assert rewards(executor, "arc-v2-no-pixel-score", RIGHT_IN_HALF) == [5.5]
-
-
-def test_half_of_the_grids_right_and_one_cell_in_four_of_the_other(executor: Executor) -> None:
-    assert rewards(executor, "arc-v1", RIGHT_IN_HALF) == [pytest.approx(1 + 8 / 2 + (1 + 1 / 4) / 2)]
-
-
-def test_rewards_come_in_order_and_each_completion_has_its_own_task(executor: Executor) -> None:
-    plus_one = [{"input": [[1]], "output": [[2]]}, {"input": [[8, 0]], "output": [[9, 1]]}]
-    given = rewards(
-        executor, "arc-v2-no-pixel-score", RIGHT, "none", RIGHT_IN_HALF, RIGHT, pairs=[plus_one, PAIRS, PAIRS, PAIRS]
-    )
-    assert given == [10.0, 0.0, 5.5, 1.0]
-
-
-def test_other_columns_of_the_data_set_are_ignored(executor: Executor) -> None:
-    reward = ExecutionReward("arc-v2-no-pixel-score", executor)
-    assert reward(completions=said(RIGHT_IN_HALF), pairs=[PAIRS], prompts=["x"], task_id=["y"]) == [5.5]
+    earned, figures = score(executor, [RIGHT_IN_HALF, ADDS_ONE, "none"], prompt(PAIRS, "?"))
+    assert earned == [5.5, 1.0, 0.0]
+    assert (figures["reward/max"], figures["share/no_code"], figures["share/solved"]) == (5.5, 1 / 3, 0.0)
 
 
 def test_an_answer_is_executed_with_what_it_began_with(executor: Executor) -> None:
     head, tail = RIGHT_IN_HALF[:20], RIGHT_IN_HALF[20:]
-    reward = ExecutionReward("arc-v2-no-pixel-score", executor)
-    assert reward(completions=said(tail, tail), pairs=[PAIRS] * 2, assistant_prefix=[head, ""]) == [5.5, 0.0]
+    assert score(executor, [tail, tail], prompt(PAIRS, "?", prefix=head))[0] == [5.5, 5.5]
+    assert score(executor, [tail, tail], prompt(PAIRS, "?"))[0] == [0.0, 0.0]
+
+
+def test_what_improves_on_the_refined_attempt_earns_more_and_what_does_not_loses_nothing(executor: Executor) -> None:
+    asked = prompt(PLUS_ONE, "?", RIGHT_IN_HALF, "no")  # the attempt gave no right grid: 1
+    assert score(executor, [ADDS_ONE, "none"], asked, improvement_weight=0.5)[0] == [10 + 0.5 * 9, 0.0]
+    assert score(executor, [ADDS_ONE, "none"], prompt(PLUS_ONE, "?"), improvement_weight=0.5)[0] == [10.0, 0.0]
+
+
+def test_repetition_and_being_cut_cost_what_the_settings_say(executor: Executor) -> None:
+    ids = [[7] * 8, [1, 3, 4, 5, END]]  # of five 4-grams of the first, four repeat; it has no end
+    earned, figures = score(
+        executor, [ADDS_ONE, ADDS_ONE], prompt(PLUS_ONE, "?"), ids, repetition_weight=2.0, truncation_penalty=3.0
+    )
+    assert earned == [pytest.approx(10 - 2 * 4 / 5 - 3), 10.0]
+    assert (figures["share/truncated"], figures["repetition/truncated"]) == (0.5, pytest.approx(0.8))
 
 
 def test_the_name_that_metrics_carry(executor: Executor) -> None:
-    assert ExecutionReward("arc-v1", executor).__name__ == "arc-v1"
+    grpo = Grpo(learning_rate=1.0, max_completion_length=1, max_seq_length=9, reward_name="arc-v1")
+    assert Scorer(grpo, executor, [END]).__name__ == "arc-v1"
 
 
 def test_a_test_pair_whose_output_nobody_knows_is_not_asked_for() -> None:
     asked = ({"role": "user", "content": "?"},)
     train, test = (Pair(ONE, TWO),), (Pair(ONE, UNKNOWN), Pair(TWO, ONE))
-    (row,) = dataset([Prompt("p", "t", 1, "", IDENTITY, (0,), asked, "?", 1, 1, train, test)])
-    known = [(ONE, TWO), (TWO, ONE)]
-    assert row["pairs"] == [{"input": given.tolist(), "output": wanted.tolist()} for given, wanted in known]
+    (row,) = in_memory([Prompt("p", "t", 1, "", IDENTITY, (0,), asked, "?", 1, 1, train, test)])
+    answer = asked_of(row).answered("text")
+    assert [grid.tolist() for grid in answer.inputs] == [ONE.tolist(), TWO.tolist()]
+    assert [grid.tolist() for grid in answer.truths] == [TWO.tolist(), ONE.tolist()]

@@ -359,3 +359,23 @@ def test_no_result_is_longer_than_the_server_reads() -> None:
     assert len(wire.encode_result(worst)) <= wire.max_result_bytes(0)
     full = Result(Status.ok, (np.zeros((30, 30), np.uint8),) * 3)
     assert len(wire.encode_result(full)) <= wire.max_result_bytes(3)
+
+
+def test_peak_memory_is_that_of_the_largest_child_and_stays(lone: Executor) -> None:
+    taking = "import numpy as np\ndef transform(grid):\n    np.ones({n} * 2**17)\n    return grid"  # n MiB, touched
+    assert run(lone, SAME).status is Status.ok
+    before = lone.peak_mb
+    assert 10 < before < 500  # numpy and scipy, not what this process has
+    assert run(lone, taking.format(n=180)).status is Status.ok
+    grown = lone.peak_mb
+    assert 150 < grown - before < 200
+    assert run(lone, SAME + " # again").status is Status.ok
+    assert lone.peak_mb == grown
+
+
+def test_peak_memory_is_not_that_of_the_process_which_started_the_servers() -> None:
+    ballast = np.ones(2**27, np.uint8)  # 128 MiB more than a server has
+    with Executor(1, LIMITS) as executor, Executor(2, LIMITS) as two:
+        assert executor.peak_mb < psutil.Process().memory_info().rss / 2**20 - 64
+        assert two.peak_mb == pytest.approx(2 * executor.peak_mb, rel=0.1)
+    assert ballast.all()

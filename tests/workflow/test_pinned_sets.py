@@ -46,6 +46,14 @@ def test_vllms_cpu_build_resolves_on_top_of_the_default_set() -> None:
     assert {pin for pin in missing if not pin.startswith(("cuda-", "nvidia-"))} == set()  # those of PyPI's torch
 
 
+def test_unsloth_without_a_gpu_resolves() -> None:
+    done = compile_pins(ENVS / "unsloth-cpu.txt", "--override", ENVS / "unsloth-cpu.overrides.txt")
+    assert done.returncode == 0, done.stderr
+    resolved, pinned = set(done.stdout.split()), pins(ENVS / "unsloth-cpu.txt")
+    assert pinned <= resolved
+    assert {pin for pin in resolved - pinned if not pin.startswith(("cuda-", "nvidia-"))} == set()  # of PyPI's torch
+
+
 def test_a_pin_that_contradicts_the_others_does_not_resolve(tmp_path: Path) -> None:
     (tmp_path / "wrong.txt").write_text((ENVS / "gpu.txt").read_text().replace("numpy==2.3.5", "numpy==2.4.6"))
     done = compile_pins(tmp_path / "wrong.txt")
@@ -53,7 +61,9 @@ def test_a_pin_that_contradicts_the_others_does_not_resolve(tmp_path: Path) -> N
     assert "numpy" in done.stderr
 
 
-@pytest.mark.parametrize(("name", "others"), [("gpu", {"numpy"}), ("gpu-unsloth", {"numpy", "trl"})])
+@pytest.mark.parametrize(
+    ("name", "others"), [("gpu", {"numpy"}), ("gpu-unsloth", {"numpy", "trl"}), ("unsloth-cpu", {"trl"})]
+)
 def test_versions_are_those_of_the_default_set_where_they_can_be(name: str, others: set[str]) -> None:
     default, pinned = (
         dict(pin.split("==") for pin in pins(ENVS / file)) for file in ("cpu.txt", f"{name}.txt")

@@ -16,6 +16,12 @@ def test_a_fresh_clone_plans_every_stage_of_the_demo(fresh: Checkout):
     assert planned["sample"] == planned["judge"] == 2 * 2 + 3 * 2 + 2 * 3 * 2
 
 
+def test_curves_of_a_training_wait_for_no_evaluation(fresh: Checkout):
+    planned = fresh.planned("results/demo/adapters/trained.png")
+    assert planned["training_curves"] == planned["train"] == 1
+    assert planned["evaluation_tasks"] == planned["report"] == 0
+
+
 def test_the_full_size_experiment_is_the_same_dag_with_another_config(fresh: Checkout):
     planned = fresh.planned("--configfile", "config/multi-turn-rl.yaml")
     # 2 parts x 100 shards, then 20 shards of one set for turn 1 and for two refining arms

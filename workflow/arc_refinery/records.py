@@ -33,7 +33,7 @@ ROWS_PER_GROUP = 2000
 
 logger = logging.getLogger(__name__)
 
-Kind = Literal["problems", "tasks", "prompts", "attempts", "verdicts"]
+Kind = Literal["problems", "tasks", "prompts", "attempts", "verdicts", "demonstrations"]
 
 
 class RecordError(InputError):
@@ -112,6 +112,20 @@ class Verdict:
         return self.test_correct_grids == 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """A prompt of a task and a correct answer to it, for supervised fine-tuning."""
+
+    demonstration_id: str
+    task_id: str
+    turn: int
+    parent_id: str  # attempt that is refined; empty in turn 1
+    text: str  # the rendered prompt, up to where the model goes on
+    completion: str  # what the model is to sample after `text`, without the end token
+    target: str  # where the program comes from: "source", or the id of a correct attempt
+    n_tokens: int  # prompt, completion and one end token
+
+
 _GRID = pa.list_(pa.list_(pa.int8()))
 _PAIRS = pa.list_(pa.struct([("input", _GRID), ("output", _GRID)]))
 _GRIDS = pa.list_(_GRID)
@@ -135,6 +149,7 @@ _CLASSES: dict[Kind, type] = {
     "prompts": Prompt,
     "attempts": Attempt,
     "verdicts": Verdict,
+    "demonstrations": Demonstration,
 }
 
 
@@ -256,6 +271,10 @@ def read_attempts(path: Path) -> Iterator[Attempt]:
 
 def read_verdicts(path: Path) -> Iterator[Verdict]:
     return (Verdict(**row) for row in _rows(path, "verdicts"))
+
+
+def read_demonstrations(path: Path) -> Iterator[Demonstration]:
+    return (Demonstration(**row) for row in _rows(path, "demonstrations"))
 
 
 def kind_of(path: Path) -> str:

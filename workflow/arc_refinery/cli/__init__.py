@@ -11,10 +11,10 @@ from typing import Any
 import tyro
 
 from arc_refinery.cli.attempts import Execute, ImportPredictions, Judge, Sample
-from arc_refinery.cli.prompts import FirstPrompts, Lengths, Prompts, Refine
-from arc_refinery.cli.results import ConfigDocs, Report, Submission
+from arc_refinery.cli.prompts import Demonstrations, FirstPrompts, Lengths, Prompts, Refine
+from arc_refinery.cli.results import ConfigDocs, Curves, Report, Submission
 from arc_refinery.cli.tasks import Problems, SelectTasks, Tasks, TaskSet
-from arc_refinery.cli.training import Pretrain, Train
+from arc_refinery.cli.training import Pretrain, Sft, Train
 from arc_refinery.errors import InputError
 
 STAGES: dict[str, Callable[..., Any]] = {
@@ -28,7 +28,10 @@ STAGES: dict[str, Callable[..., Any]] = {
     "execute": Execute,
     "import-predictions": ImportPredictions,
     "judge": Judge,
+    "demonstrations": Demonstrations,
+    "sft": Sft,
     "train": Train,
+    "curves": Curves,
     "report": Report,
     "lengths": Lengths,
     "submission": Submission,

@@ -1,7 +1,10 @@
 """Stages that write prompts, and commands about them."""
 
+import logging
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from heapq import merge
 from pathlib import Path
 from typing import Annotated
 
@@ -80,21 +83,75 @@ class Refine:
             self.batch_size,
             self.include_errors,
         )
-        made = next_turn_prompts(self._judged(), plan, template, Renderer(self.model_path))
+        made = next_turn_prompts(_judged(self.folder, self.n_shards), plan, template, Renderer(self.model_path))
         longest = self.max_model_len - self.max_output_tokens
         settings = {name: value for name, value in vars(self).items() if name not in ("folder", "n_shards", "output")}
         settings["template"] = asdict(template)
         records.write_prompts(self.output, made, longest, self.seed, settings)
 
-    def _judged(self) -> Iterator["Judged"]:  # type: ignore[name-defined]  # noqa: F821
-        from arc_refinery.refine.next_turn import Judged
 
-        prompts = {prompt.prompt_id: prompt for prompt in records.read_prompts(self.folder / "prompts.parquet")}
-        for shard in range(self.n_shards):
-            attempts, verdicts = (self.folder / kind / f"{shard:03d}.parquet" for kind in ("attempts", "verdicts"))
-            pairs = zip(records.read_attempts(attempts), records.read_verdicts(verdicts), strict=True)
-            for attempt, verdict in pairs:
-                yield Judged(prompts[attempt.prompt_id], attempt, verdict)
+@dataclass
+class Demonstrations:
+    """Give incorrect first attempts a correct program to learn: what `sft` trains on."""
+
+    folder: Path  # of turn 1: prompts.parquet, attempts/<shard>.parquet, verdicts/<shard>.parquet
+    n_shards: int
+    tasks_path: Path
+    output: Path
+    model_path: str
+    template: str
+    demonstrations: Annotated[config.Demonstrations, Flat]
+    sandbox: Annotated[config.Sandbox, Flat]  # in which the tasks' own programs are executed
+    n_considered: int  # the first attempts of each task that may be refined or learned from
+    max_seq_length: int  # tokens of prompt, completion and end token; longer rows are left out and counted
+    max_completion_length: int  # tokens of completion and end token
+    include_errors: bool = False
+    colors: tuple[str, ...] | None = None
+    n_jobs: int = 1
+    seed: int = 0
+
+    def run(self) -> None:
+        from arc_refinery.prompts import load_template
+        from arc_refinery.refine.demonstrations import Plan, demonstrations, source_answers
+        from arc_refinery.refine.rendering import Renderer
+
+        template = load_template(self.template, self.colors)
+        plan = Plan(
+            self.demonstrations,
+            self.n_considered,
+            self.include_errors,
+            self.max_seq_length,
+            self.max_completion_length,
+            self.seed,
+        )
+        sources, counts = {}, Counter(n_tasks=0, n_tasks_without_target=0, n_too_long=0)
+        if self.demonstrations.targets == "source":
+            with self.sandbox.executor(self.n_jobs) as executor:
+                sources = source_answers(records.read_tasks(self.tasks_path), template, executor)
+        made = demonstrations(
+            _judged(self.folder, self.n_shards), sources, plan, template, Renderer(self.model_path), counts
+        )
+        no_settings = ("folder", "n_shards", "tasks_path", "output", "n_jobs", "demonstrations", "sandbox")
+        settings = {name: value for name, value in vars(self).items() if name not in no_settings}
+        settings |= self.demonstrations.model_dump() | self.sandbox.model_dump() | {"template": asdict(template)}
+        records.write(self.output, "demonstrations", made, self.seed, settings, lambda: dict(counts))
+        logging.info("%d demonstrations; %s", records.count(self.output), dict(counts))
+
+
+def _judged(folder: Path, n_shards: int) -> Iterator["Judged"]:  # type: ignore[name-defined]  # noqa: F821
+    """All attempts of a branch with prompt and verdict, tasks in the order of the prompts, whatever their shard."""
+    from arc_refinery.refine.next_turn import Judged
+
+    prompts = {prompt.prompt_id: prompt for prompt in records.read_prompts(folder / "prompts.parquet")}
+    place = {task_id: number for number, task_id in enumerate(dict.fromkeys(one.task_id for one in prompts.values()))}
+
+    def of_shard(shard: int) -> Iterator[Judged]:
+        attempts, verdicts = (folder / kind / f"{shard:03d}.parquet" for kind in ("attempts", "verdicts"))
+        pairs = zip(records.read_attempts(attempts), records.read_verdicts(verdicts), strict=True)
+        for attempt, verdict in pairs:
+            yield Judged(prompts[attempt.prompt_id], attempt, verdict)
+
+    return merge(*map(of_shard, range(n_shards)), key=lambda one: place[one.attempt.task_id])
 
 
 @dataclass

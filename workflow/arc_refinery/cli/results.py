@@ -21,6 +21,19 @@ class Report:
 
 
 @dataclass
+class Curves:
+    """Draw the curves of one training."""
+
+    log: Path  # its training.jsonl
+    output: Path  # a PNG file
+
+    def run(self) -> None:
+        from arc_refinery.reporting.training import draw_curves
+
+        draw_curves(self.log, self.output)
+
+
+@dataclass
 class Submission:
     """Write Kaggle's submission.json: two guesses for each test input, by vote among the attempts."""
 

@@ -1,12 +1,16 @@
 """Stages that train. The flags of `train` keep the names of the published scripts."""
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+import tyro
+
 from arc_refinery import config, records
 from arc_refinery.cli.flags import Flat
+from arc_refinery.files import content_hash
 from arc_refinery.pretraining.settings import PretrainingSettings
 
 
@@ -18,19 +22,29 @@ class Train:
     dataset_path: tuple[Path, ...]  # prompts
     output_dir: Path  # gets the adapter and training.jsonl
     training: Annotated[config.Grpo, Flat]
+    guard: config.Guard
+    lora_path: Path | None = None  # adapter to go on from, as SFT made it; by default a fresh one
     checkpoints: Path | None = None  # folder that no rule owns; by default beside output_dir
-    dtype: Literal["float32", "bfloat16"] | None = None  # by default bfloat16 where there is a GPU
+    dtype: Literal["float32", "float16", "bfloat16"] | None = None  # by default bfloat16 where there is a GPU
     n_threads: int = 1
+    template: str = "words"  # of the feedback in on-policy second turns: compact, words, or a learned folder
+    colors: tuple[str, ...] | None = None  # ten words for the colors 0 to 9 in that feedback
+    include_errors: bool = False  # on-policy: programs that raised get a second turn too
     code_execution_cpu_seconds: float = 1.0
     code_execution_wall_seconds: float = 10.0
     code_execution_memory_limit_mb: int = 512
     allow_without_seccomp: bool = False
+    measurements: Path | None = None  # JSON lines: seconds and peak memory of each step
+    tensorboard: Path | None = None  # folder of curves; by default beside output_dir
     seed: int = 0
 
     def run(self) -> None:
+        if self.training.unsloth:
+            from arc_refinery.training import unsloth_backend  # noqa: F401  # replaces parts of trl, so it comes first
         import torch
 
-        from arc_refinery.training.grpo import train
+        from arc_refinery.prompts import load_template
+        from arc_refinery.training.grpo import Job, train
 
         model = config.Model(
             path=self.model_path,
@@ -44,13 +58,86 @@ class Train:
             memory_mb=self.code_execution_memory_limit_mb,
             allow_without_seccomp=self.allow_without_seccomp,
         )
-        checkpoints = self.checkpoints or self.output_dir.with_name(f"{self.output_dir.name}.checkpoints")
+        train(
+            Job(
+                read=self._fitting_prompts,
+                prompts_hash=content_hash(self.dataset_path),
+                model=model,
+                training=self.training,
+                guard=self.guard,
+                sandbox=sandbox,
+                template=load_template(self.template, self.colors),
+                include_errors=self.include_errors,
+                seed=self.seed,
+                start=self.lora_path,
+                output=self.output_dir,
+                work=self.checkpoints or _beside(self.output_dir, "checkpoints"),
+                measurements=self.measurements,
+                tensorboard=self.tensorboard or _beside(self.output_dir, "tensorboard"),
+            )
+        )
+
+    def _fitting_prompts(self) -> Iterator[records.Prompt]:
         longest = self.training.max_seq_length - self.training.max_completion_length
-        prompts = [prompt for path in self.dataset_path for prompt in records.read_prompts(path)]
-        fitting = [prompt for prompt in prompts if prompt.n_tokens <= longest]
-        n_left_out = len(prompts) - len(fitting)
-        logging.info("%d of %d prompts leave no room for an answer and are left out", n_left_out, len(prompts))
-        train(fitting, model, self.training, sandbox, self.seed, self.output_dir, checkpoints)
+        n_left_out = 0
+        for path in self.dataset_path:
+            for prompt in records.read_prompts(path):
+                if prompt.n_tokens <= longest:
+                    yield prompt
+                else:
+                    n_left_out += 1
+        logging.info("%d prompts leave no room for an answer and are left out", n_left_out)
+
+
+def _beside(output: Path, what: str) -> Path:
+    return output.with_name(f"{output.name}.{what}")
+
+
+class SftFlags(config.Sft):
+    """Without what decides the rows, which `demonstrations` has made."""
+
+    demonstrations: Annotated[config.Demonstrations, tyro.conf.Suppress] = config.Demonstrations()
+
+
+@dataclass
+class Sft:
+    """Train a LoRA adapter on demonstrations; an interrupted run goes on from its last checkpoint."""
+
+    model_path: str
+    dataset_path: tuple[Path, ...]  # demonstrations
+    output_dir: Path  # gets the adapter and training.jsonl
+    lora: Annotated[config.Lora, Flat]
+    training: Annotated[SftFlags, Flat]
+    checkpoints: Path | None = None  # folder that no rule owns; by default beside output_dir
+    dtype: Literal["float32", "float16", "bfloat16"] | None = None  # by default bfloat16 where there is a GPU
+    n_threads: int = 1
+    measurements: Path | None = None  # JSON lines: seconds and peak memory of each step
+    tensorboard: Path | None = None  # folder of curves
+    seed: int = 0
+
+    def run(self) -> None:
+        import torch
+
+        from arc_refinery.training.sft import train
+
+        model = config.Model(
+            path=self.model_path,
+            window=1,  # it samples nothing
+            dtype=self.dtype or ("bfloat16" if torch.cuda.is_available() else "float32"),
+            n_threads=self.n_threads,
+        )
+        rows = [row for path in self.dataset_path for row in records.read_demonstrations(path)]
+        train(
+            rows,
+            model,
+            self.lora,
+            self.training,
+            self.seed,
+            self.output_dir,
+            self.checkpoints or _beside(self.output_dir, "checkpoints"),
+            self.measurements,
+            self.tensorboard,
+        )
 
 
 @dataclass

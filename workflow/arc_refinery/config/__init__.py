@@ -6,29 +6,40 @@ The JSON schema and the tables of config/README.md are generated from these mode
 from arc_refinery.config.base import ConfigError
 from arc_refinery.config.evaluation import Arm, Evaluation, Turn
 from arc_refinery.config.experiment import Experiment
+from arc_refinery.config.grpo import CHANGE_NO_ADAPTER, Grpo
+from arc_refinery.config.guard import Guard
 from arc_refinery.config.loading import check_files, load, validate
+from arc_refinery.config.lora import Lora, Optimizer
 from arc_refinery.config.resources import ModelNeeds, Needs, Resources
 from arc_refinery.config.sampling import CHANGE_NO_COMPLETION, Model, Refinement, Sampling, Sandbox
+from arc_refinery.config.sft import Demonstrations, Sft
 from arc_refinery.config.tasks import Parts, Problems, TaskSet
-from arc_refinery.config.training import CHANGE_NO_ADAPTER, Grpo, Training
+from arc_refinery.config.training import SFT, TRAINED, Training
 
 __all__ = [
     "CHANGE_NO_ADAPTER",
     "CHANGE_NO_COMPLETION",
+    "SFT",
+    "TRAINED",
     "Arm",
     "ConfigError",
+    "Demonstrations",
     "Evaluation",
     "Experiment",
     "Grpo",
+    "Guard",
+    "Lora",
     "Model",
     "ModelNeeds",
     "Needs",
+    "Optimizer",
     "Parts",
     "Problems",
     "Refinement",
     "Resources",
     "Sampling",
     "Sandbox",
+    "Sft",
     "TaskSet",
     "Training",
     "Turn",

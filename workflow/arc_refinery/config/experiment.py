@@ -6,10 +6,11 @@ from pydantic import Field, model_validator
 
 from arc_refinery.config.base import Name, Strict
 from arc_refinery.config.evaluation import Arm, Evaluation
+from arc_refinery.config.grpo import Grpo
 from arc_refinery.config.resources import Resources
 from arc_refinery.config.sampling import Model, Refinement, Sampling, Sandbox
 from arc_refinery.config.tasks import Parts, Problems
-from arc_refinery.config.training import TRAINED, Grpo, Training
+from arc_refinery.config.training import SFT, TRAINED, Training
 
 
 class Experiment(Strict):
@@ -21,7 +22,7 @@ class Experiment(Strict):
     sampling: Sampling = Field(description="How completions are drawn, in attempts and evaluation.")
     sandbox: Sandbox = Field(default_factory=lambda: Sandbox(), description="Limits of executed programs.")
     refinement: Refinement = Field(default_factory=lambda: Refinement(), description="Which attempts get another turn.")
-    training: Training | None = Field(None, description="GRPO with a LoRA adapter; without it, nothing is trained.")
+    training: Training | None = Field(None, description="Training of a LoRA adapter; without it, nothing is trained.")
     evaluation: Evaluation = Field(description="What is compared, and on which tasks.")
     resources: Resources = Field(default_factory=lambda: Resources(), description="What jobs ask of the machine.")
 
@@ -31,8 +32,30 @@ class Experiment(Strict):
 
     @cached_property
     def runs(self) -> dict[str, Grpo]:
-        """The trainings by name; each gives the adapter of that name."""
+        """The GRPO trainings by name; each gives the adapter of that name."""
         return self.training.runs() if self.training else {}
+
+    @property
+    def sft_adapter(self) -> str | None:
+        """The adapter that SFT gives: what the training ends with, or what GRPO goes on from."""
+        if self.training is None or self.training.sft is None:
+            return None
+        return SFT if self.runs else TRAINED
+
+    @property
+    def adapters(self) -> list[str]:
+        """All adapters that are trained."""
+        return [*([self.sft_adapter] if self.sft_adapter else []), *self.runs]
+
+    @property
+    def _learns_from_sources(self) -> bool:
+        sft = self.training.sft if self.training else None
+        return sft is not None and sft.demonstrations.targets == "source"
+
+    @property
+    def augments_parts(self) -> bool:
+        chosen = self.parts.use_data_augmentation if self.parts else None
+        return self.sampling.use_data_augmentation if chosen is None else chosen
 
     @property
     def training_tasks(self) -> list[str]:
@@ -86,7 +109,12 @@ class Experiment(Strict):
         sets = [task_set.name for task_set in self.evaluation.sets]
         if self.training and (unknown := sorted(set(self.training.sets) - set(sets))):
             raise ValueError(f"training.sets: {unknown[0]} is no evaluation set; there are {', '.join(sets)}")
-        adapters = ["none", *self.runs]
+        if self._learns_from_sources and (not self.parts or self.augments_parts):
+            raise ValueError(
+                "training.sft.demonstrations.targets `source`: a task's source answers the task as it is; sample parts "
+                "with parts.use_data_augmentation: false, or take the targets `attempts`"
+            )
+        adapters = ["none", *self.adapters]
         names = [arm.name for arm in self.arms]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"evaluation.arms: an arm is called as the sweep calls another: {', '.join(twice)}")

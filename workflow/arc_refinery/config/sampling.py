@@ -23,7 +23,7 @@ class Model(Strict):
     )
     backend: Literal["transformers", "vllm"] = Field("transformers", description="What samples from it.")
     window: PositiveInt = Field(description="Longest prompt and completion together, in tokens.")
-    dtype: Literal["float32", "bfloat16"] = Field(
+    dtype: Literal["float32", "float16", "bfloat16"] = Field(
         "float32", description="Precision of sampling and training; results repeat to the byte only in float32 on CPU."
     )
     n_threads: PositiveInt = Field(

@@ -33,6 +33,9 @@ class Parts(Strict):
         None, description="Tasks in each part; without it, all tasks that there are, dealt evenly."
     )
     shards_per_part: PositiveInt = Field(description="Jobs that sample one part; does not change results.")
+    use_data_augmentation: bool | None = Field(
+        None, description="Whether attempts on the parts are augmented; by default as `sampling` says."
+    )
 
     @property
     def names(self) -> list[str]:

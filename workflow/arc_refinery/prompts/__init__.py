@@ -13,6 +13,7 @@ from arc_refinery.prompts.conversation import (
     next_turn,
     split_prefix,
 )
+from arc_refinery.prompts.demonstration import completed_answer, transform_program
 from arc_refinery.prompts.notation import COLORS, Notation
 from arc_refinery.prompts.template import COMPACT, WORDS, Template, load_template, save_template, template_files
 
@@ -24,6 +25,7 @@ __all__ = [
     "Notation",
     "Template",
     "answer",
+    "completed_answer",
     "error_feedback",
     "execution_feedback",
     "extract_code",
@@ -33,4 +35,5 @@ __all__ = [
     "save_template",
     "split_prefix",
     "template_files",
+    "transform_program",
 ]

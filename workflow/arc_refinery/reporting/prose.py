@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from arc_refinery.config import Arm, Experiment, Grpo, Sandbox, Turn
+from arc_refinery.config import Arm, Experiment, Grpo, Guard, Optimizer, Sandbox, Sft, Turn
 from arc_refinery.evaluation.statistics import SIGNIFICANCE, mcnemar
 
 HOW_TO_READ = """\
@@ -36,7 +36,7 @@ def compared(experiment: Experiment, sizes: Mapping[str, int]) -> list[str]:
         f"- Sampling: temperature {sampling.temperature}, top-p {sampling.top_p}, at most {sampling.max_output_tokens} "
         f"tokens; groups of {sampling.batch_size} completions share a prompt, each group's {shown}.",
         *([_refining(experiment)] if refines else []),
-        *(f"- Training `{run}`: {_described_training(experiment, one)}" for run, one in experiment.runs.items()),
+        *_trainings(experiment),
         f"- Executing: {_limits_of_programs(experiment.sandbox)}",
         f"- Seed: {experiment.seed}. Intervals: {experiment.evaluation.n_bootstrap} resamples.",
     ]
@@ -59,15 +59,101 @@ def _refining(experiment: Experiment) -> str:
     )
 
 
-def _described_training(experiment: Experiment, run: Grpo) -> str:
-    prompts = experiment.training.prompts if experiment.training else ""
-    tasks = f"the tasks of {', '.join(f'`{name}`' for name in experiment.training_tasks)}"
+def _trainings(experiment: Experiment) -> list[str]:
+    """One item for each adapter, and one for what guards them."""
+    if experiment.training is None:
+        return []
+    items = [f"- Training `{run}`: {_described_grpo(experiment, one)}" for run, one in experiment.runs.items()]
+    if experiment.training.sft:
+        items.insert(0, f"- Training `{experiment.sft_adapter}`: {_described_sft(experiment, experiment.training.sft)}")
+    return [*items, *([_described_guard(experiment.training.guard)] if experiment.runs else [])]
+
+
+def _training_tasks(experiment: Experiment) -> str:
     from_parts = experiment.training_tasks == experiment.part_names
     source = f" (source: {experiment.problems.source})" if experiment.problems and from_parts else ""
+    return f"the tasks of {', '.join(f'`{name}`' for name in experiment.training_tasks)}{source}"
+
+
+def _described_sft(experiment: Experiment, sft: Sft) -> str:
+    demonstrations = sft.demonstrations
+    programs = {
+        "source": "the task's own source",
+        "attempts": "sampled correct attempts on the same prompt",
+    }[demonstrations.targets]
+    share = demonstrations.first_turn_share
+    at_once = f"; {100 * share:g} % of the rows answer a task at once" if share else ""
+    rank = experiment.training.lora_r if experiment.training else 0
     return (
-        f"GRPO on {prompts} prompts from {tasks}{source}, reward `{run.reward_name}`, LoRA rank {run.lora_r}, "
-        f"learning rate {run.learning_rate:g}, KL weight {run.beta:g}; a step takes {run.num_generations} completions "
-        f"of each of its prompts ({run.prompts_per_step})."
+        f"SFT on second turns from {_training_tasks(experiment)}; the {demonstrations.n_parents} best incorrect "
+        f"attempts of each task are refined to {programs}{at_once}. LoRA rank {rank}, learning rate "
+        f"{sft.learning_rate:g}, {sft.rows_per_step} rows a step, {_duration(sft)}."
+    )
+
+
+def _described_grpo(experiment: Experiment, run: Grpo) -> str:
+    prompts = experiment.training.prompts if experiment.training else ""
+    start = f" from the adapter `{experiment.sft_adapter}`" if experiment.sft_adapter else ""
+    rollout = {
+        "prepared": "",
+        "on-policy": "; an answer is executed and, where it is wrong, refined at once: both answers carry loss, the "
+        "feedback does not",
+    }[run.rollout]
+    return (
+        f"GRPO{start} on {prompts} prompts from {_training_tasks(experiment)}{rollout}. "
+        f"Reward {_described_reward(run)}. Loss {_described_loss(run)}. "
+        f"LoRA rank {run.lora_r}, learning rate {run.learning_rate:g}, KL weight {run.beta:g}; a step takes "
+        f"{run.num_generations} completions of each of its prompts ({run.prompts_per_step}), sampled by {run.sampler}; "
+        f"{_duration(run)}. {_described_choice(run)}"
+    )
+
+
+def _described_reward(run: Grpo) -> str:
+    terms = [
+        (run.improvement_weight, "plus {:g} × what it earns more than the attempt that it refines"),
+        (run.repetition_weight, "less {:g} × its share of repeated 4-grams"),
+        (run.truncation_penalty, "less {:g} where it is cut"),
+        (run.pass_at_k if run.pass_at_k > 1 else 0, "credit for the best of {:g} completions"),
+    ]
+    return ", ".join([f"`{run.reward_name}`", *(words.format(value) for value, words in terms if value)])
+
+
+def _described_loss(run: Grpo) -> str:
+    terms = [
+        (run.epsilon_high, f"clipped upwards at {run.epsilon_high}"),
+        (run.importance_sampling_level == "sequence", "probability ratios of whole completions"),
+        (run.entropy_coef, f"an entropy bonus of {run.entropy_coef:g}"),
+        (run.mask_truncated_completions, "without cut completions"),
+        (run.drop_zero_variance, "without groups of equal rewards"),
+    ]
+    return ", ".join([f"`{run.loss_type}`", *(words for is_there, words in terms if is_there)])
+
+
+def _duration(optimizer: Optimizer) -> str:
+    most = f", {optimizer.max_steps} steps at most" if optimizer.max_steps > 0 else ""
+    return f"{optimizer.epochs:g} {'pass' if optimizer.epochs == 1 else 'passes'} over the data{most}"
+
+
+def _described_choice(run: Grpo) -> str:
+    if not run.n_heldout:
+        return "The last step gives the adapter."
+    return (
+        f"Of the checkpoints, the one that earns most on {run.n_heldout} prompts kept out of training is the adapter."
+    )
+
+
+def _described_guard(guard: Guard) -> str:
+    kl = f", or the KL from the start exceeds {guard.max_kl:g} nats/token" if guard.max_kl else ""
+    done = {
+        "rollback": f"It then goes back to the last good checkpoint, with {guard.rate_factor:g} × the learning rate "
+        f"({guard.max_rollbacks} times at most; after that it is stopped).",
+        "stop": "It is then stopped.",
+        "none": "This is only said, under *Training*; nothing is done about it.",
+    }[guard.action]
+    return (
+        f"- Collapse: a GRPO training counts as collapsed when, over {guard.window} steps, more than "
+        f"{100 * guard.max_truncated:g} % of the completions are cut, more than {100 * guard.max_repetition:g} % of "
+        f"their 4-grams are repeated, or the reward falls under {100 * guard.min_reward:g} % of what it was{kl}. {done}"
     )
 
 

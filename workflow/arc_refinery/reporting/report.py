@@ -16,7 +16,7 @@ from arc_refinery.config import Arm, Experiment, TaskSet
 from arc_refinery.evaluation.arms import SetResults, load, n_tasks_with_budget_left, per_task, turns_of
 from arc_refinery.evaluation.statistics import Comparison, budget_curve, percent, verdict_sentence
 from arc_refinery.files import written_as_a_whole
-from arc_refinery.reporting import gallery, lengths, plots, prose, tables, training_log
+from arc_refinery.reporting import gallery, lengths, plots, prose, tables, training
 from arc_refinery.reporting.tables import Bootstrap, markdown_table
 
 
@@ -48,7 +48,7 @@ def write_report(experiment: Experiment, folder: Path, report: Path) -> None:
             *_summary(experiment, evaluated),
             *prose.compared(experiment, {one.task_set.name: one.n for one in evaluated}),
             *(block for one in evaluated for block in _set_section(experiment, folder, one, temporary, link)),
-            *_training_section(experiment, folder, temporary, link),
+            *training.section(experiment, folder, temporary, link),
             "## Lengths of prompts",
             _prompt_lengths(experiment, folder),
             *prose.limits(experiment, sum(len(one.comparisons) for one in evaluated)),
@@ -205,27 +205,3 @@ def _prompt_lengths(experiment: Experiment, folder: Path) -> str:
     names += [f"{task_set.name}/{branch}" for task_set in experiment.evaluation.sets for branch in experiment.branches]
     found = [one for name in names for one in lengths.read(folder / name / "prompts.parquet", name)]
     return lengths.as_markdown(lengths.table(found, experiment.model.window))
-
-
-def _training_section(experiment: Experiment, folder: Path, output: Path, link: str) -> list[str]:
-    if not experiment.runs:
-        return ["## Training", "Nothing was trained."]
-    logs = {run: training_log.read(folder / "adapters" / run / "training.jsonl") for run in experiment.runs}
-    silent = [run for run, log in logs.items() if log.empty]
-    logs = {run: log for run, log in logs.items() if not log.empty}
-    blocks = [
-        "## Training",
-        *(f"The log of the training `{run}` holds no step with a reward." for run in silent),
-    ]
-    if logs:
-        blocks += [
-            "Mean reward (0..10) over the first and the last tenth of the logged steps. These are rewards on training "
-            "prompts, with the sampling of training; whether a gain carries over to other tasks is what the sets above "
-            "say.",
-            tables.runs_table(logs),
-        ]
-    for run, log in logs.items():
-        plots.training_plot(log, output / f"training-{run}.png")
-        title = [f"### `{run}`"] if len(logs) > 1 else []
-        blocks += [*title, tables.training_table(log), f"![Training curves of {run}]({link}/training-{run}.png)"]
-    return blocks

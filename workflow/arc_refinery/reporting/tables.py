@@ -31,7 +31,7 @@ from arc_refinery.evaluation.statistics import (
     points,
     two_guess_scores,
 )
-from arc_refinery.reporting import training_log
+from arc_refinery.reporting.training_log import FIGURES, Log
 
 SOLVED = ("train_is_correct", "test_is_correct", "is_correct")  # shares of tasks, so they can be counted
 PASS_AT = (1, 8, 64, 512)
@@ -197,22 +197,36 @@ def spending_table(results: SetResults, arms: Iterable[Arm], bootstrap: Bootstra
     return markdown_table(header, rows)
 
 
-def runs_table(logs: Mapping[str, pd.DataFrame]) -> str:
-    """The mean reward (0..10) of each training at its start and at its end."""
+def runs_table(logs: Mapping[str, Log]) -> str:
+    """Mean reward of each GRPO training at its start and at its end, and of its adapter on held-out prompts."""
     rows = []
     for run, log in logs.items():
-        first, last = training_log.first_and_last(log, "reward")
-        rows.append([f"`{run}`", int(log["step"].max()), f"{first:.2f}", f"{last:.2f}", f"{last - first:+.2f}"])
-    return markdown_table(["training", "steps", "first tenth", "last tenth", "change"], rows)
+        first, last = log.first_and_last("reward")
+        n_steps = int(log.steps["step"].max())
+        heldout = "–" if log.chosen is None or log.chosen.heldout_reward is None else f"{log.chosen.heldout_reward:.2f}"
+        step = log.chosen.step if log.chosen else n_steps
+        rows.append([f"`{run}`", n_steps, f"{first:.2f}", f"{last:.2f}", f"{last - first:+.2f}", step, heldout])
+    header = ["training", "steps", "first tenth", "last tenth", "change", "adapter of step", "its held-out reward"]
+    return markdown_table(header, rows)
 
 
-def training_table(log: pd.DataFrame) -> str:
+def training_table(log: Log) -> str:
     """Means over the first and the last tenth of the logged steps, of the figures that were logged."""
-    tenth = training_log.tenth_of(log)
     rows = [
-        [title, *(f"{mean:.3f}" for mean in training_log.first_and_last(log, name))]
-        for name, title in training_log.FIGURES.items()
-        if name in log
+        [title, *(f"{mean:.3f}" for mean in log.first_and_last(name))]
+        for name, title in FIGURES.items()
+        if name in log.steps and (name != "loss" or not log.is_grpo)
     ]
-    steps = "step" if tenth == 1 else f"{tenth} steps"
-    return markdown_table(["", f"first {steps}", f"last {steps}"], rows)
+    steps = "step" if log.window == 1 else f"{log.window} steps"
+    return markdown_table(["", f"first {steps}", f"last {steps}"], rows).replace(" nan ", " – ")
+
+
+def checks_table(log: Log) -> str:
+    """What each checkpoint earned on the held-out prompts."""
+    rows = []
+    for check in sorted(log.checks + log.abandoned_checks, key=lambda check: check.step):
+        is_kept = check in log.checks
+        note = "the adapter" if is_kept and log.chosen and check.step == log.chosen.step else ""
+        solved = "–" if check.solved is None else percent(check.solved)
+        rows.append([check.step, f"{check.reward:.2f}", solved, note if is_kept else "abandoned by a rollback"])
+    return markdown_table(["held out: step", "mean reward", "completions that solve", ""], rows)

@@ -85,6 +85,11 @@ class Executor:
         while self._servers:
             self._servers.pop().stop()
 
+    @property
+    def peak_mb(self) -> float:
+        """Peak resident memory so far, in MiB: of each server with its largest child, summed over the servers."""
+        return sum(server.peak_kb for server in self._servers) / 1024
+
     def run(self, programs: Iterable[Program]) -> Generator[Outcome, None, None]:
         """One outcome for each program, in their order, each as soon as it and those before it are there.
 
@@ -181,6 +186,7 @@ class _Server:
 
     def __init__(self, limits: Limits, use_seccomp: bool) -> None:
         self.batch: list[_Job] = []
+        self.peak_kb = 0  # also of those that died
         self._limits = limits
         self._use_seccomp = use_seccomp
         self._launch()
@@ -203,7 +209,7 @@ class _Server:
         self.socket.settimeout(START_SECONDS)
         try:
             self.socket.sendall(wire.encode_batch([wire.encode_request(CHECK)]))
-            ((result, _),) = wire.read_replies(self.socket, [len(CHECK.inputs)])
+            ((result, _),) = self._replies([len(CHECK.inputs)])
         except (OSError, EOFError) as error:
             raise RuntimeError(f"a sandbox server did not start, its own message is on stderr: {error!r}") from error
         assert result is not None  # it was alone
@@ -226,7 +232,7 @@ class _Server:
     def finish(self) -> list[_Job]:
         """Give the jobs of the batch their outcomes; those that have none yet and are to be tried again."""
         try:
-            replies = list(wire.read_replies(self.socket, [job.n_inputs for job in self.batch]))
+            replies = self._replies([job.n_inputs for job in self.batch])
         except (OSError, EOFError):
             return self.give_up()
         batch, self.batch = self.batch, []
@@ -236,6 +242,11 @@ class _Server:
             else:
                 job.outcome = Outcome("", *result, cpu_seconds)
         return [job for job in batch if job.outcome is None]
+
+    def _replies(self, numbers_of_inputs: list[int]) -> list[tuple[wire.Result | None, float]]:
+        replies, peak_kb = wire.read_replies(self.socket, numbers_of_inputs)
+        self.peak_kb = max(self.peak_kb, peak_kb)
+        return replies
 
     def give_up(self) -> list[_Job]:
         """The server is dead or silent. Its end need not be a program's fault: each is tried once more, alone."""

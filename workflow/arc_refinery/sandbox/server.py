@@ -30,7 +30,7 @@ from typing import Any, Self
 import numpy as np
 
 from arc_refinery.sandbox import child, seccomp, wire
-from arc_refinery.sandbox.sharing import Sharing
+from arc_refinery.sandbox.sharing import Sharing, peak_rss_kb
 from arc_refinery.sandbox.types import Limits, Status
 from arc_refinery.sandbox.wire import ALONE, Request, Result
 
@@ -97,7 +97,13 @@ def main() -> None:
     with socket.socket(fileno=0) as executor, contextlib.suppress(EOFError, ConnectionError):
         while True:
             programs = wire.read_batch(executor)
-            executor.sendall(wire.encode_replies(execute(programs, setting, limits, executor)))
+            # No name for the replies: children of the next batch would find them.
+            executor.sendall(wire.encode_replies(list(execute(programs, setting, limits, executor)), peak_kb()))
+
+
+def peak_kb() -> int:
+    """Peak resident memory of this server with its largest child, whose pages were this server's to begin with."""
+    return max(peak_rss_kb(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 
 def preload() -> Sharing:

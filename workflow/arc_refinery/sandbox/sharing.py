@@ -15,6 +15,7 @@ import opcode
 import resource
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -82,7 +83,7 @@ class Sharing:
         self._attributes = ATTRIBUTES | _names(common)
         containers = {id(each): each for part in parts for each in _containers(part)}
         self._containers = [(container, repr(container)) for container in containers.values()]
-        self._max_rss_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss + MAX_GROWTH_KB
+        self._max_rss_kb = peak_rss_kb() + MAX_GROWTH_KB
 
     def allows(self, program: CodeType) -> bool:
         """Whether other programs may run in this program's child."""
@@ -116,6 +117,12 @@ class Sharing:
             if operation == IMPORT and not MODULES.issuperset(names[argument].split(".")):
                 return False
         return True
+
+
+def peak_rss_kb() -> int:
+    """Peak resident memory of this process since its exec. getrusage would add what its parent had: vfork shares it."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0])
 
 
 _ALL_BUILTINS = frozenset(name for name in vars(builtins) if not name.startswith("_"))

@@ -3,12 +3,13 @@
 executor -> server   batch: number of programs; for each: lengths, the source and the input grids
 child -> server      a reply for each program, checked to the last byte, for the program could have written it: the
                      child's CPU seconds so far, then the result
-server -> executor   replies of a batch: length of all; for each program its CPU seconds, then the result
+server -> executor   replies of a batch: length of all and peak memory so far, as the kernel tells it to the server; for
+                     each program its CPU seconds, then the result
 """
 
 import socket
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ ALONE = b"!"
 _BATCH = struct.Struct("<I")
 _REQUEST = struct.Struct("<IIH")  # bytes of source, bytes of all grids, number of grids
 _RESULT = struct.Struct("<4sBiHHIH")  # magic, status, line (-1 = none), bytes of type, message, grids; number of grids
-_REPLIES = struct.Struct("<I")
+_REPLIES = struct.Struct("<II")  # bytes of all, peak memory in kB
 _CPU = struct.Struct("<d")
 _SHAPE = struct.Struct("<HH")
 _MAGIC = b"ARC2"
@@ -161,20 +162,27 @@ def take_reply(data: bytearray, n_inputs: int) -> tuple[bytes, float] | None:
     return result, cpu_seconds
 
 
-def encode_replies(replies: Iterable[tuple[bytes, float]]) -> bytes:
+def encode_replies(replies: Iterable[tuple[bytes, float]], peak_kb: int) -> bytes:
     body = b"".join(encode_reply(result, cpu_seconds) for result, cpu_seconds in replies)
-    return _REPLIES.pack(len(body)) + body
+    return _REPLIES.pack(len(body), peak_kb) + body
 
 
-def read_replies(sock: socket.socket, numbers_of_inputs: Sequence[int]) -> Iterator[tuple[Result | None, float]]:
-    """Result, None for `ALONE`, and CPU seconds of the programs of a batch, in order; EOFError: the server is gone."""
-    (n_bytes,) = _REPLIES.unpack(_read_exactly(sock, _REPLIES.size))
+def read_replies(
+    sock: socket.socket, numbers_of_inputs: Sequence[int]
+) -> tuple[list[tuple[Result | None, float]], int]:
+    """Result, None for `ALONE`, and CPU seconds of the programs of a batch, in order; then the peak memory in kB.
+
+    EOFError: the server is gone.
+    """
+    n_bytes, peak_kb = _REPLIES.unpack(_read_exactly(sock, _REPLIES.size))
     body = bytearray(_read_exactly(sock, n_bytes))
+    replies = []
     for n_inputs in numbers_of_inputs:
         reply = take_reply(body, n_inputs)
         assert reply is not None  # the server is ours
         result, cpu_seconds = reply
-        yield (None if result == ALONE else decode_result(result, n_inputs)), cpu_seconds
+        replies.append((None if result == ALONE else decode_result(result, n_inputs), cpu_seconds))
+    return replies, peak_kb
 
 
 def _pack_grids(grids: Iterable[Grid]) -> bytes:

@@ -1,31 +1,44 @@
-"""GRPO (Shao et al. 2024) with a LoRA adapter, by TRL; an interrupted training goes on from its last checkpoint.
+"""GRPO (Shao et al. 2024) with a LoRA adapter, by TRL.
 
-Checkpoints lie outside the rule's outputs, because Snakemake deletes those of failed jobs.
+An interrupted training goes on from its last checkpoint, and ends as an undisturbed one would have. A training that
+collapses goes back to before it did, or stops (`guard`). The adapter is the best checkpoint on held-out prompts.
 """
 
 import json
 import logging
+import math
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import Dataset
-from peft import LoraConfig
-from transformers import AutoModelForCausalLM, PrinterCallback, TrainerCallback
-from transformers.trainer_utils import get_last_checkpoint
-from trl import GRPOConfig, GRPOTrainer
+from datasets import Dataset, IterableDataset
+from peft import set_peft_model_state_dict
+from safetensors.torch import load_file
+from transformers import PrinterCallback, TrainerCallback
+from trl import GRPOConfig
 
 from arc_refinery import records
-from arc_refinery.config import CHANGE_NO_ADAPTER, Grpo, Model, Sandbox
+from arc_refinery.config import CHANGE_NO_ADAPTER, Grpo, Guard, Model, Sandbox
 from arc_refinery.errors import InputError
-from arc_refinery.grids import fingerprint
-from arc_refinery.prompts import split_prefix
+from arc_refinery.files import content_hash, written_as_a_whole
+from arc_refinery.prompts import Template, split_prefix
 from arc_refinery.records import Prompt
+from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
+from arc_refinery.sandbox import Executor
+from arc_refinery.seeding import stream
 from arc_refinery.tokenizers import begin_answers, load_tokenizer
-from arc_refinery.training.rewards import ExecutionReward
+from arc_refinery.training import checkpoints
+from arc_refinery.training.adapters import lora_config, open_base, open_network, write_adapter
+from arc_refinery.training.data import in_memory, streamed
+from arc_refinery.training.guard import Symptom, symptom
+from arc_refinery.training.rollout import TwoTurns
+from arc_refinery.training.scoring import Scorer
+from arc_refinery.training.trainer import MEASURED, Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -34,84 +47,206 @@ class TrainingError(InputError):
     """Training cannot start; the message says why."""
 
 
-def train(
-    prompts: Sequence[Prompt], model: Model, training: Grpo, sandbox: Sandbox, seed: int, output: Path, work: Path
-) -> None:
-    """Write the adapter and `training.jsonl` to the folder `output`; checkpoints live in the folder `work`."""
-    if not prompts:
-        raise TrainingError(
-            "there are no training prompts. Either the files hold none (of second turns: no attempt was incorrect with "
-            "valid outputs; sample more tasks), or all are too long for max_seq_length less max_completion_length"
-        )
-    torch.set_num_threads(model.n_threads)
-    _drop_foreign_checkpoints(work, _identity(prompts, model, training, sandbox, seed))
-    tokenizer = load_tokenizer(model.path)
-    begin_answers(tokenizer, split_prefix(prompts[0].messages)[1])  # one template made all prompts
-    with sandbox.executor(training.n_jobs) as executor:
-        trainer = GRPOTrainer(
-            model=_load(model, training),
-            processing_class=tokenizer,
-            args=_arguments(model, training, seed, work),
-            train_dataset=dataset(prompts),
-            reward_funcs=ExecutionReward(training.reward_name, executor),
-            peft_config=LoraConfig(
-                r=training.lora_r,
-                lora_alpha=training.lora_alpha,
-                use_rslora=True,
-                target_modules=list(training.target_modules),
-                task_type="CAUSAL_LM",
-            ),
-            callbacks=[_OneLineProgress()],
-        )
-        trainer.remove_callback(PrinterCallback)
-        last = get_last_checkpoint(str(work))
-        if last:
-            logger.info("%s: training goes on from this checkpoint", last)
-        trainer.train(resume_from_checkpoint=last)
-    _write_results(trainer, output)
-    shutil.rmtree(work)
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Everything that decides an adapter, and where things are put."""
 
+    read: Callable[[], Iterator[Prompt]]  # the prompts, each time anew
+    prompts_hash: str  # of the files that they are read from
+    model: Model
+    training: Grpo
+    guard: Guard
+    sandbox: Sandbox
+    template: Template  # of the feedback in on-policy second turns
+    include_errors: bool  # whether programs that raised get one
+    seed: int
+    start: Path | None  # the adapter to go on from; without it, a fresh one
+    output: Path  # folder for the adapter and training.jsonl
+    work: Path  # folder for checkpoints
+    measurements: Path | None  # file for what was measured at each step: times, memory
+    tensorboard: Path  # folder
 
-def dataset(prompts: Sequence[Prompt]) -> Dataset:
-    """Rows as TRL wants them: what is asked, what the answer begins with, and the pairs to execute its program on."""
-    return Dataset.from_list(
-        [
+    def identity(self) -> str:
+        """A hash of everything that decides the adapter."""
+        return records.settings_hash(
             {
-                "prompt": asked,
-                "assistant_prefix": prefix,
-                "pairs": [
-                    {"input": pair.input.tolist(), "output": pair.output.tolist()}
-                    for pair in prompt.train + prompt.test
-                    if pair.output.size  # of Kaggle's tests the output may be unknown
-                ],
+                "model": self.model.model_dump(),
+                "training": self.training.model_dump(exclude=CHANGE_NO_ADAPTER),
+                "guard": self.guard.model_dump(),
+                "sandbox": self.sandbox.model_dump(),
+                "template": asdict(self.template),
+                "include_errors": self.include_errors,
+                "seed": self.seed,
+                "start": "" if self.start is None else content_hash([self.start / ADAPTER_WEIGHTS]),
+                "prompts": self.prompts_hash,
             }
-            for prompt in prompts
-            for asked, prefix in [split_prefix(prompt.messages)]
-        ]
-    )
-
-
-def _load(model: Model, training: Grpo) -> Any:
-    if training.load_in_4bit:
-        from transformers import BitsAndBytesConfig
-
-        return AutoModelForCausalLM.from_pretrained(
-            model.path, dtype=getattr(torch, model.dtype), quantization_config=BitsAndBytesConfig(load_in_4bit=True)
         )
-    return AutoModelForCausalLM.from_pretrained(model.path, dtype=getattr(torch, model.dtype))
 
 
-def _arguments(model: Model, training: Grpo, seed: int, work: Path) -> GRPOConfig:
+def train(job: Job) -> None:
+    """Write the adapter and `training.jsonl` to the folder `job.output`."""
+    _check_backends(job.training)
+    torch.set_num_threads(job.model.n_threads)
+    checkpoints.claim(job.work, job.identity())
+    data = _Data.of(job)
+    with job.sandbox.executor(job.training.n_jobs) as executor:
+        while True:
+            trainer, found = _train(job, data, executor)
+            abandoned = _read(job.work / JOURNAL)
+            if found is None or not _rolls_back(job, abandoned):
+                break
+            _roll_back(job, trainer, found, abandoned)
+    history = [*_read(job.work / START), *abandoned, *_entries(trainer, _last_rollback(abandoned))]
+    if found:
+        history.append({"guard": asdict(found) | {"action": "none" if job.guard.action == "none" else "stop"}})
+    chosen = _choose(job, history, found, trainer.state.global_step)
+    _take_weights(trainer.model, job, chosen["step"])
+    write_adapter(
+        trainer.model, job.output, lambda folder: _write(folder / "training.jsonl", [*history, {"chosen": chosen}])
+    )
+    if job.measurements:
+        _write(job.measurements, _measured(trainer))
+    shutil.rmtree(job.work)
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    train: Dataset | IterableDataset
+    heldout: Dataset | None
+    prefix: str  # what answers begin with
+
+    @classmethod
+    def of(cls, job: Job) -> "_Data":
+        first = next(job.read(), None)
+        if first is None:
+            raise TrainingError(
+                "there are no training prompts. Either the files hold none (of second turns: no attempt was incorrect "
+                "with valid outputs; sample more tasks), or all are too long for max_seq_length less "
+                "max_completion_length"
+            )
+        prefix = split_prefix(first.messages)[1]  # one template made all prompts
+        if job.training.stream:
+            return cls(streamed(job.read), None, prefix)
+        prompts, n_heldout = list(job.read()), job.training.n_heldout
+        if n_heldout >= len(prompts):
+            raise TrainingError(f"n_heldout = {n_heldout} leaves nothing to train on: there are {len(prompts)} prompts")
+        order = stream(job.seed, "heldout prompts").permutation(len(prompts)).tolist()
+        kept_out = set(order[:n_heldout])
+        trained = [prompt for place, prompt in enumerate(prompts) if place not in kept_out]
+        heldout = [prompts[place] for place in sorted(kept_out)]
+        return cls(in_memory(trained), in_memory(heldout) if heldout else None, prefix)
+
+
+def _check_backends(training: Grpo) -> None:
+    packages = {"vllm-colocate": "vllm", "vllm-server": "vllm"}
+    wanted = {packages[training.sampler]: "sampler"} if training.sampler in packages else {}
+    wanted |= dict.fromkeys(training.report_to, "report_to")
+    for package, key in wanted.items():
+        if find_spec(package) is None:
+            raise TrainingError(f"{key}: the package {package} is not installed here; install it (docs/training.md)")
+    if training.sampler != "transformers" and not torch.cuda.is_available():
+        logger.warning("sampler %s: made for GPUs, and there is none here", training.sampler)
+
+
+def _train(job: Job, data: _Data, executor: Executor) -> tuple[Trainer, Symptom | None]:
+    """Train to the end, or to a collapse, from the newest checkpoint or from the start."""
+    trainer = _trainer(job, data, executor)
+    newest = list(checkpoints.steps_of(job.work).values())[-1:]
+    if newest:
+        logger.info("%s: training goes on from this checkpoint", newest[0])
+    elif data.heldout:  # each time that training starts, for it moves the random state
+        _write(job.work / START, [_heldout(trainer.evaluate(), 0)])
+    watch = _Watch(job)
+    trainer.add_callback(watch)
+    trainer.train(resume_from_checkpoint=str(newest[0]) if newest else None)
+    return trainer, watch.found
+
+
+def _trainer(job: Job, data: _Data, executor: Executor) -> Trainer:
+    training = job.training
+    tokenizer = load_tokenizer(job.model.path)
+    begin_answers(tokenizer, data.prefix)
+    network = _network(job)
+    ends = _end_tokens(network["model"], tokenizer)
+    two_turns = TwoTurns(
+        executor,
+        job.template,
+        job.include_errors,
+        training.max_seq_length - training.max_completion_length,
+        training.mask_truncated_completions,
+    )
+    rate = training.learning_rate * job.guard.rate_factor ** _n_rollbacks(_read(job.work / JOURNAL))
+    trainer = Trainer(
+        training,
+        Scorer(training, executor, ends),
+        **network,
+        processing_class=tokenizer,
+        args=_arguments(job, rate, data.heldout is not None),
+        train_dataset=data.train,
+        eval_dataset=data.heldout,
+        rollout_func=two_turns if training.rollout == "on-policy" else None,
+        callbacks=[_Rate(rate), _OneLineProgress()],
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def _network(job: Job) -> dict[str, Any]:
+    """What TRL is given: the model and the shape of a fresh adapter, or a model that has its adapter already.
+
+    Of an adapter that is there, TRL keeps a copy: the KL term compares with what this training began with.
+    """
+    training = job.training
+    if training.unsloth:
+        from arc_refinery.training import unsloth_backend
+
+        return {"model": unsloth_backend.open_network(job.model, training, job.start, job.seed)}
+    if job.start is not None:
+        return {"model": open_network(job.model, training, job.start, training.load_in_4bit, job.seed)}
+    return {"model": open_base(job.model, training.load_in_4bit), "peft_config": lora_config(training)}
+
+
+def _arguments(job: Job, rate: float, evaluates: bool) -> GRPOConfig:
+    training = job.training
     completions = training.num_generations * training.prompts_per_step
+    has_gpu = torch.cuda.is_available()
+    os.environ["TENSORBOARD_LOGGING_DIR"] = str(job.tensorboard)
+    os.environ.setdefault("WANDB_MODE", "offline")
+    optional: dict[str, Any] = {}
+    if training.entropy_coef:
+        optional["entropy_coef"] = training.entropy_coef
+    if training.frequency_penalty:
+        optional["generation_kwargs"] = {"frequency_penalty": training.frequency_penalty}
+    if training.sampler != "transformers":
+        optional |= {
+            "use_vllm": True,
+            "vllm_mode": training.sampler.removeprefix("vllm-"),
+            "vllm_server_base_url": training.server_url if training.sampler == "vllm-server" else None,
+            "vllm_gpu_memory_utilization": training.gpu_memory_utilization,
+            "vllm_max_model_length": training.max_seq_length,
+            "vllm_importance_sampling_correction": training.importance_sampling_correction,
+            "vllm_importance_sampling_mode": training.importance_sampling_mode,
+            "vllm_importance_sampling_clip_max": training.importance_sampling_cap,
+        }
+    if evaluates:
+        optional |= {
+            "eval_strategy": "steps",
+            "eval_steps": training.save_steps,
+            "per_device_eval_batch_size": completions,
+        }
     return GRPOConfig(
-        output_dir=str(work),
-        seed=seed,
-        learning_rate=training.learning_rate,
+        output_dir=str(job.work),
+        seed=job.seed,
+        learning_rate=rate,
         lr_scheduler_type=training.lr_scheduler_type,
         warmup_steps=training.warmup_ratio,  # below 1, transformers reads it as a share
         beta=training.beta,
         max_grad_norm=training.max_grad_norm,
         loss_type=training.loss_type,
+        epsilon=training.epsilon,
+        epsilon_high=training.epsilon_high,
+        importance_sampling_level=training.importance_sampling_level,
+        num_iterations=training.num_iterations,
         scale_rewards=training.scale_rewards,
         mask_truncated_completions=training.mask_truncated_completions,
         repetition_penalty=training.repetition_penalty,
@@ -124,62 +259,160 @@ def _arguments(model: Model, training: Grpo, seed: int, work: Path) -> GRPOConfi
         max_steps=training.max_steps,
         max_completion_length=training.max_completion_length,
         save_steps=training.save_steps,
-        save_total_limit=2,
         logging_steps=1,
-        report_to="none",
+        report_to=list(training.report_to),
         disable_tqdm=True,
-        use_cpu=not torch.cuda.is_available(),
-        bf16=model.dtype == "bfloat16",
-        gradient_checkpointing=torch.cuda.is_available(),
-        use_vllm=training.use_vllm,
-        vllm_mode="colocate",
-        vllm_gpu_memory_utilization=training.gpu_memory_utilization,
-        vllm_max_model_length=training.max_seq_length,
+        use_cpu=not has_gpu,
+        bf16=job.model.dtype == "bfloat16",
+        fp16=job.model.dtype == "float16",
+        gradient_checkpointing=has_gpu,
+        **optional,
     )
 
 
-def _identity(prompts: Sequence[Prompt], model: Model, training: Grpo, sandbox: Sandbox, seed: int) -> str:
-    """A hash of everything that decides the adapter."""
-    return records.settings_hash(
-        {
-            "model": model.model_dump(),
-            "training": training.model_dump(exclude=CHANGE_NO_ADAPTER),
-            "sandbox": sandbox.model_dump(),
-            "seed": seed,
-            "prompts": [(prompt.text, _fingerprint(prompt)) for prompt in prompts],
-        }
-    )
+def _end_tokens(network: Any, tokenizer: Any) -> list[int]:
+    """What ends a completion, as TRL sees it: the tokenizer's end token, and those of generation_config.json."""
+    named = network.generation_config.eos_token_id
+    return [tokenizer.eos_token_id, *(named if isinstance(named, list) else [named])]
 
 
-def _fingerprint(prompt: Prompt) -> str:
-    return fingerprint([grid for pair in prompt.train + prompt.test for grid in (pair.input, pair.output)])
+# The journal of a training: what goes into training.jsonl besides the steps since the last rollback.
+
+JOURNAL, START = "journal.jsonl", "start.jsonl"
 
 
-def _drop_foreign_checkpoints(work: Path, identity: str) -> None:
-    """Forget checkpoints that were made with other settings or prompts, and note ours."""
-    note = work / "settings.txt"
-    if work.exists() and (not note.exists() or note.read_text() != identity):
-        logger.info("%s: holds checkpoints of another training; they are removed", work)
-        shutil.rmtree(work)
-    work.mkdir(parents=True, exist_ok=True)
-    note.write_text(identity)
+def _rolls_back(job: Job, abandoned: Sequence[dict[str, Any]]) -> bool:
+    return job.guard.action == "rollback" and _n_rollbacks(abandoned) < job.guard.max_rollbacks
 
 
-def _write_results(trainer: GRPOTrainer, output: Path) -> None:
-    temporary = output.with_name(f".{output.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    trainer.model.save_pretrained(temporary)
-    (temporary / "README.md").unlink(missing_ok=True)  # peft's empty model card
-    adapter = json.loads((temporary / "adapter_config.json").read_text())
-    adapter["target_modules"].sort()  # peft writes a set in the order of this process's hashes
-    (temporary / "adapter_config.json").write_text(json.dumps(adapter, indent=2, sort_keys=True) + "\n")
-    with (temporary / "training.jsonl").open("w") as file:
-        for entry in trainer.state.log_history:
-            if "reward" in entry:  # a step, not the summary, which covers only what ran since the last interruption
-                figures = {name: value for name, value in entry.items() if name != "step_time"}
-                file.write(json.dumps(figures, sort_keys=True) + "\n")
-    shutil.rmtree(output, ignore_errors=True)
-    os.replace(temporary, output)
+def _n_rollbacks(abandoned: Sequence[dict[str, Any]]) -> int:
+    return sum("guard" in entry for entry in abandoned)
+
+
+def _last_rollback(abandoned: Sequence[dict[str, Any]]) -> int:
+    """The step that the last rollback went back to."""
+    return int(abandoned[-1]["guard"]["to_step"]) if abandoned else 0
+
+
+def _roll_back(job: Job, trainer: Trainer, found: Symptom, abandoned: Sequence[dict[str, Any]]) -> None:
+    """Forget the checkpoints of the collapse; the journal keeps its steps, and how often that happened.
+
+    In this order: killed in between, the training collapses again at the same step, and ends as it would have.
+    """
+    good = _good_steps(job, found)
+    to_step = good[-1] if good else 0
+    rate = job.training.learning_rate * job.guard.rate_factor ** (_n_rollbacks(abandoned) + 1)
+    decision = asdict(found) | {"action": "rollback", "to_step": to_step, "learning_rate": rate}
+    logger.warning("the training collapsed and goes back: %s", decision)
+    checkpoints.drop_after(job.work, to_step)
+    steps = _entries(trainer, _last_rollback(abandoned))
+    _write(job.work / JOURNAL, [*abandoned, *steps, {"guard": decision}])
+
+
+def _good_steps(job: Job, found: Symptom) -> list[int]:
+    """Checkpoints from before the steps over which the guard averages."""
+    return [step for step in checkpoints.steps_of(job.work) if step <= found.step - job.guard.window]
+
+
+def _entries(trainer: Trainer, since: int) -> list[dict[str, Any]]:
+    """The steps and held-out rewards after step `since`, without what differs from run to run."""
+    entries = []
+    for entry in trainer.state.log_history:
+        if entry["step"] > since and "reward" in entry:  # not the summary, which covers only what ran since a kill
+            measured = {name for name in entry if name.startswith(MEASURED)} | {"step_time"}
+            entries.append({name: _finite(value) for name, value in entry.items() if name not in measured})
+        elif entry["step"] > since and "eval_reward" in entry:
+            entries.append(_heldout(entry, entry["step"]))
+    return entries
+
+
+def _finite(value: Any) -> Any:
+    """A loss that is no number is written as null, for JSON has no word for it."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _heldout(figures: dict[str, Any], step: int) -> dict[str, Any]:
+    return {"heldout": {"step": step, "reward": figures["eval_reward"], "solved": figures["eval_share/solved"]}}
+
+
+def _measured(trainer: Trainer) -> list[dict[str, Any]]:
+    return [
+        {"step": entry["step"]}
+        | {name.removeprefix(MEASURED): value for name, value in entry.items() if name.startswith(MEASURED)}
+        for entry in trainer.state.log_history
+        if "reward" in entry
+    ]
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _write(path: Path, entries: Sequence[dict[str, Any]]) -> None:
+    with written_as_a_whole(path) as unfinished:
+        unfinished.write_text("".join(json.dumps(entry, sort_keys=True) + "\n" for entry in entries))
+
+
+def _choose(job: Job, history: Sequence[dict[str, Any]], found: Symptom | None, last: int) -> dict[str, Any]:
+    """Which step's weights become the adapter; 0: those that training started from."""
+    is_good = [0, *checkpoints.steps_of(job.work)]
+    if found and job.guard.action != "none":
+        is_good = [0, *_good_steps(job, found)]
+    rewards = {entry["heldout"]["step"]: entry["heldout"]["reward"] for entry in history if "heldout" in entry}
+    rewards = {step: reward for step, reward in rewards.items() if step in is_good}
+    if rewards:
+        step = checkpoints.best(rewards)
+        return {"step": step, "heldout_reward": rewards[step], "why": "best held-out reward"}
+    if found and job.guard.action != "none":
+        return {"step": is_good[-1], "why": "the last one before the collapse"}
+    return {"step": last, "why": "the last step"}
+
+
+def _take_weights(network: Any, job: Job, step: int) -> None:
+    folder = checkpoints.steps_of(job.work)[step] if step else job.start
+    if folder is not None:
+        set_peft_model_state_dict(network, load_file(folder / ADAPTER_WEIGHTS), adapter_name="default")
+        return
+    with torch.no_grad():
+        for name, weights in network.named_parameters():
+            if "lora_B" in name:
+                weights.zero_()  # as a fresh adapter begins: it changes nothing
+
+
+class _Rate(TrainerCallback):
+    """Sets the learning rate of a training that goes on: its checkpoint remembers that of before a rollback."""
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, optimizer: Any = None, lr_scheduler: Any = None, **_: Any
+    ) -> None:
+        lr_scheduler.base_lrs = [self.rate for _ in lr_scheduler.base_lrs]
+        for group, factor in zip(optimizer.param_groups, lr_scheduler.lr_lambdas, strict=True):
+            group["initial_lr"] = self.rate
+            group["lr"] = self.rate * factor(lr_scheduler.last_epoch)
+
+
+class _Watch(TrainerCallback):
+    """Stops a training that collapses; keeps the checkpoints that may be needed; evaluates the last step too."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.found: Symptom | None = None
+
+    def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        steps = [entry for entry in state.log_history if "reward" in entry]
+        if self.found is None and steps and steps[-1]["step"] == state.global_step:
+            self.found = symptom(steps, self.job.guard)
+            control.should_training_stop |= self.found is not None and self.job.guard.action != "none"
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        control.should_evaluate |= state.global_step == state.max_steps and self.job.training.n_heldout > 0
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        rewards = {entry["step"]: entry["eval_reward"] for entry in state.log_history if "eval_reward" in entry}
+        checkpoints.prune(self.job.work, rewards, self.job.training.keep_best)
 
 
 class _OneLineProgress(TrainerCallback):
@@ -188,3 +421,5 @@ class _OneLineProgress(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
         if logs and "reward" in logs:
             logger.info("step %d of %d: reward %.3f", state.global_step, state.max_steps, logs["reward"])
+        elif logs and "eval_reward" in logs:
+            logger.info("step %d: held-out reward %.3f", state.global_step, logs["eval_reward"])

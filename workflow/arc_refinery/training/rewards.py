@@ -1,63 +1,101 @@
-"""Rewards of completions, 0..10: what executing the program gives on all pairs of the task, train and test pooled."""
+"""Rewards: pure functions of what executing an answer gave on all pairs of its task, train and test pooled."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import comb
 
-from arc_refinery.grids import Grid, as_grid
+from arc_refinery.grids import Grid
+from arc_refinery.judging.judge import NO_CODE
 from arc_refinery.metrics import correct_grids, mean_pixel_score
 from arc_refinery.prompts import extract_code
-from arc_refinery.sandbox import Executor, Outcome, Program
+from arc_refinery.sandbox import Executor, Outcome, Program, Status
 
 
-def arc_v1(outputs: Sequence[Grid], truths: Sequence[Grid]) -> float:
-    """1 + 8 x share of correct grids + pixel score; 0 where the outputs are not all valid."""
-    if not outputs:
-        return 0.0
-    return 1.0 + 8.0 * correct_grids(outputs, truths) + mean_pixel_score(outputs, truths)
+@dataclass(frozen=True, slots=True)
+class Graded:
+    """What executing one answer gave."""
+
+    status: str  # no_code, or the sandbox's verdict
+    error: str = ""
+    outputs: tuple[Grid, ...] = ()  # one for each pair; empty unless status is ok
+    correct_grids: float = 0.0  # share of the pairs
+    pixel_score: float = 0.0  # mean over the pairs
+
+    @property
+    def is_valid(self) -> bool:
+        return self.status == Status.ok
+
+    @property
+    def is_solved(self) -> bool:
+        return self.correct_grids == 1.0
 
 
-def arc_v2_no_pixel_score(outputs: Sequence[Grid], truths: Sequence[Grid]) -> float:
-    """1 + 9 x share of correct grids; 0 where the outputs are not all valid."""
-    if not outputs:
-        return 0.0
-    return 1.0 + 9.0 * correct_grids(outputs, truths)
+def arc_v1(graded: Graded) -> float:
+    """1 + 8 x share of correct grids + pixel score, 0..10; 0 where the outputs are not all valid."""
+    return 1.0 + 8.0 * graded.correct_grids + graded.pixel_score if graded.is_valid else 0.0
 
 
-REWARDS = {"arc-v1": arc_v1, "arc-v2-no-pixel-score": arc_v2_no_pixel_score}
+def arc_v2_no_pixel_score(graded: Graded) -> float:
+    """1 + 9 x share of correct grids, 0..10; 0 where the outputs are not all valid."""
+    return 1.0 + 9.0 * graded.correct_grids if graded.is_valid else 0.0
 
 
-class ExecutionReward:
-    """A reward function of TRL: one number for each completion, from executing it on its prompt's task.
+def staged(graded: Graded) -> float:
+    """1 for code, 1 for code that runs to valid outputs, and the share of correct grids: 0..3."""
+    return float(graded.status != NO_CODE) + float(graded.is_valid) + graded.correct_grids
 
-    TRL hands over every column of the data set, repeated for each completion; `pairs` holds the augmented task's
-    input/output grids as nested lists, `assistant_prefix` the text that an answer began with before it was sampled.
+
+REWARDS: dict[str, Callable[[Graded], float]] = {
+    "arc-v1": arc_v1,
+    "arc-v2-no-pixel-score": arc_v2_no_pixel_score,
+    "staged": staged,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer, and the pairs that its program is executed on."""
+
+    text: str
+    inputs: tuple[Grid, ...]
+    truths: tuple[Grid, ...]
+
+
+def grade(answers: Sequence[Answer], executor: Executor) -> list[Graded]:
+    """Execute all answers in one batch. That a program fails is its grade; that the sandbox fails is an exception."""
+    codes = [extract_code(answer.text) for answer in answers]
+    outcomes = executor.run(_programs(codes, answers))
+    return [
+        Graded(NO_CODE) if code is None else _graded(next(outcomes), answer.truths)
+        for code, answer in zip(codes, answers, strict=True)
+    ]
+
+
+def _programs(codes: Iterable[str | None], answers: Sequence[Answer]) -> Iterator[Program]:
+    for number, (code, answer) in enumerate(zip(codes, answers, strict=True)):
+        if code is not None:
+            yield Program(str(number), code, answer.inputs)
+
+
+def _graded(outcome: Outcome, truths: Sequence[Grid]) -> Graded:
+    if outcome.status is not Status.ok:
+        return Graded(str(outcome.status), outcome.error)
+    outputs = outcome.outputs
+    return Graded(str(outcome.status), "", outputs, correct_grids(outputs, truths), mean_pixel_score(outputs, truths))
+
+
+def best_of_k_credit(rewards: Sequence[float], k: int) -> list[float]:
+    """How much each completion adds to the best of k: mean over the sets of k that hold it of (best - best without it).
+
+    The leave-one-out estimator of Walder and Karkhanis 2025 (arXiv 2505.15201), for any real rewards; k = 1 gives the
+    rewards back. Only completions that are the best of some set get credit, so rare good ones count for much.
     """
-
-    def __init__(self, name: str, executor: Executor) -> None:
-        self.reward = REWARDS[name]
-        self.executor = executor
-        self.__name__ = name  # TRL's metrics carry it
-
-    def __call__(
-        self,
-        completions: list[list[dict[str, str]]],
-        pairs: list[list[dict[str, Any]]],
-        assistant_prefix: Sequence[str] = (),
-        **_: Any,
-    ) -> list[float]:
-        begun = assistant_prefix or [""] * len(completions)
-        answers = zip(begun, completions, strict=True)
-        codes = [extract_code(prefix + completion[0]["content"]) for prefix, completion in answers]
-        grids = [[(as_grid(pair["input"]), as_grid(pair["output"])) for pair in task] for task in pairs]
-        programs = [
-            Program(str(number), code, tuple(given for given, _ in grids[number]))
-            for number, code in enumerate(codes)
-            if code is not None
-        ]
-        outcomes: dict[str, Outcome] = {outcome.program_id: outcome for outcome in self.executor.run(programs)}
-        return [
-            self.reward(outcomes[str(number)].outputs, [truth for _, truth in grids[number]])
-            if code is not None
-            else 0.0
-            for number, code in enumerate(codes)
-        ]
+    if k == 1:
+        return list(rewards)
+    n = len(rewards)
+    ascending = sorted(range(n), key=lambda place: rewards[place])
+    credit = [0.0] * n
+    for rank, place in enumerate(ascending):
+        second_best = ((rewards[ascending[below]], comb(below, k - 2)) for below in range(rank))
+        credit[place] = sum((rewards[place] - reward) * sets for reward, sets in second_best) / comb(n - 1, k - 1)
+    return credit

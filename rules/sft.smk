@@ -1,0 +1,57 @@
+# Correct answers to first-turn attempts, and supervised fine-tuning on them.
+# Checkpoints lie where Snakemake deletes nothing, so an evicted job goes on.
+
+
+rule demonstrations:
+    input:
+        tasks="<results>/tasks/{tasks}.parquet",
+        prompts="<results>/{tasks}/turn1/prompts.parquet",
+        attempts=first_turn_files("attempts"),
+        verdicts=first_turn_files("verdicts"),
+        template=template_files(experiment.model.template),
+    output:
+        "<results>/{tasks}/training/demonstrations.parquet",
+    log:
+        "<logs>/{tasks}/training/demonstrations.log",
+    benchmark:
+        "<benchmarks>/{tasks}/training/demonstrations.tsv"
+    wildcard_constraints:
+        tasks="|".join(experiment.training_tasks),
+    priority: 10  # training waits for it
+    conda:
+        "../envs/cpu.yaml"
+    threads: cpus("cpu")
+    resources:
+        **needs("cpu"),
+    params:
+        flags=flags(demonstrations_settings()),
+        folder=subpath(input.prompts, parent=True),
+        n_shards=shard_count,
+    shell:
+        "arc-refinery demonstrations --folder {params.folder} --n-shards {params.n_shards} --tasks-path {input.tasks}"
+        " {params.flags} --n-jobs {threads} --output {output} 2> {log}"
+
+
+rule sft:
+    input:
+        demonstration_files(),
+    output:
+        directory(f"<results>/adapters/{experiment.sft_adapter}"),
+    log:
+        log=f"<logs>/adapters/{experiment.sft_adapter}.log",
+        measured=f"<logs>/adapters/{experiment.sft_adapter}.measured.jsonl",
+    benchmark:
+        f"<benchmarks>/adapters/{experiment.sft_adapter}.tsv"
+    priority: 10  # everything that is trained waits for it
+    conda:
+        "../envs/cpu.yaml"
+    threads: cpus("train")
+    resources:
+        **model_needs("train"),
+        tuning=sft_tuning(),
+    params:
+        flags=flags(sft_settings()),
+    shell:
+        "{resources.venv_on_path}arc-refinery sft --dataset-path {input} {params.flags} {resources.tuning}"
+        " --checkpoints {output}.checkpoints --measurements {log.measured}"
+        " --output-dir {output} > {log.log} 2>&1"

@@ -1,0 +1,273 @@
+"""Demonstrations: whose program is right, which attempts are refined, what a row holds, what is left out."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arc_refinery import config, records
+from arc_refinery.augment import Augmentation
+from arc_refinery.cli.prompts import Demonstrations
+from arc_refinery.config import Sampling, Sandbox
+from arc_refinery.grids import as_grid
+from arc_refinery.prompts import COMPACT, Template
+from arc_refinery.records import Attempt, Demonstration, Prompt, Verdict
+from arc_refinery.refine.demonstrations import Answer, Plan, demonstrations, source_answers
+from arc_refinery.refine.first_turn import first_turn_prompts
+from arc_refinery.refine.next_turn import Judged, refining_conversation
+from arc_refinery.refine.rendering import Renderer
+from arc_refinery.tasks import Pair, Task
+
+TINY = str(Path(__file__).parents[2] / "workflow/models/tiny")
+FLIP = (
+    "from common import *\n\n\ndef main(grid):\n    return np.fliplr(grid)\n\n\ndef generate_input():\n    return 0\n"
+)
+FLIPPED = "```python\nfrom common import *\n\n\ndef transform(grid):\n    return np.fliplr(grid)\n```"
+PAIR = Pair(as_grid([[1, 2]]), as_grid([[2, 1]]))
+TURNED = Augmentation(1, False)
+
+
+def a_task(name: str = "it", source: str = FLIP, origin: str = "barc") -> Task:
+    return Task(name, (PAIR, Pair(as_grid([[3, 0]]), as_grid([[0, 3]]))), (PAIR,), origin, source)
+
+
+@pytest.fixture(scope="module")
+def renderer() -> Renderer:
+    return Renderer(TINY)
+
+
+def asked(renderer: Renderer, name: str = "it", template: Template = COMPACT) -> Prompt:
+    sampling = Sampling(batch_size=8, use_data_augmentation=False, max_output_tokens=48)
+    (prompt,) = first_turn_prompts([a_task(name)], 8, sampling, template, renderer, seed=0)
+    return prompt
+
+
+def attempt(prompt: Prompt, name: str, correct: float = 0.0, completion: str = "", **verdict: Any) -> Judged:
+    """An attempt that gave its own kind of wrong grids, with this share of correct train grids."""
+    made = Attempt(
+        attempt_id=f"{prompt.task_id}/{name}",
+        prompt_id=prompt.prompt_id,
+        task_id=prompt.task_id,
+        turn=1,
+        parent_id="",
+        model="tiny",
+        adapter="",
+        seed=0,
+        temperature=1.0,
+        top_p=1.0,
+        augmentation=prompt.augmentation,
+        train_order=prompt.train_order,
+        completion=completion or f"my answer {name}",
+        n_prompt_tokens=prompt.n_tokens,
+        n_tokens=len(completion),
+        finish_reason=verdict.pop("finish_reason", "stop"),
+        logprob=-1.0,
+    )
+    wrong = as_grid([[len(name) % 10, 5]])
+    judged = Verdict(
+        attempt_id=made.attempt_id,
+        prompt_id=prompt.prompt_id,
+        task_id=prompt.task_id,
+        turn=1,
+        program_hash=name,
+        status="ok",
+        error="",
+        train_outputs=(wrong, wrong),
+        test_outputs=(wrong,),
+        fingerprint=name,
+        train_pixel_score=correct,
+        train_correct_grids=correct,
+        test_pixel_score=0.0,
+        test_correct_grids=0.0,
+    )
+    return Judged(prompt, made, replace(judged, **verdict))
+
+
+def solved(prompt: Prompt, name: str, completion: str, test: float = 1.0, **verdict: Any) -> Judged:
+    return attempt(prompt, name, 1.0, completion, test_correct_grids=test, **verdict)
+
+
+def a_plan(**changed: Any) -> Plan:
+    settings = {name: changed.pop(name) for name in list(changed) if name in config.Demonstrations.model_fields}
+    plan = Plan(config.Demonstrations(**settings), 99, False, 1024, 99, seed=0)
+    return replace(plan, **changed)
+
+
+def rows_of(
+    judged: list[Judged], renderer: Renderer, counts: Counter[str] | None = None, **plan: Any
+) -> list[Demonstration]:
+    """Rows where every task's own program is right."""
+    sources = {one.attempt.task_id: Answer("source", FLIPPED) for one in judged}
+    counts = Counter() if counts is None else counts
+    return list(demonstrations(judged, sources, a_plan(**plan), COMPACT, renderer, counts))
+
+
+# the tasks' own programs
+
+
+def test_only_programs_that_give_every_output_are_answers():
+    wrong_test = replace(a_task("wrong test"), test=(Pair(PAIR.input, PAIR.input),))
+    wrong_train = replace(a_task("wrong train"), train=(PAIR, Pair(PAIR.input, PAIR.input)))
+    tasks = [
+        wrong_test,
+        a_task("right"),
+        wrong_train,
+        a_task("no source", source=""),
+        a_task("fails", source=FLIP.replace("np.fliplr", "np.no_such")),
+        a_task("returns a list", source=FLIP.replace("np.fliplr", "str")),
+        a_task(
+            "generated", source=FLIP.replace("\n\n\ndef main", "\n\n# concepts:\n# x\n\n\ndef main"), origin="generated"
+        ),
+    ]
+    with Sandbox().executor(1) as executor:
+        answers = source_answers(tasks, COMPACT, executor)
+        begun = source_answers(tasks[:2], replace(COMPACT, assistant_prefix="So:\n```python\nfrom"), executor)
+    bare = FLIPPED.replace("\n\n\ndef", "\n\ndef")
+    assert answers == {"right": Answer("source", FLIPPED), "generated": Answer("source", bare)}
+    assert begun == {"right": Answer("source", f"So:\n{FLIPPED}")}
+
+
+# rows
+
+
+def test_incorrect_attempts_are_refined_best_first_into_the_source(renderer: Renderer):
+    prompt = asked(renderer)
+    poor, good, same, right = (
+        attempt(prompt, "poor", 0.0),
+        attempt(prompt, "good", 0.5),
+        attempt(prompt, "same", 0.5, fingerprint="good"),
+        solved(prompt, "right", FLIPPED),
+    )
+    rows = rows_of([poor, right, good, same], renderer)
+    assert [row.parent_id for row in rows] == ["it/good", "it/poor"]
+    assert [row.demonstration_id for row in rows] == ["it/sft-000", "it/sft-001"]
+    text, _ = renderer.render(refining_conversation(good, COMPACT))
+    n_tokens = len(renderer.tokenizer.tokenize(text)) + len(renderer.tokenizer.tokenize(FLIPPED)) + 1
+    assert rows[0] == Demonstration("it/sft-000", "it", 2, "it/good", text, FLIPPED, "source", n_tokens)
+    assert "my answer good<|end|><|user|>Executing your program gave:" in text
+    assert [row.parent_id for row in rows_of([poor, good], renderer, n_parents=1)] == ["it/good"]
+    assert [row.parent_id for row in rows_of([poor, good], renderer, n_considered=1)] == ["it/poor"]
+
+
+def test_errors_are_refined_where_that_is_asked_for(renderer: Renderer):
+    raised = attempt(asked(renderer), "raised", status="error", error="IndexError: x (line 3)", fingerprint="")
+    assert rows_of([raised], renderer) == []
+    (row,) = rows_of([raised], renderer, include_errors=True)
+    assert "failed with IndexError: x (line 3)" in row.text
+
+
+def test_the_source_does_not_answer_an_augmented_task(renderer: Renderer):
+    plain = asked(renderer)
+    turned = replace(plain, prompt_id="it/turn1-001", augmentation=TURNED)
+    counts: Counter[str] = Counter()
+    rows = rows_of([attempt(turned, "turned", 0.5), attempt(plain, "plain", 0.0)], renderer, counts, n_parents=1)
+    assert [row.parent_id for row in rows] == ["it/plain"]
+    assert counts["n_tasks_without_target"] == 0
+    assert rows_of([attempt(turned, "turned")], renderer, counts) == []
+    assert (counts["n_tasks"], counts["n_tasks_without_target"]) == (2, 1)
+
+
+def test_the_shortest_correct_attempt_on_the_same_prompt_is_the_target(renderer: Renderer):
+    first = asked(renderer)
+    second, third = (replace(first, prompt_id=f"it/turn1-00{n}", augmentation=TURNED) for n in (1, 2))
+    judged = [
+        attempt(first, "wrong"),
+        solved(first, "long", "```python\nx = 100\n```"),
+        solved(first, "short", "```python\nx = 1\n```"),
+        solved(first, "also short", "```python\nx = 2\n```"),
+        solved(first, "cut", "```python\n", finish_reason="length"),
+        solved(first, "wrong in the test", "```", test=0.5),
+        attempt(second, "other prompt"),
+        solved(second, "its own", "```python\nx = 3000\n```"),
+        attempt(third, "nothing correct"),
+    ]
+    rows = rows_of(judged, renderer, targets="attempts")
+    assert [(row.parent_id, row.target, row.completion) for row in rows] == [
+        ("it/wrong", "it/short", "```python\nx = 1\n```"),
+        ("it/other prompt", "it/its own", "```python\nx = 3000\n```"),
+    ]
+
+
+def test_some_rows_ask_the_task_itself(renderer: Renderer):
+    prompts = [asked(renderer, f"task {number}") for number in range(50)]
+    judged = [attempt(prompt, name) for prompt in prompts for name in ("a", "bb", "ccc", "dddd")]
+    rows = rows_of(judged, renderer, first_turn_share=0.3)
+    first = [row for row in rows if row.turn == 1]
+    assert (len(rows), all(row.parent_id == "" for row in first)) == (200, True)
+    assert 40 <= len(first) <= 80  # 60 +- 3 standard deviations
+    assert {row.text for row in first} == {prompts[0].text}  # all tasks are alike
+    assert all(row.turn == 2 and row.parent_id for row in rows if row not in first)
+    backwards = rows_of(judged[::-1], renderer, first_turn_share=0.3)
+    assert {row.demonstration_id for row in backwards if row.turn == 1} == {row.demonstration_id for row in first}
+    assert all(row.turn == 1 for row in rows_of(judged, renderer, first_turn_share=1.0))
+
+
+def test_rows_that_are_too_long_are_left_out_and_counted(renderer: Renderer):
+    judged = [attempt(asked(renderer), "wrong")]
+    (row,) = rows_of(judged, renderer)
+    n_completion = len(renderer.tokenizer.tokenize(FLIPPED)) + 1
+    fitting = {"max_seq_length": row.n_tokens, "max_completion_length": n_completion}
+    assert rows_of(judged, renderer, **fitting) == [row]
+    for name in fitting:
+        counts: Counter[str] = Counter()
+        assert rows_of(judged, renderer, counts, **fitting | {name: fitting[name] - 1}) == []
+        assert counts["n_too_long"] == 1
+
+
+def test_an_assistant_prefix_belongs_to_the_prompt(renderer: Renderer):
+    template = replace(COMPACT, assistant_prefix="```python\nfrom common import *")
+    prompt = asked(renderer, template=template)
+    judged = [attempt(prompt, "wrong", completion="```python\nfrom common import *\nx = 1\n```")]
+    plan, sources = a_plan(), {"it": Answer("source", FLIPPED)}
+    (row,) = demonstrations(judged, sources, plan, template, renderer, Counter())
+    assert row.text.endswith("<|assistant|>```python\nfrom common import *")
+    assert row.completion == FLIPPED.removeprefix("```python\nfrom common import *")
+    whole = renderer.tokenizer.tokenize(row.text) + renderer.tokenizer.tokenize(row.completion)
+    assert row.n_tokens == len(whole) + 1
+
+
+# the stage
+
+
+def write_turn(folder: Path, n_shards: int, judged: list[Judged], prompts: list[Prompt]) -> Path:
+    """A turn's files, with tasks dealt over shards as sampling deals them."""
+    records.write(folder / "prompts.parquet", "prompts", prompts, 0, {})
+    for shard in range(n_shards):
+        mine = {prompt.task_id for prompt in prompts[shard::n_shards]}
+        some = [one for one in judged if one.attempt.task_id in mine]
+        records.write(folder / f"attempts/{shard:03d}.parquet", "attempts", [one.attempt for one in some], 0, {})
+        records.write(folder / f"verdicts/{shard:03d}.parquet", "verdicts", [one.verdict for one in some], 0, {})
+    return folder
+
+
+def test_the_stage_writes_the_same_bytes_whatever_the_number_of_shards(renderer: Renderer, tmp_path: Path):
+    names = ["c", "a", "e", "b", "d"]
+    prompts = [asked(renderer, name) for name in names]
+    judged = [attempt(prompt, name) for prompt in prompts for name in ("x", "yy")]
+    records.write(tmp_path / "tasks.parquet", "tasks", [a_task(name) for name in names], 0, {})
+    contents = set()
+    for n_shards in (1, 3):
+        output = tmp_path / f"{n_shards}.parquet"
+        Demonstrations(
+            folder=write_turn(tmp_path / str(n_shards), n_shards, judged, prompts),
+            n_shards=n_shards,
+            tasks_path=tmp_path / "tasks.parquet",
+            output=output,
+            model_path=TINY,
+            template="compact",
+            demonstrations=config.Demonstrations(first_turn_share=0.5),
+            sandbox=Sandbox(),
+            n_considered=8,
+            max_seq_length=1024,
+            max_completion_length=99,
+        ).run()
+        contents.add(output.read_bytes())
+    assert len(contents) == 1
+    rows = list(records.read_demonstrations(output))
+    assert [row.task_id for row in rows] == [name for name in names for _ in range(2)]
+    assert {row.completion for row in rows} == {FLIPPED}
+    assert records.notes(output) == {"n_tasks": 5, "n_tasks_without_target": 0, "n_too_long": 0}
+    assert np.isin([row.turn for row in rows], [1, 2]).all()

@@ -1,0 +1,90 @@
+"""The collapse guard's criteria, and which checkpoints are kept, by hand."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arc_refinery.config import Guard
+from arc_refinery.training import checkpoints
+from arc_refinery.training.guard import Symptom, symptom
+
+GUARD = Guard(window=3, max_truncated=0.5, max_repetition=0.5, min_reward=0.5)
+WELL = {"reward": 4.0, "share/truncated": 0.1, "repetition": 0.05, "kl": 0.3, "loss": 0.1}
+
+
+def steps(*changes: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"step": number} | WELL | changed for number, changed in enumerate(changes, 1)]
+
+
+def test_nothing_is_seen_on_a_healthy_run() -> None:
+    noisy = steps(*({"reward": reward} for reward in (4, 1, 7, 3, 2, 5, 0, 6, 4, 3)))
+    assert [symptom(noisy[:n], GUARD) for n in range(11)] == [None] * 11
+
+
+@pytest.mark.parametrize(
+    ("criterion", "figure", "values", "value"),
+    [
+        ("truncated", "share/truncated", (0.1, 0.4, 0.6, 0.9), (0.4 + 0.6 + 0.9) / 3),
+        ("repetition", "repetition", (0.1, 0.5, 0.5, 0.6), 1.6 / 3),
+    ],
+)
+def test_a_figure_over_its_limit_over_the_window(
+    criterion: str, figure: str, values: tuple[float, ...], value: float
+) -> None:
+    run = steps(*({figure: one} for one in values))
+    assert symptom(run[:3], GUARD) is None
+    assert symptom(run, GUARD) == Symptom(4, criterion, pytest.approx(value), 0.5)
+
+
+def test_two_bad_steps_are_no_window() -> None:
+    assert symptom(steps(*[{"share/truncated": 1.0}] * 2), GUARD) is None
+
+
+def test_a_reward_below_half_of_what_it_was() -> None:
+    run = steps(*({"reward": reward} for reward in (4, 5, 6, 5, 3, 2, 2)))
+    assert symptom(run[:6], GUARD) is None  # (5 + 3 + 2) / 3 is not below half of 5
+    assert symptom(run, GUARD) == Symptom(7, "reward", pytest.approx(7 / 3), 0.5 * 5.0)
+
+
+def test_kl_is_looked_at_only_where_it_has_a_limit() -> None:
+    run = steps(*[{"kl": 9.0}] * 4)
+    assert symptom(run, GUARD) is None
+    found = symptom(run, GUARD.model_copy(update={"max_kl": 1.0}))
+    assert found == Symptom(4, "kl", 9.0, 1.0)
+
+
+def test_a_loss_that_is_no_number_counts_at_once() -> None:
+    found = symptom(steps({"loss": float("nan")}), GUARD)
+    assert found is not None and (found.step, found.criterion) == (1, "loss")
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    for step in (2, 4, 6, 8, 10):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    (tmp_path / "settings.txt").write_text("ours")
+    return tmp_path
+
+
+def test_the_newest_two_and_the_best_are_kept(work: Path) -> None:
+    checkpoints.prune(work, {0: 9.0, 2: 3.0, 4: 5.0, 6: 5.0, 8: 1.0, 10: 0.0}, 1)
+    assert list(checkpoints.steps_of(work)) == [4, 8, 10]
+    assert checkpoints.best({2: 3.0, 4: 5.0, 6: 5.0}) == 4
+
+
+def test_without_held_out_prompts_the_newest_two_are_kept(work: Path) -> None:
+    checkpoints.prune(work, {}, 3)
+    assert list(checkpoints.steps_of(work)) == [8, 10]
+
+
+def test_a_rollback_forgets_what_came_after(work: Path) -> None:
+    checkpoints.drop_after(work, 4)
+    assert list(checkpoints.steps_of(work)) == [2, 4]
+
+
+def test_checkpoints_of_other_settings_are_not_gone_on_from(work: Path) -> None:
+    checkpoints.claim(work, "ours")
+    assert len(checkpoints.steps_of(work)) == 5
+    checkpoints.claim(work, "others")
+    assert not checkpoints.steps_of(work)

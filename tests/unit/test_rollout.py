@@ -1,0 +1,197 @@
+"""On-policy second turns on real chat templates: which tokens follow which, and which of them carry loss."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from arc_refinery.augment import IDENTITY
+from arc_refinery.prompts import first_turn, load_template, next_turn
+from arc_refinery.records import Prompt
+from arc_refinery.sandbox import Executor, Limits
+from arc_refinery.tasks import Pair, Task
+from arc_refinery.tokenizers import load_tokenizer
+from arc_refinery.training.data import in_memory
+from arc_refinery.training.rollout import Asked, Continuation, ConversationError, Episode, TwoTurns
+
+TINY = "workflow/models/tiny"
+GRID = np.array([[1, 2], [3, 4]], np.uint8)
+TURNED = np.rot90(GRID).copy()
+TASK = Task("t", (Pair(GRID, TURNED), Pair(TURNED, GRID[::-1, ::-1].copy())), (Pair(GRID, TURNED),), "")
+TEMPLATE = load_template("compact")
+ASKED = Asked(tuple(first_turn(TASK, TEMPLATE)), "", TASK.train, TASK.test)
+
+WRONG = "```python\nfrom common import *\n\ndef transform(grid):\n    grid = np.fliplr(grid)\n    return grid\n```"
+RIGHT = "```python\nfrom common import *\n\ndef transform(grid):\n    grid = np.rot90(grid, 1)\n    return grid\n```"
+RAISES = "```python\nfrom common import *\n\ndef transform(grid):\n    return grid[9, 9]\n```"
+
+CHATML = (
+    "{%- for message in messages -%}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
+    "{%- endfor -%}{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\n' }}{%- endif -%}"
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerBase:
+    return load_tokenizer(TINY)
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[Executor]:
+    with Executor(1, Limits(cpu_seconds=2.0, wall_seconds=20.0, memory_mb=256)) as executor:
+        yield executor
+
+
+def bytewise(template: str, *special: str) -> PreTrainedTokenizerFast:
+    """A tokenizer of bytes with some special tokens, the last of which ends answers."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    inner = Tokenizer(models.WordLevel({token: place for place, token in enumerate(alphabet)}, unk_token="Ā"))
+    inner.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.ByteLevel(add_prefix_space=False), pre_tokenizers.Split("", "isolated")]
+    )
+    inner.decoder = decoders.ByteLevel()
+    fast = PreTrainedTokenizerFast(tokenizer_object=inner, additional_special_tokens=list(special))
+    fast.eos_token, fast.chat_template = special[-1], template
+    return fast
+
+
+def ids_of(tokenizer: Any, text: str) -> list[int]:
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+class Sampling:
+    """Stands where TRL's trainer stands: its tokenizer, and completions that were decided beforehand."""
+
+    def __init__(self, tokenizer: Any, asked: Asked, *turns: list[list[int]]) -> None:
+        prompt = Prompt("p", "t", 1, "", IDENTITY, (0, 1), asked.messages, "", 1, 1, asked.train, asked.test)
+        self.rows = list(in_memory([prompt] * len(turns[0])))
+        self.processing_class, self.eos_token_ids = tokenizer, [tokenizer.eos_token_id]
+        self.turns, self.prompts_seen = list(turns), []  # type: ignore[var-annotated]
+
+    def timed(self, what: str) -> Any:
+        return nullcontext()
+
+    def _tokenize_prompts(self, prompts: list[Any]) -> tuple[list[list[int]], None, None]:
+        texts = [
+            self.processing_class.apply_chat_template(p, tokenize=False, add_generation_prompt=True) for p in prompts
+        ]
+        return [ids_of(self.processing_class, text) for text in texts], None, None
+
+    def _generate_single_turn(self, prompt_ids: list[list[int]], *_: Any) -> tuple[list[list[int]], list[list[float]]]:
+        self.prompts_seen.append(prompt_ids)
+        sampled = self.turns.pop(0)
+        return sampled, [[-0.5] * len(ids) for ids in sampled]
+
+
+def play(sampling: Sampling, executor: Executor, **changed: Any) -> list[Episode]:
+    settings = {"include_errors": False, "max_tokens": 1000, "mask_truncated": True} | changed
+    rollout = TwoTurns(executor, TEMPLATE, **settings)
+    given = rollout([row["prompt"] for row in sampling.rows], sampling)
+    assert set(given) == {"prompt_ids", "completion_ids", "env_mask", "logprobs", "episode"}
+    return given["episode"]
+
+
+def test_the_second_prompt_is_what_sampling_would_have_read(tokenizer: Any, executor: Executor) -> None:
+    first, second = (
+        [*ids_of(tokenizer, WRONG), tokenizer.eos_token_id],
+        [*ids_of(tokenizer, RIGHT), tokenizer.eos_token_id],
+    )
+    sampling = Sampling(tokenizer, ASKED, [first], [second])
+    (episode,) = play(sampling, executor)
+    feedback = tokenizer.decode(sampling.prompts_seen[1][0]).rpartition("<|user|>")[2].removesuffix("<|assistant|>")
+    assert "1" in feedback and "3" in feedback
+    conversation = next_turn(list(ASKED.messages), WRONG, feedback)
+    text = tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
+    assert sampling.prompts_seen[1] == [ids_of(tokenizer, text)]
+    prompt_ids = sampling.prompts_seen[0][0]
+    assert prompt_ids + episode.completion_ids == ids_of(tokenizer, text) + second
+    between = len(episode.completion_ids) - len(first) - len(second)
+    assert episode.mask == [1] * len(first) + [0] * between + [1] * len(second)
+    assert episode.logprobs == [-0.5] * len(first) + [0.0] * between + [-0.5] * len(second)
+    assert [one.correct_grids for one in episode.graded] == [0.0, 1.0]
+    assert not episode.is_truncated
+
+
+def test_a_cut_answer_is_closed_and_its_tokens_carry_no_loss(tokenizer: Any, executor: Executor) -> None:
+    cut = ids_of(tokenizer, WRONG)  # cut before its end token
+    second = [*ids_of(tokenizer, RIGHT), tokenizer.eos_token_id]
+    (episode,) = play(Sampling(tokenizer, ASKED, [cut], [second]), executor)
+    assert episode.completion_ids[: len(cut) + 1] == [*cut, tokenizer.eos_token_id]
+    assert sum(episode.mask) == len(second) and episode.is_truncated
+    (kept,) = play(Sampling(tokenizer, ASKED, [cut], [second]), executor, mask_truncated=False)
+    assert kept.mask[: len(cut) + 1] == [1] * len(cut) + [0]
+
+
+@pytest.mark.parametrize(
+    ("said", "changed", "n_answers"),
+    [
+        (RIGHT, {}, 1),  # nothing to refine
+        ("I do not know", {}, 1),
+        (RAISES, {}, 1),
+        (RAISES, {"include_errors": True}, 2),
+        (WRONG, {}, 2),
+        (WRONG, {"max_tokens": 60}, 1),  # no room
+    ],
+)
+def test_who_gets_a_second_turn(tokenizer: Any, executor: Executor, said: str, changed: Any, n_answers: int) -> None:
+    first = [*ids_of(tokenizer, said), tokenizer.eos_token_id]
+    sampling = Sampling(tokenizer, ASKED, [first], [[5, tokenizer.eos_token_id]])
+    (episode,) = play(sampling, executor, **changed)
+    assert len(episode.graded) == n_answers == len(sampling.prompts_seen)
+    if n_answers == 1:
+        assert (episode.completion_ids, episode.mask) == (first, [1] * len(first))
+
+
+def test_episodes_of_a_batch_go_on_apart(tokenizer: Any, executor: Executor) -> None:
+    end = tokenizer.eos_token_id
+    right, wrong = [*ids_of(tokenizer, RIGHT), end], [*ids_of(tokenizer, WRONG), end]
+    sampling = Sampling(tokenizer, ASKED, [right, wrong, right, wrong], [[7, end], [8, end]])
+    episodes = play(sampling, executor)
+    assert [len(episode.graded) for episode in episodes] == [1, 2, 1, 2]
+    assert [episode.completion_ids[-2:] for episode in episodes[1::2]] == [[7, end], [8, end]]
+
+
+def test_chatml_puts_a_line_break_after_the_sampled_end(executor: Executor) -> None:
+    tokenizer = bytewise(CHATML, "<|im_start|>", "<|im_end|>")
+    continuation = Continuation(tokenizer, [tokenizer.eos_token_id])
+    ended, cut = ids_of(tokenizer, "x<|im_end|>"), ids_of(tokenizer, "x")
+    after = "\n<|im_start|>user\nno<|im_end|>\n<|im_start|>assistant\n"
+    assert continuation.ids(ASKED, ended, "no") == ids_of(tokenizer, after)
+    assert continuation.ids(ASKED, cut, "no") == ids_of(tokenizer, "<|im_end|>" + after)
+
+
+def test_a_second_answer_begins_as_the_first_did() -> None:
+    tokenizer = bytewise(CHATML, "<|im_start|>", "<|im_end|>")
+    begun = Asked((*ASKED.messages, {"role": "assistant", "content": "Sure:"}), "Sure:", TASK.train, TASK.test)
+    given = Continuation(tokenizer, [tokenizer.eos_token_id]).ids(begun, ids_of(tokenizer, "x<|im_end|>"), "no")
+    assert tokenizer.decode(given).endswith("<|im_start|>assistant\nSure:")
+
+
+def test_a_template_that_does_not_end_answers_is_refused() -> None:
+    tokenizer = bytewise("{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}", "<end>")
+    with pytest.raises(ConversationError, match="does not end an answer"):
+        Continuation(tokenizer, [tokenizer.eos_token_id]).ids(ASKED, [1], "no")
+
+
+def test_the_second_turns_log_probabilities_are_those_of_sampling_it_alone(tokenizer: Any, executor: Executor) -> None:
+    """Of one forward pass over the whole episode and of one over the second prompt and its answer."""
+    end = tokenizer.eos_token_id
+    first, second = [*ids_of(tokenizer, WRONG), end], [*ids_of(tokenizer, RIGHT), end]
+    sampling = Sampling(tokenizer, ASKED, [first], [second])
+    (episode,) = play(sampling, executor)
+    network = AutoModelForCausalLM.from_pretrained(TINY, dtype=torch.float32).eval()
+
+    def logprobs(before: list[int], tokens: list[int]) -> torch.Tensor:
+        ids = torch.tensor([before + tokens])
+        with torch.no_grad():
+            logits = network(ids).logits[0, len(before) - 1 : -1]
+        return logits.log_softmax(-1).gather(1, ids[0, len(before) :, None])[:, 0]
+
+    whole = logprobs(sampling.prompts_seen[0][0], episode.completion_ids)[torch.tensor(episode.mask).bool()]
+    alone = torch.cat([logprobs(sampling.prompts_seen[turn][0], ids) for turn, ids in enumerate((first, second))])
+    assert torch.allclose(whole, alone, atol=1e-4)

@@ -1,0 +1,184 @@
+"""Supervised fine-tuning: which tokens carry loss, the same adapter after an interruption, what is written."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from arc_refinery.config import Lora, Model, Sft
+from arc_refinery.prompts import Message
+from arc_refinery.records import Demonstration
+from arc_refinery.refine.rendering import Renderer
+from arc_refinery.tokenizers import begin_answers, load_tokenizer
+from arc_refinery.training import sft
+
+TINY = str(Path(__file__).parents[2] / "workflow/models/tiny")
+MODEL = Model(path=TINY, template="compact", window=1024)
+LORA = Lora(lora_r=2, lora_alpha=4)
+# 5 rows, 2 a step: 3 steps an epoch, the last of one row
+TRAINING = Sft(learning_rate=3e-3, max_grad_norm=1.0, rows_per_step=2, epochs=2, save_steps=2)
+ANSWER = "```python\nfrom common import *\n\ndef transform(grid):\n    grid = {call}(grid)\n    return grid\n```"
+CALLS = ("np.flipud", "np.fliplr", "np.rot90", "np.transpose", "np.copy")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def on_a_cpu() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cuda, "is_available", lambda: False)
+        yield
+
+
+@pytest.fixture(scope="module")
+def renderer() -> Renderer:
+    return Renderer(TINY)
+
+
+def conversation(number: int) -> list[Message]:
+    """A second turn; the longer, the higher the number."""
+    return [
+        Message(role="user", content="\ninput 1x2\n12\noutput 1x2\n21" * (number + 1)),
+        Message(role="assistant", content=ANSWER.format(call="np.sort")),
+        Message(role="user", content="Executing your program gave:\npair 1 correct\nWrite a corrected program."),
+    ]
+
+
+def demonstration(number: int, renderer: Renderer, prefix: str = "") -> Demonstration:
+    begun = [Message(role="assistant", content=prefix)] if prefix else []
+    text, _ = renderer.render(conversation(number) + begun)
+    answer = ANSWER.format(call=CALLS[number])
+    return Demonstration(f"t/sft-{number:03d}", "t", 2, "t/0", text, answer.removeprefix(prefix), "source", 0)
+
+
+@pytest.fixture(scope="module")
+def rows(renderer: Renderer) -> list[Demonstration]:
+    return [demonstration(number, renderer) for number in range(len(CALLS))]
+
+
+def train(rows: list[Demonstration], folder: Path, training: Sft = TRAINING, **optional: Any) -> dict[str, bytes]:
+    """The files that a training writes."""
+    sft.train(rows, MODEL, LORA, training, 0, folder / "adapter", folder / "checkpoints", **optional)
+    return {path.name: path.read_bytes() for path in (folder / "adapter").iterdir()}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(rows: list[Demonstration], tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    return train(rows, folder, measurements=folder / "logs/measured.jsonl")
+
+
+# tokens and labels
+
+
+def test_a_row_has_the_tokens_of_the_whole_conversation(rows: list[Demonstration]):
+    tokenizer = load_tokenizer(TINY)
+    for number, row in enumerate(sft.dataset(rows, tokenizer)):
+        answered = [*conversation(number), Message(role="assistant", content=ANSWER.format(call=CALLS[number]))]
+        whole = tokenizer.apply_chat_template(answered, return_dict=True, return_assistant_tokens_mask=True)
+        assert row["input_ids"] == whole["input_ids"]
+        n_answer = sum(row["completion_mask"])  # the template marks the first answer too
+        assert whole["assistant_masks"][-n_answer - 1 :] == [0] + [1] * n_answer
+        assert row["completion_mask"] == [0] * (len(row["input_ids"]) - n_answer) + [1] * n_answer
+
+
+def batch_of(rows: list[Demonstration], folder: Path) -> dict[str, torch.Tensor]:
+    """All rows as the network gets them."""
+    training = TRAINING.model_copy(update={"rows_per_step": len(rows)})
+    trainer = sft.open_trainer(rows, MODEL, LORA, training, 0, folder)
+    (batch,) = trainer.get_train_dataloader()
+    return dict(batch)
+
+
+@pytest.mark.parametrize("prefix", ["", ANSWER.partition("\n\ndef")[0]])
+def test_exactly_the_answer_and_its_end_carry_loss(prefix: str, renderer: Renderer, tmp_path: Path):
+    rows = [demonstration(number, renderer, prefix) for number in range(len(CALLS))]
+    tokenizer = renderer.tokenizer
+    batch = batch_of(rows, tmp_path)
+    learned = set()
+    for ids, labels, attended in zip(batch["input_ids"], batch["labels"], batch["attention_mask"], strict=True):
+        n_tokens = int(attended.sum())
+        place = (labels != -100).nonzero().flatten().tolist()
+        assert place == list(range(place[0], n_tokens))  # one stretch, to the end token, without padding
+        assert torch.equal(labels[place], ids[place])
+        assert ids[n_tokens - 1] == tokenizer.eos_token_id
+        assert set(ids[n_tokens:].tolist()) <= {tokenizer.pad_token_id}
+        learned.add((tokenizer.decode(ids[: place[0]]), tokenizer.decode(ids[place])))
+    assert learned == {(row.text, row.completion + "<|end|>") for row in rows}
+    assert len({len(row.text) for row in rows}) > 1  # so there was padding
+
+
+def test_with_a_prefix_the_prompt_is_what_grpo_asks(renderer: Renderer):
+    prefix = ANSWER.partition("\n\ndef")[0]
+    tokenizer = load_tokenizer(TINY)
+    begin_answers(tokenizer, prefix)
+    asked = tokenizer.apply_chat_template(conversation(0), tokenize=False, add_generation_prompt=True)
+    row = demonstration(0, renderer, prefix)
+    assert row.text == asked
+    assert row.completion.startswith("\n\ndef transform")
+
+
+# a training
+
+
+def test_it_learns_and_logs_each_step_without_times(undisturbed: dict[str, bytes]):
+    steps = [json.loads(line) for line in undisturbed["training.jsonl"].splitlines()]
+    assert [step["step"] for step in steps] == [1, 2, 3, 4, 5, 6]
+    assert [step["epoch"] for step in steps] == pytest.approx([1 / 3, 2 / 3, 1, 4 / 3, 5 / 3, 2])
+    assert all(set(step) == set(sft.FIGURES) for step in steps)
+    assert steps[0]["learning_rate"] == 0.0  # a warm-up of one step
+    assert {step["learning_rate"] for step in steps[1:]} == {3e-3}
+    first, second = (sum(step["loss"] for step in steps[half : half + 3]) for half in (0, 3))
+    assert second < 0.8 * first
+
+
+def test_interrupted_it_goes_on_and_ends_with_the_same_bytes(
+    rows: list[Demonstration], undisturbed: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    class Killed(BaseException):
+        pass
+
+    def die(_: Any, args: Any, state: Any, *__: Any, **___: Any) -> None:
+        if state.global_step == 5:  # after the checkpoint of step 4, which is in the middle of an epoch
+            raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(sft._OneLineProgress, "on_log", die)
+        train(rows, tmp_path)
+    assert not (tmp_path / "adapter").exists()
+    assert {path.name for path in (tmp_path / "checkpoints").glob("c*")} == {"checkpoint-2", "checkpoint-4"}
+    torch.rand(7)  # another state of the generator
+    measured = tmp_path / "measured.jsonl"
+    assert train(rows[::-1], tmp_path, measurements=measured) == undisturbed
+    assert [json.loads(line)["step"] for line in measured.read_text().splitlines()] == [5, 6]
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_checkpoints_of_other_rows_are_not_taken_up(
+    rows: list[Demonstration], undisturbed: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    other = [replace(rows[0], completion="other"), *rows[1:]]
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(sft, "write_adapter", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        train(other, tmp_path)
+    assert (tmp_path / "checkpoints/checkpoint-6").exists()
+    assert train(rows, tmp_path) == undisturbed
+
+
+def test_measurements_have_a_line_a_step(rows: list[Demonstration], tmp_path: Path):
+    measured = tmp_path / "logs/measured.jsonl"
+    once = TRAINING.model_copy(update={"max_steps": 2})
+    for _ in range(2):  # a training from the beginning does not add to those of another
+        train(rows, tmp_path, once, measurements=measured)
+    lines = [json.loads(line) for line in measured.read_text().splitlines()]
+    assert [line["step"] for line in lines] == [1, 2]
+    assert all(line["seconds/step"] > 0 and line["trainer_mb"] > 50 for line in lines)
+
+
+def test_what_cannot_be_trained_is_named(rows: list[Demonstration], tmp_path: Path):
+    with pytest.raises(sft.SftError, match="no demonstrations"):
+        train([], tmp_path)
+    with pytest.raises(sft.SftError, match="rows_per_step = 2 must be divisible by gradient_accumulation_steps = 3"):
+        train(rows, tmp_path, TRAINING.model_copy(update={"gradient_accumulation_steps": 3}))

@@ -1,0 +1,274 @@
+"""How the report tells a training: from its log, made by hand, to sentences, tables and pictures."""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from arc_refinery import cli, config
+from arc_refinery.config import Experiment
+from arc_refinery.records import RecordError
+from arc_refinery.reporting import plots, prose, training, training_log
+from arc_refinery.reporting.training_log import Check, Chosen, Decision
+
+Entries = Iterable[Mapping[str, Any]]
+
+
+def written(path: Path, entries: Entries) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    return path
+
+
+def steps(first: int, last: int, **figures: float) -> list[dict[str, float]]:
+    return [{"step": step, "reward": step / 10, **figures} for step in range(first, last + 1)]
+
+
+def heldout(step: int, reward: float, solved: float = 0.25) -> dict[str, Any]:
+    return {"heldout": {"step": step, "reward": reward, "solved": solved}}
+
+
+HEALTHY = [*steps(1, 10), heldout(10, 4.0), *steps(11, 20), heldout(20, 3.0, 0.5)]
+CHOSEN = {"chosen": {"step": 10, "heldout_reward": 4.0, "why": "it earns most on 4 held-out prompts"}}
+ROLLBACK = {"step": 14, "criterion": "truncated", "value": 0.7123, "limit": 0.5, "action": "rollback", "to_step": 10}
+COLLAPSED = [
+    *steps(1, 10, kl=0.1),
+    heldout(10, 4.0),
+    *steps(11, 14, kl=0.9),
+    heldout(12, 1.0),
+    {"guard": {**ROLLBACK, "learning_rate": 5e-4}},
+    *steps(11, 20, kl=0.2),
+    heldout(20, 3.0),
+    {"guard": {"step": 20, "criterion": "reward", "value": 0.4, "limit": 1.2, "action": "stop"}},
+    CHOSEN,
+]
+SFT = [{"step": step, "loss": 2.0 / step, "mean_token_accuracy": 0.8} for step in range(1, 21)]
+
+
+def test_a_rollback_abandons_the_steps_after_the_one_it_goes_back_to(tmp_path: Path):
+    log = training_log.read(written(tmp_path / "training.jsonl", COLLAPSED))
+    assert log.steps["step"].tolist() == list(range(1, 21))
+    assert log.steps["kl"].tolist() == [0.1] * 10 + [0.2] * 10
+    (abandoned,) = log.abandoned
+    assert (abandoned["step"].tolist(), abandoned["kl"].tolist()) == ([11, 12, 13, 14], [0.9] * 4)
+    assert log.checks == [Check(10, 4.0, 0.25), Check(20, 3.0, 0.25)]
+    assert log.abandoned_checks == [Check(12, 1.0, 0.25)]
+    assert log.decisions[0] == Decision(14, "truncated", 0.7123, 0.5, "rollback", 10, 5e-4)
+    assert log.decisions[1] == Decision(20, "reward", 0.4, 1.2, "stop")
+    assert log.chosen == Chosen(10, "it earns most on 4 held-out prompts", 4.0)
+
+
+def test_a_rollback_that_ends_the_log_abandons_too(tmp_path: Path):
+    log = training_log.read(written(tmp_path / "training.jsonl", [*steps(1, 14), {"guard": ROLLBACK}]))
+    assert (len(log.steps), len(log.abandoned[0])) == (10, 4)
+
+
+def test_two_rollbacks_abandon_what_is_there_at_their_time(tmp_path: Path):
+    entries = [*steps(1, 6), {"guard": {**ROLLBACK, "to_step": 4}}, *steps(5, 8), {"guard": {**ROLLBACK, "to_step": 2}}]
+    log = training_log.read(written(tmp_path / "training.jsonl", [*entries, *steps(3, 5)]))
+    assert [part["step"].tolist() for part in log.abandoned] == [[5, 6], [3, 4, 5, 6, 7, 8]]
+    assert log.steps["step"].tolist() == [1, 2, 3, 4, 5]
+
+
+def test_of_steps_without_a_decision_the_later_ones_count(tmp_path: Path):
+    entries = [{"step": 1, "reward": 1.0}, {"step": 2, "reward": 2.0}, {"step": 2, "reward": 5.0}]
+    log = training_log.read(written(tmp_path / "training.jsonl", [*entries, {"step": 2, "train_loss": 0.5}]))
+    assert log.steps.to_dict("list") == {"step": [1, 2], "reward": [1.0, 5.0]}
+
+
+def test_older_logs_have_their_shares_under_the_names_of_trl(tmp_path: Path):
+    older = steps(1, 3, **{"frac_reward_zero_std": 0.5, "completions/clipped_ratio": 0.25})
+    table = training_log.read(written(tmp_path / "training.jsonl", older)).steps
+    assert table["share/zero_variance"].tolist() == [0.5] * 3
+    assert table["share/truncated"].tolist() == [0.25] * 3
+
+
+@pytest.mark.parametrize(
+    "line", ['{"step": 2, "rew', '{"heldout": {"step": 1}}', '{"guard": {"step": 3}}', '{"step": "two", "reward": 1}']
+)
+def test_a_broken_line_is_named(tmp_path: Path, line: str):
+    (tmp_path / "training.jsonl").write_text(f'{{"step": 1, "reward": 1.0}}\n{line}\n')
+    with pytest.raises(RecordError, match=r"training\.jsonl, line 2: is no entry of a training log"):
+        training_log.read(tmp_path / "training.jsonl")
+
+
+def test_what_was_no_number_is_missing(tmp_path: Path):
+    log = training_log.read(written(tmp_path / "training.jsonl", [{**one, "kl": None} for one in steps(1, 3)]))
+    assert log.steps["kl"].isna().all()
+    assert np.isnan(log.first_and_last("kl")).all()
+
+
+# ---- the section ----
+
+
+def experiment(train: tuple[str, ...] = ("grpo",), **changes: Any) -> Experiment:
+    sft = {"sft": {"learning_rate": 1e-3}} if "sft" in train else {}
+    settings = {"learning_rate": 1e-3, "max_completion_length": 16, "max_seq_length": 100, "train": train, **sft}
+    return config.validate(
+        {
+            "experiment": "tiny",
+            "model": {"path": "models/m", "template": "compact", "window": 100},
+            "problems": {"source": "generator"},
+            "parts": {"tasks_per_part": 5, "shards_per_part": 1, "use_data_augmentation": False},
+            "sampling": {"max_output_tokens": 16},
+            "training": {**settings, **changes},
+            "evaluation": {
+                "sets": [{"name": "small", "source": "generator", "n_tasks": 4, "shards": 1}],
+                "arms": [{"name": "independent", "turns": [{"n_predictions": 4}]}],
+            },
+        },
+        "test",
+    )
+
+
+def section(folder: Path, of: Experiment, logs: Mapping[str, Entries]) -> str:
+    for name, entries in logs.items():
+        written(folder / "adapters" / name / "training.jsonl", entries)
+    return "\n\n".join(training.section(of, folder, folder, "link"))
+
+
+def test_a_healthy_training_is_told(tmp_path: Path):
+    text = section(tmp_path, experiment(), {"trained": [*HEALTHY, CHOSEN]})
+    # mean of 0.1 and 0.2, of 1.9 and 2.0
+    assert "| `trained` | 20 | 0.15 | 1.95 | +1.80 | 10 | 4.00 |" in text
+    assert "`trained`: GRPO, 20 optimizer steps. The adapter is that of step 10: it earns most on 4 held-out" in text
+    assert "| 10 | 4.00 | 25.0 % | the adapter |" in text
+    assert "| 20 | 3.00 | 50.0 % |  |" in text
+    assert "Warning" not in text
+    assert (tmp_path / "training-trained.png").exists()
+
+
+def test_a_collapse_is_the_first_thing_said(tmp_path: Path):
+    text = section(tmp_path, experiment(guard={"window": 4}), {"trained": COLLAPSED})
+    title, first, second, *_ = text.split("\n\n")
+    assert title == "## Training"
+    assert first == (
+        "**Warning: the training `trained` collapsed at step 14: the share of completions cut, mean of 4 steps, was "
+        "0.712, past the limit of 0.5.** It went back to the checkpoint of step 10 and on with the learning rate "
+        "0.0005."
+    )
+    assert second.endswith("the mean reward, mean of 4 steps, was 0.4, past the limit of 1.2.** It was stopped there.")
+    assert "20 optimizer steps, and 4 that rollbacks abandoned. The adapter is that of step 10" in text
+    assert "| 12 | 1.00 | 25.0 % | abandoned by a rollback |" in text
+
+
+def test_a_collapse_that_nothing_was_done_about_is_a_warning_too():
+    told = training.collapse("trained", Decision(7, "loss", float("nan"), 0.0, "none"), window=10)
+    assert told.startswith("**Warning: the training `trained` collapsed at step 7: the loss was no number.** Nothing")
+
+
+def test_sft_before_grpo_has_its_own_part(tmp_path: Path):
+    text = section(tmp_path, experiment(("sft", "grpo")), {"sft": SFT, "trained": HEALTHY})
+    assert text.index("### `sft`") < text.index("### `trained`")
+    assert "| loss (nats/token) | 1.500 | 0.103 |" in text  # 2/1 and 2/2; 2/19 and 2/20
+    assert "| `sft` |" not in text  # it has no rewards to compare
+    assert "`sft`: SFT, 20 optimizer steps. The adapter is that of the last step." in text
+
+
+def test_sft_alone(tmp_path: Path):
+    text = section(tmp_path, experiment(("sft",)), {"trained": SFT})
+    assert "`trained`: SFT, 20 optimizer steps" in text
+    assert "ean reward" not in text
+
+
+def test_figures_that_no_step_has_are_left_out(tmp_path: Path):
+    entries = steps(1, 20)
+    entries[0]["reward/truncated"] = 0.5  # nothing was cut later
+    text = section(tmp_path, experiment(), {"trained": entries})
+    assert "| mean reward of those | 0.500 | – |" in text
+    assert "entropy" not in text
+
+
+def test_a_log_without_steps_is_named(tmp_path: Path):
+    text = section(tmp_path, experiment(), {"trained": [{"step": 20, "train_loss": 0.5}]})
+    assert "The log of the training `trained` holds no step with a reward or a loss." in text
+
+
+# ---- pictures ----
+
+
+def picture(tmp_path: Path, entries: Entries) -> np.ndarray:
+    log = training_log.read(written(tmp_path / "training.jsonl", entries))
+    with plots.style():
+        plots.training_plot(log, tmp_path / "curves.png")
+    pixels: np.ndarray = matplotlib.image.imread(tmp_path / "curves.png")
+    return pixels
+
+
+def test_panels_are_those_of_the_figures_that_were_logged(tmp_path: Path):
+    row = picture(tmp_path, SFT).shape[0]  # loss, token accuracy
+    grpo = dict.fromkeys(("reward", "kl", "entropy", "loss", "share/truncated", "share/error"), 0.5)
+    # five panels, for the loss of GRPO says nothing: three rows
+    assert picture(tmp_path, [{"step": 1, **grpo}]).shape[0] == pytest.approx(3 * row, rel=0.15)
+
+
+def test_every_panel_can_be_drawn(tmp_path: Path):
+    figures = {name: 0.5 for panel in plots.PANELS for name in [*panel.lines, *(panel.band or ())]}
+    picture(tmp_path, [{"step": step, **figures} for step in (1, 2)])
+
+
+@pytest.mark.parametrize("left_out", ["guard", "heldout", "chosen"])
+def test_each_kind_of_entry_shows_in_the_picture(tmp_path: Path, left_out: str):
+    whole = picture(tmp_path, COLLAPSED)
+    without = picture(tmp_path, [entry for entry in COLLAPSED if left_out not in entry])
+    assert whole.shape != without.shape or (whole != without).any()
+
+
+def test_one_stage_draws_the_curves_of_one_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    log = written(tmp_path / "trained/training.jsonl", SFT)
+    for name in ("curves", "again"):
+        flags = ["--log", str(log), "--output", str(tmp_path / f"{name}.png")]
+        monkeypatch.setattr(sys, "argv", ["arc-refinery", "curves", *flags])
+        cli.main()
+    assert (tmp_path / "curves.png").read_bytes() == (tmp_path / "again.png").read_bytes()
+    assert (picture(tmp_path, SFT) == matplotlib.image.imread(tmp_path / "again.png")).all()
+
+
+def test_no_curves_of_no_steps(tmp_path: Path):
+    with pytest.raises(RecordError, match="nothing to draw"):
+        training.draw_curves(written(tmp_path / "training.jsonl", []), tmp_path / "curves.png")
+
+
+# ---- the settings in words ----
+
+
+def described(of: Experiment) -> str:
+    return "\n".join(prose.compared(of, {"small": 4}))
+
+
+def test_settings_of_grpo_are_told():
+    text = described(experiment(improvement_weight=0.5, truncation_penalty=1.0, n_heldout=8, entropy_coef=0.01))
+    for words in (
+        "- Training `trained`: GRPO on second-turn prompts from the tasks of `part1`, `part2` (source: generator). ",
+        "Reward `arc-v2-no-pixel-score`, plus 0.5 × what it earns more than the attempt that it refines, less 1 where",
+        "Loss `grpo`, an entropy bonus of 0.01, without cut completions.",
+        "the one that earns most on 8 prompts kept out of training",
+        "over 10 steps, more than 50 % of the completions are cut",
+        "with 0.5 × the learning rate (2 times at most; after that it is stopped)",
+    ):
+        assert words in text
+    assert "4-grams where" not in text
+
+
+def test_on_policy_after_sft_is_told():
+    text = described(experiment(("sft", "grpo"), rollout="on-policy", prompts="first-turn", guard={"action": "stop"}))
+    assert text.index("- Training `sft`: SFT on second turns from the tasks of `part1`, `part2`") < text.index(
+        "`trained`: GRPO"
+    )
+    assert "8 best incorrect attempts of each task are refined to the task's own source" in text
+    assert "GRPO from the adapter `sft` on first-turn prompts" in text
+    assert "both answers carry loss, the feedback does not" in text
+    assert "It is then stopped." in text
+
+
+def test_sft_alone_has_neither_reward_nor_guard():
+    text = described(experiment(("sft",)))
+    assert "- Training `trained`: SFT on second turns" in text
+    assert "GRPO" not in text
+    assert "Reward `" not in text
+    assert "ollapse" not in text

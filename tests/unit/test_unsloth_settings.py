@@ -1,0 +1,57 @@
+"""What is refused of Unsloth before anything is loaded. Training through it: tests/unsloth/."""
+
+import importlib
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from arc_refinery.config import Grpo, Sft, Training
+from arc_refinery.errors import InputError
+
+TRAINING: dict[str, Any] = {"learning_rate": 1e-4, "max_completion_length": 48, "max_seq_length": 1024}
+
+
+@pytest.mark.skipif(find_spec("unsloth") is not None, reason="Unsloth is installed here")
+def test_without_unsloth_the_sets_that_have_it_are_named() -> None:
+    with pytest.raises(InputError, match=r"envs/gpu-unsloth\.txt.*envs/unsloth-cpu\.txt"):
+        importlib.import_module("arc_refinery.training.unsloth_backend")
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"sampler": "vllm-server"}, "set sampler to `vllm-colocate`"),
+    ({"loss_type": "bnpo"}, "set loss_type to `dapo`"),
+    ({"loss_type": "dapo"}, "an epsilon_high of its own for the loss dapo"),
+    ({"loss_type": "cispo"}, "an epsilon_high of its own for the loss cispo"),
+    ({"loss_type": "dr_grpo", "scale_rewards": "group"}, "set scale_rewards to"),
+    ({"drop_zero_variance": True, "mask_truncated_completions": False}, "only with mask_truncated_completions"),
+]
+
+
+@pytest.mark.parametrize(("settings", "said"), REFUSED)
+def test_what_unsloth_would_do_otherwise_is_refused(settings: dict[str, Any], said: str) -> None:
+    Grpo.model_validate(TRAINING | settings)
+    with pytest.raises(ValidationError, match=said):
+        Grpo.model_validate(TRAINING | settings | {"unsloth": True})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"loss_type": "dapo", "epsilon_high": 0.28},
+        {"loss_type": "cispo", "epsilon_high": 5.0},
+        {"loss_type": "dr_grpo", "scale_rewards": "none"},
+        {"drop_zero_variance": True, "mask_truncated_completions": True},
+        {"sampler": "vllm-colocate", "entropy_coef": 0.01, "pass_at_k": 4, "rollout": "on-policy"},
+    ],
+)
+def test_the_rest_goes_through_unsloth(settings: dict[str, Any]) -> None:
+    assert Grpo.model_validate(TRAINING | settings | {"unsloth": True}).unsloth
+
+
+def test_grpo_after_sft_goes_through_unsloth_without_a_kl_term() -> None:
+    chain = TRAINING | {"train": ("sft", "grpo"), "sft": Sft(learning_rate=1e-4), "unsloth": True}
+    with pytest.raises(ValidationError, match="set beta to 0"):
+        Training.model_validate(chain)
+    assert Training.model_validate(chain | {"beta": 0.0}).unsloth

@@ -1,0 +1,163 @@
+"""GRPO: what `train` takes on its command line, and what a sweep may vary."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from arc_refinery.config.base import Share
+from arc_refinery.config.lora import Lora, Optimizer
+
+
+class Grpo(Optimizer, Lora):
+    rollout: Literal["prepared", "on-policy"] = Field(
+        "prepared",
+        description="`prepared`: answer a prompt as it is; `on-policy`: answer it, execute the answer, append the "
+        "feedback, refine; both answers carry loss, the feedback does not.",
+    )
+    reward_name: Literal["arc-v1", "arc-v2-no-pixel-score", "staged"] = Field(
+        "arc-v2-no-pixel-score", description="Reward function: docs/training.md."
+    )
+    improvement_weight: NonNegativeFloat = Field(
+        0.0, description="Adds this many times what an answer earns more than the attempt that it refines."
+    )
+    repetition_weight: NonNegativeFloat = Field(
+        0.0, description="Takes this many times the share of a completion's 4-grams that repeat earlier ones."
+    )
+    truncation_penalty: NonNegativeFloat = Field(0.0, description="Takes this much from completions that were cut.")
+    pass_at_k: PositiveInt = Field(
+        1,
+        description="Above 1, the advantage is that of the best of k completions, which leaves room for diversity "
+        "(Walder and Karkhanis 2025).",
+    )
+    beta: NonNegativeFloat = Field(0.02, description="Weight of the KL term against the model before this training.")
+    loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo"] = Field(
+        "grpo", description="How token losses are clipped and averaged (TRL)."
+    )
+    epsilon: PositiveFloat = Field(0.2, description="Clipping of the probability ratio, downwards and upwards.")
+    epsilon_high: PositiveFloat | None = Field(
+        None, description="Clipping upwards where it differs (clip-higher, DAPO); for `cispo` the cap of the ratio."
+    )
+    importance_sampling_level: Literal["token", "sequence"] = Field(
+        "token", description="Probability ratios of tokens, or of whole completions (GSPO)."
+    )
+    num_iterations: PositiveInt = Field(1, description="Optimizer steps on the same completions.")
+    scale_rewards: Literal["group", "batch", "none"] = Field("batch", description="What advantages are divided by.")
+    drop_zero_variance: bool = Field(
+        False, description="Completions of a prompt that all earn the same carry no loss, KL included."
+    )
+    mask_truncated_completions: bool = Field(True, description="Cut completions carry no loss.")
+    entropy_coef: NonNegativeFloat = Field(0.0, description="Weight of an entropy bonus (nats/token).")
+    repetition_penalty: PositiveFloat = Field(1.02, description="Penalty on repeated tokens while sampling.")
+    frequency_penalty: float = Field(
+        0.0, ge=-2.0, le=2.0, description="Penalty on frequent tokens while sampling; vLLM's alone."
+    )
+    temperature: PositiveFloat = Field(1.0, description="Softmax temperature while sampling.")
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = Field(0.95, description="Probability mass kept while sampling.")
+    num_generations: int = Field(
+        32, ge=2, description="Completions of one prompt in one optimizer step; they are compared with each other."
+    )
+    gradient_accumulation_steps: PositiveInt = Field(4, description="Passes that these completions are split into.")
+    prompts_per_step: PositiveInt = Field(1, description="Prompts in one optimizer step.")
+    max_completion_length: PositiveInt = Field(description="Longest completion of one turn, in tokens.")
+    max_seq_length: PositiveInt = Field(description="Longest prompt and completion together, in tokens.")
+    stream: bool = Field(
+        False, description="Read prompts from disk as they are needed, in their order; needs `max_steps`."
+    )
+    n_heldout: NonNegativeInt = Field(
+        0,
+        description="Prompts that are kept out of training; the checkpoint with the best mean reward on them becomes "
+        "the adapter. 0: the last step does.",
+    )
+    keep_best: PositiveInt = Field(2, description="Checkpoints kept for their held-out reward, besides the newest.")
+    n_jobs: PositiveInt = Field(1, description="Sandbox servers that execute completions for the reward.")
+    sampler: Literal["transformers", "vllm-colocate", "vllm-server"] = Field(
+        "transformers",
+        description="What samples completions: the trained network itself, vLLM on the same GPU, or the server of "
+        "`arc-refinery serve` (docs/training.md).",
+    )
+    server_url: str = Field("http://127.0.0.1:8000", description="For `vllm-server`: where it listens.")
+    importance_sampling_correction: bool = Field(
+        True, description="With vLLM: weigh losses by how likely trainer and sampler each find the completion."
+    )
+    importance_sampling_mode: Literal["token_truncate", "token_mask", "sequence_truncate", "sequence_mask"] = Field(
+        "sequence_mask", description="With vLLM: of what these weights are, and what happens above the cap."
+    )
+    importance_sampling_cap: PositiveFloat = Field(3.0, description="With vLLM: the cap of these weights.")
+    gpu_memory_utilization: Share = Field(0.3, description="Share of the GPU's memory for vLLM inside the trainer.")
+    unsloth: bool = Field(False, description="Train through Unsloth: faster and in less memory on one GPU.")
+    load_in_4bit: bool = Field(False, description="Train on 4-bit weights (GPU only).")
+    report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = Field(
+        ("tensorboard",), description="Where steps are logged besides training.jsonl."
+    )
+
+    @model_validator(mode="after")
+    def _batches_divide(self) -> "Grpo":
+        completions = self.num_generations * self.prompts_per_step
+        if self.max_seq_length <= self.max_completion_length:
+            raise ValueError(
+                f"max_seq_length = {self.max_seq_length} leaves no room for a prompt beside max_completion_length = "
+                f"{self.max_completion_length}"
+            )
+        if completions % self.gradient_accumulation_steps:
+            raise ValueError(
+                f"num_generations x prompts_per_step = {completions} must be divisible by "
+                f"gradient_accumulation_steps = {self.gradient_accumulation_steps}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _settings_go_together(self) -> "Grpo":
+        if self.stream and self.max_steps < 1:
+            raise ValueError("stream: a stream has no known length; say with max_steps how many steps to make")
+        if self.stream and self.n_heldout:
+            raise ValueError("n_heldout: of a stream nothing can be kept out; set n_heldout to 0 or stream to false")
+        if self.epsilon_high is not None and self.loss_type != "cispo" and self.epsilon_high < self.epsilon:
+            raise ValueError(f"epsilon_high = {self.epsilon_high} must not be below epsilon = {self.epsilon}")
+        if self.pass_at_k > self.num_generations:
+            raise ValueError(f"pass_at_k = {self.pass_at_k} is more than num_generations = {self.num_generations}")
+        if self.importance_sampling_level == "sequence" and self.loss_type in ("bnpo", "dr_grpo", "dapo", "cispo"):
+            raise ValueError(
+                f"importance_sampling_level `sequence`: the loss {self.loss_type} sums over tokens, so that long "
+                "completions would count more; the sequence-level ratio goes with loss_type `grpo` (GSPO) or `luspo`"
+            )
+        if self.loss_type == "luspo" and self.importance_sampling_level != "sequence":
+            raise ValueError("loss_type `luspo` goes with importance_sampling_level `sequence`")
+        return self
+
+    @model_validator(mode="after")
+    def _the_sampler_can(self) -> "Grpo":
+        if self.frequency_penalty and self.sampler == "transformers":
+            raise ValueError("frequency_penalty is vLLM's alone; use repetition_penalty, or a vLLM sampler")
+        corrects = self.sampler != "transformers" and self.importance_sampling_correction
+        if self.loss_type == "vespo" and corrects and not self.importance_sampling_mode.startswith("token"):
+            raise ValueError(
+                f"loss_type `vespo` weighs sequences itself: importance_sampling_mode must be `token_truncate` or "
+                f"`token_mask`, not `{self.importance_sampling_mode}`"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _unsloth_can(self) -> "Grpo":
+        """What Unsloth's trainer for GPUs would not do, or silently otherwise (read in 2026.10.7 and 2026.10.9)."""
+        if not self.unsloth:
+            return self
+        if self.sampler == "vllm-server":
+            raise ValueError("unsloth has vLLM in its own process or none: set sampler to `vllm-colocate`")
+        if self.loss_type == "bnpo":
+            raise ValueError("unsloth averages the loss `bnpo` as it does `dapo`: set loss_type to `dapo`")
+        if self.loss_type in ("dapo", "cispo") and self.epsilon_high is None:
+            raise ValueError(f"unsloth has an epsilon_high of its own for the loss {self.loss_type}: set it")
+        if self.loss_type == "dr_grpo" and self.scale_rewards == "group":
+            raise ValueError(
+                "unsloth does not scale rewards by group with the loss `dr_grpo`: set scale_rewards to `none` or `batch`"
+            )
+        if self.drop_zero_variance and not self.mask_truncated_completions:
+            raise ValueError("unsloth drops completions only with mask_truncated_completions: set it to true")
+        return self
+
+
+# Settings of a training that decide how it runs, not what comes out
+CHANGE_NO_ADAPTER = {"n_jobs", "gpu_memory_utilization", "server_url", "report_to"}
+
+# What decides the prompts is the same in all runs of a sweep: they train on the same files
+SHARED_BY_RUNS = {"max_completion_length", "max_seq_length", "rollout"}

@@ -1,0 +1,30 @@
+"""What every method of training has: the shape of the adapter and the optimizer."""
+
+from typing import Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from arc_refinery.config.base import Share, Strict
+
+
+class Lora(Strict):
+    lora_r: PositiveInt = Field(1, description="Rank of the LoRA adapter.")
+    lora_alpha: PositiveInt = Field(64, description="Scale of the LoRA adapter (with rsLoRA: alpha / sqrt(r)).")
+    target_modules: tuple[str, ...] = Field(
+        ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+        description="Matrices that get an adapter.",
+    )
+
+
+class Optimizer(Strict):
+    learning_rate: PositiveFloat = Field(allow_inf_nan=False, description="Peak learning rate.")
+    lr_scheduler_type: Literal["constant_with_warmup", "linear", "cosine"] = Field(
+        "constant_with_warmup", description="Learning-rate schedule."
+    )
+    warmup_ratio: Share = Field(0.01, description="Share of the steps in which the learning rate rises.")
+    max_grad_norm: PositiveFloat = Field(0.05, description="Gradients are clipped to this norm.")
+    epochs: PositiveFloat = Field(1.0, description="Passes over the training data.")
+    max_steps: int = Field(-1, ge=-1, description="Optimizer steps at most; -1: as many as `epochs` takes.")
+    save_steps: PositiveInt = Field(
+        200, description="Steps between checkpoints, from which an interrupted job goes on."
+    )

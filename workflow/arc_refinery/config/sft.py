@@ -1,0 +1,28 @@
+"""Supervised fine-tuning on second turns."""
+
+from typing import Literal
+
+from pydantic import Field, PositiveInt
+
+from arc_refinery.config.base import Share, Strict
+from arc_refinery.config.lora import Optimizer
+
+
+class Demonstrations(Strict):
+    targets: Literal["source", "attempts"] = Field(
+        "source",
+        description="The correct program of a second turn: the task's own source (only where the task was shown as it "
+        "is, without augmentation), or a sampled correct attempt on the same prompt.",
+    )
+    n_parents: PositiveInt = Field(8, description="Incorrect attempts of each task that are refined, best first.")
+    first_turn_share: Share = Field(
+        0.0, description="Share of the rows that answer a task at once, against forgetting how to."
+    )
+
+
+class Sft(Optimizer):
+    demonstrations: Demonstrations = Field(
+        default_factory=lambda: Demonstrations(), description="What is learned from."
+    )
+    rows_per_step: PositiveInt = Field(32, description="Rows in one optimizer step.")
+    gradient_accumulation_steps: PositiveInt = Field(1, description="Passes that these rows are split into.")

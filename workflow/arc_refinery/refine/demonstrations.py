@@ -1,0 +1,148 @@
+"""Second turns with a correct program as their answer, for supervised fine-tuning.
+
+The program is the task's own source, which answers the task only as it is, not augmented; or a sampled correct attempt
+on the same prompt.
+"""
+
+import logging
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+
+import numpy as np
+
+from arc_refinery import config
+from arc_refinery.augment import IDENTITY
+from arc_refinery.prompts import Template, completed_answer, extract_code, split_prefix, transform_program
+from arc_refinery.records import Demonstration
+from arc_refinery.refine.next_turn import Judged, best_incorrect, refining_conversation
+from arc_refinery.refine.rendering import Renderer
+from arc_refinery.sandbox import Executor, Outcome, Program, Status
+from arc_refinery.seeding import stream
+from arc_refinery.tasks import Task
+
+SOURCE = "source"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer with a correct program, and where that comes from: "source", or an attempt's id."""
+
+    target: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which rows are made."""
+
+    settings: config.Demonstrations
+    n_considered: int  # the first attempts of a task that may be refined or learned from
+    include_errors: bool
+    max_seq_length: int  # tokens of prompt, completion and end token; longer rows are left out
+    max_completion_length: int  # tokens of completion and end token
+    seed: int
+
+
+def source_answers(tasks: Iterable[Task], template: Template, executor: Executor) -> dict[str, Answer]:
+    """Answers with the tasks' own programs, by task id: of those whose program gives every train and test output."""
+    executed: deque[tuple[Task, Answer]] = deque()
+    counts: Counter[str] = Counter()
+
+    def programs() -> Iterator[Program]:
+        for task in tasks:
+            counts["tasks"] += 1
+            bare = task.origin.startswith("generated")  # pretraining showed these without a comment on their concepts
+            program = transform_program(task.source, bare)
+            text = program and completed_answer(program, template.assistant_prefix)
+            if text:
+                executed.append((task, Answer(SOURCE, text)))
+                inputs = tuple(pair.input for pair in task.pairs)
+                yield Program(task.task_id, str(extract_code(text)), inputs)
+
+    answers: dict[str, Answer] = {}
+    for outcome in executor.run(programs()):
+        task, answer = executed.popleft()
+        if _reproduces(outcome, task):
+            answers[task.task_id] = answer
+    n_tasks = counts["tasks"]
+    logger.info("%d of %d tasks left out: their source does not give their outputs", n_tasks - len(answers), n_tasks)
+    return answers
+
+
+def demonstrations(
+    judged: Iterable[Judged],
+    sources: Mapping[str, Answer],
+    plan: Plan,
+    template: Template,
+    renderer: Renderer,
+    counts: Counter[str],
+) -> Iterator[Demonstration]:
+    """Rows of each task in turn; `judged` holds all first-turn attempts of a task in a row.
+
+    About `first_turn_share` of the rows ask the task itself, in place of the refinement of an attempt. `counts` gets
+    `n_tasks`, `n_tasks_without_target` (nothing correct to learn, though an attempt was incorrect) and `n_too_long`.
+    """
+    for task_id, group in groupby(judged, key=lambda one: one.attempt.task_id):
+        attempts = list(islice(group, plan.n_considered))
+        incorrect = best_incorrect(attempts, plan.include_errors)
+        answers = _answers(attempts, sources, plan.settings)
+        parents = [parent for parent in incorrect if parent.prompt.prompt_id in answers]
+        counts["n_tasks"] += 1
+        counts["n_tasks_without_target"] += bool(incorrect) and not parents
+        for number, parent in enumerate(parents[: plan.settings.n_parents]):
+            name, answer = f"{task_id}/sft-{number:03d}", answers[parent.prompt.prompt_id]
+            row = _demonstration(name, parent, answer, plan, template, renderer)
+            n_completion = _n_tokens(row.completion, renderer) + 1
+            if row.n_tokens <= plan.max_seq_length and n_completion <= plan.max_completion_length:
+                yield row
+            else:
+                counts["n_too_long"] += 1
+
+
+def _answers(
+    attempts: Sequence[Judged], sources: Mapping[str, Answer], settings: config.Demonstrations
+) -> dict[str, Answer]:
+    """What is learned as the answer to each prompt of a task, where there is something correct."""
+    if settings.targets == "source":
+        plain = [one for one in attempts if one.prompt.augmentation == IDENTITY and one.attempt.task_id in sources]
+        return {one.prompt.prompt_id: sources[one.attempt.task_id] for one in plain}
+    correct = [
+        one
+        for one in attempts
+        if one.verdict.train_is_correct and one.verdict.test_is_correct and one.attempt.finish_reason == "stop"
+    ]
+    shortest_last = sorted(correct, key=lambda one: one.attempt.n_tokens)[::-1]  # of each prompt the last one stays
+    return {one.prompt.prompt_id: Answer(one.attempt.attempt_id, one.attempt.completion) for one in shortest_last}
+
+
+def _demonstration(
+    name: str, parent: Judged, answer: Answer, plan: Plan, template: Template, renderer: Renderer
+) -> Demonstration:
+    at_once = stream(plan.seed, "first turns", name).random() < plan.settings.first_turn_share
+    messages = list(parent.prompt.messages) if at_once else refining_conversation(parent, template)
+    text, n_prompt = renderer.render(messages)
+    completion = answer.text.removeprefix(split_prefix(messages)[1])
+    return Demonstration(
+        demonstration_id=name,
+        task_id=parent.attempt.task_id,
+        turn=parent.prompt.turn + (not at_once),
+        parent_id="" if at_once else parent.attempt.attempt_id,
+        text=text,
+        completion=completion,
+        target=answer.target,
+        n_tokens=n_prompt + _n_tokens(completion, renderer) + 1,
+    )
+
+
+def _n_tokens(text: str, renderer: Renderer) -> int:
+    return len(renderer.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _reproduces(outcome: Outcome, task: Task) -> bool:
+    return outcome.status == Status.ok and all(
+        np.array_equal(output, pair.output) for output, pair in zip(outcome.outputs, task.pairs, strict=True)
+    )

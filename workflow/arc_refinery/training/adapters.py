@@ -1,0 +1,55 @@
+"""The network that is trained: a model's weights, frozen, under a LoRA adapter; and the adapter as a folder."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, set_seed
+
+from arc_refinery.config import Lora, Model
+
+FLOATS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+def open_network(model: Model, lora: Lora, start: Path | None, load_in_4bit: bool, seed: int) -> PeftModel:
+    """The model under a fresh adapter, or under the one in the folder `start`, which training then changes."""
+    network = open_base(model, load_in_4bit)
+    if start is not None:
+        return PeftModel.from_pretrained(network, start, is_trainable=True)
+    set_seed(seed)  # peft draws the adapter's first matrix
+    return get_peft_model(network, lora_config(lora))
+
+
+def open_base(model: Model, load_in_4bit: bool) -> Any:
+    """The model as it is."""
+    quantization = BitsAndBytesConfig(load_in_4bit=True) if load_in_4bit else None
+    return AutoModelForCausalLM.from_pretrained(model.path, dtype=FLOATS[model.dtype], quantization_config=quantization)
+
+
+def lora_config(lora: Lora) -> LoraConfig:
+    return LoraConfig(
+        r=lora.lora_r,
+        lora_alpha=lora.lora_alpha,
+        use_rslora=True,
+        target_modules=list(lora.target_modules),
+        task_type="CAUSAL_LM",
+    )
+
+
+def write_adapter(network: Any, output: Path, add: Callable[[Path], None]) -> None:
+    """Write the adapter, and what `add` puts beside it, to the folder `output` at once."""
+    temporary = output.with_name(f".{output.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    network.save_pretrained(temporary, selected_adapters=["default"])
+    (temporary / "README.md").unlink(missing_ok=True)  # peft's empty model card
+    settings = json.loads((temporary / "adapter_config.json").read_text())
+    settings["target_modules"].sort()  # peft writes a set in the order of this process's hashes
+    (temporary / "adapter_config.json").write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n")
+    add(temporary)
+    shutil.rmtree(output, ignore_errors=True)
+    os.replace(temporary, output)

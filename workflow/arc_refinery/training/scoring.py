@@ -1,0 +1,105 @@
+"""What completions earn while GRPO samples them, and the figures of each step."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from arc_refinery.config import Grpo
+from arc_refinery.sandbox import Executor
+from arc_refinery.training.data import Asked, asked_of
+from arc_refinery.training.measures import Measured, ngram_repetition, step_figures
+from arc_refinery.training.rewards import REWARDS, Graded, grade
+from arc_refinery.training.rollout import Episode
+
+
+@dataclass(frozen=True, slots=True)
+class _Sampled:
+    """One completion as the reward sees it."""
+
+    token_ids: list[int]  # those that were sampled
+    is_truncated: bool
+    graded: Graded  # of its last answer
+    parent: Graded | None  # of the answer that the last one refines; None where it need not be known
+
+
+class Scorer:
+    """A reward function of TRL: one number for each completion, from executing its last answer.
+
+    `rewards` keeps the numbers of the last call, for advantages that TRL does not know.
+    """
+
+    def __init__(self, settings: Grpo, executor: Executor, ends: Sequence[int]) -> None:
+        self.settings = settings
+        self.executor = executor
+        self.ends = frozenset(ends)
+        self.reward = REWARDS[settings.reward_name]
+        self.rewards: list[float] = []
+        self.__name__ = settings.reward_name  # TRL's metrics carry it
+
+    def __call__(
+        self,
+        prompts: Sequence[list[dict[str, str]]],
+        completions: Sequence[list[dict[str, str]]],
+        completion_ids: Sequence[list[int]],
+        log_metric: Callable[[str, float], None],
+        episode: Sequence[Episode] | None = None,
+        **columns: Any,
+    ) -> list[float]:
+        """TRL hands over the columns of the data set, repeated for each completion."""
+        if episode is None:
+            rows = [
+                {"prompt": prompt, **{name: columns[name][place] for name in ("assistant_prefix", "train", "test")}}
+                for place, prompt in enumerate(prompts)
+            ]
+            texts = [completion[0]["content"] for completion in completions]
+            sampled = self._of_answers([asked_of(row) for row in rows], texts, completion_ids)
+        else:
+            sampled = [_of_episode(one) for one in episode]
+        self.rewards = [self._earned(one) for one in sampled]
+        figures = self._figures(sampled)
+        for name, value in figures.items():
+            log_metric(name, value)
+        return self.rewards
+
+    def _of_answers(
+        self, asked: Sequence[Asked], texts: Sequence[str], completion_ids: Sequence[list[int]]
+    ) -> list[_Sampled]:
+        answers = [one.answered(one.prefix + text) for one, text in zip(asked, texts, strict=True)]
+        parents: list[Graded | None] = [None] * len(asked)
+        if self.settings.improvement_weight:
+            refining = [place for place, one in enumerate(asked) if one.parent is not None]
+            of_parents = grade([asked[place].answered(str(asked[place].parent)) for place in refining], self.executor)
+            for place, graded in zip(refining, of_parents, strict=True):
+                parents[place] = graded
+        return [
+            _Sampled(ids, ids[-1] not in self.ends, graded, parent)
+            for ids, graded, parent in zip(completion_ids, grade(answers, self.executor), parents, strict=True)
+        ]
+
+    def _earned(self, sampled: _Sampled) -> float:
+        settings, earned = self.settings, self.reward(sampled.graded)
+        improvement = 0.0 if sampled.parent is None else max(0.0, earned - self.reward(sampled.parent))
+        earned += settings.improvement_weight * improvement
+        if settings.repetition_weight:
+            earned -= settings.repetition_weight * ngram_repetition(sampled.token_ids)
+        return earned - settings.truncation_penalty * sampled.is_truncated
+
+    def _figures(self, sampled: Sequence[_Sampled]) -> dict[str, float]:
+        measured = [
+            Measured(one.token_ids, one.is_truncated, reward, one.graded.status, one.graded.is_solved)
+            for one, reward in zip(sampled, self.rewards, strict=True)
+        ]
+        figures = step_figures(measured, self.settings.num_generations)
+        if self.settings.rollout == "on-policy":
+            refined = [(one.graded, one.parent) for one in sampled if one.parent is not None]
+            figures["share/second_turn"] = len(refined) / len(sampled)
+            if refined:
+                improved = sum(self.reward(graded) > self.reward(parent) for graded, parent in refined)
+                figures["share/improved"] = improved / len(refined)
+        return figures
+
+
+def _of_episode(episode: Episode) -> _Sampled:
+    sampled = [token for token, mask in zip(episode.completion_ids, episode.mask, strict=True) if mask]
+    parent = episode.graded[0] if len(episode.graded) > 1 else None
+    return _Sampled(sampled, episode.is_truncated, episode.graded[-1], parent)

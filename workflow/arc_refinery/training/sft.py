@@ -1,0 +1,208 @@
+"""Supervised fine-tuning with a LoRA adapter, by TRL; an interrupted training goes on from its last checkpoint.
+
+A row is tokenised here, not by TRL: the prompt's tokens as sampling reads them, the completion's as it would write
+them, one end token. Only the last two carry loss.
+"""
+
+import json
+import logging
+import resource
+import shutil
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
+from transformers.integrations import TensorBoardCallback, is_tensorboard_available
+from transformers.trainer_utils import get_last_checkpoint
+from trl import SFTConfig, SFTTrainer
+
+from arc_refinery import records
+from arc_refinery.config import Lora, Model, Sft
+from arc_refinery.errors import InputError
+from arc_refinery.records import Demonstration
+from arc_refinery.tokenizers import load_tokenizer
+from arc_refinery.training.adapters import open_network, write_adapter
+from arc_refinery.training.checkpoints import claim
+
+FIGURES = ("step", "epoch", "loss", "learning_rate", "grad_norm", "mean_token_accuracy", "entropy")
+CHANGE_NO_ADAPTER = {"save_steps", "demonstrations"}  # what these decide of the rows is in the rows
+
+logger = logging.getLogger(__name__)
+
+
+class SftError(InputError):
+    """Fine-tuning cannot start; the message says why."""
+
+
+def train(
+    rows: Iterable[Demonstration],
+    model: Model,
+    lora: Lora,
+    training: Sft,
+    seed: int,
+    output: Path,
+    work: Path,
+    measurements: Path | None = None,
+    tensorboard: Path | None = None,
+) -> None:
+    """Write the adapter and `training.jsonl` to the folder `output`; checkpoints live in the folder `work`.
+
+    The order of the rows does not matter. `measurements` is a file of JSON lines that gets what differs from run to
+    run, `tensorboard` a folder for the curves.
+    """
+    rows = sorted(rows, key=lambda row: row.demonstration_id)
+    _check(rows, training)
+    torch.set_num_threads(model.n_threads)
+    claim(work, _identity(rows, model, lora, training, seed))
+    last = get_last_checkpoint(str(work))
+    trainer = open_trainer(rows, model, lora, training, seed, work)
+    for callback in _optional(measurements, tensorboard, goes_on=last is not None):
+        trainer.add_callback(callback)
+    if last:
+        logger.info("%s: training goes on from this checkpoint", last)
+    trainer.train(resume_from_checkpoint=last)
+    write_adapter(trainer.model, output, lambda folder: _write_steps(folder / "training.jsonl", trainer))
+    shutil.rmtree(work)
+
+
+def open_trainer(
+    rows: Sequence[Demonstration], model: Model, lora: Lora, training: Sft, seed: int, work: Path
+) -> SFTTrainer:
+    """TRL's trainer of a fresh adapter; it draws each epoch's order of the rows from the seed."""
+    tokenizer = load_tokenizer(model.path)
+    trainer = SFTTrainer(
+        model=open_network(model, lora, None, False, seed),
+        processing_class=tokenizer,
+        args=arguments(model, training, seed, work),
+        train_dataset=dataset(rows, tokenizer),
+        callbacks=[_OneLineProgress()],
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def dataset(rows: Sequence[Demonstration], tokenizer: PreTrainedTokenizerBase) -> Dataset:
+    """Rows of `input_ids` (prompt, completion, end token) and `completion_mask` (1 on the last two), both (length,)."""
+
+    def ids(text: str) -> list[int]:
+        return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    tokens = [(ids(row.text), [*ids(row.completion), tokenizer.eos_token_id]) for row in rows]
+    return Dataset.from_list(
+        [
+            {"input_ids": prompt + completion, "completion_mask": [0] * len(prompt) + [1] * len(completion)}
+            for prompt, completion in tokens
+        ]
+    )
+
+
+def arguments(model: Model, training: Sft, seed: int, work: Path) -> SFTConfig:
+    """TRL's settings; nothing is cut here, for rows that are too long were left out when they were made."""
+    on_gpu = torch.cuda.is_available()
+    return SFTConfig(
+        output_dir=str(work),
+        seed=seed,
+        completion_only_loss=True,
+        max_length=None,
+        learning_rate=training.learning_rate,
+        lr_scheduler_type=training.lr_scheduler_type,
+        warmup_steps=training.warmup_ratio,  # below 1, transformers reads it as a share
+        max_grad_norm=training.max_grad_norm,
+        per_device_train_batch_size=training.rows_per_step // training.gradient_accumulation_steps,
+        gradient_accumulation_steps=training.gradient_accumulation_steps,
+        num_train_epochs=training.epochs,
+        max_steps=training.max_steps,
+        save_steps=training.save_steps,
+        save_total_limit=2,
+        logging_steps=1,
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=not on_gpu,
+        bf16=model.dtype == "bfloat16",
+        fp16=model.dtype == "float16",
+        gradient_checkpointing=on_gpu,
+    )
+
+
+def _check(rows: Sequence[Demonstration], training: Sft) -> None:
+    if not rows:
+        raise SftError(
+            "there are no demonstrations. Either no attempt was incorrect with valid outputs, or nothing correct is "
+            "known for those tasks (training.sft.demonstrations.targets), or all rows are too long for max_seq_length "
+            "and max_completion_length; sample more tasks"
+        )
+    if training.rows_per_step % training.gradient_accumulation_steps:
+        raise SftError(
+            f"training.sft.rows_per_step = {training.rows_per_step} must be divisible by "
+            f"gradient_accumulation_steps = {training.gradient_accumulation_steps}"
+        )
+
+
+def _identity(rows: Sequence[Demonstration], model: Model, lora: Lora, training: Sft, seed: int) -> str:
+    """A hash of everything that decides the adapter."""
+    return records.settings_hash(
+        {
+            "method": "sft",
+            "model": model.model_dump(include={"path", "dtype", "n_threads"}),
+            "lora": lora.model_dump(),
+            "training": training.model_dump(exclude=CHANGE_NO_ADAPTER),
+            "seed": seed,
+            "rows": [(row.demonstration_id, row.text, row.completion) for row in rows],
+        }
+    )
+
+
+def _write_steps(path: Path, trainer: SFTTrainer) -> None:
+    with path.open("w") as file:
+        for entry in trainer.state.log_history:
+            if "loss" in entry:  # a step, not the summary, which covers only what ran since the last interruption
+                figures = {name: entry[name] for name in FIGURES if name in entry}
+                file.write(json.dumps(figures, sort_keys=True) + "\n")
+
+
+def _optional(measurements: Path | None, tensorboard: Path | None, goes_on: bool) -> list[TrainerCallback]:
+    callbacks: list[TrainerCallback] = [_Measurements(measurements, goes_on)] if measurements else []
+    if tensorboard:
+        if not is_tensorboard_available():
+            raise SftError("--tensorboard: the package tensorboard is missing; install it, or leave the flag out")
+        from torch.utils.tensorboard import SummaryWriter
+
+        callbacks.append(TensorBoardCallback(SummaryWriter(str(tensorboard))))
+    return callbacks
+
+
+class _OneLineProgress(TrainerCallback):
+    """The loss of each step in the log file, where a progress bar's redrawing would not be readable."""
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
+        if logs and "loss" in logs:
+            logger.info("step %d of %d: loss %.3f", state.global_step, state.max_steps, logs["loss"])
+
+
+class _Measurements(TrainerCallback):
+    """Seconds of each step and the peak memory so far, which no result file may hold."""
+
+    def __init__(self, path: Path, goes_on: bool) -> None:
+        self.path = path
+        self.begun = 0.0
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not goes_on:
+            path.unlink(missing_ok=True)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.begun = time.monotonic()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        measured = {
+            "step": state.global_step,
+            "seconds/step": time.monotonic() - self.begun,
+            "trainer_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        }
+        if torch.cuda.is_available():
+            measured["gpu_mb"] = torch.cuda.max_memory_allocated() // 2**20
+        with self.path.open("a") as file:
+            file.write(json.dumps(measured) + "\n")

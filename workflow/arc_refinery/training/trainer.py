@@ -1,0 +1,91 @@
+"""TRL's GRPO trainer with what is added here: advantages for the best of k, dropped groups, times, a check of vLLM.
+
+Where training goes through Unsloth, this module must be imported after it: it replaces the class that is derived from.
+"""
+
+import resource
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from trl import GRPOTrainer
+
+from arc_refinery.config import Grpo
+from arc_refinery.training.following import check_that_sampler_follows
+from arc_refinery.training.rewards import best_of_k_credit
+from arc_refinery.training.scoring import Scorer
+
+MEASURED = "measured/"  # figures that differ from run to run: never written beside those that do not
+
+
+class Trainer(GRPOTrainer):
+    def __init__(self, settings: Grpo, scorer: Scorer, **arguments: Any) -> None:
+        super().__init__(reward_funcs=scorer, **arguments)
+        self.settings = settings
+        self.scorer = scorer
+        self.rows: list[dict[str, Any]] = []  # those whose prompts are being answered
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._sampler_was_checked = not self.use_vllm
+
+    @contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        """Count the seconds of a step that are spent on `sampling` or on the `reward`."""
+        started = time.perf_counter()
+        yield
+        if self.model.training:
+            self._seconds[what] += time.perf_counter() - started
+
+    def training_step(self, *arguments: Any, **named: Any) -> Tensor:
+        with self.timed("step"):
+            loss: Tensor = super().training_step(*arguments, **named)
+        if self._step % self.current_gradient_accumulation_steps == 0:
+            seconds, self._seconds = self._seconds, defaultdict(float)
+            for what in ("step", "sampling", "reward"):
+                self._metrics["train"][f"{MEASURED}seconds/{what}"].append(seconds[what])
+            update = seconds["step"] - seconds["sampling"] - seconds["reward"]
+            self._metrics["train"][f"{MEASURED}seconds/update"].append(update)
+            self._metrics["train"][f"{MEASURED}share_of_reward"].append(seconds["reward"] / seconds["step"])
+            peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            self._metrics["train"][f"{MEASURED}trainer_mb"].append(peak_mb)
+            self._metrics["train"][f"{MEASURED}sandbox_mb"].append(self.scorer.executor.peak_mb)
+        return loss
+
+    def _generate_single_turn(self, prompt_ids: list[list[int]], *arguments: Any, **named: Any) -> Any:
+        if not self._sampler_was_checked:
+            check_that_sampler_follows(self, prompt_ids[0])
+            self._sampler_was_checked = True
+        with self.timed("sampling"):
+            return super()._generate_single_turn(prompt_ids, *arguments, **named)
+
+    def _calculate_rewards(self, *arguments: Any, **named: Any) -> Tensor:
+        with self.timed("reward"):
+            rewards: Tensor = super()._calculate_rewards(*arguments, **named)
+        return rewards
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        self.rows = inputs
+        scored: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        rewards = torch.tensor(self.scorer.rewards).view(-1, self.settings.num_generations)
+        if self.settings.pass_at_k > 1:
+            advantages = best_of_k_advantages(rewards, self.settings.pass_at_k, self.settings.scale_rewards)
+            scored["advantages"] = advantages.flatten().to(scored["advantages"])
+        if self.settings.drop_zero_variance:
+            differ = (rewards != rewards[:, :1]).any(1, keepdim=True).expand_as(rewards).flatten()
+            scored["completion_mask"] = scored["completion_mask"] * differ.to(scored["completion_mask"]).unsqueeze(1)
+            carries_loss = scored["completion_mask"] * scored.get("tool_mask", 1)
+            scored["num_items_in_batch"] = carries_loss.sum().to(scored["num_items_in_batch"])
+        return scored
+
+
+def best_of_k_advantages(rewards: Tensor, k: int, scale: str) -> Tensor:
+    """(groups, completions) of rewards -> advantages for the best of k completions, scaled as TRL scales the usual."""
+    credit = torch.tensor([best_of_k_credit(group, k) for group in rewards.tolist()])
+    advantages = credit - credit.mean(1, keepdim=True)
+    if scale == "none":
+        return advantages
+    deviation = credit.std() if scale == "batch" else credit.std(1, keepdim=True)
+    return advantages / (deviation + 1e-4)
