@@ -37,6 +37,12 @@ def test_a_figure_over_its_limit_over_the_window(
     assert symptom(run, GUARD) == Symptom(4, criterion, pytest.approx(value), 0.5)
 
 
+def test_a_model_that_answers_alike_has_collapsed_unless_it_is_right() -> None:
+    wrong, right = ({"share/zero_variance": 1.0, "share/solved": solved} for solved in (0.1, 0.9))
+    assert symptom(steps(*[wrong] * 3), GUARD) == Symptom(3, "zero_variance", 1.0, 0.9)
+    assert symptom(steps(*[right] * 3), GUARD) is None
+
+
 def test_two_bad_steps_are_no_window() -> None:
     assert symptom(steps(*[{"share/truncated": 1.0}] * 2), GUARD) is None
 
@@ -63,6 +69,8 @@ def test_a_loss_that_is_no_number_counts_at_once() -> None:
 def work(tmp_path: Path) -> Path:
     for step in (2, 4, 6, 8, 10):
         (tmp_path / f"checkpoint-{step}").mkdir()
+        (tmp_path / f"checkpoint-{step}/trainer_state.json").touch()
+    (tmp_path / "checkpoint-12").mkdir()  # half written
     (tmp_path / "settings.txt").write_text("ours")
     return tmp_path
 
@@ -85,6 +93,6 @@ def test_a_rollback_forgets_what_came_after(work: Path) -> None:
 
 def test_checkpoints_of_other_settings_are_not_gone_on_from(work: Path) -> None:
     checkpoints.claim(work, "ours")
-    assert len(checkpoints.steps_of(work)) == 5
+    assert checkpoints.newest(work) == work / "checkpoint-10"
     checkpoints.claim(work, "others")
-    assert not checkpoints.steps_of(work)
+    assert checkpoints.newest(work) is None

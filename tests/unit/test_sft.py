@@ -1,6 +1,7 @@
 """Supervised fine-tuning: which tokens carry loss, the same adapter after an interruption, what is written."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -149,6 +150,8 @@ def test_interrupted_it_goes_on_and_ends_with_the_same_bytes(
         train(rows, tmp_path)
     assert not (tmp_path / "adapter").exists()
     assert {path.name for path in (tmp_path / "checkpoints").glob("c*")} == {"checkpoint-2", "checkpoint-4"}
+    torn = shutil.copytree(tmp_path / "checkpoints/checkpoint-4", tmp_path / "checkpoints/checkpoint-5")
+    (torn / "trainer_state.json").unlink()  # a kill while it was written
     torch.rand(7)  # another state of the generator
     measured = tmp_path / "measured.jsonl"
     assert train(rows[::-1], tmp_path, measurements=measured) == undisturbed

@@ -13,7 +13,7 @@ import pytest
 from arc_refinery import cli, config
 from arc_refinery.config import Experiment
 from arc_refinery.records import RecordError
-from arc_refinery.reporting import plots, prose, training, training_log
+from arc_refinery.reporting import plots, prose, tables, training, training_log
 from arc_refinery.reporting.training_log import Check, Chosen, Decision
 
 Entries = Iterable[Mapping[str, Any]]
@@ -182,6 +182,13 @@ def test_figures_that_no_step_has_are_left_out(tmp_path: Path):
     text = section(tmp_path, experiment(), {"trained": entries})
     assert "| mean reward of those | 0.500 | – |" in text
     assert "entropy" not in text
+
+
+def test_figures_of_abandoned_steps_alone_are_drawn_and_not_averaged(tmp_path: Path):
+    entries = [*steps(1, 10), *steps(11, 14, **{"reward/truncated": 0.9}), {"guard": ROLLBACK}, *steps(11, 20)]
+    log = training_log.read(written(tmp_path / "training.jsonl", entries))
+    assert "reward/truncated" in log.steps
+    assert "mean reward of those" not in tables.training_table(log)
 
 
 def test_a_log_without_steps_is_named(tmp_path: Path):

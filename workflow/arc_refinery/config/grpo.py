@@ -149,7 +149,7 @@ class Grpo(Optimizer, Lora):
             raise ValueError(f"unsloth has an epsilon_high of its own for the loss {self.loss_type}: set it")
         if self.loss_type == "dr_grpo" and self.scale_rewards == "group":
             raise ValueError(
-                "unsloth does not scale rewards by group with the loss `dr_grpo`: set scale_rewards to `none` or `batch`"
+                "unsloth scales no rewards by group with the loss `dr_grpo`: set scale_rewards to `none` or `batch`"
             )
         if self.drop_zero_variance and not self.mask_truncated_completions:
             raise ValueError("unsloth drops completions only with mask_truncated_completions: set it to true")

@@ -21,6 +21,11 @@ class Guard(Strict):
     min_reward: Share = Field(
         0.5, description="Collapsed when the mean reward falls under this share of its best average so far."
     )
+    max_zero_variance: Share = Field(
+        0.9,
+        description="Collapsed when in more than this share of the groups all completions earn the same, though fewer "
+        "than half of them are right: the model always answers alike, and nothing is left to learn from.",
+    )
     max_kl: NonNegativeFloat = Field(
         0.0, description="Collapsed when the KL from the start exceeds this (nats/token); 0: not looked at."
     )

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from arc_refinery.evaluation.statistics import Interval
-from arc_refinery.reporting.training_log import Log
+from arc_refinery.reporting.training_log import Decision, Log
 
 DPI = 120
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito 2008
@@ -95,7 +95,6 @@ ABANDONED: dict[str, Any] = {"linewidth": 0.6, "alpha": 0.4, "marker": "x", "mar
 DECISION: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 1.0}
 CHECK: dict[str, Any] = {"color": "black", "linestyle": "", "marker": "D", "markersize": 6, "markerfacecolor": "white"}
 CHOSEN: dict[str, Any] = {**CHECK, "marker": "*", "markersize": 14, "markerfacecolor": "#E69F00"}
-_DONE = {"stop": "stopped", "none": "collapsed"}
 
 
 @contextmanager
@@ -150,19 +149,16 @@ def training_plot(log: Log, path: Path) -> None:
     for axes in places[max(0, len(shown) - 2) : len(shown)]:
         axes.set_xlabel("optimizer step")
         axes.tick_params(labelbottom=True)
-    for decision in log.decisions:
-        words = f"back to {decision.to_step}" if decision.action == "rollback" else _DONE[decision.action]
-        places[0].annotate(
-            f"{words} ",
-            (decision.step, 1.0),
-            xycoords=("data", "axes fraction"),
-            va="top",
-            ha="right",
-            rotation=90,
-            fontsize=8,
-        )
+    for step in {decision.step for decision in log.decisions}:
+        words = ", then ".join(_done(decision) for decision in log.decisions if decision.step == step)
+        look = {"rotation": 90, "ha": "right", "va": "top", "fontsize": 8}
+        places[0].annotate(f"{words} ", (step, 1.0), xycoords=("data", "axes fraction"), **look)
     figure.legend(handles=_training_legend(log), loc="outside lower center", ncols=3)
     save(figure, path)
+
+
+def _done(decision: Decision) -> str:
+    return {"rollback": f"back to {decision.to_step}", "stop": "stopped"}.get(decision.action, "collapsed")
 
 
 def _training_panel(axes: Axes, panel: Panel, log: Log) -> None:
@@ -205,8 +201,8 @@ def _checks(axes: Axes, figure: str, log: Log) -> None:
 def _training_legend(log: Log) -> list[Line2D]:
     """What is the same in all panels."""
     entries = [
-        (True, {"color": "black", "linewidth": 0.7, "alpha": 0.5}, "each step"),
-        (True, {"color": "black", "linewidth": 2.0}, f"mean of {log.window} steps"),
+        (log.window > 1, {"color": "black", "linewidth": 0.7, "alpha": 0.5}, "each step"),
+        (True, {"color": "black", "linewidth": 2.0}, f"mean of {log.window} steps" if log.window > 1 else "each step"),
         (log.checks or log.abandoned_checks, CHECK, "held-out prompts"),
         (log.checks and log.chosen, CHOSEN, "the checkpoint that became the adapter"),
         (log.abandoned, {"color": "black", **ABANDONED}, "abandoned by a rollback"),

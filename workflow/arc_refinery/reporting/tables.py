@@ -215,7 +215,7 @@ def training_table(log: Log) -> str:
     rows = [
         [title, *(f"{mean:.3f}" for mean in log.first_and_last(name))]
         for name, title in FIGURES.items()
-        if name in log.steps and (name != "loss" or not log.is_grpo)
+        if name in log.steps and log.steps[name].notna().any() and (name != "loss" or not log.is_grpo)
     ]
     steps = "step" if log.window == 1 else f"{log.window} steps"
     return markdown_table(["", f"first {steps}", f"last {steps}"], rows).replace(" nan ", " – ")

@@ -84,4 +84,5 @@ def _adapter(name: str, log: Log) -> str:
     abandoned = f", and {n_abandoned} that rollbacks abandoned" if n_abandoned else ""
     if log.chosen is None:
         return f"{took}{abandoned}. The adapter is that of the last step."
-    return f"{took}{abandoned}. The adapter is that of step {log.chosen.step}: {log.chosen.why}."
+    what = f"that of step {log.chosen.step}" if log.chosen.step else "what the training started from (step 0)"
+    return f"{took}{abandoned}. The adapter is {what}: {log.chosen.why}."

@@ -77,8 +77,8 @@ class Chosen:
 class Log:
     """A training as it went."""
 
-    steps: pd.DataFrame = field(default_factory=pd.DataFrame)  # what led to the end, in order: `step` and all figures
-    abandoned: list[pd.DataFrame] = field(default_factory=list)  # what each rollback threw away, of the same columns
+    steps: pd.DataFrame = field(default_factory=pd.DataFrame)  # what led to the end, in order: `step`, all figures
+    abandoned: list[pd.DataFrame] = field(default_factory=list)  # what each rollback threw away
     checks: list[Check] = field(default_factory=list)
     abandoned_checks: list[Check] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
@@ -122,6 +122,8 @@ def read(path: Path) -> Log:
         except (json.JSONDecodeError, TypeError) as error:
             raise RecordError(f"{path}, line {number}: is no entry of a training log ({error}). Train again") from None
     log.steps = _table(kept)
+    figures = list(dict.fromkeys(name for part in (log.steps, *log.abandoned) for name in part))
+    log.steps = log.steps.reindex(columns=figures)
     return log
 
 

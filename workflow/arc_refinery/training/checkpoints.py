@@ -10,6 +10,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from transformers.trainer import TRAINER_STATE_NAME
+
 logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"checkpoint-(\d+)")
@@ -26,9 +28,16 @@ def claim(work: Path, identity: str) -> None:
 
 
 def steps_of(work: Path) -> dict[int, Path]:
-    """The checkpoints in the folder by their step, oldest first."""
+    """The checkpoints in the folder by their step, oldest first.
+
+    A kill may come while one is written: the state is the last file of a checkpoint, and without it none counts.
+    """
     found = {int(match[1]): path for path in work.iterdir() if (match := _NAME.fullmatch(path.name))}
-    return dict(sorted(found.items()))
+    return {step: path for step, path in sorted(found.items()) if (path / TRAINER_STATE_NAME).exists()}
+
+
+def newest(work: Path) -> Path | None:
+    return next(reversed(steps_of(work).values()), None)
 
 
 def best(rewards: Mapping[int, float]) -> int:

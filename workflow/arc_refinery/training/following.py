@@ -72,4 +72,5 @@ def _logprobs(trainer: Any, before: list[int], tokens: list[int]) -> Tensor:
     logprobs, _, _ = trainer._get_per_token_logps_and_entropies(
         trainer.model, ids, torch.ones_like(ids), logits_to_keep=len(tokens)
     )
-    return logprobs[0].float().cpu()
+    of_tokens: Tensor = logprobs[0].float().cpu()
+    return of_tokens

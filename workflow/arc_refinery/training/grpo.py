@@ -151,14 +151,14 @@ def _check_backends(training: Grpo) -> None:
 def _train(job: Job, data: _Data, executor: Executor) -> tuple[Trainer, Symptom | None]:
     """Train to the end, or to a collapse, from the newest checkpoint or from the start."""
     trainer = _trainer(job, data, executor)
-    newest = list(checkpoints.steps_of(job.work).values())[-1:]
+    newest = checkpoints.newest(job.work)
     if newest:
-        logger.info("%s: training goes on from this checkpoint", newest[0])
+        logger.info("%s: training goes on from this checkpoint", newest)
     elif data.heldout:  # each time that training starts, for it moves the random state
         _write(job.work / START, [_heldout(trainer.evaluate(), 0)])
     watch = _Watch(job)
     trainer.add_callback(watch)
-    trainer.train(resume_from_checkpoint=str(newest[0]) if newest else None)
+    trainer.train(resume_from_checkpoint=str(newest) if newest else None)
     return trainer, watch.found
 
 

@@ -1,7 +1,8 @@
 """The collapse guard: notices that a training goes wrong, and says where to go on from.
 
 Published trainings on ARC all collapsed: completions grow to the limit, then they repeat themselves, then the reward
-falls. Each criterion looks at the mean over the last steps, for single steps are noisy.
+falls. The embedded model, trained at too high a rate, collapses the other way: it answers everything alike, and
+shortly. Each criterion looks at the mean over the last steps, for single steps are noisy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ class Symptom:
     """What crossed its limit, at which step."""
 
     step: int
-    criterion: str  # truncated, repetition, reward, kl, or loss
+    criterion: str  # truncated, repetition, kl, zero_variance, reward, or loss
     value: float
     limit: float
 
@@ -45,6 +46,9 @@ def symptom(steps: Sequence[Step], guard: Guard) -> Symptom | None:
         value = _mean(recent, figure)
         if value > limit:
             return Symptom(last, criterion, value, limit)
+    alike = _mean(recent, "share/zero_variance")
+    if alike > guard.max_zero_variance and _mean(recent, "share/solved") < 0.5:
+        return Symptom(last, "zero_variance", alike, guard.max_zero_variance)
     if len(before) >= guard.window:
         value, limit = _mean(recent, "reward"), guard.min_reward * _mean(before, "reward")
         if value < limit:

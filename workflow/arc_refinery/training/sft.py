@@ -17,7 +17,6 @@ import torch
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
 from transformers.integrations import TensorBoardCallback, is_tensorboard_available
-from transformers.trainer_utils import get_last_checkpoint
 from trl import SFTConfig, SFTTrainer
 
 from arc_refinery import records
@@ -26,7 +25,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.records import Demonstration
 from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.training.adapters import open_network, write_adapter
-from arc_refinery.training.checkpoints import claim
+from arc_refinery.training.checkpoints import claim, newest
 
 FIGURES = ("step", "epoch", "loss", "learning_rate", "grad_norm", "mean_token_accuracy", "entropy")
 CHANGE_NO_ADAPTER = {"save_steps", "demonstrations"}  # what these decide of the rows is in the rows
@@ -58,13 +57,13 @@ def train(
     _check(rows, training)
     torch.set_num_threads(model.n_threads)
     claim(work, _identity(rows, model, lora, training, seed))
-    last = get_last_checkpoint(str(work))
+    last = newest(work)
     trainer = open_trainer(rows, model, lora, training, seed, work)
     for callback in _optional(measurements, tensorboard, goes_on=last is not None):
         trainer.add_callback(callback)
     if last:
         logger.info("%s: training goes on from this checkpoint", last)
-    trainer.train(resume_from_checkpoint=last)
+    trainer.train(resume_from_checkpoint=str(last) if last else None)
     write_adapter(trainer.model, output, lambda folder: _write_steps(folder / "training.jsonl", trainer))
     shutil.rmtree(work)
 

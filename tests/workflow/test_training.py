@@ -1,0 +1,106 @@
+"""Training as users run it: killed and resumed, rolled back or stopped when it collapses, chosen by held-out reward."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checkout import Checkout
+from safetensors.torch import load_file
+from test_interrupted import kill_when
+
+SFT = "results/small/adapters/sft"
+COMMON = "--learning-rate 1e-3 --lora-r 8 --lora-alpha 16 --max-grad-norm 1 --repetition-penalty 1 --num-generations 4"
+SIZES = "--prompts-per-step 2 --gradient-accumulation-steps 1 --max-completion-length 48 --max-seq-length 1024"
+WRECKED = "--learning-rate 1 --warmup-ratio 0 --max-steps 12 --save-steps 2 --guard.window 2 --guard.rate-factor 1e-4"
+
+
+def training(output: Path, *flags: str, prompts: str = "training/prompts.parquet") -> list[str]:
+    command = ["arc-refinery", "train", "--model-path", "workflow/models/tiny", "--template", "compact"]
+    command += ["--dataset-path", *(f"results/small/part{part}/{prompts}" for part in (1, 2))]
+    settings = " ".join((COMMON, SIZES, "--report-to", *flags)).split()
+    return [*command, *settings, "--output-dir", str(output), "--checkpoints", f"{output}.checkpoints"]
+
+
+def run(checkout: Checkout, command: list[str]) -> str:
+    done = checkout.run(*command)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def log_of(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Lines of training.jsonl by what they are."""
+    found: dict[str, list[dict[str, Any]]] = {"step": [], "heldout": [], "guard": [], "chosen": []}
+    for entry in map(json.loads, (folder / "training.jsonl").read_text().splitlines()):
+        kind = next(iter(entry)) if len(entry) == 1 else "step"
+        found[kind].append(entry if kind == "step" else entry[kind])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("flags", "prompts"),
+    [
+        (f"--lora-path {SFT} --beta 0.02 --n-heldout 3", "training/prompts.parquet"),
+        ("--rollout on-policy --include-errors --beta 0.02 --n-heldout 3", "turn1/prompts.parquet"),
+        ("--stream", "training/prompts.parquet"),
+    ],
+    ids=["after sft", "on-policy", "streamed"],
+)
+def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
+    finished: Checkout, tmp_path: Path, flags: str, prompts: str
+):
+    steps = "--max-steps 6 --save-steps 2"
+    undisturbed, killed = (
+        training(tmp_path / name, flags, steps, prompts=prompts) for name in ("undisturbed", "killed")
+    )
+    run(finished, undisturbed)
+    kill_when(killed, finished, (tmp_path / "killed.checkpoints/checkpoint-2/trainer_state.json").exists)
+    assert not (tmp_path / "killed").exists()
+    assert "training goes on from this checkpoint" in run(finished, killed)
+    assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
+    log = log_of(tmp_path / "killed")
+    assert [entry["step"] for entry in log["step"]] == [1, 2, 3, 4, 5, 6]
+    assert not log["guard"], "the guard is quiet on a healthy training"
+    if "--n-heldout" in flags:
+        rewards = {entry["step"]: entry["reward"] for entry in log["heldout"]}
+        assert list(rewards) == [0, 2, 4, 6]
+        (chosen,) = log["chosen"]
+        assert chosen["heldout_reward"] == rewards[chosen["step"]] == max(rewards.values())
+    else:
+        assert log["chosen"] == [{"step": 6, "why": "the last step"}]
+    if "on-policy" in flags:
+        assert any(entry["share/second_turn"] > 0 for entry in log["step"])
+
+
+def test_a_collapse_is_rolled_back_and_training_goes_on_at_a_lower_rate(finished: Checkout, tmp_path: Path):
+    run(finished, training(tmp_path / "wrecked", WRECKED, "--beta 0 --no-mask-truncated-completions"))
+    log = log_of(tmp_path / "wrecked")
+    (decision,) = log["guard"]
+    assert decision["action"] == "rollback"
+    assert decision["to_step"] <= decision["step"] - 2
+    assert decision["learning_rate"] == pytest.approx(1e-4)
+    steps = [entry["step"] for entry in log["step"]]
+    first, again = steps[: decision["step"]], steps[decision["step"] :]
+    assert first == list(range(1, decision["step"] + 1))
+    assert again == list(range(decision["to_step"] + 1, 13))
+    assert log["step"][-1]["learning_rate"] == pytest.approx(1e-4)
+
+
+def test_a_collapse_that_nothing_helps_against_stops_before_it(finished: Checkout, tmp_path: Path):
+    run(finished, training(tmp_path / "stopped", WRECKED, "--guard.action stop --n-heldout 3"))
+    log = log_of(tmp_path / "stopped")
+    (decision,), (chosen,) = log["guard"], log["chosen"]
+    assert decision["action"] == "stop" and log["step"][-1]["step"] == decision["step"] < 12
+    assert chosen["step"] <= decision["step"] - 2
+    if chosen["step"] == 0:  # an adapter that changes nothing
+        weights = load_file(tmp_path / "stopped/adapter_model.safetensors")
+        assert all(not bool(tensor.any()) for name, tensor in weights.items() if "lora_B" in name)
+
+
+def test_streamed_prompts_come_in_their_order_and_no_prompt_is_kept_out(finished: Checkout, tmp_path: Path):
+    done = finished.run(*training(tmp_path / "none", "--stream --max-steps 2 --n-heldout 1"))
+    assert done.returncode != 0 and "of a stream nothing can be kept out" in done.stderr
