@@ -19,7 +19,7 @@ class Guard(Strict):
         0.5, description="Collapsed when more than this share of a completion's 4-grams repeat earlier ones."
     )
     min_reward: Share = Field(
-        0.5, description="Collapsed when the mean reward falls under this share of its best average so far."
+        0.5, description="Collapsed when the mean reward falls under this share of what it was in all steps before."
     )
     max_zero_variance: Share = Field(
         0.9,
