@@ -90,7 +90,7 @@ WRONG: dict[str, tuple[Change, str]] = {
     "nothing for a section": (lambda c: c.update(model=None), "model is None; input should be a valid dictionary"),
     "no choice": (
         lambda c: c["training"].update(reward_name="arc-v3"),
-        "training.reward_name is 'arc-v3'; input should be 'arc-v1' or 'arc-v2-no-pixel-score'",
+        "training.reward_name is 'arc-v3'; input should be 'arc-v1', 'arc-v2-no-pixel-score' or 'staged'",
     ),
     "zero": (lambda c: c["parts"].update(n_parts=0), "parts.n_parts is 0; input should be greater than 0"),
     "share over one": (
@@ -417,10 +417,9 @@ def test_the_reference_has_a_row_with_type_default_and_meaning():
     lines = config_docs.reference().splitlines()
     assert "| `top_p` | float | `0.95` | Nucleus sampling: probability mass kept. |" in lines  # has a default
     assert "| `window` | int |  | Longest prompt and completion together, in tokens. |" in lines  # must be given
-    assert (
-        '| `reward_name` | `arc-v1` or `arc-v2-no-pixel-score` | `"arc-v2-no-pixel-score"` | Reward function. |'
-        in lines
-    )
+    row = next(line for line in lines if line.startswith("| `loss_type` |"))
+    assert row.startswith("| `loss_type` | `grpo` or `dr_grpo` or `dapo` or ")
+    assert row.endswith('| `"grpo"` | How token losses are clipped and averaged (TRL). |')
 
 
 def keys_of(content: Any) -> set[str]:

@@ -1,6 +1,8 @@
 """Stages that train. The flags of `train` keep the names of the published scripts."""
 
 import logging
+import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,24 +60,24 @@ class Train:
             memory_mb=self.code_execution_memory_limit_mb,
             allow_without_seccomp=self.allow_without_seccomp,
         )
-        train(
-            Job(
-                read=self._fitting_prompts,
-                prompts_hash=content_hash(self.dataset_path),
-                model=model,
-                training=self.training,
-                guard=self.guard,
-                sandbox=sandbox,
-                template=load_template(self.template, self.colors),
-                include_errors=self.include_errors,
-                seed=self.seed,
-                start=self.lora_path,
-                output=self.output_dir,
-                work=self.checkpoints or _beside(self.output_dir, "checkpoints"),
-                measurements=self.measurements,
-                tensorboard=self.tensorboard or _beside(self.output_dir, "tensorboard"),
-            )
+        job = Job(
+            read=self._fitting_prompts,
+            prompts_hash=content_hash(self.dataset_path),
+            model=model,
+            training=self.training,
+            guard=self.guard,
+            sandbox=sandbox,
+            template=load_template(self.template, self.colors),
+            include_errors=self.include_errors,
+            seed=self.seed,
+            start=self.lora_path,
+            output=self.output_dir,
+            work=self.checkpoints or _beside(self.output_dir, "checkpoints"),
+            measurements=self.measurements,
+            tensorboard=self.tensorboard or _beside(self.output_dir, "tensorboard"),
         )
+        if not train(job):
+            os.execv(sys.executable, sys.orig_argv)
 
     def _fitting_prompts(self) -> Iterator[records.Prompt]:
         longest = self.training.max_seq_length - self.training.max_completion_length

@@ -4,12 +4,10 @@ An interrupted training goes on from its last checkpoint, and ends as an undistu
 collapses goes back to before it did, or stops (`guard`). The adapter is the best checkpoint on held-out prompts.
 """
 
-import json
 import logging
-import math
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +23,7 @@ from trl import GRPOConfig
 from arc_refinery import records
 from arc_refinery.config import CHANGE_NO_ADAPTER, Grpo, Guard, Model, Sandbox
 from arc_refinery.errors import InputError
-from arc_refinery.files import content_hash, written_as_a_whole
+from arc_refinery.files import content_hash
 from arc_refinery.prompts import Template, split_prefix
 from arc_refinery.records import Prompt
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
@@ -36,9 +34,10 @@ from arc_refinery.training import checkpoints
 from arc_refinery.training.adapters import lora_config, open_base, open_network, write_adapter
 from arc_refinery.training.data import in_memory, streamed
 from arc_refinery.training.guard import Symptom, symptom
+from arc_refinery.training.journal import MEASURED, Journal, write_lines
 from arc_refinery.training.rollout import TwoTurns
 from arc_refinery.training.scoring import Scorer
-from arc_refinery.training.trainer import MEASURED, Trainer
+from arc_refinery.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -83,30 +82,31 @@ class Job:
         )
 
 
-def train(job: Job) -> None:
-    """Write the adapter and `training.jsonl` to the folder `job.output`."""
+def train(job: Job) -> bool:
+    """Write the adapter and `training.jsonl` to the folder `job.output`.
+
+    False where training collapsed and was rolled back: it is to be called again, in a fresh process, for vLLM does not
+    hand back a GPU's memory.
+    """
     _check_backends(job.training)
     torch.set_num_threads(job.model.n_threads)
     checkpoints.claim(job.work, job.identity())
     data = _Data.of(job)
+    journal = Journal(job.work, job.guard, job.training.learning_rate)
     with job.sandbox.executor(job.training.n_jobs) as executor:
-        while True:
-            trainer, found = _train(job, data, executor)
-            abandoned = _read(job.work / JOURNAL)
-            if found is None or not _rolls_back(job, abandoned):
-                break
-            _roll_back(job, trainer, found, abandoned)
-    history = [*_read(job.work / START), *abandoned, *_entries(trainer, _last_rollback(abandoned))]
-    if found:
-        history.append({"guard": asdict(found) | {"action": "none" if job.guard.action == "none" else "stop"}})
-    chosen = _choose(job, history, found, trainer.state.global_step)
+        trainer, found = _train(job, data, executor, journal)
+    if found and journal.may_roll_back:
+        journal.roll_back(found, trainer.state.log_history)
+        return False
+    history = journal.history(trainer.state.log_history, found)
+    chosen = journal.choose(history, found, trainer.state.global_step)
     _take_weights(trainer.model, job, chosen["step"])
-    write_adapter(
-        trainer.model, job.output, lambda folder: _write(folder / "training.jsonl", [*history, {"chosen": chosen}])
-    )
+    lines = [*history, {"chosen": chosen}]
+    write_adapter(trainer.model, job.output, lambda folder: write_lines(folder / "training.jsonl", lines))
     if job.measurements:
-        _write(job.measurements, _measured(trainer))
+        write_lines(job.measurements, _measured(trainer))
     shutil.rmtree(job.work)
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,21 +148,23 @@ def _check_backends(training: Grpo) -> None:
         logger.warning("sampler %s: made for GPUs, and there is none here", training.sampler)
 
 
-def _train(job: Job, data: _Data, executor: Executor) -> tuple[Trainer, Symptom | None]:
+def _train(job: Job, data: _Data, executor: Executor, journal: Journal) -> tuple[Trainer, Symptom | None]:
     """Train to the end, or to a collapse, from the newest checkpoint or from the start."""
-    trainer = _trainer(job, data, executor)
+    trainer = _trainer(job, data, executor, journal.rate)
     newest = checkpoints.newest(job.work)
     if newest:
         logger.info("%s: training goes on from this checkpoint", newest)
-    elif data.heldout:  # each time that training starts, for it moves the random state
-        _write(job.work / START, [_heldout(trainer.evaluate(), 0)])
+    else:
+        shutil.rmtree(job.tensorboard, ignore_errors=True)  # curves of another training
+    if not newest and data.heldout:  # each time that training starts, for it moves the random state
+        journal.note_start(trainer.evaluate())
     watch = _Watch(job)
     trainer.add_callback(watch)
     trainer.train(resume_from_checkpoint=str(newest) if newest else None)
     return trainer, watch.found
 
 
-def _trainer(job: Job, data: _Data, executor: Executor) -> Trainer:
+def _trainer(job: Job, data: _Data, executor: Executor, rate: float) -> Trainer:
     training = job.training
     tokenizer = load_tokenizer(job.model.path)
     begin_answers(tokenizer, data.prefix)
@@ -175,7 +177,6 @@ def _trainer(job: Job, data: _Data, executor: Executor) -> Trainer:
         training.max_seq_length - training.max_completion_length,
         training.mask_truncated_completions,
     )
-    rate = training.learning_rate * job.guard.rate_factor ** _n_rollbacks(_read(job.work / JOURNAL))
     trainer = Trainer(
         training,
         Scorer(training, executor, ends),
@@ -276,65 +277,6 @@ def _end_tokens(network: Any, tokenizer: Any) -> list[int]:
     return [tokenizer.eos_token_id, *(named if isinstance(named, list) else [named])]
 
 
-# The journal of a training: what goes into training.jsonl besides the steps since the last rollback.
-
-JOURNAL, START = "journal.jsonl", "start.jsonl"
-
-
-def _rolls_back(job: Job, abandoned: Sequence[dict[str, Any]]) -> bool:
-    return job.guard.action == "rollback" and _n_rollbacks(abandoned) < job.guard.max_rollbacks
-
-
-def _n_rollbacks(abandoned: Sequence[dict[str, Any]]) -> int:
-    return sum("guard" in entry for entry in abandoned)
-
-
-def _last_rollback(abandoned: Sequence[dict[str, Any]]) -> int:
-    """The step that the last rollback went back to."""
-    return int(abandoned[-1]["guard"]["to_step"]) if abandoned else 0
-
-
-def _roll_back(job: Job, trainer: Trainer, found: Symptom, abandoned: Sequence[dict[str, Any]]) -> None:
-    """Forget the checkpoints of the collapse; the journal keeps its steps, and how often that happened.
-
-    In this order: killed in between, the training collapses again at the same step, and ends as it would have.
-    """
-    good = _good_steps(job, found)
-    to_step = good[-1] if good else 0
-    rate = job.training.learning_rate * job.guard.rate_factor ** (_n_rollbacks(abandoned) + 1)
-    decision = asdict(found) | {"action": "rollback", "to_step": to_step, "learning_rate": rate}
-    logger.warning("the training collapsed and goes back: %s", decision)
-    checkpoints.drop_after(job.work, to_step)
-    steps = _entries(trainer, _last_rollback(abandoned))
-    _write(job.work / JOURNAL, [*abandoned, *steps, {"guard": decision}])
-
-
-def _good_steps(job: Job, found: Symptom) -> list[int]:
-    """Checkpoints from before the steps over which the guard averages."""
-    return [step for step in checkpoints.steps_of(job.work) if step <= found.step - job.guard.window]
-
-
-def _entries(trainer: Trainer, since: int) -> list[dict[str, Any]]:
-    """The steps and held-out rewards after step `since`, without what differs from run to run."""
-    entries = []
-    for entry in trainer.state.log_history:
-        if entry["step"] > since and "reward" in entry:  # not the summary, which covers only what ran since a kill
-            measured = {name for name in entry if name.startswith(MEASURED)} | {"step_time"}
-            entries.append({name: _finite(value) for name, value in entry.items() if name not in measured})
-        elif entry["step"] > since and "eval_reward" in entry:
-            entries.append(_heldout(entry, entry["step"]))
-    return entries
-
-
-def _finite(value: Any) -> Any:
-    """A loss that is no number is written as null, for JSON has no word for it."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _heldout(figures: dict[str, Any], step: int) -> dict[str, Any]:
-    return {"heldout": {"step": step, "reward": figures["eval_reward"], "solved": figures["eval_share/solved"]}}
-
-
 def _measured(trainer: Trainer) -> list[dict[str, Any]]:
     return [
         {"step": entry["step"]}
@@ -342,30 +284,6 @@ def _measured(trainer: Trainer) -> list[dict[str, Any]]:
         for entry in trainer.state.log_history
         if "reward" in entry
     ]
-
-
-def _read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def _write(path: Path, entries: Sequence[dict[str, Any]]) -> None:
-    with written_as_a_whole(path) as unfinished:
-        unfinished.write_text("".join(json.dumps(entry, sort_keys=True) + "\n" for entry in entries))
-
-
-def _choose(job: Job, history: Sequence[dict[str, Any]], found: Symptom | None, last: int) -> dict[str, Any]:
-    """Which step's weights become the adapter; 0: those that training started from."""
-    is_good = [0, *checkpoints.steps_of(job.work)]
-    if found and job.guard.action != "none":
-        is_good = [0, *_good_steps(job, found)]
-    rewards = {entry["heldout"]["step"]: entry["heldout"]["reward"] for entry in history if "heldout" in entry}
-    rewards = {step: reward for step, reward in rewards.items() if step in is_good}
-    if rewards:
-        step = checkpoints.best(rewards)
-        return {"step": step, "heldout_reward": rewards[step], "why": "best held-out reward"}
-    if found and job.guard.action != "none":
-        return {"step": is_good[-1], "why": "the last one before the collapse"}
-    return {"step": last, "why": "the last step"}
 
 
 def _take_weights(network: Any, job: Job, step: int) -> None:

@@ -16,10 +16,9 @@ from trl import GRPOTrainer
 
 from arc_refinery.config import Grpo
 from arc_refinery.training.following import check_that_sampler_follows
+from arc_refinery.training.journal import MEASURED
 from arc_refinery.training.rewards import best_of_k_credit
 from arc_refinery.training.scoring import Scorer
-
-MEASURED = "measured/"  # figures that differ from run to run: never written beside those that do not
 
 
 class Trainer(GRPOTrainer):

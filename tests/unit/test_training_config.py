@@ -1,0 +1,91 @@
+"""Training settings that do not go together are refused, with the reason, before anything is loaded."""
+
+from typing import Any
+
+import pytest
+import yaml
+from checkout import ROOT
+from pydantic import ValidationError
+
+from arc_refinery.config import ConfigError, Grpo, Training, validate
+
+GRPO: dict[str, Any] = {"learning_rate": 1e-4, "max_completion_length": 48, "max_seq_length": 1024}
+SFT: dict[str, Any] = {"learning_rate": 1e-3}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"frequency_penalty": 0.5}, "frequency_penalty is vLLM's alone"),
+        ({"stream": True}, "say with max_steps how many steps"),
+        ({"stream": True, "max_steps": 5, "n_heldout": 2}, "of a stream nothing can be kept out"),
+        ({"epsilon": 0.3, "epsilon_high": 0.2}, "must not be below epsilon = 0.3"),
+        ({"pass_at_k": 33}, "more than num_generations = 32"),
+        ({"loss_type": "dapo", "importance_sampling_level": "sequence"}, "goes with loss_type `grpo`"),
+        ({"loss_type": "luspo"}, "goes with importance_sampling_level `sequence`"),
+        ({"loss_type": "vespo", "sampler": "vllm-server"}, "`token_truncate` or `token_mask`"),
+    ],
+)
+def test_grpo_settings_that_do_not_go_together(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        Grpo.model_validate(GRPO | settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"frequency_penalty": 0.5, "sampler": "vllm-colocate"},
+        {"stream": True, "max_steps": 5},
+        {"loss_type": "cispo", "epsilon_high": 0.1},  # there it is a cap of its own
+        {"loss_type": "luspo", "importance_sampling_level": "sequence"},
+        {"loss_type": "vespo", "sampler": "vllm-server", "importance_sampling_mode": "token_mask"},
+    ],
+)
+def test_grpo_settings_that_do(settings: dict[str, Any]) -> None:
+    Grpo.model_validate(GRPO | settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"train": ["grpo", "sft"], "sft": SFT}, r"expected \[sft\], \[grpo\] or \[sft, grpo\]"),
+        ({"train": ["sft", "grpo"]}, "the section `sft` belongs to"),
+        ({"sft": SFT}, "the section `sft` belongs to"),
+        ({"train": ["sft"], "sft": SFT, "sweep": [{"beta": 0.1}]}, "sweep: varies GRPO"),
+        ({"train": ["sft", "grpo"], "sft": SFT, "sweep": [{"lora_r": 2}]}, "lora_r cannot differ between runs"),
+        ({"rollout": "on-policy"}, "set prompts to `first-turn`"),
+    ],
+)
+def test_methods_that_do_not_go_together(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        Training.model_validate(GRPO | settings)
+
+
+def demo(**training: Any) -> dict[str, Any]:
+    content = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    content["training"] = GRPO | training
+    return dict(content)
+
+
+def test_the_adapters_of_each_method() -> None:
+    assert validate(demo(), "demo").adapters == ["trained"]
+    attempts = SFT | {"demonstrations": {"targets": "attempts"}}
+    alone = validate(demo(train=["sft"], sft=attempts), "demo")
+    assert (alone.adapters, alone.sft_adapter, dict(alone.runs)) == (["trained"], "trained", {})
+    both = validate(demo(train=["sft", "grpo"], sft=attempts), "demo")
+    assert (both.adapters, both.sft_adapter, list(both.runs)) == (["sft", "trained"], "sft", ["trained"])
+
+
+def test_an_arm_may_use_the_adapter_that_grpo_went_on_from() -> None:
+    content = demo(train=["sft", "grpo"], sft=SFT | {"demonstrations": {"targets": "attempts"}})
+    content["evaluation"]["arms"][2]["turns"][1]["adapter"] = "sft"
+    assert "refine-trained-turn2" in validate(content, "demo").branches
+
+
+def test_sources_answer_tasks_that_are_shown_as_they_are() -> None:
+    content = demo(train=["sft"], sft=SFT)
+    content["parts"]["use_data_augmentation"] = True
+    with pytest.raises(ConfigError, match="sample parts with parts.use_data_augmentation: false"):
+        validate(content, "demo")
+    content["parts"]["use_data_augmentation"] = False
+    assert not validate(content, "demo").augments_parts
