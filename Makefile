@@ -5,7 +5,7 @@ PIP := $(BIN)/pip --quiet --disable-pip-version-check
 CORES ?= 2
 export PATH := $(BIN):$(PATH)
 
-.PHONY: demo test test-fast lint env vllm condor clean
+.PHONY: demo test test-fast test-unsloth lint env vllm condor clean
 
 demo: env
 	# training takes longest and runs on one core: first everything that it waits for
@@ -17,6 +17,16 @@ test: vllm condor lint
 
 test-fast: env
 	$(BIN)/pytest tests/unit
+
+# Unsloth wants another TRL, so it has an environment of its own; not part of `make test`, for that is 3 GB to install.
+test-unsloth: .venv-unsloth/installed
+	.venv-unsloth/bin/pytest tests/unsloth_cpu
+
+.venv-unsloth/installed: envs/unsloth-cpu.txt pyproject.toml
+	python3 -m venv .venv-unsloth
+	.venv-unsloth/bin/pip install --quiet --disable-pip-version-check --no-deps -r envs/unsloth-cpu.txt
+	.venv-unsloth/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
 
 lint: env
 	$(BIN)/ruff format --check workflow tests benchmarks

@@ -302,6 +302,7 @@ def next_turn_flags(wildcards) -> str:
         "n_considered": arm.turns[turn - 2].n_predictions,
         "n_parents": experiment.refinement.n_parents,
         "n_predictions": arm.turns[turn - 1].n_predictions,
+        "feedback": arm.turns[turn - 1].feedback,
     }
     return flags(refine_settings() | sizes)
 

@@ -11,7 +11,14 @@ from arc_refinery.config import Sampling
 from arc_refinery.prompts import COMPACT, WORDS, Template
 from arc_refinery.records import Attempt, Prompt, Verdict
 from arc_refinery.refine.first_turn import first_turn_prompts
-from arc_refinery.refine.next_turn import Judged, Plan, best_incorrect, next_turn_prompts, refining_conversation
+from arc_refinery.refine.next_turn import (
+    FeedbackError,
+    Judged,
+    Plan,
+    best_incorrect,
+    next_turn_prompts,
+    refining_conversation,
+)
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.tasks import Pair, Task
 from arc_refinery.tokenizers import ModelError
@@ -272,6 +279,33 @@ def test_a_task_without_parents_has_no_prompts(renderer: Renderer) -> None:
     attempts = [judged(solved, "done", train_correct_grids=1.0), *five(open_task)]
     made = next_turn_prompts(attempts, PLAN, COMPACT, renderer)
     assert {one.task_id for one in made} == {"open"}
+
+
+def test_controls_are_told_nothing_or_what_another_tasks_attempt_gave(renderer: Renderer) -> None:
+    wrong = grid("1"), grid("2"), grid("3")
+    attempts = [judged(prompt(a_task(name), renderer), f"{name}-1", wrong) for name in ("a", "b", "c")]
+    attempts[1] = replace(attempts[1], verdict=replace(attempts[1].verdict, train_outputs=(grid("4"), *wrong[1:])))
+
+    def told(feedback: str) -> list[str]:
+        plan = replace(PLAN, n_predictions=2, feedback=feedback)
+        made = list(next_turn_prompts(attempts, plan, COMPACT, renderer))
+        assert [one.task_id for one in made] == ["a", "b", "c"]
+        assert [one.messages[-2]["content"] for one in made] == [f"my answer {name}-1" for name in "abc"]
+        return [one.messages[-1]["content"] for one in made]
+
+    real = told("real")
+    assert real[0] == real[2] != real[1]
+    assert told("other-task") == [real[2], real[0], real[1]]
+    assert told("none") == ["\nWrite a corrected program."] * 3
+
+
+def test_with_one_task_there_is_no_other(asked: Prompt, renderer: Renderer) -> None:
+    with pytest.raises(FeedbackError, match="only one task"):
+        list(
+            next_turn_prompts(
+                [judged(asked, "x", (grid("1"),) * 3)], replace(PLAN, feedback="other-task"), COMPACT, renderer
+            )
+        )
 
 
 def test_a_third_turn_refines_the_second_in_one_conversation(asked: Prompt, renderer: Renderer) -> None:

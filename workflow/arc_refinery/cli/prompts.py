@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from heapq import merge
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -66,6 +66,7 @@ class Refine:
     n_predictions: int  # completions per task in the next turn
     batch_size: int  # completions of one prompt
     include_errors: bool = False
+    feedback: Literal["real", "none", "other-task"] = "real"  # the others are controls
     colors: tuple[str, ...] | None = None
     seed: int = 0
 
@@ -82,6 +83,7 @@ class Refine:
             self.n_predictions,
             self.batch_size,
             self.include_errors,
+            self.feedback,
         )
         made = next_turn_prompts(_judged(self.folder, self.n_shards), plan, template, Renderer(self.model_path))
         longest = self.max_model_len - self.max_output_tokens

@@ -1,5 +1,7 @@
 """The section about evaluation: arms, turns, sets."""
 
+from typing import Literal
+
 from pydantic import Field, PositiveInt, model_validator
 
 from arc_refinery.config.base import Name, RunName, Strict
@@ -14,6 +16,11 @@ class Turn(Strict):
         description="Which adapter samples them: `none`, `trained`, or the name of one run of a sweep. In a sweep, an "
         "arm with `trained` stands for one arm for each run.",
     )
+    feedback: Literal["real", "none", "other-task"] = Field(
+        "real",
+        description="For turn 2 and later, what the model is told of the attempt that it refines: what executing it "
+        "gave; nothing; what executing an attempt on another task gave. The last two are controls.",
+    )
 
 
 class Arm(Strict):
@@ -22,6 +29,12 @@ class Arm(Strict):
         min_length=1,
         description="Turn 1 answers the task; each later turn refines incorrect attempts of the one before.",
     )
+
+    @model_validator(mode="after")
+    def _first_turns_have_no_feedback(self) -> "Arm":
+        if self.turns[0].feedback != "real":
+            raise ValueError(f"{self.name}: turn 1 refines nothing, so it has no feedback; remove the key")
+        return self
 
     @property
     def budget(self) -> int:

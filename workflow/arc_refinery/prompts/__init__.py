@@ -11,6 +11,7 @@ from arc_refinery.prompts.conversation import (
     extract_code,
     first_turn,
     next_turn,
+    no_feedback,
     split_prefix,
 )
 from arc_refinery.prompts.demonstration import completed_answer, transform_program
@@ -32,6 +33,7 @@ __all__ = [
     "first_turn",
     "load_template",
     "next_turn",
+    "no_feedback",
     "save_template",
     "split_prefix",
     "template_files",

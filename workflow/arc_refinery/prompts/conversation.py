@@ -102,6 +102,11 @@ def error_feedback(error: str) -> str:
     return f"{FEEDBACK_ERROR}{error}{FEEDBACK_TAIL}"
 
 
+def no_feedback() -> str:
+    """What a model is told that shall refine without knowing what its program gave: a control."""
+    return FEEDBACK_TAIL
+
+
 def answer(body: str) -> str:
     """A completion in the form that the embedded model learns: `body` is indented and ends without a line break."""
     return f"{ANSWER_HEAD}{body}\n{ANSWER_TAIL}"

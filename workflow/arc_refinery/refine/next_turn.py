@@ -6,13 +6,23 @@ Test pairs have no part in it: an attempt is chosen by its train pairs, and feed
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
+from typing import Literal
 
+from arc_refinery.errors import InputError
 from arc_refinery.grids import Grid
-from arc_refinery.prompts import Message, Template, error_feedback, execution_feedback, next_turn
+from arc_refinery.prompts import Message, Template, error_feedback, execution_feedback, next_turn, no_feedback
 from arc_refinery.records import Attempt, Prompt, Verdict
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sandbox import Status
 from arc_refinery.tasks import Task
+
+# What a refining prompt tells of the attempt: what executing it gave, nothing, or what another task's attempt gave. The
+# last two are controls: a model that reads its feedback refines worse with them.
+Feedback = Literal["real", "none", "other-task"]
+
+
+class FeedbackError(InputError):
+    """The feedback that is asked for cannot be given; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +44,26 @@ class Plan:
     n_predictions: int
     batch_size: int  # completions of one prompt
     include_errors: bool
+    feedback: Feedback = "real"
 
 
 def next_turn_prompts(judged: Iterable[Judged], plan: Plan, template: Template, renderer: Renderer) -> Iterator[Prompt]:
     """The prompts of the next turn; `judged` holds all attempts of a task in a row. A task without parents has none."""
-    for task_id, attempts in groupby(judged, key=lambda one: one.attempt.task_id):
-        parents = best_incorrect(list(islice(attempts, plan.n_considered)), plan.include_errors)[: plan.n_parents]
-        for start in range(0, plan.n_predictions if parents else 0, plan.batch_size):
+    with_parents = (
+        parents
+        for _, attempts in groupby(judged, key=lambda one: one.attempt.task_id)
+        if (parents := best_incorrect(list(islice(attempts, plan.n_considered)), plan.include_errors)[: plan.n_parents])
+    )
+    for parents, told in _with_feedback_of(with_parents, plan.feedback):
+        for start in range(0, plan.n_predictions, plan.batch_size):
             number = start // plan.batch_size
             parent = parents[number % len(parents)]
-            messages = refining_conversation(parent, template)
+            feedback = feedback_on(told[number % len(told)], template) if told else no_feedback()
+            messages = next_turn(list(parent.prompt.messages), parent.attempt.completion, feedback)
             text, n_tokens = renderer.render(messages)
             yield Prompt(
-                prompt_id=f"{task_id}/{plan.branch}-{number:03d}",
-                task_id=task_id,
+                prompt_id=f"{parent.prompt.task_id}/{plan.branch}-{number:03d}",
+                task_id=parent.prompt.task_id,
                 turn=parent.prompt.turn + 1,
                 parent_id=parent.attempt.attempt_id,
                 augmentation=parent.prompt.augmentation,
@@ -59,6 +75,22 @@ def next_turn_prompts(judged: Iterable[Judged], plan: Plan, template: Template, 
                 train=parent.prompt.train,
                 test=parent.prompt.test,
             )
+
+
+def _with_feedback_of(
+    with_parents: Iterable[list[Judged]], feedback: Feedback
+) -> Iterator[tuple[list[Judged], list[Judged]]]:
+    """The parents of each task, and those whose feedback their prompts show."""
+    match feedback:
+        case "real":
+            yield from ((parents, parents) for parents in with_parents)
+        case "none":
+            yield from ((parents, []) for parents in with_parents)
+        case "other-task":
+            tasks = list(with_parents)
+            if len(tasks) == 1:
+                raise FeedbackError("feedback other-task: only one task has incorrect attempts, so there is no other")
+            yield from zip(tasks, tasks[-1:] + tasks[:-1], strict=True)
 
 
 def best_incorrect(attempts: Sequence[Judged], include_errors: bool) -> list[Judged]:
@@ -77,14 +109,17 @@ def best_incorrect(attempts: Sequence[Judged], include_errors: bool) -> list[Jud
     return list(distinct.values())
 
 
-def refining_conversation(parent: Judged, template: Template) -> list[Message]:
-    """The conversation that the model had, its own completion, and feedback in the form in which it saw the task."""
+def feedback_on(parent: Judged, template: Template) -> str:
+    """What executing an attempt gave, in the form in which it saw the task."""
     prompt, verdict = parent.prompt, parent.verdict
-    if verdict.status == Status.ok:
-        seen: tuple[Grid, ...] = tuple(
-            prompt.augmentation.apply(verdict.train_outputs[place]) for place in prompt.train_order
-        )
-        feedback = execution_feedback(Task(prompt.task_id, prompt.train, prompt.test, ""), seen, template)
-    else:
-        feedback = error_feedback(verdict.error)
-    return next_turn(list(prompt.messages), parent.attempt.completion, feedback)
+    if verdict.status != Status.ok:
+        return error_feedback(verdict.error)
+    seen: tuple[Grid, ...] = tuple(
+        prompt.augmentation.apply(verdict.train_outputs[place]) for place in prompt.train_order
+    )
+    return execution_feedback(Task(prompt.task_id, prompt.train, prompt.test, ""), seen, template)
+
+
+def refining_conversation(parent: Judged, template: Template) -> list[Message]:
+    """The conversation that the model had, its own completion, and what executing it gave."""
+    return next_turn(list(parent.prompt.messages), parent.attempt.completion, feedback_on(parent, template))

@@ -15,7 +15,7 @@ All figures are means over tasks; a task's figure is a mean over its attempts, e
 - **train_correct_grids**, **test_correct_grids**: share of grids that are right in every cell.
 - **train_pass_rate**, **test_pass_rate**: share of attempts with all train (test) grids correct.
 - **train_is_correct**, **test_is_correct**: tasks where any attempt has all train (test) grids correct. **is_correct**: tasks where both hold, which is what *solved* means here.
-- **pass@k**: chance that k of the first-turn attempts, drawn at random, solve the task (unbiased, Chen et al. 2021).
+- **pass@k**: chance that k of a turn's attempts, drawn at random, solve the task (unbiased, Chen et al. 2021).
 - **two guesses**: what a submission of two guesses would solve: attempts that are correct on all train pairs vote, and the two outputs with most votes are the guesses (`arc-refinery submission` fills up with other attempts).
 - **tokens**: of completions, and of each prompt once for all completions that share it.
 - **supported**: the 95 % interval of the paired difference excludes 0, and the exact McNemar test gives p < 0.05.
@@ -171,7 +171,11 @@ def _limits_of_programs(sandbox: Sandbox) -> str:
 def _describe(arm: Arm) -> str:
     """`64 first attempts by the untrained model, then 64 refining ones by the trained model (128 in all)`."""
     kinds = ["first attempts", *["refining ones"] * (len(arm.turns) - 1)]
-    turns = [f"{turn.n_predictions} {kind} by {_model_of(turn)}" for turn, kind in zip(arm.turns, kinds, strict=True)]
+    told = {"real": "", "none": ", told nothing", "other-task": ", told what an attempt on another task gave"}
+    turns = [
+        f"{turn.n_predictions} {kind} by {_model_of(turn)}{told[turn.feedback]}"
+        for turn, kind in zip(arm.turns, kinds, strict=True)
+    ]
     return ", then ".join(turns) + (f" ({arm.budget} in all)." if len(turns) > 1 else ".")
 
 

@@ -151,15 +151,15 @@ def later_turns_table(results: SetResults, turns: Sequence[TurnOfArms], bootstra
 
 
 def pass_at_k_table(results: SetResults, turns: Iterable[TurnOfArms], bootstrap: Bootstrap) -> str:
-    """pass@k of the largest first turn of each branch, for the k that its budget allows."""
+    """pass@k of the attempts of each turn, for the k that its budget allows; of first turns, of the largest."""
     largest: dict[str, TurnOfArms] = {}
     for turn in turns:
-        if turn.turn == 1 and turn.n_predictions > getattr(largest.get(turn.branch), "n_predictions", 0):
+        if turn.n_predictions > getattr(largest.get(turn.branch), "n_predictions", 0):
             largest[turn.branch] = turn
     rows = []
     shown = [k for k in PASS_AT if k <= max((turn.n_predictions for turn in largest.values()), default=0)]
     for turn in largest.values():
-        attempts = results.of_turn(turn.arms[0], 1)
+        attempts = results.of_turn(turn.arms[0], turn.turn)
         scores = {k: pass_at_k_scores(attempts, results.task_ids, k) for k in shown if k <= turn.n_predictions}
         cells = [bootstrap.share(list(scores[k])) if k in scores else "–" for k in shown]
         rows.append([turn_title(turn), *cells])
