@@ -43,7 +43,7 @@ include: "rules/attempts.smk"  # prompts of turn 1; sample completions, judge th
 include: "rules/refine.smk"  # incorrect attempts -> prompts of the next turn
 
 
-if experiment.sft_adapter:
+if experiment.sft_adapters:
 
     include: "rules/sft.smk"  # correct answers to learn from; supervised fine-tuning
 

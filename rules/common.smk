@@ -104,7 +104,7 @@ def shard_files(tasks: str, branch: str, what: str) -> list[str]:
 def refined_for_training() -> list[str]:
     """Parts or evaluation sets whose first-turn attempts become training prompts or demonstrations."""
     refines = experiment.runs and experiment.training.prompts == "second-turn"
-    return experiment.training_tasks if refines or experiment.sft_adapter else []
+    return experiment.training_tasks if refines or experiment.sft_adapters else []
 
 
 def first_turn_predictions(wildcards) -> int:
@@ -307,16 +307,17 @@ def next_turn_flags(wildcards) -> str:
     return flags(refine_settings() | sizes)
 
 
-def sft_settings() -> dict:
+def sft_flags(wildcards) -> str:
     model, training = experiment.model, experiment.training
-    return {
+    settings = {
         "model_path": model.path,
         "dtype": model.dtype,
         "n_threads": model.n_threads,
         **training.model_dump(include=set(Lora.model_fields)),
         **training.sft.model_dump(exclude={"demonstrations", "save_steps"}),
-        "seed": experiment.seed,
+        "seed": experiment.seed_of(wildcards.sft),
     }
+    return flags(settings)
 
 
 def sft_tuning() -> str:
@@ -339,14 +340,15 @@ def train_flags(wildcards) -> str:
         "allow_without_seccomp": sandbox.allow_without_seccomp,
         **experiment.runs[wildcards.run].model_dump(exclude=CHANGE_NO_ADAPTER),
         "guard": experiment.training.guard.model_dump(),
-        "seed": experiment.seed,
+        "seed": experiment.seed_of(wildcards.run),
     }
     return flags(settings)
 
 
-def adapter_to_go_on_from() -> list[str]:
+def adapter_to_go_on_from(wildcards) -> list[str]:
     """The adapter of SFT, where GRPO follows it."""
-    return [f"<results>/adapters/{experiment.sft_adapter}"] if experiment.sft_adapter else []
+    name = experiment.start_of(wildcards.run)
+    return [f"<results>/adapters/{name}"] if name else []
 
 
 def train_tuning(wildcards) -> str:

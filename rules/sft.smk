@@ -36,12 +36,14 @@ rule sft:
     input:
         demonstration_files(),
     output:
-        directory(f"<results>/adapters/{experiment.sft_adapter}"),
+        directory("<results>/adapters/{sft}"),
     log:
-        log=f"<logs>/adapters/{experiment.sft_adapter}.log",
-        measured=f"<logs>/adapters/{experiment.sft_adapter}.measured.jsonl",
+        log="<logs>/adapters/{sft}.log",
+        measured="<logs>/adapters/{sft}.measured.jsonl",
     benchmark:
-        f"<benchmarks>/adapters/{experiment.sft_adapter}.tsv"
+        "<benchmarks>/adapters/{sft}.tsv"
+    wildcard_constraints:
+        sft="|".join(map(re.escape, experiment.sft_adapters)),
     priority: 10  # everything that is trained waits for it
     conda:
         "../envs/cpu.yaml"
@@ -50,8 +52,8 @@ rule sft:
         **model_needs("train"),
         tuning=sft_tuning(),
     params:
-        flags=flags(sft_settings()),
+        flags=sft_flags,
     shell:
         "{resources.venv_on_path}arc-refinery sft --dataset-path {input} {params.flags} {resources.tuning}"
-        " --checkpoints {output}.checkpoints --measurements {log.measured}"
+        " --checkpoints {output}.checkpoints --tensorboard {output}.tensorboard --measurements {log.measured}"
         " --output-dir {output} > {log.log} 2>&1"

@@ -61,7 +61,7 @@ else:
 rule train:
     input:
         prompts=training_prompts(),
-        adapter=adapter_to_go_on_from(),
+        adapter=adapter_to_go_on_from,
         template=template_files(experiment.model.template),
     output:
         directory("<results>/adapters/{run}"),
@@ -84,5 +84,6 @@ rule train:
         adapter=adapter_flag,
     shell:
         "{resources.venv_on_path}arc-refinery train --dataset-path {input.prompts} {params.flags} {params.adapter}"
-        " {resources.tuning} --checkpoints {output}.checkpoints --measurements {log.measured}"
+        " {resources.tuning} --checkpoints {output}.checkpoints --tensorboard {output}.tensorboard"
+        " --measurements {log.measured}"
         " --output-dir {output} > {log.log} 2>&1"

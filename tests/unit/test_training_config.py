@@ -53,6 +53,11 @@ def test_grpo_settings_that_do(settings: dict[str, Any]) -> None:
         ({"sft": SFT}, "the section `sft` belongs to"),
         ({"train": ["sft"], "sft": SFT, "sweep": [{"beta": 0.1}]}, "sweep: varies GRPO"),
         ({"train": ["sft", "grpo"], "sft": SFT, "sweep": [{"lora_r": 2}]}, "lora_r cannot differ between runs"),
+        (
+            {"train": ["sft"], "sft": SFT | {"rows_per_step": 2, "gradient_accumulation_steps": 3}},
+            "must be divisible by",
+        ),
+        ({"seeds": [1, 1]}, "name each seed once"),
         ({"rollout": "on-policy"}, "set prompts to `first-turn`"),
     ],
 )
@@ -71,9 +76,9 @@ def test_the_adapters_of_each_method() -> None:
     assert validate(demo(), "demo").adapters == ["trained"]
     attempts = SFT | {"demonstrations": {"targets": "attempts"}}
     alone = validate(demo(train=["sft"], sft=attempts), "demo")
-    assert (alone.adapters, alone.sft_adapter, dict(alone.runs)) == (["trained"], "trained", {})
+    assert (alone.adapters, alone.trained, dict(alone.runs)) == (["trained"], ["trained"], {})
     both = validate(demo(train=["sft", "grpo"], sft=attempts), "demo")
-    assert (both.adapters, both.sft_adapter, list(both.runs)) == (["sft", "trained"], "sft", ["trained"])
+    assert (both.adapters, both.trained, both.start_of("trained")) == (["sft", "trained"], ["trained"], "sft")
 
 
 def test_an_arm_may_use_the_adapter_that_grpo_went_on_from() -> None:
@@ -89,3 +94,23 @@ def test_sources_answer_tasks_that_are_shown_as_they_are() -> None:
         validate(content, "demo")
     content["parts"]["use_data_augmentation"] = False
     assert not validate(content, "demo").augments_parts
+
+
+def test_with_seeds_everything_is_trained_for_each_and_compared_apart() -> None:
+    attempts = SFT | {"demonstrations": {"targets": "attempts"}}
+    content = demo(train=["sft", "grpo"], sft=attempts, seeds=[3, 13], sweep=[{"beta": 0.1}])
+    content["evaluation"]["arms"].append({"name": "by-sft", "turns": [{"n_predictions": 8, "adapter": "sft"}]})
+    experiment = validate(content, "demo")
+    assert experiment.adapters == ["sft-seed-3", "sft-seed-13", "beta-0.1-seed-3", "beta-0.1-seed-13"]
+    assert [experiment.seed_of(name) for name in experiment.adapters] == [3, 13, 3, 13]
+    assert experiment.start_of("beta-0.1-seed-13") == "sft-seed-13"
+    assert [arm.name for arm in experiment.arms][2:] == [
+        "refine-trained-beta-0.1-seed-3",
+        "refine-trained-beta-0.1-seed-13",
+        "by-sft-seed-3",
+        "by-sft-seed-13",
+    ]
+    assert experiment.arms[-1].turns[0].adapter == "sft-seed-13"
+    alone = validate(demo(train=["sft"], sft=attempts, seeds=[3, 13]), "demo")
+    assert alone.adapters == alone.trained == ["seed-3", "seed-13"]
+    assert [arm.turns[-1].adapter for arm in alone.arms] == ["none", "none", "seed-3", "seed-13"]

@@ -268,7 +268,7 @@ def test_on_policy_after_sft_is_told():
         "`trained`: GRPO"
     )
     assert "8 best incorrect attempts of each task are refined to the task's own source" in text
-    assert "GRPO from the adapter `sft` on first-turn prompts" in text
+    assert "GRPO from what SFT has made on first-turn prompts" in text
     assert "both answers carry loss, the feedback does not" in text
     assert "It is then stopped." in text
 

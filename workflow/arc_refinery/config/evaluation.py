@@ -1,12 +1,12 @@
 """The section about evaluation: arms, turns, sets."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
 from arc_refinery.config.base import Name, RunName, Strict
 from arc_refinery.config.tasks import TaskSet
-from arc_refinery.config.training import TRAINED
 
 
 class Turn(Strict):
@@ -52,12 +52,12 @@ class Arm(Strict):
         """Folder names of its turns, in order."""
         return tuple(self.branch(turn) for turn in range(1, len(self.turns) + 1))
 
-    def with_adapter(self, run: str) -> "Arm":
-        """This arm with the adapter of one run of a sweep."""
+    def with_adapters(self, name: str, adapters: Mapping[str, str]) -> "Arm":
+        """This arm, called after `name`, with other adapters in place of some."""
         turns = tuple(
-            turn.model_copy(update={"adapter": run}) if turn.adapter == TRAINED else turn for turn in self.turns
+            turn.model_copy(update={"adapter": adapters.get(turn.adapter, turn.adapter)}) for turn in self.turns
         )
-        return self.model_copy(update={"name": f"{self.name}-{run}", "turns": turns})
+        return self.model_copy(update={"name": f"{self.name}-{name}", "turns": turns})
 
 
 class Evaluation(Strict):

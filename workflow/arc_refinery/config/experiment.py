@@ -1,5 +1,6 @@
 """A whole configuration: sections that fit together."""
 
+import re
 from functools import cached_property
 
 from pydantic import Field, model_validator
@@ -35,17 +36,32 @@ class Experiment(Strict):
         """The GRPO trainings by name; each gives the adapter of that name."""
         return self.training.runs() if self.training else {}
 
-    @property
-    def sft_adapter(self) -> str | None:
-        """The adapter that SFT gives: what the training ends with, or what GRPO goes on from."""
+    @cached_property
+    def sft_adapters(self) -> list[str]:
+        """The adapters that SFT gives: what the training ends with, or what GRPO goes on from."""
         if self.training is None or self.training.sft is None:
-            return None
-        return SFT if self.runs else TRAINED
+            return []
+        return list(self.training.repeated(SFT if self.runs else TRAINED))
+
+    @property
+    def trained(self) -> list[str]:
+        """The adapters that the training ends with."""
+        return list(self.runs) or self.sft_adapters
 
     @property
     def adapters(self) -> list[str]:
         """All adapters that are trained."""
-        return [*([self.sft_adapter] if self.sft_adapter else []), *self.runs]
+        return list(dict.fromkeys([*self.sft_adapters, *self.runs]))
+
+    def seed_of(self, adapter: str) -> int:
+        """The seed of an adapter's training."""
+        seeds = self.training.seeds if self.training else ()
+        return next((seed for seed in seeds if re.fullmatch(f"(.+-)?seed-{seed}", adapter)), self.seed)
+
+    def start_of(self, run: str) -> str | None:
+        """The adapter that a GRPO training goes on from."""
+        of_its_seed = [name for name in self.sft_adapters if self.seed_of(name) == self.seed_of(run)]
+        return of_its_seed[0] if of_its_seed else None
 
     @property
     def _learns_from_sources(self) -> bool:
@@ -66,17 +82,16 @@ class Experiment(Strict):
 
     @cached_property
     def arms(self) -> tuple[Arm, ...]:
-        """The arms that are compared: those of the config, in a sweep with one for each run."""
-        sweeping = self.training is not None and bool(self.training.sweep)
-        return tuple(
-            one
-            for arm in self.evaluation.arms
-            for one in (
-                map(arm.with_adapter, self.runs)
-                if sweeping and any(turn.adapter == TRAINED for turn in arm.turns)
-                else [arm]
-            )
-        )
+        """The arms that are compared: those of the config, of which some stand for one for each trained adapter."""
+        return tuple(one for arm in self.evaluation.arms for one in self._arms_like(arm))
+
+    def _arms_like(self, arm: Arm) -> list[Arm]:
+        asked = {turn.adapter for turn in arm.turns}
+        if TRAINED in asked and self.trained not in ([], [TRAINED]):
+            return [arm.with_adapters(run, {TRAINED: run, SFT: self.start_of(run) or SFT}) for run in self.trained]
+        if SFT in asked and self.sft_adapters not in ([], [SFT]):
+            return [arm.with_adapters(name.removeprefix("sft-"), {SFT: name}) for name in self.sft_adapters]
+        return [arm]
 
     @property
     def branches(self) -> list[str]:

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
 from arc_refinery.config.base import Share, Strict
 from arc_refinery.config.lora import Optimizer
@@ -26,3 +26,12 @@ class Sft(Optimizer):
     )
     rows_per_step: PositiveInt = Field(32, description="Rows in one optimizer step.")
     gradient_accumulation_steps: PositiveInt = Field(1, description="Passes that these rows are split into.")
+
+    @model_validator(mode="after")
+    def _passes_come_out_even(self) -> "Sft":
+        if self.rows_per_step % self.gradient_accumulation_steps:
+            raise ValueError(
+                f"rows_per_step = {self.rows_per_step} must be divisible by gradient_accumulation_steps = "
+                f"{self.gradient_accumulation_steps}"
+            )
+        return self

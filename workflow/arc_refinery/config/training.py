@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from pydantic import Field, PositiveInt, ValidationError, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
 
 from arc_refinery.config.base import RUN_NAME, Name, explain
 from arc_refinery.config.grpo import SHARED_BY_RUNS, Grpo
@@ -51,6 +51,13 @@ class Training(Grpo):
         "instance `{learning_rate: 4.0e-6, lora_r: 1}`: `learning-rate-4e-6-lora-r-1`.",
     )
 
+    seeds: tuple[NonNegativeInt, ...] = Field(
+        (),
+        description="Repeat all that is trained with each of these seeds, so that the report can say how far results "
+        "hold; adapters are then called `seed-0`, `sft-seed-0`, `<run>-seed-0`. By default once, with the seed of the "
+        "experiment.",
+    )
+
     @model_validator(mode="after")
     def _methods_are_described(self) -> "Training":
         if self.train not in (("sft",), ("grpo",), ("sft", "grpo")):
@@ -88,16 +95,24 @@ class Training(Grpo):
     def _sets_are_distinct(self) -> "Training":
         if len(set(self.sets)) < len(self.sets):
             raise ValueError(f"sets: {', '.join(self.sets)}: name each set once")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"seeds: {', '.join(map(str, self.seeds))}: name each seed once")
         return self
 
     def runs(self) -> dict[str, Grpo]:
-        """The GRPO trainings of the sweep by name; without a sweep, the one there is, called `trained`."""
+        """The GRPO trainings by the names of their adapters: of the sweep, or the one there is, for each seed."""
         if "grpo" not in self.train:
             return {}
-        if not self.sweep:
-            return {TRAINED: self._run({})}
         runs = [self._run(changes) for changes in self.sweep]
-        return {_run_name(run, changes): run for run, changes in zip(runs, self.sweep, strict=True)}
+        named = {_run_name(run, changes): run for run, changes in zip(runs, self.sweep, strict=True)}
+        return {name: run for base, run in (named or {TRAINED: self._run({})}).items() for name in self.repeated(base)}
+
+    def repeated(self, adapter: str) -> dict[str, int | None]:
+        """The adapters that one becomes when it is trained with each seed; None stands for the experiment's seed."""
+        if not self.seeds:
+            return {adapter: None}
+        base = "" if adapter == TRAINED else f"{adapter}-"
+        return {f"{base}seed-{seed}": seed for seed in self.seeds}
 
     def _run(self, changes: dict[str, Any]) -> Grpo:
         return Grpo.model_validate(self.model_dump(include=set(Grpo.model_fields)) | changes)

@@ -63,10 +63,24 @@ def _trainings(experiment: Experiment) -> list[str]:
     """One item for each adapter, and one for what guards them."""
     if experiment.training is None:
         return []
-    items = [f"- Training `{run}`: {_described_grpo(experiment, one)}" for run, one in experiment.runs.items()]
+    items = []
     if experiment.training.sft:
-        items.insert(0, f"- Training `{experiment.sft_adapter}`: {_described_sft(experiment, experiment.training.sft)}")
+        items.append(f"{_named(experiment.sft_adapters)} {_described_sft(experiment, experiment.training.sft)}")
+    for alike in _repeated(experiment.runs):
+        items.append(f"{_named(alike)} {_described_grpo(experiment, experiment.runs[alike[0]])}")
     return [*items, *([_described_guard(experiment.training.guard)] if experiment.runs else [])]
+
+
+def _repeated(runs: Mapping[str, Grpo]) -> list[list[str]]:
+    """Names of runs that differ in nothing but their seed, together."""
+    groups: dict[str, list[str]] = {}
+    for name, run in runs.items():
+        groups.setdefault(run.model_dump_json(), []).append(name)
+    return list(groups.values())
+
+
+def _named(adapters: Sequence[str]) -> str:
+    return f"- Training {', '.join(f'`{name}`' for name in adapters)}:"
 
 
 def _training_tasks(experiment: Experiment) -> str:
@@ -93,7 +107,7 @@ def _described_sft(experiment: Experiment, sft: Sft) -> str:
 
 def _described_grpo(experiment: Experiment, run: Grpo) -> str:
     prompts = experiment.training.prompts if experiment.training else ""
-    start = f" from the adapter `{experiment.sft_adapter}`" if experiment.sft_adapter else ""
+    start = " from what SFT has made" if experiment.sft_adapters else ""
     rollout = {
         "prepared": "",
         "on-policy": "; an answer is executed and, where it is wrong, refined at once: both answers carry loss, the "

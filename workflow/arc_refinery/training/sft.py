@@ -54,7 +54,7 @@ def train(
     run, `tensorboard` a folder for the curves.
     """
     rows = sorted(rows, key=lambda row: row.demonstration_id)
-    _check(rows, training)
+    _check(rows)
     torch.set_num_threads(model.n_threads)
     claim(work, _identity(rows, model, lora, training, seed))
     last = newest(work)
@@ -127,17 +127,12 @@ def arguments(model: Model, training: Sft, seed: int, work: Path) -> SFTConfig:
     )
 
 
-def _check(rows: Sequence[Demonstration], training: Sft) -> None:
+def _check(rows: Sequence[Demonstration]) -> None:
     if not rows:
         raise SftError(
             "there are no demonstrations. Either no attempt was incorrect with valid outputs, or nothing correct is "
             "known for those tasks (training.sft.demonstrations.targets), or all rows are too long for max_seq_length "
             "and max_completion_length; sample more tasks"
-        )
-    if training.rows_per_step % training.gradient_accumulation_steps:
-        raise SftError(
-            f"training.sft.rows_per_step = {training.rows_per_step} must be divisible by "
-            f"gradient_accumulation_steps = {training.gradient_accumulation_steps}"
         )
 
 
