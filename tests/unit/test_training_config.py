@@ -57,6 +57,7 @@ def test_grpo_settings_that_do(settings: dict[str, Any]) -> None:
             {"train": ["sft"], "sft": SFT | {"rows_per_step": 2, "gradient_accumulation_steps": 3}},
             "must be divisible by",
         ),
+        ({"train": ["sft"], "sft": SFT, "unsloth": True}, "SFT does not go through it"),
         ({"seeds": [1, 1]}, "name each seed once"),
         ({"rollout": "on-policy"}, "set prompts to `first-turn`"),
     ],

@@ -66,6 +66,8 @@ class Training(Grpo):
             raise ValueError("the section `sft` belongs to `train: [sft]` and `train: [sft, grpo]`; add or remove it")
         if self.sweep and "grpo" not in self.train:
             raise ValueError("sweep: varies GRPO, which `train` does not name")
+        if self.unsloth and "grpo" not in self.train:
+            raise ValueError("unsloth: SFT does not go through it; remove the key")
         if self.rollout == "on-policy" and self.prompts != "first-turn":
             raise ValueError("rollout `on-policy` makes its own second turns: set prompts to `first-turn`")
         if self.unsloth and self.train == ("sft", "grpo") and self.beta:

@@ -243,6 +243,8 @@ def _arguments(job: Job, rate: float, evaluates: bool) -> GRPOConfig:
         warmup_steps=training.warmup_ratio,  # below 1, transformers reads it as a share
         beta=training.beta,
         max_grad_norm=training.max_grad_norm,
+        optim="adamw_torch_fused",  # the defaults, which Unsloth would replace
+        weight_decay=0.0,
         loss_type=training.loss_type,
         epsilon=training.epsilon,
         epsilon_high=training.epsilon_high,
