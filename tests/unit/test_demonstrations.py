@@ -1,7 +1,9 @@
 """Demonstrations: whose program is right, which attempts are refined, what a row holds, what is left out."""
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from arc_refinery.augment import Augmentation
 from arc_refinery.cli.prompts import Demonstrations
 from arc_refinery.config import Sampling, Sandbox
 from arc_refinery.grids import as_grid
-from arc_refinery.prompts import COMPACT, Template
+from arc_refinery.prompts import COMPACT, Template, answer
 from arc_refinery.records import Attempt, Demonstration, Prompt, Verdict
 from arc_refinery.refine.demonstrations import Answer, Plan, demonstrations, source_answers
 from arc_refinery.refine.first_turn import first_turn_prompts
@@ -97,12 +99,16 @@ def a_plan(**changed: Any) -> Plan:
 
 
 def rows_of(
-    judged: list[Judged], renderer: Renderer, counts: Counter[str] | None = None, **plan: Any
+    judged: list[Judged],
+    renderer: Renderer,
+    counts: Counter[str] | None = None,
+    generated: Collection[str] = (),
+    **plan: Any,
 ) -> list[Demonstration]:
     """Rows where every task's own program is right."""
     sources = {one.attempt.task_id: Answer("source", FLIPPED) for one in judged}
     counts = Counter() if counts is None else counts
-    return list(demonstrations(judged, sources, a_plan(**plan), COMPACT, renderer, counts))
+    return list(demonstrations(judged, sources, a_plan(**plan), COMPACT, renderer, counts, generated))
 
 
 # the tasks' own programs
@@ -189,6 +195,29 @@ def test_the_shortest_correct_attempt_on_the_same_prompt_is_the_target(renderer:
         ("it/wrong", "it/short", "```python\nx = 1\n```"),
         ("it/other prompt", "it/its own", "```python\nx = 3000\n```"),
     ]
+
+
+def test_the_most_frequent_correct_attempt_is_the_target(renderer: Renderer):
+    prompt = asked(renderer)
+    often, seldom = "```python\nx = 1000\n```", "```python\nx = 1\n```"
+    judged = [
+        attempt(prompt, "wrong"),
+        solved(prompt, "a", seldom),
+        solved(prompt, "b", often),
+        solved(prompt, "c", often),
+    ]
+    (row,) = rows_of(judged, renderer, targets="attempts")
+    assert (row.target, row.completion) == ("it/b", often)
+
+
+def test_programs_that_evaluation_tasks_are_made_of_are_not_learned(renderer: Renderer):
+    prompt = asked(renderer)
+    bodies = [f"    grid = np.rot90(grid, {n})" for n in range(10, 50)]
+    held_out = next(body for body in bodies if int(sha256(body.encode()).hexdigest(), 16) % 8 == 0)
+    learned = next(body for body in bodies if int(sha256(body.encode()).hexdigest(), 16) % 8)
+    judged = [attempt(prompt, "wrong"), solved(prompt, "a", answer(held_out)), solved(prompt, "b", answer(learned))]
+    assert [row.target for row in rows_of(judged, renderer, targets="attempts")] == ["it/a"]
+    assert [row.target for row in rows_of(judged, renderer, targets="attempts", generated={"it"})] == ["it/b"]
 
 
 def test_some_rows_ask_the_task_itself(renderer: Renderer):

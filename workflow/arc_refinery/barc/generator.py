@@ -116,6 +116,11 @@ def _is_held_out(statements: list[Statement], body: str) -> bool:
     """
     if len(statements) == 1 and statements[0].operation.n_fillings < HELD_OUT_ONE_IN:
         return False
+    return has_held_out_text(body)
+
+
+def has_held_out_text(body: str) -> bool:
+    """Whether the text between `def` and `return` is one of those that are held out, or would be if it were longer."""
     return int(hashlib.sha256(body.encode()).hexdigest(), 16) % HELD_OUT_ONE_IN == 0
 
 

@@ -114,7 +114,7 @@ class Demonstrations:
 
     def run(self) -> None:
         from arc_refinery.prompts import load_template
-        from arc_refinery.refine.demonstrations import Plan, demonstrations, source_answers
+        from arc_refinery.refine.demonstrations import Plan, demonstrations, is_generated, source_answers
         from arc_refinery.refine.rendering import Renderer
 
         template = load_template(self.template, self.colors)
@@ -131,7 +131,13 @@ class Demonstrations:
             with self.sandbox.executor(self.n_jobs) as executor:
                 sources = source_answers(records.read_tasks(self.tasks_path), template, executor)
         made = demonstrations(
-            _judged(self.folder, self.n_shards), sources, plan, template, Renderer(self.model_path), counts
+            _judged(self.folder, self.n_shards),
+            sources,
+            plan,
+            template,
+            Renderer(self.model_path),
+            counts,
+            {task.task_id for task in records.read_tasks(self.tasks_path) if is_generated(task)},
         )
         no_settings = ("folder", "n_shards", "tasks_path", "output", "n_jobs", "demonstrations", "sandbox")
         settings = {name: value for name, value in vars(self).items() if name not in no_settings}

@@ -12,7 +12,7 @@ class Demonstrations(Strict):
     targets: Literal["source", "attempts"] = Field(
         "source",
         description="The correct program of a second turn: the task's own source (only where the task was shown as it "
-        "is, without augmentation), or a sampled correct attempt on the same prompt.",
+        "is, without augmentation), or of the correct attempts on the same prompt the most frequent.",
     )
     n_parents: PositiveInt = Field(8, description="Incorrect attempts of each task that are refined, best first.")
     first_turn_share: Share = Field(
@@ -23,6 +23,11 @@ class Demonstrations(Strict):
 class Sft(Optimizer):
     demonstrations: Demonstrations = Field(
         default_factory=lambda: Demonstrations(), description="What is learned from."
+    )
+    loss_type: Literal["nll", "dft"] = Field(
+        "nll",
+        description="`nll`: negative log-likelihood; `dft`: each token's weighted by its probability, so that unlikely "
+        "targets are not forced on the model (Wu et al. 2025).",
     )
     rows_per_step: PositiveInt = Field(32, description="Rows in one optimizer step.")
     gradient_accumulation_steps: PositiveInt = Field(1, description="Passes that these rows are split into.")

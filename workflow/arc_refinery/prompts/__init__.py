@@ -6,6 +6,7 @@
 from arc_refinery.prompts.conversation import (
     Message,
     answer,
+    body_of,
     error_feedback,
     execution_feedback,
     extract_code,
@@ -26,6 +27,7 @@ __all__ = [
     "Notation",
     "Template",
     "answer",
+    "body_of",
     "completed_answer",
     "error_feedback",
     "execution_feedback",

@@ -112,6 +112,11 @@ def answer(body: str) -> str:
     return f"{ANSWER_HEAD}{body}\n{ANSWER_TAIL}"
 
 
+def body_of(answer: str) -> str:
+    """The `body` that `answer` was made of; of other answers, the whole text."""
+    return answer.removeprefix(ANSWER_HEAD).removesuffix(f"\n{ANSWER_TAIL}")
+
+
 def extract_code(completion: str) -> str | None:
     """The program in a completion: its last block of Python (an unclosed one counts); None where there is none."""
     blocks = [code for language, code in _BLOCK.findall(completion) if language in _PYTHON]

@@ -6,7 +6,7 @@ on the same prompt.
 
 import logging
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 
@@ -14,7 +14,8 @@ import numpy as np
 
 from arc_refinery import config
 from arc_refinery.augment import IDENTITY
-from arc_refinery.prompts import Template, completed_answer, extract_code, split_prefix, transform_program
+from arc_refinery.barc.generator import has_held_out_text
+from arc_refinery.prompts import Template, body_of, completed_answer, extract_code, split_prefix, transform_program
 from arc_refinery.records import Demonstration
 from arc_refinery.refine.next_turn import Judged, best_incorrect, refining_conversation
 from arc_refinery.refine.rendering import Renderer
@@ -47,6 +48,10 @@ class Plan:
     seed: int
 
 
+def is_generated(task: Task) -> bool:
+    return task.origin.startswith("generated")
+
+
 def source_answers(tasks: Iterable[Task], template: Template, executor: Executor) -> dict[str, Answer]:
     """Answers with the tasks' own programs, by task id: of those whose program gives every train and test output."""
     executed: deque[tuple[Task, Answer]] = deque()
@@ -55,7 +60,7 @@ def source_answers(tasks: Iterable[Task], template: Template, executor: Executor
     def programs() -> Iterator[Program]:
         for task in tasks:
             counts["tasks"] += 1
-            bare = task.origin.startswith("generated")  # pretraining showed these without a comment on their concepts
+            bare = is_generated(task)  # pretraining showed these without a comment on their concepts
             program = transform_program(task.source, bare)
             text = program and completed_answer(program, template.assistant_prefix)
             if text:
@@ -80,16 +85,18 @@ def demonstrations(
     template: Template,
     renderer: Renderer,
     counts: Counter[str],
+    generated: Collection[str] = (),
 ) -> Iterator[Demonstration]:
     """Rows of each task in turn; `judged` holds all first-turn attempts of a task in a row.
 
-    About `first_turn_share` of the rows ask the task itself, in place of the refinement of an attempt. `counts` gets
-    `n_tasks`, `n_tasks_without_target` (nothing correct to learn, though an attempt was incorrect) and `n_too_long`.
+    About `first_turn_share` of the rows ask the task itself, in place of the refinement of an attempt. `generated` are
+    the tasks of the built-in generator. `counts` gets `n_tasks`, `n_tasks_without_target` (nothing correct to learn,
+    though an attempt was incorrect) and `n_too_long`.
     """
     for task_id, group in groupby(judged, key=lambda one: one.attempt.task_id):
         attempts = list(islice(group, plan.n_considered))
         incorrect = best_incorrect(attempts, plan.include_errors)
-        answers = _answers(attempts, sources, plan.settings)
+        answers = _answers(attempts, sources, plan.settings, task_id in generated)
         parents = [parent for parent in incorrect if parent.prompt.prompt_id in answers]
         counts["n_tasks"] += 1
         counts["n_tasks_without_target"] += bool(incorrect) and not parents
@@ -104,9 +111,12 @@ def demonstrations(
 
 
 def _answers(
-    attempts: Sequence[Judged], sources: Mapping[str, Answer], settings: config.Demonstrations
+    attempts: Sequence[Judged], sources: Mapping[str, Answer], settings: config.Demonstrations, is_generated: bool
 ) -> dict[str, Answer]:
-    """What is learned as the answer to each prompt of a task, where there is something correct."""
+    """What is learned as the answer to each prompt of a task, where there is something correct.
+
+    Programs that the generator's evaluation sets are made of are not learned, though sampling may hit upon them.
+    """
     if settings.targets == "source":
         plain = [one for one in attempts if one.prompt.augmentation == IDENTITY and one.attempt.task_id in sources]
         return {one.prompt.prompt_id: sources[one.attempt.task_id] for one in plain}
@@ -114,9 +124,18 @@ def _answers(
         one
         for one in attempts
         if one.verdict.train_is_correct and one.verdict.test_is_correct and one.attempt.finish_reason == "stop"
+        if not (is_generated and has_held_out_text(body_of(one.attempt.completion)))
     ]
-    shortest_last = sorted(correct, key=lambda one: one.attempt.n_tokens)[::-1]  # of each prompt the last one stays
-    return {one.prompt.prompt_id: Answer(one.attempt.attempt_id, one.attempt.completion) for one in shortest_last}
+    frequency = Counter((one.prompt.prompt_id, one.attempt.completion) for one in correct)
+
+    def rank(one: Judged) -> tuple[int, int]:
+        return frequency[one.prompt.prompt_id, one.attempt.completion], -one.attempt.n_tokens
+
+    best: dict[str, Judged] = {}
+    for one in correct:
+        if rank(one) > rank(best.setdefault(one.prompt.prompt_id, one)):
+            best[one.prompt.prompt_id] = one
+    return {name: Answer(one.attempt.attempt_id, one.attempt.completion) for name, one in best.items()}
 
 
 def _demonstration(

@@ -106,6 +106,7 @@ def arguments(model: Model, training: Sft, seed: int, work: Path) -> SFTConfig:
         output_dir=str(work),
         seed=seed,
         completion_only_loss=True,
+        loss_type=training.loss_type,
         max_length=None,
         learning_rate=training.learning_rate,
         lr_scheduler_type=training.lr_scheduler_type,
