@@ -210,6 +210,15 @@ def test_the_most_frequent_correct_attempt_is_the_target(renderer: Renderer):
     assert (row.target, row.completion) == ("it/b", often)
 
 
+def test_tasks_that_are_solved_too_often_are_left_out(renderer: Renderer):
+    easy, hard = asked(renderer, "easy"), asked(renderer, "hard")
+    judged = [attempt(easy, "a"), solved(easy, "b", FLIPPED), attempt(hard, "a"), attempt(hard, "b")]
+    for most, tasks in ((1.0, {"easy", "hard"}), (0.5, {"easy", "hard"}), (0.4, {"hard"}), (0.0, {"hard"})):
+        counts: Counter[str] = Counter()
+        assert {row.task_id for row in rows_of(judged, renderer, counts, max_pass_rate=most)} == tasks
+        assert counts["n_too_easy"] == 2 - len(tasks)
+
+
 def test_programs_that_evaluation_tasks_are_made_of_are_not_learned(renderer: Renderer):
     prompt = asked(renderer)
     bodies = [f"    grid = np.rot90(grid, {n})" for n in range(10, 50)]
@@ -298,5 +307,5 @@ def test_the_stage_writes_the_same_bytes_whatever_the_number_of_shards(renderer:
     rows = list(records.read_demonstrations(output))
     assert [row.task_id for row in rows] == [name for name in names for _ in range(2)]
     assert {row.completion for row in rows} == {FLIPPED}
-    assert records.notes(output) == {"n_tasks": 5, "n_tasks_without_target": 0, "n_too_long": 0}
+    assert records.notes(output) == {"n_tasks": 5, "n_too_easy": 0, "n_tasks_without_target": 0, "n_too_long": 0}
     assert np.isin([row.turn for row in rows], [1, 2]).all()

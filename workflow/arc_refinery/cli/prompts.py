@@ -126,7 +126,7 @@ class Demonstrations:
             self.max_completion_length,
             self.seed,
         )
-        sources, counts = {}, Counter(n_tasks=0, n_tasks_without_target=0, n_too_long=0)
+        sources, counts = {}, Counter(n_tasks=0, n_too_easy=0, n_tasks_without_target=0, n_too_long=0)
         if self.demonstrations.targets == "source":
             with self.sandbox.executor(self.n_jobs) as executor:
                 sources = source_answers(records.read_tasks(self.tasks_path), template, executor)

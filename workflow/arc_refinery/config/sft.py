@@ -15,6 +15,10 @@ class Demonstrations(Strict):
         "is, without augmentation), or of the correct attempts on the same prompt the most frequent.",
     )
     n_parents: PositiveInt = Field(8, description="Incorrect attempts of each task that are refined, best first.")
+    max_pass_rate: Share = Field(
+        1.0,
+        description="Tasks of whose attempts a larger share is correct are left out; 0 leaves those that none solved.",
+    )
     first_turn_share: Share = Field(
         0.0, description="Share of the rows that answer a task at once, against forgetting how to."
     )

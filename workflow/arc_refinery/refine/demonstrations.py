@@ -90,15 +90,18 @@ def demonstrations(
     """Rows of each task in turn; `judged` holds all first-turn attempts of a task in a row.
 
     About `first_turn_share` of the rows ask the task itself, in place of the refinement of an attempt. `generated` are
-    the tasks of the built-in generator. `counts` gets `n_tasks`, `n_tasks_without_target` (nothing correct to learn,
-    though an attempt was incorrect) and `n_too_long`.
+    the tasks of the built-in generator. `counts` gets `n_tasks`, `n_too_easy` (above `max_pass_rate`),
+    `n_tasks_without_target` (nothing correct to learn, though an attempt was incorrect) and `n_too_long`.
     """
     for task_id, group in groupby(judged, key=lambda one: one.attempt.task_id):
         attempts = list(islice(group, plan.n_considered))
+        counts["n_tasks"] += 1
+        if sum(map(_is_correct, attempts)) > plan.settings.max_pass_rate * len(attempts):
+            counts["n_too_easy"] += 1
+            continue
         incorrect = best_incorrect(attempts, plan.include_errors)
         answers = _answers(attempts, sources, plan.settings, task_id in generated)
         parents = [parent for parent in incorrect if parent.prompt.prompt_id in answers]
-        counts["n_tasks"] += 1
         counts["n_tasks_without_target"] += bool(incorrect) and not parents
         for number, parent in enumerate(parents[: plan.settings.n_parents]):
             name, answer = f"{task_id}/sft-{number:03d}", answers[parent.prompt.prompt_id]
@@ -123,7 +126,7 @@ def _answers(
     correct = [
         one
         for one in attempts
-        if one.verdict.train_is_correct and one.verdict.test_is_correct and one.attempt.finish_reason == "stop"
+        if _is_correct(one) and one.attempt.finish_reason == "stop"
         if not (is_generated and has_held_out_text(body_of(one.attempt.completion)))
     ]
     frequency = Counter((one.prompt.prompt_id, one.attempt.completion) for one in correct)
@@ -136,6 +139,10 @@ def _answers(
         if rank(one) > rank(best.setdefault(one.prompt.prompt_id, one)):
             best[one.prompt.prompt_id] = one
     return {name: Answer(one.attempt.attempt_id, one.attempt.completion) for name, one in best.items()}
+
+
+def _is_correct(one: Judged) -> bool:
+    return one.verdict.train_is_correct and one.verdict.test_is_correct
 
 
 def _demonstration(
