@@ -16,6 +16,7 @@ REWARDS = (
 CRITERIA = {
     "truncated": "the share of completions cut",
     "repetition": "the share of repeated 4-grams",
+    "zero_variance": "the share of groups whose completions all earn the same",
     "reward": "the mean reward",
     "kl": "the KL from the start",
 }
