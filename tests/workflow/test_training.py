@@ -104,3 +104,19 @@ def test_a_collapse_that_nothing_helps_against_stops_before_it(finished: Checkou
 def test_streamed_prompts_come_in_their_order_and_no_prompt_is_kept_out(finished: Checkout, tmp_path: Path):
     done = finished.run(*training(tmp_path / "none", "--stream --max-steps 2 --n-heldout 1"))
     assert done.returncode != 0 and "of a stream nothing can be kept out" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--lora-path results/none", "results/none/adapter_config.json: no such file"),
+        ("--dtype float16", "dtype float16 trains on a GPU only"),
+        ("--report-to wandb", "report_to: the package wandb is not installed here"),
+        ("--n-heldout 99", "n_heldout = 99 leaves nothing to train on"),
+        ("--dataset-path results/none.parquet", "results/none.parquet: cannot be read"),
+    ],
+)
+def test_what_cannot_be_trained_ends_with_one_message(finished: Checkout, tmp_path: Path, flags: str, said: str):
+    done = finished.run(*training(tmp_path / "none", flags))
+    assert done.returncode == 1
+    assert said in done.stderr.splitlines()[-1]

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from arc_refinery.errors import InputError
+
 
 @contextmanager
 def written_as_a_whole(path: Path) -> Iterator[Path]:
@@ -20,9 +22,12 @@ def written_as_a_whole(path: Path) -> Iterator[Path]:
 
 
 def content_hash(paths: Iterable[Path]) -> str:
-    """SHA-256 of what is in files, one after the other."""
+    """SHA-256 of what is in files, one after the other; raises `InputError` where one cannot be read."""
     digest = hashlib.sha256()
     for path in paths:
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+        try:
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror}); make it with the stage before") from None
     return digest.hexdigest()

@@ -12,6 +12,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, set_seed
 
 from arc_refinery.config import Lora, Model
+from arc_refinery.tokenizers import ModelError
 
 FLOATS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
@@ -26,7 +27,9 @@ def open_network(model: Model, lora: Lora, start: Path | None, load_in_4bit: boo
 
 
 def open_base(model: Model, load_in_4bit: bool) -> Any:
-    """The model as it is."""
+    """The model as it is; raises `ModelError` where this machine cannot train it in its precision."""
+    if model.dtype == "float16" and not torch.cuda.is_available():
+        raise ModelError("dtype float16 trains on a GPU only, and there is none here; use float32 or bfloat16")
     quantization = BitsAndBytesConfig(load_in_4bit=True) if load_in_4bit else None
     return AutoModelForCausalLM.from_pretrained(model.path, dtype=FLOATS[model.dtype], quantization_config=quantization)
 

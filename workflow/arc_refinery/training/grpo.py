@@ -26,7 +26,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
 from arc_refinery.prompts import Template, split_prefix
 from arc_refinery.records import Prompt
-from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
+from arc_refinery.sampling.checks import ADAPTER_WEIGHTS, adapter_config
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream
 from arc_refinery.tokenizers import begin_answers, load_tokenizer
@@ -89,6 +89,8 @@ def train(job: Job) -> bool:
     hand back a GPU's memory.
     """
     _check_backends(job.training)
+    if job.start:
+        adapter_config(job.start)  # is it an adapter at all?
     torch.set_num_threads(job.model.n_threads)
     checkpoints.claim(job.work, job.identity())
     data = _Data.of(job)
