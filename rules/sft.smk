@@ -55,5 +55,5 @@ rule sft:
         flags=sft_flags,
     shell:
         "{resources.venv_on_path}arc-refinery sft --dataset-path {input} {params.flags} {resources.tuning}"
-        " --checkpoints {output}.checkpoints --tensorboard {output}.tensorboard --measurements {log.measured}"
+        " --checkpoints {output}.checkpoints --tensorboard {log.log}.tensorboard --measurements {log.measured}"
         " --output-dir {output} > {log.log} 2>&1"

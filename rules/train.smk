@@ -84,6 +84,6 @@ rule train:
         adapter=adapter_flag,
     shell:
         "{resources.venv_on_path}arc-refinery train --dataset-path {input.prompts} {params.flags} {params.adapter}"
-        " {resources.tuning} --checkpoints {output}.checkpoints --tensorboard {output}.tensorboard"
+        " {resources.tuning} --checkpoints {output}.checkpoints --tensorboard {log.log}.tensorboard"
         " --measurements {log.measured}"
         " --output-dir {output} > {log.log} 2>&1"
