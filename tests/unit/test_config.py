@@ -21,8 +21,10 @@ Change = Callable[[dict[str, Any]], Any]
 
 @pytest.fixture
 def content() -> dict[str, Any]:
-    """The default configuration, to be spoilt."""
+    """The default configuration with GRPO alone, to be spoilt."""
     loaded: dict[str, Any] = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    del loaded["training"]["sft"]
+    loaded["training"]["train"] = ["grpo"]
     return loaded
 
 
@@ -60,7 +62,7 @@ def test_the_arms_of_a_shipped_config_spend_equal_budgets(name: str):
 def test_values_of_a_file_arrive_and_the_others_have_their_defaults():
     experiment = load(ROOT / "config/config.yaml")
     assert experiment.experiment == "demo"
-    assert experiment.training.learning_rate == 1e-3  # in the file
+    assert experiment.training.learning_rate == 3e-4  # in the file
     assert experiment.training.warmup_ratio == 0.01  # not in the file
     assert experiment.sandbox == Sandbox()
 
@@ -249,7 +251,7 @@ def test_a_file_that_holds_no_keys_is_named(path: Path, text: str, found: str):
 
 def test_a_learning_rate_may_be_written_without_a_point(path: Path, content: dict[str, Any]):
     # YAML 1.1 reads 4e-6 as text
-    path.write_text(yaml.safe_dump(content).replace("learning_rate: 0.001", "learning_rate: 4e-6"))
+    path.write_text(yaml.safe_dump(content).replace("learning_rate: 0.0003", "learning_rate: 4e-6"))
     assert load(path).training.learning_rate == 4e-6
 
 
@@ -293,7 +295,7 @@ def test_a_sweep_is_one_training_for_each_entry_named_by_what_it_changes(content
     content["training"]["sweep"] = [{"learning_rate": 4e-6, "lora_r": 1}, {"learning_rate": 0.02, "lora_r": 2}]
     runs = Experiment.model_validate(content).runs
     assert list(runs) == ["learning-rate-4e-6-lora-r-1", "learning-rate-0.02-lora-r-2"]
-    assert [(run.learning_rate, run.lora_r, run.lora_alpha) for run in runs.values()] == [(4e-6, 1, 16), (0.02, 2, 16)]
+    assert [(run.learning_rate, run.lora_r, run.lora_alpha) for run in runs.values()] == [(4e-6, 1, 32), (0.02, 2, 32)]
 
 
 def test_runs_are_named_by_their_values_however_these_are_written(content: dict[str, Any]):
