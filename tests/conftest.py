@@ -1,5 +1,7 @@
 """Checkouts that several suites share: one where nothing has run, one with a finished cut-down experiment."""
 
+from collections.abc import Iterator
+
 import pytest
 from checkout import SMALL, Checkout, copy
 
@@ -18,3 +20,13 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     logs = "\n".join(f"{path}:\n{path.read_text()[-2000:]}" for path in (checkout.folder / "logs").rglob("*.log"))
     assert done.returncode == 0, done.stdout + done.stderr + logs
     return checkout
+
+
+@pytest.fixture(scope="module")
+def on_a_cpu() -> Iterator[None]:
+    """Also where there is a GPU: its sums differ from those that are compared."""
+    import torch
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cuda, "is_available", lambda: False)
+        yield

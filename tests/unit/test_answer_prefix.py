@@ -1,11 +1,9 @@
 """What a model's answers begin with, on its way: prompt, completion, second turn, training."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from arc_refinery.config import Model, Sampling
 from arc_refinery.grids import as_grid
@@ -24,11 +22,7 @@ TEMPLATE = replace(COMPACT, assistant_prefix=PREFIX)
 TASK = Task("it", (Pair(as_grid([[1, 2]]), as_grid([[2, 1]])),) * 2, (Pair(as_grid([[3]]), as_grid([[3]])),), "by hand")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def on_a_cpu() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch.cuda, "is_available", lambda: False)
-        yield
+pytestmark = pytest.mark.usefixtures("on_a_cpu")
 
 
 @pytest.fixture(scope="module")

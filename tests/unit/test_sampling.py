@@ -34,12 +34,7 @@ MODEL = Model(
 DECODING = Decoding(temperature=1.0, top_p=0.95, max_output_tokens=24, seed=7)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def on_a_cpu() -> Iterator[None]:
-    """Also where there is a GPU: its sums differ from those that are compared here."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch.cuda, "is_available", lambda: False)
-        yield
+pytestmark = pytest.mark.usefixtures("on_a_cpu")
 
 
 @pytest.fixture(scope="module")

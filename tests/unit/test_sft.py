@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,11 +25,7 @@ ANSWER = "```python\nfrom common import *\n\ndef transform(grid):\n    grid = {c
 CALLS = ("np.flipud", "np.fliplr", "np.rot90", "np.transpose", "np.copy")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def on_a_cpu() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch.cuda, "is_available", lambda: False)
-        yield
+pytestmark = pytest.mark.usefixtures("on_a_cpu")
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +141,7 @@ def test_interrupted_it_goes_on_and_ends_with_the_same_bytes(
             raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(sft._OneLineProgress, "on_log", die)
+        patch.setattr(sft.OneLineProgress, "on_log", die)
         train(rows, tmp_path)
     assert not (tmp_path / "adapter").exists()
     assert {path.name for path in (tmp_path / "checkpoints").glob("c*")} == {"checkpoint-2", "checkpoint-4"}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from heapq import merge
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
@@ -66,7 +66,7 @@ class Refine:
     n_predictions: int  # completions per task in the next turn
     batch_size: int  # completions of one prompt
     include_errors: bool = False
-    feedback: Literal["real", "none", "other-task"] = "real"  # the others are controls
+    feedback: config.Feedback = "real"  # the others are controls
     colors: tuple[str, ...] | None = None
     seed: int = 0
 
@@ -126,10 +126,12 @@ class Demonstrations:
             self.max_completion_length,
             self.seed,
         )
-        sources, counts = {}, Counter(n_tasks=0, n_too_easy=0, n_tasks_without_target=0, n_too_long=0)
+        sources, generated, counts = {}, set(), Counter(n_tasks=0, n_too_easy=0, n_tasks_without_target=0, n_too_long=0)
         if self.demonstrations.targets == "source":
             with self.sandbox.executor(self.n_jobs) as executor:
                 sources = source_answers(records.read_tasks(self.tasks_path), template, executor)
+        else:
+            generated = {task.task_id for task in records.read_tasks(self.tasks_path) if is_generated(task)}
         made = demonstrations(
             _judged(self.folder, self.n_shards),
             sources,
@@ -137,7 +139,7 @@ class Demonstrations:
             template,
             Renderer(self.model_path),
             counts,
-            {task.task_id for task in records.read_tasks(self.tasks_path) if is_generated(task)},
+            generated,
         )
         no_settings = ("folder", "n_shards", "tasks_path", "output", "n_jobs", "demonstrations", "sandbox")
         settings = {name: value for name, value in vars(self).items() if name not in no_settings}

@@ -43,15 +43,13 @@ class Train:
     def run(self) -> None:
         if self.training.unsloth:
             from arc_refinery.training import unsloth_backend  # noqa: F401  # replaces parts of trl, so it comes first
-        import torch
-
         from arc_refinery.prompts import load_template
         from arc_refinery.training.grpo import Job, train
 
         model = config.Model(
             path=self.model_path,
             window=self.training.max_seq_length,
-            dtype=self.dtype or ("bfloat16" if torch.cuda.is_available() else "float32"),
+            dtype=self.dtype or _usual_dtype(),
             n_threads=self.n_threads,
         )
         sandbox = config.Sandbox(
@@ -91,6 +89,12 @@ class Train:
         logging.info("%d prompts leave no room for an answer and are left out", n_left_out)
 
 
+def _usual_dtype() -> Literal["float32", "bfloat16"]:
+    import torch
+
+    return "bfloat16" if torch.cuda.is_available() else "float32"
+
+
 def _beside(output: Path, what: str) -> Path:
     return output.with_name(f"{output.name}.{what}")
 
@@ -118,14 +122,12 @@ class Sft:
     seed: int = 0
 
     def run(self) -> None:
-        import torch
-
         from arc_refinery.training.sft import train
 
         model = config.Model(
             path=self.model_path,
             window=1,  # it samples nothing
-            dtype=self.dtype or ("bfloat16" if torch.cuda.is_available() else "float32"),
+            dtype=self.dtype or _usual_dtype(),
             n_threads=self.n_threads,
         )
         rows = [row for path in self.dataset_path for row in records.read_demonstrations(path)]

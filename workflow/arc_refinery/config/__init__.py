@@ -4,7 +4,7 @@ The JSON schema and the tables of config/README.md are generated from these mode
 """
 
 from arc_refinery.config.base import ConfigError
-from arc_refinery.config.evaluation import Arm, Evaluation, Turn
+from arc_refinery.config.evaluation import Arm, Evaluation, Feedback, Turn
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.grpo import CHANGE_NO_ADAPTER, Grpo
 from arc_refinery.config.guard import Guard
@@ -26,6 +26,7 @@ __all__ = [
     "Demonstrations",
     "Evaluation",
     "Experiment",
+    "Feedback",
     "Grpo",
     "Guard",
     "Lora",

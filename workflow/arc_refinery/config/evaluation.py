@@ -8,6 +8,10 @@ from pydantic import Field, PositiveInt, model_validator
 from arc_refinery.config.base import Name, RunName, Strict
 from arc_refinery.config.tasks import TaskSet
 
+# What a refining prompt tells of the attempt: what executing it gave, nothing, or what another task's attempt gave. The
+# last two are controls: a model that reads its feedback refines worse with them.
+Feedback = Literal["real", "none", "other-task"]
+
 
 class Turn(Strict):
     n_predictions: PositiveInt = Field(description="Completions per task in this turn.")
@@ -16,7 +20,7 @@ class Turn(Strict):
         description="Which adapter samples them: `none`, `trained`, or the name of one run of a sweep. In a sweep, an "
         "arm with `trained` stands for one arm for each run.",
     )
-    feedback: Literal["real", "none", "other-task"] = Field(
+    feedback: Feedback = Field(
         "real",
         description="For turn 2 and later, what the model is told of the attempt that it refines: what executing it "
         "gave; nothing; what executing an attempt on another task gave. The last two are controls.",

@@ -1,6 +1,5 @@
 """A whole configuration: sections that fit together."""
 
-import re
 from functools import cached_property
 
 from pydantic import Field, model_validator
@@ -55,8 +54,8 @@ class Experiment(Strict):
 
     def seed_of(self, adapter: str) -> int:
         """The seed of an adapter's training."""
-        seeds = self.training.seeds if self.training else ()
-        return next((seed for seed in seeds if re.fullmatch(f"(.+-)?seed-{seed}", adapter)), self.seed)
+        seed = self.training.seeds_of_adapters()[adapter] if self.training else None
+        return self.seed if seed is None else seed
 
     def start_of(self, run: str) -> str | None:
         """The adapter that a GRPO training goes on from."""

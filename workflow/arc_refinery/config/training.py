@@ -105,9 +105,12 @@ class Training(Grpo):
         """The GRPO trainings by the names of their adapters: of the sweep, or the one there is, for each seed."""
         if "grpo" not in self.train:
             return {}
-        runs = [self._run(changes) for changes in self.sweep]
-        named = {_run_name(run, changes): run for run, changes in zip(runs, self.sweep, strict=True)}
-        return {name: run for base, run in (named or {TRAINED: self._run({})}).items() for name in self.repeated(base)}
+        return {name: run for base, run in self._unrepeated().items() for name in self.repeated(base)}
+
+    def seeds_of_adapters(self) -> dict[str, int | None]:
+        """The seed of each adapter, those of SFT included; None stands for the experiment's seed."""
+        bases = [SFT, *self._unrepeated()]
+        return {name: seed for base in bases for name, seed in self.repeated(base).items()}
 
     def repeated(self, adapter: str) -> dict[str, int | None]:
         """The adapters that one becomes when it is trained with each seed; None stands for the experiment's seed."""
@@ -115,6 +118,11 @@ class Training(Grpo):
             return {adapter: None}
         base = "" if adapter == TRAINED else f"{adapter}-"
         return {f"{base}seed-{seed}": seed for seed in self.seeds}
+
+    def _unrepeated(self) -> dict[str, Grpo]:
+        runs = [self._run(changes) for changes in self.sweep]
+        named = {_run_name(run, changes): run for run, changes in zip(runs, self.sweep, strict=True)}
+        return named or {TRAINED: self._run({})}
 
     def _run(self, changes: dict[str, Any]) -> Grpo:
         return Grpo.model_validate(self.model_dump(include=set(Grpo.model_fields)) | changes)

@@ -6,8 +6,8 @@ Test pairs have no part in it: an attempt is chosen by its train pairs, and feed
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import Literal
 
+from arc_refinery.config import Feedback
 from arc_refinery.errors import InputError
 from arc_refinery.grids import Grid
 from arc_refinery.prompts import Message, Template, error_feedback, execution_feedback, next_turn, no_feedback
@@ -15,10 +15,6 @@ from arc_refinery.records import Attempt, Prompt, Verdict
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sandbox import Status
 from arc_refinery.tasks import Task
-
-# What a refining prompt tells of the attempt: what executing it gave, nothing, or what another task's attempt gave. The
-# last two are controls: a model that reads its feedback refines worse with them.
-Feedback = Literal["real", "none", "other-task"]
 
 
 class FeedbackError(InputError):

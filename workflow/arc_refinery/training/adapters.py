@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model, set_peft_model_state_dict
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, set_seed
 
 from arc_refinery.config import Lora, Model
+from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
 from arc_refinery.tokenizers import ModelError
-
-FLOATS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 def open_network(model: Model, lora: Lora, start: Path | None, load_in_4bit: bool, seed: int) -> PeftModel:
@@ -31,7 +31,9 @@ def open_base(model: Model, load_in_4bit: bool) -> Any:
     if model.dtype == "float16" and not torch.cuda.is_available():
         raise ModelError("dtype float16 trains on a GPU only, and there is none here; use float32 or bfloat16")
     quantization = BitsAndBytesConfig(load_in_4bit=True) if load_in_4bit else None
-    return AutoModelForCausalLM.from_pretrained(model.path, dtype=FLOATS[model.dtype], quantization_config=quantization)
+    return AutoModelForCausalLM.from_pretrained(
+        model.path, dtype=getattr(torch, model.dtype), quantization_config=quantization
+    )
 
 
 def lora_config(lora: Lora) -> LoraConfig:
@@ -42,6 +44,11 @@ def lora_config(lora: Lora) -> LoraConfig:
         target_modules=list(lora.target_modules),
         task_type="CAUSAL_LM",
     )
+
+
+def read_weights(network: Any, folder: Path) -> None:
+    """Give the adapter that is trained the weights of a folder."""
+    set_peft_model_state_dict(network, load_file(folder / ADAPTER_WEIGHTS), adapter_name="default")
 
 
 def write_adapter(network: Any, output: Path, add: Callable[[Path], None]) -> None:

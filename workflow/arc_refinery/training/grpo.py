@@ -15,8 +15,6 @@ from typing import Any
 
 import torch
 from datasets import Dataset, IterableDataset
-from peft import set_peft_model_state_dict
-from safetensors.torch import load_file
 from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig
 
@@ -31,10 +29,12 @@ from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream
 from arc_refinery.tokenizers import begin_answers, load_tokenizer
 from arc_refinery.training import checkpoints
-from arc_refinery.training.adapters import lora_config, open_base, open_network, write_adapter
+from arc_refinery.training.adapters import lora_config, open_base, open_network, read_weights, write_adapter
+from arc_refinery.training.arguments import common_arguments
 from arc_refinery.training.data import in_memory, streamed
 from arc_refinery.training.guard import Symptom, symptom
 from arc_refinery.training.journal import MEASURED, Journal, write_lines
+from arc_refinery.training.progress import OneLineProgress
 from arc_refinery.training.rollout import TwoTurns
 from arc_refinery.training.scoring import Scorer
 from arc_refinery.training.trainer import Trainer
@@ -119,7 +119,8 @@ class _Data:
 
     @classmethod
     def of(cls, job: Job) -> "_Data":
-        first = next(job.read(), None)
+        prompts = [] if job.training.stream else list(job.read())
+        first = next(iter(prompts or job.read()), None)
         if first is None:
             raise TrainingError(
                 "there are no training prompts. Either the files hold none (of second turns: no attempt was incorrect "
@@ -129,7 +130,7 @@ class _Data:
         prefix = split_prefix(first.messages)[1]  # one template made all prompts
         if job.training.stream:
             return cls(streamed(job.read), None, prefix)
-        prompts, n_heldout = list(job.read()), job.training.n_heldout
+        n_heldout = job.training.n_heldout
         if n_heldout >= len(prompts):
             raise TrainingError(f"n_heldout = {n_heldout} leaves nothing to train on: there are {len(prompts)} prompts")
         order = stream(job.seed, "heldout prompts").permutation(len(prompts)).tolist()
@@ -172,13 +173,6 @@ def _trainer(job: Job, data: _Data, executor: Executor, rate: float) -> Trainer:
     begin_answers(tokenizer, data.prefix)
     network = _network(job)
     ends = _end_tokens(network["model"], tokenizer)
-    two_turns = TwoTurns(
-        executor,
-        job.template,
-        job.include_errors,
-        training.max_seq_length - training.max_completion_length,
-        training.mask_truncated_completions,
-    )
     trainer = Trainer(
         training,
         Scorer(training, executor, ends),
@@ -187,11 +181,17 @@ def _trainer(job: Job, data: _Data, executor: Executor, rate: float) -> Trainer:
         args=_arguments(job, rate, data.heldout is not None),
         train_dataset=data.train,
         eval_dataset=data.heldout,
-        rollout_func=two_turns if training.rollout == "on-policy" else None,
-        callbacks=[_Rate(rate), _OneLineProgress()],
+        rollout_func=_two_turns(job, executor) if training.rollout == "on-policy" else None,
+        callbacks=[_Rate(rate), OneLineProgress({"reward": "reward", "eval_reward": "held-out reward"})],
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
+
+
+def _two_turns(job: Job, executor: Executor) -> TwoTurns:
+    longest_prompt = job.training.max_seq_length - job.training.max_completion_length
+    masks_truncated = job.training.mask_truncated_completions
+    return TwoTurns(executor, job.template, job.include_errors, longest_prompt, masks_truncated)
 
 
 def _network(job: Job) -> dict[str, Any]:
@@ -212,7 +212,6 @@ def _network(job: Job) -> dict[str, Any]:
 def _arguments(job: Job, rate: float, evaluates: bool) -> GRPOConfig:
     training = job.training
     completions = training.num_generations * training.prompts_per_step
-    has_gpu = torch.cuda.is_available()
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(job.tensorboard)
     os.environ.setdefault("WANDB_MODE", "offline")
     optional: dict[str, Any] = {}
@@ -221,16 +220,7 @@ def _arguments(job: Job, rate: float, evaluates: bool) -> GRPOConfig:
     if training.frequency_penalty:
         optional["generation_kwargs"] = {"frequency_penalty": training.frequency_penalty}
     if training.sampler != "transformers":
-        optional |= {
-            "use_vllm": True,
-            "vllm_mode": training.sampler.removeprefix("vllm-"),
-            "vllm_server_base_url": training.server_url if training.sampler == "vllm-server" else None,
-            "vllm_gpu_memory_utilization": training.gpu_memory_utilization,
-            "vllm_max_model_length": training.max_seq_length,
-            "vllm_importance_sampling_correction": training.importance_sampling_correction,
-            "vllm_importance_sampling_mode": training.importance_sampling_mode,
-            "vllm_importance_sampling_clip_max": training.importance_sampling_cap,
-        }
+        optional |= _vllm_arguments(training)
     if evaluates:
         optional |= {
             "eval_strategy": "steps",
@@ -238,15 +228,8 @@ def _arguments(job: Job, rate: float, evaluates: bool) -> GRPOConfig:
             "per_device_eval_batch_size": completions,
         }
     return GRPOConfig(
-        output_dir=str(job.work),
-        seed=job.seed,
-        learning_rate=rate,
-        lr_scheduler_type=training.lr_scheduler_type,
-        warmup_steps=training.warmup_ratio,  # below 1, transformers reads it as a share
+        **common_arguments(job.model, training, job.seed, job.work) | {"learning_rate": rate},
         beta=training.beta,
-        max_grad_norm=training.max_grad_norm,
-        optim="adamw_torch_fused",  # the defaults, which Unsloth would replace
-        weight_decay=0.0,
         loss_type=training.loss_type,
         epsilon=training.epsilon,
         epsilon_high=training.epsilon_high,
@@ -260,19 +243,23 @@ def _arguments(job: Job, rate: float, evaluates: bool) -> GRPOConfig:
         num_generations=training.num_generations,
         per_device_train_batch_size=completions // training.gradient_accumulation_steps,
         gradient_accumulation_steps=training.gradient_accumulation_steps,
-        num_train_epochs=training.epochs,
-        max_steps=training.max_steps,
         max_completion_length=training.max_completion_length,
-        save_steps=training.save_steps,
-        logging_steps=1,
         report_to=list(training.report_to),
-        disable_tqdm=True,
-        use_cpu=not has_gpu,
-        bf16=job.model.dtype == "bfloat16",
-        fp16=job.model.dtype == "float16",
-        gradient_checkpointing=has_gpu,
         **optional,
     )
+
+
+def _vllm_arguments(training: Grpo) -> dict[str, Any]:
+    return {
+        "use_vllm": True,
+        "vllm_mode": training.sampler.removeprefix("vllm-"),
+        "vllm_server_base_url": training.server_url if training.sampler == "vllm-server" else None,
+        "vllm_gpu_memory_utilization": training.gpu_memory_utilization,
+        "vllm_max_model_length": training.max_seq_length,
+        "vllm_importance_sampling_correction": training.importance_sampling_correction,
+        "vllm_importance_sampling_mode": training.importance_sampling_mode,
+        "vllm_importance_sampling_clip_max": training.importance_sampling_cap,
+    }
 
 
 def _end_tokens(network: Any, tokenizer: Any) -> list[int]:
@@ -293,7 +280,7 @@ def _measured(trainer: Trainer) -> list[dict[str, Any]]:
 def _take_weights(network: Any, job: Job, step: int) -> None:
     folder = checkpoints.steps_of(job.work)[step] if step else job.start
     if folder is not None:
-        set_peft_model_state_dict(network, load_file(folder / ADAPTER_WEIGHTS), adapter_name="default")
+        read_weights(network, folder)
         return
     with torch.no_grad():
         for name, weights in network.named_parameters():
@@ -335,13 +322,3 @@ class _Watch(TrainerCallback):
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         rewards = {entry["step"]: entry["eval_reward"] for entry in state.log_history if "eval_reward" in entry}
         checkpoints.prune(self.job.work, rewards, self.job.training.keep_best)
-
-
-class _OneLineProgress(TrainerCallback):
-    """The reward of each step in the log file, where a progress bar's redrawing would not be readable."""
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
-        if logs and "reward" in logs:
-            logger.info("step %d of %d: reward %.3f", state.global_step, state.max_steps, logs["reward"])
-        elif logs and "eval_reward" in logs:
-            logger.info("step %d: held-out reward %.3f", state.global_step, logs["eval_reward"])

@@ -25,7 +25,10 @@ from arc_refinery.errors import InputError
 from arc_refinery.records import Demonstration
 from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.training.adapters import open_network, write_adapter
+from arc_refinery.training.arguments import common_arguments
 from arc_refinery.training.checkpoints import claim, newest
+from arc_refinery.training.journal import Lines, write_lines
+from arc_refinery.training.progress import OneLineProgress
 
 FIGURES = ("step", "epoch", "loss", "learning_rate", "grad_norm", "mean_token_accuracy", "entropy")
 CHANGE_NO_ADAPTER = {"save_steps", "demonstrations"}  # what these decide of the rows is in the rows
@@ -64,7 +67,7 @@ def train(
     if last:
         logger.info("%s: training goes on from this checkpoint", last)
     trainer.train(resume_from_checkpoint=str(last) if last else None)
-    write_adapter(trainer.model, output, lambda folder: _write_steps(folder / "training.jsonl", trainer))
+    write_adapter(trainer.model, output, lambda folder: write_lines(folder / "training.jsonl", _steps(trainer)))
     shutil.rmtree(work)
 
 
@@ -78,7 +81,7 @@ def open_trainer(
         processing_class=tokenizer,
         args=arguments(model, training, seed, work),
         train_dataset=dataset(rows, tokenizer),
-        callbacks=[_OneLineProgress()],
+        callbacks=[OneLineProgress({"loss": "loss"})],
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
@@ -101,30 +104,15 @@ def dataset(rows: Sequence[Demonstration], tokenizer: PreTrainedTokenizerBase) -
 
 def arguments(model: Model, training: Sft, seed: int, work: Path) -> SFTConfig:
     """TRL's settings; nothing is cut here, for rows that are too long were left out when they were made."""
-    on_gpu = torch.cuda.is_available()
     return SFTConfig(
-        output_dir=str(work),
-        seed=seed,
+        **common_arguments(model, training, seed, work),
         completion_only_loss=True,
         loss_type=training.loss_type,
         max_length=None,
-        learning_rate=training.learning_rate,
-        lr_scheduler_type=training.lr_scheduler_type,
-        warmup_steps=training.warmup_ratio,  # below 1, transformers reads it as a share
-        max_grad_norm=training.max_grad_norm,
         per_device_train_batch_size=training.rows_per_step // training.gradient_accumulation_steps,
         gradient_accumulation_steps=training.gradient_accumulation_steps,
-        num_train_epochs=training.epochs,
-        max_steps=training.max_steps,
-        save_steps=training.save_steps,
         save_total_limit=2,
-        logging_steps=1,
         report_to="none",
-        disable_tqdm=True,
-        use_cpu=not on_gpu,
-        bf16=model.dtype == "bfloat16",
-        fp16=model.dtype == "float16",
-        gradient_checkpointing=on_gpu,
     )
 
 
@@ -151,12 +139,11 @@ def _identity(rows: Sequence[Demonstration], model: Model, lora: Lora, training:
     )
 
 
-def _write_steps(path: Path, trainer: SFTTrainer) -> None:
-    with path.open("w") as file:
-        for entry in trainer.state.log_history:
-            if "loss" in entry:  # a step, not the summary, which covers only what ran since the last interruption
-                figures = {name: entry[name] for name in FIGURES if name in entry}
-                file.write(json.dumps(figures, sort_keys=True) + "\n")
+def _steps(trainer: SFTTrainer) -> Lines:
+    steps = [
+        entry for entry in trainer.state.log_history if "loss" in entry
+    ]  # not the summary of what ran since a kill
+    return [{name: entry[name] for name in FIGURES if name in entry} for entry in steps]
 
 
 def _optional(measurements: Path | None, tensorboard: Path | None, goes_on: bool) -> list[TrainerCallback]:
@@ -168,14 +155,6 @@ def _optional(measurements: Path | None, tensorboard: Path | None, goes_on: bool
 
         callbacks.append(TensorBoardCallback(SummaryWriter(str(tensorboard))))
     return callbacks
-
-
-class _OneLineProgress(TrainerCallback):
-    """The loss of each step in the log file, where a progress bar's redrawing would not be readable."""
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
-        if logs and "loss" in logs:
-            logger.info("step %d of %d: loss %.3f", state.global_step, state.max_steps, logs["loss"])
 
 
 class _Measurements(TrainerCallback):

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import set_peft_model_state_dict
-from safetensors.torch import load_file
 from torch import Tensor
 from trl import GRPOTrainer
 
 from arc_refinery.config import Grpo
-from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
+from arc_refinery.training.adapters import read_weights
 from arc_refinery.training.following import check_that_sampler_follows
 from arc_refinery.training.journal import MEASURED
 from arc_refinery.training.rewards import best_of_k_credit
@@ -60,8 +58,7 @@ class Trainer(GRPOTrainer):
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         """Also the adapter that is trained: transformers 5.17 reads only the one beside it, the KL term's reference."""
         super()._load_from_checkpoint(resume_from_checkpoint, model)
-        weights = load_file(Path(resume_from_checkpoint, ADAPTER_WEIGHTS))
-        set_peft_model_state_dict(model or self.model, weights, adapter_name="default")
+        read_weights(model or self.model, Path(resume_from_checkpoint))
 
     def _generate_single_turn(self, prompt_ids: list[list[int]], *arguments: Any, **named: Any) -> Any:
         if not self._sampler_was_checked:

@@ -1,0 +1,20 @@
+"""A line of the log file for each step, where a progress bar's redrawing would not be readable."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from transformers import TrainerCallback
+
+logger = logging.getLogger(__name__)
+
+
+class OneLineProgress(TrainerCallback):
+    def __init__(self, figures: Mapping[str, str]) -> None:
+        """`figures`: what is said of a step, by its name in TRL's log, and what it is called."""
+        self.figures = figures
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
+        for name, words in self.figures.items():
+            if logs and name in logs:
+                logger.info("step %d of %d: %s %.3f", state.global_step, state.max_steps, words, logs[name])
