@@ -39,9 +39,9 @@ rule sample:
     threads: cpus("sample")
     resources:
         **model_needs("sample"),
-        tuning=sample_tuning(),
+        tuning=sample_tuning,
     params:
-        flags=flags(sample_settings()),
+        flags=sample_flags,
         adapter=adapter_flag,
         folder=subpath(output[0], parent=True),
         n_shards=shard_count,

@@ -125,13 +125,32 @@ def arm_and_turn(branch: str):
     return found[0]
 
 
+def is_for_training(wildcards) -> bool:
+    """Whether a branch is sampled whatever the arms are: training begins with it."""
+    return wildcards.tasks in experiment.part_names or (
+        wildcards.branch == "turn1" and wildcards.tasks in refined_for_training()
+    )
+
+
 def adapter(wildcards) -> list[str]:
     """The trained adapter where a branch is sampled with one."""
-    if wildcards.branch == "turn1":
+    if is_for_training(wildcards):
         return []
     arm, turn = arm_and_turn(wildcards.branch)
     name = arm.turns[turn - 1].adapter
     return [] if name == "none" else [f"<results>/adapters/{name}"]
+
+
+def model_of(wildcards):
+    """What a branch is sampled with."""
+    if is_for_training(wildcards):
+        return experiment.model
+    arm, turn = arm_and_turn(wildcards.branch)
+    return experiment.model_of(arm.turns[turn - 1])
+
+
+def sampling_seed(wildcards) -> int:
+    return experiment.seed if is_for_training(wildcards) else experiment.seed_of_arm(arm_and_turn(wildcards.branch)[0])
 
 
 def trained_adapters() -> list[str]:
@@ -220,13 +239,13 @@ def task_set_flags(wildcards) -> str:
     return flags(task_set.model_dump(exclude={"shards", "caveat"}) | generator | {"seed": experiment.seed})
 
 
-def prompt_settings() -> dict:
+def prompt_settings(model, seed: int) -> dict:
     return {
-        "model_path": experiment.model.path,
-        "template": experiment.model.template,
-        "colors": experiment.model.colors,
-        "max_model_len": experiment.model.window,
-        "seed": experiment.seed,
+        "model_path": model.path,
+        "template": model.template,
+        "colors": model.colors,
+        "max_model_len": model.window,
+        "seed": seed,
     }
 
 
@@ -234,23 +253,25 @@ def first_prompts_flags(wildcards) -> str:
     sampling = experiment.sampling.model_dump(include={"batch_size", "use_data_augmentation", "max_output_tokens"})
     if wildcards.tasks in experiment.part_names:
         sampling["use_data_augmentation"] = experiment.augments_parts
-    return flags(prompt_settings() | sampling | {"n_predictions": first_turn_predictions(wildcards)})
+    prompts = prompt_settings(model_of(wildcards), sampling_seed(wildcards))
+    return flags(prompts | sampling | {"n_predictions": first_turn_predictions(wildcards)})
 
 
-def sample_settings() -> dict:
-    model, sampling = experiment.model, experiment.sampling
-    return {
+def sample_flags(wildcards) -> str:
+    model = model_of(wildcards)
+    settings = {
         "base_model_path": model.path,
         "max_model_len": model.window,
         **model.model_dump(exclude={"path", "window"} | CHANGE_NO_COMPLETION),
-        **sampling.model_dump(include={"temperature", "top_p", "max_output_tokens"}),
-        "seed": experiment.seed,
+        **experiment.sampling.model_dump(include={"temperature", "top_p", "max_output_tokens"}),
+        "seed": sampling_seed(wildcards),
     }
+    return flags(settings)
 
 
-def sample_tuning() -> str:
+def sample_tuning(wildcards) -> str:
     """Flags that change no completion. Not in `params`: sampling that ran out of memory goes on with another value."""
-    return flags({"gpu_memory_utilization": experiment.model.gpu_memory_utilization})
+    return flags({"gpu_memory_utilization": model_of(wildcards).gpu_memory_utilization})
 
 
 def adapter_flag(wildcards, input) -> str:
@@ -258,10 +279,9 @@ def adapter_flag(wildcards, input) -> str:
 
 
 def refine_settings() -> dict:
-    return prompt_settings() | {
+    return {
         "max_output_tokens": experiment.sampling.max_output_tokens,
         "batch_size": experiment.sampling.batch_size,
-        "include_errors": experiment.refinement.include_errors,
     }
 
 
@@ -275,19 +295,23 @@ def first_training_prompts_settings() -> dict:
     """First-turn prompts for training: each stands for itself, with its own augmentation."""
     sizes = {"n_predictions": experiment.training.prompts_per_task, "batch_size": 1}
     augmented = experiment.sampling.model_dump(include={"use_data_augmentation"})
-    return prompt_settings() | sizes | augmented | training_window() | {"branch": "training"}
+    prompts = prompt_settings(experiment.model, experiment.seed)
+    return prompts | sizes | augmented | training_window() | {"branch": "training"}
 
 
 def next_training_prompts_settings() -> dict:
     """Second-turn prompts for training: one a task, which refines its best incorrect attempt."""
-    sizes = {"n_considered": experiment.sampling.n_predictions, "n_parents": 1, "n_predictions": 1}
-    return refine_settings() | sizes | training_window() | {"branch": "training"}
+    chosen = {"n_parents": 1, "include_errors": experiment.refinement.include_errors}
+    sizes = {"n_considered": experiment.sampling.n_predictions, "n_predictions": 1}
+    prompts = prompt_settings(experiment.model, experiment.seed)
+    return prompts | refine_settings() | chosen | sizes | training_window() | {"branch": "training"}
 
 
 def demonstrations_settings() -> dict:
     window = training_window()
+    prompts = prompt_settings(experiment.model, experiment.seed)
     return (
-        {name: value for name, value in prompt_settings().items() if name != "max_model_len"}
+        {name: value for name, value in prompts.items() if name != "max_model_len"}
         | {"max_seq_length": window["max_model_len"], "max_completion_length": window["max_output_tokens"]}
         | {"n_considered": experiment.sampling.n_predictions, "include_errors": experiment.refinement.include_errors}
         | experiment.training.sft.demonstrations.model_dump()
@@ -297,14 +321,16 @@ def demonstrations_settings() -> dict:
 
 def next_turn_flags(wildcards) -> str:
     """How many attempts of the turn before a branch considers, and how many completions it asks for."""
-    arm, turn = arm_and_turn(wildcards.branch)
+    arm, number = arm_and_turn(wildcards.branch)
+    turn = arm.turns[number - 1]
     sizes = {
-        "n_considered": arm.turns[turn - 2].n_predictions,
-        "n_parents": experiment.refinement.n_parents,
-        "n_predictions": arm.turns[turn - 1].n_predictions,
-        "feedback": arm.turns[turn - 1].feedback,
+        "n_considered": arm.turns[number - 2].n_predictions,
+        "n_predictions": turn.n_predictions,
+        "feedback": turn.feedback,
     }
-    return flags(refine_settings() | sizes)
+    chosen = turn.refinement(experiment.refinement).model_dump()
+    prompts = prompt_settings(experiment.model_of(turn), experiment.seed_of_arm(arm))
+    return flags(prompts | refine_settings() | chosen | sizes)
 
 
 def sft_flags(wildcards) -> str:

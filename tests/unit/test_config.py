@@ -124,8 +124,8 @@ WRONG: dict[str, tuple[Change, str]] = {
         "training: num_generations x prompts_per_step = 32 must be divisible by gradient_accumulation_steps = 3",
     ),
     "generated set without a size": (
-        lambda c: c["evaluation"]["sets"][2].pop("n_tasks"),
-        "evaluation.sets.2: a set with source `generator` needs `n_tasks`",
+        lambda c: c["evaluation"]["sets"][-1].pop("n_tasks"),
+        "evaluation.sets.1: a set with source `generator` needs `n_tasks`",
     ),
     "file without a path": (
         lambda c: c["problems"].update(source="file"),

@@ -203,6 +203,7 @@ def test_of_equal_fingerprints_the_first_is_kept(asked: Prompt) -> None:
         judged(asked, "its copy", train_pixel_score=0.5, fingerprint="same"),
     ]
     assert names(best_incorrect(attempts, False)) == ["one", "worse"]
+    assert names(best_incorrect(attempts, False, "best")) == ["one", "its copy", "worse"]
 
 
 def test_attempts_that_solve_the_train_pairs_are_no_parents_whatever_their_test_pairs(asked: Prompt) -> None:

@@ -67,6 +67,7 @@ class Refine:
     batch_size: int  # completions of one prompt
     include_errors: bool = False
     feedback: config.Feedback = "real"  # the others are controls
+    select: config.Selection = "best-distinct"  # which incorrect attempts, best first
     colors: tuple[str, ...] | None = None
     seed: int = 0
 
@@ -84,6 +85,7 @@ class Refine:
             self.batch_size,
             self.include_errors,
             self.feedback,
+            self.select,
         )
         made = next_turn_prompts(_judged(self.folder, self.n_shards), plan, template, Renderer(self.model_path))
         longest = self.max_model_len - self.max_output_tokens

@@ -11,7 +11,7 @@ from arc_refinery.config.guard import Guard
 from arc_refinery.config.loading import check_files, load, validate
 from arc_refinery.config.lora import Lora, Optimizer
 from arc_refinery.config.resources import ModelNeeds, Needs, Resources
-from arc_refinery.config.sampling import CHANGE_NO_COMPLETION, Model, Refinement, Sampling, Sandbox
+from arc_refinery.config.sampling import CHANGE_NO_COMPLETION, Model, Refinement, Sampling, Sandbox, Selection
 from arc_refinery.config.sft import Demonstrations, Sft
 from arc_refinery.config.tasks import Parts, Problems, TaskSet
 from arc_refinery.config.training import SFT, TRAINED, Training
@@ -40,6 +40,7 @@ __all__ = [
     "Resources",
     "Sampling",
     "Sandbox",
+    "Selection",
     "Sft",
     "TaskSet",
     "Training",

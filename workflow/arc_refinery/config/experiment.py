@@ -1,11 +1,12 @@
 """A whole configuration: sections that fit together."""
 
 from functools import cached_property
+from itertools import combinations, product
 
 from pydantic import Field, model_validator
 
-from arc_refinery.config.base import Name, Strict
-from arc_refinery.config.evaluation import Arm, Evaluation
+from arc_refinery.config.base import Name, RunName, Strict
+from arc_refinery.config.evaluation import Arm, Evaluation, Turn
 from arc_refinery.config.grpo import Grpo
 from arc_refinery.config.resources import Resources
 from arc_refinery.config.sampling import Model, Refinement, Sampling, Sandbox
@@ -17,6 +18,10 @@ class Experiment(Strict):
     experiment: Name = Field(description="Names the report `results/<experiment>.md` and its folder.")
     seed: int = Field(0, ge=0, description="Reaches every random choice.")
     model: Model = Field(description="The model that answers.")
+    models: dict[RunName, Model] = Field(
+        default_factory=dict,
+        description="Other models that turns of arms may be sampled with, by name. They write prompts as `model` does.",
+    )
     problems: Problems | None = Field(None, description="Where training problems come from.")
     parts: Parts | None = Field(None, description="How training tasks are split.")
     sampling: Sampling = Field(description="How completions are drawn, in attempts and evaluation.")
@@ -25,6 +30,11 @@ class Experiment(Strict):
     training: Training | None = Field(None, description="Training of a LoRA adapter; without it, nothing is trained.")
     evaluation: Evaluation = Field(description="What is compared, and on which tasks.")
     resources: Resources = Field(default_factory=lambda: Resources(), description="What jobs ask of the machine.")
+
+    @property
+    def all_models(self) -> dict[str, Model]:
+        """By their keys in the config."""
+        return {"model": self.model} | {f"models.{name}": model for name, model in self.models.items()}
 
     @property
     def part_names(self) -> list[str]:
@@ -81,16 +91,63 @@ class Experiment(Strict):
 
     @cached_property
     def arms(self) -> tuple[Arm, ...]:
-        """The arms that are compared: those of the config, of which some stand for one for each trained adapter."""
-        return tuple(one for arm in self.evaluation.arms for one in self._arms_like(arm))
+        """The arms that are compared: those of the config, of which some stand for one for each adapter and seed."""
+        return tuple(arm for repeated in self.repetitions.values() for arm in repeated)
 
-    def _arms_like(self, arm: Arm) -> list[Arm]:
+    @cached_property
+    def repetitions(self) -> dict[str, list[Arm]]:
+        """The arms by what they would be called without seeds: those of one name differ in nothing but seeds."""
+        named: dict[str, list[Arm]] = {}
+        for arm in self.evaluation.arms:
+            for name, one in self._with_adapters(arm):
+                seeded = [one.with_seed(seed) for seed in self.evaluation.seeds]
+                named.setdefault(name, []).extend(seeded or [one])
+        return named
+
+    def _with_adapters(self, arm: Arm) -> list[tuple[str, Arm]]:
+        """What an arm stands for: arms, by what they would be called without seeds of training."""
         asked = {turn.adapter for turn in arm.turns}
-        if TRAINED in asked and self.trained not in ([], [TRAINED]):
-            return [arm.with_adapters(run, {TRAINED: run, SFT: self.start_of(run) or SFT}) for run in self.trained]
+        if self.training and TRAINED in asked and self.trained not in ([], [TRAINED]):
+            bases = {run: self.training.base_of(run) for run in self.trained}
+            return [
+                (
+                    arm.name if base == TRAINED else f"{arm.name}-{base}",
+                    arm.with_adapters(run, {TRAINED: run, SFT: self.start_of(run) or SFT}),
+                )
+                for run, base in bases.items()
+            ]
         if SFT in asked and self.sft_adapters not in ([], [SFT]):
-            return [arm.with_adapters(name.removeprefix("sft-"), {SFT: name}) for name in self.sft_adapters]
+            names = {name: name.removeprefix("sft-") for name in self.sft_adapters}
+            return [(arm.name, arm.with_adapters(short, {SFT: name})) for name, short in names.items()]
+        return [(arm.name, arm)]
+
+    @cached_property
+    def compared(self) -> list[tuple[str, str]]:
+        """Names in `repetitions` that are compared, the first less the second."""
+        names = list(self.repetitions)
+        with_baseline = [(name, names[0]) for name in names[1:]]
+        chosen = [pair for asked in self.evaluation.comparisons for pair in product(*map(self._names_of, asked))]
+        if not self.evaluation.comparisons and len(names) <= 3:
+            chosen = [(second, first) for first, second in combinations(names, 2)]
+        return list(dict.fromkeys([*with_baseline, *chosen]))
+
+    def _names_of(self, arm: str) -> list[str]:
+        """What `arms_called` knows of an arm of the config, or of one of those that it stands for."""
+        of_config = {one.name: one for one in self.evaluation.arms}
+        if arm in of_config:
+            return list(dict.fromkeys(name for name, _ in self._with_adapters(of_config[arm])))
         return [arm]
+
+    def arms_called(self, name: str) -> list[Arm]:
+        """The repetitions of that name, or the one arm."""
+        return self.repetitions.get(name) or [arm for arm in self.arms if arm.name == name]
+
+    def model_of(self, turn: Turn) -> Model:
+        return self.models[turn.model] if turn.model else self.model
+
+    def seed_of_arm(self, arm: Arm) -> int:
+        """Of its sampling and augmentation."""
+        return self.seed if arm.seed is None else arm.seed
 
     @property
     def branches(self) -> list[str]:
@@ -116,8 +173,11 @@ class Experiment(Strict):
             raise ValueError("parts are not used, for training.sets says what is trained on; remove one of them")
         if self.training and self.training.prompts_per_task > 1 and not self.sampling.use_data_augmentation:
             raise ValueError("training.prompts_per_task: without sampling.use_data_augmentation they are all the same")
-        if self.model.window <= self.sampling.max_output_tokens:
-            raise ValueError("model.window leaves no room for a prompt beside sampling.max_output_tokens")
+        for key, model in self.all_models.items():
+            if model.window <= self.sampling.max_output_tokens:
+                raise ValueError(f"{key}.window leaves no room for a prompt beside sampling.max_output_tokens")
+            if (model.template, model.colors) != (self.model.template, self.model.colors):
+                raise ValueError(f"{key}: its template and colors must be those of `model`: turns share conversations")
         if self.training and not self.training_tasks:
             raise ValueError("training: there is nothing to train on; give parts, or training.sets")
         sets = [task_set.name for task_set in self.evaluation.sets]
@@ -128,12 +188,22 @@ class Experiment(Strict):
                 "training.sft.demonstrations.targets `source`: a task's source answers the task as it is; sample parts "
                 "with parts.use_data_augmentation: false, or take the targets `attempts`"
             )
+        if clash := sorted(set(self.models) & set(self.adapters)):
+            raise ValueError(f"models: an adapter is called {clash[0]}, too; choose another name")
         adapters = ["none", *self.adapters]
         names = [arm.name for arm in self.arms]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"evaluation.arms: an arm is called as the sweep calls another: {', '.join(twice)}")
+        known = {*names, *self.repetitions, *(arm.name for arm in self.evaluation.arms)}
+        if unknown := [name for pair in self.evaluation.comparisons for name in pair if name not in known]:
+            raise ValueError(f"evaluation.comparisons: {unknown[0]} is no arm; there are {', '.join(names)}")
         for arm in self.arms:
             for turn in arm.turns:
+                if turn.model and turn.model not in self.models:
+                    there = ", ".join(self.models) or "none"
+                    raise ValueError(
+                        f"evaluation.arms: {arm.name} samples with the model {turn.model}; `models` has {there}"
+                    )
                 if turn.adapter not in adapters:
                     raise ValueError(
                         f"evaluation.arms: {arm.name} samples with the adapter {turn.adapter}; there are "

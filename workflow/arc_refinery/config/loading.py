@@ -39,10 +39,10 @@ def load(path: Path) -> Experiment:
 def check_files(experiment: Experiment, origin: str) -> None:
     """Raise `ConfigError` for files and folders that the config names and that are not there."""
     wanted = []
-    if not _HUB_NAME.match(experiment.model.path):
-        wanted.append(
-            ("model.path", Path(experiment.model.path, "config.json"), "a folder with a model, or a hub name")
-        )
+    for key, model in experiment.all_models.items():
+        if not _HUB_NAME.match(model.path):
+            folder = Path(model.path, "config.json")
+            wanted.append((f"{key}.path", folder, "a folder with a model, or a hub name"))
     what = "a file of a folder that `arc-refinery prompts learn` wrote, or the template `compact` or `words`"
     wanted += [("model.template", path, what) for path in template_files(experiment.model.template)[:1]]
     if experiment.problems and experiment.problems.source == "file":

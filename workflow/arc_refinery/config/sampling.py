@@ -85,9 +85,18 @@ class Sandbox(Strict):
         return Executor(n_jobs, self.limits(), self.programs_per_child, self.allow_without_seccomp)
 
 
+# Which incorrect attempts may be refined, best first. `best-distinct` leaves out one whose outputs a better one gave.
+Selection = Literal["best-distinct", "best"]
+
+
 class Refinement(Strict):
     n_parents: PositiveInt = Field(
         8, description="Incorrect attempts per task and turn that evaluation refines in turn."
+    )
+    select: Selection = Field(
+        "best-distinct",
+        description="Which ones, best first: `best-distinct` leaves out an attempt whose outputs a better one gave, "
+        "`best` does not.",
     )
     include_errors: bool = Field(
         False, description="Also refine programs that raised; the exception is their feedback."

@@ -112,6 +112,10 @@ class Training(Grpo):
         bases = [SFT, *self._unrepeated()]
         return {name: seed for base in bases for name, seed in self.repeated(base).items()}
 
+    def base_of(self, adapter: str) -> str:
+        """What an adapter would be called without `seeds`."""
+        return next(base for base in [SFT, *self._unrepeated()] if adapter in self.repeated(base))
+
     def repeated(self, adapter: str) -> dict[str, int | None]:
         """The adapters that one becomes when it is trained with each seed; None stands for the experiment's seed."""
         if not self.seeds:

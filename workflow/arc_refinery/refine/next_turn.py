@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 
-from arc_refinery.config import Feedback
+from arc_refinery.config import Feedback, Selection
 from arc_refinery.errors import InputError
 from arc_refinery.grids import Grid
 from arc_refinery.prompts import Message, Template, error_feedback, execution_feedback, next_turn, no_feedback
@@ -41,6 +41,7 @@ class Plan:
     batch_size: int  # completions of one prompt
     include_errors: bool
     feedback: Feedback = "real"
+    select: Selection = "best-distinct"
 
 
 def next_turn_prompts(judged: Iterable[Judged], plan: Plan, template: Template, renderer: Renderer) -> Iterator[Prompt]:
@@ -48,7 +49,7 @@ def next_turn_prompts(judged: Iterable[Judged], plan: Plan, template: Template, 
     with_parents = (
         parents
         for _, attempts in groupby(judged, key=lambda one: one.attempt.task_id)
-        if (parents := best_incorrect(list(islice(attempts, plan.n_considered)), plan.include_errors)[: plan.n_parents])
+        if (parents := _parents(list(islice(attempts, plan.n_considered)), plan))
     )
     for parents, told in _with_feedback_of(with_parents, plan.feedback):
         for start in range(0, plan.n_predictions, plan.batch_size):
@@ -73,6 +74,10 @@ def next_turn_prompts(judged: Iterable[Judged], plan: Plan, template: Template, 
             )
 
 
+def _parents(attempts: Sequence[Judged], plan: Plan) -> list[Judged]:
+    return best_incorrect(attempts, plan.include_errors, plan.select)[: plan.n_parents]
+
+
 def _with_feedback_of(
     with_parents: Iterable[list[Judged]], feedback: Feedback
 ) -> Iterator[tuple[list[Judged], list[Judged]]]:
@@ -89,16 +94,20 @@ def _with_feedback_of(
             yield from zip(tasks, tasks[-1:] + tasks[:-1], strict=True)
 
 
-def best_incorrect(attempts: Sequence[Judged], include_errors: bool) -> list[Judged]:
-    """Attempts with valid outputs that do not solve all train pairs, without repeated outputs.
+def best_incorrect(
+    attempts: Sequence[Judged], include_errors: bool, select: Selection = "best-distinct"
+) -> list[Judged]:
+    """Attempts with valid outputs that do not solve all train pairs; `best-distinct`: without repeated outputs.
 
     Ranked by share of correct train grids, then pixel score, then order. With `include_errors`, attempts that raised
-    follow, one for each different program.
+    follow; `best-distinct`: one for each different program.
     """
     wrong = [one for one in attempts if one.verdict.status == Status.ok and not one.verdict.train_is_correct]
     wrong.sort(key=lambda one: (-one.verdict.train_correct_grids, -one.verdict.train_pixel_score))
     if include_errors:
         wrong += [one for one in attempts if one.verdict.status == Status.error]
+    if select == "best":
+        return wrong
     distinct: dict[str, Judged] = {}
     for one in wrong:
         distinct.setdefault(one.verdict.fingerprint or one.verdict.program_hash, one)

@@ -1,0 +1,128 @@
+"""What the arms of a config stand for: models, adapters, seeds, and which of them are compared."""
+
+from typing import Any
+
+import pytest
+import yaml
+from checkout import ROOT
+
+from arc_refinery.config import ConfigError, Experiment, Refinement, Turn, validate
+
+SEEDS_OF_TRAINING = {"seeds": [0, 1]}
+
+
+def experiment(
+    arms: dict[str, list[dict[str, Any]]],
+    training: dict[str, Any] | None = None,
+    models: dict[str, Any] | None = None,
+    **evaluation: Any,
+) -> Experiment:
+    content = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    content["training"] |= training or {}
+    content["models"] = models or {}
+    content["evaluation"]["arms"] = [
+        {"name": name, "turns": [{"n_predictions": 8} | turn for turn in turns]} for name, turns in arms.items()
+    ]
+    content["evaluation"] |= evaluation
+    return validate(content, "test")
+
+
+def refused(*arguments: Any, **named: Any) -> str:
+    with pytest.raises(ConfigError) as refusal:
+        experiment(*arguments, **named)
+    return str(refusal.value)
+
+
+BASE: dict[str, list[dict[str, Any]]] = {"base": [{}], "refined": [{}, {"adapter": "trained"}]}
+
+
+def test_arms_that_differ_in_seeds_are_repetitions_of_one() -> None:
+    made = experiment(BASE, SEEDS_OF_TRAINING, seeds=[5, 7])
+    assert {name: [arm.name for arm in arms] for name, arms in made.repetitions.items()} == {
+        "base": ["base-sampling-5", "base-sampling-7"],
+        "refined": [
+            "refined-seed-0-sampling-5",
+            "refined-seed-0-sampling-7",
+            "refined-seed-1-sampling-5",
+            "refined-seed-1-sampling-7",
+        ],
+    }
+    assert made.compared == [("refined", "base")]
+
+
+def test_a_seed_of_sampling_has_first_turns_of_its_own() -> None:
+    arms = {arm.name: arm for arm in experiment(BASE, seeds=[5, 7]).arms}
+    assert arms["base-sampling-5"].branch(1) == arms["refined-sampling-5"].branch(1) == "turn1-sampling-5"
+    assert arms["refined-sampling-7"].branches == ("turn1-sampling-7", "refined-sampling-7-turn2")
+
+
+def test_runs_of_a_sweep_are_no_repetitions_of_each_other() -> None:
+    sweep = {"train": ["grpo"], "sft": None, "sweep": [{"beta": 0.1}, {"beta": 0.2}]} | SEEDS_OF_TRAINING
+    made = experiment(BASE, sweep)
+    assert {name: len(arms) for name, arms in made.repetitions.items()} == {
+        "base": 1,
+        "refined-beta-0.1": 2,
+        "refined-beta-0.2": 2,
+    }
+
+
+def test_three_arms_are_all_compared_and_more_with_the_baseline_and_as_asked() -> None:
+    names = ["a", "b", "c", "d"]
+    three = experiment({name: [{}] for name in names[:3]})
+    assert three.compared == [("b", "a"), ("c", "a"), ("c", "b")]
+    four = experiment({name: [{}] for name in names}, comparisons=[["d", "c"], ["b", "a"]])
+    assert four.compared == [("b", "a"), ("c", "a"), ("d", "a"), ("d", "c")]
+
+
+def test_a_comparison_may_name_one_repetition() -> None:
+    control = {"control": [{}, {"adapter": "seed-0", "feedback": "none"}]}
+    made = experiment(BASE | control, SEEDS_OF_TRAINING, comparisons=[["control", "refined-seed-0"]])
+    assert made.compared[-1] == ("control", "refined-seed-0")
+    assert [arm.name for arm in made.arms_called("refined-seed-0")] == ["refined-seed-0"]
+
+
+def test_a_comparison_with_no_arm_is_refused() -> None:
+    assert "evaluation.comparisons: nobody is no arm; there are base, refined" in refused(
+        BASE, comparisons=[["refined", "nobody"]]
+    )
+    assert "base cannot be compared with itself" in refused(BASE, comparisons=[["base", "base"]])
+
+
+OTHER = {"path": "other", "template": "compact", "window": 512}
+
+
+def test_a_turn_may_be_sampled_with_another_model() -> None:
+    made = experiment({"base": [{}], "other": [{"model": "big"}, {"model": "big"}]}, models={"big": OTHER})
+    arm = made.arms[1]
+    assert arm.branches == ("turn1-big", "other-turn2")
+    assert made.model_of(arm.turns[1]).path == "other"
+    assert made.model_of(made.arms[0].turns[0]) == made.model
+
+
+def test_models_that_cannot_take_turns_are_refused() -> None:
+    arms = {"other": [{"model": "big"}]}
+    assert "samples with the model big; `models` has none" in refused(arms)
+    assert "models.big: its template and colors must be those of `model`" in refused(
+        arms, models={"big": OTHER | {"template": "words"}}
+    )
+    assert "models.big.window leaves no room" in refused(arms, models={"big": OTHER | {"window": 40}})
+    assert "the adapter trained belongs to the experiment's model" in refused(
+        {"other": [{"model": "big", "adapter": "trained"}]}, models={"big": OTHER}
+    )
+    assert "models: an adapter is called trained, too" in refused(arms, models={"big": OTHER, "trained": OTHER})
+
+
+def test_a_turn_refines_as_usual_but_for_what_it_says_itself() -> None:
+    usual = Refinement(n_parents=4, include_errors=True)
+    turn = Turn(n_predictions=8, select="best", n_parents=2)
+    assert turn.refinement(usual) == Refinement(n_parents=2, select="best", include_errors=True)
+
+
+@pytest.mark.parametrize("key", [{"feedback": "none"}, {"select": "best"}, {"n_parents": 1}, {"include_errors": False}])
+def test_a_first_turn_refines_nothing(key: dict[str, Any]) -> None:
+    assert f"turn 1 refines nothing; remove {next(iter(key))}" in refused({"base": [key]})
+
+
+def test_settings_as_they_are_written_down_are_read_again() -> None:
+    made = experiment(BASE, SEEDS_OF_TRAINING, {"big": OTHER}, seeds=[1, 2])
+    assert validate(made.model_dump(mode="json", exclude={"resources"}), "settings.json").arms == made.arms
