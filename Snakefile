@@ -61,4 +61,5 @@ include: "rules/pool.smk"  # runs on a cluster: messages about its jobs, and a c
 rule all:
     default_target: True
     input:
-        f"results/{experiment.experiment}.md",
+        rules.report.output,
+        rules.machine_time.output,

@@ -2,6 +2,7 @@
 import json
 import re
 import shlex
+from pathlib import Path
 
 from arc_refinery.config import CHANGE_NO_ADAPTER, CHANGE_NO_COMPLETION, Lora, Needs
 from arc_refinery.prompts import template_files
@@ -211,6 +212,21 @@ def evaluation_prompts() -> list[str]:
     return [f"<results>/{tasks}/{branch}/prompts.parquet" for tasks, branch in evaluation_branches()]
 
 
+def compared_reports(wildcards) -> list[str]:
+    """The reports of the experiments to compare. Each is made with its own config: here, others have to be there."""
+    if not experiment.compare:
+        raise WorkflowError(
+            f"{config_origin()}: compare: names no experiments; name those to compare, [demo, seeds-demo]"
+        )
+    for name in experiment.compare:
+        if name != experiment.experiment and not Path(f"results/{name}.md").exists():
+            raise WorkflowError(
+                f"{config_origin()}: compare: results/{name}.md does not exist. Make it first: snakemake --cores 2"
+                f" --configfile <the config that says `experiment: {name}`>"
+            )
+    return [f"results/{name}.md" for name in experiment.compare]
+
+
 def all_prompts() -> list[str]:
     """Every file of prompts of the experiment: first turns, what is trained on, what the arms answer."""
     first = [f"<results>/{tasks}/turn1/prompts.parquet" for tasks in refined_for_training()]
@@ -384,4 +400,4 @@ def train_tuning(wildcards) -> str:
 
 def settings_text() -> str:
     """The validated configuration, without what changes no result."""
-    return json.dumps(experiment.model_dump(mode="json", exclude={"resources"}), indent=1)
+    return json.dumps(experiment.model_dump(mode="json", exclude={"resources", "compare"}), indent=1)

@@ -25,12 +25,15 @@ rule report:
         attempts=evaluation_files("attempts"),
         verdicts=evaluation_files("verdicts"),
     output:
-        markdown=report(f"results/{experiment.experiment}.md", caption="../workflow/report/report.rst"),
+        markdown=f"results/{experiment.experiment}.md",
+        html=report(f"results/{experiment.experiment}.html", caption="../workflow/report/report.rst", category="Report"),
+        attempts="<results>/attempts.parquet",
         figures=report(
             directory("<results>/report"),
             patterns=["{name}.png"],
             caption="../workflow/report/figure.rst",
             category="Figures",
+            labels={"figure": "{name}"},
         ),
     log:
         "<logs>/report.log",
@@ -47,13 +50,30 @@ rule report:
         "arc-refinery report --config {input.settings} --folder {params.folder} --output {output.markdown} 2> {log}"
 
 
+rule machine_time:
+    input:
+        f"results/{experiment.experiment}.md",  # then all else has run
+    output:
+        "<logs>/machine-time.md",
+    log:
+        "<logs>/machine-time.log",
+    localrule: True
+    conda:
+        "../envs/cpu.yaml"
+    params:
+        logs=subpath(output[0], parent=True),
+    shell:
+        "arc-refinery times --benchmarks {params.logs}/benchmarks --output {output} 2> {log}"
+
+
 if experiment.training:
 
     rule training_curves:
         input:
             "<results>/adapters/{name}",
         output:
-            report("<results>/adapters/{name}.png", caption="../workflow/report/curves.rst", category="Training"),
+            png=report("<results>/adapters/{name}.png", caption="../workflow/report/curves.rst", category="Training"),
+            svg="<results>/adapters/{name}.svg",
         log:
             "<logs>/adapters/{name}.curves.log",
         benchmark:
@@ -66,7 +86,7 @@ if experiment.training:
         resources:
             **needs("cpu"),
         shell:
-            "arc-refinery curves --log {input}/training.jsonl --output {output} 2> {log}"
+            "arc-refinery curves --log {input}/training.jsonl --output {output.png} 2> {log}"
 
 
 rule prompt_lengths:
@@ -75,6 +95,7 @@ rule prompt_lengths:
     output:
         markdown="<results>/lengths.md",
         figure=report("<results>/lengths.png", caption="../workflow/report/figure.rst", category="Figures"),
+        svg="<results>/lengths.svg",
         table="<results>/lengths.csv",
     log:
         "<logs>/lengths.log",
@@ -90,3 +111,24 @@ rule prompt_lengths:
         folder=subpath(output.markdown, parent=True),
     shell:
         "arc-refinery lengths --prompts {input} --window {params.window} --output-folder {params.folder} 2> {log}"
+
+
+rule compare:
+    input:
+        compared_reports,
+    output:
+        markdown="results/compare.md",
+        html="results/compare.html",
+    log:
+        "logs/compare.log",
+    benchmark:
+        "logs/benchmarks/compare.tsv"
+    conda:
+        "../envs/cpu.yaml"
+    threads: cpus("cpu")
+    resources:
+        **needs("cpu"),
+    params:
+        folders=[f"results/{name}" for name in experiment.compare],
+    shell:
+        "arc-refinery side-by-side --folders {params.folders} --output {output.markdown} 2> {log}"

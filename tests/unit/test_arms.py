@@ -65,27 +65,29 @@ def test_figures_of_a_task_are_means_over_its_attempts():
         "test_pass_rate": 0.0,
         "test_is_correct": 0.0,
         "is_correct": 0.0,
+        "pass_rate": 0.0,
     }
     assert figures.to_dict() == pytest.approx(expected)
-    assert tuple(figures.index) == METRICS
+    assert tuple(figures.index) == (*METRICS, "pass_rate")
 
 
 def test_code_that_never_ended_is_valid_code_without_outputs():
     figures = per_task(four_attempts(), ["dumb"]).loc["dumb"]
     assert figures["valid code"] == 0.5
-    assert figures.drop("valid code").tolist() == [0.0] * (len(METRICS) - 1)
+    assert figures.drop("valid code").tolist() == [0.0] * (len(figures) - 1)
 
 
 def test_a_task_is_correct_when_train_and_test_each_have_a_correct_attempt():
     figures = per_task(four_attempts(), ["split"]).loc["split"]
     assert figures["train_pass_rate"] == figures["test_pass_rate"] == 0.5
+    assert figures["pass_rate"] == 0.0  # neither attempt is right on all pairs
     assert figures["is_correct"] == 1.0
 
 
 def test_tasks_keep_their_order_and_one_without_attempts_counts_as_zero():
     figures = per_task(four_attempts(), ["split", "untried", "mixed"])
     assert list(figures.index) == ["split", "untried", "mixed"]
-    assert figures.loc["untried"].tolist() == [0.0] * len(METRICS)
+    assert figures.loc["untried"].tolist() == [0.0] * len(figures.columns)
 
 
 def test_no_attempts_at_all_give_zeros():

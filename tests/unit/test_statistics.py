@@ -10,11 +10,14 @@ from arc_refinery.evaluation.statistics import (
     bootstrap_interval,
     budget_curve,
     compare,
+    compare_repeated,
+    generated_tokens,
     mcnemar,
     paired_difference,
     pass_at_k,
     pass_at_k_scores,
     solved_at_k,
+    solved_within,
     two_guess_scores,
     two_guesses_solve,
     verdict_sentence,
@@ -107,7 +110,8 @@ def test_the_sentence_does_not_claim_what_the_evidence_does_not_support():
     sentence = verdict_sentence(compare("trained", "independent", a, b, 2000, 0))
     assert "`trained` solved 71 of 400 tasks (17.8 %) and `independent` 65 (16.2 %): +1.5 points" in sentence
     assert "30 solved by the first only, 24 by the second only" in sentence
-    assert sentence.endswith("**The evidence does not support a difference.**")
+    assert "**The evidence does not support a difference.**" in sentence
+    assert sentence.endswith("about 4714 tasks would show it (80 % power, p < 0.05).")
 
 
 def test_the_sentence_names_the_better_arm_where_interval_and_test_agree():
@@ -115,6 +119,31 @@ def test_the_sentence_names_the_better_arm_where_interval_and_test_agree():
     assert "-20.0 points" in sentence
     assert "exact McNemar p < 0.001" in sentence  # 2 / 2^12 = 0.0005
     assert sentence.endswith("**The evidence supports a difference: `old` solves more.**")
+
+
+@pytest.mark.parametrize(("only_first", "only_second", "n"), [(20, 5, 200), (60, 40, 400)])
+def test_so_many_tasks_show_a_difference_in_four_experiments_of_five(only_first: int, only_second: int, n: int):
+    differences = np.repeat([1.0, -1.0, 0.0], [only_first, only_second, n - only_first - only_second])
+    needed = paired_difference(differences, np.zeros(n), 100, 0).n_needed
+    assert needed is not None
+    rng = np.random.default_rng(0)
+    drawn = rng.choice(differences, size=(4000, needed))
+    z = drawn.mean(axis=1) / (drawn.std(axis=1, ddof=1) / np.sqrt(needed))
+    assert np.mean(np.abs(z) > 1.96) == pytest.approx(0.8, abs=0.03)
+
+
+def test_no_number_of_tasks_shows_a_difference_of_nothing():
+    assert paired_difference([1, 0], [1, 0], 100, 0).n_needed is None
+
+
+def test_of_repeated_arms_the_mean_is_compared():
+    # shares solved: 1, 1/2, 0 against 0, 1/2, 1/2 -> differences 1, 0, -1/2
+    c = compare_repeated("new", "old", [[1, 1, 0], [1, 0, 0]], [[0, 1, 0], [0, 0, 1]], 500, 0)
+    assert (c.n_first, c.n_second, c.only_first, c.only_second, c.repetitions) == (1.5, 1.0, 1, 1, 2)
+    assert c.difference.mean == pytest.approx(1 / 6)
+    assert c.p_value is None
+    assert "`new` solved 1.5 of 3 tasks" in verdict_sentence(c)
+    assert "(2 repetitions)" in verdict_sentence(c)
 
 
 def test_an_interval_without_zero_is_not_enough():
@@ -159,12 +188,24 @@ def attempts_table() -> pd.DataFrame:
 
 
 def test_budget_curve_averages_over_orders_in_the_first_turn_and_counts_later_slots():
-    curve = budget_curve(attempts_table(), ["half", "late", "none", "never tried"], n_first=2, budget=4)
+    curve = budget_curve(attempts_table(), ["half", "late", "none", "never tried"], 2, 4, 2000, 7)
     # one of two attempts solves `half`; `late` has a right test output in slot 1 and right train outputs in slot 3
     assert curve["solved_tasks"].tolist() == pytest.approx([0.5, 1, 1, 2])
     assert curve["solved"].tolist() == pytest.approx([0.125, 0.25, 0.25, 0.5])
     # means of first turns: 20, 20, 6; later attempts cost 100 in two of the tasks
     assert curve["tokens"].tolist() == pytest.approx([46 / 4, 92 / 4, 292 / 4, 492 / 4])
+    # two of four tasks solved at the end: the mean of four draws is 0 or 1 with probability 1/16 each, beyond 2.5 %
+    assert curve["low"].iloc[-1] == 0.0
+    assert curve["high"].iloc[-1] == 1.0
+
+
+def test_attempts_count_until_a_task_has_generated_its_tokens():
+    table = attempts_table().assign(n_tokens=10)
+    task_ids = ["half", "late", "none", "never tried"]
+    assert generated_tokens(table, task_ids).tolist() == [40, 40, 20, 0]
+    # `late` is right on train pairs in slot 3 alone: its fourth completion
+    assert solved_within(table, task_ids, np.array([40.0, 40.0, 20.0, 9.0])).tolist() == [1, 1, 0, 0]
+    assert solved_within(table, task_ids, np.array([9.0, 39.0, 20.0, 9.0])).tolist() == [0, 0, 0, 0]
 
 
 def test_pass_at_k_of_tasks_counts_a_task_without_attempts_as_unsolved():

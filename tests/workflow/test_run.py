@@ -1,12 +1,16 @@
 """The whole DAG, run for real on the cut-down experiment: what it makes, and what is made again when."""
 
+import base64
 import csv
 import hashlib
 import json
 import os
+import shutil
 from collections import Counter
 from pathlib import Path
 
+import pandas as pd
+import pytest
 from checkout import SMALL, Checkout
 
 from arc_refinery import records
@@ -65,7 +69,7 @@ def test_a_run_leaves_git_status_clean(finished: Checkout):
 def test_another_learning_rate_reruns_training_and_what_follows_from_it(finished: Checkout):
     config = finished.change(lambda content: content["training"].update(learning_rate=2.0e-3))
     # two sets of tasks, two shards each, of the one arm that uses the adapter
-    expected = {"settings": 1, "train": 1, "sample": 4, "judge": 4, "report": 1, "all": 1}
+    expected = {"settings": 1, "train": 1, "sample": 4, "judge": 4, "report": 1, "machine_time": 1, "all": 1}
     assert finished.planned("--configfile", config) == expected
 
 
@@ -73,7 +77,7 @@ def test_another_number_of_refinements_reruns_that_arm_only(finished: Checkout):
     def more(content: dict) -> None:
         content["evaluation"]["arms"][1]["turns"][1]["n_predictions"] = 12
 
-    expected = {"settings": 1, "refining_prompts": 2, "sample": 4, "judge": 4, "report": 1, "all": 1}
+    expected = {"settings": 1, "refining_prompts": 2, "sample": 4, "judge": 4, "report": 1, "machine_time": 1, "all": 1}
     assert finished.planned("--configfile", finished.change(more)) == expected
 
 
@@ -86,12 +90,12 @@ def test_an_edited_list_of_tasks_reruns_its_evaluation_set(finished: Checkout):
     os.utime(listed, ns=(written, written))
     # of one set: the first turn, and two arms' second turns, two shards each
     expected = {"evaluation_tasks": 1, "first_prompts": 1, "refining_prompts": 2, "sample": 6, "judge": 6}
-    assert planned == {**expected, "report": 1, "all": 1}
+    assert planned == {**expected, "report": 1, "machine_time": 1, "all": 1}
 
 
 def test_a_rule_can_be_rerun_by_name_with_what_follows(finished: Checkout):
     planned = finished.planned("--configfile", SMALL, "-R", "train", "all")
-    assert planned == {"train": 1, "sample": 4, "judge": 4, "report": 1, "all": 1}
+    assert planned == {"train": 1, "sample": 4, "judge": 4, "report": 1, "machine_time": 1, "all": 1}
 
 
 def test_a_shard_is_remade_to_the_same_bytes_and_its_siblings_are_left_alone(finished: Checkout):
@@ -120,6 +124,55 @@ def test_the_lengths_of_all_prompts_are_studied_by_name(finished: Checkout):
 
 
 def test_snakemake_writes_its_own_report(finished: Checkout):
-    done = finished.snakemake("--configfile", SMALL, "--report", "results/small.html")
+    done = finished.snakemake("--configfile", SMALL, "--report", "results/small.snakemake.html")
     assert done.returncode == 0, done.stderr
-    assert "refine-trained" in (finished.folder / "results/small.html").read_text()
+    page = (finished.folder / "results/small.html").read_bytes()
+    snakemakes = (finished.folder / "results/small.snakemake.html").read_text()
+    assert base64.b64encode(page).decode() in snakemakes
+    pictures = list((finished.folder / "results/small/report").rglob("*.png"))
+    assert any(path.parent.name == "gallery" for path in pictures)
+    assert all(str(path.relative_to(finished.folder)) in snakemakes for path in pictures)
+    assert len(page) < 1_500_000  # Chromium opens no address beyond 2 MiB, and base64 adds a third
+
+
+def test_pandas_reads_all_attempts_from_one_file(finished: Checkout):
+    attempts = pd.read_parquet(finished.folder / "results/small/attempts.parquet")
+    first = attempts[attempts["arm"] == "independent"]
+    assert first.groupby(["set", "task_id"]).size().unique() == [16]
+    figures = pd.read_csv(finished.folder / "results/small/report/heldout-arms.csv", index_col="name")
+    rates = first[first["set"] == "heldout"].groupby("task_id")["test_is_correct"].mean()
+    assert rates.mean() == pytest.approx(figures.loc["independent", "test_pass_rate"], rel=1e-5)
+
+
+def test_machine_time_is_told_by_stage(finished: Checkout):
+    lines = (finished.folder / "logs/small/machine-time.md").read_text().splitlines()
+    header, _, *rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("|")]
+    assert header[:2] == ["stage", "jobs"]
+    jobs = {stage: int(n) for stage, n, *_ in rows}
+    # two parts and two sets, two shards each, and two second turns of each set
+    assert jobs["sample"] == jobs["judge"] == 2 * 2 + 2 * 2 * 3
+    assert jobs["sft"] == jobs["train"] == jobs["report"] == 1
+
+
+def test_experiments_are_set_side_by_side(finished: Checkout):
+    results = finished.folder / "results"
+
+    def compare(content: dict) -> None:
+        content["compare"] = ["small", "other"]
+
+    config = finished.change(compare)
+    refused = finished.snakemake("compare", "--cores", "1", "--configfile", config)
+    assert refused.returncode != 0
+    assert "compare: results/other.md does not exist. Make it first: snakemake" in refused.stderr
+    shutil.copytree(results / "small", results / "other")
+    shutil.copy(results / "small.md", results / "other.md")
+    settings = results / "other/settings.json"
+    settings.write_text(settings.read_text().replace('"experiment": "small"', '"experiment": "other"'))
+    assert finished.planned("compare", "--configfile", config) == {"compare": 1}
+    done = finished.snakemake("compare", "--cores", "1", "--configfile", config)
+    assert done.returncode == 0, done.stderr
+    text = (results / "compare.md").read_text()
+    assert text.count("| `other` | `refine-trained` |") == 2  # sets
+    assert "<title>Experiments small, other</title>" in (results / "compare.html").read_text()
+    shutil.rmtree(results / "other")
+    (results / "other.md").unlink()

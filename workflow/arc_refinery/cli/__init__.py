@@ -12,7 +12,7 @@ import tyro
 
 from arc_refinery.cli.attempts import Execute, ImportPredictions, Judge, Sample
 from arc_refinery.cli.prompts import Demonstrations, FirstPrompts, Lengths, Prompts, Refine
-from arc_refinery.cli.results import ConfigDocs, Curves, Report, Submission
+from arc_refinery.cli.results import Compare, ConfigDocs, Curves, Report, SideBySide, Submission, Times
 from arc_refinery.cli.tasks import Problems, SelectTasks, Tasks, TaskSet
 from arc_refinery.cli.training import Pretrain, Sft, Train
 from arc_refinery.errors import InputError
@@ -33,6 +33,9 @@ STAGES: dict[str, Callable[..., Any]] = {
     "train": Train,
     "curves": Curves,
     "report": Report,
+    "compare": Compare,
+    "side-by-side": SideBySide,
+    "times": Times,
     "lengths": Lengths,
     "submission": Submission,
     "pretrain": Pretrain,

@@ -201,7 +201,7 @@ class Prompts:
 
 @dataclass
 class Lengths:
-    """Study how long prompts are against the model's window: lengths.md, lengths.csv, lengths.png."""
+    """Study how long prompts are against the model's window: lengths.md, .csv, .png, .svg."""
 
     prompts: tuple[Path, ...]  # files of prompts, of any turns
     window: int  # tokens of prompt and completion together

@@ -2,22 +2,81 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
 
 from arc_refinery import config
+from arc_refinery.files import written_as_a_whole
 
 
 @dataclass
 class Report:
-    """Write the report of an experiment: Markdown, tables, plots, gallery."""
+    """Write the report of an experiment: Markdown, HTML, tables, plots, gallery, and a table of all attempts."""
 
     config: Path  # the validated config of the experiment
-    folder: Path  # of the experiment's results
-    output: Path  # the Markdown file
+    folder: Path  # of the experiment's results; gets report/ and attempts.parquet
+    output: Path  # the Markdown file; the HTML file is named alike
 
     def run(self) -> None:
+        from arc_refinery.reporting import page, tidy
         from arc_refinery.reporting.report import write_report
 
-        write_report(config.load(self.config), self.folder, self.output)
+        experiment = config.load(self.config)
+        write_report(experiment, self.folder, self.output)
+        page.write_page(self.output, self.output.with_suffix(".html"))
+        tidy.write(experiment, self.folder, self.folder / "attempts.parquet")
+
+
+@dataclass
+class Compare:
+    """Compare two experiments, or two arms, on the tasks that both have: arc-refinery compare results/a results/b:arm.
+
+    Without arms, those of one name are compared. Differences are A less B.
+    """
+
+    first: Annotated[str, Positional, arg(metavar="A")]  # folder of an experiment's results, or <folder>:<arm>
+    second: Annotated[str, Positional, arg(metavar="B")]  # the same
+    set: tuple[str, ...] = ()  # sets of tasks; by default all that both have
+
+    def run(self) -> None:
+        from arc_refinery.evaluation.paired import side
+        from arc_refinery.reporting.compare import paired_comparison
+
+        print(paired_comparison(side(self.first), side(self.second), self.set))
+
+
+@dataclass
+class SideBySide:
+    """Write one page that compares finished experiments: arms, paired differences, settings, trainings."""
+
+    folders: tuple[Path, ...]  # of the experiments' results
+    output: Path  # a Markdown file; an HTML file is named alike
+
+    def run(self) -> None:
+        from arc_refinery.evaluation.paired import side
+        from arc_refinery.reporting import page, side_by_side
+
+        side_by_side.write_page([side(str(folder)) for folder in self.folders], self.output)
+        page.write_page(self.output, self.output.with_suffix(".html"))
+
+
+@dataclass
+class Times:
+    """Print what the jobs of each stage took, from Snakemake's benchmark files."""
+
+    benchmarks: Path  # logs/<experiment>/benchmarks
+    output: Path | None = None  # a Markdown file in place of the terminal
+
+    def run(self) -> None:
+        from arc_refinery.reporting import times
+
+        text = times.page(self.benchmarks)
+        if self.output is None:
+            print(text)
+        else:
+            with written_as_a_whole(self.output) as unfinished:
+                unfinished.write_text(text)
 
 
 @dataclass
@@ -25,7 +84,7 @@ class Curves:
     """Draw the curves of one training."""
 
     log: Path  # its training.jsonl
-    output: Path  # a PNG file
+    output: Path  # a PNG file; an SVG file goes beside it
 
     def run(self) -> None:
         from arc_refinery.reporting.training import draw_curves

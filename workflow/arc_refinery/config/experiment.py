@@ -30,6 +30,9 @@ class Experiment(Strict):
     training: Training | None = Field(None, description="Training of a LoRA adapter; without it, nothing is trained.")
     evaluation: Evaluation = Field(description="What is compared, and on which tasks.")
     resources: Resources = Field(default_factory=lambda: Resources(), description="What jobs ask of the machine.")
+    compare: tuple[Name, ...] = Field(
+        (), description="Experiments that `snakemake compare` sets side by side in `results/compare.md`, by name."
+    )
 
     @property
     def all_models(self) -> dict[str, Model]:
@@ -161,6 +164,14 @@ class Experiment(Strict):
             raise ValueError(f"evaluation.sets: the name {', '.join(sorted(clash))} is taken; choose another")
         if clash := {arm.name for arm in self.evaluation.arms if arm.name.startswith("turn1")}:
             raise ValueError(f"evaluation.arms: {', '.join(sorted(clash))}: the name of an arm cannot begin with turn1")
+        return self
+
+    @model_validator(mode="after")
+    def _compared_are_several(self) -> "Experiment":
+        if self.experiment == "compare":
+            raise ValueError("experiment: `compare` is the name of the page that compares experiments; choose another")
+        if len(self.compare) == 1 or len(set(self.compare)) < len(self.compare):
+            raise ValueError(f"compare: [{', '.join(self.compare)}]: name two experiments or more, each of them once")
         return self
 
     @model_validator(mode="after")

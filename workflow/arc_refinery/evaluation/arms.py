@@ -28,9 +28,10 @@ METRICS = (
     "test_is_correct",
     "is_correct",
 )
+PASS_RATE = "pass_rate"  # beside the published figures: share of attempts that are right on all pairs, train and test
 SCORES = ["train_pixel_score", "train_correct_grids", "test_pixel_score", "test_correct_grids"]
 
-_VERDICT_COLUMNS = ["attempt_id", "prompt_id", "task_id", "status", "fingerprint", *SCORES]
+_VERDICT_COLUMNS = ["attempt_id", "prompt_id", "task_id", "status", "error", "fingerprint", *SCORES]
 _ATTEMPT_COLUMNS = ["attempt_id", "parent_id", "n_prompt_tokens", "n_tokens", "finish_reason"]
 
 
@@ -49,9 +50,9 @@ class TurnOfArms:
 class SetResults:
     """All attempts on one evaluation set, by branch, in file order.
 
-    Columns: those of verdicts and attempts; `train_is_correct` and `test_is_correct` of the attempt; `place` 0, 1, ...
-    in the task's attempts of this branch; `tokens`: the completion's, and the attempt's share of its prompt's, which
-    is read once for all completions that it got.
+    Columns: those of verdicts and attempts, of the error only `error_type`; `train_is_correct` and `test_is_correct` of
+    the attempt; `place` 0, 1, ... in the task's attempts of this branch; `tokens`: the completion's, and the attempt's
+    share of its prompt's, which is read once for all completions that it got.
     """
 
     name: str
@@ -102,7 +103,7 @@ def turns_of(arms: Iterable[Arm]) -> list[TurnOfArms]:
 
 
 def per_task(attempts: pd.DataFrame, task_ids: Sequence[str]) -> pd.DataFrame:
-    """The published figures of each task, as shares 0..1: index `task_ids`, columns `METRICS`.
+    """The published figures of each task, as shares 0..1: index `task_ids`, columns `METRICS`, and `PASS_RATE`.
 
     Means over the task's attempts: `valid code` (a program could be taken out), `valid outputs` (it gave a grid for
     every input), pixel scores, shares of correct grids, and pass rates (attempts with all train or test grids correct).
@@ -115,9 +116,10 @@ def per_task(attempts: pd.DataFrame, task_ids: Sequence[str]) -> pd.DataFrame:
             "valid outputs": attempts["status"] == "ok",
             "train_pass_rate": attempts["train_is_correct"],
             "test_pass_rate": attempts["test_is_correct"],
+            PASS_RATE: attempts["train_is_correct"] & attempts["test_is_correct"],
         }
     )
-    means = ["valid code", "valid outputs", "train_pass_rate", "test_pass_rate", *SCORES]
+    means = ["valid code", "valid outputs", "train_pass_rate", "test_pass_rate", PASS_RATE, *SCORES]
     groups = marked.groupby("task_id")
     figures = groups[means].mean()
     n_outputs = marked[marked["valid outputs"]].groupby("task_id")["fingerprint"].nunique()
@@ -125,7 +127,7 @@ def per_task(attempts: pd.DataFrame, task_ids: Sequence[str]) -> pd.DataFrame:
     for pairs in ("train", "test"):
         figures[f"{pairs}_is_correct"] = groups[f"{pairs}_is_correct"].any()
     figures["is_correct"] = figures["train_is_correct"] & figures["test_is_correct"]
-    return figures[list(METRICS)].astype(float).reindex(list(task_ids), fill_value=0.0)
+    return figures[[*METRICS, PASS_RATE]].astype(float).reindex(list(task_ids), fill_value=0.0)
 
 
 def tasks_with_attempts(attempts: pd.DataFrame, task_ids: Sequence[str]) -> list[str]:
@@ -151,7 +153,8 @@ def _load_branch(folder: Path, n_shards: int) -> pd.DataFrame:
         )
     table = verdicts.merge(attempts, on="attempt_id", how="left", validate="one_to_one")
     completions_of_prompt = table.groupby("prompt_id")["attempt_id"].transform("size")
-    return table.assign(
+    return table.drop(columns="error").assign(
+        error_type=table["error"].str.extract(r"^([\w.]{0,40})", expand=False).astype("category"),
         train_is_correct=table["train_correct_grids"] == 1.0,
         test_is_correct=table["test_correct_grids"] == 1.0,
         place=table.groupby("task_id").cumcount(),

@@ -2,18 +2,19 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import comb
+from dataclasses import dataclass, replace
+from math import ceil, comb
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import binomtest
+from scipy.stats import binomtest, bootstrap, norm
 
 from arc_refinery.seeding import stream
 
 SIGNIFICANCE = 0.05
+POWER = 0.8  # chance to find a difference of which it is said how many tasks that takes
 
 Interval = tuple[float, float]
 Bools = NDArray[np.bool_]
@@ -28,29 +29,42 @@ class Difference:
     mean: float
     low: float
     high: float
+    deviation: float  # standard deviation of the tasks' differences
 
     @property
     def excludes_zero(self) -> bool:
         return self.low > 0 or self.high < 0
 
+    @property
+    def n_needed(self) -> int | None:
+        """Tasks that it takes to find a difference of this size, with `POWER`, at p < 0.05, two-sided.
+
+        Normal approximation for the mean of paired differences: ((z_0.975 + z_power) * deviation / mean)^2.
+        """
+        if abs(self.mean) < 1e-12:
+            return None
+        z = norm.ppf(1 - SIGNIFICANCE / 2) + norm.ppf(POWER)
+        return max(2, ceil((z * self.deviation / self.mean) ** 2))
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Which tasks two arms solved, paired by task."""
+    """Which tasks two arms solved, paired by task; or two arms that were repeated, of which the mean is compared."""
 
     first: str
     second: str
-    n_first: int  # tasks that the first arm solved
-    n_second: int
-    only_first: int  # tasks that the first arm solved and the second did not
+    n_first: float  # tasks that the first arm solved, mean over its repetitions
+    n_second: float
+    only_first: int  # tasks that the first arm solved (of repeated arms: more often) and the second did not
     only_second: int
     difference: Difference  # share of tasks solved, first minus second
-    p_value: float  # exact McNemar test
+    p_value: float | None  # exact McNemar test; none of repeated arms
+    repetitions: int = 1
 
     @property
     def supports_difference(self) -> bool:
-        """The evidence supports a difference when the interval excludes 0 and p < 0.05."""
-        return self.difference.excludes_zero and self.p_value < SIGNIFICANCE
+        """The evidence supports a difference when the interval excludes 0 and, for arms sampled once, p < 0.05."""
+        return self.difference.excludes_zero and (self.p_value is None or self.p_value < SIGNIFICANCE)
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
@@ -77,16 +91,19 @@ def bootstrap_interval(values: ArrayLike, n_resamples: int, *address: int | str)
     sample = np.asarray(values, dtype=float)
     if not len(sample):
         raise ValueError("an interval needs at least one value")
-    places = stream(*address).integers(len(sample), size=(n_resamples, len(sample)), dtype=np.int32)
-    low, high = np.percentile(sample[places].mean(axis=1), [2.5, 97.5])
-    return float(low), float(high)
+    if len(sample) == 1:
+        return float(sample[0]), float(sample[0])
+    rng = stream(*address)
+    drawn = bootstrap((sample,), np.mean, n_resamples=n_resamples, batch=1000, method="percentile", rng=rng)
+    return float(drawn.confidence_interval.low), float(drawn.confidence_interval.high)
 
 
 def paired_difference(a: ArrayLike, b: ArrayLike, n_resamples: int, *address: int | str) -> Difference:
     """Mean of a - b, where a[i] and b[i] are figures of the same task, with the bootstrap interval over tasks."""
     differences = np.asarray(a, dtype=float) - np.asarray(b, dtype=float)
     low, high = bootstrap_interval(differences, n_resamples, *address)
-    return Difference(len(differences), float(differences.mean()), low, high)
+    deviation = float(differences.std(ddof=1)) if len(differences) > 1 else 0.0
+    return Difference(len(differences), float(differences.mean()), low, high, deviation)
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
@@ -98,32 +115,53 @@ def mcnemar(only_first: int, only_second: int) -> float:
 def compare(first: str, second: str, a: ArrayLike, b: ArrayLike, n_resamples: int, *address: int | str) -> Comparison:
     """Compare which tasks two arms solved; a[i] and b[i] say whether the first and the second one solved task i."""
     solved, other = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
-    only_first, only_second = int((solved & ~other).sum()), int((other & ~solved).sum())
+    mean = compare_repeated(first, second, [solved], [other], n_resamples, *address)
+    return replace(mean, p_value=mcnemar(mean.only_first, mean.only_second))
+
+
+def compare_repeated(
+    first: str, second: str, a: Sequence[ArrayLike], b: Sequence[ArrayLike], n_resamples: int, *address: int | str
+) -> Comparison:
+    """Compare the mean over repetitions of two arms; a[r][i] says whether repetition r of the first solved task i."""
+    solved, other = np.mean(np.asarray(a, dtype=float), axis=0), np.mean(np.asarray(b, dtype=float), axis=0)
     return Comparison(
         first=first,
         second=second,
-        n_first=int(solved.sum()),
-        n_second=int(other.sum()),
-        only_first=only_first,
-        only_second=only_second,
+        n_first=float(solved.sum()),
+        n_second=float(other.sum()),
+        only_first=int((solved > other).sum()),
+        only_second=int((other > solved).sum()),
         difference=paired_difference(solved, other, n_resamples, *address),
-        p_value=mcnemar(only_first, only_second),
+        p_value=None,
+        repetitions=max(len(a), len(b)),
     )
 
 
 def verdict_sentence(comparison: Comparison) -> str:
     """Says in plain words whether the evidence supports a difference between two arms, with all the numbers."""
     c, d = comparison, comparison.difference
+    solved = [f"{count:.1f}" if c.repetitions > 1 else f"{count:.0f}" for count in (c.n_first, c.n_second)]
+    only, more = ("solved by", "only") if c.p_value is not None else ("solved more often by", "")
     numbers = (
-        f"`{c.first}` solved {c.n_first} of {d.n} tasks ({percent(c.n_first / d.n)}) and `{c.second}` {c.n_second} "
+        f"`{c.first}` solved {solved[0]} of {d.n} tasks ({percent(c.n_first / d.n)}) and `{c.second}` {solved[1]} "
         f"({percent(c.n_second / d.n)}): {points(d.mean)} points, 95 % interval [{points(d.low)}, {points(d.high)}]; "
-        f"{c.only_first} solved by the first only, {c.only_second} by the second only, "
-        f"exact McNemar {p_text(c.p_value)}."
+        f"{c.only_first} {only} the first {more}".rstrip()
+        + f", {c.only_second} by the second {more}".rstrip()
     )
-    if not c.supports_difference:
-        return f"{numbers} **The evidence does not support a difference.**"
-    better = c.first if d.mean > 0 else c.second
-    return f"{numbers} **The evidence supports a difference: `{better}` solves more.**"
+    numbers += f", exact McNemar {p_text(c.p_value)}." if c.p_value is not None else f" ({c.repetitions} repetitions)."
+    if c.supports_difference:
+        better = c.first if d.mean > 0 else c.second
+        return f"{numbers} **The evidence supports a difference: `{better}` solves more.**"
+    return f"{numbers} **The evidence does not support a difference.**{_what_it_takes(d)}"
+
+
+def _what_it_takes(difference: Difference) -> str:
+    if difference.n_needed is None:
+        return ""
+    return (
+        f" If it were of this size, about {difference.n_needed} tasks would show it ({100 * POWER:.0f} % power, "
+        f"p < {SIGNIFICANCE})."
+    )
 
 
 def percent(share: float) -> str:
@@ -165,30 +203,65 @@ def pass_at_k_scores(attempts: pd.DataFrame, task_ids: Sequence[str], k: int) ->
     return np.array([_solved(train, test, k) for train, test in correct])
 
 
-def budget_curve(attempts: pd.DataFrame, task_ids: Sequence[str], n_first: int, budget: int) -> pd.DataFrame:
+def budget_curve(
+    attempts: pd.DataFrame, task_ids: Sequence[str], n_first: int, budget: int, n_resamples: int, *address: int | str
+) -> pd.DataFrame:
     """Share of tasks solved, and tokens spent a task, after 1, 2, ..., `budget` attempts a task (means over tasks).
 
     Within the first turn (`n_first` attempts) these are expectations over the order of attempts (`solved_at_k`); from
-    then on all first-turn attempts are spent and later ones count in their order, slot by slot.
+    then on all first-turn attempts are spent and later ones count in their order, slot by slot. `low` and `high`: 95 %
+    interval of the share at each budget, resampling tasks.
     """
     tasks = _arrays(attempts, ["slot", "train_is_correct", "test_is_correct", "tokens"])
-    solved, tokens = np.zeros(budget), np.zeros(budget)
-    for task_id in task_ids:
+    n = len(task_ids)
+    solved, tokens = np.zeros((n, budget)), np.zeros(budget)
+    for place, task_id in enumerate(task_ids):
         if task_id not in tasks:
             continue
         slot, train, test, cost = tasks[task_id]
         first = slot < n_first
         for k in range(1, budget + 1):
             if k <= n_first:
-                solved[k - 1] += _solved(train[first], test[first], k)
+                solved[place, k - 1] = _solved(train[first], test[first], k)
                 tokens[k - 1] += cost[first].mean() * min(k, first.sum()) if first.any() else 0.0
             else:
                 spent = slot < k
-                solved[k - 1] += train[spent].any() and test[spent].any()
+                solved[place, k - 1] = train[spent].any() and test[spent].any()
                 tokens[k - 1] += cost[spent].sum()
-    n = len(task_ids)
-    table = {"budget": np.arange(1, budget + 1), "tokens": tokens / n, "solved": solved / n, "solved_tasks": solved}
-    return pd.DataFrame(table)
+    drawn = stream(*address).multinomial(n, np.full(n, 1 / n), size=n_resamples)  # how often each task is drawn
+    low, high = np.percentile(drawn @ solved / n, [2.5, 97.5], axis=0)
+    return pd.DataFrame(
+        {
+            "budget": np.arange(1, budget + 1),
+            "tokens": tokens / n,
+            "solved": solved.mean(axis=0),
+            "low": low,
+            "high": high,
+            "solved_tasks": solved.sum(axis=0),
+        }
+    )
+
+
+def solved_within(attempts: pd.DataFrame, task_ids: Sequence[str], tokens: Floats) -> Floats:
+    """1 for each task that the attempts solve before they have generated more than its `tokens`, in order of slots.
+
+    `tokens[i]` is what may be generated for task i; the attempt that exceeds it does not count.
+    """
+    tasks = _arrays(attempts, ["slot", "n_tokens", "train_is_correct", "test_is_correct"])
+    solved = np.zeros(len(task_ids))
+    for place, task_id in enumerate(task_ids):
+        if task_id in tasks:
+            slot, cost, train, test = tasks[task_id]
+            order = np.argsort(slot, kind="stable")
+            paid = order[np.cumsum(cost[order]) <= tokens[place]]
+            solved[place] = train[paid].any() and test[paid].any()
+    return solved
+
+
+def generated_tokens(attempts: pd.DataFrame, task_ids: Sequence[str]) -> Floats:
+    """Tokens of all completions of each task."""
+    sums = attempts.groupby("task_id")["n_tokens"].sum()
+    return sums.reindex(list(task_ids), fill_value=0).to_numpy(dtype=float)
 
 
 def _solved(train_is_correct: Bools, test_is_correct: Bools, k: int) -> float:

@@ -1,37 +1,34 @@
-"""Pictures of single tasks: what the first attempt gave, and what the attempt that refined it gave."""
+"""Tasks looked at one by one: what an attempt gave, what the model was told of it, and what came of that."""
 
 import re
-import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
-from matplotlib.axes import Axes
-from matplotlib.colors import ListedColormap
-from matplotlib.figure import Figure
 
-from arc_refinery.config import Arm
+from arc_refinery import records
+from arc_refinery.augment import Augmentation
+from arc_refinery.config import Arm, Experiment, TaskSet
 from arc_refinery.evaluation.arms import SetResults
-from arc_refinery.evaluation.statistics import percent
-from arc_refinery.grids import N_COLORS, Grid, as_grid
-from arc_refinery.metrics import pixel_score
+from arc_refinery.grids import as_grid
 from arc_refinery.prompts import extract_code
-from arc_refinery.reporting.plots import save
-from arc_refinery.tasks import Pair, Task
+from arc_refinery.reporting.outcomes import refining_pairs
+from arc_refinery.reporting.pictures import Execution, draw
 
-N_SHOWN = 3  # tasks of each set
-MAX_TRAIN, MAX_TEST = 4, 2  # pairs drawn of each task
-MAX_LINES = 60  # of a program
-RULE = (
-    f"Shown are {N_SHOWN} tasks, by a fixed rule: the first ones in the set's order that a refining attempt solves "
-    "(its first that does), then the first others (their first refining attempt)."
-)
-COLORS = ListedColormap(
-    ["#000000", "#0074D9", "#FF4136", "#2ECC40", "#FFDC00", "#AAAAAA", "#F012BE", "#FF851B", "#7FDBFF", "#870C25"]
-)
+N_SHOWN = 2  # tasks of each class
+MAX_PROGRAM, MAX_FEEDBACK = 60, 100  # lines
+ONLY_BY_REFINING, BROKEN, NOBODY = "Solved only by refining", "Broken by refining", "Solved by nobody"
+RULES = f"""\
+Tasks are chosen by fixed rules, at most {N_SHOWN} of each class: the first ones in the set's order that have what is shown.
+
+- *{ONLY_BY_REFINING}*: solved by `{{arm}}`, not by `{{baseline}}`. Shown: the first refining attempt that solves it, and the attempt that this one refines.
+- *{BROKEN}*: solved by `{{baseline}}`, not by `{{arm}}`. Shown: the best incorrect attempt of turn 1, which is refined first, and the first attempt to refine it.
+- *{NOBODY}*: by no arm of the experiment. Shown: the same two.
+
+Test pairs are shown to the reader only: the model is told nothing of them."""  # noqa: E501
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,36 +38,115 @@ class Shown:
     task_id: str
     first_id: str
     second_id: str
-    solved: bool  # by the second
-
-    @property
-    def filename(self) -> str:
-        return re.sub(r"[^A-Za-z0-9._-]", "-", self.task_id) + ".png"
+    prompt_id: str  # what the second answers
+    turn: int  # of the second
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
-    """What an attempt's program gave, and its text (empty where the completion holds none)."""
+class Told:
+    """What a refining prompt says of the attempt before it, and how it shows the task."""
 
-    outputs: tuple[Grid, ...]  # train pairs, then test pairs; empty unless all are valid
-    problem: str  # why there are no outputs
-    program: str
-
-
-def refining_arm(arms: Iterable[Arm]) -> Arm | None:
-    """The arm whose attempts are shown: the last one that has a second turn."""
-    return next((arm for arm in reversed(list(arms)) if len(arm.turns) > 1), None)
+    feedback: str
+    augmentation: Augmentation
+    train_order: tuple[int, ...]
 
 
-def choose(results: SetResults, arm: Arm) -> list[Shown]:
-    """The tasks to show, by `RULE`."""
-    refined = results.of_turn(arm, 2)
-    refined = refined.assign(solved=refined["train_is_correct"] & refined["test_is_correct"])
-    best = refined.sort_values("solved", ascending=False, kind="stable").drop_duplicates("task_id")
-    rows = {row["task_id"]: row for row in best.to_dict("records")}
-    in_order = [rows[task_id] for task_id in results.task_ids if task_id in rows]
-    chosen = sorted(in_order, key=lambda row: not row["solved"])[:N_SHOWN]
-    return [Shown(row["task_id"], row["parent_id"], row["attempt_id"], bool(row["solved"])) for row in chosen]
+def section(
+    experiment: Experiment,
+    folder: Path,
+    task_set: TaskSet,
+    results: SetResults,
+    figures: Mapping[str, pd.DataFrame],
+    output: Path,
+    link: str,
+) -> list[str]:
+    """Markdown blocks on some tasks of a set; pictures go to `output`/gallery, which the report finds at `link`.
+
+    `folder`: of the experiment. `figures`: `per_task` of each of its arms.
+    """
+    pair = pair_to_show(experiment)
+    if pair is None:
+        return ["No arm refines, so there are no refining attempts to show."]
+    arm, baseline = pair
+    solved = pd.DataFrame({name: of_arm["is_correct"] == 1.0 for name, of_arm in figures.items()})
+    classes = choose(results, arm, baseline, solved)
+    shown = [one for _, some in classes.values() for one in some]
+    if not shown:
+        return [f"No task had anything to refine in `{arm.name}`, so there are no refining attempts to show."]
+    executed, prompts = _read(folder / task_set.name, task_set.shards, arm, shown)
+    wanted = {one.task_id for one in shown}
+    all_tasks = records.read_tasks(folder / "tasks" / f"{task_set.name}.parquet")
+    tasks = {task.task_id: task for task in all_tasks if task.task_id in wanted}
+    blocks = [RULES.format(arm=arm.name, baseline=baseline.name)]
+    for title, (n, some) in classes.items():
+        blocks.append(_how_many(title, n, len(some)))
+        for one in some:
+            first, second = executed[one.first_id], executed[one.second_id]
+            filename = f"{task_set.name}-{re.sub(r'[^A-Za-z0-9._-]', '-', one.task_id)}.png"
+            draw(tasks[one.task_id], {"first program": first, "refined program": second}, output / "gallery" / filename)
+            blocks += [
+                f"#### `{one.task_id}`: {title.lower()}",
+                f"![Pairs of {one.task_id}, output of its first and of its refined program]({link}/gallery/{filename})",
+                programs_block(one.turn, first, prompts[one.prompt_id], second),
+            ]
+    return blocks
+
+
+def pair_to_show(experiment: Experiment) -> tuple[Arm, Arm] | None:
+    """An arm that refines, and its baseline: of the last arm, unless it is a control and another one is not."""
+    pairs = refining_pairs(experiment) or [(arm, experiment.arms[0]) for arm in experiment.arms if len(arm.turns) > 1]
+    informed = [(arm, baseline) for arm, baseline in pairs if all(turn.feedback == "real" for turn in arm.turns)]
+    return next(reversed(informed or pairs), None)
+
+
+def choose(results: SetResults, arm: Arm, baseline: Arm, solved: pd.DataFrame) -> dict[str, tuple[int, list[Shown]]]:
+    """For each class, the number of its tasks, and those that are shown, by `RULES`.
+
+    `solved`: one row a task, in the set's order; one column of booleans an arm.
+    """
+    turns = range(2, len(arm.turns) + 1)
+    refined = pd.concat([results.of_turn(arm, turn).assign(turn=turn) for turn in turns], ignore_index=True)
+    solving = refined[refined["train_is_correct"] & refined["test_is_correct"]]
+    by_refining, by_baseline = solved[arm.name], solved[baseline.name]
+    classes = {
+        ONLY_BY_REFINING: (by_refining & ~by_baseline, solving),
+        BROKEN: (by_baseline & ~by_refining, refined),
+        NOBODY: (~solved.any(axis=1), refined),
+    }
+    return {
+        title: (int(is_in.sum()), _first_ones(attempts, list(solved.index[is_in])))
+        for title, (is_in, attempts) in classes.items()
+    }
+
+
+def _first_ones(attempts: pd.DataFrame, task_ids: Sequence[str]) -> list[Shown]:
+    """The first attempt on each of the first tasks that have one."""
+    rows = {row["task_id"]: row for row in attempts.drop_duplicates("task_id").to_dict("records")}
+    chosen = [rows[task_id] for task_id in task_ids if task_id in rows][:N_SHOWN]
+    return [
+        Shown(row["task_id"], row["parent_id"], row["attempt_id"], row["prompt_id"], int(row["turn"])) for row in chosen
+    ]
+
+
+def _how_many(title: str, n: int, n_shown: int) -> str:
+    if not n:
+        return f"**{title}**: no task."
+    return f"**{title}**: {n} {'task' if n == 1 else 'tasks'}, {n_shown or 'none'} of them shown."
+
+
+def _read(
+    folder: Path, n_shards: int, arm: Arm, shown: Sequence[Shown]
+) -> tuple[dict[str, Execution], dict[str, Told]]:
+    """What the attempts gave that are shown, and what the prompts of the second ones say."""
+    executed: dict[str, Execution] = {}
+    prompts: dict[str, Told] = {}
+    for turn in sorted({one.turn for one in shown}):
+        of_turn = [one for one in shown if one.turn == turn]
+        before, after = folder / arm.branch(turn - 1), folder / arm.branch(turn)
+        executed |= executions(before, n_shards, [one.first_id for one in of_turn])
+        executed |= executions(after, n_shards, [one.second_id for one in of_turn])
+        prompts |= told(after / "prompts.parquet", [one.prompt_id for one in of_turn])
+    return executed, prompts
 
 
 def executions(branch: Path, n_shards: int, attempt_ids: Sequence[str]) -> dict[str, Execution]:
@@ -94,85 +170,57 @@ def _execution(row: dict[str, Any], completion: str) -> Execution:
     return Execution(outputs, problem, extract_code(completion) or "")
 
 
-def draw(task: Task, first: Execution, second: Execution, path: Path) -> None:
-    """One column a pair; rows: input, expected output, first attempt, refining attempt. Crosses mark wrong cells."""
-    places = [*range(len(task.train))[:MAX_TRAIN], *range(len(task.train), len(task.pairs))[:MAX_TEST]]
-    figure = Figure(figsize=(1.2 + 1.7 * len(places), 7.6), layout="constrained")
-    rows = figure.subplots(4, len(places), squeeze=False)
-    for column, place in enumerate(places):
-        pair, is_train = task.pairs[place], place < len(task.train)
-        number = place + 1 if is_train else place + 1 - len(task.train)
-        rows[0, column].set_title(f"train {number}" if is_train else f"test {number}")
-        _draw_grid(rows[0, column], pair.input)
-        _draw_grid(rows[1, column], pair.output)
-        _draw_output(rows[2, column], first, place, pair)
-        _draw_output(rows[3, column], second, place, pair)
-    for axes, label in zip(rows[:, 0], ("input", "expected", "first attempt", "refining attempt"), strict=True):
-        axes.set_ylabel(label, fontsize=10)
-    n_hidden = len(task.pairs) - len(places)
-    hidden = f" ({n_hidden} more pairs not drawn)" if n_hidden else ""
-    figure.suptitle(f"{task.task_id}{hidden}", fontsize=11, parse_math=False)
-    save(figure, path)
+def told(path: Path, prompt_ids: Sequence[str]) -> dict[str, Told]:
+    """What some refining prompts say last; only these rows are kept in memory."""
+    records.check(path, "prompts")
+    columns = ["prompt_id", "messages", "augmentation", "train_order"]
+    rows = pq.read_table(path, columns=columns, filters=[("prompt_id", "in", list(prompt_ids))]).to_pylist()
+    return {row["prompt_id"]: _told(row) for row in rows}
 
 
-def _draw_output(axes: Axes, execution: Execution, place: int, pair: Pair) -> None:
-    if not execution.outputs:
-        text = textwrap.fill(textwrap.shorten(execution.problem, 80), 18)
-        axes.text(0.5, 0.5, text, ha="center", va="center", fontsize=7, transform=axes.transAxes, parse_math=False)
-        axes.set_xlabel("no output", fontsize=8)
-        _empty(axes)
-        return
-    output = execution.outputs[place]
-    _draw_grid(axes, output)
-    if not pair.output.size:
-        axes.set_xlabel("right or wrong: unknown", fontsize=8)
-    elif np.array_equal(output, pair.output):
-        axes.set_xlabel("correct", fontsize=8)
-    elif output.shape == pair.output.shape:
-        _mark(axes, output != pair.output)
-        axes.set_xlabel(f"wrong, {percent(pixel_score(output, pair.output))} of cells match", fontsize=8)
-    else:
-        given, expected = ("×".join(map(str, grid.shape)) for grid in (output, pair.output))
-        axes.set_xlabel(f"wrong shape: {given},\nexpected {expected}", fontsize=8)
+def _told(row: dict[str, Any]) -> Told:
+    said = [message["content"] for message in row["messages"] if message["role"] == "user"]
+    change = row["augmentation"]
+    augmentation = Augmentation(change["n_rotations"], change["transpose"], tuple(change["colors"]))
+    return Told(said[-1], augmentation, tuple(row["train_order"]))
 
 
-def _draw_grid(axes: Axes, grid: Grid) -> None:
-    if not grid.size:  # the output of a test that nobody has published
-        axes.text(0.5, 0.5, "unknown", ha="center", va="center", fontsize=8, transform=axes.transAxes)
-        _empty(axes)
-        return
-    axes.pcolormesh(grid, cmap=COLORS, vmin=0, vmax=N_COLORS - 1, edgecolors="#666666", linewidth=0.4)
-    height, width = grid.shape
-    margin = max(grid.shape) * 0.51
-    axes.set(xlim=(width / 2 - margin, width / 2 + margin), ylim=(height / 2 + margin, height / 2 - margin))
-    _empty(axes)
-
-
-def _empty(axes: Axes) -> None:
-    """A square without frame, ticks or lines."""
-    axes.set(xticks=[], yticks=[], aspect="equal")
-    axes.spines[:].set_visible(False)
-    axes.grid(False)
-
-
-def _mark(axes: Axes, wrong: Any) -> None:
-    rows, columns = np.nonzero(wrong)
-    size = 50 / max(wrong.shape)
-    for color, width in (("black", 0.35 * size), ("white", 0.15 * size)):
-        axes.plot(columns + 0.5, rows + 0.5, "x", color=color, markersize=size, markeredgewidth=width)
-
-
-def programs_block(first: Execution, second: Execution) -> str:
-    """Both programs, folded away."""
+def programs_block(turn: int, first: Execution, prompt: Told, second: Execution) -> str:
+    """The first program, what the model was told of it, and the second program, folded away."""
     blocks = [
-        f"{title}:\n\n```python\n{_shortened(execution.program)}\n```" if execution.program else f"{title}: no program."
-        for title, execution in (("First attempt", first), ("Refining attempt", second))
+        "<details><summary>First program, what the model was told of it, refined program</summary>",
+        _seen_as(prompt),
+        f"First program (turn {turn - 1}){_fenced(first.program, 'python', MAX_PROGRAM)}",
+        f"What the model was told of it{_fenced(prompt.feedback, 'text', MAX_FEEDBACK)}",
+        f"Refined program (turn {turn}){_fenced(second.program, 'python', MAX_PROGRAM)}",
+        "</details>",
     ]
-    return "<details><summary>The two programs</summary>\n\n" + "\n\n".join(blocks) + "\n\n</details>"
+    return "\n\n".join(blocks)
 
 
-def _shortened(program: str) -> str:
-    lines = program.rstrip().splitlines()
-    return "\n".join(
-        lines[:MAX_LINES] + ([f"# ... {len(lines) - MAX_LINES} more lines"] if len(lines) > MAX_LINES else [])
-    )
+def _seen_as(prompt: Told) -> str:
+    """How the task that a conversation is about differs from the task in the picture."""
+    change = prompt.augmentation
+    order = ", ".join(str(place + 1) for place in prompt.train_order)
+    colors = ", ".join(f"{old} as {new}" for old, new in enumerate(change.colors) if old != new)
+    changes = [
+        (list(prompt.train_order) != sorted(prompt.train_order), f"train pairs in the order {order}"),
+        (change.transpose, "grids mirrored along their diagonal (rows become columns)"),
+        (change.n_rotations % 4, f"grids turned by {90 * (change.n_rotations % 4)}° to the left"),
+        (colors, f"colours renamed ({colors})"),
+    ]
+    words = [what for is_so, what in changes if is_so]
+    if not words:
+        return "All of it is about the task as in the picture."
+    return f"All of it is about the task as the model saw it: {', then '.join(words)}."
+
+
+def _fenced(text: str, language: str, most: int) -> str:
+    """A text of at most so many lines as a block of its own; ` and ``` in it do not end it."""
+    if not text:
+        return ": none."
+    lines = text.rstrip().splitlines()
+    if len(lines) > most:
+        lines = [*lines[:most], f"... ({len(lines) - most} more lines)"]
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return "\n".join([":\n", f"{fence}{language}", *lines, fence])

@@ -39,13 +39,13 @@ class Lengths:
 
 
 def study(paths: Sequence[Path], window: int, folder: Path) -> None:
-    """Write lengths.md, lengths.csv and lengths.png of files of prompts to a folder."""
+    """Write lengths.md, .csv, .png and .svg of files of prompts to a folder."""
     found = [lengths for path, label in zip(paths, labels(paths), strict=True) for lengths in read(path, label)]
     figures = table(found, window)
     with written_as_a_whole(folder / "lengths.csv") as unfinished:
         write_csv(figures, unfinished)
-    with written_as_a_whole(folder / "lengths.png") as unfinished, plots.style():
-        histogram(found, window, unfinished)
+    with plots.style():
+        histogram(found, window, folder / "lengths.png")
     with written_as_a_whole(folder / "lengths.md") as unfinished:
         unfinished.write_text(_page(figures))
 

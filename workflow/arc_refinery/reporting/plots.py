@@ -1,4 +1,4 @@
-"""Plots as PNG files whose bytes depend on the figures alone: own style, fixed resolution, no date, no version."""
+"""Plots as PNG and SVG files whose bytes depend on the figures alone: own style and resolution, no date, no version."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib.style
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
-from arc_refinery.evaluation.statistics import Interval
+from arc_refinery.files import written_as_a_whole
 from arc_refinery.reporting.training_log import Decision, Log
 
 DPI = 120
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito 2008
 DASHES = ("-", "--", "-.", ":")
+MANY = 4  # equal tasks, which are marked by one mark and from here on counted beside it
+RATES = (0, 1, 5, 10, 25, 50, 75, 100)  # ticks of pass rates (%)
 STYLE = {
     "font.size": 10,
     "axes.spines.top": False,
@@ -27,16 +31,16 @@ STYLE = {
     "grid.alpha": 0.3,
     "axes.titlesize": 10,
     "legend.frameon": False,
+    "svg.hashsalt": "arc-refinery",  # names in the file are random without
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Solved against budget of one arm: a table of `budget_curve`, where turns start, the interval at the end."""
+    """Solved against budget of one arm: a table of `budget_curve`, and where turns start."""
 
     table: pd.DataFrame
     turn_ends: tuple[int, ...]  # budget after each turn but the last
-    interval: Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,15 @@ def style() -> Iterator[None]:
 
 
 def save(figure: Figure, path: Path) -> None:
-    figure.savefig(path, dpi=DPI, format="png", metadata={"Software": None})
+    """Write a PNG file, and an SVG file of the same name beside it."""
+    save_png(figure, path)
+    with written_as_a_whole(path.with_suffix(".svg")) as unfinished:
+        figure.savefig(unfinished, format="svg", metadata={"Creator": None, "Date": None})
+
+
+def save_png(figure: Figure, path: Path, dpi: int = DPI) -> None:
+    with written_as_a_whole(path) as unfinished:
+        figure.savefig(unfinished, dpi=dpi, format="png", metadata={"Software": None})
 
 
 def budget_plot(curves: Mapping[str, Curve], title: str, path: Path) -> None:
@@ -130,9 +142,92 @@ def _curves(axes: Axes, curves: Mapping[str, Curve], x: str, unit: float) -> Non
         axes.plot(across, solved, color=color, linestyle=dashes, label=name, linewidth=1.8)
         ends = [end - 1 for end in curve.turn_ends]
         axes.plot(across.iloc[ends], solved.iloc[ends], color=color, linestyle="", marker="o", markersize=5)
-        low, high = (100 * bound for bound in curve.interval)
-        axes.vlines(widest * (1.03 + 0.025 * number), low, high, color=color, linestyle="-", linewidth=2.5, alpha=0.7)
+        low, high = 100 * curve.table["low"], 100 * curve.table["high"]
+        axes.fill_between(across, low, high, color=color, alpha=0.08, linewidth=0)
+        place = widest * (1.03 + 0.025 * number)
+        axes.vlines(place, low.iloc[-1], high.iloc[-1], color=color, linestyle="-", linewidth=2.5, alpha=0.7)
     axes.set_xlim(0, None)
+
+
+def outcomes_plot(
+    shares: Mapping[str, pd.DataFrame], looks: Mapping[str, tuple[str, str]], title: str, path: Path
+) -> None:
+    """One bar a turn, of the mean share of each outcome (a column of 0..1, one row a task).
+
+    `looks`: colour and hatch of each outcome.
+    """
+    bars = [f"{name.replace('`', '')}\nn = {len(of_turn)} tasks" for name, of_turn in shares.items()]
+    means = pd.DataFrame([100 * of_turn.mean() for of_turn in shares.values()]).fillna(0.0)
+    n_rows = -(-len(means.columns) // 4)
+    figure = Figure(figsize=(9.5, 1.1 + 0.5 * len(bars) + 0.25 * n_rows), layout="constrained")
+    axes = figure.subplots()
+    left = pd.Series(0.0, means.index)
+    for outcome in means:
+        color, hatch = looks[outcome]
+        drawn = axes.barh(
+            bars, means[outcome], 0.62, left=left, color=color, hatch=hatch, edgecolor="black", linewidth=0.5
+        )
+        labels = [f"{share:.0f}" if share >= 4 else "" for share in means[outcome]]
+        for text in axes.bar_label(drawn, labels, label_type="center", fontsize=8):
+            text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1.0} if text.get_text() else None)
+        left += means[outcome]
+    axes.set(xlim=(0, 100), xlabel="share of attempts (%)")
+    axes.invert_yaxis()
+    axes.grid(False)
+    handles = [Patch(facecolor=looks[o][0], hatch=looks[o][1], edgecolor="black", label=o) for o in means]
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, handlelength=2.5, handleheight=1.2)
+    figure.suptitle(title, fontsize=11)
+    save(figure, path)
+
+
+def pass_rates_plot(
+    panels: Mapping[str, pd.DataFrame], marks: Mapping[str, tuple[str, str]], title: str, path: Path
+) -> None:
+    """One panel an arm, one mark a task: its pass rate in later turns against that in turn 1.
+
+    Each table has one row a task, with the columns `first` and `later` (shares 0..1) and `solved_by`, a key of `marks`,
+    which are the marker and the colour. Equal tasks share a mark, which grows with their number.
+    """
+    n_columns = min(2 if len(panels) == 4 else 3, len(panels))
+    n_rows = -(-len(panels) // n_columns)
+    figure = Figure(figsize=(0.5 + 3.0 * max(2, n_columns), 1.0 + 3.1 * n_rows), layout="constrained")
+    places = figure.subplots(n_rows, n_columns, squeeze=False).flatten()
+    for axes in places[len(panels) :]:
+        axes.remove()
+    for axes, (arm, rates) in zip(places, panels.items(), strict=False):
+        axes.axline((0, 0), (1, 1), color="black", linestyle="--", linewidth=0.8, zorder=1)
+        for (solved_by, first, later), equal in rates.groupby(["solved_by", "first", "later"]):
+            marker, color = marks[solved_by]
+            size = 25 * (1 + np.log2(len(equal)))
+            axes.scatter(100 * first, 100 * later, size, color=color, marker=marker, alpha=0.7, linewidth=1.2, zorder=2)
+            if len(equal) > MANY:
+                look = {"xytext": (5, 4), "textcoords": "offset points", "fontsize": 7}
+                axes.annotate(str(len(equal)), (100 * first, 100 * later), **look)
+        for scale, limits, ticks in (
+            (axes.set_xscale, axes.set_xlim, axes.set_xticks),
+            (axes.set_yscale, axes.set_ylim, axes.set_yticks),
+        ):
+            scale("function", functions=(_root, _square))
+            limits(-0.3, 112)
+            ticks(RATES)
+        axes.set(xlabel="pass rate in turn 1 (%)", ylabel="in later turns (%)", aspect="equal")
+        axes.set_title(f"{arm} (n = {len(rates)} tasks)", loc="left", parse_math=False)
+    handles = [
+        Line2D([], [], linestyle="", marker=marker, color=color, alpha=0.7, label=name)
+        for name, (marker, color) in marks.items()
+    ]
+    figure.legend(handles=handles, title="task solved by", loc="outside lower center", ncols=len(handles))
+    figure.suptitle(title, fontsize=11)
+    save(figure, path)
+
+
+def _root(values: Any) -> Any:
+    """Signed square root: pass rates near 0 are told apart, equal ones still lie on the diagonal."""
+    return np.sign(values) * np.sqrt(np.abs(values))
+
+
+def _square(values: Any) -> Any:
+    return np.sign(values) * np.square(values)
 
 
 def training_plot(log: Log, path: Path) -> None:

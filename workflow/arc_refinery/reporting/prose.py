@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from arc_refinery.config import Arm, Experiment, Grpo, Guard, Optimizer, Sandbox, Sft, Turn
+from arc_refinery.config import Arm, Experiment, Grpo, Guard, Model, Optimizer, Refinement, Sandbox, Sft, Turn
 from arc_refinery.evaluation.statistics import SIGNIFICANCE, mcnemar
 
 HOW_TO_READ = """\
@@ -18,7 +18,8 @@ All figures are means over tasks; a task's figure is a mean over its attempts, e
 - **pass@k**: chance that k of a turn's attempts, drawn at random, solve the task (unbiased, Chen et al. 2021).
 - **two guesses**: what a submission of two guesses would solve: attempts that are correct on all train pairs vote, and the two outputs with most votes are the guesses (`arc-refinery submission` fills up with other attempts).
 - **tokens**: of completions, and of each prompt once for all completions that share it.
-- **supported**: the 95 % interval of the paired difference excludes 0, and the exact McNemar test gives p < 0.05.
+- **supported**: the 95 % interval of the paired difference excludes 0, and the exact McNemar test gives p < 0.05 (of repeated arms, whose mean is compared: the interval alone).
+- **tasks needed**: how many tasks would show a difference of this size, in four experiments of five, at p < 0.05 (normal approximation for paired differences).
 
 </details>"""  # noqa: E501
 
@@ -31,32 +32,44 @@ def compared(experiment: Experiment, sizes: Mapping[str, int]) -> list[str]:
     share = len({arm.branch(1) for arm in experiment.arms}) < len(experiment.arms)
     shown = "in another symmetry and colouring" if sampling.use_data_augmentation else "as the task is"
     settings = [
-        f"- Model: `{model.path}`, prompt template `{model.template}`, window {model.window} tokens, {model.dtype}, "
-        f"sampled by {model.backend}.",
+        f"- Model: {_described_model(model)}, prompt template `{model.template}`.",
+        *(f"- Model `{name}`: {_described_model(other)}." for name, other in experiment.models.items()),
         f"- Sampling: temperature {sampling.temperature}, top-p {sampling.top_p}, at most {sampling.max_output_tokens} "
         f"tokens; groups of {sampling.batch_size} completions share a prompt, each group's {shown}.",
         *([_refining(experiment)] if refines else []),
         *_trainings(experiment),
         f"- Executing: {_limits_of_programs(experiment.sandbox)}",
-        f"- Seed: {experiment.seed}. Intervals: {experiment.evaluation.n_bootstrap} resamples.",
+        f"- Seed: {experiment.seed}{_further_seeds(experiment)}. Intervals: {experiment.evaluation.n_bootstrap} "
+        "resamples.",
     ]
     return [
         "## What was compared",
         f"Ways (*arms*) to spend a budget of attempts a task, on {sets}. The baseline is `{baseline.name}`. "
         f"Differences are paired by task.{' Arms share first-turn attempts of the same model.' if share else ''}",
-        "\n".join(f"- `{arm.name}`: {_describe(arm)}" for arm in experiment.arms),
+        "\n".join(f"- `{arm.name}`: {_describe(arm, experiment.refinement)}" for arm in experiment.arms),
         "Settings that matter:",
         "\n".join(settings),
         HOW_TO_READ,
     ]
 
 
+def _described_model(model: Model) -> str:
+    return f"`{model.path}`, window {model.window} tokens, {model.dtype}, sampled by {model.backend}"
+
+
+def _further_seeds(experiment: Experiment) -> str:
+    seeds = {"training": experiment.training.seeds if experiment.training else (), "arms": experiment.evaluation.seeds}
+    return "".join(f"; of {what}: {', '.join(map(str, values))}" for what, values in seeds.items() if values)
+
+
 def _refining(experiment: Experiment) -> str:
-    failed = "refined, too" if experiment.refinement.include_errors else "not refined"
-    return (
-        f"- Refining: the {experiment.refinement.n_parents} best incorrect attempts in turn, with the result of "
-        f"executing them; programs that failed with an error are {failed}."
-    )
+    return f"- Refining: {_described_refinement(experiment.refinement)}, with the result of executing them."
+
+
+def _described_refinement(refinement: Refinement) -> str:
+    distinct = " with different outputs" if refinement.select == "best-distinct" else ""
+    failed = "after them programs" if refinement.include_errors else "no programs"
+    return f"the {refinement.n_parents} best incorrect attempts{distinct} in turn, {failed} that failed with an error"
 
 
 def _trainings(experiment: Experiment) -> list[str]:
@@ -182,18 +195,26 @@ def _limits_of_programs(sandbox: Sandbox) -> str:
     )
 
 
-def _describe(arm: Arm) -> str:
+def _describe(arm: Arm, usual: Refinement) -> str:
     """`64 first attempts by the untrained model, then 64 refining ones by the trained model (128 in all)`."""
     kinds = ["first attempts", *["refining ones"] * (len(arm.turns) - 1)]
     told = {"real": "", "none": ", told nothing", "other-task": ", told what an attempt on another task gave"}
     turns = [
-        f"{turn.n_predictions} {kind} by {_model_of(turn)}{told[turn.feedback]}"
+        f"{turn.n_predictions} {kind} by {_model_of(turn)}{told[turn.feedback]}{_chosen(turn, usual)}"
         for turn, kind in zip(arm.turns, kinds, strict=True)
     ]
-    return ", then ".join(turns) + (f" ({arm.budget} in all)." if len(turns) > 1 else ".")
+    seed = "" if arm.seed is None else f", sampled with the seed {arm.seed}"
+    return ", then ".join(turns) + seed + (f" ({arm.budget} in all)." if len(turns) > 1 else ".")
+
+
+def _chosen(turn: Turn, usual: Refinement) -> str:
+    own = turn.refinement(usual)
+    return "" if own == usual else f" (of {_described_refinement(own)})"
 
 
 def _model_of(turn: Turn) -> str:
+    if turn.model:
+        return f"the model `{turn.model}`"
     match turn.adapter:
         case "none":
             return "the untrained model"
@@ -208,12 +229,12 @@ def limits(experiment: Experiment, n_comparisons: int) -> list[str]:
     needed = next(n for n in range(1, 99) if mcnemar(n, 0) < SIGNIFICANCE)
     trained = trained_turns(arms)
     items = [
-        f"One seed ({experiment.seed}), and each training was run once at most: intervals say how figures vary with "
-        "the choice of tasks, not how they would vary with another training run or other samples of the same model.",
+        _what_intervals_say(experiment),
         f"Few tasks show large differences only: p < 0.05 takes at least {needed} tasks that one arm solves and the "
         "other does not. A difference that is not supported is not shown to be absent.",
         f"p values are not corrected for the {n_comparisons} comparisons made here." if n_comparisons > 1 else "",
-        "Arms of equal budget spend equal numbers of attempts, not of tokens: refining prompts are longer."
+        "Arms of equal budget spend equal numbers of attempts, not of tokens: refining prompts are longer. At equal "
+        "generated tokens, the tokens of prompts are left out, which are read faster than tokens are generated."
         if any(len(arm.turns) > 1 for arm in arms)
         else "",
         "No arm answers first turns with the trained model. So a gain of the trained model in later turns does not "
@@ -224,6 +245,21 @@ def limits(experiment: Experiment, n_comparisons: int) -> list[str]:
         *(f"`{one.name}`: {one.caveat}" for one in experiment.evaluation.sets if one.caveat),
     ]
     return ["## What this does not show", "\n".join(f"- {item}" for item in items if item)]
+
+
+def _what_intervals_say(experiment: Experiment) -> str:
+    trained = bool(experiment.training and len(experiment.training.seeds) > 1)
+    sampled = len(experiment.evaluation.seeds) > 1
+    not_said = [
+        "" if trained or not experiment.adapters else "with another training run",
+        "" if sampled else "with other samples of the same model",
+    ]
+    rest = " or ".join(word for word in not_said if word)
+    repeated = " Of repeated arms the mean over the repetitions is compared." if trained or sampled else ""
+    return (
+        f"Intervals say how figures vary with the choice of tasks{f', not how they would vary {rest}' if rest else ''}."
+        f"{repeated}"
+    )
 
 
 def trained_turns(arms: Sequence[Arm]) -> set[int]:

@@ -16,7 +16,7 @@ from arc_refinery.config import Arm, Experiment, TaskSet
 from arc_refinery.evaluation.arms import SetResults, load, n_tasks_with_budget_left, per_task, turns_of
 from arc_refinery.evaluation.statistics import Comparison, budget_curve, percent, verdict_sentence
 from arc_refinery.files import written_as_a_whole
-from arc_refinery.reporting import gallery, lengths, plots, prose, tables, training
+from arc_refinery.reporting import gallery, lengths, outcomes, plots, prose, provenance, tables, training
 from arc_refinery.reporting.tables import Bootstrap, markdown_table
 
 
@@ -51,6 +51,7 @@ def write_report(experiment: Experiment, folder: Path, report: Path) -> None:
             *training.section(experiment, folder, temporary, link),
             "## Lengths of prompts",
             _prompt_lengths(experiment, folder),
+            *provenance.section(experiment),
             *prose.limits(experiment, sum(len(one.comparisons) for one in evaluated)),
         ]
     shutil.rmtree(folder / "report", ignore_errors=True)
@@ -66,7 +67,7 @@ def _evaluate(experiment: Experiment, folder: Path, task_set: TaskSet) -> Evalua
         raise records.RecordError(f"{folder}/tasks/{task_set.name}.parquet: holds no tasks; nothing can be compared")
     bootstrap = Bootstrap(experiment.evaluation.n_bootstrap, (experiment.seed, "bootstrap", task_set.name))
     figures = {arm.name: per_task(results.of_arm(arm), results.task_ids) for arm in arms}
-    return Evaluated(task_set, results, figures, tables.comparisons(figures, bootstrap), bootstrap)
+    return Evaluated(task_set, results, figures, tables.comparisons(experiment, figures, bootstrap), bootstrap)
 
 
 def _summary(experiment: Experiment, evaluated: Sequence[Evaluated]) -> list[str]:
@@ -91,7 +92,7 @@ def _summary(experiment: Experiment, evaluated: Sequence[Evaluated]) -> list[str
 def _set_section(experiment: Experiment, folder: Path, one: Evaluated, output: Path, link: str) -> list[str]:
     name, results, arms = one.task_set.name, one.results, experiment.arms
     turns = turns_of(arms)
-    by_turn = {tables.turn_title(turn): tables.turn_figures(results, turn) for turn in turns}
+    by_turn = {tables.turn_title(turn): tables.turn_figures(results, turn.arms[0], turn.turn) for turn in turns}
     by_arm = {f"`{arm}`": figures for arm, figures in one.arms.items()}
     tables.figures_csv(one.arms, output / f"{name}-arms.csv")
     tables.figures_csv(
@@ -103,6 +104,7 @@ def _set_section(experiment: Experiment, folder: Path, one: Evaluated, output: P
         f"## Set `{name}` ({one.n} tasks)",
         f"> {one.task_set.caveat}" if one.task_set.caveat else "",
         "### Arms",
+        tables.published_table(by_arm),
         tables.figures_table(by_arm, one.bootstrap),
         f"[As CSV]({link}/{name}-arms.csv); [each task]({link}/{name}-tasks.csv).",
         "### Turns",
@@ -111,25 +113,39 @@ def _set_section(experiment: Experiment, folder: Path, one: Evaluated, output: P
         tables.figures_table(by_turn, one.bootstrap),
         f"[As CSV]({link}/{name}-turns.csv).",
         "### Differences",
-        *_differences(one, tables.later_turns_table(results, turns, one.bootstrap)),
+        *_differences(experiment, one),
+        *outcomes.section(experiment, results, one.arms, one.bootstrap, output, link),
         "### Budget",
         tables.spending_table(results, arms, one.bootstrap),
         *_unspent(one, arms),
         tables.pass_at_k_table(results, turns, one.bootstrap),
         *_budget_plot(one, arms, output, link),
         "### Tasks",
-        *_gallery(folder, one, arms, output, link),
+        *gallery.section(experiment, folder, one.task_set, results, one.arms, output, link),
         _solved_lists(one),
     ]
     return [block for block in blocks if block]
 
 
-def _differences(one: Evaluated, later_turns: str) -> list[str]:
+def _differences(experiment: Experiment, one: Evaluated) -> list[str]:
     if not one.comparisons:
         return ["There is one arm, so nothing is compared."]
-    sentences = [f"- {verdict_sentence(comparison)}" for comparison in one.comparisons]
-    between_turns = ["Later turns of different arms against each other, on the tasks that both refined:", later_turns]
-    return [tables.comparisons_table(one.comparisons), "\n".join(sentences), *(between_turns if later_turns else [])]
+    blocks = [
+        tables.comparisons_table(one.comparisons),
+        "\n".join(f"- {verdict_sentence(comparison)}" for comparison in one.comparisons),
+    ]
+    if by_turn := tables.turn_differences_table(experiment, one.results, one.bootstrap):
+        blocks += [
+            "Attempts of one turn of different arms against each other, in points with 95 % intervals, on the tasks "
+            "that both have attempts on. *pass rate*: all pairs, train and test. Bold: the interval excludes 0.",
+            by_turn,
+        ]
+    return [
+        *blocks,
+        "Refining prompts are longer, and some completions are. So also: both arms may generate, on each task, as many "
+        "tokens as the one of them that generated fewer.",
+        tables.equal_tokens_table(experiment, one.results, one.arms, one.bootstrap),
+    ]
 
 
 def _unspent(one: Evaluated, arms: Sequence[Arm]) -> list[str]:
@@ -145,49 +161,26 @@ def _budget_plot(one: Evaluated, arms: Sequence[Arm], output: Path, link: str) -
     curves = {}
     for arm in arms:
         n_first = arm.turns[0].n_predictions
-        table = budget_curve(results.of_arm(arm), results.task_ids, n_first, arm.budget)
+        table = budget_curve(
+            results.of_arm(arm),
+            results.task_ids,
+            n_first,
+            arm.budget,
+            one.bootstrap.n_resamples,
+            *one.bootstrap.address,
+        )
         ends = tuple(sum(turn.n_predictions for turn in arm.turns[:number]) for number in range(1, len(arm.turns)))
-        interval = one.bootstrap.interval(one.arms[arm.name]["is_correct"])
-        curves[arm.name] = plots.Curve(table, ends, interval)
+        curves[arm.name] = plots.Curve(table, ends)
     plots.budget_plot(curves, f"Tasks solved against budget: {name} (n = {one.n} tasks)", output / f"{name}-budget.png")
     points = pd.concat({arm: curve.table for arm, curve in curves.items()}, names=["arm", None]).reset_index("arm")
     tables.write_csv(points, output / f"{name}-budget.csv")
     return [
         f"![Tasks solved against attempts and against tokens, one line an arm]({link}/{name}-budget.png)",
         "In the first turn a curve is the expectation over the order of the attempts, so arms with first turns of "
-        "different length estimate the same thing from different samples. A dot marks where the next turn starts; bars "
-        f"at the right are 95 % intervals at the whole budget. [As CSV]({link}/{name}-budget.csv).",
+        "different length estimate the same thing from different samples. A dot marks where the next turn starts; "
+        "bands, and the bars at the right for the whole budget, are 95 % intervals. "
+        f"[As CSV]({link}/{name}-budget.csv).",
     ]
-
-
-def _gallery(folder: Path, one: Evaluated, arms: Sequence[Arm], output: Path, link: str) -> list[str]:
-    arm = gallery.refining_arm(arms)
-    if arm is None:
-        return ["No arm refines, so there are no refining attempts to show."]
-    shown, name = gallery.choose(one.results, arm), one.task_set.name
-    if not shown:
-        return [f"No task had anything to refine in `{arm.name}`, so there are no refining attempts to show."]
-    set_folder, n_shards = folder / name, one.task_set.shards
-    first = gallery.executions(set_folder / arm.branch(1), n_shards, [task.first_id for task in shown])
-    second = gallery.executions(set_folder / arm.branch(2), n_shards, [task.second_id for task in shown])
-    wanted = {task.task_id for task in shown}
-    tasks = {
-        task.task_id: task
-        for task in records.read_tasks(folder / "tasks" / f"{name}.parquet")
-        if task.task_id in wanted
-    }
-    blocks = [f"Second turns of `{arm.name}`. {gallery.RULE} Crosses mark wrong cells; test pairs get no feedback."]
-    for task in shown:
-        filename = f"{name}-{task.filename}"
-        before, after = first[task.first_id], second[task.second_id]
-        gallery.draw(tasks[task.task_id], before, after, output / "gallery" / filename)
-        outcome = "solved by" if task.solved else "not solved by"
-        blocks += [
-            f"#### `{task.task_id}`: {outcome} this refining attempt",
-            f"![Pairs of {task.task_id}, output of its first and of its refining attempt]({link}/gallery/{filename})",
-            gallery.programs_block(before, after),
-        ]
-    return blocks
 
 
 def _solved_lists(one: Evaluated) -> str:

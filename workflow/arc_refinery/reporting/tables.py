@@ -2,16 +2,17 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from arc_refinery.config import Arm
+from arc_refinery.config import Arm, Experiment
 from arc_refinery.evaluation.arms import (
     METRICS,
+    PASS_RATE,
     SetResults,
     TurnOfArms,
     n_tasks_with_budget_left,
@@ -24,11 +25,14 @@ from arc_refinery.evaluation.statistics import (
     Interval,
     bootstrap_interval,
     compare,
+    compare_repeated,
+    generated_tokens,
     p_text,
     paired_difference,
     pass_at_k_scores,
     percent,
     points,
+    solved_within,
     two_guess_scores,
 )
 from arc_refinery.reporting.training_log import FIGURES, Log
@@ -91,62 +95,153 @@ def turn_title(turn: TurnOfArms) -> str:
     title = f"turn {turn.turn} × {turn.n_predictions}"
     if turn.turn > 1:
         title += f" of `{turn.arms[0].name}`"
-    return title if turn.adapter == "none" else f"{title} ({turn.adapter})"
+        return title if turn.adapter == "none" else f"{title} ({turn.adapter})"
+    by = turn.branch.removeprefix("turn1").removeprefix("-")
+    return f"{title} ({by})" if by else title
 
 
-def turn_figures(results: SetResults, turn: TurnOfArms) -> pd.DataFrame:
+def turn_figures(results: SetResults, arm: Arm, turn: int) -> pd.DataFrame:
     """`per_task` of one turn alone; of later turns over the tasks that had something to refine."""
-    attempts = results.of_turn(turn.arms[0], turn.turn)
-    task_ids = results.task_ids if turn.turn == 1 else tasks_with_attempts(attempts, results.task_ids)
+    attempts = results.of_turn(arm, turn)
+    task_ids = results.task_ids if turn == 1 else tasks_with_attempts(attempts, results.task_ids)
     return per_task(attempts, task_ids)
 
 
-def comparisons(figures: Mapping[str, pd.DataFrame], bootstrap: Bootstrap) -> list[Comparison]:
-    """Each pair of arms on `is_correct`, the later arm of the config first; those against the baseline lead."""
-    return [
-        compare(
-            second,
-            first,
-            figures[second]["is_correct"],
-            figures[first]["is_correct"],
-            bootstrap.n_resamples,
-            *bootstrap.address,
-        )
-        for first, second in combinations(figures, 2)
+def published_table(columns: Mapping[str, pd.DataFrame]) -> str:
+    """The published form: a line an arm or turn, a column a figure (%), means over tasks; the best of a column bold."""
+    means = pd.DataFrame({name: 100 * figures[list(METRICS)].mean() for name, figures in columns.items()}).T.round(1)
+    best = means.max().where(means.max() > means.min())  # where all are equal none is the best
+    rows = [
+        [name, *(f"**{value:.1f}**" if value == best[metric] else f"{value:.1f}" for metric, value in line.items())]
+        for name, line in means.iterrows()
     ]
+    return markdown_table(["%", *METRICS], rows)
+
+
+def comparisons(
+    experiment: Experiment, figures: Mapping[str, pd.DataFrame], bootstrap: Bootstrap, metric: str = "is_correct"
+) -> list[Comparison]:
+    """Arms against each other on a figure of tasks that is 0 or 1: of repeated arms the mean first, then each."""
+    made = []
+    for first, second in experiment.compared:
+        pairs = pairs_of_arms(experiment, first, second)
+        if len(pairs) > 1:
+            a, b = ([figures[arm.name][metric] for arm in one] for one in zip(*pairs, strict=True))
+            made.append(compare_repeated(first, second, a, b, bootstrap.n_resamples, *bootstrap.address))
+        made += [
+            compare(
+                one.name,
+                other.name,
+                figures[one.name][metric],
+                figures[other.name][metric],
+                bootstrap.n_resamples,
+                *bootstrap.address,
+            )
+            for one, other in pairs
+        ]
+    return made
+
+
+def pairs_of_arms(experiment: Experiment, first: str, second: str) -> list[tuple[Arm, Arm]]:
+    """Each repetition of one with those of the other; with those of its seed of sampling, where both have one."""
+    pairs = list(product(experiment.arms_called(first), experiment.arms_called(second)))
+    return [(one, other) for one, other in pairs if one.seed == other.seed] or pairs
 
 
 def comparisons_table(compared: Iterable[Comparison]) -> str:
     rows = [
         [
-            f"`{c.first}` − `{c.second}`",
-            f"{c.n_first} − {c.n_second} of {c.difference.n}",
+            f"`{c.first}` − `{c.second}`{f' (mean of {c.repetitions})' if c.repetitions > 1 else ''}",
+            f"{_count(c.n_first)} − {_count(c.n_second)} of {c.difference.n}",
             points(c.difference.mean),
             f"[{points(c.difference.low)}, {points(c.difference.high)}]",
             f"{c.only_first} / {c.only_second}",
-            p_text(c.p_value).removeprefix("p = ").removeprefix("p "),
+            "–" if c.p_value is None else p_text(c.p_value).removeprefix("p = ").removeprefix("p "),
+            c.difference.n_needed or "–",
             "yes" if c.supports_difference else "no",
         ]
         for c in compared
     ]
-    header = ["is_correct", "solved", "points", "95 % interval", "only first / only second", "McNemar p", "supported"]
+    header = [
+        "is_correct",
+        "solved",
+        "points",
+        "95 % interval",
+        "only first / only second",
+        "McNemar p",
+        "tasks needed",
+        "supported",
+    ]
     return markdown_table(header, rows)
 
 
-def later_turns_table(results: SetResults, turns: Sequence[TurnOfArms], bootstrap: Bootstrap) -> str:
-    """Pass rates of later turns of different arms against each other, on the tasks that both refined."""
+def _count(tasks: float) -> str:
+    return f"{tasks:.1f}".removesuffix(".0")
+
+
+def turn_differences_table(experiment: Experiment, results: SetResults, bootstrap: Bootstrap) -> str:
+    """Pass rates of the turns of compared arms against each other, on the tasks that have attempts of both."""
     rows = []
-    for first, second in combinations([turn for turn in turns if turn.turn > 1], 2):
-        a, b = turn_figures(results, second), turn_figures(results, first)
-        common = [task_id for task_id in a.index if task_id in b.index]
-        if first.turn != second.turn or not common:
-            continue
-        for metric in ("train_pass_rate", "test_pass_rate"):
-            d = bootstrap.difference(a.loc[common, metric], b.loc[common, metric])
-            interval = f"[{points(d.low, 2)}, {points(d.high, 2)}]"
-            cells = [points(d.mean, 2), interval, "yes" if d.excludes_zero else "no"]
-            rows.append([f"{metric}: {turn_title(second)} − {turn_title(first)}", d.n, *cells])
-    header = ["per turn", "n tasks", "points", "95 % interval", "interval excludes 0"]
+    for first, second in experiment.compared:
+        pairs = pairs_of_arms(experiment, first, second)
+        for number in range(1, min(len(arm.turns) for pair in pairs for arm in pair) + 1):
+            named = {
+                f"`{one.name}` − `{other.name}`": (
+                    turn_figures(results, one, number),
+                    turn_figures(results, other, number),
+                )
+                for one, other in pairs
+                if one.branch(number) != other.branch(number)
+            }
+            shown = [(name, [figures]) for name, figures in named.items()]
+            if len(named) > 1:
+                shown.insert(0, (f"`{first}` − `{second}` (mean of {len(named)})", list(named.values())))
+            rows += [line for name, of in shown if (line := _turn_difference(f"turn {number}: {name}", of, bootstrap))]
+    header = ["turn by turn", "n tasks", "pass rate", "test_pass_rate", "unique outputs"]
+    return markdown_table(header, rows) if rows else ""
+
+
+def _turn_difference(
+    title: str, pairs: Sequence[tuple[pd.DataFrame, pd.DataFrame]], bootstrap: Bootstrap
+) -> list[object]:
+    common = set.intersection(*(set(figures.index) for pair in pairs for figures in pair))
+    task_ids = [task_id for task_id in pairs[0][0].index if task_id in common]
+    if not task_ids:
+        return []
+    cells = []
+    for metric in (PASS_RATE, "test_pass_rate", "unique outputs"):
+        a, b = (np.mean([figures.loc[task_ids, metric] for figures in one], axis=0) for one in zip(*pairs, strict=True))
+        d = bootstrap.difference(a, b)
+        text = f"{points(d.mean)} [{points(d.low)}, {points(d.high)}]"
+        cells.append(f"**{text}**" if d.excludes_zero else text)
+    return [title, len(task_ids), *cells]
+
+
+def equal_tokens_table(
+    experiment: Experiment, results: SetResults, figures: Mapping[str, pd.DataFrame], bootstrap: Bootstrap
+) -> str:
+    """Compared arms where, on each task, both may generate as many tokens as the one that generated fewer."""
+    owned = {arm.name: results.of_arm(arm) for arm in experiment.arms}
+    spent = {name: generated_tokens(attempts, results.task_ids) for name, attempts in owned.items()}
+    rows = []
+    for first, second in experiment.compared:
+        pairs = pairs_of_arms(experiment, first, second)
+        solved = []
+        for pair in pairs:
+            tokens = np.minimum(*(spent[arm.name] for arm in pair))
+            solved.append([solved_within(owned[arm.name], results.task_ids, tokens) for arm in pair])
+        a, b = np.mean(solved, axis=0)
+        d = bootstrap.difference(a, b)
+        mean_spent = [np.mean([spent[arm.name] for arm in arms]) for arms in zip(*pairs, strict=True)]
+        rows.append(
+            [
+                f"`{first}` − `{second}`{f' (mean of {len(pairs)})' if len(pairs) > 1 else ''}",
+                f"{mean_spent[0]:.0f} / {mean_spent[1]:.0f}",
+                f"{_count(a.sum())} − {_count(b.sum())} of {d.n}",
+                f"{points(d.mean)} [{points(d.low)}, {points(d.high)}]",
+            ]
+        )
+    header = ["at equal generated tokens", "tokens a task, unlimited", "solved", "points"]
     return markdown_table(header, rows) if rows else ""
 
 

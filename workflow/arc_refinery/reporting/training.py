@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from arc_refinery.config import Experiment
-from arc_refinery.files import written_as_a_whole
 from arc_refinery.records import RecordError
 from arc_refinery.reporting import plots, tables, training_log
 from arc_refinery.reporting.training_log import Decision, Log
@@ -23,12 +22,12 @@ CRITERIA = {
 
 
 def draw_curves(log: Path, output: Path) -> None:
-    """The curves of one training.jsonl as a PNG file; raises `RecordError` where it holds no steps."""
+    """The curves of one training.jsonl as PNG and SVG files; raises `RecordError` where it holds no steps."""
     read = training_log.read(log)
     if read.steps.empty:
         raise RecordError(f"{log}: holds no step with a reward or a loss, so there is nothing to draw. Train again")
-    with written_as_a_whole(output) as unfinished, plots.style():
-        plots.training_plot(read, unfinished)
+    with plots.style():
+        plots.training_plot(read, output)
 
 
 def section(experiment: Experiment, folder: Path, output: Path, link: str) -> list[str]:

@@ -15,6 +15,7 @@ class OneLineProgress(TrainerCallback):
         self.figures = figures
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
+        last = f" of {state.max_steps}" if state.max_steps else ""  # not known before the first step
         for name, words in self.figures.items():
             if logs and name in logs:
-                logger.info("step %d of %d: %s %.3f", state.global_step, state.max_steps, words, logs[name])
+                logger.info("step %d%s: %s %.3f", state.global_step, last, words, logs[name])

@@ -1,0 +1,212 @@
+"""What the report of a large evaluation costs, in seconds and memory, as a Markdown table.
+
+    python benchmarks/report.py                     400 tasks, three arms of 128 attempts each, none of them shared
+    python benchmarks/report.py --tasks 40          a tenth of it, to try the program
+
+The experiment is made here, from a seed, in 20 shards: prompts, attempts with completions of some hundred words and
+verdicts with grids of up to 20x20. Tasks differ in how often they are solved, some programs fail, nothing is trained.
+Each line is a process of its own, start and imports included:
+
+    load       all figures of all arms, as the report reads them, and nothing else
+    attempts   the table of all attempts, `attempts.parquet`
+    report     `arc-refinery report`: all of it, with tables, plots, gallery, HTML and the table of all attempts
+"""
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from barc_rows import STAGE, measure
+from tqdm import tqdm
+
+from arc_refinery import config, records
+from arc_refinery.augment import IDENTITY
+from arc_refinery.config import Arm, Experiment
+from arc_refinery.grids import Grid, fingerprint
+from arc_refinery.prompts import Message
+from arc_refinery.records import Attempt, Prompt, Verdict
+from arc_refinery.tasks import Pair, Task
+
+N_SHARDS = 20
+BATCH = 8  # completions of a prompt
+PROGRAMS = [path.read_text() for path in sorted((Path(__file__).parent / "programs/good").glob("*.txt"))]
+FAILED = {"error": 0.08, "invalid_output": 0.03, "no_code": 0.02, "timeout": 0.01}  # shares of attempts: an assumption
+LOAD = """
+import sys
+from pathlib import Path
+from arc_refinery import config
+from arc_refinery.evaluation.arms import load
+experiment = config.load(Path(sys.argv[1], "settings.json"))
+results = load(Path(sys.argv[1]), experiment.evaluation.sets[0], experiment.arms)
+print(sum(len(results.of_arm(arm)) for arm in experiment.arms))
+"""
+ATTEMPTS = """
+import sys
+from pathlib import Path
+from arc_refinery import config
+from arc_refinery.reporting import tidy
+tidy.write(config.load(Path(sys.argv[1], "settings.json")), Path(sys.argv[1]), Path(sys.argv[1], "attempts.parquet"))
+"""
+
+Rng = np.random.Generator
+
+
+def experiment(n_tasks: int, n_attempts: int, seed: int) -> Experiment:
+    """One arm of one turn and two of two turns; seeds of their own keep them from sharing first turns."""
+    halves = [{"n_predictions": n_attempts // 2}, {"n_predictions": n_attempts // 2}]
+    settings = {
+        "experiment": "large",
+        "seed": seed,
+        "model": {"path": "models/m", "template": "compact", "window": 8192},
+        "sampling": {"max_output_tokens": 1024, "batch_size": BATCH},
+        "evaluation": {
+            "sets": [{"name": "large", "source": "generator", "n_tasks": n_tasks, "shards": N_SHARDS}],
+            "arms": [
+                {"name": "independent", "turns": [{"n_predictions": n_attempts}]},
+                {"name": "refine-1", "turns": halves, "seed": 1},
+                {"name": "refine-2", "turns": halves, "seed": 2},
+            ],
+        },
+    }
+    return config.validate(settings, "benchmarks/report.py")
+
+
+def make(made: Experiment, folder: Path) -> None:
+    """Write the files of the experiment as if it had run."""
+    rng = np.random.default_rng(made.seed)
+    tasks = [a_task(f"{number:08x}", rng) for number in range(made.evaluation.sets[0].n_tasks or 0)]
+    records.write(folder / "tasks/large.parquet", "tasks", tasks, made.seed, {})
+    rates = rng.beta(0.15, 1.0, len(tasks))  # chance of an attempt to solve a task: half of the tasks nearly never
+    branches = [(arm, turn) for arm in made.arms for turn in range(1, len(arm.turns) + 1)]
+    with tqdm(total=len(branches) * N_SHARDS, desc="making attempts", unit="shard") as bar:
+        for arm, turn in branches:
+            place = folder / "large" / arm.branch(turn)
+            prompts = [prompt for task in tasks for prompt in prompts_of(task, arm, turn)]
+            records.write(place / "prompts.parquet", "prompts", prompts, made.seed, {}, no_notes)
+            for shard in range(N_SHARDS):
+                ours = list(zip(tasks, rates, strict=True))[shard::N_SHARDS]
+                rows = [row for task, rate in ours for row in judged(task, rate, arm, turn, rng)]
+                records.write(place / f"attempts/{shard:03d}.parquet", "attempts", [row[0] for row in rows], 0, {})
+                records.write(place / f"verdicts/{shard:03d}.parquet", "verdicts", [row[1] for row in rows], 0, {})
+                bar.update()
+    (folder / "settings.json").write_text(json.dumps(made.model_dump(mode="json", exclude={"resources", "compare"})))
+
+
+def no_notes() -> dict[str, int]:
+    return {"n_dropped": 0, "longest_allowed": 7168}
+
+
+def a_task(task_id: str, rng: Rng) -> Task:
+    pairs = [Pair(a_grid(rng), a_grid(rng)) for _ in range(4)]
+    return Task(task_id, tuple(pairs[:3]), tuple(pairs[3:]), "benchmark")
+
+
+def a_grid(rng: Rng) -> Grid:
+    return rng.integers(0, 10, rng.integers(3, 21, 2), np.uint8)
+
+
+def prompt_name(task: Task, arm: Arm, turn: int, number: int) -> str:
+    return f"{task.task_id}/{arm.branch(turn)}-{number:03d}"
+
+
+def prompts_of(task: Task, arm: Arm, turn: int) -> Iterator[Prompt]:
+    text = json.dumps([pair.input.tolist() for pair in task.train])
+    messages: list[Message] = [{"role": "user", "content": text}]
+    if turn > 1:
+        messages += [{"role": "assistant", "content": PROGRAMS[0]}, {"role": "user", "content": "Wrong. " + text}]
+    for number in range(arm.turns[turn - 1].n_predictions // BATCH):
+        name = prompt_name(task, arm, turn, number)
+        parent = f"{prompt_name(task, arm, 1, 0)}/000" if turn > 1 else ""
+        yield Prompt(
+            name, task.task_id, turn, parent, IDENTITY, (0, 1, 2), tuple(messages), text, len(text) // 3, BATCH, (), ()
+        )
+
+
+def judged(task: Task, rate: float, arm: Arm, turn: int, rng: Rng) -> Iterator[tuple[Attempt, Verdict]]:
+    n = arm.turns[turn - 1].n_predictions
+    truth = [pair.output for pair in task.pairs]
+    wrong = [np.where(rng.random(grid.shape) < 0.2, 0, grid).astype(np.uint8) for grid in truth]
+    fate = rng.choice([*FAILED, "ok"], size=n, p=[*FAILED.values(), 1 - sum(FAILED.values())])
+    for place, (status, is_right) in enumerate(zip(fate.tolist(), (rng.random(n) < rate).tolist(), strict=True)):
+        prompt_id = prompt_name(task, arm, turn, place // BATCH)
+        attempt_id = f"{prompt_id}/{place % BATCH:03d}"
+        outputs = tuple(truth if is_right else wrong) if status == "ok" else ()
+        scores = [float(np.mean(a == b)) for a, b in zip(outputs, truth, strict=True)] if outputs else [0.0]
+        pixels, grids = float(np.mean(scores)), float(is_right and bool(outputs))
+        yield (
+            Attempt(
+                attempt_id=attempt_id,
+                prompt_id=prompt_id,
+                task_id=task.task_id,
+                turn=turn,
+                parent_id=f"{prompt_name(task, arm, 1, 0)}/000" if turn > 1 else "",
+                model="models/m",
+                adapter="",
+                seed=arm.seed or 0,
+                temperature=1.0,
+                top_p=1.0,
+                augmentation=IDENTITY,
+                train_order=(0, 1, 2),
+                completion=f"```python\n{PROGRAMS[(place * 7 + turn) % len(PROGRAMS)]}\n# {place}\n```",
+                n_prompt_tokens=1000 * turn,
+                n_tokens=300 + place,
+                finish_reason="stop",
+                logprob=-float(place),
+            ),
+            Verdict(
+                attempt_id=attempt_id,
+                prompt_id=prompt_id,
+                task_id=task.task_id,
+                turn=turn,
+                program_hash=f"{place:016x}",
+                status=status,
+                error="" if status in ("ok", "no_code") else "ValueError: of this kind (line 3)",
+                train_outputs=outputs[:3],
+                test_outputs=outputs[3:],
+                fingerprint=fingerprint(outputs) if outputs else "",
+                train_pixel_score=pixels,
+                train_correct_grids=grids,
+                test_pixel_score=pixels,
+                test_correct_grids=grids,
+            ),
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("--tasks", type=int, default=400, help="(default: %(default)s)")
+    parser.add_argument(
+        "--attempts", type=int, default=128, help="a task and arm, a multiple of 16 (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of what is made (default: %(default)s)")
+    parser.add_argument("--folder", type=Path, help="where temporary files go (default: the system's place for them)")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as temporary:
+        folder = Path(temporary, "results", "large")
+        made = experiment(arguments.tasks, arguments.attempts, arguments.seed)
+        make(made, folder)
+        size = sum(path.stat().st_size for path in folder.rglob("*.parquet")) / 2**20
+        n_attempts = arguments.tasks * sum(arm.budget for arm in made.arms)
+        print(f"{os.cpu_count()} cores, Python {platform.python_version()}; {n_attempts} attempts, {size:.0f} MiB\n")
+        report = ["--config", str(folder / "settings.json"), "--folder", str(folder), "--output", f"{folder}.md"]
+        commands = {
+            "load": [sys.executable, "-c", LOAD, str(folder)],
+            "attempts": [sys.executable, "-c", ATTEMPTS, str(folder)],
+            "report": [*STAGE, "report", *report],
+        }
+        print("| program | wall s | CPU s | peak GiB |\n|---|--:|--:|--:|")
+        for name, command in commands.items():
+            wall, cpu, memory = measure(command)
+            print(f"| {name} | {wall:.1f} | {cpu:.1f} | {memory:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Experiments whose every attempt is a letter: what it gave can be counted by eye.
+
+S solves all pairs, T the train pairs only, t the test pairs only, w is wrong in one of four cells, e fails with a
+TypeError, n has no program.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from arc_refinery import config, records
+from arc_refinery.augment import IDENTITY
+from arc_refinery.config import Experiment
+from arc_refinery.grids import Grid, fingerprint
+from arc_refinery.records import Attempt, Verdict
+from arc_refinery.tasks import Pair, Task
+
+Answers = Mapping[str, Mapping[str, str]]  # of each branch and task a letter for each attempt
+
+TRUTH = np.array([[1, 2], [3, 4]], np.uint8)
+WRONG = np.array([[0, 2], [3, 4]], np.uint8)
+OUTPUTS: dict[str, tuple[Grid, ...]] = {
+    "S": (TRUTH, TRUTH),
+    "T": (TRUTH, WRONG),
+    "t": (WRONG, TRUTH),
+    "w": (WRONG, WRONG),
+    "e": (),
+    "n": (),
+}
+
+
+def settings(arms: Mapping[str, Sequence[Mapping[str, Any]]], name: str = "tiny", **changes: Any) -> dict[str, Any]:
+    """A config of one set, `small`, that trains nothing; `arms` are lists of turns by name."""
+    return {
+        "experiment": name,
+        "model": {"path": "models/m", "template": "compact", "window": 100},
+        "sampling": {"max_output_tokens": 16},
+        "evaluation": {
+            "sets": [{"name": "small", "source": "generator", "n_tasks": 4}],
+            "arms": [{"name": arm, "turns": list(turns)} for arm, turns in arms.items()],
+            "n_bootstrap": 200,
+        },
+        **changes,
+    }
+
+
+def finished(
+    results: Path, content: Mapping[str, Any], answers: Answers, tasks: Sequence[str], n_shards: int = 1
+) -> tuple[Experiment, Path]:
+    """Write the files of a finished experiment with one set, in shards; returns it with its folder."""
+    experiment = config.validate(dict(content), "test")
+    (task_set,) = experiment.evaluation.sets
+    sharded = task_set.model_copy(update={"shards": n_shards})
+    evaluation = experiment.evaluation.model_copy(update={"sets": (sharded,)})
+    experiment = experiment.model_copy(update={"evaluation": evaluation})
+    folder = results / experiment.experiment
+    records.write(folder / f"tasks/{task_set.name}.parquet", "tasks", [a_task(task) for task in tasks], 0, {})
+    for branch, of_tasks in answers.items():
+        for shard in range(n_shards):
+            ours = [task for task in tasks if task in of_tasks][shard::n_shards]
+            rows = [judged(task, branch, place, letter) for task in ours for place, letter in enumerate(of_tasks[task])]
+            place = folder / task_set.name / branch
+            records.write(place / f"attempts/{shard:03d}.parquet", "attempts", [row[0] for row in rows], 0, {})
+            records.write(place / f"verdicts/{shard:03d}.parquet", "verdicts", [row[1] for row in rows], 0, {})
+    (folder / "settings.json").write_text(json.dumps(experiment.model_dump(mode="json", exclude={"resources"})))
+    return experiment, folder
+
+
+def a_task(task_id: str) -> Task:
+    return Task(task_id, (Pair(TRUTH, TRUTH),), (Pair(TRUTH, TRUTH),), "by hand")
+
+
+def judged(task_id: str, branch: str, place: int, letter: str) -> tuple[Attempt, Verdict]:
+    """An attempt and its verdict; two attempts share a prompt. Later turns refine the second attempt of turn 1."""
+    turn = 1 if branch.startswith("turn1") else int(branch.rpartition("turn")[2])
+    prompt_id = f"{task_id}/{branch}-{place // 2}"
+    attempt = Attempt(
+        attempt_id=f"{prompt_id}/{place}",
+        prompt_id=prompt_id,
+        task_id=task_id,
+        turn=turn,
+        parent_id=f"{task_id}/turn1-0/1" if turn > 1 else "",
+        model="models/m",
+        adapter="",
+        seed=0,
+        temperature=1.0,
+        top_p=1.0,
+        augmentation=IDENTITY,
+        train_order=(0,),
+        completion="a program",
+        n_prompt_tokens=20 * turn,
+        n_tokens=10 + place,
+        finish_reason="length" if letter == "n" else "stop",
+        logprob=-1.0 - place,
+    )
+    outputs = OUTPUTS[letter]
+    verdict = Verdict(
+        attempt_id=attempt.attempt_id,
+        prompt_id=prompt_id,
+        task_id=task_id,
+        turn=turn,
+        program_hash="hash",
+        status={"e": "error", "n": "no_code"}.get(letter, "ok"),
+        error="TypeError: bad operand (line 2)" if letter == "e" else "",
+        train_outputs=outputs[:1],
+        test_outputs=outputs[1:],
+        fingerprint=fingerprint(outputs) if outputs else "",
+        train_pixel_score=_pixels(outputs[:1]),
+        train_correct_grids=float(_pixels(outputs[:1]) == 1.0),
+        test_pixel_score=_pixels(outputs[1:]),
+        test_correct_grids=float(_pixels(outputs[1:]) == 1.0),
+    )
+    return attempt, verdict
+
+
+def _pixels(outputs: tuple[Grid, ...]) -> float:
+    return 0.0 if not outputs else 1.0 if outputs[0] is TRUTH else 0.75

@@ -1,0 +1,184 @@
+"""Two experiments or arms against each other: who solved what, on which tasks, and what is refused."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from handmade import WRONG, a_task, finished, settings
+
+from arc_refinery import records
+from arc_refinery.config import ConfigError, validate
+from arc_refinery.evaluation.paired import PairingError, arms_to_pair, given, pair, shared_tasks, side
+from arc_refinery.reporting import side_by_side
+from arc_refinery.reporting.compare import paired_comparison
+from arc_refinery.reporting.side_by_side import differences
+from arc_refinery.reporting.tables import Bootstrap, comparisons
+from arc_refinery.tasks import Pair
+
+ARMS = {
+    "independent": [{"n_predictions": 4}],
+    "refine": [{"n_predictions": 2}, {"n_predictions": 2}],
+}
+# independent solves a and c; refine solves c (turn 1), b (turn 2), and e, with an attempt for train and one for test
+ANSWERS = {
+    "turn1": {"a": "wwSw", "b": "wwww", "c": "Swww", "d": "nnee", "e": "wwww"},
+    "refine-turn2": {"a": "ww", "b": "wS", "c": "ww", "e": "Tt"},
+}
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Path:
+    _, folder = finished(tmp_path, settings(ARMS, "demo"), ANSWERS, "abcde")
+    return folder
+
+
+def another(results: Path, tasks: str = "dcxa", **changes: Any) -> Path:
+    """Another experiment on some of the tasks, in shards; it solves c and x at once."""
+    answers = {"turn1": {task: "wS" if task in "cx" else "ww" for task in tasks}}
+    content = settings({"independent": [{"n_predictions": 2}]}, "other", **changes)
+    _, folder = finished(results, content, answers, tasks, n_shards=2)
+    return folder
+
+
+def test_arms_of_one_experiment_are_paired_by_task(demo: Path):
+    first, second = side(f"{demo}:refine"), side(f"{demo}:independent")
+    one, other = given(first, "small", ["refine"]), given(second, "small", ["independent"])
+    found = pair(one, other, ("refine", "independent"), shared_tasks(one, other))
+    assert (found.only_first, found.only_second) == (("b", "e"), ("a",))
+    c = found.comparison
+    assert (c.n_first, c.n_second, c.only_first, c.only_second, c.difference.n) == (3, 2, 2, 1, 5)
+    assert c.difference.mean == pytest.approx(1 / 5)
+    assert c.p_value == 1.0  # 2 against 1: the least uneven split of 3
+
+
+def test_the_terminal_gets_a_table_a_sentence_and_the_tasks(demo: Path):
+    text = paired_comparison(side(f"{demo}:refine"), side(f"{demo}:independent"))
+    assert f"`{demo}:refine` − `{demo}:independent` | 3 − 2 of 5 | +20.0 |" in text
+    assert "2 solved by the first only, 1 by the second only, exact McNemar p = 1.000." in text
+    assert "**The evidence does not support a difference.**" in text
+    assert "Solved only by the first: `b`, `e`." in text
+    assert "Solved only by the second: `a`." in text
+
+
+def test_two_experiments_share_their_common_tasks_whatever_their_order_and_shards(demo: Path, tmp_path: Path):
+    text = paired_comparison(side(str(demo)), side(str(another(tmp_path / "elsewhere"))))
+    assert "## `small` (3 tasks)" in text  # a, c and d
+    assert f"only `{demo}` has them: `b`, `e`." in text
+    assert "other` has them: `x`." in text
+    assert "| 2 − 1 of 3 | +33.3 |" in text  # a and c against c; refine is in one of them only
+    assert "Solved only by the first: `a`." in text
+    assert "budgets differ: 4 against 2 attempts a task" in text
+    assert "refine" not in text
+
+
+def test_one_arm_is_paired_with_that_of_the_same_name(demo: Path, tmp_path: Path):
+    other = another(tmp_path / "elsewhere")
+    assert arms_to_pair(side(f"{demo}:independent"), side(str(other))) == [("independent", "independent")]
+    with pytest.raises(PairingError, match=f"no arm of the same name; name two, such as {demo}:refine {other}:indep"):
+        arms_to_pair(side(f"{demo}:refine"), side(str(other)))
+
+
+def test_repetitions_of_an_arm_are_compared_by_their_mean(tmp_path: Path):
+    content = settings({"independent": [{"n_predictions": 2}]}, "seeds")
+    content["evaluation"]["seeds"] = [1, 2]
+    answers = {
+        "turn1-sampling-1": {"a": "wS", "b": "ww", "c": "ww", "d": "ww"},
+        "turn1-sampling-2": {"a": "wS", "b": "ww", "c": "Sw", "d": "ww"},
+    }
+    _, seeds = finished(tmp_path, content, answers, "abcd")
+    first, second = side(str(seeds)), side(str(another(tmp_path / "elsewhere")))
+    one, other = (given(each, "small", ["independent"]) for each in (first, second))
+    found = pair(one, other, ("independent", "independent"), shared_tasks(one, other))
+    c = found.comparison  # on a, c, d: seeds solve 1 and 2 of them, the other solves c
+    assert (c.n_first, c.n_second, c.repetitions, c.p_value) == (1.5, 1.0, 2, None)
+    assert (found.only_first, found.only_second) == (("a",), ("c",))
+    assert "Solved more often by the first: `a`." in paired_comparison(first, second)
+
+
+def test_the_interval_is_that_of_the_experiments_own_report(demo: Path):
+    experiment = side(str(demo)).experiment
+    one = given(side(str(demo)), "small", ["independent", "refine"])
+    found = pair(one, one, ("refine", "independent"), one.results.task_ids).comparison
+    figures = {name: of_arm[0] for name, of_arm in one.figures.items()}
+    (reported,) = comparisons(experiment, figures, Bootstrap(200, (0, "bootstrap", "small")))
+    assert (found.difference.low, found.difference.high) == (reported.difference.low, reported.difference.high)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ("nowhere", "demo", r"nowhere/settings\.json: no such file; expected the results of an experiment"),
+        ("demo:best", "demo", r"demo/settings\.json: has no arm best; there are independent, refine"),
+        ("demo", "demo", r"compared with itself; name two arms, such as \S*demo:independent \S*demo:refine"),
+        ("demo:refine", "demo:refine", "compared with itself"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_with_what_to_do(demo: Path, first: str, second: str, message: str):
+    with pytest.raises(PairingError, match=message):
+        paired_comparison(side(str(demo.parent / first)), side(str(demo.parent / second)))
+
+
+def test_nothing_in_common_is_an_error(demo: Path, tmp_path: Path):
+    with pytest.raises(PairingError, match="have no task of small in common"):
+        paired_comparison(side(str(demo)), side(str(another(tmp_path / "elsewhere", tasks="xyz"))))
+    side_by_side.write_page([side(str(demo)), side(str(tmp_path / "elsewhere/other"))], tmp_path / "compare.md")
+    assert "`other` and `demo` have no task in common." in (tmp_path / "compare.md").read_text()
+    with pytest.raises(PairingError, match="has no set large; in both are small"):
+        paired_comparison(side(f"{demo}:refine"), side(f"{demo}:independent"), ["large"])
+
+
+def test_another_task_of_the_same_id_is_an_error(demo: Path, tmp_path: Path):
+    other = another(tmp_path / "elsewhere")
+    task = a_task("c")
+    changed = dataclasses.replace(task, test=(Pair(task.test[0].input, np.rot90(WRONG)),))
+    tasks = [changed if name == "c" else a_task(name) for name in "dcxa"]
+    records.write(other / "tasks/small.parquet", "tasks", tasks, 0, {})
+    with pytest.raises(PairingError, match="the task c has other grids"):
+        paired_comparison(side(str(demo)), side(str(other)))
+
+
+def test_settings_differ_by_their_paths_and_by_the_names_of_list_items():
+    one = {"seed": 0, "model": {"path": "m", "window": 9}, "arms": [{"name": "x", "n": 1}, {"name": "y", "n": 1}]}
+    two = {"seed": 0, "model": {"path": "m", "window": 8}, "arms": [{"name": "x", "n": 2}], "training": {"beta": 0.1}}
+    assert list(differences([one, two])) == [
+        ["`model.window`", "9", "8"],
+        ["`arms.x.n`", "1", "2"],
+        ["`arms.y`", "given", "–"],
+        ["`training`", "–", "given"],
+    ]
+    assert list(differences([one, one])) == []
+
+
+def test_the_page_sets_experiments_side_by_side(demo: Path, tmp_path: Path):
+    other = another(tmp_path / "elsewhere", seed=3)
+    side_by_side.write_page([side(str(demo)), side(str(other))], tmp_path / "compare.md")
+    lines = (tmp_path / "compare.md").read_text().splitlines()
+    refine = next(line for line in lines if line.startswith("| `demo` | `refine` |")).split(" | ")
+    assert refine[2] == "5"
+    assert refine[3].startswith("3/5 = 60.0 % [")
+    assert refine[4].startswith("12.5 % [")  # b solves with one of two, three tasks with none; d has no second turn
+    # per task: turn 1 two of 10 and 11 tokens and a prompt of 20; turn 2 the same with a prompt of 40, for 4 of 5 tasks
+    assert refine[5:] == ["3.6", f"{41 + 61 * 4 / 5:.0f} |"]
+    assert next(line for line in lines if "other:independent` − " in line).split(" | ")[1] == "1 − 2 of 3"
+    assert "| `seed` | 0 | 3 |" in lines
+    assert "| `evaluation.arms.refine` | given | – |" in lines
+    assert lines[-1] == "None."  # neither trains
+
+
+def test_the_page_shows_sets_that_several_have_only(demo: Path, tmp_path: Path):
+    content = settings({"independent": [{"n_predictions": 1}]}, "third")
+    content["evaluation"]["sets"] = [{"name": "large", "source": "generator", "n_tasks": 9}]
+    _, third = finished(tmp_path, content, {"turn1": {"a": "w"}}, "a")
+    side_by_side.write_page([side(str(demo)), side(str(third))], tmp_path / "compare.md")
+    text = (tmp_path / "compare.md").read_text()
+    assert "## Set `" not in text
+    assert "Not shown, for only one experiment has them: `small`, `large`." in text
+
+
+@pytest.mark.parametrize(("names", "experiment"), [(["a"], "tiny"), (["a", "b", "a"], "tiny"), ([], "compare")])
+def test_a_config_names_two_experiments_or_more_once(names: list[str], experiment: str):
+    with pytest.raises(ConfigError, match="compare"):
+        validate(settings(ARMS, experiment, compare=names), "test")
+    assert validate(settings(ARMS, compare=["a", "b"]), "test").compare == ("a", "b")

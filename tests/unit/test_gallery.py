@@ -1,0 +1,234 @@
+"""The gallery: tasks chosen by fixed rules, what the model was told, pictures that say what is wrong without colour."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib.image
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from arc_refinery import config, records
+from arc_refinery.augment import IDENTITY, Augmentation
+from arc_refinery.config import Experiment
+from arc_refinery.evaluation.arms import SetResults
+from arc_refinery.grids import UNKNOWN, Grid
+from arc_refinery.records import Prompt
+from arc_refinery.reporting import gallery, pictures
+from arc_refinery.reporting.gallery import BROKEN, NOBODY, ONLY_BY_REFINING, Told
+from arc_refinery.reporting.pictures import Execution
+from arc_refinery.tasks import Pair, Task
+
+
+def experiment(*arms: Mapping[str, Any]) -> Experiment:
+    content = {
+        "experiment": "tiny",
+        "model": {"path": "models/m", "template": "compact", "window": 100},
+        "sampling": {"max_output_tokens": 16},
+        "evaluation": {
+            "sets": [{"name": "small", "source": "generator", "n_tasks": 4, "shards": 1}],
+            "arms": list(arms),
+        },
+    }
+    return config.validate(content, "test")
+
+
+def arm(name: str, *budgets: int, feedback: str = "real") -> dict[str, Any]:
+    first, *others = ({"n_predictions": n} for n in budgets)
+    return {"name": name, "turns": [first, *({**turn, "feedback": feedback} for turn in others)]}
+
+
+# ---- which tasks ----
+
+
+def refined(turn: int, answers: Mapping[str, str]) -> pd.DataFrame:
+    """Attempts of a turn, each named after its task, turn and place: S solves, T the train pairs only, w neither."""
+    rows = [
+        [
+            task,
+            f"{task}{turn}{place}",
+            f"{task}{turn - 1}x",
+            f"{task}-prompt{turn}",
+            place,
+            letter in "ST",
+            letter == "S",
+        ]
+        for task, letters in answers.items()
+        for place, letter in enumerate(letters)
+    ]
+    columns = ["task_id", "attempt_id", "parent_id", "prompt_id", "place", "train_is_correct", "test_is_correct"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def chosen(
+    second: Mapping[str, str], third: Mapping[str, str], solved: Mapping[str, str]
+) -> dict[str, tuple[int, list[tuple[str, str]]]]:
+    """Of an arm of three turns: attempts that are shown, by class. `solved`: tasks by arm, of which there are five."""
+    of = experiment(arm("independent", 8), arm("refine", 4, 2, 2), arm("other", 4, 4))
+    branches = {"refine-turn2": refined(2, second), "refine-turn3": refined(3, third)}
+    results = SetResults("small", tuple("abcde"), branches)
+    table = pd.DataFrame({one.name: [task in solved[one.name] for task in "abcde"] for one in of.arms}, list("abcde"))
+    classes = gallery.choose(results, of.arms[1], of.arms[0], table)
+    return {title: (n, [(one.first_id, one.second_id) for one in shown]) for title, (n, shown) in classes.items()}
+
+
+def test_the_attempt_that_solves_is_shown_with_its_parent_whatever_its_turn():
+    found = chosen({"a": "wS", "b": "wT"}, {"b": "SS"}, {"independent": "", "refine": "ab", "other": "ab"})
+    assert found[ONLY_BY_REFINING] == (2, [("a1x", "a21"), ("b2x", "b30")])
+
+
+def test_of_what_refining_broke_the_first_refinement_is_shown():
+    found = chosen({"a": "ww", "c": "Tw"}, {"a": "ww"}, {"independent": "ac", "refine": "", "other": ""})
+    assert found[BROKEN] == (2, [("a1x", "a20"), ("c1x", "c20")])
+    assert found[NOBODY] == (3, [])  # b, d and e have nothing to refine
+
+
+def test_what_another_arm_solves_is_not_solved_by_nobody():
+    found = chosen({"a": "w", "b": "w", "c": "w"}, {}, {"independent": "", "refine": "", "other": "b"})
+    assert found[NOBODY] == (4, [("a1x", "a20"), ("c1x", "c20")])
+
+
+def test_a_few_tasks_are_shown_in_the_order_of_the_set():
+    found = chosen(dict.fromkeys("edcba", "S"), {}, {"independent": "", "refine": "abcde", "other": ""})
+    assert found[ONLY_BY_REFINING] == (5, [("a1x", "a20"), ("b1x", "b20")])
+
+
+def test_a_task_that_two_attempts_solve_together_has_none_to_show():
+    found = chosen({"a": "Tw"}, {}, {"independent": "", "refine": "a", "other": ""})
+    assert found[ONLY_BY_REFINING] == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("arms", "expected"),
+    [
+        ([arm("independent", 4)], None),
+        ([arm("independent", 4), arm("refine", 2, 2)], ("refine", "independent")),
+        ([arm("independent", 4), arm("refine", 2, 2), arm("blind", 2, 2, feedback="none")], ("refine", "independent")),
+        ([arm("independent", 4), arm("blind", 2, 2, feedback="none")], ("blind", "independent")),
+        ([arm("refine", 2, 2)], ("refine", "refine")),
+    ],
+)
+def test_a_control_is_shown_only_where_nothing_else_refines(arms: list[dict[str, Any]], expected: Any):
+    pair = gallery.pair_to_show(experiment(*arms))
+    assert expected == (pair and tuple(one.name for one in pair))
+
+
+# ---- what is said ----
+
+
+def test_what_the_model_was_told_is_the_last_thing_that_was_said_to_it(tmp_path: Path):
+    roles = ("system", "user", "assistant", "user", "assistant")  # the last one: the beginning of the answer
+    messages = tuple({"role": role, "content": f"{role} {number}"} for number, role in enumerate(roles))
+    augmentation = Augmentation(3, True, (0, 2, 1, 3, 4, 5, 6, 7, 8, 9))
+    made = [Prompt(name, "t", 2, "p", augmentation, (1, 0), messages, "", 9, 8, (), ()) for name in "xyz"]
+    records.write(tmp_path / "prompts.parquet", "prompts", made, 0, {})
+    assert gallery.told(tmp_path / "prompts.parquet", ["y"]) == {"y": Told("user 3", augmentation, (1, 0))}
+
+
+def block(program: str = "x = 1", told: Told | None = None) -> str:
+    told = told or Told("pair 1 wrong", IDENTITY, (0,))
+    return gallery.programs_block(3, Execution((), "", program), told, Execution((), "", "x = 2"))
+
+
+def test_programs_and_feedback_are_folded_in_order():
+    text = block()
+    assert text.startswith("<details><summary>")
+    assert text.endswith("\n\n</details>")
+    assert "about the task as in the picture." in text
+    parts = ["First program (turn 2):", "x = 1", "pair 1 wrong", "Refined program (turn 3):", "x = 2"]
+    assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
+
+
+def test_how_the_model_saw_the_task_is_said():
+    text = block(told=Told("", Augmentation(3, True, (0, 2, 1, 3, 4, 5, 6, 7, 8, 9)), (1, 0)))
+    assert "train pairs in the order 2, 1, then grids mirrored along their diagonal" in text
+    assert "turned by 270° to the left, then colours renamed (1 as 2, 2 as 1)." in text
+
+
+def test_fences_in_a_text_do_not_end_its_block():
+    text = block(told=Told("before\n```\nafter", IDENTITY, (0,)))
+    assert "````text\nbefore\n```\nafter\n````" in text
+
+
+def test_long_texts_are_cut_and_the_cut_is_said():
+    text = block("\n".join(f"x{number} = 0" for number in range(100)))
+    assert "x59 = 0\n... (40 more lines)\n```" in text
+    assert "x60" not in text
+
+
+# ---- pictures ----
+
+RIGHT = np.array([[1, 2], [3, 4]], np.uint8)
+WRONG = np.array([[1, 2], [3, 5]], np.uint8)
+WIDE = np.array([[1, 2, 3]], np.uint8)
+
+
+def drawn(task: Task, monkeypatch: pytest.MonkeyPatch, *outputs: Grid, problem: str = "") -> Figure:
+    figures: list[Figure] = []
+    monkeypatch.setattr(pictures, "save_png", lambda figure, path, dpi: figures.append(figure))
+    pictures.draw(task, {"first": Execution(outputs, problem, "")}, Path("unused.png"))
+    return figures[0]
+
+
+def words(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.axes[0].texts]
+
+
+def crosses(figure: Figure) -> int:
+    """White strokes, two to a cross."""
+    lines = [one for one in figure.axes[0].collections if hasattr(one, "get_segments")]
+    return sum(len(one.get_segments()) for one in lines if np.allclose(one.get_color(), 1.0)) // 2
+
+
+def task(n_train: int, n_test: int, truth: Grid = RIGHT) -> Task:
+    return Task("t", (Pair(RIGHT, truth),) * n_train, (Pair(RIGHT, truth),) * n_test, "by hand")
+
+
+def test_each_output_says_how_far_it_is_right(monkeypatch: pytest.MonkeyPatch):
+    figure = drawn(task(2, 1), monkeypatch, RIGHT, WRONG, WIDE)
+    said = words(figure)
+    for text in ("correct", "wrong, 75.0 % match", "wrong shape: 1×3,\nexpected 2×2", "train 2", "test 1"):
+        assert said.count(text) == 1
+    assert crosses(figure) == 1  # one cell of WRONG; none where shapes differ
+
+
+def test_outputs_of_tests_that_nobody_has_published_are_neither_right_nor_wrong(monkeypatch: pytest.MonkeyPatch):
+    figure = drawn(task(0, 1, truth=UNKNOWN), monkeypatch, RIGHT)
+    assert {"unknown", "right or wrong: unknown"} <= set(words(figure))
+    assert crosses(figure) == 0
+
+
+def test_a_program_without_outputs_shows_its_error(monkeypatch: pytest.MonkeyPatch):
+    said = words(drawn(task(1, 1), monkeypatch, problem="IndexError: $oops$ (line 7)"))
+    assert said.count("IndexError: $oops$\n(line 7)") == 2
+    assert said.count("no output") == 2
+
+
+def test_some_pairs_are_drawn_and_the_others_counted(monkeypatch: pytest.MonkeyPatch):
+    said = words(drawn(task(5, 3), monkeypatch, *[RIGHT] * 8))
+    assert "t\n(2 more pairs not drawn)" in said
+    assert [text for text in said if text.startswith(("train", "test"))] == [
+        *(f"train {number}" for number in (1, 2, 3, 4)),
+        *(f"test {number}" for number in (1, 2)),
+    ]
+
+
+def test_cells_of_the_largest_grids_are_ten_pixels_wide(tmp_path: Path):
+    large = np.zeros((30, 30), np.uint8)
+    large[0, 0], large[29, 29] = 1, 4
+    pictures.draw(Task("t", (Pair(large, large),), (), ""), {"first": Execution((large,), "", "")}, tmp_path / "t.png")
+    pixels: np.ndarray = matplotlib.image.imread(tmp_path / "t.png")[:, :, :3]
+    blue = np.abs(pixels - np.array([0x00, 0x74, 0xD9]) / 255).max(axis=2) < 0.02
+    rows = np.flatnonzero(blue[: len(blue) // 3].any(axis=1))  # of the input alone
+    assert 8 <= len(rows) <= 11  # less the lines between cells
+
+
+def test_nothing_is_cut_off_and_equal_tasks_give_equal_bytes(tmp_path: Path):
+    some = {"first program": Execution((WRONG,) * 5, "", ""), "refined program": Execution((), "no code", "")}
+    for name in ("one.png", "two.png"):
+        pictures.draw(task(3, 2), some, tmp_path / name)
+    assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()
+    pixels: np.ndarray = matplotlib.image.imread(tmp_path / "one.png")
+    assert all((edge == 1.0).all() for edge in (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]))

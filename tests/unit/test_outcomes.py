@@ -1,0 +1,236 @@
+"""What became of attempts, turn by turn, and which tasks refining won or lost; every share can be counted by hand."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib.image
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from arc_refinery import config
+from arc_refinery.config import Experiment
+from arc_refinery.evaluation.arms import SetResults, per_task
+from arc_refinery.reporting import outcomes, plots
+from arc_refinery.reporting.tables import Bootstrap
+
+# status and type of error of each letter; S solves all pairs, T the train pairs, t the test pairs, w none
+ENDS = {
+    "S": ("ok", ""),
+    "T": ("ok", ""),
+    "t": ("ok", ""),
+    "w": ("ok", ""),
+    "E": ("error", "TypeError"),
+    "I": ("error", "IndexError"),
+    "i": ("invalid_output", "InvalidOutput"),
+    "o": ("timeout", "Timeout"),
+    "m": ("memory", "MemoryError"),
+    "c": ("crash", "Crash"),
+    "p": ("protocol", "Protocol"),
+    "n": ("no_code", ""),
+}
+
+
+def attempts(answers: Mapping[str, str]) -> pd.DataFrame:
+    """A branch: the attempts on each task by their letters."""
+    rows = []
+    for task_id, letters in answers.items():
+        for place, letter in enumerate(letters):
+            status, error_type = ENDS[letter]
+            train, test = letter in "ST", letter in "St"
+            rows.append(
+                [task_id, place, status, error_type, train, test, letter, *[float(train)] * 2, *[float(test)] * 2]
+            )
+    columns = ["task_id", "place", "status", "error_type", "train_is_correct", "test_is_correct", "fingerprint"]
+    scores = ["train_pixel_score", "train_correct_grids", "test_pixel_score", "test_correct_grids"]
+    table = pd.DataFrame(rows, columns=[*columns, *scores])
+    return table.astype({"error_type": "category", "train_is_correct": bool, "test_is_correct": bool, "place": int})
+
+
+def experiment(arms: Mapping[str, list[int]], **evaluation: Any) -> Experiment:
+    """Arms by the budgets of their turns."""
+    turns = {name: [{"n_predictions": n} for n in budgets] for name, budgets in arms.items()}
+    content = {
+        "experiment": "tiny",
+        "model": {"path": "models/m", "template": "compact", "window": 100},
+        "sampling": {"max_output_tokens": 16},
+        "evaluation": {
+            "sets": [{"name": "small", "source": "generator", "n_tasks": 4, "shards": 1}],
+            "arms": [{"name": name, "turns": turns[name]} for name in arms],
+            **evaluation,
+        },
+    }
+    return config.validate(content, "test")
+
+
+def shares(**branches: Mapping[str, str]) -> dict[str, pd.DataFrame]:
+    """Of an arm with a budget of two attempts in each turn."""
+    names = ["turn1", *(f"refine-turn{number}" for number in range(2, len(branches) + 1))]
+    tables = dict(zip(names, map(attempts, branches.values()), strict=True))
+    results = SetResults("small", ("a", "b"), tables)
+    return outcomes.shares_by_turn(results, experiment({"refine": [2] * len(branches)}).arms)
+
+
+def test_every_end_of_an_attempt_has_one_outcome():
+    found = outcomes.outcomes_of(attempts({"a": "STtwEIiomcpn"}), ["TypeError"])
+    assert found.tolist() == [
+        "correct",
+        "train pairs only",
+        "wrong",  # the test pairs alone are no success
+        "wrong",
+        "TypeError",
+        "other errors",
+        "invalid output",
+        "timeout",
+        "out of memory",
+        "crash",
+        "no readable answer",
+        "no program",
+    ]
+
+
+def test_every_outcome_of_ours_has_a_look_of_its_own():
+    looks = [*outcomes.LOOKS.values(), *outcomes.ERROR_LOOKS]
+    assert len(outcomes.ERROR_LOOKS) == outcomes.N_ERRORS
+    assert len({color for color, hatch in looks if not hatch}) == len([hatch for _, hatch in looks if not hatch])
+    hatches = [hatch for _, hatch in looks if hatch]
+    assert len(set(hatches)) == len(hatches)
+
+
+def test_shares_are_means_over_the_tasks_that_have_attempts_in_the_turn():
+    first, second = shares(turn1={"a": "Sw", "b": "nE"}, turn2={"b": "TT"}).values()
+    assert first.to_dict("index") == {
+        "a": {"correct": 0.5, "train pairs only": 0, "wrong": 0.5, "TypeError": 0, "no program": 0},
+        "b": {"correct": 0, "train pairs only": 0, "wrong": 0, "TypeError": 0.5, "no program": 0.5},
+    }
+    assert second.to_dict("index") == {
+        "b": {"correct": 0, "train pairs only": 1, "wrong": 0, "TypeError": 0, "no program": 0}
+    }
+
+
+def test_attempts_beyond_the_budget_of_the_turn_are_not_the_arms():
+    (first,) = shares(turn1={"a": "wwSS", "b": "wwSS"}).values()
+    assert first.mean().to_dict() == {"wrong": 1.0}
+
+
+def test_the_most_frequent_errors_of_the_set_are_told_apart(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(outcomes, "N_ERRORS", 1)
+    first, second = shares(turn1={"a": "II"}, turn2={"a": "EI"}).values()
+    assert list(first) == ["IndexError", "other errors"]
+    assert second.loc["a"].tolist() == [0.5, 0.5]
+
+
+def test_an_error_that_a_program_calls_like_an_outcome_is_an_error(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(ENDS, "I", ("error", "correct"))
+    monkeypatch.setitem(ENDS, "E", ("error", ""))
+    (first,) = shares(turn1={"a": "SI", "b": "EE"}).values()
+    assert first.mean().to_dict() == {"correct": 0.25, "other errors": 0.75}
+
+
+def test_a_turn_without_attempts_has_no_shares():
+    none = shares(turn1={"a": "ww"}, turn2={})
+    table = outcomes.outcomes_table(none, Bootstrap(100, (0,)))
+    assert table.splitlines()[2:] == ["| n tasks | 1 | 0 |", "| wrong | 100.0 % | – |"]
+
+
+def test_tasks_are_classed_by_which_arm_solves_them():
+    classes = outcomes.classes_of(
+        pd.Series([1.0, 1.0, 0.0, 0.0], list("abcd")), pd.Series([1.0, 0.0, 1.0, 0.0], list("abcd"))
+    )
+    assert classes.to_dict() == {"a": "both", "b": "only refining", "c": "only the baseline", "d": "neither"}
+
+
+def test_pass_rates_of_later_turns_are_pooled():
+    of = experiment({"refine": [4, 2, 1]})
+    branches = {
+        "turn1": attempts({"a": "SwTw", "b": "tttt", "c": "SSSS"}),
+        "refine-turn2": attempts({"a": "SS", "b": "ww"}),
+        "refine-turn3": attempts({"b": "S"}),
+    }
+    rates = outcomes.pass_rates(SetResults("small", ("c", "b", "a"), branches), of.arms[0])
+    assert list(rates.index) == ["b", "a"]  # c has nothing to refine
+    assert rates["first"].tolist() == [0, 1 / 4]
+    assert rates["later"].tolist() == pytest.approx([1 / 3, 1])
+
+
+def test_a_repeated_arm_is_compared_with_the_baseline_of_its_seed():
+    of = experiment({"independent": [4], "other": [4], "refine": [2, 2]}, seeds=[1, 2])
+    named = [(arm.name, baseline.name) for arm, baseline in outcomes.refining_pairs(of)]
+    assert named == [
+        ("refine-sampling-1", "independent-sampling-1"),
+        ("refine-sampling-2", "independent-sampling-2"),
+    ]
+
+
+ANSWERS = {
+    "turn1": {"a": "wwSw", "b": "wwww", "c": "Swww", "d": "nnEI"},
+    "refine-turn2": {"a": "ww", "b": "wS", "c": "ww"},
+}
+
+
+def section(folder: Path, arms: Mapping[str, list[int]]) -> str:
+    of = experiment(arms)
+    branches = {branch: attempts(ANSWERS[branch]) for branch in of.branches}
+    results = SetResults("small", tuple("abcd"), branches)
+    figures = {arm.name: per_task(results.of_arm(arm), results.task_ids) for arm in of.arms}
+    with plots.style():
+        return "\n\n".join(outcomes.section(of, results, figures, Bootstrap(200, (0,)), folder, "link"))
+
+
+def test_tasks_won_and_lost_are_counted_and_named(tmp_path: Path):
+    text = section(tmp_path, {"independent": [4], "refine": [2, 2]})
+    # independent solves a and c; refining b (by its second turn) and c
+    assert "| `refine` against `independent` | 4 | 1 | 1 | 1 | 1 |" in text
+    assert "- `refine` against `independent`, only refining: `b`\n" in text
+    assert "- `refine` against `independent`, only the baseline: `a`\n" in text
+    rates = pd.read_csv(tmp_path / "small-pass-rates.csv")
+    assert rates["task_id"].tolist() == ["a", "b", "c"]
+    assert rates["solved_by"].tolist() == ["only the baseline", "only refining", "both"]
+    shares = pd.read_csv(tmp_path / "small-outcomes.csv", index_col="turn")
+    assert shares.loc["turn 1 × 4", "no program"] == 2 / 4 / 4
+
+
+def test_where_nothing_refines_there_is_nothing_to_win(tmp_path: Path):
+    text = section(tmp_path, {"independent": [4]})
+    assert "No arm refines beside the baseline" in text
+    assert not list(tmp_path.glob("*pass-rates*"))
+
+
+# ---- pictures ----
+
+
+def drawn(monkeypatch: pytest.MonkeyPatch, panels: Mapping[str, pd.DataFrame]) -> Figure:
+    figures: list[Figure] = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
+    plots.pass_rates_plot(panels, outcomes.MARKS, "title", Path("unused.png"))
+    return figures[0]
+
+
+def test_each_arm_has_a_panel_and_equal_tasks_share_a_mark(monkeypatch: pytest.MonkeyPatch):
+    rates = pd.DataFrame({"first": [0, 0, 0.5], "later": [0, 0, 0.25], "solved_by": ["neither", "neither", "both"]})
+    figure = drawn(monkeypatch, {"one": rates, "other": rates[:1]})
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["one (n = 3 tasks)", "other (n = 1 tasks)"]
+    marks = {tuple(mark.get_offsets()[0]): mark.get_sizes()[0] for mark in figure.axes[0].collections}
+    assert set(marks) == {(0, 0), (50, 25)}
+    assert marks[0, 0] > marks[50, 25]
+
+
+def test_a_bar_is_as_long_as_its_share_and_ends_at_a_hundred(monkeypatch: pytest.MonkeyPatch):
+    figures: list[Figure] = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
+    of_turn = pd.DataFrame({"correct": [1.0, 0.5], "no program": [0.0, 0.5]}, index=["a", "b"])
+    plots.outcomes_plot({"turn 1": of_turn, "turn 2": of_turn[1:]}, outcomes.LOOKS, "title", Path("unused.png"))
+    bars = figures[0].axes[0].containers
+    assert [[bar.get_width() for bar in of_outcome] for of_outcome in bars] == [[75, 50], [25, 50]]
+    assert [bar.get_x() + bar.get_width() for bar in bars[-1]] == [100, 100]
+
+
+def test_nothing_is_cut_off_in_the_pictures(tmp_path: Path):
+    arms = {"independent": [4], "refine": [2, 2]}
+    section(tmp_path, arms)
+    for name in ("outcomes", "pass-rates"):
+        pixels: np.ndarray = matplotlib.image.imread(tmp_path / f"small-{name}.png")
+        edges = (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1])
+        assert all((edge == 1.0).all() for edge in edges), f"something touches the edge of {name}"

@@ -1,0 +1,70 @@
+"""The published experiment's figures, and what statistics say of them: against textbook formulas written out here."""
+
+from math import comb, erfc, sqrt
+
+import pytest
+
+from arc_refinery.reporting import published
+from arc_refinery.reporting.published import Published, tasks_needed, unpaired
+
+Z = 1.959963984540054  # of 95 %, two-sided
+
+
+def test_shares_are_those_of_65_64_and_71_of_400_tasks():
+    found = published.arms()
+    assert {name: one.n_solved for name, one in found.items()} == {
+        "independent": 65,
+        "refine-base": 64,
+        "refine-trained": 71,
+    }
+    # no other number of tasks is published as that share: neighbours are a quarter of a point away
+    for one in found.values():
+        near = [k for k in range(401) if abs(100 * k / 400 - one.solved_percent) <= 0.051]
+        assert near == [one.n_solved]
+        assert one.first_turn + one.second_turn == 128
+        assert "published" in one.source
+
+
+def test_a_share_that_no_number_of_tasks_has_is_refused():
+    with pytest.raises(ValueError, match=r"no number of 400 tasks is 16\.4 %"):
+        _ = Published("x", 128, 0, "none", 400, 16.4, "").n_solved
+
+
+@pytest.mark.parametrize("arm", ["independent", "refine-base", "refine-trained"])
+def test_intervals_are_wilsons(arm: str):
+    one = published.arms()[arm]
+    n, p = 400, one.n_solved / 400
+    middle = (p + Z**2 / (2 * n)) / (1 + Z**2 / n)
+    half = Z / (1 + Z**2 / n) * sqrt(p * (1 - p) / n + Z**2 / (4 * n**2))
+    assert one.interval == pytest.approx((middle - half, middle + half), abs=1e-9)
+
+
+def test_the_published_difference_has_p_057():
+    found = published.arms()
+    pooled = (65 + 71) / 800
+    z = (71 - 65) / 400 / sqrt(pooled * (1 - pooled) * 2 / 400)
+    p = erfc(z / sqrt(2))
+    assert unpaired(found["refine-trained"], found["independent"]) == pytest.approx(p, abs=1e-9)
+    assert round(p, 2) == 0.57
+
+
+def test_tasks_needed_for_the_published_difference():
+    # Fleiss, Levin and Paik, chapter 4, without correction, step by step for p = 0.1775, q = 0.1625
+    null = 1.959964 * sqrt(2 * 0.17 * 0.83)
+    alternative = 0.841621 * sqrt(0.1775 * 0.8225 + 0.1625 * 0.8375)
+    assert tasks_needed(71 / 400, 65 / 400) == pytest.approx((null + alternative) ** 2 / 0.015**2, abs=1)
+    assert tasks_needed(0.5, 0.6) == 388  # a textbook example: 387.3 for 80 % power
+
+
+def test_the_section_says_what_the_figures_support():
+    text = "\n\n".join(published.section())
+    assert "| `independent` | 128 | 16.3 % | 65/400 = 16.25 % | [13.0, 20.2] |" in text
+    assert "| `refine-trained` | 64 + 64 | 17.8 % | 71/400 = 17.75 % | [14.3, 21.8] |" in text
+    assert "| `refine-trained` − `independent` | +1.50 | 0.572 | 9844 |" in text
+    assert "**On 400 tasks, 16.3 and 17.8 % do not support a difference.**" in text
+    # Fisher's exact test: tables at most as likely as the one found, by the hypergeometric distribution
+    weights = {k: comb(400, k) * comb(400, 136 - k) for k in range(137)}
+    fisher = sum(weight for weight in weights.values() if weight <= weights[65]) / comb(800, 136)
+    assert f"Fisher's exact test: p = {fisher:.3f}" in text
+    # six tasks gained and none lost: 2 of 64 sign patterns are that uneven
+    assert f"6 more would give p = {2 / 64:.3f} (exact McNemar) if none was lost" in text

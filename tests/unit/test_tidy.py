@@ -1,0 +1,103 @@
+"""The table of all attempts: which arm owns which, and that figures of the report can be counted from it."""
+
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from handmade import finished, settings
+
+from arc_refinery.records import RecordError
+from arc_refinery.reporting import tidy
+
+ARMS = {
+    "independent": [{"n_predictions": 4}],
+    "refine": [{"n_predictions": 2}, {"n_predictions": 2}, {"n_predictions": 1}],
+}
+ANSWERS = {
+    "turn1": {"a": "wwSw", "b": "wTet", "c": "nwww"},
+    "refine-turn2": {"a": "ww", "b": "wS"},
+    "refine-turn3": {"a": "S"},
+}
+
+
+def written(results: Path, n_shards: int = 1) -> Path:
+    experiment, folder = finished(results, settings(ARMS), ANSWERS, "abc", n_shards)
+    tidy.write(experiment, folder, folder / "attempts.parquet")
+    return folder / "attempts.parquet"
+
+
+@pytest.fixture
+def attempts(tmp_path: Path) -> pd.DataFrame:
+    return pd.read_parquet(written(tmp_path))
+
+
+def test_a_row_is_an_attempt_of_an_arm(attempts: pd.DataFrame):
+    counts = attempts.groupby(["arm", "turn"]).size().to_dict()
+    assert counts == {("independent", 1): 12, ("refine", 1): 6, ("refine", 2): 4, ("refine", 3): 1}
+    assert attempts.columns.tolist() == tidy.SCHEMA.names
+    assert attempts["set"].unique() == ["small"]
+
+
+def test_arms_share_the_first_attempts_of_a_task(attempts: pd.DataFrame):
+    of_a = attempts[(attempts["task_id"] == "a") & (attempts["turn"] == 1)]
+    ids = {arm: rows["attempt_id"].tolist() for arm, rows in of_a.groupby("arm")}
+    assert ids["refine"] == ids["independent"][:2] == ["a/turn1-0/0", "a/turn1-0/1"]
+
+
+def test_slots_of_a_turn_begin_where_the_budgets_before_it_end(attempts: pd.DataFrame):
+    refine = attempts[attempts["arm"] == "refine"]
+    slots = {task: rows["slot"].tolist() for task, rows in refine.groupby("task_id")}
+    assert slots == {"a": [0, 1, 2, 3, 4], "b": [0, 1, 2, 3], "c": [0, 1]}
+    assert refine[refine["turn"] == 3]["branch"].tolist() == ["refine-turn3"]
+
+
+def test_what_an_attempt_gave(attempts: pd.DataFrame):
+    by_id = attempts.drop_duplicates("attempt_id").set_index("attempt_id")
+    failed, train_only, none = (by_id.loc[name] for name in ("b/turn1-1/2", "b/turn1-0/1", "c/turn1-0/0"))
+    assert (failed["status"], failed["error_type"], failed["fingerprint"]) == ("error", "TypeError", "")
+    assert (train_only["train_is_correct"], train_only["test_is_correct"]) == (True, False)
+    assert (train_only["test_pixel_score"], train_only["test_correct_grids"]) == (0.75, 0.0)
+    assert (none["status"], none["error_type"], none["finish_reason"]) == ("no_code", "", "length")
+    refined = by_id.loc["b/refine-turn2-0/1"]
+    assert (refined["parent_id"], refined["n_prompt_tokens"], refined["n_tokens"]) == ("b/turn1-0/1", 40, 11)
+    assert refined["logprob"] == -2.0
+    assert by_id["adapter"].unique() == ["none"]
+
+
+def test_solved_tasks_can_be_counted_from_it(attempts: pd.DataFrame):
+    correct = ["train_is_correct", "test_is_correct"]
+    solved = attempts.groupby(["arm", "task_id"])[correct].any().all(axis=1)
+    # b: one attempt for the train pairs, one for the test pairs
+    assert solved[solved].index.tolist() == [
+        ("independent", "a"),
+        ("independent", "b"),
+        ("refine", "a"),
+        ("refine", "b"),
+    ]
+
+
+def test_the_number_of_shards_changes_no_byte(tmp_path: Path):
+    assert written(tmp_path / "one").read_bytes() == written(tmp_path / "three", n_shards=3).read_bytes()
+
+
+def test_texts_are_stored_as_dictionaries(tmp_path: Path):
+    group = pq.ParquetFile(written(tmp_path)).metadata.row_group(0)
+    columns = {group.column(i).path_in_schema: group.column(i) for i in range(group.num_columns)}
+    assert all("RLE_DICTIONARY" in columns[name].encodings for name in ("arm", "task_id", "status", "model"))
+
+
+def test_verdicts_of_other_attempts_are_refused(tmp_path: Path):
+    experiment, folder = finished(tmp_path, settings(ARMS), ANSWERS, "abc")
+    branch = folder / "small/refine-turn2"
+    (branch / "verdicts/000.parquet").write_bytes((folder / "small/turn1/verdicts/000.parquet").read_bytes())
+    with pytest.raises(RecordError, match="its verdicts are not those of the attempts beside them"):
+        tidy.write(experiment, folder, folder / "attempts.parquet")
+    assert not (folder / "attempts.parquet").exists()
+
+
+def test_a_turn_without_attempts_has_no_rows(tmp_path: Path):
+    answers = {**ANSWERS, "refine-turn2": {}, "refine-turn3": {}}
+    experiment, folder = finished(tmp_path, settings(ARMS), answers, "abc")
+    tidy.write(experiment, folder, folder / "attempts.parquet")
+    assert pd.read_parquet(folder / "attempts.parquet")["turn"].unique() == [1]

@@ -1,0 +1,74 @@
+"""Machine time by stage, from benchmark files in the form in which Snakemake writes them."""
+
+from pathlib import Path
+
+import pytest
+from snakemake.benchmark import BenchmarkRecord
+
+from arc_refinery.reporting import times
+from arc_refinery.reporting.times import BenchmarkError, stage, table
+
+
+def benchmark(path: Path, seconds: float, cpu: float | None, memory: float | None) -> None:
+    """As Snakemake writes it; a job without measurements was over too soon."""
+    record = BenchmarkRecord(running_time=seconds, max_rss=memory, cpu_time=cpu)
+    record.data_collected, record.process_gone = cpu is not None, cpu is None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\t".join(record.get_header()) + "\n" + record.to_tsv(False) + "\n")
+
+
+@pytest.fixture
+def benchmarks(tmp_path: Path) -> Path:
+    benchmark(tmp_path / "problems.tsv", 0.25, None, None)
+    benchmark(tmp_path / "heldout/turn1/sample-000.tsv", 60.0, 50.0, 500.0)
+    benchmark(tmp_path / "heldout/refine-base-turn2/sample-001.tsv", 90.5, 70.25, 700.0)
+    benchmark(tmp_path / "part1/turn1/judge-000.tsv", 10.0, 12.0, 100.0)
+    benchmark(tmp_path / "part1/turn1/judge-001.tsv", 0.5, None, None)
+    benchmark(tmp_path / "adapters/sft.tsv", 200.0, 150.0, 1500.0)
+    benchmark(tmp_path / "adapters/trained.tsv", 1000.0, 900.0, 2800.0)
+    benchmark(tmp_path / "report.tsv", 12.0, 11.0, 330.0)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("tasks.tsv", "tasks"),
+        ("heldout/tasks.tsv", "tasks"),
+        ("part1/turn1/prompts.tsv", "prompts"),
+        ("part1/training/prompts.tsv", "prompts"),
+        ("part1/training/demonstrations.tsv", "demonstrations"),
+        ("heldout/turn1-learning-rate-1e-9/sample-012.tsv", "sample"),
+        ("part10/turn1/judge-1234.tsv", "judge"),
+        ("adapters/sft.tsv", "sft"),
+        ("adapters/sft-seed-0.tsv", "sft"),
+        ("adapters/trained.tsv", "train"),
+        ("adapters/learning-rate-0.001.tsv", "train"),
+        ("adapters/learning-rate-0.001.curves.tsv", "curves"),
+        ("report.tsv", "report"),
+    ],
+)
+def test_a_file_name_says_the_stage(path: str, expected: str):
+    assert stage(Path(path)) == expected
+
+
+def test_stages_are_sums_over_their_jobs_in_running_order(benchmarks: Path):
+    found = table(benchmarks)
+    assert found.index.tolist() == ["problems", "sample", "judge", "sft", "train", "report"]
+    assert found.loc["sample"].tolist() == [2, 150.5, 120.25, 700.0]
+    assert found.loc["judge"].tolist() == [2, 10.5, 12.0, 100.0]  # what was not measured adds nothing
+
+
+def test_the_page_has_a_total_and_says_what_was_not_measured(benchmarks: Path):
+    lines = times.page(benchmarks).splitlines()
+    assert "| problems | 1 | 0.2 | – | – |" in lines
+    assert "| sample | 2 | 150 | 120 | 700 |" in lines
+    assert lines[-1] == "| all | 8 | 1373 | 1193 | 2800 |"
+
+
+def test_what_is_no_folder_of_benchmarks_is_refused(tmp_path: Path):
+    with pytest.raises(BenchmarkError, match=r"holds no \*\.tsv file; expected the logs/<experiment>/benchmarks"):
+        table(tmp_path)
+    (tmp_path / "notes.tsv").write_text("a\tb\n1\t2\n")
+    with pytest.raises(BenchmarkError, match=r"notes\.tsv: has no column s"):
+        table(tmp_path)

@@ -1,0 +1,117 @@
+"""Arms of many turns, of another model, with other parents and other seeds: run for real, without training."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from checkout import Checkout, copy
+from safetensors.torch import load_file, save_file
+
+from arc_refinery import records
+from arc_refinery.records import Attempt
+
+MODEL = "workflow/models/tiny"
+ARMS = [
+    {"name": "independent", "turns": [{"n_predictions": 16}]},
+    {"name": "four-turns", "turns": [{"n_predictions": 4}] * 4},
+    {"name": "by-another", "turns": [{"n_predictions": 8}, {"n_predictions": 8, "model": "blurred"}]},
+    {"name": "from-another", "turns": [{"n_predictions": 8, "model": "blurred"}, {"n_predictions": 8}]},
+    {
+        "name": "one-parent",
+        "turns": [{"n_predictions": 8}, {"n_predictions": 8, "select": "best", "n_parents": 1, "include_errors": True}],
+    },
+]
+
+
+def blur(source: Path, folder: Path) -> None:
+    """The model with a little noise on its weights: it speaks the same language and answers differently."""
+    shutil.copytree(source, folder)
+    weights = load_file(source / "model.safetensors")
+    noise = torch.Generator().manual_seed(0)
+    noisy = {name: one + 0.05 * one.std() * torch.randn(one.shape, generator=noise) for name, one in weights.items()}
+    save_file(noisy, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    checkout = copy(tmp_path_factory.mktemp("turns"))
+    blur(checkout.folder / MODEL, checkout.folder / "results/blurred")
+
+    def change(config: dict) -> None:
+        for key in ("training", "parts", "problems"):
+            del config[key]
+        config["models"] = {"blurred": config["model"] | {"path": "results/blurred"}}
+        config["evaluation"] = {
+            "sets": [{"name": "heldout", "source": "generator", "n_tasks": 6, "shards": 2}],
+            "arms": ARMS,
+            "seeds": [0, 1],
+            "comparisons": [["by-another", "four-turns"]],
+        }
+
+    config = checkout.change(change)
+    done = checkout.snakemake("--cores", "2", "--configfile", config, "--quiet", "rules")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return checkout
+
+
+def attempts(run: Checkout, branch: str) -> list[Attempt]:
+    shards = sorted((run.folder / "results/small/heldout" / branch / "attempts").glob("*.parquet"))
+    assert len(shards) == 2
+    return [attempt for shard in shards for attempt in records.read_attempts(shard)]
+
+
+def test_each_turn_refines_the_one_before(run: Checkout) -> None:
+    before = {attempt.attempt_id for attempt in attempts(run, "turn1-sampling-0")}
+    for turn in (2, 3, 4):
+        made = attempts(run, f"four-turns-sampling-0-turn{turn}")
+        assert made
+        assert {attempt.turn for attempt in made} == {turn}
+        assert {attempt.parent_id for attempt in made} <= before
+        before = {attempt.attempt_id for attempt in made}
+
+
+def test_turns_are_sampled_with_the_model_that_they_name(run: Checkout) -> None:
+    models = {
+        branch: {attempt.model for attempt in attempts(run, branch)}
+        for branch in (
+            "turn1-sampling-0",
+            "turn1-blurred-sampling-0",
+            "by-another-sampling-0-turn2",
+            "from-another-sampling-0-turn2",
+        )
+    }
+    assert list(models.values()) == [{MODEL}, {"results/blurred"}, {"results/blurred"}, {MODEL}]
+    first, other = (attempts(run, f"turn1{name}-sampling-0") for name in ("", "-blurred"))
+    assert [one.prompt_id for one in first[:8]] == [one.prompt_id for one in other[:8]]
+    assert [one.completion for one in first[:8]] != [one.completion for one in other[:8]]
+
+
+def test_seeds_of_sampling_give_other_prompts_and_other_completions(run: Checkout) -> None:
+    first, second = (attempts(run, f"turn1-sampling-{seed}") for seed in (0, 1))
+    assert ({one.seed for one in first}, {one.seed for one in second}) == ({0}, {1})
+    assert [one.task_id for one in first] == [one.task_id for one in second]
+    assert [one.augmentation for one in first] != [one.augmentation for one in second]
+    assert [one.completion for one in first] != [one.completion for one in second]
+
+
+def test_a_turn_chooses_its_parents_as_it_says(run: Checkout) -> None:
+    usual, own = (attempts(run, f"{arm}-sampling-0-turn2") for arm in ("by-another", "one-parent"))
+
+    def most_parents(made: list[Attempt]) -> int:
+        return max(
+            len({one.parent_id for one in made if one.task_id == task}) for task in {one.task_id for one in made}
+        )
+
+    assert (most_parents(usual), most_parents(own)) == (2, 1)
+
+
+def test_the_report_compares_means_over_the_seeds(run: Checkout) -> None:
+    text = (run.folder / "results/small.md").read_text()
+    assert "`by-another` − `four-turns` (mean of 2)" in text
+    assert "`by-another-sampling-1` − `four-turns-sampling-1`" in text
+    assert "by the model `blurred`" in text
+
+
+def test_the_settings_that_were_written_down_make_the_same_run(run: Checkout) -> None:
+    assert not run.planned("--configfile", "results/small/settings.json")

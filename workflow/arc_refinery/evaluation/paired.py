@@ -1,0 +1,174 @@
+"""Two experiments, or arms of them, paired by task. Each may have been sampled anywhere, in any number of shards."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from arc_refinery import config, records
+from arc_refinery.config import Experiment
+from arc_refinery.errors import InputError
+from arc_refinery.evaluation.arms import SetResults, load, per_task
+from arc_refinery.evaluation.statistics import Comparison, compare, compare_repeated
+from arc_refinery.grids import fingerprint
+
+
+class PairingError(InputError):
+    """Two sides cannot be compared; the message names them, what was expected and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The results of an experiment, or of one of its arms."""
+
+    folder: Path
+    experiment: Experiment
+    arm: str = ""  # empty: all of them
+
+    @property
+    def sets(self) -> list[str]:
+        return [task_set.name for task_set in self.experiment.evaluation.sets]
+
+    @property
+    def arms(self) -> list[str]:
+        """What may be compared: arms, and arms that were repeated under the name of all repetitions."""
+        return list(dict.fromkeys([*self.experiment.repetitions, *(arm.name for arm in self.experiment.arms)]))
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What some arms of a side made of one set."""
+
+    side: Side
+    results: SetResults
+    figures: dict[str, list[pd.DataFrame]]  # `per_task` of each repetition of an arm
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two arms on the tasks that both were given."""
+
+    comparison: Comparison
+    only_first: tuple[str, ...]  # ids of tasks that the first arm solved (of repeated arms: more often)
+    only_second: tuple[str, ...]
+    budgets: tuple[int, int]  # attempts a task
+
+
+def side(text: str) -> Side:
+    """Read `<folder of an experiment's results>` or `<folder>:<arm>`."""
+    folder, _, arm = text.rpartition(":") if ":" in text and not Path(text).is_dir() else (text, "", "")
+    settings = Path(folder, "settings.json")
+    if not settings.is_file():
+        raise PairingError(
+            f"{settings}: no such file; expected the results of an experiment, such as results/demo, or of one of its "
+            "arms, such as results/demo:independent. Run it first: snakemake --cores 2 --configfile <its config>"
+        )
+    found = Side(Path(folder), config.load(settings), arm)
+    if arm and arm not in found.arms:
+        raise PairingError(f"{settings}: has no arm {arm}; there are {', '.join(found.arms)}")
+    return found
+
+
+def arms_to_pair(first: Side, second: Side) -> list[tuple[str, str]]:
+    """The two arms that were named; where one was, with the other side's of that name; else all names in both."""
+    if first.arm and second.arm:
+        pairs = [(first.arm, second.arm)]
+    elif named := first.arm or second.arm:
+        pairs = [(named, named)] if named in first.arms and named in second.arms else []
+    else:
+        pairs = [(arm, arm) for arm in first.experiment.repetitions if arm in second.experiment.repetitions]
+    if not pairs:
+        raise PairingError(
+            f"{first.folder} and {second.folder} have no arm of the same name; name two, such as "
+            f"{first.folder}:{first.arm or first.arms[0]} {second.folder}:{second.arm or second.arms[0]}"
+        )
+    if first.folder.resolve() == second.folder.resolve() and all(one == other for one, other in pairs):
+        raise PairingError(
+            f"{first.folder} would be compared with itself; name two arms, such as "
+            f"{' '.join(f'{first.folder}:{arm}' for arm in first.arms[:2])}"
+        )
+    return pairs
+
+
+def sets_to_pair(first: Side, second: Side, wanted: Sequence[str] = ()) -> list[str]:
+    """The wanted sets, by default all that both have."""
+    in_both = [name for name in first.sets if name in second.sets]
+    for one in (first, second):
+        if missing := [name for name in wanted if name not in one.sets]:
+            raise PairingError(f"{one.folder} has no set {missing[0]}; in both are {', '.join(in_both) or 'none'}")
+    if not in_both:
+        raise PairingError(
+            f"{first.folder} and {second.folder} have no set in common ({', '.join(first.sets)}; "
+            f"{', '.join(second.sets)}); compare experiments that were evaluated on the same set"
+        )
+    return list(wanted) or in_both
+
+
+def given(one: Side, set_name: str, arms: Iterable[str]) -> Given:
+    """Load what arms of a side made of a set."""
+    task_set = one.experiment.evaluation.sets[one.sets.index(set_name)]
+    repeated = {arm: one.experiment.arms_called(arm) for arm in arms}
+    results = load(one.folder, task_set, [arm for same in repeated.values() for arm in same])
+    figures = {
+        name: [per_task(results.of_arm(arm), results.task_ids) for arm in same] for name, same in repeated.items()
+    }
+    return Given(one, results, figures)
+
+
+def shared_tasks(first: Given, second: Given) -> list[str]:
+    """The tasks that both sides were given, in the first one's order; those of one id must be the same task."""
+    theirs = set(second.results.task_ids)
+    common = [task_id for task_id in first.results.task_ids if task_id in theirs]
+    paths = [one.side.folder / "tasks" / f"{first.results.name}.parquet" for one in (first, second)]
+    if paths[0].resolve() != paths[1].resolve():
+        contents = [_contents(path) for path in paths]
+        if changed := [task_id for task_id in common if contents[0][task_id] != contents[1][task_id]]:
+            raise PairingError(
+                f"{paths[0]} and {paths[1]}: the task {changed[0]} has other grids in one than the other"
+            )
+    return common
+
+
+def pair(first: Given, second: Given, arms: tuple[str, str], task_ids: Sequence[str]) -> Pair:
+    """Compare an arm of each on tasks that both were given. The interval is drawn as in the first one's report."""
+    if not task_ids:
+        raise PairingError(
+            f"{first.side.folder} and {second.side.folder} have no task of {first.results.name} in common, so nothing "
+            "can be paired; choose another --set"
+        )
+    task_ids = list(task_ids)
+    a, b = (
+        [figures.loc[task_ids, "is_correct"] for figures in one.figures[arm]]
+        for one, arm in zip((first, second), arms, strict=True)
+    )
+    labels = [f"{one.side.folder}:{arm}" for one, arm in zip((first, second), arms, strict=True)]
+    settings = first.side.experiment
+    drawn = (settings.evaluation.n_bootstrap, settings.seed, "bootstrap", first.results.name)
+    if len(a) == len(b) == 1:
+        comparison = compare(labels[0], labels[1], a[0], b[0], *drawn)
+    else:
+        comparison = compare_repeated(labels[0], labels[1], a, b, *drawn)
+    more = np.sign(np.mean(a, axis=0) - np.mean(b, axis=0))
+    return Pair(
+        comparison,
+        tuple(task_id for task_id, sign in zip(task_ids, more, strict=True) if sign > 0),
+        tuple(task_id for task_id, sign in zip(task_ids, more, strict=True) if sign < 0),
+        (_budget(first, arms[0]), _budget(second, arms[1])),
+    )
+
+
+def _budget(one: Given, arm: str) -> int:
+    return one.side.experiment.arms_called(arm)[0].budget
+
+
+def _contents(path: Path) -> dict[str, tuple[int, str]]:
+    """What tells tasks of one id apart: the number of train pairs, and all grids."""
+    return {
+        task.task_id: (
+            len(task.train),
+            fingerprint([grid for one in task.pairs for grid in (one.input, one.output)]),
+        )
+        for task in records.read_tasks(path)
+    }

@@ -1,0 +1,189 @@
+"""The report's section on what became of attempts, turn by turn, and on the tasks that refining won or lost."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from arc_refinery.config import Arm, Experiment
+from arc_refinery.evaluation.arms import PASS_RATE, SetResults, per_task, tasks_with_attempts, turns_of
+from arc_refinery.reporting import plots
+from arc_refinery.reporting.tables import Bootstrap, markdown_table, pairs_of_arms, turn_title, write_csv
+
+N_ERRORS = 4  # types of errors that are told apart: the most frequent ones of a set
+CORRECT, TRAIN_ONLY, WRONG, OTHER_ERRORS = "correct", "train pairs only", "wrong", "other errors"
+# What became of attempts whose program gave no grids and raised nothing, by status
+FAILED = {
+    "invalid_output": "invalid output",
+    "timeout": "timeout",
+    "memory": "out of memory",
+    "crash": "crash",
+    "protocol": "no readable answer",
+    "no_code": "no program",
+}
+# Colour and hatch of outcomes; types of errors have those of `ERROR_LOOKS`, the most frequent one the first
+LOOKS = {
+    CORRECT: ("#009E73", ""),
+    TRAIN_ONLY: ("#56B4E9", "///"),
+    WRONG: ("#DDDDDD", ""),
+    OTHER_ERRORS: ("#FFFFFF", "xx--"),
+    FAILED["invalid_output"]: ("#CC79A7", ".."),
+    FAILED["timeout"]: ("#FFFFFF", "|||"),
+    FAILED["memory"]: ("#FFFFFF", "---"),
+    FAILED["crash"]: ("#000000", ""),
+    FAILED["protocol"]: ("#FFFFFF", "*"),
+    FAILED["no_code"]: ("#777777", ""),
+}
+ERROR_LOOKS = (("#D55E00", "\\\\\\"), ("#E69F00", "xxx"), ("#F0E442", "+++"), ("#D2B48C", "//--"))
+BOTH, ONLY_REFINING, ONLY_BASELINE, NEITHER = CLASSES = ("both", "only refining", "only the baseline", "neither")
+MARKS = {
+    BOTH: ("o", "#0072B2"),
+    ONLY_REFINING: ("^", "#009E73"),
+    ONLY_BASELINE: ("v", "#D55E00"),
+    NEITHER: ("x", "#666666"),
+}
+
+
+def section(
+    experiment: Experiment,
+    results: SetResults,
+    figures: Mapping[str, pd.DataFrame],
+    bootstrap: Bootstrap,
+    output: Path,
+    link: str,
+) -> list[str]:
+    """Markdown blocks about a set; its pictures and tables go to the folder `output`, which the report finds at `link`.
+
+    `figures`: `per_task` of each arm of the experiment.
+    """
+    name = results.name
+    shares = shares_by_turn(results, experiment.arms)
+    errors = [outcome for outcome in next(iter(shares.values())) if outcome not in LOOKS]
+    looks = LOOKS | dict(zip(errors, ERROR_LOOKS, strict=False))
+    plots.outcomes_plot(shares, looks, f"What became of attempts: {name}", output / f"{name}-outcomes.png")
+    means = pd.DataFrame({title.replace("`", ""): of_turn.mean() for title, of_turn in shares.items()}).T
+    write_csv(means.rename_axis("turn").reset_index(), output / f"{name}-outcomes.csv")
+    return [
+        "### What became of attempts",
+        f"*{CORRECT}*: all train and test pairs right; *{TRAIN_ONLY}*: the train pairs are, a test pair is not; "
+        f"*{WRONG}*: a grid for every input, but not the right one for every train pair; *{FAILED['invalid_output']}*: "
+        "something else than a grid; errors by type. Means over the tasks that have attempts in a turn, as above.",
+        outcomes_table(shares, bootstrap),
+        f"![Share of attempts by outcome, one bar a turn]({link}/{name}-outcomes.png)",
+        f"[As CSV]({link}/{name}-outcomes.csv).",
+        "### Where refining helped, and where it hurt",
+        *_helped_and_hurt(refining_pairs(experiment), results, figures, output, link),
+    ]
+
+
+def shares_by_turn(results: SetResults, arms: Sequence[Arm]) -> dict[str, pd.DataFrame]:
+    """For each turn of the arms, by its title: one row a task with attempts, one column an outcome, shares 0..1.
+
+    All turns have the same columns, in a fixed order: the outcomes that any attempt has.
+    """
+    turns = {turn_title(turn): results.of_turn(turn.arms[0], turn.turn) for turn in turns_of(arms)}
+    errors = pd.concat([attempts.loc[attempts["status"] == "error", "error_type"] for attempts in turns.values()])
+    counts = errors.astype(str).value_counts().drop(["", *LOOKS], errors="ignore")  # programs may name their own
+    frequent = sorted(counts.index, key=lambda kind: (-counts[kind], kind))[:N_ERRORS]
+    outcomes = {title: outcomes_of(attempts, frequent) for title, attempts in turns.items()}
+    order = [CORRECT, TRAIN_ONLY, WRONG, *frequent, OTHER_ERRORS, *FAILED.values()]
+    found = set().union(*(set(of_turn) for of_turn in outcomes.values()))
+    shown = [outcome for outcome in order if outcome in found]
+    shares = {}
+    for title, attempts in turns.items():
+        table = pd.crosstab(attempts["task_id"], outcomes[title], normalize="index")
+        task_ids = tasks_with_attempts(attempts, results.task_ids)
+        shares[title] = table.reindex(index=task_ids, columns=shown, fill_value=0.0)
+    return shares
+
+
+def outcomes_of(attempts: pd.DataFrame, frequent: Sequence[str]) -> "pd.Series[str]":
+    """What became of each attempt: one word of ours, or one of the `frequent` types of errors."""
+    errors = attempts["error_type"].astype(str)
+    failed = attempts["status"].map(FAILED)
+    outcomes = np.select(
+        [
+            attempts["train_is_correct"] & attempts["test_is_correct"],
+            attempts["train_is_correct"],
+            attempts["status"] == "ok",
+            attempts["status"] == "error",
+        ],
+        [CORRECT, TRAIN_ONLY, WRONG, errors.where(errors.isin(frequent), OTHER_ERRORS)],
+        failed,
+    )
+    return pd.Series(outcomes, attempts.index, dtype=str)
+
+
+def outcomes_table(shares: Mapping[str, pd.DataFrame], bootstrap: Bootstrap) -> str:
+    """One row an outcome, one column a turn."""
+    columns = next(iter(shares.values())).columns
+    rows: list[list[object]] = [["n tasks", *(len(of_turn) for of_turn in shares.values())]]
+    for outcome in columns:
+        cells = [bootstrap.share(list(of_turn[outcome])) if len(of_turn) else "–" for of_turn in shares.values()]
+        rows.append([outcome, *cells])
+    return markdown_table(["share of attempts", *shares], rows)
+
+
+def refining_pairs(experiment: Experiment) -> list[tuple[Arm, Arm]]:
+    """Each arm that refines, with the baseline that it is compared with: that of its seed where there are several."""
+    baseline, *others = experiment.repetitions
+    pairs = [pair for name in others for pair in pairs_of_arms(experiment, name, baseline)]
+    return [(arm, against) for arm, against in pairs if len(arm.turns) > 1]
+
+
+def _helped_and_hurt(
+    pairs: Sequence[tuple[Arm, Arm]],
+    results: SetResults,
+    figures: Mapping[str, pd.DataFrame],
+    output: Path,
+    link: str,
+) -> list[str]:
+    if not pairs:
+        return ["No arm refines beside the baseline, so nothing can be said."]
+    name, rows, lists, panels = results.name, [], [], {}
+    for arm, baseline in pairs:
+        title = f"`{arm.name}` against `{baseline.name}`"
+        won_by = classes_of(figures[arm.name]["is_correct"], figures[baseline.name]["is_correct"])
+        counts = won_by.value_counts()
+        rows.append([title, len(won_by), *(counts.get(one, 0) for one in CLASSES)])
+        lists += [f"- {title}, {one}: {_listed(won_by.index[won_by == one])}" for one in (ONLY_REFINING, ONLY_BASELINE)]
+        panels[arm.name] = pass_rates(results, arm).assign(solved_by=won_by)
+    rates = pd.concat(panels, names=["arm", "task_id"]).reset_index()
+    write_csv(rates, output / f"{name}-pass-rates.csv")
+    plots.pass_rates_plot(panels, MARKS, f"Pass rates of each task: {name}", output / f"{name}-pass-rates.png")
+    header = ["tasks solved by", "n tasks", *CLASSES]
+    return [
+        "Tasks by which of two arms solves them, each with its whole budget. Two samples of one arm would not solve "
+        "all the same tasks either: how much may be chance is said under *Differences*.",
+        markdown_table(header, rows),
+        "<details><summary>Which tasks only one of the two solves</summary>\n\n" + "\n".join(lists) + "\n\n</details>",
+        f"![Pass rate of each task in later turns against turn 1, one panel an arm]({link}/{name}-pass-rates.png)",
+        "One mark a task that has something to refine: above the diagonal, refining attempts are right more often than "
+        "first ones. Pass rates count attempts that are right on all pairs; both axes are stretched towards 0 (square "
+        "root). Equal tasks share a larger mark, with their number where they are more than "
+        f"{plots.MANY}. [As CSV]({link}/{name}-pass-rates.csv).",
+    ]
+
+
+def classes_of(by_refining: "pd.Series[float]", by_baseline: "pd.Series[float]") -> "pd.Series[str]":
+    """Which of two arms solves each task; 1 where an arm does."""
+    one, other = by_refining == 1.0, by_baseline == 1.0
+    classes = np.select([one & other, one, other], [BOTH, ONLY_REFINING, ONLY_BASELINE], NEITHER)
+    return pd.Series(classes, by_refining.index, dtype=str)
+
+
+def pass_rates(results: SetResults, arm: Arm) -> pd.DataFrame:
+    """Share of a task's attempts that are right on all pairs, in turn 1 (`first`) and in all others (`later`).
+
+    One row a task that has something to refine.
+    """
+    later = pd.concat([results.of_turn(arm, turn) for turn in range(2, len(arm.turns) + 1)], ignore_index=True)
+    task_ids = tasks_with_attempts(later, results.task_ids)
+    first = results.of_turn(arm, 1)
+    rates = {"first": per_task(first, task_ids)[PASS_RATE], "later": per_task(later, task_ids)[PASS_RATE]}
+    return pd.DataFrame(rates, index=task_ids)
+
+
+def _listed(task_ids: Sequence[str]) -> str:
+    return ", ".join(f"`{task_id}`" for task_id in task_ids) or "none"

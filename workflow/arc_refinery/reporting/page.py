@@ -1,0 +1,117 @@
+"""A report as one HTML file that can be mailed: pictures and tables lie inside it, no scripts, nothing is loaded."""
+
+import base64
+import re
+from collections.abc import Iterator, Sequence
+from html import escape
+from importlib import resources
+from io import BytesIO
+from itertools import pairwise
+from pathlib import Path
+from urllib.parse import unquote
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from PIL import Image
+
+from arc_refinery.errors import InputError
+from arc_refinery.files import written_as_a_whole
+
+KINDS = {".png": "image/png", ".svg": "image/svg+xml", ".csv": "text/csv"}  # of files that a page can hold
+# A report quotes programs and messages that a model wrote: whatever they hold, no script runs and nothing is loaded.
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+SCROLLING = '<div class="table" role="region" aria-label="Table" tabindex="0">'
+PAGE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>{title}</title>
+<style>
+{style}</style>
+</head>
+<body>
+{body}</body>
+</html>
+"""
+
+
+class PageError(InputError):
+    """A page cannot be made; the message names the file that is missing and where it is wanted."""
+
+
+def write_page(markdown: Path, output: Path) -> None:
+    """Write a Markdown file as HTML, with everything in it that it shows."""
+    with written_as_a_whole(output) as unfinished:
+        unfinished.write_text(page(markdown.read_text(), markdown))
+
+
+def page(text: str, origin: Path) -> str:
+    """The HTML of a Markdown text; `origin` is the file that its relative links start from, and that errors name."""
+    parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    parser.add_render_rule("table_open", lambda *_: f"{SCROLLING}\n<table>\n")
+    parser.add_render_rule("table_close", lambda *_: "</table>\n</div>\n")
+    tokens = parser.parse(text)
+    headings = list(_name_headings(tokens))
+    _embed(tokens, origin)
+    body: str = parser.renderer.render(tokens, parser.options, {})
+    title = next((words for level, words, _ in headings if level == "h1"), origin.stem)
+    return PAGE.format(
+        policy=POLICY,
+        title=escape(title),
+        style=resources.files(__package__).joinpath("page.css").read_text(),
+        body=body.replace("</h1>\n", f"</h1>\n{_contents(headings)}", 1),
+    )
+
+
+def _name_headings(tokens: Sequence[Token]) -> Iterator[tuple[str, str, str]]:
+    """Give each heading the anchor that code hosts give it; yields (h1..h6, words, anchor)."""
+    seen: dict[str, int] = {}
+    for heading, inline in pairwise(tokens):
+        if heading.type == "heading_open":
+            words = "".join(child.content for child in inline.children or [])
+            base = re.sub(r"[^\w\- ]", "", words.lower()).replace(" ", "-")
+            number = seen[base] = seen.get(base, -1) + 1
+            anchor = f"{base}-{number}" if number else base
+            heading.attrSet("id", anchor)
+            yield heading.tag, words, anchor
+
+
+def _contents(headings: Sequence[tuple[str, str, str]]) -> str:
+    links = [
+        f'<li><a href="#{escape(anchor)}">{escape(words)}</a></li>\n' for tag, words, anchor in headings if tag == "h2"
+    ]
+    return f'<nav aria-label="Contents"><ul>\n{"".join(links)}</ul></nav>\n' if len(links) > 1 else ""
+
+
+def _embed(tokens: Sequence[Token], origin: Path) -> None:
+    """Replace links to pictures, and those to tables, by what they lead to."""
+    for token in tokens:
+        link = unquote(str(token.attrGet("src") or token.attrGet("href") or ""))
+        is_local = not re.match(r"[a-z]+:|#|/", link)
+        if token.type == "image" and is_local:
+            token.attrSet("src", _data(origin.parent / link, origin))
+        elif token.type == "link_open" and is_local and link.endswith(".csv"):
+            token.attrSet("href", _data(origin.parent / link, origin))
+            token.attrSet("download", Path(link).name)
+        _embed(token.children or [], origin)
+
+
+def _data(path: Path, origin: Path) -> str:
+    if path.suffix not in KINDS or not path.is_file():
+        raise PageError(f"{origin}: links to {path}: expected a file that is there, {', '.join(KINDS)}; report again")
+    content = _with_palette(path) if path.suffix == ".png" else path.read_bytes()
+    return f"data:{KINDS[path.suffix]};base64,{base64.b64encode(content).decode()}"
+
+
+def _with_palette(path: Path) -> bytes:
+    """A picture in 256 colors, a third of the size: only edges change, by little.
+
+    `snakemake --report` hands a page to the browser as one address, and Chromium opens none beyond 2 MiB.
+    """
+    small = BytesIO()
+    with Image.open(path) as picture:
+        picture.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    return small.getvalue()

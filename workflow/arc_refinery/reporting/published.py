@@ -1,0 +1,110 @@
+"""The published experiment beside our own: its figures (published.csv), and what they can show."""
+
+from dataclasses import dataclass
+from importlib import resources
+from math import ceil, sqrt
+
+import pandas as pd
+from scipy.stats import binomtest, chi2_contingency, fisher_exact, norm
+
+from arc_refinery.evaluation.statistics import POWER, SIGNIFICANCE, mcnemar, p_text, points
+from arc_refinery.reporting.tables import markdown_table
+
+COMPARED = (("refine-trained", "independent"), ("refine-trained", "refine-base"))
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One arm of the published experiment. Its share was published with one decimal, which few counts round to."""
+
+    arm: str
+    first_turn: int  # attempts a task
+    second_turn: int
+    adapter: str
+    n_tasks: int
+    solved_percent: float
+    source: str
+
+    @property
+    def n_solved(self) -> int:
+        """The number of tasks nearest to the published share; raises ValueError where none rounds to it."""
+        nearest = round(self.n_tasks * self.solved_percent / 100)
+        if abs(100 * nearest / self.n_tasks - self.solved_percent) > 0.05 + 1e-9:
+            raise ValueError(f"{self.arm}: no number of {self.n_tasks} tasks is {self.solved_percent} %")
+        return nearest
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the share of tasks solved (Wilson 1927)."""
+        found = binomtest(self.n_solved, self.n_tasks).proportion_ci(method="wilson")
+        return float(found.low), float(found.high)
+
+
+def arms() -> dict[str, Published]:
+    """The published figures, by arm."""
+    with resources.files(__package__).joinpath("published.csv").open() as file:
+        table = pd.read_csv(file, keep_default_na=False)
+    return {str(row["arm"]): Published(**row) for row in table.to_dict("records")}
+
+
+def unpaired(first: Published, second: Published) -> float:
+    """Two-sided p of the two-proportion z test, pooled, without continuity correction (its z² is this chi-squared)."""
+    return float(chi2_contingency(_contingency(first, second), correction=False).pvalue)
+
+
+def tasks_needed(first: float, second: float) -> int:
+    """Tasks of each of two independent samples in which to find two shares different, two-sided, with `POWER`.
+
+    Fleiss, Levin and Paik (2003), Statistical Methods for Rates and Proportions, chapter 4, without continuity
+    correction: (z_0.975 sqrt(2 m (1 - m)) + z_power sqrt(p (1 - p) + q (1 - q)))² / (p - q)², m the mean of p and q.
+    """
+    mean = (first + second) / 2
+    by_chance: float = norm.ppf(1 - SIGNIFICANCE / 2) * sqrt(2 * mean * (1 - mean))
+    by_difference: float = norm.ppf(POWER) * sqrt(first * (1 - first) + second * (1 - second))
+    return ceil((by_chance + by_difference) ** 2 / (first - second) ** 2)
+
+
+def section() -> list[str]:
+    """Markdown blocks: the published figures with intervals, and what evidence they are for a difference."""
+    found = arms()
+    pairs = [(found[first], found[second]) for first, second in COMPARED]
+    trained, baseline = pairs[0]
+    gained = trained.n_solved - baseline.n_solved
+    fisher = float(fisher_exact(_contingency(trained, baseline)).pvalue)
+    return [
+        "## The published experiment, for reference",
+        f"Not ours: {'; '.join(dict.fromkeys(one.source for one in found.values()))}.",
+        markdown_table(
+            ["arm", "attempts a task", "published", "tasks solved", "95 % interval"], map(_row, found.values())
+        ),
+        f"Shares were published with one decimal, for which one number of {trained.n_tasks} tasks each comes into "
+        "question: a task is 0.25 points. Intervals: Wilson.",
+        markdown_table(
+            ["published shares against each other", "points", "p, unpaired", "tasks needed"], map(_difference, pairs)
+        ),
+        "p: two-proportion z test, pooled, without continuity correction, as if each arm had been given tasks of its "
+        f"own (of {baseline.solved_percent} against {trained.solved_percent} %, Fisher's exact test: "
+        f"{p_text(fisher)}). Tasks needed: in each arm, to find a difference of this size with {100 * POWER:.0f} % "
+        f"power at p < {SIGNIFICANCE} (Fleiss, Levin and Paik 2003, chapter 4). **On {trained.n_tasks} tasks, "
+        f"{baseline.solved_percent} and {trained.solved_percent} % do not support a difference.**",
+        "Paired by task, fewer tasks may do, but that takes to know which tasks each arm solved: "
+        f"{gained} more would give {p_text(mcnemar(gained, 0))} (exact McNemar) if none was lost, "
+        f"{p_text(mcnemar(gained + 2, 2))} if 2 were lost, and {p_text(mcnemar(gained + 10, 10))} if 10 were.",
+    ]
+
+
+def _row(one: Published) -> list[object]:
+    budget = f"{one.first_turn} + {one.second_turn}" if one.second_turn else one.first_turn
+    low, high = one.interval
+    counted = f"{one.n_solved}/{one.n_tasks} = {100 * one.n_solved / one.n_tasks:.2f} %"
+    return [f"`{one.arm}`", budget, f"{one.solved_percent} %", counted, f"[{100 * low:.1f}, {100 * high:.1f}]"]
+
+
+def _difference(pair: tuple[Published, Published]) -> list[object]:
+    p, q = (one.n_solved / one.n_tasks for one in pair)
+    p_value = p_text(unpaired(*pair)).removeprefix("p = ")
+    return [f"`{pair[0].arm}` − `{pair[1].arm}`", points(p - q, 2), p_value, tasks_needed(p, q)]
+
+
+def _contingency(first: Published, second: Published) -> list[list[int]]:
+    return [[one.n_solved, one.n_tasks - one.n_solved] for one in (first, second)]

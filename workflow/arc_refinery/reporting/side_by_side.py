@@ -1,0 +1,158 @@
+"""One page that sets several finished experiments side by side: arms, paired differences, settings, trainings."""
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from arc_refinery.config import Arm
+from arc_refinery.evaluation.arms import PASS_RATE, SetResults
+from arc_refinery.evaluation.paired import Given, Side, given, pair, shared_tasks
+from arc_refinery.files import written_as_a_whole
+from arc_refinery.reporting import training_log
+from arc_refinery.reporting.compare import left_out
+from arc_refinery.reporting.tables import Bootstrap, comparisons_table, markdown_table, turn_figures
+from arc_refinery.reporting.training_log import Log
+
+HOW_TO_READ = """\
+*Solved*: tasks of which attempts of the arm are right on all train and on all test pairs. *Pass rate of turn 2*: share
+of second-turn attempts that are right on all pairs, mean over tasks that have any. *Tokens a task*: of completions, and
+of each prompt once for all completions that share it. Brackets: 95 % interval, bootstrap over tasks."""
+NO_RESULT = {"experiment", "compare", "resources"}  # settings that change none
+MISSING = object()
+
+
+def write_page(sides: Sequence[Side], output: Path) -> None:
+    """Write the comparison of experiments that have results to a Markdown file."""
+    names = [f"`{one.experiment.experiment}`" for one in sides]
+    sets = list(dict.fromkeys(name for one in sides for name in one.sets))
+    shared = [name for name in sets if sum(name in one.sets for one in sides) > 1]
+    alone = [f"`{name}`" for name in sets if name not in shared]
+    blocks = [
+        f"# Experiments {', '.join(names)}",
+        HOW_TO_READ,
+        *(block for name in shared for block in _set_section(sides, name)),
+        f"Not shown, for only one experiment has them: {', '.join(alone)}." if alone else "",
+        "## Settings that differ",
+        _settings(sides, names),
+        "## Trainings",
+        _trainings(sides),
+    ]
+    with written_as_a_whole(output) as unfinished:
+        unfinished.write_text("\n\n".join(block for block in blocks if block) + "\n")
+
+
+def _set_section(sides: Sequence[Side], name: str) -> list[str]:
+    """The arms of the experiments that have the set, and those of one name against each other."""
+    found = [given(one, name, one.experiment.repetitions) for one in sides if name in one.sets]
+    header = ["experiment", "arm", "n tasks", "solved", "pass rate of turn 2", "attempts a task", "tokens a task"]
+    return [
+        f"## Set `{name}`",
+        markdown_table(header, [row for one in found for row in _arms(one)]),
+        *(block for first, second in combinations(found, 2) for block in _differences(second, first)),
+    ]
+
+
+def _arms(one: Given) -> Iterator[list[object]]:
+    settings, results = one.side.experiment, one.results
+    bootstrap = Bootstrap(settings.evaluation.n_bootstrap, (settings.seed, "bootstrap", results.name))
+    for name, repeated in settings.repetitions.items():
+        for arm, figures in zip(repeated, one.figures[name], strict=True):
+            attempts = results.of_arm(arm)
+            n = len(results.task_ids)
+            solved = bootstrap.solved(list(figures["is_correct"]))
+            spent = [f"{len(attempts) / n:.1f}", f"{attempts['tokens'].sum() / n:.0f}"]
+            yield [f"`{settings.experiment}`", f"`{arm.name}`", n, solved, _refined(results, arm, bootstrap), *spent]
+
+
+def _refined(results: SetResults, arm: Arm, bootstrap: Bootstrap) -> str:
+    if len(arm.turns) < 2:
+        return "–"
+    rates: pd.Series = turn_figures(results, arm, 2)[PASS_RATE]
+    return bootstrap.share(list(rates)) if len(rates) else "–"
+
+
+def _differences(first: Given, second: Given) -> list[str]:
+    titles = [f"`{one.side.experiment.experiment}`" for one in (first, second)]
+    arms = [arm for arm in first.figures if arm in second.figures]
+    if not arms:
+        return [f"{titles[0]} and {titles[1]} have no arm of the same name."]
+    task_ids = shared_tasks(first, second)
+    if not task_ids:
+        return [f"{titles[0]} and {titles[1]} have no task in common."]
+    return [
+        f"Arms of one name, {titles[0]} less {titles[1]}, paired by task:",
+        *left_out(first, second, task_ids),
+        comparisons_table([pair(first, second, (arm, arm), task_ids).comparison for arm in arms]),
+    ]
+
+
+def _settings(sides: Sequence[Side], names: Sequence[str]) -> str:
+    rows = list(differences([one.experiment.model_dump(mode="json", exclude=NO_RESULT) for one in sides]))
+    return markdown_table(["setting", *names], rows) if rows else "None."
+
+
+def differences(values: Sequence[Any], key: str = "") -> Iterator[list[str]]:
+    """A row for each key whose values differ: its path, then what each has. Items of lists go by their names."""
+    if all(value == values[0] for value in values):
+        return
+    named = [_by_name(value) for value in values]
+    if all(isinstance(value, dict) for value in named):
+        for inner in dict.fromkeys(inner for value in named for inner in value):
+            yield from differences([value.get(inner, MISSING) for value in named], f"{key}.{inner}".removeprefix("."))
+    else:
+        yield [f"`{key}`", *map(_written, values)]
+
+
+def _by_name(value: Any) -> Any:
+    is_named = isinstance(value, list) and value and all(isinstance(item, dict) and "name" in item for item in value)
+    return {item["name"]: item for item in value} if is_named else value
+
+
+def _written(value: Any) -> str:
+    match value:
+        case _ if value is MISSING:
+            return "–"
+        case None | []:
+            return "none"
+        case dict():
+            return "given"
+        case str() | float() | int():
+            return str(value)
+        case _:
+            return f"`{json.dumps(value)}`"
+
+
+def _trainings(sides: Sequence[Side]) -> str:
+    rows = []
+    for one in sides:
+        for adapter in one.experiment.adapters:
+            log = training_log.read(one.folder / "adapters" / adapter / "training.jsonl")
+            rows.append([f"`{one.experiment.experiment}`", f"`{adapter}`", *_went(log)])
+    header = [
+        "experiment",
+        "adapter",
+        "method",
+        "steps",
+        "first → last tenth",
+        "adapter of step",
+        "held-out reward",
+        "collapses",
+    ]
+    return markdown_table(header, rows) if rows else "None."
+
+
+def _went(log: Log) -> list[object]:
+    if log.steps.empty:
+        return ["–"] * 6
+    figure = "reward" if log.is_grpo else "loss"
+    first, last = log.first_and_last(figure)
+    n_steps = int(log.steps["step"].max())
+    step = log.chosen.step if log.chosen else n_steps
+    checks = [f"{check.reward:.2f} at {check.step}" for check in log.checks if check.step in (0, step)]
+    collapses = f"at step {', '.join(str(one.step) for one in log.decisions)}" if log.decisions else "none"
+    went = f"{figure} {first:.3g} → {last:.3g}"
+    return ["GRPO" if log.is_grpo else "SFT", n_steps, went, step, ", ".join(checks) or "–", collapses]

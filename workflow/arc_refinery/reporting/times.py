@@ -1,0 +1,70 @@
+"""What the jobs of each stage took, from the files that Snakemake's `benchmark:` writes.
+
+Measured, so it differs from run to run: the table belongs beside the logs, never into `results/`.
+"""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+
+from arc_refinery.errors import InputError
+from arc_refinery.reporting.tables import markdown_table
+
+ORDER = ["problems", "tasks", "prompts", "sample", "judge", "demonstrations", "sft", "train"]  # the others come after
+COLUMNS = ["s", "cpu_time", "max_rss"]
+CAPTION = """\
+Of each job counts the run that finished it: what a killed run had done before is missing. Wall seconds are summed over
+jobs, also over those that ran at the same time. CPU time and memory are sampled twice a second at first, later twice a
+minute, of the job's processes that live at that time: they are lower bounds. A dash: over before the first sample."""
+
+
+class BenchmarkError(InputError):
+    """A folder of benchmarks cannot be used; the message names it and what to do."""
+
+
+def page(benchmarks: Path) -> str:
+    """The table of a folder of benchmarks as Markdown."""
+    return f"# Machine time\n\n{CAPTION}\n\n{_as_markdown(table(benchmarks))}\n"
+
+
+def table(benchmarks: Path) -> pd.DataFrame:
+    """One row a stage: `jobs`, `s` (wall seconds, sum), `cpu_time` (seconds, sum), `max_rss` (MB, largest)."""
+    paths = sorted(benchmarks.rglob("*.tsv"))
+    if not paths:
+        raise BenchmarkError(f"{benchmarks}: holds no *.tsv file; expected the logs/<experiment>/benchmarks of a run")
+    jobs = pd.concat([_read(path).assign(stage=stage(path.relative_to(benchmarks))) for path in paths])
+    groups = jobs.groupby("stage")
+    sums = groups[["s", "cpu_time"]].sum(min_count=1)
+    found = pd.DataFrame({"jobs": groups.size(), **sums, "max_rss": groups["max_rss"].max()})
+    return found.loc[sorted(found.index, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))]
+
+
+def stage(benchmark: Path) -> str:
+    """What a job did, by the name of its file: `heldout/turn1/sample-003.tsv` is `sample`, `adapters/x.tsv` `train`."""
+    name = benchmark.name.removesuffix(".tsv")
+    if benchmark.parts[0] != "adapters":
+        return re.sub(r"-\d+$", "", name)
+    if name.endswith(".curves"):
+        return "curves"
+    return "sft" if re.match(r"sft(-|$)", name) else "train"
+
+
+def _read(path: Path) -> pd.DataFrame:
+    found = pd.read_csv(path, sep="\t", na_values=["-"])
+    if missing := [column for column in COLUMNS if column not in found]:
+        raise BenchmarkError(f"{path}: has no column {missing[0]}; expected a file of Snakemake's `benchmark:`")
+    return found[COLUMNS].astype(float)
+
+
+def _as_markdown(stages: pd.DataFrame) -> str:
+    total = [stages["jobs"].sum(), stages["s"].sum(), stages["cpu_time"].sum(), stages["max_rss"].max()]
+    rows = [[name, *line] for name, *line in stages.itertuples()]
+    header = ["stage", "jobs", "wall s", "CPU s", "largest memory, MB"]
+    return markdown_table(
+        header, [[name, int(jobs), *map(_number, measured)] for name, jobs, *measured in [*rows, ["all", *total]]]
+    )
+
+
+def _number(value: float) -> str:
+    return "–" if pd.isna(value) else f"{value:.0f}" if value >= 100 else f"{value:.1f}"
