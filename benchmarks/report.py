@@ -35,6 +35,7 @@ from arc_refinery.tasks import Pair, Task
 
 N_SHARDS = 20
 BATCH = 8  # completions of a prompt
+N_WRONG = 20  # different wrong answers to a task
 PROGRAMS = [path.read_text() for path in sorted((Path(__file__).parent / "programs/good").glob("*.txt"))]
 FAILED = {"error": 0.08, "invalid_output": 0.03, "no_code": 0.02, "timeout": 0.01}  # shares of attempts: an assumption
 LOAD = """
@@ -131,12 +132,14 @@ def prompts_of(task: Task, arm: Arm, turn: int) -> Iterator[Prompt]:
 def judged(task: Task, rate: float, arm: Arm, turn: int, rng: Rng) -> Iterator[tuple[Attempt, Verdict]]:
     n = arm.turns[turn - 1].n_predictions
     truth = [pair.output for pair in task.pairs]
-    wrong = [np.where(rng.random(grid.shape) < 0.2, 0, grid).astype(np.uint8) for grid in truth]
+    wrong = [
+        [np.where(rng.random(grid.shape) < 0.2, 0, grid).astype(np.uint8) for grid in truth] for _ in range(N_WRONG)
+    ]
     fate = rng.choice([*FAILED, "ok"], size=n, p=[*FAILED.values(), 1 - sum(FAILED.values())])
     for place, (status, is_right) in enumerate(zip(fate.tolist(), (rng.random(n) < rate).tolist(), strict=True)):
         prompt_id = prompt_name(task, arm, turn, place // BATCH)
         attempt_id = f"{prompt_id}/{place % BATCH:03d}"
-        outputs = tuple(truth if is_right else wrong) if status == "ok" else ()
+        outputs = tuple(truth if is_right else wrong[rng.integers(N_WRONG)]) if status == "ok" else ()
         scores = [float(np.mean(a == b)) for a, b in zip(outputs, truth, strict=True)] if outputs else [0.0]
         pixels, grids = float(np.mean(scores)), float(is_right and bool(outputs))
         yield (
@@ -153,7 +156,7 @@ def judged(task: Task, rate: float, arm: Arm, turn: int, rng: Rng) -> Iterator[t
                 top_p=1.0,
                 augmentation=IDENTITY,
                 train_order=(0, 1, 2),
-                completion=f"```python\n{PROGRAMS[(place * 7 + turn) % len(PROGRAMS)]}\n# {place}\n```",
+                completion=f"```python\n{rng.choice(PROGRAMS)}\n# {rng.bytes(500).hex()}\n```",  # no two are alike
                 n_prompt_tokens=1000 * turn,
                 n_tokens=300 + place,
                 finish_reason="stop",

@@ -260,7 +260,13 @@ def test_training_and_prompt_lengths(text: str):
 
 
 def test_settings_and_caveats_are_stated(text: str):
-    for words in ("> Made by hand.", "not how they would vary with another training run or with other samples", "window 100 tokens", "baseline is `independent`", "(4 in all)"):
+    for words in (
+        "> Made by hand.",
+        "not how they would vary with another training run or with other samples",
+        "window 100 tokens",
+        "baseline is `independent`",
+        "(4 in all)",
+    ):
         assert words in text
     assert "at least 6 tasks" in text  # 2 / 2^6 = 0.03, 2 / 2^5 = 0.06
 

@@ -78,7 +78,8 @@ def test_solved_tasks_can_be_counted_from_it(attempts: pd.DataFrame):
 
 
 def test_the_number_of_shards_changes_no_byte(tmp_path: Path):
-    assert written(tmp_path / "one").read_bytes() == written(tmp_path / "three", n_shards=3).read_bytes()
+    # in two shards, the tasks a and c come before b
+    assert written(tmp_path / "one").read_bytes() == written(tmp_path / "two", n_shards=2).read_bytes()
 
 
 def test_texts_are_stored_as_dictionaries(tmp_path: Path):

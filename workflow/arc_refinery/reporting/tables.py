@@ -179,42 +179,72 @@ def _count(tasks: float) -> str:
     return f"{tasks:.1f}".removesuffix(".0")
 
 
+PairOfTurns = tuple[pd.DataFrame, pd.DataFrame]
+TURN_METRICS = {PASS_RATE: "pass rate", "test_pass_rate": "test_pass_rate", "unique outputs": "unique outputs"}
+
+
 def turn_differences_table(experiment: Experiment, results: SetResults, bootstrap: Bootstrap) -> str:
     """Pass rates of the turns of compared arms against each other, on the tasks that have attempts of both."""
     rows = []
     for first, second in experiment.compared:
-        pairs = pairs_of_arms(experiment, first, second)
-        for number in range(1, min(len(arm.turns) for pair in pairs for arm in pair) + 1):
-            named = {
-                f"`{one.name}` − `{other.name}`": (
-                    turn_figures(results, one, number),
-                    turn_figures(results, other, number),
-                )
-                for one, other in pairs
-                if one.branch(number) != other.branch(number)
-            }
-            shown = [(name, [figures]) for name, figures in named.items()]
-            if len(named) > 1:
-                shown.insert(0, (f"`{first}` − `{second}` (mean of {len(named)})", list(named.values())))
-            rows += [line for name, of in shown if (line := _turn_difference(f"turn {number}: {name}", of, bootstrap))]
-    header = ["turn by turn", "n tasks", "pass rate", "test_pass_rate", "unique outputs"]
+        for number, of_turn in _pairs_of_turns(experiment, results, first, second).items():
+            shown = {name: [pair] for name, pair in of_turn.items()}
+            if len(of_turn) > 1:
+                shown = {f"`{first}` − `{second}` (mean of {len(of_turn)})": list(of_turn.values()), **shown}
+            for name, pairs in shown.items():
+                n, cells = _turn_difference(pairs, bootstrap)
+                rows.append([f"turn {number}: {name}", n, *cells])
+    return markdown_table(["turn by turn", "n tasks", *TURN_METRICS.values()], rows) if rows else ""
+
+
+def refining_headline(experiment: Experiment, by_set: Mapping[str, tuple[SetResults, Bootstrap]]) -> str:
+    """Later turns against each other, where the model is told of its own attempt: a line a set and comparison."""
+    rows = []
+    for name, (results, bootstrap) in by_set.items():
+        for first, second in experiment.compared:
+            arms = [*experiment.arms_called(first), *experiment.arms_called(second)]
+            if any(turn.feedback != "real" for arm in arms for turn in arm.turns):
+                continue
+            for number, of_turn in _pairs_of_turns(experiment, results, first, second).items():
+                if number > 1:
+                    n, cells = _turn_difference(list(of_turn.values()), bootstrap)
+                    mean = f" (mean of {len(of_turn)})" if len(of_turn) > 1 else ""
+                    rows.append([f"`{name}`, turn {number}: `{first}` − `{second}`{mean}", n, *cells])
+    header = ["refining turns, difference in points", "n tasks", *TURN_METRICS.values()]
     return markdown_table(header, rows) if rows else ""
 
 
-def _turn_difference(
-    title: str, pairs: Sequence[tuple[pd.DataFrame, pd.DataFrame]], bootstrap: Bootstrap
-) -> list[object]:
-    common = set.intersection(*(set(figures.index) for pair in pairs for figures in pair))
-    task_ids = [task_id for task_id in pairs[0][0].index if task_id in common]
-    if not task_ids:
-        return []
+def _pairs_of_turns(
+    experiment: Experiment, results: SetResults, first: str, second: str
+) -> dict[int, dict[str, PairOfTurns]]:
+    """For each turn that two compared arms do not share: figures of each pair of their repetitions."""
+    pairs = pairs_of_arms(experiment, first, second)
+    n_turns = min(len(arm.turns) for pair in pairs for arm in pair)
+    found = {
+        number: {
+            f"`{one.name}` − `{other.name}`": (turn_figures(results, one, number), turn_figures(results, other, number))
+            for one, other in pairs
+            if one.branch(number) != other.branch(number)
+        }
+        for number in range(1, n_turns + 1)
+    }
+    return {number: of_turn for number, of_turn in found.items() if of_turn and _common_tasks(of_turn.values())}
+
+
+def _common_tasks(pairs: Iterable[PairOfTurns]) -> list[str]:
+    every = [figures.index for pair in pairs for figures in pair]
+    return [task_id for task_id in every[0] if all(task_id in index for index in every)]
+
+
+def _turn_difference(pairs: Sequence[PairOfTurns], bootstrap: Bootstrap) -> tuple[int, list[str]]:
+    task_ids = _common_tasks(pairs)
     cells = []
-    for metric in (PASS_RATE, "test_pass_rate", "unique outputs"):
+    for metric in TURN_METRICS:
         a, b = (np.mean([figures.loc[task_ids, metric] for figures in one], axis=0) for one in zip(*pairs, strict=True))
         d = bootstrap.difference(a, b)
         text = f"{points(d.mean)} [{points(d.low)}, {points(d.high)}]"
         cells.append(f"**{text}**" if d.excludes_zero else text)
-    return [title, len(task_ids), *cells]
+    return len(task_ids), cells
 
 
 def equal_tokens_table(
