@@ -129,7 +129,11 @@ class Experiment(Strict):
         """Names in `repetitions` that are compared, the first less the second."""
         names = list(self.repetitions)
         with_baseline = [(name, names[0]) for name in names[1:]]
-        chosen = [pair for asked in self.evaluation.comparisons for pair in product(*map(self._names_of, asked))]
+        chosen = [
+            pair
+            for first, second in self.evaluation.comparisons
+            for pair in product(self._names_of(first), self._names_of(second))
+        ]
         if not self.evaluation.comparisons and len(names) <= 3:
             chosen = [(second, first) for first, second in combinations(names, 2)]
         return list(dict.fromkeys([*with_baseline, *chosen]))

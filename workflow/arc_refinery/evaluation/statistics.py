@@ -43,7 +43,7 @@ class Difference:
         """
         if abs(self.mean) < 1e-12:
             return None
-        z = norm.ppf(1 - SIGNIFICANCE / 2) + norm.ppf(POWER)
+        z = float(norm.ppf(1 - SIGNIFICANCE / 2) + norm.ppf(POWER))
         return max(2, ceil((z * self.deviation / self.mean) ** 2))
 
 
@@ -261,7 +261,7 @@ def solved_within(attempts: pd.DataFrame, task_ids: Sequence[str], tokens: Float
 def generated_tokens(attempts: pd.DataFrame, task_ids: Sequence[str]) -> Floats:
     """Tokens of all completions of each task."""
     sums = attempts.groupby("task_id")["n_tokens"].sum()
-    return sums.reindex(list(task_ids), fill_value=0).to_numpy(dtype=float)
+    return np.asarray(sums.reindex(list(task_ids), fill_value=0), dtype=float)
 
 
 def _solved(train_is_correct: Bools, test_is_correct: Bools, k: int) -> float:
