@@ -1,6 +1,6 @@
 """Run programs that nobody has read: see docs/sandbox.md for what is covered and what is not."""
 
 from arc_refinery.sandbox.executor import Executor
-from arc_refinery.sandbox.types import Limits, Outcome, Program, Status
+from arc_refinery.sandbox.types import Limits, Outcome, Program, Script, Status, Value
 
-__all__ = ["Executor", "Limits", "Outcome", "Program", "Status"]
+__all__ = ["Executor", "Limits", "Outcome", "Program", "Script", "Status", "Value"]

@@ -4,7 +4,9 @@ Whatever touches a program's objects happens here, under the limits: compiling i
 and describing what it raised work on what the program has made, or call its code.
 """
 
+import ast
 import ctypes
+import io
 import math
 import os
 import random
@@ -22,10 +24,10 @@ from typing import Any, NoReturn, Self
 import numpy as np
 
 from arc_refinery.grids import MAX_SIDE, N_COLORS, Grid
-from arc_refinery.sandbox import wire
+from arc_refinery.sandbox import plain, wire
 from arc_refinery.sandbox.seccomp import Filter
 from arc_refinery.sandbox.sharing import Sharing
-from arc_refinery.sandbox.types import Limits, Status
+from arc_refinery.sandbox.types import Limits, Status, Value
 from arc_refinery.sandbox.wire import ALONE, Request, Result
 
 PROGRAM_FILE = "<program>"
@@ -127,6 +129,8 @@ def run_programs(programs: Sequence[Request], is_alone: bool, setting: Setting) 
             code = compiled(program.source)
             if isinstance(code, CodeType) and not (is_alone or setting.sharing.allows(code)):
                 frame = ALONE
+            elif program.script:
+                frame = wire.encode_result(answer(program.script))
             else:
                 frame = wire.encode_result(code if isinstance(code, Result) else judge(code, program.inputs))
         except MemoryError:
@@ -222,6 +226,74 @@ def describe(error: BaseException) -> tuple[str, str, int | None]:
         trace = trace.tb_next
     try:
         name, message = type(error).__name__, error.msg if isinstance(error, SyntaxError) else str(error)
-        return name, re.sub(r"\b0x[0-9a-f]{6,}\b", "0x...", message[: wire.TEXT_CHARS]), line
+        return name, without_addresses(message[: wire.TEXT_CHARS]), line
     except BaseException:  # noqa: BLE001 (the program's own __str__ may raise anything)
         return "Exception", "its message cannot be shown", line
+
+
+def without_addresses(text: str) -> str:
+    return re.sub(r"\b0x[0-9a-f]{6,}\b", "0x...", text)
+
+
+def answer(script: bytes) -> Result:
+    """Execute a script and evaluate its expressions; raises nothing but MemoryError."""
+    sources, expressions, names, interactive = plain.unpack(script)
+    module = ModuleType("__main__" if interactive else "program")
+    sys.modules[module.__name__] = module
+    printed = Printed()
+    if interactive:
+        sys.stdout = sys.stderr = printed
+    try:
+        module.__dict__.update((name, plain.unpack(data)) for name, data in names)
+        for source in sources:
+            execute_source(source, module, interactive)
+    except MemoryError:
+        raise
+    except BaseException as error:  # noqa: BLE001 (whatever a script raises is its verdict)
+        return Result(Status.error, (), *describe(error), printed=printed.text())
+    values = tuple(evaluated(expression, module) for expression in expressions)
+    return Result(Status.ok, values=values, printed=printed.text())
+
+
+def execute_source(source: str, module: ModuleType, interactive: bool) -> None:
+    tree = ast.parse(source, PROGRAM_FILE)
+    last = tree.body.pop() if interactive and tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, PROGRAM_FILE, "exec", dont_inherit=True), module.__dict__)
+    if last is not None:
+        exec(compile(ast.Interactive([last]), PROGRAM_FILE, "single", dont_inherit=True), module.__dict__)
+
+
+def evaluated(expression: str, module: ModuleType) -> Value:
+    """The value of an expression; raises nothing but MemoryError."""
+    try:
+        code = compile(expression, PROGRAM_FILE, "eval", dont_inherit=True)
+        return Value("plain", data=plain.pack(eval(code, module.__dict__)))
+    except MemoryError:
+        raise
+    except plain.NotPlainError as error:
+        return Value("not_plain", error=str(error))
+    except BaseException as error:  # noqa: BLE001 (whatever a program raises is its verdict)
+        name, message, _ = describe(error)
+        return Value("error", error=f"{name}: {message}".removesuffix(": "))
+
+
+class Printed(io.TextIOBase):
+    """The first characters that a script prints; so endless output ends at the limit of time, not of memory."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._room = wire.PRINTED_BYTES
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        if self._room > 0:
+            self._parts.append(str.__getitem__(text, slice(self._room)))
+            self._room -= len(self._parts[-1])
+        return len(text)
+
+    def text(self) -> str:
+        return without_addresses("".join(self._parts))

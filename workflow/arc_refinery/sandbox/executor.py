@@ -23,7 +23,7 @@ import numpy as np
 
 from arc_refinery.errors import InputError
 from arc_refinery.sandbox import seccomp, wire
-from arc_refinery.sandbox.types import Limits, Outcome, Program, Status
+from arc_refinery.sandbox.types import Limits, Outcome, Program, Script, Status
 
 LOOK_AHEAD = 256  # programs per server that may be taken from the input before the oldest outcome is yielded
 REMEMBERED = 4096  # distinct programs whose outcome is kept for others that are equal
@@ -90,11 +90,11 @@ class Executor:
         """Peak resident memory so far, in MiB: of each server with its largest child, summed over the servers."""
         return sum(server.peak_kb for server in self._servers) / 1024
 
-    def run(self, programs: Iterable[Program]) -> Generator[Outcome, None, None]:
-        """One outcome for each program, in their order, each as soon as it and those before it are there.
+    def run(self, programs: Iterable[Program | Script]) -> Generator[Outcome, None, None]:
+        """One outcome for each program or script, in their order, each as soon as it and those before it are there.
 
         The input is read as far ahead as the servers need. Programs with equal source and equal inputs, unless very far
-        apart, are executed once.
+        apart, are executed once. A script has its child for itself.
         """
         if self._running:
             raise RuntimeError("the executor is running already: finish or close that iterator first")
@@ -130,7 +130,7 @@ class _Job:
     """A program that is executed for all that are equal to it."""
 
     request: bytes
-    n_inputs: int
+    form: wire.Form
     is_alone: bool = False  # shares its child with no other program
     n_lost_servers: int = 0
     outcome: Outcome | None = None
@@ -139,7 +139,7 @@ class _Job:
 class _Queue:
     """The programs between the caller's input and the caller's output."""
 
-    def __init__(self, programs: Iterable[Program], look_ahead: int) -> None:
+    def __init__(self, programs: Iterable[Program | Script], look_ahead: int) -> None:
         self._input = iter(programs)
         self._look_ahead = look_ahead
         self._waiting: deque[tuple[str, _Job]] = deque()  # all that have been read and not been yielded, in order
@@ -153,7 +153,7 @@ class _Queue:
             key = hashlib.sha256(request).digest()
             job = self._recent.get(key)
             if job is None:
-                job = self._recent[key] = _Job(request, len(program.inputs))
+                job = self._recent[key] = _Job(request, wire.form_of(program), is_alone=isinstance(program, Script))
                 self._ready.append(job)
                 if len(self._recent) > REMEMBERED:
                     self._recent.popitem(last=False)
@@ -209,12 +209,12 @@ class _Server:
         self.socket.settimeout(START_SECONDS)
         try:
             self.socket.sendall(wire.encode_batch([wire.encode_request(CHECK)]))
-            ((result, _),) = self._replies([len(CHECK.inputs)])
+            ((result, _),) = self._replies([wire.form_of(CHECK)])
         except (OSError, EOFError) as error:
             raise RuntimeError(f"a sandbox server did not start, its own message is on stderr: {error!r}") from error
         assert result is not None  # it was alone
         if result.status is not Status.ok:
-            reason = Outcome(CHECK.program_id, *result).error
+            reason = _outcome(result).error
             raise RuntimeError(f"the sandbox cannot run a trivial program on this machine: {result.status}: {reason}")
 
     def submit(self, batch: list[_Job]) -> None:
@@ -232,7 +232,7 @@ class _Server:
     def finish(self) -> list[_Job]:
         """Give the jobs of the batch their outcomes; those that have none yet and are to be tried again."""
         try:
-            replies = self._replies([job.n_inputs for job in self.batch])
+            replies = self._replies([job.form for job in self.batch])
         except (OSError, EOFError):
             return self.give_up()
         batch, self.batch = self.batch, []
@@ -240,11 +240,11 @@ class _Server:
             if result is None:
                 job.is_alone = True
             else:
-                job.outcome = Outcome("", *result, cpu_seconds)
+                job.outcome = _outcome(result, cpu_seconds)
         return [job for job in batch if job.outcome is None]
 
-    def _replies(self, numbers_of_inputs: list[int]) -> list[tuple[wire.Result | None, float]]:
-        replies, peak_kb = wire.read_replies(self.socket, numbers_of_inputs)
+    def _replies(self, forms: list[wire.Form]) -> list[tuple[wire.Result | None, float]]:
+        replies, peak_kb = wire.read_replies(self.socket, forms)
         self.peak_kb = max(self.peak_kb, peak_kb)
         return replies
 
@@ -269,6 +269,11 @@ class _Server:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def _outcome(result: wire.Result, cpu_seconds: float = 0.0) -> Outcome:
+    status, outputs, error_type, message, line, values, printed = result
+    return Outcome("", status, outputs, error_type, message, line, cpu_seconds, values, printed or "")
 
 
 def _wait(busy: list[_Server]) -> list[_Job]:

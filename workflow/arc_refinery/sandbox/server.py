@@ -163,7 +163,7 @@ def execute(
         first = n_done
         with Child(programs[first:], is_alone, setting, limits, executor) as running:
             for program in programs[first:]:
-                result = running.read_result(len(program.inputs), is_last=n_done + 1 == len(programs))
+                result = running.read_result(program.form, is_last=n_done + 1 == len(programs))
                 if isinstance(result, Ending):
                     is_own_doing = is_alone or result in (Ending.cpu, Ending.wall)
                     if not is_own_doing and n_done > first:
@@ -222,7 +222,7 @@ class Child:
         cpu_seconds, self._cpu_at_start = self._cpu_seconds - self._cpu_at_start, self._cpu_seconds
         return cpu_seconds
 
-    def read_result(self, n_inputs: int, is_last: bool) -> bytes | Ending:
+    def read_result(self, form: wire.Form, is_last: bool) -> bytes | Ending:
         """The next program's result, or why there is none.
 
         One thread uses no more CPU than wall time passes, so sleeping for what is left of either never comes too late.
@@ -230,7 +230,7 @@ class Child:
         deadline = time.monotonic() + self._limits.wall_seconds
         while True:
             try:
-                reply = self._parse(n_inputs, is_last)
+                reply = self._parse(form, is_last)
             except wire.WireError:
                 return Ending.malformed
             self._cpu_seconds = time.clock_gettime(self._clock)
@@ -245,17 +245,17 @@ class Child:
             if not self._listen(max(time_left, 0.0)) and time_left <= 0:
                 return Ending.cpu if cpu_left <= 0 else Ending.wall
 
-    def _parse(self, n_inputs: int, is_last: bool) -> tuple[bytes, float] | None:
+    def _parse(self, form: wire.Form, is_last: bool) -> tuple[bytes, float] | None:
         """The reply that has come, if it has come as a whole: for the last one, that is when the pipe is closed."""
-        reply = None if is_last and not self._is_closed else wire.take_reply(self._data, n_inputs)
+        reply = None if is_last and not self._is_closed else wire.take_reply(self._data, *form)
         if reply is None:
-            if len(self._data) > wire.max_reply_bytes(n_inputs):
+            if len(self._data) > wire.max_reply_bytes(*form):
                 raise wire.WireError("too much on the result pipe")
             return None
         if is_last and self._data:
             raise wire.WireError("bytes after the result")
         if self._is_alone or reply[0] != ALONE:
-            wire.decode_result(reply[0], n_inputs)
+            wire.decode_result(reply[0], *form)
         return reply
 
     def _listen(self, seconds: float) -> bool:

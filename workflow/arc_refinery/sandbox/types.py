@@ -1,8 +1,12 @@
-"""The words of the sandbox: programs go in, outcomes come out. Expected outputs have no place in either."""
+"""The words of the sandbox: programs and scripts go in, outcomes come out. Expected outputs have no place in either.
+
+A script of the caller's own may hold them where its executor runs nothing but such (tooluse/code_exec.py).
+"""
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from math import inf
+from typing import Literal
 
 from arc_refinery.errors import InputError
 from arc_refinery.grids import Grid
@@ -11,7 +15,7 @@ from arc_refinery.grids import Grid
 class Status(StrEnum):
     """What became of a program."""
 
-    ok = "ok"  # one valid grid for each input
+    ok = "ok"  # one valid grid for each input; a script: its sources ran to their end
     invalid_output = "invalid_output"  # something else than a grid for one of them
     error = "error"  # it raised, or it defines no `transform`
     timeout = "timeout"  # over the limit of CPU or of wall time
@@ -30,8 +34,32 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
+class Script:
+    """Sources that are executed one after the other in one namespace, then expressions that are evaluated in it.
+
+    An `interactive` one is what a user would type: it is `__main__`, what it prints is kept, and a source that ends in
+    an expression prints its value.
+    """
+
+    program_id: str
+    sources: tuple[str, ...]
+    expressions: tuple[str, ...] = ()
+    names: tuple[tuple[str, bytes], ...] = ()  # what is there before the first source, packed by `plain`
+    interactive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What an expression of a script gave."""
+
+    kind: Literal["plain", "not_plain", "error"]
+    data: bytes = b""  # packed by `plain`, or forged: hand it to another script, unpack it nowhere else
+    error: str = ""  # the exception like `TypeError: message`, or what is not plain
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """What executing one program on its inputs gave."""
+    """What executing one program on its inputs, or one script, gave."""
 
     program_id: str
     status: Status
@@ -40,6 +68,8 @@ class Outcome:
     error_message: str = ""
     error_line: int | None = None  # line of the program that raised
     cpu_seconds: float = 0.0  # a measurement, different in every run: never store it in a result file
+    values: tuple[Value, ...] = ()  # of a script, one for each expression; empty unless status is ok
+    printed: str = ""  # by an interactive script, also by one that then failed
 
     @property
     def error(self) -> str:

@@ -1,8 +1,8 @@
 """Frames between executor, server and child: struct headers, UTF-8 text, raw grid bytes. Nothing is ever unpickled.
 
-executor -> server   batch: number of programs; for each: lengths, the source and the input grids
+executor -> server   batch: number of programs; for each: lengths, the source and the input grids, or a packed script
 child -> server      a reply for each program, checked to the last byte, for the program could have written it: the
-                     child's CPU seconds so far, then the result
+                     child's CPU seconds so far, then the result; only a script's values pass on as they are
 server -> executor   replies of a batch: length of all and peak memory so far, as the kernel tells it to the server; for
                      each program its CPU seconds, then the result
 """
@@ -10,39 +10,58 @@ server -> executor   replies of a batch: length of all and peak memory so far, a
 import socket
 import struct
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from arc_refinery.grids import MAX_SIDE, N_COLORS, Grid
-from arc_refinery.sandbox.types import Program, Status
+from arc_refinery.sandbox import plain
+from arc_refinery.sandbox.types import Program, Script, Status, Value
 
 TEXT_CHARS = 1000  # of an error's type or message; longer ones are cut
 _BYTES_PER_CHAR = 10  # at most, after backslashreplace
+PRINTED_BYTES = 2**15  # of what an interactive script prints
 
 # In place of a result: nothing is said of this program, it wants a child of its own.
 ALONE = b"!"
 
 _BATCH = struct.Struct("<I")
-_REQUEST = struct.Struct("<IIH")  # bytes of source, bytes of all grids, number of grids
-_RESULT = struct.Struct("<4sBiHHIH")  # magic, status, line (-1 = none), bytes of type, message, grids; number of grids
+_REQUEST = struct.Struct("<IIH?")  # bytes of source (of the whole script), of all grids; number of outputs; is a script
+# magic, status, line (-1 = none), bytes of type, message, grids or blocks; number of these
+_RESULT = struct.Struct("<4sBiHHIH")
 _REPLIES = struct.Struct("<II")  # bytes of all, peak memory in kB
 _CPU = struct.Struct("<d")
 _SHAPE = struct.Struct("<HH")
+_BLOCK = struct.Struct("<I")
 _MAGIC = b"ARC2"
 _STATUSES = tuple(Status)
 _CELLS = bytes(range(N_COLORS))
+_KINDS: dict[bytes, Literal["plain", "not_plain", "error"]] = {b"=": "plain", b"?": "not_plain", b"!": "error"}
+_TAGS = {kind: tag for tag, kind in _KINDS.items()}
 
 
 class WireError(Exception):
     """A frame that is not what it should be."""
 
 
+class Form(NamedTuple):
+    """What outputs a request asks for: so many grids; or, of a script, so many blocks of bytes."""
+
+    n_outputs: int
+    of_script: bool = False
+
+
 class Request(NamedTuple):
-    """What a server is told of a program."""
+    """What a server is told of a program or of a script."""
 
     source: str
     inputs: tuple[Grid, ...]
+    script: bytes = b""  # packed, instead of the other two
+    n_blocks: int = 0  # what it printed, and its values
+
+    @property
+    def form(self) -> Form:
+        return Form(self.n_blocks, of_script=True) if self.script else Form(len(self.inputs))
 
 
 class Result(NamedTuple):
@@ -53,16 +72,28 @@ class Result(NamedTuple):
     error_type: str = ""
     error_message: str = ""
     error_line: int | None = None
+    values: tuple[Value, ...] = ()  # of a script
+    printed: str | None = None  # of a script
 
 
-def encode_request(program: Program) -> bytes:
+def form_of(program: Program | Script) -> Form:
+    if isinstance(program, Script):
+        return Form(1 + len(program.expressions), of_script=True)
+    return Form(len(program.inputs))
+
+
+def encode_request(program: Program | Script) -> bytes:
+    if isinstance(program, Script):
+        parts = (program.sources, program.expressions, program.names, program.interactive)
+        script = plain.pack(parts, max_bytes=2**31)
+        return _REQUEST.pack(len(script), 0, *form_of(program)) + script
     for grid in program.inputs:
         if grid.ndim != 2 or grid.dtype != np.uint8:
             raise ValueError(f"program {program.program_id}: expected 2-D uint8 inputs, got {grid.ndim}-D {grid.dtype}")
     # A model's text may hold lone surrogates; that they do not compile is the program's error, not ours.
     source = program.source.encode("utf-8", "surrogatepass")
     grids = _pack_grids(program.inputs)
-    return _REQUEST.pack(len(source), len(grids), len(program.inputs)) + source + grids
+    return _REQUEST.pack(len(source), len(grids), *form_of(program)) + source + grids
 
 
 def encode_batch(requests: Sequence[bytes]) -> bytes:
@@ -76,71 +107,76 @@ def read_batch(sock: socket.socket) -> list[Request]:
 
 
 def _read_request(sock: socket.socket) -> Request:
-    source_bytes, grid_bytes, n_grids = _REQUEST.unpack(_read_exactly(sock, _REQUEST.size))
+    source_bytes, grid_bytes, n_outputs, of_script = _REQUEST.unpack(_read_exactly(sock, _REQUEST.size))
     body = _read_exactly(sock, source_bytes + grid_bytes)
+    if of_script:
+        return Request("", (), body, n_outputs)
     source = body[:source_bytes].decode("utf-8", "surrogatepass")
-    return Request(source, _unpack_grids(body[source_bytes:], n_grids))
+    return Request(source, _unpack_grids(body[source_bytes:], n_outputs))
 
 
 def encode_result(result: Result) -> bytes:
-    # The methods of `str` itself: a program's own kind of text could return anything.
-    error_type, message = (
-        str.encode(str.__getitem__(text, slice(TEXT_CHARS)), "utf-8", "backslashreplace")
-        for text in (result.error_type, result.error_message)
-    )
-    grids = _pack_grids(result.outputs)
+    error_type, message = _text(result.error_type), _text(result.error_message)
+    outputs = _pack_grids(result.outputs) if result.printed is None else _pack_values(result.printed, result.values)
     header = _RESULT.pack(
         _MAGIC,
         _STATUSES.index(result.status),
         -1 if result.error_line is None else result.error_line,
         len(error_type),
         len(message),
-        len(grids),
-        len(result.outputs),
+        len(outputs),
+        len(result.outputs) if result.printed is None else 1 + len(result.values),
     )
-    return header + error_type + message + grids
+    return header + error_type + message + outputs
 
 
-def max_reply_bytes(n_inputs: int) -> int:
-    return _CPU.size + max_result_bytes(n_inputs)
+def max_reply_bytes(n_outputs: int, of_script: bool = False) -> int:
+    return _CPU.size + max_result_bytes(n_outputs, of_script)
 
 
-def max_result_bytes(n_inputs: int) -> int:
-    return _RESULT.size + 2 * _BYTES_PER_CHAR * TEXT_CHARS + n_inputs * (_SHAPE.size + MAX_SIDE**2)
+def max_result_bytes(n_outputs: int, of_script: bool = False) -> int:
+    per_output = _BLOCK.size + 1 + plain.MAX_VALUE_BYTES if of_script else _SHAPE.size + MAX_SIDE**2
+    return _RESULT.size + 2 * _BYTES_PER_CHAR * TEXT_CHARS + n_outputs * per_output
 
 
-def result_bytes(data: bytes | bytearray, n_inputs: int) -> int | None:
+def result_bytes(data: bytes | bytearray, n_outputs: int, of_script: bool = False) -> int | None:
     """Length of the result that starts here; None until enough is there to tell. WireError where no result starts."""
     if data.startswith(ALONE):
         return len(ALONE)
     if len(data) < _RESULT.size:
         return None
-    magic, _, _, type_bytes, message_bytes, grid_bytes, _ = _RESULT.unpack_from(data)
-    size: int = _RESULT.size + type_bytes + message_bytes + grid_bytes
-    if magic != _MAGIC or size > max_result_bytes(n_inputs):
+    magic, _, _, type_bytes, message_bytes, output_bytes, _ = _RESULT.unpack_from(data)
+    size: int = _RESULT.size + type_bytes + message_bytes + output_bytes
+    if magic != _MAGIC or size > max_result_bytes(n_outputs, of_script):
         raise WireError("malformed result")
     return size
 
 
-def decode_result(frame: bytes, n_inputs: int) -> Result:
+def decode_result(frame: bytes, n_outputs: int, of_script: bool = False) -> Result:
     """The inverse of `encode_result`; WireError unless every byte is as it must be."""
     try:
-        magic, status, line, type_bytes, message_bytes, _, n_grids = _RESULT.unpack_from(frame)
+        magic, status, line, type_bytes, message_bytes, _, n_sent = _RESULT.unpack_from(frame)
         message_start = _RESULT.size + type_bytes
-        grids_start = message_start + message_bytes
+        outputs_start = message_start + message_bytes
+        printed, values = _unpack_values(frame[outputs_start:], n_sent) if of_script else (None, ())
         result = Result(
             status=_STATUSES[status],
-            outputs=_unpack_grids(frame[grids_start:], n_grids),
+            outputs=() if of_script else _unpack_grids(frame[outputs_start:], n_sent),
             error_type=frame[_RESULT.size : message_start].decode(),
-            error_message=frame[message_start:grids_start].decode(),
+            error_message=frame[message_start:outputs_start].decode(),
             error_line=None if line == -1 else line,
+            values=values,
+            printed=printed,
         )
-    except (struct.error, ValueError, IndexError) as error:
+    except (struct.error, ValueError, LookupError) as error:
         raise WireError("malformed result") from error
-    if magic != _MAGIC or line < -1 or len(frame) > max_result_bytes(n_inputs):
+    if magic != _MAGIC or line < -1 or len(frame) > max_result_bytes(n_outputs, of_script):
         raise WireError("malformed result")
-    if n_grids != (n_inputs if result.status is Status.ok else 0):
+    is_ok = result.status is Status.ok
+    if n_sent != (n_outputs if is_ok else 0) and not (of_script and not is_ok and n_sent == 1):
         raise WireError("wrong number of outputs")
+    if of_script and result.status is Status.invalid_output:
+        raise WireError("not a script's status")
     for grid in result.outputs:
         if max(grid.shape) > MAX_SIDE or min(grid.shape) < 1 or grid.tobytes().translate(None, _CELLS):
             raise WireError("invalid output grid")
@@ -151,9 +187,9 @@ def encode_reply(result: bytes, cpu_seconds: float) -> bytes:
     return _CPU.pack(cpu_seconds) + result
 
 
-def take_reply(data: bytearray, n_inputs: int) -> tuple[bytes, float] | None:
+def take_reply(data: bytearray, n_outputs: int, of_script: bool = False) -> tuple[bytes, float] | None:
     """Remove a reply from the front of what has come; None if it has not come as a whole. WireError if it is none."""
-    size = result_bytes(data[_CPU.size :], n_inputs)
+    size = result_bytes(data[_CPU.size :], n_outputs, of_script)
     if size is None or len(data) < _CPU.size + size:
         return None
     (cpu_seconds,) = _CPU.unpack_from(data)
@@ -167,9 +203,7 @@ def encode_replies(replies: Iterable[tuple[bytes, float]], peak_kb: int) -> byte
     return _REPLIES.pack(len(body), peak_kb) + body
 
 
-def read_replies(
-    sock: socket.socket, numbers_of_inputs: Sequence[int]
-) -> tuple[list[tuple[Result | None, float]], int]:
+def read_replies(sock: socket.socket, forms: Sequence[Form]) -> tuple[list[tuple[Result | None, float]], int]:
     """Result, None for `ALONE`, and CPU seconds of the programs of a batch, in order; then the peak memory in kB.
 
     EOFError: the server is gone.
@@ -177,11 +211,11 @@ def read_replies(
     n_bytes, peak_kb = _REPLIES.unpack(_read_exactly(sock, _REPLIES.size))
     body = bytearray(_read_exactly(sock, n_bytes))
     replies = []
-    for n_inputs in numbers_of_inputs:
-        reply = take_reply(body, n_inputs)
+    for form in forms:
+        reply = take_reply(body, *form)
         assert reply is not None  # the server is ours
         result, cpu_seconds = reply
-        replies.append((None if result == ALONE else decode_result(result, n_inputs), cpu_seconds))
+        replies.append((None if result == ALONE else decode_result(result, *form), cpu_seconds))
     return replies, peak_kb
 
 
@@ -201,6 +235,35 @@ def _unpack_grids(data: bytes, n_grids: int) -> tuple[Grid, ...]:
     if start != len(data):
         raise ValueError(f"{len(data) - start} bytes after the last grid")
     return tuple(grids)
+
+
+def _pack_values(printed: str, values: Iterable[Value]) -> bytes:
+    blocks = [printed.encode("utf-8", "backslashreplace")[:PRINTED_BYTES].decode("utf-8", "ignore").encode()]
+    for value in values:
+        blocks.append(_TAGS[value.kind] + (value.data or _text(value.error)))
+    return b"".join(part for block in blocks for part in (_BLOCK.pack(len(block)), block))
+
+
+def _unpack_values(data: bytes, n_blocks: int) -> tuple[str, tuple[Value, ...]]:
+    """What was printed, and the values; KeyError or ValueError where that is not what the bytes are."""
+    blocks = []
+    start = 0
+    for _ in range(n_blocks):
+        (length,) = _BLOCK.unpack_from(data, start)
+        start += _BLOCK.size + length
+        blocks.append(data[start - length : start])
+    if start != len(data):
+        raise ValueError("the blocks are longer or shorter than they say")
+    values = []
+    for block in blocks[1:]:
+        kind, body = _KINDS[block[:1]], block[1:]
+        values.append(Value(kind, data=body) if kind == "plain" else Value(kind, error=body.decode()))
+    return blocks[0].decode() if blocks else "", tuple(values)
+
+
+def _text(text: str) -> bytes:
+    # The methods of `str` itself: a program's own kind of text could return anything.
+    return str.encode(str.__getitem__(text, slice(TEXT_CHARS)), "utf-8", "backslashreplace")
 
 
 def _read_exactly(sock: socket.socket, n_bytes: int) -> bytes:

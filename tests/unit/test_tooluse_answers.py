@@ -1,0 +1,189 @@
+"""Which number, or which text, of an answer counts, and what it earns."""
+
+from fractions import Fraction
+
+import pytest
+
+from arc_refinery.sandbox import Executor
+from arc_refinery.tooluse.answers import final_number, final_text
+from arc_refinery.tooluse.questions import Question
+from arc_refinery.tooluse.rewards import exact_match, grade, gsm8k
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        # plain, and with what may stand around a number
+        ("#### 18", "18"),
+        ("####18", "18"),
+        ("####\n\n18", "18"),
+        ("#### 18.", "18"),
+        ("#### 18.0", "18"),
+        ("#### 0.30", "3/10"),
+        ("#### .5", "1/2"),
+        ("#### 1,234,567", "1234567"),
+        ("#### 1,234.50 dollars", "2469/2"),
+        ("#### -5", "-5"),
+        ("#### −5", "-5"),
+        ("#### +5", "5"),
+        ("#### $18", "18"),
+        ("#### $ 18", "18"),
+        ("#### US$18", "18"),
+        ("#### -$18", "-18"),
+        ("#### $-18", "-18"),
+        ("#### €1,200", "1200"),
+        ("#### 50%", "50"),
+        ("#### 18 apples", "18"),
+        ("#### 18th", "18"),
+        ("#### 5km", "5"),
+        ("#### **18**", "18"),
+        ("#### (18)", "18"),
+        ("#### ~18", "18"),
+        ("#### 3 million", "3000000"),
+        ("#### 2.5 thousand dollars", "2500"),
+        # scientific notation and fractions
+        ("#### 1.5e3", "1500"),
+        ("#### 2E-2", "1/50"),
+        ("#### 1.5 x 10^3", "1500"),
+        (r"#### 1.5 \times 10^{3}", "1500"),
+        ("#### 3/4", "3/4"),
+        ("#### 3/4 cup", "3/4"),
+        ("#### 2 1/2 hours", "5/2"),
+        # a division that is left to be done is no answer, nor is one by zero
+        ("#### 48/4", None),
+        ("#### 36/8", None),
+        ("#### 5/0", None),
+        # what is no number, or not one
+        ("#### none", None),
+        ("####", None),
+        ("#### H2O", None),
+        ("#### x2", None),
+        ("#### 3:30", None),
+        ("#### 13:30", None),
+        ("#### 12/31/2026", None),
+        ("#### 3.14.15", None),
+        ("#### 1_000", None),
+        ("#### 1e9999", None),
+        (f"#### {'1' * 70}", None),
+        # a range and a choice: the first number, as that is one only
+        ("#### 18-20", "18"),
+        ("#### 18 or 19", "18"),
+        # a calculation that leads to it
+        ("#### 3 + 4 = 7", "7"),
+        ("#### (3+4)*2 = 14", "14"),
+        ("#### $5 + $6 = $11", "11"),
+        ("#### x = 5", "5"),
+        ("#### 12 = 3*4", "12"),
+        # the last mark of a kind counts, and marks count in their order
+        ("#### 1\n#### 2", "2"),
+        ("The answer is 1.\n#### 2", "2"),
+        (r"\boxed{1} #### 2", "2"),
+        (r"The answer is 1: \boxed{2}", "2"),
+        ("the answer is 1, no, the answer is 2", "2"),
+        # a mark without a number is no answer
+        ("it is 7\n#### seven", None),
+        # boxed
+        (r"\boxed{18}", "18"),
+        (r"$\boxed{\$18}$", "18"),
+        (r"\boxed{\frac{3}{4}}", "3/4"),
+        (r"\boxed{18\text{ apples}}", "18"),
+        (r"\boxed{1{,}234}", "1234"),
+        (r"\boxed{18", "18"),
+        # said
+        ("The answer is 18 because 3 + 15 = 18.0 and 20 is more.", "18"),
+        ("**Final Answer:** 18", "18"),
+        ("answer = 18", "18"),
+        ("The answer is:\n\n18", "18"),
+        # unmarked: the last number
+        ("He has 3 apples and gets 5, so 8.", "8"),
+        ("From 10-18", "18"),
+        ("5 - 3", "3"),
+        ("5 -3", "-3"),
+        ("no number", None),
+        ("", None),
+    ],
+)
+def test_which_number_counts(text: str, number: str | None):
+    assert final_number(text) == (None if number is None else Fraction(number))
+
+
+@pytest.mark.parametrize(
+    ("text", "reference", "reward"),
+    [
+        ("#### 70,000", "70000", 1.0),
+        ("#### 70000", "70,000", 1.0),
+        ("#### 70000.00", "70000", 1.0),
+        ("#### 70001", "70000", 0.0),
+        ("#### 3.33", "3.3333", 0.0),
+        ("#### 1234567890123", "1234567890124", 0.0),  # floats of 7 digits would call them equal
+        ("none", "0", 0.0),
+    ],
+)
+def test_numbers_are_compared_exactly(text: str, reference: str, reward: float):
+    assert gsm8k(text, reference) == reward
+
+
+@pytest.mark.parametrize(
+    ("text", "reference", "reward"),
+    [
+        ("Paris", "paris", 1.0),
+        (" the  capital\nof France. ", "The capital of France", 1.0),
+        ("I think so.\n#### Paris", "Paris", 1.0),
+        ("The answer is **Paris**.", "Paris", 1.0),
+        (r"\boxed{Paris}", "Paris", 1.0),
+        ("'Paris'", '"paris"', 1.0),
+        ("ﬁne", "fine", 1.0),  # NFKC: a ligature
+        ("Paris or London", "Paris", 0.0),
+        ("#### Paris, London", "Paris", 0.0),
+        ("", "Paris", 0.0),
+        ("...", "!", 0.0),  # an empty reference is matched by nothing
+    ],
+)
+def test_texts_match_but_for_case_white_space_and_marks_around(text: str, reference: str, reward: float):
+    assert exact_match(text, reference) == reward
+
+
+def test_a_marked_text_is_taken_without_the_rest():
+    assert final_text("Because of this:\n#### The  Moon!") == "the moon"
+
+
+@pytest.mark.parametrize(
+    "text", ["1," * 20_000, "1 " * 20_000, "$" * 20_000, "#### " + "1=" * 10_000, r"\text{" * 9_000]
+)
+def test_long_texts_are_read_in_time(text: str):
+    """Some 0.1 s; a pattern that backtracks would take minutes."""
+    final_number(text)
+    final_text(text)
+
+
+NUMBER = Question("n", "6 * 7?", "gsm8k", "42")
+
+
+@pytest.mark.parametrize(
+    ("turn", "reward"),
+    [
+        ("#### 42", 1.0),
+        ("<think>\n#### 41\n</think>\n\n#### 42<|im_end|>", 1.0),
+        ("<think>\n#### 42\n</think>\n\n#### 41", 0.0),
+        ("<think>\n#### 42", 0.0),  # the thinking has not ended
+        ('#### 42\n<tool_call>\n{"name": "calculator"}\n</tool_call>', 0.0),  # a turn that calls is no answer
+    ],
+)
+def test_the_last_turn_is_graded_without_its_thinking(turn: str, reward: float):
+    (graded,) = grade([turn], [NUMBER], None, None)
+    assert graded.reward == reward
+
+
+def test_kinds_are_graded_side_by_side():
+    code = Question("c", "Write f.", "code_exec", "def f(): return 1")
+    with pytest.raises(ValueError, match="code_exec need executors"):
+        grade(["", ""], [NUMBER, code], None, None)
+    text = Question("t", "Where?", "exact_match", "here")
+    graded = grade(["It is 42", "Here!", "#### 42"], [NUMBER, text, text], None, None)
+    assert [(one.reward, one.answer) for one in graded] == [(1.0, "42"), (1.0, "here"), (0.0, "42")]
+
+
+def test_one_executor_is_not_enough(monkeypatch: pytest.MonkeyPatch):
+    executor = Executor.__new__(Executor)
+    with pytest.raises(ValueError, match="an executor each"):
+        grade([""], [Question("c", "Write f.", "code_exec", "")], executor, executor)

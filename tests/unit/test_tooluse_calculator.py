@@ -1,0 +1,111 @@
+"""The calculator: values by hand, and what is said of expressions that have none."""
+
+import pytest
+
+from arc_refinery.tooluse.calculator import CalculatorError, calculate
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("1+2", "3"),
+        ("2 + 3 * 4", "14"),
+        ("(2 + 3) * 4", "20"),
+        ("2 - 3 - 4", "-5"),
+        ("-3 ** 2", "-9"),
+        ("2 ** 3 ** 2", "512"),
+        ("--3", "3"),
+        ("4837 * 629", "3042473"),
+        ("12.50 * 4", "50"),
+        ("0.1 + 0.2", "0.3"),
+        ("1 / 3", "0.333333333333"),
+        ("1 / 3 * 3", "1"),
+        ("100 / 8", "12.5"),
+        ("-1 / 8", "-0.125"),
+        ("2 / 3", "0.666666666667"),
+        ("7 // 2", "3"),
+        ("-7 // 2", "-4"),
+        ("-7 % 3", "2"),
+        ("7.5 // 2", "3"),
+        ("2 ** 10", "1024"),
+        ("2 ** -3", "0.125"),
+        ("2 ** 0.5", "1.41421356237"),
+        ("0 ** 0", "1"),
+        ("(-1) ** 10000001", "-1"),
+        ("10 ** 20", "100000000000000000000"),
+        ("10 ** 100", "1e+100"),
+        ("1e3", "1000"),
+        ("1_000 * 2", "2000"),
+        ("sqrt(16)", "4"),
+        ("sqrt(1 / 4)", "0.5"),
+        ("sqrt(2)", "1.41421356237"),
+        ("abs(-3.5)", "3.5"),
+        ("round(2.567, 2)", "2.57"),
+        ("round(2.5)", "2"),
+        ("round(1234, -2)", "1200"),
+        ("min(3, 1, 2) + max(4, 5)", "6"),
+        ("floor(-1.5)", "-2"),
+        ("ceil(1.2)", "2"),
+        ("3 × 4 ÷ 2 − 1", "5"),
+        ("(((1)))", "1"),
+        ("1 + " * 90 + "1", "91"),
+        ("123456789.123456789 * 10", "1234567891.23456789"),
+    ],
+)
+def test_values(expression: str, value: str):
+    assert calculate(expression) == value
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("1 / 0", "division by zero"),
+        ("5 % 0", "division by zero"),
+        ("0 ** -1", "division by zero"),
+        ("1,200 * 3", "write 1200, not 1,200"),
+        ("3 ^ 2", r"write \*\* for a power"),
+        ("$5 + 1", "without a currency"),
+        ("20%", "write 20 percent as 20/100"),
+        ("2 * 3 =", "without ="),
+        ("a + 1", "unknown name a; there are sqrt, abs"),
+        ("sqrt(-1)", "square root of a negative number"),
+        ("(-8) ** (1/3)", "a fractional power of a negative number"),
+        ("sqrt()", "sqrt got 0 arguments, expected 1"),
+        ("round(1, 2, 3)", "round got 3 arguments, expected 1 or 2"),
+        ("min(1)", "min got 1 arguments, expected 2 or more"),
+        ("sqrt(x=4)", "sqrt takes no named arguments"),
+        ("round(1, 1e30)", "a small whole number"),
+        ("", "no arithmetic expression"),
+        ("two plus two", "no arithmetic expression"),
+        # nothing of Python but arithmetic
+        ("__import__('os').system('true')", "not supported"),
+        ("__import__('os')", "unknown name __import__"),
+        ("().__class__", "not supported"),
+        ("lambda: 1", "not supported"),
+        ("[1][0]", "not supported"),
+        ("1 if 1 else 2", "not supported"),
+        ("1 < 2", "not supported"),
+        ("'a' * 5", "'a' is no number"),
+        ("True + 1", "True is no number"),
+        ("1j", "1j is no number"),
+        ("...", "is no number"),
+        # sizes
+        ("9 ** 9 ** 9", "the power is too large"),
+        ("2.5 ** 9999", "the power is too large"),
+        ("10 ** 300 * 10 ** 300", "too many digits"),
+        ("1e400", "too many digits"),
+        ("1e999999999", "too large or too small"),
+        ("1e-999999999", "too large or too small"),
+        ("sqrt(2) * 1e300 * 1e300", "too"),
+        ("sqrt(2) * 1e200 * sqrt(2) * 1e200 ** 1.1", "too large"),
+        ("9" * 401, "401 characters"),
+        ("-" * 399 + "1", "nested deeper"),
+        ("(" * 399, "too many nested parentheses"),
+        ("[" * 199 + "]" * 199, "not supported"),
+        ("\0", "no arithmetic expression"),
+        ("\ud800", "no arithmetic expression"),
+    ],
+)
+def test_messages(expression: str, message: str):
+    with pytest.raises(CalculatorError, match=message):
+        calculate(expression)

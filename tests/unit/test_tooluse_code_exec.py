@@ -1,0 +1,228 @@
+"""Programs against asserts: verdicts of honest programs, right and wrong. Cheats are in tests/hostile."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from arc_refinery.sandbox import Executor, Limits
+from arc_refinery.tooluse.code_exec import Report, run_asserts
+from arc_refinery.tooluse.data import mbpp_question
+from arc_refinery.tooluse.generator import mbpp_row
+from arc_refinery.tooluse.questions import Asserts, Question
+from arc_refinery.tooluse.rewards import grade
+
+Executors = tuple[Executor, Executor]
+
+
+@pytest.fixture(scope="module")
+def executors() -> Iterator[Executors]:
+    limits = Limits(cpu_seconds=0.5, wall_seconds=10.0, memory_mb=256)
+    with Executor(1, limits) as candidates, Executor(1, limits) as judges:
+        yield candidates, judges
+
+
+def question(reference: str, *asserts: str, imports: tuple[str, ...] = (), setup: str = "") -> Question:
+    return Question("q", "Write it.", "code_exec", reference, asserts=Asserts(asserts, imports, setup))
+
+
+def report(executors: Executors, program: str | None, asked: Question) -> Report:
+    (only,) = run_asserts([program], [asked], *executors)
+    return only
+
+
+def verdicts(report: Report) -> list[tuple[str, str]]:
+    return [(str(tested.verdict), tested.reason) for tested in report.asserts]
+
+
+NODE = """
+class Node:
+    def __init__(self, v):
+        self.v = v
+"""
+STACK = """
+class Stack:
+    def __init__(self):
+        self.items = []
+    def push(self, x):
+"""
+DOUBLE = question("def double(n):\n    return 2 * n", "assert double(2) == 4", "assert double(-3) == -6")
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (DOUBLE.reference, [("passed", ""), ("passed", "")]),
+        ("double = lambda n: n + n", [("passed", ""), ("passed", "")]),
+        ("import numpy\ndef double(n): return numpy.int64(2 * n)", [("passed", ""), ("passed", "")]),
+        ("from __future__ import annotations\ndef double(n: Number): return 2 * n", [("passed", ""), ("passed", "")]),
+        ("def double(n): return n + 2", [("passed", ""), ("failed", "it is false")]),
+        (
+            "def double(n):\n    return 2 * n if n > 0 else 1 / 0",
+            [("passed", ""), ("error", "ZeroDivisionError: division by zero")],
+        ),
+        ("def twice(n): return 2 * n", 2 * [("error", "NameError: name 'double' is not defined")]),
+        ("def double(n) return n", 2 * [("error", "SyntaxError: expected ':' (line 1)")]),
+        ("def double(n): return None", 2 * [("failed", "it is false")]),
+        ("def double(n): print(2 * n)", 2 * [("failed", "it is false")]),
+        ("def double(n): return lambda: n", 2 * [("not_plain", "a value of type function")]),
+        (
+            "def double(n):\n    while n > 0: pass\n    return 2 * n",
+            2 * [("timeout", "Timeout: more than 0.5 s of CPU time")],
+        ),
+        ("def double(n): return [n] * 10**9", 2 * [("memory", "MemoryError: more than 256 MB")]),
+        ("", 2 * [("error", "NameError: name 'double' is not defined")]),
+        (None, 2 * [("no_code", "")]),
+    ],
+)
+def test_verdicts(executors: Executors, program: str | None, expected: list[tuple[str, str]]):
+    found = report(executors, program, DOUBLE)
+    assert verdicts(found) == expected
+    assert found.is_passed == (expected == 2 * [("passed", "")])
+
+
+@pytest.mark.parametrize(
+    ("asked", "right", "wrong"),
+    [
+        # a name of a builtin, and the builtin beside it
+        (
+            question("def sum(a, b): return a + b", "assert sum(1, 2) == max([3])"),
+            "def sum(x, y): return x + y",
+            "def sum(x, y): return x - y",
+        ),
+        # imports of the test, of the reference, of the setup
+        (
+            question(
+                "def root(n): return n**0.5",
+                "assert math.isclose(root(2), 1.414, rel_tol=0.01)",
+                imports=("import math",),
+            ),
+            "def root(n): return math.sqrt(n)",
+            "def root(n): return n / 2",
+        ),
+        (
+            question(
+                "from collections import Counter\ndef count(s): return Counter(s)",
+                "assert count('aab') == Counter('aba')",
+                "assert count(Counter('a')) == {'a': 1}",
+            ),
+            "def count(s):\n    import collections\n    return collections.Counter(list(s))",
+            "def count(s): return {}",
+        ),
+        (
+            question("def f(x): return x", "assert f(pi) > 3", setup="from math import pi"),
+            "def f(x): return x",
+            "def f(x): return 2",
+        ),
+        # setup code that is needed on both sides
+        (
+            question("def f(x): return x[::-1]", "assert f(data) == wanted", setup="data = [1, 2]\nwanted = [2, 1]"),
+            "def f(x): return list(reversed(x))",
+            "def f(x): return wanted",
+        ),
+        # a class that the program defines, made in the setup
+        (
+            question(
+                f"{NODE}        self.next = None\ndef size(n): return 1 + size(n.next) if n else 0",
+                "assert (size(root)) == 2",
+                "assert root.next.v == 5",
+                setup="root = Node(3)\nroot.next = Node(5)",
+            ),
+            f"{NODE}    next = None\ndef size(n):\n    k = 0\n    while n: n, k = n.next, k + 1\n    return k",
+            f"{NODE}def size(n): return 1",
+        ),
+        # methods of an instance; what they did before is kept
+        (
+            question(
+                f"{STACK}        self.items.append(x)\n        return self",
+                "assert s.push(1).items == [1]",
+                "assert s.push(2).items == [1, 2]",
+                "assert Stack().items == []",
+                setup="s = Stack()",
+            ),
+            f"{STACK}        self.items += [x]\n        return self",
+            f"{STACK}        return self",
+        ),
+        # iterators are taken for what they give, and stay iterators
+        (
+            question("def up(n): yield from range(n)", "assert list(up(3)) == [0, 1, 2]", "assert next(up(1)) == 0"),
+            "def up(n): return iter(range(n))",
+            "def up(n): return iter([n])",
+        ),
+        # identity of constants, truth, sets, nested data
+        (question("def f(x): return None", "assert f(1) is None"), "def f(x): pass", "def f(x): return 0"),
+        (
+            question("def even(x): return x % 2 == 0", "assert even(2)", "assert not even(3)"),
+            "def even(x): return not x & 1",
+            "def even(x): return True",
+        ),
+        (
+            question("def f(x): return {(1, 2): {3}}", "assert f(1) == {(1, 2): {3}}"),
+            "def f(x): return dict([((1, 2), set([3]))])",
+            "def f(x): return {(1, 2): {4}}",
+        ),
+        # values that only the reference's own name has
+        (
+            question("K = 3\ndef f(): return K", "assert K == 3", "assert f() == K"),
+            "K = 3\nf = lambda: K",
+            "K = 4\nf = lambda: K",
+        ),
+    ],
+)
+def test_right_programs_pass_and_wrong_ones_do_not(executors: Executors, asked: Question, right: str, wrong: str):
+    for program, is_right in ((asked.reference, True), (right, True), (wrong, False)):
+        found = report(executors, program, asked)
+        assert found.is_passed == is_right, (program, verdicts(found))
+
+
+def test_an_iterator_is_no_list(executors: Executors):
+    asked = question("def f(): return [1]", "assert f() == [1]")
+    assert not report(executors, "def f(): return iter([1])", asked).is_passed
+
+
+def test_what_cannot_be_checked_is_left_out_and_said(executors: Executors):
+    mixed = question(DOUBLE.reference, "assert list(map(double, [1])) == [2]", "assert double(2) == 4")
+    right, wrong = report(executors, DOUBLE.reference, mixed), report(executors, "def double(n): return 3", mixed)
+    assert verdicts(right) == [("unsupported", "double is used otherwise than by a call"), ("passed", "")]
+    assert (right.is_passed, right.n_checked, right.n_passed) == (True, 1, 1)
+    assert (wrong.is_passed, wrong.n_passed) == (False, 0)
+    nothing = question(DOUBLE.reference, "assert list(map(double, [1])) == [2]")
+    assert not report(executors, DOUBLE.reference, nothing).is_passed
+
+
+def test_own_instances_cannot_be_compared(executors: Executors):
+    """Only the program itself could, and it would say yes."""
+    program = "class P:\n    def __init__(self, x): self.x = x\n    def __eq__(self, other): return self.x == other.x\n"
+    asked = question(program, "assert P(1) == P(1)", "assert P(1).x == 1")
+    assert verdicts(report(executors, program, asked)) == [("not_plain", "a value of type P"), ("passed", "")]
+
+
+def test_programs_of_many_questions_are_graded_in_one_go_and_in_order(executors: Executors):
+    rows = [mbpp_row(2, "train", 0, index) for index in range(6)]
+    asked = [mbpp_question(row, "q", "here") for row in rows]
+    programs = [row["code"] if place % 2 else "def other(): pass" for place, row in enumerate(rows)]
+    reports = run_asserts([*programs, None], [*asked, asked[0]], *executors)
+    assert [found.is_passed for found in reports] == [False, True, False, True, False, True, False]
+    assert [len(found.asserts) for found in reports] == [5] * 7
+
+
+def test_the_last_block_of_an_answer_is_the_program(executors: Executors):
+    answers = [
+        f"<think>\n```python\nnonsense\n```\n</think>\n\nHere:\n```python\n{DOUBLE.reference}\n```<|im_end|>",
+        f"```python\n{DOUBLE.reference}\n```\n```python\ndef double(n): return 0\n```",
+        DOUBLE.reference,  # no block
+        f"<think>\n```python\n{DOUBLE.reference}\n```",  # thinking only
+    ]
+    graded = grade(answers, [DOUBLE] * 4, *executors)
+    assert [one.reward for one in graded] == [1.0, 0.0, 0.0, 0.0]
+    assert graded[0].answer.strip() == DOUBLE.reference
+    assert [verdicts(one.report)[0][0] for one in graded if one.report] == ["passed", "failed", "no_code", "no_code"]
+
+
+def test_a_sandbox_that_fails_is_an_exception(executors: Executors):
+    limits = Limits(cpu_seconds=0.5, wall_seconds=10.0, memory_mb=256)
+    closed = Executor(1, limits)
+    closed.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        run_asserts([DOUBLE.reference], [DOUBLE], closed, executors[1])
+    with pytest.raises(RuntimeError, match="closed"):
+        run_asserts([DOUBLE.reference], [DOUBLE], executors[0], closed)

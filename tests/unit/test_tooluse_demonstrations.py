@@ -1,0 +1,107 @@
+"""Demonstrations are right, their calls are real, and they read in Qwen3's own template as they should."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import jinja2
+import pytest
+import trl
+
+from arc_refinery.sandbox import Executor, Limits
+from arc_refinery.tooluse.data import gsm8k_question, mbpp_question
+from arc_refinery.tooluse.demonstrations import demonstration, demonstrations
+from arc_refinery.tooluse.generator import gsm8k_row, mbpp_row
+from arc_refinery.tooluse.questions import Question
+from arc_refinery.tooluse.rewards import gsm8k
+from arc_refinery.tooluse.tools import Toolbox
+from arc_refinery.tooluse.turns import parse_turn
+
+HATS = Question("h", "Hats?", "gsm8k", "14", solution="2 rows: 2*3=<<2*3=6>>6 hats.\nAnd 8: <<6+8=14>>14 hats.")
+
+
+@pytest.fixture(scope="module")
+def tools() -> Iterator[Toolbox]:
+    with Executor(1, Limits(cpu_seconds=1.0, wall_seconds=20.0, memory_mb=256)) as executor:
+        yield Toolbox(executor=executor)
+
+
+def test_each_marked_calculation_is_a_call_and_what_follows_is_thought_after_its_result(tools: Toolbox):
+    def call(expression: str) -> list[dict[str, object]]:
+        return [{"type": "function", "function": {"name": "calculator", "arguments": {"expression": expression}}}]
+
+    assert demonstration(HATS, tools, calls=True) == [
+        {"role": "user", "content": "Hats?"},
+        {"role": "assistant", "content": "<think>\n2 rows: 2*3=\n</think>\n\n", "tool_calls": call("2*3")},
+        {"role": "tool", "name": "calculator", "content": "6"},
+        {"role": "assistant", "content": "<think>\n6 hats.\nAnd 8:\n</think>\n\n", "tool_calls": call("6+8")},
+        {"role": "tool", "name": "calculator", "content": "14"},
+        {"role": "assistant", "content": "<think>\n14 hats.\n</think>\n\n#### 14"},
+    ]
+
+
+def test_without_a_call_the_solution_is_thought(tools: Toolbox):
+    assert demonstration(HATS, tools, calls=False) == [
+        {"role": "user", "content": "Hats?"},
+        {"role": "assistant", "content": "<think>\n2 rows: 2*3=6 hats.\nAnd 8: 14 hats.\n</think>\n\n#### 14"},
+    ]
+
+
+@pytest.mark.parametrize("solution", ["<<10/3=3.33>>3.33", "<<2 apples=2>>2", "<<1/0=0>>0"])
+def test_a_calculation_that_the_calculator_does_not_confirm_is_not_imitated(tools: Toolbox, solution: str):
+    assert demonstration(Question("q", "?", "gsm8k", "3", solution=solution), tools, calls=True) is None
+    assert list(demonstrations([Question("q", "?", "gsm8k", "3", solution=solution)], tools, 0.0, 0)) == []
+
+
+def test_generated_problems_are_answered_rightly(tools: Toolbox):
+    for index in range(30):
+        question = gsm8k_question(gsm8k_row(3, "train", 0, index), "q", "here")
+        messages = demonstration(question, tools, calls=True)
+        assert messages is not None
+        assert gsm8k(parse_turn(messages[-1]["content"]).answer or "", question.reference) == 1.0
+
+
+def test_a_program_is_tried_on_the_call_of_its_first_assert(tools: Toolbox):
+    for index in range(5):
+        row = mbpp_row(2, "train", 0, index)
+        messages = demonstration(mbpp_question(row, "q", "here"), tools, calls=True)
+        assert messages is not None
+        _, call, result, answer = messages
+        called, _, expected = row["test_list"][0].removeprefix("assert ").partition(" == ")
+        arguments = call["tool_calls"][0]["function"]["arguments"]
+        assert arguments == {"code": f"{row['code']}\n\n{called}"}
+        assert result["content"] == expected
+        assert answer["content"].endswith(f"\n\n```python\n{row['code']}\n```")
+
+
+def test_a_share_has_no_calls_and_each_question_keeps_its_kind(tools: Toolbox):
+    questions = [Question(str(i), "Hats?", "gsm8k", "14", solution=HATS.solution) for i in range(400)]
+
+    def calling(of: list[Question], seed: int = 0) -> dict[str, bool]:
+        made = demonstrations(of, tools, without_tools=0.25, seed=seed)
+        return {question.question_id: len(messages) > 2 for question, messages in made}
+
+    every = calling(questions)
+    assert 60 <= 400 - sum(every.values()) <= 140  # 100, and 4.6 standard deviations of it
+    assert calling(questions[300:]) == {name: every[name] for name in map(str, range(300, 400))}
+    assert calling(questions, seed=1) != every
+
+
+def test_they_read_as_the_model_writes_them(tools: Toolbox):
+    """In the template that the model was trained with; each assistant's turn is taken apart again."""
+    environment = jinja2.Environment()
+    environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
+    source = Path(trl.__file__).with_name("chat_templates") / "qwen3.jinja"
+    template = environment.from_string(source.read_text())
+    rendered = template.render(messages=demonstration(HATS, tools, calls=True), tools=tools.schemas)
+    turns = [
+        parse_turn(turn) for turn in re.findall(r"<\|im_start\|>assistant\n(.*?)<\|im_end\|>", rendered, re.DOTALL)
+    ]
+    assert [(turn.thinking, turn.text, len(turn.calls)) for turn in turns] == [
+        ("2 rows: 2*3=", "", 1),
+        ("6 hats.\nAnd 8:", "", 1),
+        ("14 hats.", "#### 14", 0),
+    ]
+    assert [tools.call(turn.calls[0].text).text for turn in turns[:2]] == ["6", "14"]
+    assert "<tool_response>\n14\n</tool_response>" in rendered

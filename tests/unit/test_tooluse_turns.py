@@ -1,0 +1,49 @@
+"""A turn taken apart into thinking, text and calls."""
+
+import pytest
+
+from arc_refinery.tooluse.turns import Turn, WrittenCall, parse_turn
+
+CALL = WrittenCall('{"a": 1}')
+
+
+@pytest.mark.parametrize(
+    ("written", "turn"),
+    [
+        ("", Turn("", "", ())),
+        ("#### 3", Turn("", "#### 3", ())),
+        ("<think>\nA thought.\n</think>\n\n#### 3<|im_end|>\n", Turn("A thought.", "#### 3", ())),
+        ("<think>\n\n</think>\n\n#### 3<|im_end|><|endoftext|>", Turn("", "#### 3", ())),
+        # the prompt ended in <think>
+        ("A thought.\n</think>\n#### 3", Turn("A thought.", "#### 3", ())),
+        ("<think>a</think>b</think>c", Turn("a", "b</think>c", ())),
+        # calls
+        ('<tool_call>\n{"a": 1}\n</tool_call>', Turn("", "", (CALL,))),
+        ('<think>t</think>So: <tool_call>{"a": 1}</tool_call> then', Turn("t", "So:  then", (CALL,))),
+        ('<tool_call>{"a": 1}</tool_call>\n<tool_call>x</tool_call>', Turn("", "", (CALL, WrittenCall("x")))),
+        ("<tool_call></tool_call>", Turn("", "", (WrittenCall(""),))),
+        ("a </tool_call> b", Turn("", "a </tool_call> b", ())),
+        # cut off
+        ('<tool_call>\n{"a": "1', Turn("", "", (WrittenCall('{"a": "1', is_closed=False),))),
+        ("<tool_call>", Turn("", "", (WrittenCall("", is_closed=False),))),
+        (
+            '<tool_call>{"a": 1}<tool_call>{"a": 1}</tool_call>',
+            Turn("", "", (WrittenCall('{"a": 1}', is_closed=False), CALL)),
+        ),
+        ("<think>\nA thou", Turn("A thou", "", (), is_thinking_closed=False)),
+        # a call in the thinking is a thought, also where the thinking does not end
+        ('<think><tool_call>{"a": 1}</tool_call></think>b', Turn('<tool_call>{"a": 1}</tool_call>', "b", ())),
+        ('<think>a<tool_call>{"a": 1}</tool_call>', Turn('a<tool_call>{"a": 1}</tool_call>', "", (), False)),
+        # tags of thinking in a call are its text
+        ('<tool_call>{"code": "</think>"}</tool_call>', Turn("", "", (WrittenCall('{"code": "</think>"}'),))),
+    ],
+)
+def test_turns(written: str, turn: Turn):
+    assert parse_turn(written) == turn
+
+
+def test_an_answer_is_a_turn_that_has_ended_its_thinking_and_calls_nothing():
+    assert parse_turn("<think>a</think>b").answer == "b"
+    assert parse_turn("<think>a").answer is None
+    assert parse_turn("b<tool_call>{}</tool_call>").answer is None
+    assert parse_turn("").answer == ""

@@ -1,0 +1,143 @@
+"""Plain data as bytes: what a script's values are on their way from one child to another.
+
+Plain are None, bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, of which each may hold others;
+and iterators, whose items are taken out of them. What is unpacked is of exactly these types: it has no methods of its
+own, equals what it looks like, and runs no code. An instance of a subclass (Counter, a named tuple, an IntEnum) is
+packed as the data of its base, a scalar of numpy as the number it holds.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+MAX_VALUE_BYTES = 2**16
+MAX_DEPTH = 50
+
+_LENGTH = struct.Struct("<I")
+_FLOAT = struct.Struct("<d")
+_COMPLEX = struct.Struct("<dd")
+_CONSTANTS = {b"N": None, b"T": True, b"F": False}
+_COLLECTIONS: dict[bytes, type] = {b"l": list, b"t": tuple, b"e": set, b"z": frozenset}
+
+
+class NotPlainError(Exception):
+    """A value cannot be packed; the message says what it is."""
+
+
+class MalformedError(Exception):
+    """Bytes are not what `pack` writes."""
+
+
+def pack(value: Any, max_bytes: int = MAX_VALUE_BYTES) -> bytes:
+    """Plain data as bytes; raises `NotPlainError` for anything else, and for too much, and what iterators raise."""
+    data = bytearray()
+    _pack(value, data, max_bytes, MAX_DEPTH)
+    return bytes(data)
+
+
+def unpack(data: bytes) -> Any:
+    """The inverse of `pack`; raises `MalformedError` unless every byte is as it must be.
+
+    Sets and dicts of forged numbers may take long to build: unpack a program's data where its time is limited.
+    """
+    try:
+        value, end = _unpack(data, 0, MAX_DEPTH)
+    except (struct.error, ValueError, TypeError, IndexError) as error:  # TypeError: what cannot be in a set
+        raise MalformedError("no plain data") from error
+    if end != len(data):
+        raise MalformedError("no plain data")
+    return value
+
+
+def _pack(value: Any, data: bytearray, max_bytes: int, depth: int) -> None:
+    # The methods of the base types themselves: those of a subclass could return anything.
+    kind = type(value)
+    if depth == 0:
+        raise NotPlainError(f"nested deeper than {MAX_DEPTH}")
+    if value is None or kind is bool:
+        data += b"N" if value is None else b"T" if value else b"F"
+    elif issubclass(kind, int):
+        if int.bit_length(value) > 8 * max_bytes:
+            raise NotPlainError(f"larger than {max_bytes} bytes")
+        _pack_bytes(b"i", int.to_bytes(value, int.bit_length(value) // 8 + 1, "little", signed=True), data)
+    elif issubclass(kind, float):
+        data += b"f" + _FLOAT.pack(float.__pos__(value))
+    elif issubclass(kind, complex):
+        number = complex.__pos__(value)
+        data += b"c" + _COMPLEX.pack(number.real, number.imag)
+    elif issubclass(kind, str):
+        _pack_bytes(b"s", str.encode(value, "utf-8", "surrogatepass"), data)
+    elif issubclass(kind, bytes):
+        _pack_bytes(b"b", bytes.__getitem__(value, slice(None)), data)
+    elif issubclass(kind, dict):
+        _pack_items(b"d", (part for item in dict.items(value) for part in item), data, max_bytes, depth)
+    elif issubclass(kind, np.generic):
+        _pack(np.generic.item(value), data, max_bytes, depth - 1)
+    elif issubclass(kind, Iterator):
+        _pack_items(b"g", value, data, max_bytes, depth)
+    else:
+        tag, base = next((entry for entry in _COLLECTIONS.items() if issubclass(kind, entry[1])), (b"", type(None)))
+        if not tag:
+            raise NotPlainError(f"a value of type {kind.__name__}")
+        _pack_items(tag, base.__iter__(value), data, max_bytes, depth)  # type: ignore[attr-defined]
+    if len(data) > max_bytes:
+        raise NotPlainError(f"larger than {max_bytes} bytes")
+
+
+def _pack_bytes(tag: bytes, body: bytes, data: bytearray) -> None:
+    data += tag + _LENGTH.pack(len(body)) + body
+
+
+def _pack_items(tag: bytes, items: Iterable[Any], data: bytearray, max_bytes: int, depth: int) -> None:
+    data += tag
+    place = len(data)
+    data += _LENGTH.pack(0)
+    n_items = 0
+    for item in items:
+        _pack(item, data, max_bytes, depth - 1)
+        n_items += 1
+    _LENGTH.pack_into(data, place, n_items)
+
+
+def _unpack(data: bytes, start: int, depth: int) -> tuple[Any, int]:
+    """The value that starts here, and where it ends."""
+    if depth == 0:
+        raise ValueError("too deep")
+    tag, start = data[start : start + 1], start + 1
+    if tag in _CONSTANTS:
+        return _CONSTANTS[tag], start
+    if tag == b"f":
+        return _FLOAT.unpack_from(data, start)[0], start + _FLOAT.size
+    if tag == b"c":
+        return complex(*_COMPLEX.unpack_from(data, start)), start + _COMPLEX.size
+    (length,) = _LENGTH.unpack_from(data, start)
+    start += _LENGTH.size
+    if tag in (b"i", b"s", b"b"):
+        return _of_bytes(tag, data[start : start + length], length), start + length
+    items = []
+    for _ in range(length):
+        item, start = _unpack(data, start, depth - 1)
+        items.append(item)
+    return _of_items(tag, items), start
+
+
+def _of_bytes(tag: bytes, body: bytes, length: int) -> int | str | bytes:
+    if len(body) != length:
+        raise ValueError("cut off")
+    match tag:
+        case b"i":
+            return int.from_bytes(body, "little", signed=True)
+        case b"s":
+            return body.decode("utf-8", "surrogatepass")
+    return body
+
+
+def _of_items(tag: bytes, items: list[Any]) -> Any:
+    if tag == b"g":
+        return iter(items)
+    value = dict(zip(items[::2], items[1::2], strict=True)) if tag == b"d" else _COLLECTIONS[tag](items)
+    if len(value) != (len(items) // 2 if tag == b"d" else len(items)):
+        raise ValueError("equal items")
+    return value

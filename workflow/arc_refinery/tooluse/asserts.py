@@ -1,0 +1,272 @@
+"""Split asserts into what the candidate is asked to compute and what is made of it.
+
+`assert set(similar((3, 4), (4, 5))) == {4}` becomes the call `similar((3, 4), (4, 5))`, which is evaluated where the
+candidate is, and the check `set(value) == {4}`, which is evaluated elsewhere with the call's value in its place. So a
+candidate returns what it likes, but never sees what is expected, and takes no part in the comparison.
+
+The names that the reference program defines are the candidate's, also those of builtins (`sum`). Of these,
+
+- a function can only be called: the call with its arguments is the candidate's, what is done with its value is not. Of
+  `words("a b").count("a")` it evaluates `words("a b")`. What is called in turn, as in `adder(2)(3)`, is its own.
+- a class is followed as far as it goes, for an instance is no data: `Stack().pushed(3).top()` is the candidate's.
+- any other value is taken as it is.
+- what the setup code makes of classes alone (`root = Node(1)`) is an instance, what it makes of the others is a value.
+  What it makes of neither is there on both sides, but for the candidate only where it is needed.
+
+An assert that cannot be split so is `Unsupported` and says why: a function that is handed to another one, a call whose
+arguments come from a comprehension around it, names that nobody defines, statements of another kind, an assert that
+calls nothing of the program. All calls of an
+assert are made, also those that `and`, `or` and `if` would leave out.
+"""
+
+import ast
+import builtins
+import symtable
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from arc_refinery.tooluse.questions import Asserts
+
+VALUE = "value_{}_of_the_candidate"
+# What these give depends on where they are evaluated.
+LOCAL = {"breakpoint", "compile", "dir", "eval", "exec", "exit", "globals", "input", "locals", "open", "quit", "vars"}
+BUILTINS = {name for name in vars(builtins) if not name.startswith("_")} - LOCAL
+
+UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One assert: an expression over the values of some of the candidate's calls."""
+
+    expression: str
+    values: tuple[int, ...]  # places in `Plan.calls`; the expression has them under the names `VALUE`
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """An assert that cannot be checked without trusting the candidate."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the asserts of a question are checked."""
+
+    before: str  # runs before the candidate's program, in its namespace
+    after: str  # runs after it
+    calls: tuple[str, ...]  # then these are evaluated
+    checks: tuple[Check | Unsupported, ...]  # one for each assert
+    around: str  # runs before the checks, where the candidate has never been
+
+
+@lru_cache(4096)
+def plan(asserts: Asserts, reference: str) -> Plan:
+    """How to check these asserts of a program that does what the reference does. What cannot be is `Unsupported`."""
+    try:
+        program, imports, setup = (_body(code) for code in (reference, "\n".join(asserts.imports), asserts.setup))
+        imports += [one for one in setup if _is_import(one)]
+        setup = [one for one in setup if not _is_import(one)]
+        scope = _Scope(program, imports, setup)
+    except UNREADABLE as error:
+        reason = f"the reference, the imports or the setup code cannot be read: {error}"
+        return Plan("", "", (), tuple(Unsupported(reason) for _ in asserts.statements), "")
+    calls: list[str] = []
+    checks = [check for statement in asserts.statements for check in _checks(statement, scope, calls)]
+    called = {name for call in calls for name in _used(call)}
+    known_to_reference = {name for statement in program for name in _used(statement)}
+    mine = _needed(setup, called | known_to_reference)
+    is_derived = any(scope.is_candidates(name) for statement in mine for name in _used(statement))
+    compared = {name for check in checks if isinstance(check, Check) for name in _used(check.expression)}
+    return Plan(
+        before=_source([*_needed(scope.library, called), *imports, *([] if is_derived else mine)]),
+        after=_source(mine if is_derived else []),
+        calls=tuple(calls),
+        checks=tuple(checks),
+        around=_source(_needed([*scope.library, *imports, *scope.own_setup], compared)),
+    )
+
+
+class _Scope:
+    """Who defines which name."""
+
+    def __init__(self, program: Sequence[ast.stmt], imports: Sequence[ast.stmt], setup: Sequence[ast.stmt]) -> None:
+        self.library = [one for one in program if _is_import(one)]
+        self.functions = {one.name for one in program if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
+        self.classes = {one.name for one in program if isinstance(one, ast.ClassDef)}
+        defined = {name for one in program if not _is_import(one) for name in _defined(one)}
+        self.values = defined - self.functions - self.classes - {name for one in self.library for name in _defined(one)}
+        self.instances: set[str] = set()
+        self.own_setup: list[ast.stmt] = []  # what has nothing to do with the candidate
+        for statement in setup:
+            used = {name for name in _used(statement) if self.is_candidates(name)}
+            if not used:
+                self.own_setup.append(statement)
+            elif used <= self.classes | self.instances:
+                self.instances |= _defined(statement)
+            else:
+                self.values |= _defined(statement)
+        self.known = BUILTINS.union(*(_defined(one) for one in (*self.library, *imports, *self.own_setup)))
+
+    def is_candidates(self, name: str) -> bool:
+        return any(name in names for names in (self.functions, self.classes, self.values, self.instances))
+
+
+def _checks(statement: str, scope: _Scope, calls: list[str]) -> list[Check | Unsupported]:
+    """What becomes of one entry of the tests; the calls that it needs are added to `calls`."""
+    checks: list[Check | Unsupported] = []
+    try:
+        for one in _body(statement.strip()) or [ast.Pass()]:
+            if not isinstance(one, ast.Assert):
+                return [Unsupported("expected nothing but assert statements")]
+            split = _Split(scope, len(calls), _local(one.test))
+            expression = ast.unparse(split.visit(one.test))
+            split.require_known(expression)
+            if not split.calls:
+                raise _UnsupportedError("calls nothing of the program")
+            checks.append(Check(expression, tuple(range(len(calls), len(calls) + len(split.calls)))))
+            calls += split.calls
+    except _UnsupportedError as error:
+        return [Unsupported(str(error))]
+    except UNREADABLE as error:
+        return [Unsupported(f"cannot be read: {error}")]
+    return checks
+
+
+class _UnsupportedError(Exception):
+    """The message is the reason."""
+
+
+class _Split(ast.NodeTransformer):
+    """Takes the candidate's expressions out of an assert and leaves names in their places."""
+
+    def __init__(self, scope: _Scope, first: int, local: Collection[str]) -> None:
+        self.scope, self.first, self.local = scope, first, local
+        self.calls: list[str] = []
+
+    def visit(self, node: ast.AST) -> Any:
+        scope, links = self.scope, _chain(node)
+        root = _root(links)
+        if not scope.is_candidates(root):
+            return super().visit(node)
+        if root in self.local:
+            raise _UnsupportedError(f"{root} is a name of the program and of the assert")
+        if root in scope.instances or (root in scope.classes and len(links) > 1):
+            return self._taken(node)
+        if len(links) == 1 and root in scope.values:
+            return self._taken(node)
+        if len(links) == 1 or (root not in scope.values and not isinstance(links[1], ast.Call)):
+            raise _UnsupportedError(f"{root} is used otherwise than by a call")
+        if all(isinstance(link, ast.Call) for link in links[1:]):
+            return self._taken(node)
+        return super().visit(node)
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:
+        raise _UnsupportedError("an assignment inside an assert")
+
+    def _taken(self, node: ast.AST) -> ast.Name:
+        call = ast.unparse(node)
+        if inner := _used(call) & set(self.local):
+            raise _UnsupportedError(f"a call depends on {', '.join(sorted(inner))}, which the assert itself defines")
+        mine = {name for name in _used(call) if self.scope.is_candidates(name)}
+        self._require(_used(call) - mine - LOCAL)
+        self.calls.append(call)
+        return ast.Name(VALUE.format(self.first + len(self.calls) - 1), ast.Load())
+
+    def require_known(self, expression: str) -> None:
+        self._require(_used(expression) - {VALUE.format(self.first + place) for place in range(len(self.calls))})
+
+    def _require(self, names: set[str]) -> None:
+        if unknown := names - self.scope.known:
+            raise _UnsupportedError(f"neither the reference nor the imports define {', '.join(sorted(unknown))}")
+
+
+def _needed(statements: Sequence[ast.stmt], wanted: set[str]) -> list[ast.stmt]:
+    """The statements that names depend on, so that nothing else is there to be found: least of all expected values."""
+    names: set[str] = set()
+    needed: list[ast.stmt] = []
+    while not wanted <= names:
+        names |= wanted
+        # What defines nothing works by what it does to what it uses.
+        needed = [one for one in statements if not names.isdisjoint(_defined(one) or _used(one))]
+        wanted = {name for one in needed for name in _used(one)}
+    return needed
+
+
+def _used(code: ast.stmt | str) -> set[str]:
+    """Global names that code reads, at any depth."""
+    top = _table(code)
+    symbols = ((table, symbol) for table in _tables(top) for symbol in table.get_symbols())
+    return {
+        symbol.get_name()
+        for table, symbol in symbols
+        if symbol.is_referenced() and (table is top or symbol.is_global())
+    } | _changed(code)
+
+
+def _defined(statement: ast.stmt) -> set[str]:
+    """Global names that a statement binds, or whose values it changes."""
+    symbols = _table(statement).get_symbols()
+    bound = {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
+    return bound | _changed(statement)
+
+
+def _changed(code: ast.stmt | str) -> set[str]:
+    """Names of which a part is assigned to, or a method called for its effect."""
+    if isinstance(code, str):
+        return set()
+    parts = [
+        node
+        for node in ast.walk(code)
+        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del)
+    ]
+    if isinstance(code, ast.Expr) and isinstance(code.value, ast.Call) and isinstance(code.value.func, ast.Attribute):
+        parts.append(code.value.func)
+    return {root for part in parts if (root := _root(_chain(part)))}
+
+
+def _local(expression: ast.expr) -> set[str]:
+    """Names that an expression itself binds: by comprehensions and lambdas."""
+    inner = (table for table in _tables(_table(ast.unparse(expression))) if table.get_type() != "module")
+    return {symbol.get_name() for table in inner for symbol in table.get_symbols() if symbol.is_local()}
+
+
+def _chain(node: ast.AST) -> list[ast.AST]:
+    """From a name to what is done with it, one after the other: f, f(x), f(x).y, f(x).y[0]; empty without a name."""
+    links = [node]
+    while not isinstance(links[-1], ast.Name):
+        match links[-1]:
+            case ast.Call(func=inner) | ast.Attribute(value=inner) | ast.Subscript(value=inner):
+                links.append(inner)
+            case _:
+                return []
+    return links[::-1]
+
+
+def _root(chain: Sequence[ast.AST]) -> str:
+    return chain[0].id if chain and isinstance(chain[0], ast.Name) else ""
+
+
+def _table(code: ast.stmt | str) -> symtable.SymbolTable:
+    return symtable.symtable(code if isinstance(code, str) else ast.unparse(code), "<code>", "exec")
+
+
+def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    yield table
+    for child in table.get_children():
+        yield from _tables(child)
+
+
+def _body(source: str) -> list[ast.stmt]:
+    return ast.parse(source).body
+
+
+def _is_import(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Import | ast.ImportFrom)
+
+
+def _source(statements: Sequence[ast.stmt]) -> str:
+    return "\n".join(ast.unparse(statement) for statement in statements)

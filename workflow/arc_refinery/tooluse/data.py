@@ -1,0 +1,139 @@
+"""Questions from rows of GSM8K and MBPP, on disk or on the Hugging Face hub.
+
+GSM8K: `question`, and `answer`, whose last line is `#### number`.
+MBPP: `text`, `code`, `task_id`, `test_list`, and where there are any `test_setup_code` and `challenge_test_list`; in
+the sanitized form `prompt` and `test_imports` instead of `text` and `test_setup_code`.
+Text with a short right answer, for `exact_match`: `question` and `answer`.
+
+Other fields and blank lines are ignored. A row that cannot be used is an error, never left out in silence.
+"""
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from arc_refinery.errors import InputError
+from arc_refinery.tooluse.answers import final_number
+from arc_refinery.tooluse.questions import Asserts, Question
+
+Form = Literal["gsm8k", "mbpp", "text"]
+ROWS_AT_ONCE = 500
+
+
+class RowError(InputError):
+    """A row cannot be used; the message names file, row, field and what was expected."""
+
+
+def read_questions(path: Path, form: Form) -> Iterator[Question]:
+    """The questions of a .jsonl, .jsonl.gz or .parquet file, in order; raises `RowError`."""
+    stem = Path(path.name.removesuffix(".gz")).stem
+    for number, row in enumerate(read_rows(path), 1):
+        yield READERS[form](row, f"{stem}-{number:06d}", f"{path}: row {number}")
+
+
+def download(repository: str, filename: str) -> Path:
+    """A file of a hub data set, from the local cache or downloaded; raises `RowError`."""
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return Path(hf_hub_download(repository, filename, repo_type="dataset"))
+    except (OSError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise RowError(
+            f"data.repository {repository}: {filename} is not in the cache and cannot be downloaded ({reason}); "
+            "correct the names, or give the file on disk with data.path"
+        ) from None
+
+
+def read_rows(path: Path) -> Iterator[Any]:
+    """The rows of a file as they are; blank lines are no rows."""
+    if not path.name.endswith((".jsonl", ".jsonl.gz", ".parquet")):
+        raise RowError(f"{path}: ends in {path.suffix!r}; expected a .jsonl, .jsonl.gz or .parquet file")
+    try:
+        if path.suffix == ".parquet":
+            with pq.ParquetFile(path) as table:
+                for batch in table.iter_batches(ROWS_AT_ONCE):
+                    yield from batch.to_pylist()
+        else:
+            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+                lines = (line for line in file if not line.isspace())
+                for number, line in enumerate(lines, 1):
+                    yield _decoded(line, f"{path}: row {number}")
+    except (pa.ArrowInvalid, OSError, EOFError, zlib.error) as error:
+        raise RowError(f"{path}: cannot be read ({error})") from None
+
+
+def gsm8k_question(row: Any, name: str, where: str) -> Question:
+    text, answer = _text(row, "question", where), _text(row, "answer", where)
+    solution, mark, number = answer.rpartition("####")
+    if not mark or final_number(f"#### {number}") is None:
+        last = answer.strip().rpartition("\n")[2]
+        raise RowError(f"{where}: field 'answer' ends in {last!r:.60}; expected a last line like '#### 72'")
+    return Question(name, text, "gsm8k", number.strip(), solution=solution.rstrip())
+
+
+def mbpp_question(row: Any, name: str, where: str) -> Question:
+    """The question shows the first assert, for it names the function; what the others expect is not shown."""
+    is_sanitized = isinstance(row, dict) and "prompt" in row
+    text, code = _text(row, "prompt" if is_sanitized else "text", where), _text(row, "code", where)
+    tests, challenges = _texts(row, "test_list", where), _texts(row, "challenge_test_list", where, or_none=True)
+    imports = _texts(row, "test_imports", where, or_none=True)
+    setup = "" if row.get("test_setup_code") is None else _text(row, "test_setup_code", where, or_empty=True)
+    if not tests:
+        raise RowError(f"{where}: field 'test_list' is empty; expected at least one assert")
+    task_id = row.get("task_id", name)
+    if not isinstance(task_id, int | str):
+        raise RowError(f"{where}: field 'task_id' is {task_id!r:.60}; expected a number or a text")
+    asserts = Asserts((*tests, *challenges), imports, setup)
+    shown = f"{text.strip()}\nOne of its tests: {tests[0].strip()}"
+    return Question(f"mbpp-{task_id}", shown, "code_exec", code, asserts=asserts)
+
+
+def text_question(row: Any, name: str, where: str) -> Question:
+    return Question(name, _text(row, "question", where), "exact_match", _text(row, "answer", where))
+
+
+READERS: dict[Form, Callable[[Any, str, str], Question]] = {
+    "gsm8k": gsm8k_question,
+    "mbpp": mbpp_question,
+    "text": text_question,
+}
+
+
+def _decoded(line: bytes, where: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise RowError(f"{where} is no JSON ({error}); expected one object a line") from None
+
+
+def _text(row: Any, field: str, where: str, or_empty: bool = False) -> str:
+    if not isinstance(row, dict):
+        raise RowError(f"{where} is a {type(row).__name__}; expected an object with a field {field!r}")
+    if field not in row:
+        raise RowError(f"{where}: field {field!r} is missing; expected a text")
+    value = row[field]
+    if not isinstance(value, str) or not (or_empty or value.strip()):
+        raise RowError(f"{where}: field {field!r} is {value!r:.60}; expected a text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise RowError(f"{where}: field {field!r} is no Unicode text ({error})") from None
+    return value
+
+
+def _texts(row: Any, field: str, where: str, or_none: bool = False) -> tuple[str, ...]:
+    if or_none and row.get(field) is None:
+        return ()
+    if field not in row:
+        raise RowError(f"{where}: field {field!r} is missing; expected a list of texts")
+    value = row[field]
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise RowError(f"{where}: field {field!r} is {value!r:.60}; expected a list of texts")
+    return tuple(value)

@@ -1,0 +1,275 @@
+"""The tools that a model can call, and what it reads when a call goes wrong.
+
+Nothing that a model writes raises: each call has a result, and that of a wrong one says what is wrong and how it is
+written correctly. Only a sandbox that fails itself raises, for that is not the model's doing.
+
+No result contains what the chat template or the tokenizer takes for a mark of its own (`<|im_end|>`, `</tool_call>`):
+a program that prints one cannot end its turn or begin another.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+from typing import Any, Literal, get_args
+
+from arc_refinery.sandbox import Executor, Script, Status
+from arc_refinery.tooluse.calculator import CalculatorError, calculate
+from arc_refinery.tooluse.turns import Turn, WrittenCall
+
+ToolName = Literal["calculator", "execute_code", "read_file"]
+# What is wrong with a call: it is no JSON object with `name` and `arguments`; there is no such tool; the arguments are
+# not the tool's; it is not closed; it is one too many; it is a sound call of which nothing came but an error.
+Fault = Literal["malformed", "unknown_tool", "arguments", "cut_off", "too_many", "failed"]
+
+MAX_FILE_BYTES = 2**16
+LISTED_FILES = 20
+
+_MARKS = re.compile(r"<(?=\||/?(?:tool_call|tool_response|tools|think)>)")
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function of texts, as the model is told of it."""
+
+    name: ToolName
+    description: str
+    parameters: dict[str, str]  # their descriptions; all are texts and all are needed
+    example: dict[str, str]
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """For the chat template."""
+        properties = {name: {"type": "string", "description": text} for name, text in self.parameters.items()}
+        parameters = {"type": "object", "properties": properties, "required": list(self.parameters)}
+        return {
+            "type": "function",
+            "function": {"name": self.name, "description": self.description, "parameters": parameters},
+        }
+
+
+TOOLS: dict[str, Tool] = {
+    tool.name: tool
+    for tool in (
+        Tool(
+            "calculator",
+            "Compute an arithmetic expression.",
+            {"expression": "Numbers, + - * / // % **, parentheses, sqrt, abs, round, min, max, floor, ceil"},
+            {"expression": "12 * (3 + 4)"},
+        ),
+        Tool(
+            "execute_code",
+            "Run Python code; gives what it prints and the value of its last expression.",
+            {"code": "A Python program"},
+            {"code": "x = 6\nx * 7"},
+        ),
+        Tool(
+            "read_file",
+            "Read a text file of the task's folder.",
+            {"path": "The file's name inside the folder"},
+            {"path": "notes.txt"},
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a call."""
+
+    text: str  # for the model to read
+    tool: str = ""  # empty where the call names none that there is
+    fault: Fault | None = None
+
+
+class FaultyCall(Exception):
+    """A call is wrong, or a tool gives an error; the message is for the model to read."""
+
+    def __init__(self, fault: Fault, message: str) -> None:
+        super().__init__(message)
+        self.fault: Fault = fault
+
+
+@dataclass(slots=True)
+class Toolbox:
+    """The tools of one episode.
+
+    `executor` runs programs: any but the one that compares answers (code_exec.py). `folder` holds the task's files.
+    """
+
+    names: tuple[ToolName, ...] = get_args(ToolName)
+    executor: Executor | None = None
+    folder: Path | None = None
+    max_result_chars: int = 2000
+    max_calls_per_turn: int = 4
+
+    @property
+    def schemas(self) -> list[dict[str, Any]]:
+        return [TOOLS[name].schema for name in self.names]
+
+    def answer(self, turn: Turn, calls_left: int) -> list[Result]:
+        """A result for each call of a turn, in order; those beyond either limit are not run."""
+        return [self._answer_one(call, place, calls_left) for place, call in enumerate(turn.calls)]
+
+    def call(self, written: str) -> Result:
+        """The result of what stands between the tags of a call."""
+        try:
+            name, arguments = self._parsed(written)
+        except FaultyCall as error:
+            return self._faulty(error)
+        return self.run(name, arguments)
+
+    def run(self, name: str, arguments: dict[str, Any]) -> Result:
+        """The result of a call that has been taken apart already."""
+        try:
+            tool = self._tool(name)
+            _check(tool, arguments)
+            match tool.name:
+                case "calculator":
+                    text = _calculator(arguments["expression"])
+                case "execute_code":
+                    text = self._execute_code(arguments["code"])
+                case "read_file":
+                    text = self._read_file(arguments["path"])
+        except FaultyCall as error:
+            return self._faulty(error, name if name in self.names else "")
+        return Result(self._shown(text), name)
+
+    def _answer_one(self, call: WrittenCall, place: int, calls_left: int) -> Result:
+        if place >= calls_left:
+            return self._faulty(FaultyCall("too_many", "no calls are left. Give the final answer now."))
+        if place >= self.max_calls_per_turn:
+            message = f"this call was not run: one turn may have {self.max_calls_per_turn}. Call it in the next turn."
+            return self._faulty(FaultyCall("too_many", message))
+        if not call.is_closed:
+            # Without the tag itself, which no result may hold.
+            message = "the call was not run: it ends without its closing tag. Write a shorter one, and close it:"
+            return self._faulty(FaultyCall("cut_off", f"{message} {_example(TOOLS[self.names[0]])}"))
+        return self.call(call.text)
+
+    def _parsed(self, written: str) -> tuple[str, dict[str, Any]]:
+        how = f"Write it like this: {_example(TOOLS[self.names[0]])}"
+        try:
+            call = json.loads(written)
+        except json.JSONDecodeError as error:
+            where = f"{error.msg}, line {error.lineno} column {error.colno}"
+            hint = (
+                ' Inside a text, a new line is \\n and a quote is \\".' if "\n" in written or "Inv" in error.msg else ""
+            )
+            raise FaultyCall("malformed", f"the call is no JSON ({where}).{hint} {how}") from None
+        except (ValueError, RecursionError):  # a number of thousands of digits, thousands of brackets
+            raise FaultyCall("malformed", f"the call is no JSON that can be read. {how}") from None
+        if not isinstance(call, dict):
+            raise FaultyCall("malformed", f"the call is {_kind(call)}, expected an object. {how}")
+        for key, wanted in (("name", str), ("arguments", dict)):
+            if key not in call:
+                raise FaultyCall("malformed", f'"{key}" is missing. {how}')
+            if not isinstance(call[key], wanted):
+                expected = "a text" if wanted is str else "an object"
+                raise FaultyCall("malformed", f'"{key}" is {_kind(call[key])}, expected {expected}. {how}')
+        if surplus := [key for key in call if key not in ("name", "arguments")]:
+            raise FaultyCall("malformed", f'"{surplus[0]:.40}" does not belong there. {how}')
+        return call["name"], call["arguments"]
+
+    def _tool(self, name: str) -> Tool:
+        if name not in self.names:
+            first = TOOLS[self.names[0]]
+            message = (
+                f'there is no tool "{name:.40}". There is {_listed(self.names)}. Write it like this: {_example(first)}'
+            )
+            raise FaultyCall("unknown_tool", message)
+        return TOOLS[name]
+
+    def _execute_code(self, code: str) -> str:
+        if self.executor is None:
+            raise FaultyCall("failed", "no code can be executed here.")
+        (outcome,) = self.executor.run([Script("", (code,), interactive=True)])
+        printed = outcome.printed.rstrip()
+        if outcome.status is Status.ok:
+            return printed or "(nothing was printed, and the last line is no expression with a value)"
+        room = max(self.max_result_chars - len(outcome.error) - 50, 0)
+        before = f"\nPrinted before: {printed[:room]}" if printed else ""
+        raise FaultyCall("failed", outcome.error + before)
+
+    def _read_file(self, name: str) -> str:
+        if self.folder is None:
+            raise FaultyCall("failed", "this task has no files.")
+        try:
+            return _content(self.folder.resolve(), name)
+        except (OSError, ValueError, RuntimeError) as error:  # no name for a file, links in a circle, no permission
+            reason = getattr(error, "strerror", None) or "is no name of a file"
+            raise FaultyCall("failed", f'"{name:.60}": {reason}. There is {_files(self.folder)}.') from None
+
+    def _faulty(self, error: FaultyCall, tool: str = "") -> Result:
+        return Result(self._shown(f"Error: {error}"), tool, error.fault)
+
+    def _shown(self, text: str) -> str:
+        if len(text) > self.max_result_chars:
+            text = f"{text[: self.max_result_chars]}\n... (cut after {self.max_result_chars} characters)"
+        return _MARKS.sub("< ", text.encode("utf-8", "backslashreplace").decode())
+
+
+def _calculator(expression: str) -> str:
+    try:
+        return calculate(expression)
+    except CalculatorError as error:
+        raise FaultyCall("failed", f"{error}.") from None
+
+
+def _content(folder: Path, name: str) -> str:
+    """The text of a file below a folder; links are followed as long as they stay below it."""
+    path = (folder / name).resolve()
+    if Path(name).is_absolute() or not path.is_relative_to(folder):
+        raise FaultyCall("failed", f'"{name:.60}" is not inside the folder. There is {_files(folder)}.')
+    status = path.stat()
+    if S_ISDIR(status.st_mode):
+        raise FaultyCall("failed", f'"{name:.60}" is a folder. There is {_files(path)}.')
+    if not S_ISREG(status.st_mode):
+        raise FaultyCall("failed", f'"{name:.60}" is no regular file.')
+    if status.st_size > MAX_FILE_BYTES:
+        raise FaultyCall("failed", f'"{name:.60}" has {status.st_size} bytes, at most {MAX_FILE_BYTES} can be read.')
+    content = path.read_bytes()
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise FaultyCall("failed", f'"{name:.60}" is no text: {len(content)} bytes of something else.')
+    return text or "(the file is empty)"
+
+
+def _files(folder: Path) -> str:
+    names = sorted(os.listdir(folder))
+    return _listed(names[:LISTED_FILES]) + (
+        f" and {len(names) - LISTED_FILES} more" if len(names) > LISTED_FILES else ""
+    )
+
+
+def _check(tool: Tool, arguments: dict[str, Any]) -> None:
+    how = f"Write it like this: {_example(tool)}"
+    for name in tool.parameters:
+        if name not in arguments:
+            raise FaultyCall("arguments", f'{tool.name}: the argument "{name}" is missing. {how}')
+        if not isinstance(arguments[name], str):
+            kind = _kind(arguments[name])
+            raise FaultyCall("arguments", f'{tool.name}: the argument "{name}" is {kind}, expected a text. {how}')
+    for name in arguments:
+        if name not in tool.parameters:
+            raise FaultyCall("arguments", f'{tool.name} takes no argument "{name:.40}". {how}')
+
+
+def _example(tool: Tool) -> str:
+    return json.dumps({"name": tool.name, "arguments": tool.example})
+
+
+def _kind(value: Any) -> str:
+    """What a JSON value is, in words."""
+    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "nothing"
