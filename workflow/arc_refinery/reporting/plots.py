@@ -1,5 +1,6 @@
 """Plots as PNG and SVG files whose bytes depend on the figures alone: own style and resolution, no date, no version."""
 
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -95,6 +96,8 @@ PANELS = (
     Panel("log-probability gap, trainer to sampler (nats)", {"sampling/sampling_logp_difference/mean": "mean"}),
     Panel("gradient norm before clipping", {"grad_norm": "norm"}),
 )
+LEGEND_CHARACTERS = 130  # that have room in a line of a legend
+MOST_BANDS = 4  # more lie over each other
 ABANDONED: dict[str, Any] = {"linewidth": 0.6, "alpha": 0.4, "marker": "x", "markersize": 3}
 DECISION: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 1.0}
 CHECK: dict[str, Any] = {"color": "black", "linestyle": "", "marker": "D", "markersize": 6, "markerfacecolor": "white"}
@@ -122,14 +125,16 @@ def save_png(figure: Figure, path: Path, dpi: int = DPI) -> None:
 
 def budget_plot(curves: Mapping[str, Curve], title: str, path: Path) -> None:
     """Share of tasks solved against attempts and against tokens a task, one line an arm."""
-    figure = Figure(figsize=(9.5, 4.0), layout="constrained")
+    n_columns = max(1, min(4, len(curves), LEGEND_CHARACTERS // (9 + max(map(len, curves)))))
+    n_rows = -(-len(curves) // n_columns)
+    figure = Figure(figsize=(9.5, 3.8 + 0.2 * n_rows), layout="constrained")
     by_attempts, by_tokens = figure.subplots(1, 2, sharey=True)
     _curves(by_attempts, curves, "budget", 1.0)
     _curves(by_tokens, curves, "tokens", 1000.0)
     by_attempts.set(xlabel="attempts a task", ylabel="tasks solved (%)", ylim=(0, None))
     by_tokens.set(xlabel="tokens a task, prompts and completions (thousands)")
     handles, labels = by_attempts.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)))
+    figure.legend(handles, labels, loc="outside lower center", ncols=n_columns)
     figure.suptitle(title, fontsize=11)
     save(figure, path)
 
@@ -143,7 +148,8 @@ def _curves(axes: Axes, curves: Mapping[str, Curve], x: str, unit: float) -> Non
         ends = [end - 1 for end in curve.turn_ends]
         axes.plot(across.iloc[ends], solved.iloc[ends], color=color, linestyle="", marker="o", markersize=5)
         low, high = 100 * curve.table["low"], 100 * curve.table["high"]
-        axes.fill_between(across, low, high, color=color, alpha=0.08, linewidth=0)
+        if len(curves) <= MOST_BANDS:
+            axes.fill_between(across, low, high, color=color, alpha=0.08, linewidth=0)
         place = widest * (1.03 + 0.025 * number)
         axes.vlines(place, low.iloc[-1], high.iloc[-1], color=color, linestyle="-", linewidth=2.5, alpha=0.7)
     axes.set_xlim(0, None)
@@ -211,7 +217,7 @@ def pass_rates_plot(
             limits(-0.3, 112)
             ticks(RATES)
         axes.set(xlabel="pass rate in turn 1 (%)", ylabel="in later turns (%)", aspect="equal")
-        axes.set_title(f"{arm} (n = {len(rates)} tasks)", loc="left", parse_math=False)
+        axes.set_title(f"{textwrap.fill(arm, 34)}\nn = {len(rates)} tasks", loc="left", parse_math=False, fontsize=9)
     handles = [
         Line2D([], [], linestyle="", marker=marker, color=color, alpha=0.7, label=name)
         for name, (marker, color) in marks.items()

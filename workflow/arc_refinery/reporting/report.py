@@ -187,7 +187,7 @@ def _budget_plot(one: Evaluated, arms: Sequence[Arm], output: Path, link: str) -
         f"![Tasks solved against attempts and against tokens, one line an arm]({link}/{name}-budget.png)",
         "In the first turn a curve is the expectation over the order of the attempts, so arms with first turns of "
         "different length estimate the same thing from different samples. A dot marks where the next turn starts; "
-        "bands, and the bars at the right for the whole budget, are 95 % intervals. "
+        "bands (of four arms at most), and the bars at the right for the whole budget, are 95 % intervals. "
         f"[As CSV]({link}/{name}-budget.csv).",
     ]
 
