@@ -287,7 +287,7 @@ def _training_panel(axes: Axes, panel: Panel, log: Log) -> None:
         axes.set_ylim(-0.02 * top, top)  # a line of zeros is seen
     axes.set_title(panel.title, loc="left")
     if len(panel.lines) > 1 or panel.band:
-        axes.legend(fontsize=8, loc="best")
+        axes.legend(fontsize=8, loc="upper left")
 
 
 def _checks(axes: Axes, figure: str, log: Log) -> None:

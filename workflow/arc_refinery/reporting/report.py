@@ -50,7 +50,7 @@ def write_report(experiment: Experiment, folder: Path, report: Path) -> None:
             *(block for one in evaluated for block in _set_section(experiment, folder, one, temporary, link)),
             *training.section(experiment, folder, temporary, link),
             "## Lengths of prompts",
-            _prompt_lengths(experiment, folder),
+            *_prompt_lengths(experiment, folder, temporary, link),
             *provenance.section(experiment),
             *(published.section() if any(map(_is_the_published_set, experiment.evaluation.sets)) else []),
             *prose.limits(experiment, sum(len(one.comparisons) for one in evaluated)),
@@ -200,10 +200,14 @@ def _solved_lists(one: Evaluated) -> str:
     return "<details><summary>Tasks solved by each arm</summary>\n\n" + "\n".join(lines) + "\n\n</details>"
 
 
-def _prompt_lengths(experiment: Experiment, folder: Path) -> str:
+def _prompt_lengths(experiment: Experiment, folder: Path, output: Path, link: str) -> list[str]:
     """Training prompts are left out where their files have been cleaned away."""
     trained_on = [f"{tasks}/training" for tasks in experiment.training_tasks]
     names = [name for name in trained_on if (folder / name / "prompts.parquet").exists()]
     names += [f"{task_set.name}/{branch}" for task_set in experiment.evaluation.sets for branch in experiment.branches]
     found = [one for name in names for one in lengths.read(folder / name / "prompts.parquet", name)]
-    return lengths.as_markdown(lengths.table(found, experiment.model.window))
+    lengths.histogram(found, experiment.model.window, output / "lengths.png")
+    return [
+        lengths.as_markdown(lengths.table(found, experiment.model.window)),
+        f"![Histogram of the lengths, one panel a turn]({link}/lengths.png)",
+    ]
