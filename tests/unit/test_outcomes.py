@@ -211,7 +211,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, panels: Mapping[str, pd.DataFrame]) -
 def test_each_arm_has_a_panel_and_equal_tasks_share_a_mark(monkeypatch: pytest.MonkeyPatch):
     rates = pd.DataFrame({"first": [0, 0, 0.5], "later": [0, 0, 0.25], "solved_by": ["neither", "neither", "both"]})
     figure = drawn(monkeypatch, {"one": rates, "other": rates[:1]})
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["one (n = 3 tasks)", "other (n = 1 tasks)"]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["one\nn = 3 tasks", "other\nn = 1 tasks"]
     marks = {tuple(mark.get_offsets()[0]): mark.get_sizes()[0] for mark in figure.axes[0].collections}
     assert set(marks) == {(0, 0), (50, 25)}
     assert marks[0, 0] > marks[50, 25]
