@@ -303,7 +303,8 @@ def test_gallery_shows_tasks_of_each_class_that_have_refining_attempts(text: str
 
 def test_what_became_of_attempts_and_which_tasks_were_won(folder: Path, text: str):
     # of refine-trained's six refining attempts on a, b, c two are right
-    assert cells(text, "correct", "share of attempts")["turn 2 × 2 of `refine-trained` (trained) |"].startswith("33.3 % [")
+    correct = cells(text, "correct", "share of attempts")
+    assert correct["turn 2 × 2 of `refine-trained` (trained) |"].startswith("33.3 % [")
     for kind in ("TypeError", "KeyError"):
         assert f"| {kind} | 6.2 % [" in text  # 1 of 4 on one of four tasks
     row = cells(text, "`refine-trained` against `independent`", "only the baseline")
