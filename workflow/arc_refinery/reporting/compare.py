@@ -6,6 +6,8 @@ from arc_refinery.evaluation.paired import Given, Pair, Side, arms_to_pair, give
 from arc_refinery.evaluation.statistics import verdict_sentence
 from arc_refinery.reporting.tables import comparisons_table
 
+MANY = 20  # more tasks are counted, not named
+
 
 def paired_comparison(first: Side, second: Side, wanted: Sequence[str] = ()) -> str:
     """The two sides on the wanted sets, by default on all that both have."""
@@ -41,7 +43,7 @@ def left_out(first: Given, second: Given, task_ids: Sequence[str]) -> list[str]:
     """A sentence for each side that has tasks beside those that both have."""
     common = set(task_ids)
     alone = [(one, [task_id for task_id in one.results.task_ids if task_id not in common]) for one in (first, second)]
-    return [f"Left out, for only `{one.side.folder}` has them: {_listed(ids)}." for one, ids in alone if ids]
+    return [f"Left out, for only `{one.side.folder}` has them: {_few(ids)}." for one, ids in alone if ids]
 
 
 def _lines(one: Pair) -> list[str]:
@@ -53,6 +55,10 @@ def _lines(one: Pair) -> list[str]:
     if one.budgets[0] != one.budgets[1]:
         lines.append(f"  - Their budgets differ: {one.budgets[0]} against {one.budgets[1]} attempts a task.")
     return lines
+
+
+def _few(task_ids: Sequence[str]) -> str:
+    return _listed(task_ids) if len(task_ids) <= MANY else f"{len(task_ids)} tasks"
 
 
 def _listed(task_ids: Sequence[str]) -> str:
