@@ -4,14 +4,14 @@ Only figures are loaded, never grids or completions: 400 tasks x 256 attempts ta
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
 import pyarrow.parquet as pq
 
 from arc_refinery import records
-from arc_refinery.config import Arm, TaskSet
+from arc_refinery.config import Arm, Experiment, TaskSet
 from arc_refinery.records import RecordError
 
 METRICS = (
@@ -58,11 +58,21 @@ class SetResults:
     name: str
     task_ids: tuple[str, ...]
     branches: dict[str, pd.DataFrame]
+    _of_turns: dict[tuple[str, int], pd.DataFrame] = field(default_factory=dict, repr=False, compare=False)
 
     def of_turn(self, arm: Arm, turn: int) -> pd.DataFrame:
         """What an arm owns of one turn: the first attempts of each task, as many as the turn's budget."""
         attempts = self.branches[arm.branch(turn)]
         return attempts[attempts["place"] < arm.turns[turn - 1].n_predictions]
+
+    def figures_of_turn(self, arm: Arm, turn: int) -> pd.DataFrame:
+        """`per_task` of one turn alone; of later turns over the tasks that had something to refine. Computed once."""
+        key = arm.branch(turn), arm.turns[turn - 1].n_predictions
+        if key not in self._of_turns:
+            attempts = self.of_turn(arm, turn)
+            task_ids = self.task_ids if turn == 1 else tasks_with_attempts(attempts, self.task_ids)
+            self._of_turns[key] = per_task(attempts, task_ids)
+        return self._of_turns[key]
 
     def of_arm(self, arm: Arm) -> pd.DataFrame:
         """All attempts of an arm, turn by turn, with `turn` and `slot`: the place 0, 1, ... in the task's budget.
@@ -90,6 +100,11 @@ def load(folder: Path, task_set: TaskSet, arms: Iterable[Arm]) -> SetResults:
                 "Re-make it: delete the folder, then run snakemake again"
             )
     return SetResults(task_set.name, task_ids, branches)
+
+
+def resampling(experiment: Experiment, set_name: str) -> tuple[int, int, str, str]:
+    """How many resamples of a set's tasks, and the address of their random stream: the same wherever it is compared."""
+    return experiment.evaluation.n_bootstrap, experiment.seed, "bootstrap", set_name
 
 
 def turns_of(arms: Iterable[Arm]) -> list[TurnOfArms]:

@@ -10,7 +10,7 @@ import pandas as pd
 from arc_refinery import config, records
 from arc_refinery.config import Experiment
 from arc_refinery.errors import InputError
-from arc_refinery.evaluation.arms import SetResults, load, per_task
+from arc_refinery.evaluation.arms import SetResults, load, per_task, resampling
 from arc_refinery.evaluation.statistics import Comparison, compare, compare_repeated
 from arc_refinery.grids import fingerprint
 
@@ -144,8 +144,7 @@ def pair(first: Given, second: Given, arms: tuple[str, str], task_ids: Sequence[
         for one, arm in zip((first, second), arms, strict=True)
     )
     labels = [f"{one.side.folder}:{arm}" for one, arm in zip((first, second), arms, strict=True)]
-    settings = first.side.experiment
-    drawn = (settings.evaluation.n_bootstrap, settings.seed, "bootstrap", first.results.name)
+    drawn = resampling(first.side.experiment, first.results.name)
     if len(a) == len(b) == 1:
         comparison = compare(labels[0], labels[1], a[0], b[0], *drawn)
     else:

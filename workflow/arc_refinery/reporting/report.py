@@ -70,7 +70,7 @@ def _evaluate(experiment: Experiment, folder: Path, task_set: TaskSet) -> Evalua
     results = load(folder, task_set, arms)
     if not results.task_ids:
         raise records.RecordError(f"{folder}/tasks/{task_set.name}.parquet: holds no tasks; nothing can be compared")
-    bootstrap = Bootstrap(experiment.evaluation.n_bootstrap, (experiment.seed, "bootstrap", task_set.name))
+    bootstrap = Bootstrap.of(experiment, task_set.name)
     figures = {arm.name: per_task(results.of_arm(arm), results.task_ids) for arm in arms}
     return Evaluated(task_set, results, figures, tables.comparisons(experiment, figures, bootstrap), bootstrap)
 
@@ -101,7 +101,7 @@ def _summary(experiment: Experiment, evaluated: Sequence[Evaluated]) -> list[str
 def _set_section(experiment: Experiment, folder: Path, one: Evaluated, output: Path, link: str) -> list[str]:
     name, results, arms = one.task_set.name, one.results, experiment.arms
     turns = turns_of(arms)
-    by_turn = {tables.turn_title(turn): tables.turn_figures(results, turn.arms[0], turn.turn) for turn in turns}
+    by_turn = {tables.turn_title(turn): results.figures_of_turn(turn.arms[0], turn.turn) for turn in turns}
     by_arm = {f"`{arm}`": figures for arm, figures in one.arms.items()}
     tables.figures_csv(one.arms, output / f"{name}-arms.csv")
     tables.figures_csv(

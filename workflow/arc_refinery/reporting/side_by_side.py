@@ -14,7 +14,7 @@ from arc_refinery.evaluation.paired import Given, Side, given, pair, shared_task
 from arc_refinery.files import written_as_a_whole
 from arc_refinery.reporting import training_log
 from arc_refinery.reporting.compare import left_out
-from arc_refinery.reporting.tables import Bootstrap, comparisons_table, markdown_table, turn_figures
+from arc_refinery.reporting.tables import Bootstrap, comparisons_table, markdown_table
 from arc_refinery.reporting.training_log import Log
 
 HOW_TO_READ = """\
@@ -58,7 +58,7 @@ def _set_section(sides: Sequence[Side], name: str) -> list[str]:
 
 def _arms(one: Given) -> Iterator[list[object]]:
     settings, results = one.side.experiment, one.results
-    bootstrap = Bootstrap(settings.evaluation.n_bootstrap, (settings.seed, "bootstrap", results.name))
+    bootstrap = Bootstrap.of(settings, results.name)
     for name, repeated in settings.repetitions.items():
         for arm, figures in zip(repeated, one.figures[name], strict=True):
             attempts = results.of_arm(arm)
@@ -71,7 +71,7 @@ def _arms(one: Given) -> Iterator[list[object]]:
 def _refined(results: SetResults, arm: Arm, bootstrap: Bootstrap) -> str:
     if len(arm.turns) < 2:
         return "–"
-    rates: pd.Series = turn_figures(results, arm, 2)[PASS_RATE]
+    rates: pd.Series = results.figures_of_turn(arm, 2)[PASS_RATE]
     return bootstrap.share(list(rates)) if len(rates) else "–"
 
 

@@ -16,8 +16,7 @@ from arc_refinery.evaluation.arms import (
     SetResults,
     TurnOfArms,
     n_tasks_with_budget_left,
-    per_task,
-    tasks_with_attempts,
+    resampling,
 )
 from arc_refinery.evaluation.statistics import (
     Comparison,
@@ -47,6 +46,11 @@ class Bootstrap:
 
     n_resamples: int
     address: tuple[int | str, ...]
+
+    @classmethod
+    def of(cls, experiment: Experiment, set_name: str) -> "Bootstrap":
+        drawn = resampling(experiment, set_name)
+        return cls(drawn[0], drawn[1:])
 
     def interval(self, values: ArrayLike) -> Interval:
         return bootstrap_interval(values, self.n_resamples, *self.address)
@@ -98,13 +102,6 @@ def turn_title(turn: TurnOfArms) -> str:
         return title if turn.adapter == "none" else f"{title} ({turn.adapter})"
     by = turn.branch.removeprefix("turn1").removeprefix("-")
     return f"{title} ({by})" if by else title
-
-
-def turn_figures(results: SetResults, arm: Arm, turn: int) -> pd.DataFrame:
-    """`per_task` of one turn alone; of later turns over the tasks that had something to refine."""
-    attempts = results.of_turn(arm, turn)
-    task_ids = results.task_ids if turn == 1 else tasks_with_attempts(attempts, results.task_ids)
-    return per_task(attempts, task_ids)
 
 
 def published_table(columns: Mapping[str, pd.DataFrame]) -> str:
@@ -222,7 +219,10 @@ def _pairs_of_turns(
     n_turns = min(len(arm.turns) for pair in pairs for arm in pair)
     found = {
         number: {
-            f"`{one.name}` − `{other.name}`": (turn_figures(results, one, number), turn_figures(results, other, number))
+            f"`{one.name}` − `{other.name}`": (
+                results.figures_of_turn(one, number),
+                results.figures_of_turn(other, number),
+            )
             for one, other in pairs
             if one.branch(number) != other.branch(number)
         }
