@@ -8,6 +8,7 @@ import matplotlib.image
 import numpy as np
 import pandas as pd
 import pytest
+from handmade import settings
 from matplotlib.figure import Figure
 
 from arc_refinery import config, records
@@ -23,15 +24,7 @@ from arc_refinery.tasks import Pair, Task
 
 
 def experiment(*arms: Mapping[str, Any]) -> Experiment:
-    content = {
-        "experiment": "tiny",
-        "model": {"path": "models/m", "template": "compact", "window": 100},
-        "sampling": {"max_output_tokens": 16},
-        "evaluation": {
-            "sets": [{"name": "small", "source": "generator", "n_tasks": 4, "shards": 1}],
-            "arms": list(arms),
-        },
-    }
+    content = settings({one["name"]: one["turns"] for one in arms})
     return config.validate(content, "test")
 
 

@@ -8,6 +8,7 @@ import matplotlib.image
 import numpy as np
 import pandas as pd
 import pytest
+from handmade import settings
 from matplotlib.figure import Figure
 
 from arc_refinery import config
@@ -52,16 +53,8 @@ def attempts(answers: Mapping[str, str]) -> pd.DataFrame:
 def experiment(arms: Mapping[str, list[int]], **evaluation: Any) -> Experiment:
     """Arms by the budgets of their turns."""
     turns = {name: [{"n_predictions": n} for n in budgets] for name, budgets in arms.items()}
-    content = {
-        "experiment": "tiny",
-        "model": {"path": "models/m", "template": "compact", "window": 100},
-        "sampling": {"max_output_tokens": 16},
-        "evaluation": {
-            "sets": [{"name": "small", "source": "generator", "n_tasks": 4, "shards": 1}],
-            "arms": [{"name": name, "turns": turns[name]} for name in arms],
-            **evaluation,
-        },
-    }
+    content = settings(turns)
+    content["evaluation"] |= evaluation
     return config.validate(content, "test")
 
 
