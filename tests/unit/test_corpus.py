@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from arc_refinery.pretraining.corpus import Batch, Corpus
+from arc_refinery.pretraining.corpus import Batch, Corpus, TaskConversations
 from arc_refinery.pretraining.muon import Muon, orthogonalized
 from arc_refinery.pretraining.tokenizer import build_tokenizer
 
@@ -23,7 +23,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 @pytest.fixture(scope="module")
 def corpus(tokenizer: PreTrainedTokenizerFast) -> Corpus:
-    return Corpus(tokenizer, seed=3, n_chunks=100, chunk_size=16, batch_tokens=BATCH_TOKENS)
+    return Corpus(TaskConversations(tokenizer), seed=3, n_chunks=100, chunk_size=16, batch_tokens=BATCH_TOKENS)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def unpadded(tokenizer: PreTrainedTokenizerFast, ids: list[int]) -> str:
 
 
 def test_an_item_is_the_same_each_time(corpus: Corpus, tokenizer: PreTrainedTokenizerFast) -> None:
-    other = Corpus(tokenizer, seed=3, n_chunks=100, chunk_size=16, batch_tokens=BATCH_TOKENS)
+    other = Corpus(TaskConversations(tokenizer), seed=3, n_chunks=100, chunk_size=16, batch_tokens=BATCH_TOKENS)
     first, again = corpus[LAST], other[LAST]
     assert len(first) == len(again)
     for one, two in zip(first, again, strict=True):
@@ -66,7 +66,7 @@ def test_items_and_seeds_differ(corpus: Corpus, tokenizer: PreTrainedTokenizerFa
     def conversations(batches: list[Batch]) -> set[tuple[int, ...]]:
         return {tuple(ids) for ids, _, _ in rows(batches)}
 
-    other_seed = Corpus(tokenizer, seed=4, n_chunks=100, chunk_size=16, batch_tokens=BATCH_TOKENS)
+    other_seed = Corpus(TaskConversations(tokenizer), seed=4, n_chunks=100, chunk_size=16, batch_tokens=BATCH_TOKENS)
     assert conversations(corpus[0]).isdisjoint(conversations(corpus[1]) | conversations(other_seed[0]))
 
 

@@ -1,14 +1,16 @@
-"""What the embedded model is trained on: generated problems as conversations, batched by length.
+"""What the embedded models are trained on: conversations that are made on the fly, batched by length.
 
-Problem i of a corpus is decided by the seed and i alone, so a training that resumes, or one with more worker
-processes, sees the same batches. Nothing is stored: making a problem costs less than reading its tokens' worth of loss.
+Conversation i of a corpus is decided by the seed and i alone, so a training that resumes, or one with more worker
+processes, sees the same batches. Nothing is stored: making one costs less than reading its tokens' worth of loss.
 """
 
 import random
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerFast
@@ -26,6 +28,9 @@ from arc_refinery.grids import Grid, GridError, as_grid
 from arc_refinery.pretraining.tokenizer import ASSISTANT
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tasks import Pair, Task
+
+Ids = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 PAD_MULTIPLE = 32  # lengths of batches, so that few shapes occur
 WRONG_ATTEMPTS = 4
@@ -55,53 +60,49 @@ class Batch:
     """`ids` (batch, length) int64, padded on the right; `answer` and `outputs` mask the tokens of two losses."""
 
     ids: Tensor
-    answer: Tensor  # tokens of the last assistant turn
-    outputs: Tensor  # tokens of the output grids in the first user turn
+    answer: Tensor  # what the model is to write
+    outputs: Tensor  # of the prompt, what is predicted besides; maybe nothing
+
+
+class Writer(Protocol):
+    """Makes conversations, of one kind of model."""
+
+    tokenizer: PreTrainedTokenizerFast
+
+    def conversation(self, progress: float, *address: int | str) -> list[int] | None:
+        """The ids at an address, `progress` of the training being over; None where they are too many by then."""
+        ...
+
+    def masks(self, ids: Ids) -> tuple[Bools, Bools]:
+        """Of padded conversations, (batch, length), what the two losses of a `Batch` are taken of."""
+        ...
 
 
 class Corpus(Dataset[list[Batch]]):
     """Item c is the c-th chunk of `chunk_size` conversations, as batches of at most `batch_tokens` padded tokens."""
 
-    def __init__(
-        self, tokenizer: PreTrainedTokenizerFast, seed: int, n_chunks: int, chunk_size: int, batch_tokens: int
-    ) -> None:
-        self.tokenizer = tokenizer
+    def __init__(self, writer: Writer, seed: int, n_chunks: int, chunk_size: int, batch_tokens: int) -> None:
+        self.writer = writer
         self.seed = seed
         self.n_chunks = n_chunks
         self.chunk_size = chunk_size
         self.batch_tokens = batch_tokens
-        self._assistant: int = tokenizer.convert_tokens_to_ids(ASSISTANT)
-        self._input: int = tokenizer.convert_tokens_to_ids(prompts.fragments.COMPACT_INPUT)
-        self._output: int = tokenizer.convert_tokens_to_ids(prompts.fragments.COMPACT_OUTPUT)
 
     def __len__(self) -> int:
         return self.n_chunks
 
     def __getitem__(self, chunk: int) -> list[Batch]:
-        stage = next(stage for stage in reversed(CURRICULUM) if chunk >= stage.start * self.n_chunks)
         conversations: list[list[int]] = []
         number = 0
         while len(conversations) < self.chunk_size:
-            ids = self._conversation(stage, "pretraining", self.seed, "pretrain", chunk, number)
+            ids = self.writer.conversation(chunk / self.n_chunks, self.seed, "pretrain", chunk, number)
             number += 1
-            if len(ids) <= stage.max_tokens:
+            if ids is not None:
                 conversations.append(ids)
         conversations.sort(key=len)
         batches = self._batches(conversations)
         random.Random(stream_seed(self.seed, "batch order", chunk)).shuffle(batches)
         return batches
-
-    def _conversation(self, stage: Stage, *address: int | str) -> list[int]:
-        rng = random.Random(stream_seed(*address))
-        n_pairs = rng.choices(N_PAIRS, N_PAIRS_WEIGHTS)[0]
-        problem, statements = generate_problem(stage.difficulty, n_pairs, "pretraining", *address)
-        task = Task(problem.problem_id, problem.examples, (), problem.origin)
-        messages = prompts.first_turn(task, prompts.COMPACT)
-        if rng.random() < stage.second_turns:
-            messages = _with_wrong_turn(task, messages, statements, rng, stage.difficulty)
-        messages.append({"role": "assistant", "content": prompts.answer(program_body(statements))})
-        ids: list[int] = self.tokenizer.apply_chat_template(messages, return_dict=False)
-        return ids
 
     def _batches(self, conversations: list[list[int]]) -> list[Batch]:
         batches: list[Batch] = []
@@ -115,15 +116,44 @@ class Corpus(Dataset[list[Batch]]):
         return batches
 
     def _batch(self, conversations: list[list[int]]) -> Batch:
-        ids = np.full((len(conversations), _padded(conversations[-1])), self.tokenizer.pad_token_id, dtype=np.int64)
+        pad = self.writer.tokenizer.pad_token_id
+        ids = np.full((len(conversations), _padded(conversations[-1])), pad, dtype=np.int64)
         for row, conversation in enumerate(conversations):
             ids[row, : len(conversation)] = conversation
+        answer, outputs = self.writer.masks(ids)
+        return Batch(torch.from_numpy(ids), torch.from_numpy(answer), torch.from_numpy(outputs))
+
+
+class TaskConversations:
+    """Tasks of the generator, answered, or corrected after a wrong program."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
+        self.tokenizer = tokenizer
+        self._assistant: int = tokenizer.convert_tokens_to_ids(ASSISTANT)
+        self._input: int = tokenizer.convert_tokens_to_ids(prompts.fragments.COMPACT_INPUT)
+        self._output: int = tokenizer.convert_tokens_to_ids(prompts.fragments.COMPACT_OUTPUT)
+
+    def conversation(self, progress: float, *address: int | str) -> list[int] | None:
+        stage = next(stage for stage in reversed(CURRICULUM) if progress >= stage.start)
+        rng = random.Random(stream_seed("pretraining", *address))
+        n_pairs = rng.choices(N_PAIRS, N_PAIRS_WEIGHTS)[0]
+        problem, statements = generate_problem(stage.difficulty, n_pairs, "pretraining", "pretraining", *address)
+        task = Task(problem.problem_id, problem.examples, (), problem.origin)
+        messages = prompts.first_turn(task, prompts.COMPACT)
+        if rng.random() < stage.second_turns:
+            messages = _with_wrong_turn(task, messages, statements, rng, stage.difficulty)
+        messages.append({"role": "assistant", "content": prompts.answer(program_body(statements))})
+        ids: list[int] = self.tokenizer.apply_chat_template(messages, return_dict=False)
+        return ids if len(ids) <= stage.max_tokens else None
+
+    def masks(self, ids: Ids) -> tuple[Bools, Bools]:
+        """The last answer, and the output grids in the prompt."""
         turns = np.cumsum(ids == self._assistant, axis=1)
         answer = (turns == turns[:, -1:]) & (ids != self._assistant) & (ids != self.tokenizer.pad_token_id)
         side = np.where(ids == self._output, 1, np.where((ids == self._input) | (ids == self._assistant), -1, 0))
         latest = np.maximum.accumulate(np.where(side != 0, np.arange(ids.shape[1]), 0), axis=1)
         outputs = (np.take_along_axis(side, latest, axis=1) == 1) & (side == 0)
-        return Batch(torch.from_numpy(ids), torch.from_numpy(answer), torch.from_numpy(outputs))
+        return answer, outputs
 
 
 def _padded(conversation: list[int]) -> int:

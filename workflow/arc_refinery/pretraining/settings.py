@@ -1,10 +1,12 @@
 """What decides the embedded model; the defaults are those that the shipped weights were made with."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
 class PretrainingSettings:
+    model: Literal["tasks", "tool-use"] = "tasks"  # which of the embedded models
     seed: int = 0
     n_chunks: int = 246  # the corpus is made and shuffled chunk by chunk
     chunk_size: int = 512  # conversations

@@ -10,33 +10,35 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import TypeAlias
 
 import torch
 from torch.nn import functional
 from torch.utils.data import DataLoader, Subset
 from tqdm import tqdm
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from arc_refinery.errors import InputError
-from arc_refinery.pretraining.corpus import Batch, Corpus
+from arc_refinery.pretraining.corpus import Batch, Corpus, TaskConversations, Writer
 from arc_refinery.pretraining.muon import Muon
 from arc_refinery.pretraining.settings import PretrainingSettings
 from arc_refinery.pretraining.tokenizer import build_tokenizer
 
 logger = logging.getLogger(__name__)
 
+Network: TypeAlias = "LlamaForCausalLM | Qwen3ForCausalLM"
+
 
 def pretrain(settings: PretrainingSettings, output_folder: Path, checkpoint: Path) -> None:
     """Write model, tokenizer and `pretraining.jsonl` to `output_folder`; progress lives in the file `checkpoint`."""
     torch.set_num_threads(settings.n_threads)
     torch.manual_seed(settings.seed)
-    tokenizer = build_tokenizer(settings.window)
-    model = build_model(tokenizer, settings.window)
+    writer, model = _writer_and_model(settings)
     decoder = torch.compile(model.model, dynamic=True) if settings.compile else model.model
     optimizers = _optimizers(model, settings)
     log = _restore(checkpoint, settings, model, optimizers)
-    corpus = Corpus(tokenizer, settings.seed, settings.n_chunks, settings.chunk_size, settings.batch_tokens)
+    corpus = Corpus(writer, settings.seed, settings.n_chunks, settings.chunk_size, settings.batch_tokens)
     loader = DataLoader(Subset(corpus, range(len(log), settings.n_chunks)), batch_size=None, num_workers=1)
     progress = tqdm(loader, initial=len(log), total=settings.n_chunks, unit="chunk", mininterval=10)
     for batches in progress:
@@ -47,11 +49,43 @@ def pretrain(settings: PretrainingSettings, output_folder: Path, checkpoint: Pat
         if len(log) % settings.chunks_per_checkpoint == 0:
             _save(checkpoint, settings, model, optimizers, log)
     output_folder.mkdir(parents=True, exist_ok=True)
-    tokenizer.save_pretrained(output_folder)
+    writer.tokenizer.save_pretrained(output_folder)
     model.half().save_pretrained(output_folder)
     lines = [asdict(settings) | {"parameters": model.num_parameters()}, *log]
     (output_folder / "pretraining.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     logger.info("%d parameters, trained on %d tokens", model.num_parameters(), sum(int(one["tokens"]) for one in log))
+
+
+def _writer_and_model(settings: PretrainingSettings) -> tuple[Writer, Network]:
+    match settings.model:
+        case "tasks":
+            tasks = TaskConversations(build_tokenizer(settings.window))
+            return tasks, build_model(tasks.tokenizer, settings.window)
+        case "tool-use":
+            from arc_refinery.pretraining.tool_conversations import ToolConversations
+
+            questions = ToolConversations(settings.window)
+            return questions, build_qwen_model(questions.tokenizer, settings.window)
+
+
+def build_qwen_model(tokenizer: PreTrainedTokenizerFast, window: int) -> Qwen3ForCausalLM:
+    """Qwen3's architecture, as small as it still copies numbers."""
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=128,
+        intermediate_size=384,
+        num_hidden_layers=5,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        max_position_embeddings=window,
+        rope_parameters={"rope_type": "default", "rope_theta": 500.0},
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    return Qwen3ForCausalLM(config)
 
 
 def build_model(tokenizer: PreTrainedTokenizerFast, window: int) -> LlamaForCausalLM:
@@ -72,7 +106,7 @@ def build_model(tokenizer: PreTrainedTokenizerFast, window: int) -> LlamaForCaus
     return LlamaForCausalLM(config)
 
 
-def _optimizers(model: LlamaForCausalLM, settings: PretrainingSettings) -> list[torch.optim.Optimizer]:
+def _optimizers(model: Network, settings: PretrainingSettings) -> list[torch.optim.Optimizer]:
     matrices = [weight for weight in model.model.layers.parameters() if weight.ndim == 2]
     known = {id(weight) for weight in matrices}
     others = [weight for weight in model.parameters() if id(weight) not in known]
@@ -88,7 +122,7 @@ def _schedule(progress: float, settings: PretrainingSettings) -> float:
 
 
 def _train_chunk(
-    model: LlamaForCausalLM,
+    model: Network,
     decoder: Callable[..., BaseModelOutputWithPast],
     optimizers: list[torch.optim.Optimizer],
     batches: list[Batch],
@@ -110,9 +144,7 @@ def _train_chunk(
     return totals
 
 
-def _train_batch(
-    model: LlamaForCausalLM, decoder: Callable[..., BaseModelOutputWithPast], batch: Batch
-) -> dict[str, float]:
+def _train_batch(model: Network, decoder: Callable[..., BaseModelOutputWithPast], batch: Batch) -> dict[str, float]:
     """Gradients of one batch. Padding needs no mask: it is on the right, where causal attention never looks back to."""
     hidden = decoder(batch.ids, use_cache=False).last_hidden_state[:, :-1]
     targets = batch.ids[:, 1:]
@@ -121,7 +153,8 @@ def _train_batch(
     logits = model.lm_head(hidden[wanted])
     losses = functional.cross_entropy(logits, targets[wanted], reduction="none")
     of_answer = answer[wanted]
-    answer_loss, output_loss = losses[of_answer].mean(), losses[~of_answer].mean()
+    answer_loss = losses[of_answer].mean()
+    output_loss = losses[~of_answer].mean() if outputs.any() else torch.zeros(())
     (answer_loss + output_loss).backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     correct = (logits.argmax(-1) == targets[wanted])[of_answer].float().mean()
@@ -131,7 +164,7 @@ def _train_batch(
 def _save(
     checkpoint: Path,
     settings: PretrainingSettings,
-    model: LlamaForCausalLM,
+    model: Network,
     optimizers: list[torch.optim.Optimizer],
     log: list[dict[str, float]],
 ) -> None:
@@ -148,7 +181,7 @@ def _save(
 
 
 def _restore(
-    checkpoint: Path, settings: PretrainingSettings, model: LlamaForCausalLM, optimizers: list[torch.optim.Optimizer]
+    checkpoint: Path, settings: PretrainingSettings, model: Network, optimizers: list[torch.optim.Optimizer]
 ) -> list[dict[str, float]]:
     """Bring model and optimizers to where an interrupted training was; its log, one entry a chunk."""
     if not checkpoint.exists():

@@ -1,0 +1,59 @@
+"""The tokenizer of the embedded model for tool use: in the style of Qwen3's, with its chat template.
+
+Byte-level BPE behind Qwen's splitting pattern (each digit a token), Qwen's special tokens, and Qwen3's own template.
+The merges are learned from generated conversations. What the template says around the tools is one token each, and so
+is each tool's description: these texts are the same in all prompts, and would be most of the model's work.
+"""
+
+import json
+from collections.abc import Iterable
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers, trainers
+from tokenizers.models import BPE
+from transformers import PreTrainedTokenizerFast
+from trl.chat_template_utils import qwen3_chat_template
+
+from arc_refinery.tooluse.tools import TOOLS
+
+PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
+TAGS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"]
+N_MERGED = 700  # size of the vocabulary without added tokens
+
+_SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def build_qwen_tokenizer(texts: Iterable[str], max_length: int) -> PreTrainedTokenizerFast:
+    """The tokenizer, ready to be saved beside the model; `texts` are what its merges are learned from."""
+    tokenizer = Tokenizer(BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(_SPLIT), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.train_from_iterator(
+        texts, trainers.BpeTrainer(vocab_size=N_MERGED, initial_alphabet=alphabet, show_progress=False)
+    )
+    made = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        eos_token=END,
+        additional_special_tokens=[START],
+        padding_side="left",
+        model_max_length=max_length,
+        clean_up_tokenization_spaces=False,
+        chat_template=qwen3_chat_template,
+    )
+    made.add_tokens([AddedToken(text, special=False, normalized=False) for text in [*TAGS, *_fixed_texts(made)]])
+    return made
+
+
+def _fixed_texts(tokenizer: PreTrainedTokenizerFast) -> list[str]:
+    """What the template says before and after the tools, and the line of each tool."""
+    schemas = [tool.schema for tool in TOOLS.values()]
+    asked = [{"role": "user", "content": ""}]
+    text = str(tokenizer.apply_chat_template(asked, tools=schemas, tokenize=False))
+    lines = [json.dumps(schema) for schema in schemas]
+    before, after = text.split("\n".join(lines))
+    return [before.removeprefix(START), after.partition(END)[0], *lines]

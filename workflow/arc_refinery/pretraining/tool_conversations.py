@@ -1,0 +1,82 @@
+"""What the embedded model for tool use is trained on: the generator's arithmetic, mostly answered without a tool.
+
+So it knows the form of a call, and how to copy numbers into it and out of its result, but it seldom calls: that is left
+to be learned.
+"""
+
+import json
+import random
+from collections.abc import Iterator
+
+import numpy as np
+from transformers import PreTrainedTokenizerFast
+
+from arc_refinery.pretraining.corpus import Bools, Ids
+from arc_refinery.pretraining.qwen_tokenizer import END, START, build_qwen_tokenizer
+from arc_refinery.seeding import stream_seed
+from arc_refinery.tooluse.data import gsm8k_question
+from arc_refinery.tooluse.demonstrations import demonstration
+from arc_refinery.tooluse.generator import gsm8k_row
+from arc_refinery.tooluse.rendering import Renderer
+from arc_refinery.tooluse.tools import Toolbox, ToolName
+
+LEVELS, LEVEL_WEIGHTS = (1, 2, 3), (0.55, 0.35, 0.1)
+OFFERED: tuple[tuple[ToolName, ...], ...] = (
+    (),
+    ("calculator",),
+    ("calculator", "execute_code"),
+    ("calculator", "execute_code", "read_file"),
+)
+CALLS = 0.08  # share of conversations that call the calculator, where it is offered
+MAX_TOKENS = 384
+TOKENIZER_SAMPLE = 2000  # conversations that the tokenizer's merges are learned from
+
+
+class ToolConversations:
+    """Questions of the training side, answered with a call of the calculator or without."""
+
+    def __init__(self, max_length: int) -> None:
+        self.tokenizer: PreTrainedTokenizerFast = build_qwen_tokenizer(_texts(), max_length)
+        self._renderers = {offered: Renderer(self.tokenizer, _schemas(offered), True, END) for offered in OFFERED}
+        self._start, self._end = (int(self.tokenizer.convert_tokens_to_ids(mark)) for mark in (START, END))
+        self._header = self._renderers[()].ids(f"{START}assistant\n")
+
+    def conversation(self, progress: float, *address: int | str) -> list[int] | None:
+        rng = random.Random(stream_seed("tool-use", *address))
+        renderer = self._renderers[rng.choice(OFFERED)]
+        calls = bool(renderer.schemas) and rng.random() < CALLS
+        question = gsm8k_question(_row(rng, *address), "", "")
+        messages = demonstration(question, Toolbox(), calls)
+        if messages is None:
+            return None
+        ids, _ = renderer.tokens(renderer.segments(messages))
+        return ids if len(ids) <= MAX_TOKENS else None
+
+    def masks(self, ids: Ids) -> tuple[Bools, Bools]:
+        """The assistant's turns without their headers, their ends included; nothing else."""
+        place = np.arange(ids.shape[1])
+        begun = np.maximum.accumulate(np.where(ids == self._start, place, 0), axis=1)
+        ended = np.maximum.accumulate(np.where(ids == self._end, place, -1), axis=1)
+        ended_before = np.roll(ended, 1, axis=1) > begun
+        role = np.take_along_axis(ids, np.minimum(begun + 1, ids.shape[1] - 1), axis=1)
+        answer = (role == self._header[1]) & (place - begun >= len(self._header)) & ~ended_before
+        return answer, np.zeros_like(answer)
+
+
+def _schemas(offered: tuple[ToolName, ...]) -> list[dict[str, object]]:
+    return Toolbox(offered).schemas
+
+
+def _row(rng: random.Random, *address: int | str) -> dict[str, str]:
+    level = rng.choices(LEVELS, LEVEL_WEIGHTS)[0]
+    return gsm8k_row(level, "train", stream_seed("tool-use pretraining", *address), 0)
+
+
+def _texts() -> Iterator[str]:
+    """What conversations are made of; without tags, which are tokens anyway."""
+    for number in range(TOKENIZER_SAMPLE):
+        row = _row(random.Random(number), "tokenizer", number)
+        yield from ("system", "user", "assistant", row["question"])
+        for message in demonstration(gsm8k_question(row, "", ""), Toolbox(), calls=True) or []:
+            yield message["content"]
+            yield from (json.dumps(call["function"]) for call in message.get("tool_calls", []))
