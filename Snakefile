@@ -2,7 +2,7 @@
 from snakemake.exceptions import WorkflowError
 from snakemake.utils import min_version
 
-from arc_refinery.config import ConfigError, check_files, validate
+from arc_refinery.config import ConfigError, check_files, check_tool_use_files, validate, validate_tool_use
 
 min_version("9.19")
 
@@ -15,8 +15,12 @@ include: "rules/common.smk"
 
 
 try:
-    experiment = validate(config, config_origin())
-    check_files(experiment, config_origin())
+    if "data" in config:  # tool use
+        experiment = validate_tool_use(config, config_origin())
+        check_tool_use_files(experiment, config_origin())
+    else:
+        experiment = validate(config, config_origin())
+        check_files(experiment, config_origin())
 except ConfigError as error:
     raise WorkflowError(str(error))
 
@@ -33,28 +37,31 @@ wildcard_constraints:
     shard="[0-9]+",
 
 
-if experiment.parts:
+if "data" in config:
 
-    include: "rules/parts.smk"  # problems -> tasks -> parts
+    include: "rules/tools_common.smk"
+    include: "rules/tools.smk"  # questions -> conversations -> SFT, GRPO -> episodes -> report
+
+else:
+    if experiment.parts:
+
+        include: "rules/parts.smk"  # problems -> tasks -> parts
+    include: "rules/tasks.smk"  # the tasks of the evaluation sets
+    include: "rules/attempts.smk"  # prompts of turn 1; sample completions, judge them
+    include: "rules/refine.smk"  # incorrect attempts -> prompts of the next turn
+
+    if experiment.sft_adapters:
+
+        include: "rules/sft.smk"  # correct answers to learn from; supervised fine-tuning
+
+    if experiment.runs:
+
+        include: "rules/train.smk"  # prompts to train on; GRPO
+    include: "rules/report.smk"  # compare the arms
 
 
-include: "rules/tasks.smk"  # the tasks of the evaluation sets
-include: "rules/attempts.smk"  # prompts of turn 1; sample completions, judge them
-include: "rules/refine.smk"  # incorrect attempts -> prompts of the next turn
-
-
-if experiment.sft_adapters:
-
-    include: "rules/sft.smk"  # correct answers to learn from; supervised fine-tuning
-
-
-if experiment.runs:
-
-    include: "rules/train.smk"  # prompts to train on; GRPO
-
-
-include: "rules/report.smk"  # compare the arms
-include: "rules/pretrain.smk"  # the embedded model; not a part of any experiment
+include: "rules/bookkeeping.smk"  # settings, curves of trainings, times
+include: "rules/pretrain.smk"  # the embedded models; not a part of any experiment
 include: "rules/pool.smk"  # runs on a cluster: messages about its jobs, and a clean end
 
 

@@ -1,20 +1,6 @@
 # The comparison of the arms, for people.
 
 
-rule settings:
-    output:
-        "<results>/settings.json",
-    log:
-        "<logs>/settings.log",
-    localrule: True
-    conda:
-        "../envs/cpu.yaml"
-    params:
-        content=settings_text(),
-    shell:
-        "printf '%s\n' {params.content:q} > {output} 2> {log}"
-
-
 rule report:
     input:
         settings="<results>/settings.json",
@@ -48,45 +34,6 @@ rule report:
         folder=subpath(input.settings, parent=True),
     shell:
         "arc-refinery report --config {input.settings} --folder {params.folder} --output {output.markdown} 2> {log}"
-
-
-rule machine_time:
-    input:
-        f"results/{experiment.experiment}.md",  # then all else has run
-    output:
-        "<logs>/machine-time.md",
-    log:
-        "<logs>/machine-time.log",
-    localrule: True
-    conda:
-        "../envs/cpu.yaml"
-    params:
-        logs=subpath(output[0], parent=True),
-    shell:
-        "arc-refinery times --benchmarks {params.logs}/benchmarks --output {output} 2> {log}"
-
-
-if experiment.training:
-
-    rule training_curves:
-        input:
-            "<results>/adapters/{name}",
-        output:
-            png=report("<results>/adapters/{name}.png", caption="../workflow/report/curves.rst", category="Training"),
-            svg="<results>/adapters/{name}.svg",
-        log:
-            "<logs>/adapters/{name}.curves.log",
-        benchmark:
-            "<benchmarks>/adapters/{name}.curves.tsv"
-        wildcard_constraints:
-            name="|".join(map(re.escape, experiment.adapters)),
-        conda:
-            "../envs/cpu.yaml"
-        threads: cpus("cpu")
-        resources:
-            **needs("cpu"),
-        shell:
-            "arc-refinery curves --log {input}/training.jsonl --output {output.png} 2> {log}"
 
 
 rule prompt_lengths:

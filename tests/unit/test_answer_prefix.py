@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from datasets import Dataset
 
 from arc_refinery.config import Model, Sampling
 from arc_refinery.grids import as_grid
@@ -14,7 +15,7 @@ from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sampling.protocol import Decoding
 from arc_refinery.sampling.shard import sample_shard
 from arc_refinery.tasks import Pair, Task
-from arc_refinery.training.data import in_memory
+from arc_refinery.training.data import row_of
 
 TINY = str(Path(__file__).parents[2] / "workflow/models/tiny")
 PREFIX = "As follows.\n```python\nfrom common import *\n\ndef transform(grid):"
@@ -65,8 +66,8 @@ def test_the_next_turn_shows_the_whole_answer_once_and_begins_the_next(renderer:
 
 
 def test_training_asks_without_it_and_hands_it_to_the_reward(prompt: Prompt):
-    (row,) = in_memory([prompt])
+    (row,) = Dataset.from_list([row_of(prompt)])
     assert row["prompt"] == first_turn(TASK, COMPACT)
     assert row["assistant_prefix"] == PREFIX
-    (plain,) = in_memory([replace(prompt, messages=tuple(first_turn(TASK, COMPACT)))])
+    (plain,) = Dataset.from_list([row_of(replace(prompt, messages=tuple(first_turn(TASK, COMPACT))))])
     assert (plain["prompt"], plain["assistant_prefix"]) == (row["prompt"], "")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from datasets import Dataset
 
 from arc_refinery.augment import IDENTITY
 from arc_refinery.config import Grpo
@@ -13,7 +14,7 @@ from arc_refinery.grids import UNKNOWN
 from arc_refinery.records import Prompt
 from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.tasks import Pair
-from arc_refinery.training.data import asked_of, in_memory
+from arc_refinery.training.data import asked_of, row_of
 from arc_refinery.training.rewards import REWARDS, Answer, Graded, best_of_k_credit, grade
 from arc_refinery.training.scoring import Scorer
 from arc_refinery.training.trainer import best_of_k_advantages
@@ -127,7 +128,7 @@ def prompt(pairs: tuple[Pair, ...], *said: str, prefix: str = "") -> Prompt:
 def score(
     executor: Executor, texts: list[str], asked: Prompt, ids: list[list[int]] | None = None, **settings: Any
 ) -> tuple[list[float], dict[str, float]]:
-    (row,) = in_memory([asked])
+    (row,) = Dataset.from_list([row_of(asked)])
     columns = {name: [row[name]] * len(texts) for name in ("assistant_prefix", "train", "test")}
     figures: dict[str, float] = {}
     grpo = Grpo(
@@ -182,7 +183,7 @@ def test_the_name_that_metrics_carry(executor: Executor) -> None:
 def test_a_test_pair_whose_output_nobody_knows_is_not_asked_for() -> None:
     asked = ({"role": "user", "content": "?"},)
     train, test = (Pair(ONE, TWO),), (Pair(ONE, UNKNOWN), Pair(TWO, ONE))
-    (row,) = in_memory([Prompt("p", "t", 1, "", IDENTITY, (0,), asked, "?", 1, 1, train, test)])
+    (row,) = Dataset.from_list([row_of(Prompt("p", "t", 1, "", IDENTITY, (0,), asked, "?", 1, 1, train, test))])
     answer = asked_of(row).answered("text")
     assert [grid.tolist() for grid in answer.inputs] == [ONE.tolist(), TWO.tolist()]
     assert [grid.tolist() for grid in answer.truths] == [TWO.tolist(), ONE.tolist()]

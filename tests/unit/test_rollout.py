@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
@@ -16,7 +17,7 @@ from arc_refinery.records import Prompt
 from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.tasks import Pair, Task
 from arc_refinery.tokenizers import load_tokenizer
-from arc_refinery.training.data import in_memory
+from arc_refinery.training.data import row_of
 from arc_refinery.training.rollout import Asked, Continuation, ConversationError, Episode, TwoTurns
 
 TINY = "workflow/models/tiny"
@@ -69,7 +70,7 @@ class Sampling:
 
     def __init__(self, tokenizer: Any, asked: Asked, *turns: list[list[int]]) -> None:
         prompt = Prompt("p", "t", 1, "", IDENTITY, (0, 1), asked.messages, "", 1, 1, asked.train, asked.test)
-        self.rows = list(in_memory([prompt] * len(turns[0])))
+        self.rows = list(Dataset.from_list([row_of(prompt)] * len(turns[0])))
         self.processing_class, self.eos_token_ids = tokenizer, [tokenizer.eos_token_id]
         self.turns, self.prompts_seen = list(turns), []  # type: ignore[var-annotated]
 

@@ -23,8 +23,9 @@ from arc_refinery.records import Attempt, Prompt
 from arc_refinery.refine.first_turn import first_turn_prompts
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sampling import checks, shard
+from arc_refinery.sampling.progress import progress_path
 from arc_refinery.sampling.protocol import Completion, Decoding
-from arc_refinery.sampling.shard import progress_path, sample_shard, shard_of
+from arc_refinery.sampling.shard import sample_shard, shard_of
 from arc_refinery.sampling.transformers_sampler import TransformersSampler
 from arc_refinery.sources import GENERATED_EXAMPLES, tasks_from_problems
 

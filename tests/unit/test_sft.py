@@ -15,6 +15,7 @@ from arc_refinery.records import Demonstration
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.tokenizers import begin_answers, load_tokenizer
 from arc_refinery.training import sft
+from arc_refinery.training.sft import Row, refinement_row
 
 TINY = str(Path(__file__).parents[2] / "workflow/models/tiny")
 MODEL = Model(path=TINY, template="compact", window=1024)
@@ -42,26 +43,27 @@ def conversation(number: int) -> list[Message]:
     ]
 
 
-def demonstration(number: int, renderer: Renderer, prefix: str = "") -> Demonstration:
+def demonstration(number: int, renderer: Renderer, prefix: str = "") -> Row:
     begun = [Message(role="assistant", content=prefix)] if prefix else []
     text, _ = renderer.render(conversation(number) + begun)
     answer = ANSWER.format(call=CALLS[number])
-    return Demonstration(f"t/sft-{number:03d}", "t", 2, "t/0", text, answer.removeprefix(prefix), "source", 0)
+    made = Demonstration(f"t/sft-{number:03d}", "t", 2, "t/0", text, answer.removeprefix(prefix), "source", 0)
+    return refinement_row(made, str(renderer.tokenizer.eos_token))
 
 
 @pytest.fixture(scope="module")
-def rows(renderer: Renderer) -> list[Demonstration]:
+def rows(renderer: Renderer) -> list[Row]:
     return [demonstration(number, renderer) for number in range(len(CALLS))]
 
 
-def train(rows: list[Demonstration], folder: Path, training: Sft = TRAINING, **optional: Any) -> dict[str, bytes]:
+def train(rows: list[Row], folder: Path, training: Sft = TRAINING, **optional: Any) -> dict[str, bytes]:
     """The files that a training writes."""
     sft.train(rows, MODEL, LORA, training, 0, folder / "adapter", folder / "checkpoints", **optional)
     return {path.name: path.read_bytes() for path in (folder / "adapter").iterdir()}
 
 
 @pytest.fixture(scope="module")
-def undisturbed(rows: list[Demonstration], tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def undisturbed(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("undisturbed")
     return train(rows, folder, measurements=folder / "logs/measured.jsonl")
 
@@ -69,7 +71,7 @@ def undisturbed(rows: list[Demonstration], tmp_path_factory: pytest.TempPathFact
 # tokens and labels
 
 
-def test_a_row_has_the_tokens_of_the_whole_conversation(rows: list[Demonstration]):
+def test_a_row_has_the_tokens_of_the_whole_conversation(rows: list[Row]):
     tokenizer = load_tokenizer(TINY)
     for number, row in enumerate(sft.dataset(rows, tokenizer)):
         answered = [*conversation(number), Message(role="assistant", content=ANSWER.format(call=CALLS[number]))]
@@ -80,7 +82,7 @@ def test_a_row_has_the_tokens_of_the_whole_conversation(rows: list[Demonstration
         assert row["completion_mask"] == [0] * (len(row["input_ids"]) - n_answer) + [1] * n_answer
 
 
-def batch_of(rows: list[Demonstration], folder: Path) -> dict[str, torch.Tensor]:
+def batch_of(rows: list[Row], folder: Path) -> dict[str, torch.Tensor]:
     """All rows as the network gets them."""
     training = TRAINING.model_copy(update={"rows_per_step": len(rows)})
     trainer = sft.open_trainer(rows, MODEL, LORA, training, 0, folder)
@@ -102,8 +104,8 @@ def test_exactly_the_answer_and_its_end_carry_loss(prefix: str, renderer: Render
         assert ids[n_tokens - 1] == tokenizer.eos_token_id
         assert set(ids[n_tokens:].tolist()) <= {tokenizer.pad_token_id}
         learned.add((tokenizer.decode(ids[: place[0]]), tokenizer.decode(ids[place])))
-    assert learned == {(row.text, row.completion + "<|end|>") for row in rows}
-    assert len({len(row.text) for row in rows}) > 1  # so there was padding
+    assert learned == {(asked.text, answer.text + "<|end|>") for asked, answer, _ in (row.segments for row in rows)}
+    assert len({len(row.segments[0].text) for row in rows}) > 1  # so there was padding
 
 
 def test_with_a_prefix_the_prompt_is_what_grpo_asks(renderer: Renderer):
@@ -111,9 +113,10 @@ def test_with_a_prefix_the_prompt_is_what_grpo_asks(renderer: Renderer):
     tokenizer = load_tokenizer(TINY)
     begin_answers(tokenizer, prefix)
     asked = tokenizer.apply_chat_template(conversation(0), tokenize=False, add_generation_prompt=True)
-    row = demonstration(0, renderer, prefix)
-    assert row.text == asked
-    assert row.completion.startswith("\n\ndef transform")
+    prompt, answer, end = demonstration(0, renderer, prefix).segments
+    assert prompt.text == asked
+    assert answer.text.startswith("\n\ndef transform")
+    assert end.text == tokenizer.eos_token
 
 
 # a training
@@ -131,7 +134,7 @@ def test_it_learns_and_logs_each_step_without_times(undisturbed: dict[str, bytes
 
 
 def test_interrupted_it_goes_on_and_ends_with_the_same_bytes(
-    rows: list[Demonstration], undisturbed: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rows: list[Row], undisturbed: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     class Killed(BaseException):
         pass
@@ -155,9 +158,10 @@ def test_interrupted_it_goes_on_and_ends_with_the_same_bytes(
 
 
 def test_checkpoints_of_other_rows_are_not_taken_up(
-    rows: list[Demonstration], undisturbed: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rows: list[Row], undisturbed: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    other = [replace(rows[0], completion="other"), *rows[1:]]
+    prompt, answer, end = rows[0].segments
+    other = [replace(rows[0], segments=(prompt, replace(answer, text="other"), end)), *rows[1:]]
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(sft, "write_adapter", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         train(other, tmp_path)
@@ -165,7 +169,7 @@ def test_checkpoints_of_other_rows_are_not_taken_up(
     assert train(rows, tmp_path) == undisturbed
 
 
-def test_measurements_have_a_line_a_step(rows: list[Demonstration], tmp_path: Path):
+def test_measurements_have_a_line_a_step(rows: list[Row], tmp_path: Path):
     measured = tmp_path / "logs/measured.jsonl"
     once = TRAINING.model_copy(update={"max_steps": 2})
     for _ in range(2):  # a training from the beginning does not add to those of another
@@ -175,6 +179,6 @@ def test_measurements_have_a_line_a_step(rows: list[Demonstration], tmp_path: Pa
     assert all(line["seconds/step"] > 0 and line["trainer_mb"] > 50 for line in lines)
 
 
-def test_what_cannot_be_trained_is_named(rows: list[Demonstration], tmp_path: Path):
+def test_what_cannot_be_trained_is_named(rows: list[Row], tmp_path: Path):
     with pytest.raises(sft.SftError, match="no demonstrations"):
         train([], tmp_path)

@@ -10,14 +10,17 @@ import pytest
 import trl
 
 from arc_refinery.sandbox import Executor, Limits
+from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.tooluse.data import gsm8k_question, mbpp_question
-from arc_refinery.tooluse.demonstrations import demonstration, demonstrations
+from arc_refinery.tooluse.demonstrations import conversation, demonstration
 from arc_refinery.tooluse.generator import gsm8k_row, mbpp_row
 from arc_refinery.tooluse.questions import Question
+from arc_refinery.tooluse.rendering import Renderer
 from arc_refinery.tooluse.rewards import gsm8k
 from arc_refinery.tooluse.tools import Toolbox
 from arc_refinery.tooluse.turns import parse_turn
 
+TINY_TOOLS = str(Path(__file__).parents[2] / "workflow/models/tiny-tools")
 HATS = Question("h", "Hats?", "gsm8k", "14", solution="2 rows: 2*3=<<2*3=6>>6 hats.\nAnd 8: <<6+8=14>>14 hats.")
 
 
@@ -25,6 +28,10 @@ HATS = Question("h", "Hats?", "gsm8k", "14", solution="2 rows: 2*3=<<2*3=6>>6 ha
 def tools() -> Iterator[Toolbox]:
     with Executor(1, Limits(cpu_seconds=1.0, wall_seconds=20.0, memory_mb=256)) as executor:
         yield Toolbox(executor=executor)
+
+
+def renderer(tools: Toolbox) -> Renderer:
+    return Renderer(load_tokenizer(TINY_TOOLS), tools.schemas, True, "<|im_end|>")
 
 
 def test_each_marked_calculation_is_a_call_and_what_follows_is_thought_after_its_result(tools: Toolbox):
@@ -51,7 +58,7 @@ def test_without_a_call_the_solution_is_thought(tools: Toolbox):
 @pytest.mark.parametrize("solution", ["<<10/3=3.33>>3.33", "<<2 apples=2>>2", "<<1/0=0>>0"])
 def test_a_calculation_that_the_calculator_does_not_confirm_is_not_imitated(tools: Toolbox, solution: str):
     assert demonstration(Question("q", "?", "gsm8k", "3", solution=solution), tools, calls=True) is None
-    assert list(demonstrations([Question("q", "?", "gsm8k", "3", solution=solution)], tools, 0.0, 0)) == []
+    assert conversation(Question("q", "?", "gsm8k", "3", solution=solution), tools, renderer(tools), 0.0, 0) is None
 
 
 def test_generated_problems_are_answered_rightly(tools: Toolbox):
@@ -78,9 +85,11 @@ def test_a_program_is_tried_on_the_call_of_its_first_assert(tools: Toolbox):
 def test_a_share_has_no_calls_and_each_question_keeps_its_kind(tools: Toolbox):
     questions = [Question(str(i), "Hats?", "gsm8k", "14", solution=HATS.solution) for i in range(400)]
 
+    rendering = renderer(tools)
+
     def calling(of: list[Question], seed: int = 0) -> dict[str, bool]:
-        made = demonstrations(of, tools, without_tools=0.25, seed=seed)
-        return {question.question_id: len(messages) > 2 for question, messages in made}
+        made = [conversation(question, tools, rendering, 0.25, seed) for question in of]
+        return {one.question_id: one.n_calls > 0 for one in made if one is not None}
 
     every = calling(questions)
     assert 60 <= 400 - sum(every.values()) <= 140  # 100, and 4.6 standard deviations of it

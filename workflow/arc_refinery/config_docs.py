@@ -6,10 +6,10 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticUndefined
 
-from arc_refinery.config import Experiment
+from arc_refinery.config import Experiment, ToolUse
 
 SCHEMA = "schema.json"
 README = "README.md"
@@ -25,12 +25,18 @@ def write(folder: Path) -> None:
 
 
 def schema_text() -> str:
-    return json.dumps(Experiment.model_json_schema(), indent=1) + "\n"
+    return json.dumps(TypeAdapter(Experiment | ToolUse).json_schema(), indent=1) + "\n"
 
 
 def reference() -> str:
     """One table for each section of the configuration."""
-    return "".join(f"\n{line}" if line.startswith("#") else line for line in _tables("the top level", Experiment))
+    tables = [
+        "## Keys of experiments on ARC\n",
+        *_tables("the top level", Experiment),
+        "## Keys of experiments in tool use\n\nThey are told by the section `data`.\n",
+        *_tables("the top level", ToolUse),
+    ]
+    return "".join(f"\n{line}" if line.startswith("#") else line for line in tables)
 
 
 def _tables(title: str, model: type[BaseModel]) -> Iterator[str]:

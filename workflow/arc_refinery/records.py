@@ -9,7 +9,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -27,13 +27,26 @@ from arc_refinery.files import written_as_a_whole
 from arc_refinery.grids import Grid, GridError
 from arc_refinery.prompts import Message
 from arc_refinery.tasks import Pair, Task
+from arc_refinery.tooluse.questions import Asserts, Question
+from arc_refinery.tooluse.transcripts import Call, Conversation, Episode, Segment
+from arc_refinery.tooluse.transcripts import Message as Said
 
 SCHEMA_VERSION = 1
 ROWS_PER_GROUP = 2000
 
 logger = logging.getLogger(__name__)
 
-Kind = Literal["problems", "tasks", "prompts", "attempts", "verdicts", "demonstrations"]
+Kind = Literal[
+    "problems",
+    "tasks",
+    "prompts",
+    "attempts",
+    "verdicts",
+    "demonstrations",
+    "questions",
+    "conversations",
+    "episodes",
+]
 
 
 class RecordError(InputError):
@@ -141,6 +154,14 @@ _TYPES: dict[str, pa.DataType] = {
     "messages": _MESSAGES,
     "train_outputs": _GRIDS,
     "test_outputs": _GRIDS,
+    "asserts": pa.struct(
+        [("statements", pa.list_(pa.string())), ("imports", pa.list_(pa.string())), ("setup", pa.string())]
+    ),
+    "segments": pa.list_(pa.struct([("text", pa.string()), ("is_sampled", pa.bool_())])),
+    "calls": pa.list_(pa.struct([("tool", pa.string()), ("fault", pa.string())])),
+    "completion_ids": pa.list_(pa.int32()),
+    "mask": pa.list_(pa.int8()),
+    "kind": pa.string(),
 }
 _SCALARS = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 _CLASSES: dict[Kind, type] = {
@@ -150,6 +171,9 @@ _CLASSES: dict[Kind, type] = {
     "attempts": Attempt,
     "verdicts": Verdict,
     "demonstrations": Demonstration,
+    "questions": Question,
+    "conversations": Conversation,
+    "episodes": Episode,
 }
 
 
@@ -277,6 +301,28 @@ def read_demonstrations(path: Path) -> Iterator[Demonstration]:
     return (Demonstration(**row) for row in _rows(path, "demonstrations"))
 
 
+def read_questions(path: Path) -> Iterator[Question]:
+    for row in _rows(path, "questions"):
+        asserts = row["asserts"] and _asserts(row["asserts"])
+        yield Question(**{**row, "asserts": asserts})
+
+
+def read_conversations(path: Path) -> Iterator[Conversation]:
+    for row in _rows(path, "conversations"):
+        yield Conversation(**{**row, "segments": tuple(Segment(**one) for one in row["segments"])})
+
+
+def read_episodes(path: Path) -> Iterator[Episode]:
+    for row in _rows(path, "episodes"):
+        lists = {
+            "messages": tuple(Said(**one) for one in row["messages"]),
+            "calls": tuple(Call(**one) for one in row["calls"]),
+            "completion_ids": tuple(row["completion_ids"]),
+            "mask": tuple(row["mask"]),
+        }
+        yield Episode(**row | lists)
+
+
 def kind_of(path: Path) -> str:
     """What a file holds, from its metadata."""
     return _metadata(path)["kind"]
@@ -343,13 +389,19 @@ def _remake(path: Path) -> str:
 
 def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
     if kind not in (_PAIRS, _GRIDS):
-        return pa.array([asdict(value) for value in values] if kind == _AUGMENTATION else values, kind)
+        return pa.array([_plain(value) for value in values], kind)
     items = [item for value in values for item in value]
     if kind == _PAIRS:
         nested = pair_array(*(FlatGrids.from_grids([getattr(pair, side) for pair in items]) for side in SIDES))
     else:
         nested = FlatGrids.from_grids(items).to_arrow()
     return list_array(np.array([len(value) for value in values], np.int64), nested)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return asdict(value) if is_dataclass(value) else value  # type: ignore[arg-type]
 
 
 def _values(column: pa.Array, name: str, path: Path) -> list[Any]:
@@ -371,6 +423,10 @@ def _values(column: pa.Array, name: str, path: Path) -> list[Any]:
         raise RecordError(f"{path}: a grid is {error}. {_remake(path)}") from None
     ends = np.cumsum(lengths_of(column)).tolist()
     return [tuple(items[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _asserts(row: dict[str, Any]) -> Asserts:
+    return Asserts(tuple(row["statements"]), tuple(row["imports"]), row["setup"])
 
 
 def _augmentation(row: dict[str, Any]) -> Augmentation:

@@ -14,6 +14,7 @@ from arc_refinery.cli.attempts import Execute, ImportPredictions, Judge, Sample
 from arc_refinery.cli.prompts import Demonstrations, FirstPrompts, Lengths, Prompts, Refine
 from arc_refinery.cli.results import Compare, ConfigDocs, Curves, Report, SideBySide, Submission, Times
 from arc_refinery.cli.tasks import Problems, SelectTasks, Tasks, TaskSet
+from arc_refinery.cli.tool_use import Conversations, Episodes, Questions, ToolReport, TrainTools
 from arc_refinery.cli.training import Pretrain, Sft, Train
 from arc_refinery.errors import InputError
 
@@ -31,6 +32,11 @@ STAGES: dict[str, Callable[..., Any]] = {
     "demonstrations": Demonstrations,
     "sft": Sft,
     "train": Train,
+    "questions": Questions,
+    "conversations": Conversations,
+    "train-tools": TrainTools,
+    "episodes": Episodes,
+    "tool-report": ToolReport,
     "curves": Curves,
     "report": Report,
     "compare": Compare,

@@ -41,8 +41,9 @@ class Sample:
     def run(self) -> None:
         import torch
 
+        from arc_refinery.sampling.progress import progress_path
         from arc_refinery.sampling.protocol import Decoding
-        from arc_refinery.sampling.shard import progress_path, sample_shard, shard_of
+        from arc_refinery.sampling.shard import sample_shard, shard_of
 
         on_gpu = torch.cuda.is_available()
         model = config.Model(

@@ -6,14 +6,15 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
-
-import tyro
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from arc_refinery import config, records
-from arc_refinery.cli.flags import Flat
+from arc_refinery.cli.flags import Flat, beside, usual_dtype
 from arc_refinery.files import content_hash
 from arc_refinery.pretraining.settings import PretrainingSettings
+
+if TYPE_CHECKING:
+    from arc_refinery.training.sft import Row
 
 
 @dataclass
@@ -45,11 +46,12 @@ class Train:
             from arc_refinery.training import unsloth_backend  # noqa: F401  # replaces parts of trl, so it comes first
         from arc_refinery.prompts import load_template
         from arc_refinery.training.grpo import Job, train
+        from arc_refinery.training.refining import Refining
 
         model = config.Model(
             path=self.model_path,
             window=self.training.max_seq_length,
-            dtype=self.dtype or _usual_dtype(),
+            dtype=self.dtype or usual_dtype(),
             n_threads=self.n_threads,
         )
         sandbox = config.Sandbox(
@@ -59,22 +61,24 @@ class Train:
             allow_without_seccomp=self.allow_without_seccomp,
         )
         job = Job(
-            read=self._fitting_prompts,
-            prompts_hash=content_hash(self.dataset_path),
             model=model,
             training=self.training,
             guard=self.guard,
             sandbox=sandbox,
-            template=load_template(self.template, self.colors),
-            include_errors=self.include_errors,
             seed=self.seed,
             start=self.lora_path,
             output=self.output_dir,
-            work=self.checkpoints or _beside(self.output_dir, "checkpoints"),
+            work=self.checkpoints or beside(self.output_dir, "checkpoints"),
             measurements=self.measurements,
-            tensorboard=self.tensorboard or _beside(self.output_dir, "tensorboard"),
+            tensorboard=self.tensorboard or beside(self.output_dir, "tensorboard"),
         )
-        if not train(job):
+        prompts_hash, template = content_hash(self.dataset_path), load_template(self.template, self.colors)
+        with sandbox.executor(self.training.n_jobs) as executor:
+            lesson = Refining(
+                self._fitting_prompts, prompts_hash, self.training, template, self.include_errors, self.seed, executor
+            )
+            is_done = train(job, lesson)
+        if not is_done:
             os.execv(sys.executable, sys.orig_argv)
 
     def _fitting_prompts(self) -> Iterator[records.Prompt]:
@@ -89,31 +93,15 @@ class Train:
         logging.info("%d prompts leave no room for an answer and are left out", n_left_out)
 
 
-def _usual_dtype() -> Literal["float32", "bfloat16"]:
-    import torch
-
-    return "bfloat16" if torch.cuda.is_available() else "float32"
-
-
-def _beside(output: Path, what: str) -> Path:
-    return output.with_name(f"{output.name}.{what}")
-
-
-class SftFlags(config.Sft):
-    """Without what decides the rows, which `demonstrations` has made."""
-
-    demonstrations: Annotated[config.Demonstrations, tyro.conf.Suppress] = config.Demonstrations()
-
-
 @dataclass
 class Sft:
     """Train a LoRA adapter on demonstrations; an interrupted run goes on from its last checkpoint."""
 
     model_path: str
-    dataset_path: tuple[Path, ...]  # demonstrations
+    dataset_path: tuple[Path, ...]  # demonstrations of refining, or conversations with tools
     output_dir: Path  # gets the adapter and training.jsonl
     lora: Annotated[config.Lora, Flat]
-    training: Annotated[SftFlags, Flat]
+    training: Annotated[config.Imitation, Flat]
     checkpoints: Path | None = None  # folder that no rule owns; by default beside output_dir
     dtype: Literal["float32", "float16", "bfloat16"] | None = None  # by default bfloat16 where there is a GPU
     n_threads: int = 1
@@ -124,24 +112,35 @@ class Sft:
     def run(self) -> None:
         from arc_refinery.training.sft import train
 
-        model = config.Model(
+        model = config.Network(
             path=self.model_path,
             window=1,  # it samples nothing
-            dtype=self.dtype or _usual_dtype(),
+            dtype=self.dtype or usual_dtype(),
             n_threads=self.n_threads,
         )
-        rows = [row for path in self.dataset_path for row in records.read_demonstrations(path)]
         train(
-            rows,
+            self._rows(),
             model,
             self.lora,
             self.training,
             self.seed,
             self.output_dir,
-            self.checkpoints or _beside(self.output_dir, "checkpoints"),
+            self.checkpoints or beside(self.output_dir, "checkpoints"),
             self.measurements,
             self.tensorboard,
         )
+
+    def _rows(self) -> "Iterator[Row]":
+        from arc_refinery.tokenizers import load_tokenizer
+        from arc_refinery.training.sft import Row, refinement_row
+
+        end = str(load_tokenizer(self.model_path).eos_token)
+        for path in self.dataset_path:
+            if records.kind_of(path) == "conversations":
+                for one in records.read_conversations(path):
+                    yield Row(one.demonstration_id, one.segments)
+            else:
+                yield from (refinement_row(one, end) for one in records.read_demonstrations(path))
 
 
 @dataclass

@@ -6,14 +6,22 @@ The JSON schema and the tables of config/README.md are generated from these mode
 from arc_refinery.config.base import ConfigError
 from arc_refinery.config.evaluation import Arm, Evaluation, Feedback, Turn
 from arc_refinery.config.experiment import Experiment
-from arc_refinery.config.grpo import CHANGE_NO_ADAPTER, Grpo
+from arc_refinery.config.grpo import CHANGE_NO_ADAPTER, Grpo, PolicyGradient
 from arc_refinery.config.guard import Guard
-from arc_refinery.config.loading import check_files, load, validate
+from arc_refinery.config.loading import (
+    check_files,
+    check_tool_use_files,
+    load,
+    load_tool_use,
+    validate,
+    validate_tool_use,
+)
 from arc_refinery.config.lora import Lora, Optimizer
 from arc_refinery.config.resources import ModelNeeds, Needs, Resources
-from arc_refinery.config.sampling import CHANGE_NO_COMPLETION, Model, Refinement, Sampling, Sandbox, Selection
-from arc_refinery.config.sft import Demonstrations, Sft
+from arc_refinery.config.sampling import CHANGE_NO_COMPLETION, Model, Network, Refinement, Sampling, Sandbox, Selection
+from arc_refinery.config.sft import Demonstrations, Imitation, Sft
 from arc_refinery.config.tasks import Parts, Problems, TaskSet
+from arc_refinery.config.tool_use import Generation, Questions, ToolArm, ToolSft, ToolTraining, ToolUse
 from arc_refinery.config.training import SFT, TRAINED, Training
 
 __all__ = [
@@ -27,15 +35,20 @@ __all__ = [
     "Evaluation",
     "Experiment",
     "Feedback",
+    "Generation",
     "Grpo",
     "Guard",
+    "Imitation",
     "Lora",
     "Model",
     "ModelNeeds",
     "Needs",
+    "Network",
     "Optimizer",
     "Parts",
+    "PolicyGradient",
     "Problems",
+    "Questions",
     "Refinement",
     "Resources",
     "Sampling",
@@ -43,9 +56,16 @@ __all__ = [
     "Selection",
     "Sft",
     "TaskSet",
+    "ToolArm",
+    "ToolSft",
+    "ToolTraining",
+    "ToolUse",
     "Training",
     "Turn",
     "check_files",
+    "check_tool_use_files",
     "load",
+    "load_tool_use",
     "validate",
+    "validate_tool_use",
 ]

@@ -1,4 +1,4 @@
-"""GRPO: what `train` takes on its command line, and what a sweep may vary."""
+"""GRPO: of any model, and what `train` takes on its command line and a sweep may vary."""
 
 from typing import Annotated, Literal
 
@@ -8,22 +8,9 @@ from arc_refinery.config.base import Share
 from arc_refinery.config.lora import Lora, Optimizer
 
 
-class Grpo(Optimizer, Lora):
-    rollout: Literal["prepared", "on-policy"] = Field(
-        "prepared",
-        description="`prepared`: answer a prompt as it is; `on-policy`: answer it, execute the answer, append the "
-        "feedback, refine; both answers carry loss, the feedback does not.",
-    )
-    reward_name: Literal["arc-v1", "arc-v2-no-pixel-score", "staged"] = Field(
-        "arc-v2-no-pixel-score", description="Reward function: docs/training.md."
-    )
-    improvement_weight: NonNegativeFloat = Field(
-        0.0, description="Adds this many times what an answer earns more than the attempt that it refines."
-    )
-    repetition_weight: NonNegativeFloat = Field(
-        0.0, description="Takes this many times the share of a completion's 4-grams that repeat earlier ones."
-    )
-    truncation_penalty: NonNegativeFloat = Field(0.0, description="Takes this much from completions that were cut.")
+class PolicyGradient(Optimizer, Lora):
+    """GRPO on any prompts and rewards."""
+
     pass_at_k: PositiveInt = Field(
         1,
         description="Above 1, the advantage is that of the best of k completions, which leaves room for diversity "
@@ -58,11 +45,6 @@ class Grpo(Optimizer, Lora):
     )
     gradient_accumulation_steps: PositiveInt = Field(4, description="Passes that these completions are split into.")
     prompts_per_step: PositiveInt = Field(1, description="Prompts in one optimizer step.")
-    max_completion_length: PositiveInt = Field(description="Longest completion of one turn, in tokens.")
-    max_seq_length: PositiveInt = Field(description="Longest prompt and completion together, in tokens.")
-    stream: bool = Field(
-        False, description="Read prompts from disk as they are needed, in their order; needs `max_steps`."
-    )
     n_heldout: NonNegativeInt = Field(
         0,
         description="Prompts that are kept out of training; the checkpoint with the best mean reward on them becomes "
@@ -84,20 +66,14 @@ class Grpo(Optimizer, Lora):
     )
     importance_sampling_cap: PositiveFloat = Field(3.0, description="With vLLM: the cap of these weights.")
     gpu_memory_utilization: Share = Field(0.3, description="Share of the GPU's memory for vLLM inside the trainer.")
-    unsloth: bool = Field(False, description="Train through Unsloth: faster and in less memory on one GPU.")
     load_in_4bit: bool = Field(False, description="Train on 4-bit weights (GPU only).")
     report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = Field(
         ("tensorboard",), description="Where steps are logged besides training.jsonl."
     )
 
     @model_validator(mode="after")
-    def _batches_divide(self) -> "Grpo":
+    def _batches_divide(self) -> "PolicyGradient":
         completions = self.num_generations * self.prompts_per_step
-        if self.max_seq_length <= self.max_completion_length:
-            raise ValueError(
-                f"max_seq_length = {self.max_seq_length} leaves no room for a prompt beside max_completion_length = "
-                f"{self.max_completion_length}"
-            )
         if completions % self.gradient_accumulation_steps:
             raise ValueError(
                 f"num_generations x prompts_per_step = {completions} must be divisible by "
@@ -106,11 +82,7 @@ class Grpo(Optimizer, Lora):
         return self
 
     @model_validator(mode="after")
-    def _settings_go_together(self) -> "Grpo":
-        if self.stream and self.max_steps < 1:
-            raise ValueError("stream: a stream has no known length; say with max_steps how many steps to make")
-        if self.stream and self.n_heldout:
-            raise ValueError("n_heldout: of a stream nothing can be kept out; set n_heldout to 0 or stream to false")
+    def _settings_go_together(self) -> "PolicyGradient":
         if self.epsilon_high is not None and self.loss_type != "cispo" and self.epsilon_high < self.epsilon:
             raise ValueError(f"epsilon_high = {self.epsilon_high} must not be below epsilon = {self.epsilon}")
         if self.pass_at_k > self.num_generations:
@@ -125,7 +97,7 @@ class Grpo(Optimizer, Lora):
         return self
 
     @model_validator(mode="after")
-    def _the_sampler_can(self) -> "Grpo":
+    def _the_sampler_can(self) -> "PolicyGradient":
         if self.frequency_penalty and self.sampler == "transformers":
             raise ValueError("frequency_penalty is vLLM's alone; use repetition_penalty, or a vLLM sampler")
         corrects = self.sampler != "transformers" and self.importance_sampling_correction
@@ -134,6 +106,43 @@ class Grpo(Optimizer, Lora):
                 f"loss_type `vespo` weighs sequences itself: importance_sampling_mode must be `token_truncate` or "
                 f"`token_mask`, not `{self.importance_sampling_mode}`"
             )
+        return self
+
+
+class Grpo(PolicyGradient):
+    rollout: Literal["prepared", "on-policy"] = Field(
+        "prepared",
+        description="`prepared`: answer a prompt as it is; `on-policy`: answer it, execute the answer, append the "
+        "feedback, refine; both answers carry loss, the feedback does not.",
+    )
+    reward_name: Literal["arc-v1", "arc-v2-no-pixel-score", "staged"] = Field(
+        "arc-v2-no-pixel-score", description="Reward function: docs/training.md."
+    )
+    improvement_weight: NonNegativeFloat = Field(
+        0.0, description="Adds this many times what an answer earns more than the attempt that it refines."
+    )
+    repetition_weight: NonNegativeFloat = Field(
+        0.0, description="Takes this many times the share of a completion's 4-grams that repeat earlier ones."
+    )
+    truncation_penalty: NonNegativeFloat = Field(0.0, description="Takes this much from completions that were cut.")
+    max_completion_length: PositiveInt = Field(description="Longest completion of one turn, in tokens.")
+    max_seq_length: PositiveInt = Field(description="Longest prompt and completion together, in tokens.")
+    stream: bool = Field(
+        False, description="Read prompts from disk as they are needed, in their order; needs `max_steps`."
+    )
+    unsloth: bool = Field(False, description="Train through Unsloth: faster and in less memory on one GPU.")
+
+    @model_validator(mode="after")
+    def _prompts_can_be_read(self) -> "Grpo":
+        if self.max_seq_length <= self.max_completion_length:
+            raise ValueError(
+                f"max_seq_length = {self.max_seq_length} leaves no room for a prompt beside max_completion_length = "
+                f"{self.max_completion_length}"
+            )
+        if self.stream and self.max_steps < 1:
+            raise ValueError("stream: a stream has no known length; say with max_steps how many steps to make")
+        if self.stream and self.n_heldout:
+            raise ValueError("n_heldout: of a stream nothing can be kept out; set n_heldout to 0 or stream to false")
         return self
 
     @model_validator(mode="after")

@@ -2,29 +2,52 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import ValidationError
 
-from arc_refinery.config.base import ConfigError, explain
+from arc_refinery.config.base import ConfigError, Strict, explain
 from arc_refinery.config.experiment import Experiment
+from arc_refinery.config.resources import Resources
+from arc_refinery.config.sampling import Network
+from arc_refinery.config.tool_use import ToolUse
 from arc_refinery.prompts import template_files
+
+Kind = TypeVar("Kind", bound=Strict)
 
 _HUB_NAME = re.compile(r"^[\w.-]+/[\w.-]+$")
 
 
 def validate(config: dict[str, Any], origin: str) -> Experiment:
     """The experiment that a mapping describes; raises `ConfigError` with one line for each wrong key of `origin`."""
+    return _validated(Experiment, config, origin)
+
+
+def validate_tool_use(config: dict[str, Any], origin: str) -> ToolUse:
+    """The experiment in tool use that a mapping describes; raises as `validate` does."""
+    return _validated(ToolUse, config, origin)
+
+
+def load(path: Path) -> Experiment:
+    """Read and validate a config file."""
+    return validate(_content(path), str(path))
+
+
+def load_tool_use(path: Path) -> ToolUse:
+    """Read and validate a config file of an experiment in tool use."""
+    return validate_tool_use(_content(path), str(path))
+
+
+def _validated(kind: type[Kind], config: dict[str, Any], origin: str) -> Kind:
     try:
-        return Experiment.model_validate(config)
+        return kind.model_validate(config)
     except ValidationError as error:
         lines = [explain(problem) for problem in error.errors()]
         raise ConfigError("\n".join(f"{origin}: {line}" for line in lines)) from None
 
 
-def load(path: Path) -> Experiment:
-    """Read and validate a config file."""
+def _content(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text())
     except FileNotFoundError:
@@ -33,16 +56,12 @@ def load(path: Path) -> Experiment:
         raise ConfigError(f"{path}: cannot be read as YAML: {error}") from None
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: expected a mapping of keys, found {type(content).__name__}")
-    return validate(content, str(path))
+    return content
 
 
 def check_files(experiment: Experiment, origin: str) -> None:
     """Raise `ConfigError` for files and folders that the config names and that are not there."""
-    wanted = []
-    for key, model in experiment.all_models.items():
-        if not _HUB_NAME.match(model.path):
-            folder = Path(model.path, "config.json")
-            wanted.append((f"{key}.path", folder, "a folder with a model, or a hub name"))
+    wanted = [_model_folder(key, model) for key, model in experiment.all_models.items()]
     what = "a file of a folder that `arc-refinery prompts learn` wrote, or the template `compact` or `words`"
     wanted += [("model.template", path, what) for path in template_files(experiment.model.template)[:1]]
     if experiment.problems and experiment.problems.source == "file":
@@ -54,10 +73,37 @@ def check_files(experiment: Experiment, origin: str) -> None:
             wanted.append((f"evaluation.sets.{number}.path", Path(task_set.path), "a JSON file of tasks"))
         if task_set.solutions:
             wanted.append((f"evaluation.sets.{number}.solutions", Path(task_set.solutions), "a JSON file of outputs"))
-    for kind in ("sample", "train"):
-        if venv := getattr(experiment.resources, kind).venv:
-            what = "a virtual environment with this package (pip install -e . with its pip)"
-            wanted.append((f"resources.{kind}.venv", Path(venv, "bin", "arc-refinery"), what))
+    _require([*wanted, *_environments(experiment.resources)], origin)
+
+
+def check_tool_use_files(experiment: ToolUse, origin: str) -> None:
+    """Raise `ConfigError` for files and folders that the config names and that are not there."""
+    wanted = [_model_folder("model", experiment.model)]
+    for side in ("train", "heldout"):
+        for number, questions in enumerate(getattr(experiment.data, side)):
+            if questions.source == "file":
+                wanted.append((f"data.{side}.{number}.path", Path(questions.path), f"rows of {questions.form}"))
+    if experiment.data.files:
+        wanted.append(("data.files", Path(experiment.data.files), "a folder with a folder for each question"))
+    _require([*wanted, *_environments(experiment.resources)], origin)
+
+
+Wanted = tuple[str, Path, str]  # key of the config, what must be there, what that is
+
+
+def _model_folder(key: str, model: Network) -> Wanted:
+    """For a hub name, a path that is there in any case."""
+    folder = Path() if _HUB_NAME.match(model.path) else Path(model.path, "config.json")
+    return f"{key}.path", folder, "a folder with a model, or a hub name"
+
+
+def _environments(resources: Resources) -> list[Wanted]:
+    what = "a virtual environment with this package (pip install -e . with its pip)"
+    venvs = {kind: getattr(resources, kind).venv for kind in ("sample", "train")}
+    return [(f"resources.{kind}.venv", Path(venv, "bin", "arc-refinery"), what) for kind, venv in venvs.items() if venv]
+
+
+def _require(wanted: list[Wanted], origin: str) -> None:
     if missing := [(key, path, what) for key, path, what in wanted if not path.exists()]:
         raise ConfigError(
             "\n".join(f"{origin}: {key}: {path} does not exist; expected {what}" for key, path, what in missing)

@@ -9,17 +9,9 @@ from arc_refinery.prompts import Notation
 from arc_refinery.sandbox import Executor, Limits
 
 
-class Model(Strict):
+class Network(Strict):
     path: str = Field(
         description="Folder with the model's weights, tokenizer and chat template, or its `owner/name` on the hub."
-    )
-    template: str = Field(
-        "words",
-        description="How prompts are written: `compact` for the embedded model, `words` is our own wording for others, "
-        "or a folder with the templates that `arc-refinery prompts learn` took from a model's training rows.",
-    )
-    colors: tuple[str, ...] | None = Field(
-        None, description="Ten words for the colors 0 to 9, in place of the template's own."
     )
     backend: Literal["transformers", "vllm"] = Field("transformers", description="What samples from it.")
     window: PositiveInt = Field(description="Longest prompt and completion together, in tokens.")
@@ -33,6 +25,17 @@ class Model(Strict):
     tensor_parallel_size: PositiveInt = Field(1, description="GPUs that share one vLLM sampler.")
     gpu_memory_utilization: Share = Field(0.9, description="Share of the GPU's memory that vLLM takes when sampling.")
     use_4bit_quantization: bool = Field(False, description="Load the weights in 4 bits (bitsandbytes, GPU only).")
+
+
+class Model(Network):
+    template: str = Field(
+        "words",
+        description="How prompts are written: `compact` for the embedded model, `words` is our own wording for others, "
+        "or a folder with the templates that `arc-refinery prompts learn` took from a model's training rows.",
+    )
+    colors: tuple[str, ...] | None = Field(
+        None, description="Ten words for the colors 0 to 9, in place of the template's own."
+    )
 
     @model_validator(mode="after")
     def _colors_suit_the_template(self) -> "Model":

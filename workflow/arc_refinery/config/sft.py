@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on second turns."""
+"""Supervised fine-tuning: of any model, and on second turns."""
 
 from typing import Literal
 
@@ -24,10 +24,9 @@ class Demonstrations(Strict):
     )
 
 
-class Sft(Optimizer):
-    demonstrations: Demonstrations = Field(
-        default_factory=lambda: Demonstrations(), description="What is learned from."
-    )
+class Imitation(Optimizer):
+    """Supervised fine-tuning on any demonstrations."""
+
     loss_type: Literal["nll", "dft"] = Field(
         "nll",
         description="`nll`: negative log-likelihood; `dft`: each token's weighted by its probability, so that unlikely "
@@ -37,10 +36,16 @@ class Sft(Optimizer):
     gradient_accumulation_steps: PositiveInt = Field(1, description="Passes that these rows are split into.")
 
     @model_validator(mode="after")
-    def _passes_come_out_even(self) -> "Sft":
+    def _passes_come_out_even(self) -> "Imitation":
         if self.rows_per_step % self.gradient_accumulation_steps:
             raise ValueError(
                 f"rows_per_step = {self.rows_per_step} must be divisible by gradient_accumulation_steps = "
                 f"{self.gradient_accumulation_steps}"
             )
         return self
+
+
+class Sft(Imitation):
+    demonstrations: Demonstrations = Field(
+        default_factory=lambda: Demonstrations(), description="What is learned from."
+    )

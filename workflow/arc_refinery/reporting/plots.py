@@ -63,6 +63,7 @@ PANELS = (
         check="solved",
         is_share=True,
     ),
+    Panel("tools", {"share/calling": "episodes that call", "share/faulty_calls": "calls that go wrong"}, is_share=True),
     Panel("loss (nats/token)", {"loss": "loss"}),
     Panel("token accuracy", {"mean_token_accuracy": "accuracy"}, is_share=True),
     Panel("KL from the start (nats/token)", {"kl": "KL"}),

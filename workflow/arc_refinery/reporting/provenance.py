@@ -1,22 +1,17 @@
 """How a result can be made again: command, code, packages, seeds. Nothing here differs between equal runs."""
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from arc_refinery.config import Experiment
 from arc_refinery.reporting.tables import markdown_table
 
 PACKAGES = ("arc-refinery", "snakemake", "torch", "transformers", "trl", "peft", "vllm", "unsloth", "numpy", "scipy")
 
 
-def section(experiment: Experiment) -> list[str]:
-    """Markdown blocks, for a report that lies in `results/`."""
-    name = experiment.experiment
-    seeds = {"experiment": (experiment.seed,), "arms": experiment.evaluation.seeds}
-    if experiment.training:
-        seeds["training"] = experiment.training.seeds
+def section(name: str, seeds: Mapping[str, Sequence[int]]) -> list[str]:
+    """Markdown blocks, for a report that lies in `results/`; `name` is the experiment's."""
     named = "; ".join(f"{what} {', '.join(map(str, values))}" for what, values in seeds.items() if values)
     return [
         "## How to reproduce",

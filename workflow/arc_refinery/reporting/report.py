@@ -51,7 +51,7 @@ def write_report(experiment: Experiment, folder: Path, report: Path) -> None:
             *training.section(experiment, folder, temporary, link),
             "## Lengths of prompts",
             *_prompt_lengths(experiment, folder, temporary, link),
-            *provenance.section(experiment),
+            *provenance.section(experiment.experiment, _seeds(experiment)),
             *(published.section() if any(map(_is_the_published_set, experiment.evaluation.sets)) else []),
             *prose.limits(experiment, sum(len(one.comparisons) for one in evaluated)),
         ]
@@ -59,6 +59,11 @@ def write_report(experiment: Experiment, folder: Path, report: Path) -> None:
     os.replace(temporary, folder / "report")
     with written_as_a_whole(report) as unfinished:
         unfinished.write_text("\n\n".join(blocks) + "\n")
+
+
+def _seeds(experiment: Experiment) -> dict[str, tuple[int, ...]]:
+    of_training = experiment.training.seeds if experiment.training else ()
+    return {"experiment": (experiment.seed,), "arms": experiment.evaluation.seeds, "training": of_training}
 
 
 def _is_the_published_set(task_set: TaskSet) -> bool:

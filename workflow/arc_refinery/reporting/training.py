@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from arc_refinery.config import Experiment
+from arc_refinery.config import Experiment, ToolUse
 from arc_refinery.records import RecordError
 from arc_refinery.reporting import plots, tables, training_log
 from arc_refinery.reporting.training_log import Decision, Log
@@ -30,7 +30,7 @@ def draw_curves(log: Path, output: Path) -> None:
         plots.training_plot(read, output)
 
 
-def section(experiment: Experiment, folder: Path, output: Path, link: str) -> list[str]:
+def section(experiment: Experiment | ToolUse, folder: Path, output: Path, link: str) -> list[str]:
     """Markdown blocks; a picture of each training goes to the folder `output`, which the report finds at `link`."""
     if experiment.training is None:
         return ["## Training", "Nothing was trained."]

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from arc_refinery.config import Model
+from arc_refinery.config import Model, Network
 from arc_refinery.errors import InputError
 from arc_refinery.records import Prompt
 
@@ -23,6 +23,20 @@ class SamplingError(InputError):
 
 def check(prompts: Sequence[Prompt], model: Model, adapter: Path | None, max_output_tokens: int) -> None:
     """Raise `SamplingError` unless the backend is there, prompts fit the window, and the adapter the model."""
+    check_model(model, adapter)
+    longest = model.window - max_output_tokens
+    long = [prompt for prompt in prompts if prompt.n_tokens > longest]
+    if long:
+        worst = max(long, key=lambda prompt: prompt.n_tokens)
+        raise SamplingError(
+            f"{len(long)} of {len(prompts)} prompts are too long: {worst.prompt_id!r} has {worst.n_tokens} tokens, "
+            f"expected at most {longest}, that is the window (--max-model-len {model.window}) less the completion "
+            f"(--max-output-tokens {max_output_tokens}); raise the one, lower the other, or make the prompts again"
+        )
+
+
+def check_model(model: Network, adapter: Path | None) -> None:
+    """Raise `SamplingError` unless the backend is there, the window is the model's, and the adapter fits it."""
     if model.backend == "vllm" and find_spec("vllm") is None:
         raise SamplingError(
             "backend is vllm, which is not installed here; see docs/environments.md, or use transformers"
@@ -30,7 +44,7 @@ def check(prompts: Sequence[Prompt], model: Model, adapter: Path | None, max_out
     if model.use_4bit_quantization and find_spec("bitsandbytes") is None:
         raise SamplingError("4-bit weights need bitsandbytes and a GPU; see docs/environments.md, or do not quantize")
     network = _network_config(model)
-    _check_window(prompts, model, network, max_output_tokens)
+    _check_window(model, network)
     if adapter is not None:
         _check_adapter(adapter, model, network)
 
@@ -49,7 +63,7 @@ def adapter_config(adapter: Path) -> dict[str, Any]:
     return content
 
 
-def _network_config(model: Model) -> Any:
+def _network_config(model: Network) -> Any:
     from transformers import AutoConfig
 
     try:
@@ -58,25 +72,16 @@ def _network_config(model: Model) -> Any:
         raise SamplingError(f"{model.path}: holds no model that transformers knows: {error}") from None
 
 
-def _check_window(prompts: Sequence[Prompt], model: Model, network: Any, max_output_tokens: int) -> None:
+def _check_window(model: Network, network: Any) -> None:
     positions = getattr(network.get_text_config(), "max_position_embeddings", None)
     if positions is not None and model.window > positions:
         raise SamplingError(
             f"{model.path}: the window (--max-model-len) is {model.window} tokens; expected at most {positions}, the "
             "max_position_embeddings of this model's config.json"
         )
-    longest = model.window - max_output_tokens
-    long = [prompt for prompt in prompts if prompt.n_tokens > longest]
-    if long:
-        worst = max(long, key=lambda prompt: prompt.n_tokens)
-        raise SamplingError(
-            f"{len(long)} of {len(prompts)} prompts are too long: {worst.prompt_id!r} has {worst.n_tokens} tokens, "
-            f"expected at most {longest}, that is the window (--max-model-len {model.window}) less the completion "
-            f"(--max-output-tokens {max_output_tokens}); raise the one, lower the other, or make the prompts again"
-        )
 
 
-def _check_adapter(adapter: Path, model: Model, network: Any) -> None:
+def _check_adapter(adapter: Path, model: Network, network: Any) -> None:
     """The adapter's matrices must have the shapes of the modules that they are added to.
 
     The name of its base alone proves nothing, for folders are moved: another name is only said.

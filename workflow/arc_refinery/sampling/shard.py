@@ -1,11 +1,9 @@
 """Sample one shard of a file of prompts; an interrupted job goes on where it was.
 
-Finished prompts are appended to a progress file that no Snakemake rule knows, for Snakemake deletes the outputs of
-failed jobs. What a resumed job writes equals what an undisturbed one would have written.
+What a resumed job writes equals what an undisturbed one would have written.
 """
 
 import hashlib
-import json
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -18,6 +16,7 @@ from arc_refinery.config import CHANGE_NO_COMPLETION, Model
 from arc_refinery.prompts import split_prefix
 from arc_refinery.records import Attempt, Prompt
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS, check
+from arc_refinery.sampling.progress import Progress
 from arc_refinery.sampling.protocol import Completion, Decoding, Sampler
 
 logger = logging.getLogger(__name__)
@@ -46,22 +45,19 @@ def shard_of(prompts: Sequence[Prompt], shard: int, n_shards: int) -> list[Promp
 def sample_shard(
     prompts: Sequence[Prompt], model: Model, adapter: Path | None, decoding: Decoding, output: Path
 ) -> Iterator[Attempt]:
-    """The attempts of each prompt, in order; progress is kept in `progress_path(output)`."""
+    """The attempts of each prompt, in order; progress is kept beside `output` (progress.py)."""
     check(prompts, model, adapter, decoding.max_output_tokens)
-    progress = progress_path(output)
-    done = _read_progress(progress, _identity(prompts, model, adapter, decoding))
+    progress = Progress(output, _identity(prompts, model, adapter, decoding))
+    done = {entry["prompt_id"]: [Completion(**one) for one in entry["completions"]] for entry in progress.entries}
     missing = [prompt for prompt in prompts if prompt.prompt_id not in done]
     if done:
-        logger.info("%s: %d of %d prompts were sampled before", progress, len(prompts) - len(missing), len(prompts))
+        n_done = len(prompts) - len(missing)
+        logger.info("%s: %d of %d prompts were sampled before", progress.path, n_done, len(prompts))
     if missing:
         done |= _sample(missing, model, adapter, decoding, progress, len(prompts))
     for prompt in prompts:
         for number, completion in enumerate(done[prompt.prompt_id]):
             yield _attempt(prompt, number, completion, model, adapter, decoding)
-
-
-def progress_path(output: Path) -> Path:
-    return output.parent / ".progress" / f"{output.stem}.jsonl"
 
 
 def _identity(prompts: Sequence[Prompt], model: Model, adapter: Path | None, decoding: Decoding) -> str:
@@ -79,33 +75,16 @@ def _identity(prompts: Sequence[Prompt], model: Model, adapter: Path | None, dec
 
 
 def _sample(
-    prompts: Sequence[Prompt], model: Model, adapter: Path | None, decoding: Decoding, progress: Path, n_total: int
+    prompts: Sequence[Prompt], model: Model, adapter: Path | None, decoding: Decoding, progress: Progress, n_total: int
 ) -> dict[str, list[Completion]]:
     sampler = open_sampler(model, adapter, decoding)
     sampled: dict[str, list[Completion]] = {}
-    with (
-        progress.open("a") as file,
-        tqdm(total=n_total, initial=n_total - len(prompts), unit="prompt", mininterval=5) as bar,
-    ):
+    with tqdm(total=n_total, initial=n_total - len(prompts), unit="prompt", mininterval=5) as bar:
         for prompt_id, completions in sampler.sample(prompts):
             sampled[prompt_id] = completions
-            line = {"prompt_id": prompt_id, "completions": [asdict(completion) for completion in completions]}
-            file.write(json.dumps(line) + "\n")
-            file.flush()
+            progress.add({"prompt_id": prompt_id, "completions": [asdict(completion) for completion in completions]})
             bar.update()
     return sampled
-
-
-def _read_progress(progress: Path, identity: str) -> dict[str, list[Completion]]:
-    """What an interrupted job with the same settings had finished; a half-written last line is dropped."""
-    progress.parent.mkdir(parents=True, exist_ok=True)
-    text = progress.read_text() if progress.exists() else ""
-    lines = text[: text.rfind("\n") + 1].splitlines()
-    if not lines or json.loads(lines[0]) != {"settings": identity}:
-        lines = [json.dumps({"settings": identity})]
-    progress.write_text("".join(f"{line}\n" for line in lines))
-    entries = map(json.loads, lines[1:])
-    return {entry["prompt_id"]: [Completion(**completion) for completion in entry["completions"]] for entry in entries}
 
 
 def _attempt(

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, DynamicCache, LogitsProcessorList
 from transformers.generation.logits_process import TemperatureLogitsWarper, TopPLogitsWarper
 
-from arc_refinery.config import Model
+from arc_refinery.config import Model, Network
 from arc_refinery.records import Prompt
 from arc_refinery.sampling.protocol import Completion, Decoding
 from arc_refinery.seeding import stream_seed
@@ -26,8 +26,8 @@ class TransformersSampler:
         torch.set_num_threads(model.n_threads)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.tokenizer = load_tokenizer(model.path)
-        self.network = _load(model, adapter, self.device)
-        self.ends = _end_tokens(self.network, self.tokenizer)
+        self.network = load_network(model, adapter, self.device)
+        self.ends = end_tokens(self.network, self.tokenizer)
         self.decoding = decoding
         self.warpers = LogitsProcessorList()
         if decoding.temperature:
@@ -77,7 +77,8 @@ class TransformersSampler:
         return completions
 
 
-def _load(model: Model, adapter: Path | None, device: str) -> Any:
+def load_network(model: Network, adapter: Path | None, device: str) -> Any:
+    """A model that samples, with its adapter."""
     quantization = BitsAndBytesConfig(load_in_4bit=True) if model.use_4bit_quantization else None
     network = AutoModelForCausalLM.from_pretrained(
         model.path, dtype=getattr(torch, model.dtype), device_map=device, quantization_config=quantization
@@ -89,7 +90,7 @@ def _load(model: Model, adapter: Path | None, device: str) -> Any:
     return network.eval()
 
 
-def _end_tokens(network: Any, tokenizer: Any) -> list[int]:
+def end_tokens(network: Any, tokenizer: Any) -> list[int]:
     """What ends a completion: the tokenizer's end token, and those of the model's generation_config.json."""
     named = network.generation_config.eos_token_id
     ends = dict.fromkeys([tokenizer.eos_token_id, *(named if isinstance(named, list) else [named])])

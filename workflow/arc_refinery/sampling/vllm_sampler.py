@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 import torch
 
-from arc_refinery.config import Model
+from arc_refinery.config import Model, Network
 from arc_refinery.records import Prompt
 from arc_refinery.sampling.checks import adapter_config
 from arc_refinery.sampling.protocol import Completion, Decoding
@@ -29,32 +29,10 @@ BATCHES_AHEAD = 2  # completions asked for, in units of what the engine works on
 
 class VllmSampler:
     def __init__(self, model: Model, adapter: Path | None, decoding: Decoding) -> None:
-        on_gpu = torch.cuda.is_available()
-        os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")  # else it reports to its makers
-        os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")  # CUDA, asked for just now, forbids forks
-        if not on_gpu:
-            os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # a process of its own starts much later
-            torch.set_num_threads(model.n_threads)
-        from vllm import LLM
-        from vllm.lora.request import LoRARequest
-
         self.decoding = decoding
         self.tokenizer = load_tokenizer(model.path)
-        self.engine = LLM(
-            model.path,
-            dtype=model.dtype,
-            max_model_len=model.window,
-            tensor_parallel_size=model.tensor_parallel_size,
-            gpu_memory_utilization=model.gpu_memory_utilization,
-            quantization="bitsandbytes" if model.use_4bit_quantization else None,
-            enable_prefix_caching=True,
-            logprobs_mode="raw_logprobs",
-            enforce_eager=not on_gpu,
-            enable_chunked_prefill=on_gpu,  # vLLM's CPU build cannot rewind a prompt's random generator
-            seed=decoding.seed,
-            **({} if adapter is None else {"enable_lora": True, "max_lora_rank": _rank_served(adapter)}),
-        ).llm_engine
-        self.adapter = None if adapter is None else LoRARequest("adapter", 1, str(adapter))
+        opened, self.adapter = open_engine(model, adapter, decoding.seed)
+        self.engine = opened.llm_engine
 
     def sample(self, prompts: Sequence[Prompt]) -> Iterator[tuple[str, list[Completion]]]:
         ahead = BATCHES_AHEAD * self.engine.vllm_config.scheduler_config.max_num_seqs
@@ -93,6 +71,34 @@ class VllmSampler:
         ids = list(output.token_ids)
         text = self.tokenizer.decode(ids[:-1] if output.finish_reason == "stop" else ids, skip_special_tokens=True)
         return Completion(text, len(ids), str(output.finish_reason), float(output.cumulative_logprob))
+
+
+def open_engine(model: Network, adapter: Path | None, seed: int) -> tuple[Any, Any]:
+    """vLLM's engine, and the adapter as it wants it named; None without one."""
+    on_gpu = torch.cuda.is_available()
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")  # else it reports to its makers
+    os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")  # CUDA, asked for just now, forbids forks
+    if not on_gpu:
+        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # a process of its own starts much later
+        torch.set_num_threads(model.n_threads)
+    from vllm import LLM
+    from vllm.lora.request import LoRARequest
+
+    engine = LLM(
+        model.path,
+        dtype=model.dtype,
+        max_model_len=model.window,
+        tensor_parallel_size=model.tensor_parallel_size,
+        gpu_memory_utilization=model.gpu_memory_utilization,
+        quantization="bitsandbytes" if model.use_4bit_quantization else None,
+        enable_prefix_caching=True,
+        logprobs_mode="raw_logprobs",
+        enforce_eager=not on_gpu,
+        enable_chunked_prefill=on_gpu,  # vLLM's CPU build cannot rewind a prompt's random generator
+        seed=seed,
+        **({} if adapter is None else {"enable_lora": True, "max_lora_rank": _rank_served(adapter)}),
+    )
+    return engine, None if adapter is None else LoRARequest("adapter", 1, str(adapter))
 
 
 def _rank_served(adapter: Path) -> int:

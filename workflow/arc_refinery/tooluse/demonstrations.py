@@ -5,31 +5,32 @@ the chat template: thinking stands in `<think>` tags at the head of an assistant
 """
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
 
 from arc_refinery.seeding import stream
 from arc_refinery.tooluse.answers import final_number
 from arc_refinery.tooluse.asserts import plan
 from arc_refinery.tooluse.questions import Question
+from arc_refinery.tooluse.rendering import Message, Renderer
 from arc_refinery.tooluse.tools import Toolbox
-
-Message = dict[str, Any]
+from arc_refinery.tooluse.transcripts import Conversation
 
 _CALCULATION = re.compile(r"<<([^<>=]*)=([^<>]*)>>")
 
 
-def demonstrations(
-    questions: Iterable[Question], tools: Toolbox, without_tools: float, seed: int
-) -> Iterator[tuple[Question, list[Message]]]:
-    """One episode for each question that has one; a share of them call no tool.
+def conversation(
+    question: Question, tools: Toolbox, renderer: Renderer, without_tools: float, seed: int
+) -> Conversation | None:
+    """An episode to imitate, with calls of tools or, of a share of the questions, without; None: see `demonstration`.
 
-    Which ones do is drawn for each question by itself. Left out: see `demonstration`.
+    Which one it is, is drawn for each question by itself.
     """
-    for question in questions:
-        calls = stream(seed, "demonstration", question.question_id).random() >= without_tools
-        if (messages := demonstration(question, tools, calls)) is not None:
-            yield question, messages
+    calls = stream(seed, "demonstration", question.question_id).random() >= without_tools
+    messages = demonstration(question, tools, calls)
+    if messages is None:
+        return None
+    n_calls = sum(len(message.get("tool_calls", [])) for message in messages)
+    segments = tuple(renderer.segments(messages))
+    return Conversation(question.question_id, question.question_id, segments, n_calls)
 
 
 def demonstration(question: Question, tools: Toolbox, calls: bool) -> list[Message] | None:

@@ -139,6 +139,8 @@ class Toolbox:
         return Result(self._shown(text), name)
 
     def _answer_one(self, call: WrittenCall, place: int, calls_left: int) -> Result:
+        if not self.names:
+            return self._faulty(FaultyCall("unknown_tool", "there are no tools here. Give the final answer."))
         if place >= calls_left:
             return self._faulty(FaultyCall("too_many", "no calls are left. Give the final answer now."))
         if place >= self.max_calls_per_turn:

@@ -12,12 +12,12 @@ from peft import LoraConfig, PeftModel, get_peft_model, set_peft_model_state_dic
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, set_seed
 
-from arc_refinery.config import Lora, Model
+from arc_refinery.config import Lora, Network
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
 from arc_refinery.tokenizers import ModelError
 
 
-def open_network(model: Model, lora: Lora, start: Path | None, load_in_4bit: bool, seed: int) -> PeftModel:
+def open_network(model: Network, lora: Lora, start: Path | None, load_in_4bit: bool, seed: int) -> PeftModel:
     """The model under a fresh adapter, or under the one in the folder `start`, which training then changes."""
     network = open_base(model, load_in_4bit)
     if start is not None:
@@ -26,7 +26,7 @@ def open_network(model: Model, lora: Lora, start: Path | None, load_in_4bit: boo
     return get_peft_model(network, lora_config(lora))
 
 
-def open_base(model: Model, load_in_4bit: bool) -> Any:
+def open_base(model: Network, load_in_4bit: bool) -> Any:
     """The model as it is; raises `ModelError` where this machine cannot train it in its precision."""
     if model.dtype == "float16" and not torch.cuda.is_available():
         raise ModelError("dtype float16 trains on a GPU only, and there is none here; use float32 or bfloat16")

@@ -5,10 +5,10 @@ from typing import Any
 
 import torch
 
-from arc_refinery.config import Model, Optimizer
+from arc_refinery.config import Network, Optimizer
 
 
-def common_arguments(model: Model, training: Optimizer, seed: int, work: Path) -> dict[str, Any]:
+def common_arguments(model: Network, training: Optimizer, seed: int, work: Path) -> dict[str, Any]:
     has_gpu = torch.cuda.is_available()
     return {
         "output_dir": str(work),

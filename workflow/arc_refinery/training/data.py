@@ -1,10 +1,10 @@
 """Prompts as rows of a data set of TRL, and back."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from datasets import Dataset, IterableDataset
+from datasets import IterableDataset
 
 from arc_refinery.grids import as_grid
 from arc_refinery.prompts import Message, split_prefix
@@ -35,20 +35,16 @@ class Asked:
         return said[-1] if said else None
 
 
-def in_memory(prompts: Iterable[Prompt]) -> Dataset:
-    return Dataset.from_list([_row(prompt) for prompt in prompts])
-
-
 def streamed(read: Callable[[], Iterator[Prompt]]) -> IterableDataset:
     """Rows that are made as they are needed, each time anew, so that memory does not grow with their number."""
 
     def rows() -> Iterator[dict[str, Any]]:
-        yield from map(_row, read())
+        yield from map(row_of, read())
 
     return IterableDataset.from_generator(rows)
 
 
-def _row(prompt: Prompt) -> dict[str, Any]:
+def row_of(prompt: Prompt) -> dict[str, Any]:
     """`prompt` is what TRL renders; the other columns are what the answer begins with and is executed on."""
     asked, prefix = split_prefix(prompt.messages)
     return {

@@ -7,11 +7,11 @@ collapses goes back to before it did, or stops (`guard`). The adapter is the bes
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from datasets import Dataset, IterableDataset
@@ -19,24 +19,19 @@ from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig
 
 from arc_refinery import records
-from arc_refinery.config import CHANGE_NO_ADAPTER, Grpo, Guard, Model, Sandbox
+from arc_refinery.config import CHANGE_NO_ADAPTER, Grpo, Guard, Network, PolicyGradient, Sandbox
 from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
-from arc_refinery.prompts import Template, split_prefix
-from arc_refinery.records import Prompt
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS, adapter_config
-from arc_refinery.sandbox import Executor
+from arc_refinery.sampling.transformers_sampler import end_tokens
 from arc_refinery.seeding import stream
-from arc_refinery.tokenizers import begin_answers, load_tokenizer
+from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.training import checkpoints
 from arc_refinery.training.adapters import lora_config, open_base, open_network, read_weights, write_adapter
 from arc_refinery.training.arguments import common_arguments
-from arc_refinery.training.data import in_memory, streamed
 from arc_refinery.training.guard import Symptom, symptom
 from arc_refinery.training.journal import MEASURED, Journal, write_lines
 from arc_refinery.training.progress import OneLineProgress
-from arc_refinery.training.rollout import TwoTurns
-from arc_refinery.training.scoring import Scorer
 from arc_refinery.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)
@@ -47,17 +42,49 @@ class TrainingError(InputError):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """Everything that decides an adapter, and where things are put."""
+class Data:
+    """Rows of a data set of TRL: `prompt`, and what the lesson needs besides."""
 
-    read: Callable[[], Iterator[Prompt]]  # the prompts, each time anew
-    prompts_hash: str  # of the files that they are read from
-    model: Model
-    training: Grpo
+    train: Dataset | IterableDataset
+    heldout: Dataset | None
+
+    @classmethod
+    def split(cls, rows: Sequence[dict[str, Any]], n_heldout: int, seed: int) -> "Data":
+        """Keep some rows out of training, at random."""
+        if n_heldout >= len(rows):
+            raise TrainingError(f"n_heldout = {n_heldout} leaves nothing to train on: there are {len(rows)} prompts")
+        kept_out = set(stream(seed, "heldout prompts").permutation(len(rows)).tolist()[:n_heldout])
+        train = [row for place, row in enumerate(rows) if place not in kept_out]
+        heldout = [rows[place] for place in sorted(kept_out)]
+        return cls(Dataset.from_list(train), Dataset.from_list(heldout) if heldout else None)
+
+
+class Lesson(Protocol):
+    """What is trained on, and how completions are made and scored."""
+
+    data: Data
+
+    def identity(self) -> dict[str, Any]:
+        """Everything of it that decides the adapter."""
+        ...
+
+    def arguments(self) -> dict[str, Any]:
+        """What TRL's settings need to know of it: `max_completion_length`, ..."""
+        ...
+
+    def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
+        """TRL's trainer; `ends` are the tokens that end a completion."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """How a training goes, and where things are put."""
+
+    model: Network
+    training: PolicyGradient
     guard: Guard
     sandbox: Sandbox
-    template: Template  # of the feedback in on-policy second turns
-    include_errors: bool  # whether programs that raised get one
     seed: int
     start: Path | None  # the adapter to go on from; without it, a fresh one
     output: Path  # folder for the adapter and training.jsonl
@@ -65,7 +92,7 @@ class Job:
     measurements: Path | None  # file for what was measured at each step: times, memory
     tensorboard: Path  # folder
 
-    def identity(self) -> str:
+    def identity(self, lesson: Lesson) -> str:
         """A hash of everything that decides the adapter."""
         return records.settings_hash(
             {
@@ -73,16 +100,14 @@ class Job:
                 "training": self.training.model_dump(exclude=CHANGE_NO_ADAPTER),
                 "guard": self.guard.model_dump(),
                 "sandbox": self.sandbox.model_dump(),
-                "template": asdict(self.template),
-                "include_errors": self.include_errors,
                 "seed": self.seed,
                 "start": "" if self.start is None else content_hash([self.start / ADAPTER_WEIGHTS]),
-                "prompts": self.prompts_hash,
+                "lesson": lesson.identity(),
             }
         )
 
 
-def train(job: Job) -> bool:
+def train(job: Job, lesson: Lesson) -> bool:
     """Write the adapter and `training.jsonl` to the folder `job.output`.
 
     False where training collapsed and was rolled back: it is to be called again, in a fresh process, for vLLM does not
@@ -92,11 +117,9 @@ def train(job: Job) -> bool:
     if job.start:
         adapter_config(job.start)  # is it an adapter at all?
     torch.set_num_threads(job.model.n_threads)
-    checkpoints.claim(job.work, job.identity())
-    data = _Data.of(job)
+    checkpoints.claim(job.work, job.identity(lesson))
     journal = Journal(job.work, job.guard, job.training.learning_rate)
-    with job.sandbox.executor(job.training.n_jobs) as executor:
-        trainer, found = _train(job, data, executor, journal)
+    trainer, found = _train(job, lesson, journal)
     if found and journal.may_roll_back:
         journal.roll_back(found, trainer.state.log_history)
         return False
@@ -111,36 +134,7 @@ def train(job: Job) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class _Data:
-    train: Dataset | IterableDataset
-    heldout: Dataset | None
-    prefix: str  # what answers begin with
-
-    @classmethod
-    def of(cls, job: Job) -> "_Data":
-        prompts = [] if job.training.stream else list(job.read())
-        first = next(iter(prompts or job.read()), None)
-        if first is None:
-            raise TrainingError(
-                "there are no training prompts. Either the files hold none (of second turns: no attempt was incorrect "
-                "with valid outputs; sample more tasks), or all are too long for max_seq_length less "
-                "max_completion_length"
-            )
-        prefix = split_prefix(first.messages)[1]  # one template made all prompts
-        if job.training.stream:
-            return cls(streamed(job.read), None, prefix)
-        n_heldout = job.training.n_heldout
-        if n_heldout >= len(prompts):
-            raise TrainingError(f"n_heldout = {n_heldout} leaves nothing to train on: there are {len(prompts)} prompts")
-        order = stream(job.seed, "heldout prompts").permutation(len(prompts)).tolist()
-        kept_out = set(order[:n_heldout])
-        trained = [prompt for place, prompt in enumerate(prompts) if place not in kept_out]
-        heldout = [prompts[place] for place in sorted(kept_out)]
-        return cls(in_memory(trained), in_memory(heldout) if heldout else None, prefix)
-
-
-def _check_backends(training: Grpo) -> None:
+def _check_backends(training: PolicyGradient) -> None:
     packages = {"vllm-colocate": "vllm", "vllm-server": "vllm"}
     wanted = {packages[training.sampler]: "sampler"} if training.sampler in packages else {}
     wanted |= dict.fromkeys(training.report_to, "report_to")
@@ -151,15 +145,15 @@ def _check_backends(training: Grpo) -> None:
         logger.warning("sampler %s: made for GPUs, and there is none here", training.sampler)
 
 
-def _train(job: Job, data: _Data, executor: Executor, journal: Journal) -> tuple[Trainer, Symptom | None]:
+def _train(job: Job, lesson: Lesson, journal: Journal) -> tuple[Trainer, Symptom | None]:
     """Train to the end, or to a collapse, from the newest checkpoint or from the start."""
-    trainer = _trainer(job, data, executor, journal.rate)
+    trainer = _trainer(job, lesson, journal.rate)
     newest = checkpoints.newest(job.work)
     if newest:
         logger.info("%s: training goes on from this checkpoint", newest)
     else:
         shutil.rmtree(job.tensorboard, ignore_errors=True)  # curves of another training
-    if not newest and data.heldout:  # each time that training starts, for it moves the random state
+    if not newest and lesson.data.heldout:  # each time that training starts, for it moves the random state
         journal.note_start(trainer.evaluate())
     watch = _Watch(job)
     trainer.add_callback(watch)
@@ -167,31 +161,21 @@ def _train(job: Job, data: _Data, executor: Executor, journal: Journal) -> tuple
     return trainer, watch.found
 
 
-def _trainer(job: Job, data: _Data, executor: Executor, rate: float) -> Trainer:
-    training = job.training
+def _trainer(job: Job, lesson: Lesson, rate: float) -> Trainer:
     tokenizer = load_tokenizer(job.model.path)
-    begin_answers(tokenizer, data.prefix)
     network = _network(job)
-    ends = _end_tokens(network["model"], tokenizer)
-    trainer = Trainer(
-        training,
-        Scorer(training, executor, ends),
+    trainer = lesson.trainer(
+        tokenizer,
+        end_tokens(network["model"], tokenizer),
         **network,
         processing_class=tokenizer,
-        args=_arguments(job, rate, data.heldout is not None),
-        train_dataset=data.train,
-        eval_dataset=data.heldout,
-        rollout_func=_two_turns(job, executor) if training.rollout == "on-policy" else None,
+        args=_arguments(job, lesson, rate),
+        train_dataset=lesson.data.train,
+        eval_dataset=lesson.data.heldout,
         callbacks=[_Rate(rate), OneLineProgress({"reward": "reward", "eval_reward": "held-out reward"})],
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
-
-
-def _two_turns(job: Job, executor: Executor) -> TwoTurns:
-    longest_prompt = job.training.max_seq_length - job.training.max_completion_length
-    masks_truncated = job.training.mask_truncated_completions
-    return TwoTurns(executor, job.template, job.include_errors, longest_prompt, masks_truncated)
 
 
 def _network(job: Job) -> dict[str, Any]:
@@ -200,7 +184,7 @@ def _network(job: Job) -> dict[str, Any]:
     Of an adapter that is there, TRL keeps a copy: the KL term compares with what this training began with.
     """
     training = job.training
-    if training.unsloth:
+    if isinstance(training, Grpo) and training.unsloth:
         from arc_refinery.training import unsloth_backend
 
         return {"model": unsloth_backend.open_network(job.model, training, job.start, job.seed)}
@@ -209,7 +193,7 @@ def _network(job: Job) -> dict[str, Any]:
     return {"model": open_base(job.model, training.load_in_4bit), "peft_config": lora_config(training)}
 
 
-def _arguments(job: Job, rate: float, evaluates: bool) -> GRPOConfig:
+def _arguments(job: Job, lesson: Lesson, rate: float) -> GRPOConfig:
     training = job.training
     completions = training.num_generations * training.prompts_per_step
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(job.tensorboard)
@@ -220,8 +204,8 @@ def _arguments(job: Job, rate: float, evaluates: bool) -> GRPOConfig:
     if training.frequency_penalty:
         optional["generation_kwargs"] = {"frequency_penalty": training.frequency_penalty}
     if training.sampler != "transformers":
-        optional |= _vllm_arguments(training)
-    if evaluates:
+        optional |= _vllm_arguments(job)
+    if lesson.data.heldout is not None:
         optional |= {
             "eval_strategy": "steps",
             "eval_steps": training.save_steps,
@@ -243,29 +227,24 @@ def _arguments(job: Job, rate: float, evaluates: bool) -> GRPOConfig:
         num_generations=training.num_generations,
         per_device_train_batch_size=completions // training.gradient_accumulation_steps,
         gradient_accumulation_steps=training.gradient_accumulation_steps,
-        max_completion_length=training.max_completion_length,
         report_to=list(training.report_to),
+        **lesson.arguments(),
         **optional,
     )
 
 
-def _vllm_arguments(training: Grpo) -> dict[str, Any]:
+def _vllm_arguments(job: Job) -> dict[str, Any]:
+    training = job.training
     return {
         "use_vllm": True,
         "vllm_mode": training.sampler.removeprefix("vllm-"),
         "vllm_server_base_url": training.server_url if training.sampler == "vllm-server" else None,
         "vllm_gpu_memory_utilization": training.gpu_memory_utilization,
-        "vllm_max_model_length": training.max_seq_length,
+        "vllm_max_model_length": job.model.window,
         "vllm_importance_sampling_correction": training.importance_sampling_correction,
         "vllm_importance_sampling_mode": training.importance_sampling_mode,
         "vllm_importance_sampling_clip_max": training.importance_sampling_cap,
     }
-
-
-def _end_tokens(network: Any, tokenizer: Any) -> list[int]:
-    """What ends a completion, as TRL sees it: the tokenizer's end token, and those of generation_config.json."""
-    named = network.generation_config.eos_token_id
-    return [tokenizer.eos_token_id, *(named if isinstance(named, list) else [named])]
 
 
 def _measured(trainer: Trainer) -> list[dict[str, Any]]:

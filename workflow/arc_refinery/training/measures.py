@@ -18,8 +18,8 @@ class Measured:
     token_ids: Sequence[int]  # the sampled ones, of all turns
     truncated: bool
     reward: float
-    status: str  # of the sandbox, or `no_code`
-    solved: bool  # all pairs are correct
+    status: str  # of the sandbox, or `no_code`; empty where no program is asked for
+    solved: bool  # the answer is right
 
 
 def unique_token_ratio(ids: Sequence[int]) -> float:
@@ -51,7 +51,8 @@ def step_figures(completions: Sequence[Measured], group_size: int) -> dict[str, 
         "share/truncated": len(truncated) / len(completions),
         "repetition": fmean(ngram_repetition(one.token_ids) for one in completions),
     }
-    figures |= {f"share/{status}": fmean(one.status == status for one in completions) for status in FAILURES}
+    if any(one.status for one in completions):
+        figures |= {f"share/{status}": fmean(one.status == status for one in completions) for status in FAILURES}
     for name, members in (("truncated", truncated), ("finished", finished)):
         if members:
             figures[f"reward/{name}"] = fmean(one.reward for one in members)

@@ -1,7 +1,7 @@
 """Supervised fine-tuning with a LoRA adapter, by TRL; an interrupted training goes on from its last checkpoint.
 
-A row is tokenised here, not by TRL: the prompt's tokens as sampling reads them, the completion's as it would write
-them, one end token. Only the last two carry loss.
+A row is tokenised here, not by TRL, each segment by itself: a prompt's tokens as sampling reads them, those of what the
+model writes as it would write them. Only the latter carry loss.
 """
 
 import json
@@ -10,6 +10,7 @@ import resource
 import shutil
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,11 @@ from transformers.integrations import TensorBoardCallback, is_tensorboard_availa
 from trl import SFTConfig, SFTTrainer
 
 from arc_refinery import records
-from arc_refinery.config import Lora, Model, Sft
+from arc_refinery.config import Imitation, Lora, Network
 from arc_refinery.errors import InputError
 from arc_refinery.records import Demonstration
 from arc_refinery.tokenizers import load_tokenizer
+from arc_refinery.tooluse.transcripts import Segment
 from arc_refinery.training.adapters import open_network, write_adapter
 from arc_refinery.training.arguments import common_arguments
 from arc_refinery.training.checkpoints import claim, newest
@@ -31,7 +33,8 @@ from arc_refinery.training.journal import Lines, write_lines
 from arc_refinery.training.progress import OneLineProgress
 
 FIGURES = ("step", "epoch", "loss", "learning_rate", "grad_norm", "mean_token_accuracy", "entropy")
-CHANGE_NO_ADAPTER = {"save_steps", "demonstrations"}  # what these decide of the rows is in the rows
+# What these decide of the rows is in the rows
+CHANGE_NO_ADAPTER = {"save_steps", "demonstrations", "without_tools", "n_questions"}
 
 logger = logging.getLogger(__name__)
 
@@ -40,11 +43,25 @@ class SftError(InputError):
     """Fine-tuning cannot start; the message says why."""
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One demonstration."""
+
+    demonstration_id: str
+    segments: tuple[Segment, ...]
+
+
+def refinement_row(demonstration: Demonstration, end_token: str) -> Row:
+    """A prompt, the answer, its end."""
+    asked, answer, end = demonstration.text, demonstration.completion, end_token
+    return Row(demonstration.demonstration_id, (Segment(asked, False), Segment(answer, True), Segment(end, True)))
+
+
 def train(
-    rows: Iterable[Demonstration],
-    model: Model,
+    rows: Iterable[Row],
+    model: Network,
     lora: Lora,
-    training: Sft,
+    training: Imitation,
     seed: int,
     output: Path,
     work: Path,
@@ -72,7 +89,7 @@ def train(
 
 
 def open_trainer(
-    rows: Sequence[Demonstration], model: Model, lora: Lora, training: Sft, seed: int, work: Path
+    rows: Sequence[Row], model: Network, lora: Lora, training: Imitation, seed: int, work: Path
 ) -> SFTTrainer:
     """TRL's trainer of a fresh adapter; it draws each epoch's order of the rows from the seed."""
     tokenizer = load_tokenizer(model.path)
@@ -87,22 +104,22 @@ def open_trainer(
     return trainer
 
 
-def dataset(rows: Sequence[Demonstration], tokenizer: PreTrainedTokenizerBase) -> Dataset:
-    """Rows of `input_ids` (prompt, completion, end token) and `completion_mask` (1 on the last two), both (length,)."""
-
-    def ids(text: str) -> list[int]:
-        return list(tokenizer(text, add_special_tokens=False)["input_ids"])
-
-    tokens = [(ids(row.text), [*ids(row.completion), tokenizer.eos_token_id]) for row in rows]
-    return Dataset.from_list(
-        [
-            {"input_ids": prompt + completion, "completion_mask": [0] * len(prompt) + [1] * len(completion)}
-            for prompt, completion in tokens
-        ]
-    )
+def dataset(rows: Sequence[Row], tokenizer: PreTrainedTokenizerBase) -> Dataset:
+    """Rows of `input_ids` and `completion_mask` (1 on what the model is to write), both (length,)."""
+    return Dataset.from_list([_tokens(row, tokenizer) for row in rows])
 
 
-def arguments(model: Model, training: Sft, seed: int, work: Path) -> SFTConfig:
+def _tokens(row: Row, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[int]]:
+    pieces = [
+        (list(tokenizer(one.text, add_special_tokens=False)["input_ids"]), one.is_sampled) for one in row.segments
+    ]
+    return {
+        "input_ids": [token for ids, _ in pieces for token in ids],
+        "completion_mask": [int(is_sampled) for ids, is_sampled in pieces for _ in ids],
+    }
+
+
+def arguments(model: Network, training: Imitation, seed: int, work: Path) -> SFTConfig:
     """TRL's settings; nothing is cut here, for rows that are too long were left out when they were made."""
     return SFTConfig(
         **common_arguments(model, training, seed, work),
@@ -116,16 +133,17 @@ def arguments(model: Model, training: Sft, seed: int, work: Path) -> SFTConfig:
     )
 
 
-def _check(rows: Sequence[Demonstration]) -> None:
+def _check(rows: Sequence[Row]) -> None:
     if not rows:
         raise SftError(
-            "there are no demonstrations. Either no attempt was incorrect with valid outputs, or nothing correct is "
-            "known for those tasks (training.sft.demonstrations.targets), or all rows are too long for max_seq_length "
-            "and max_completion_length; sample more tasks"
+            "there are no demonstrations. On refining: either no attempt was incorrect with valid outputs, or nothing "
+            "correct is known for those tasks (training.sft.demonstrations.targets), or all rows are too long for "
+            "max_seq_length and max_completion_length; sample more tasks. In tool use: no question has a worked "
+            "solution, or all are too long for generation.max_episode_tokens"
         )
 
 
-def _identity(rows: Sequence[Demonstration], model: Model, lora: Lora, training: Sft, seed: int) -> str:
+def _identity(rows: Sequence[Row], model: Network, lora: Lora, training: Imitation, seed: int) -> str:
     """A hash of everything that decides the adapter."""
     return records.settings_hash(
         {
@@ -134,7 +152,7 @@ def _identity(rows: Sequence[Demonstration], model: Model, lora: Lora, training:
             "lora": lora.model_dump(),
             "training": training.model_dump(exclude=CHANGE_NO_ADAPTER),
             "seed": seed,
-            "rows": [(row.demonstration_id, row.text, row.completion) for row in rows],
+            "rows": [asdict(row) for row in rows],
         }
     )
 

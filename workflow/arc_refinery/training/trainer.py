@@ -9,22 +9,31 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from trl import GRPOTrainer
 
-from arc_refinery.config import Grpo
+from arc_refinery.config import PolicyGradient
+from arc_refinery.sandbox import Executor
 from arc_refinery.training.adapters import read_weights
 from arc_refinery.training.following import check_that_sampler_follows
 from arc_refinery.training.journal import MEASURED
 from arc_refinery.training.rewards import best_of_k_credit
-from arc_refinery.training.scoring import Scorer
+
+
+class Rewarder(Protocol):
+    """A reward function of TRL."""
+
+    executor: Executor  # what it runs programs with
+    rewards: list[float]  # of its last call
+
+    def __call__(self, *arguments: Any, **named: Any) -> list[float]: ...
 
 
 class Trainer(GRPOTrainer):
-    def __init__(self, settings: Grpo, scorer: Scorer, **arguments: Any) -> None:
+    def __init__(self, settings: PolicyGradient, scorer: Rewarder, **arguments: Any) -> None:
         super().__init__(reward_funcs=scorer, **arguments)
         self.settings = settings
         self.scorer = scorer

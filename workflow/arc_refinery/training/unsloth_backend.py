@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arc_refinery.config import Grpo, Model
+from arc_refinery.config import Grpo, Network
 from arc_refinery.errors import InputError
 from arc_refinery.sampling.checks import adapter_config
 
@@ -39,7 +39,7 @@ from unsloth import FastLanguageModel  # noqa: E402
 from arc_refinery.tokenizers import load_tokenizer  # noqa: E402
 
 
-def open_network(model: Model, training: Grpo, start: Path | None, seed: int) -> "PeftModel":
+def open_network(model: Network, training: Grpo, start: Path | None, seed: int) -> "PeftModel":
     """The model under a fresh adapter, or under the one in the folder `start`, which training then changes."""
     has_gpu = torch.cuda.is_available()
     _check(model, training, start, has_gpu)
@@ -71,7 +71,7 @@ def open_network(model: Model, training: Grpo, start: Path | None, seed: int) ->
     return network
 
 
-def _check(model: Model, training: Grpo, start: Path | None, has_gpu: bool) -> None:
+def _check(model: Network, training: Grpo, start: Path | None, has_gpu: bool) -> None:
     if has_gpu and model.dtype == "float32":
         raise UnslothError(
             "dtype: on a GPU, Unsloth trains float32 weights in mixed precision all the same; set it to bfloat16 or "

@@ -1,0 +1,188 @@
+# Tool use: questions become conversations to imitate, training makes adapters, episodes on held-out questions are compared.
+
+
+rule heldout_questions:
+    input:
+        question_files,
+    output:
+        "<results>/questions/{heldout}.parquet",
+    log:
+        "<logs>/questions/{heldout}.log",
+    benchmark:
+        "<benchmarks>/questions/{heldout}.tsv"
+    wildcard_constraints:
+        heldout="|".join(one.name for one in experiment.data.heldout),
+    conda:
+        "../envs/cpu.yaml"
+    threads: cpus("cpu")
+    resources:
+        **needs("cpu"),
+    params:
+        flags=question_flags,
+    shell:
+        "arc-refinery questions {params.flags} --split heldout --output {output} 2> {log}"
+
+
+rule episodes:
+    input:
+        questions="<results>/questions/{questions}.parquet",
+        adapter=arm_adapter,
+        files=files_to_read(),
+    output:
+        "<results>/{questions}/{arm}/{shard}.parquet",
+    log:
+        "<logs>/{questions}/{arm}/episodes-{shard}.log",
+    benchmark:
+        "<benchmarks>/{questions}/{arm}/episodes-{shard}.tsv"
+    wildcard_constraints:
+        questions="|".join(one.name for one in experiment.data.heldout),
+        arm="|".join(arm.name for arm in experiment.evaluation.arms),
+    conda:
+        "../envs/cpu.yaml"
+    threads: cpus("sample")
+    resources:
+        **model_needs("sample"),
+        tuning=flags(experiment.model.model_dump(include={"gpu_memory_utilization"}) | {"n_jobs": cpus("sample")}),
+    params:
+        flags=episode_flags,
+        adapter=adapter_flag,
+        folder=subpath(output[0], parent=True),
+        n_shards=question_shards,
+    shell:
+        "{resources.venv_on_path}arc-refinery episodes --dataset-path {input.questions} {params.flags} {params.adapter}"
+        " {resources.tuning} --shard {wildcards.shard} --n-shards {params.n_shards} --output-folder {params.folder} 2> {log}"
+
+
+if experiment.training:
+
+    rule training_questions:
+        input:
+            files=question_files,
+            heldout=[f"<results>/questions/{one.name}.parquet" for one in experiment.data.heldout],
+        output:
+            "<results>/questions/{train}.parquet",
+        log:
+            "<logs>/questions/{train}.log",
+        benchmark:
+            "<benchmarks>/questions/{train}.tsv"
+        wildcard_constraints:
+            train="|".join(one.name for one in experiment.data.train),
+        priority: 10  # training waits for it
+        conda:
+            "../envs/cpu.yaml"
+        threads: cpus("cpu")
+        resources:
+            **needs("cpu"),
+        params:
+            flags=question_flags,
+        shell:
+            "arc-refinery questions {params.flags} --split train --heldout {input.heldout} --output {output} 2> {log}"
+
+
+if experiment.sft_adapter:
+
+    rule conversations:
+        input:
+            questions=training_questions_files(),
+            files=files_to_read(),
+        output:
+            "<results>/training/conversations.parquet",
+        log:
+            "<logs>/training/conversations.log",
+        benchmark:
+            "<benchmarks>/training/conversations.tsv"
+        priority: 10
+        conda:
+            "../envs/cpu.yaml"
+        threads: cpus("cpu")
+        resources:
+            **needs("cpu"),
+        params:
+            flags=conversation_flags(),
+        shell:
+            "arc-refinery conversations --dataset-path {input.questions} {params.flags} --output {output} 2> {log}"
+
+    rule sft:
+        input:
+            "<results>/training/conversations.parquet",
+        output:
+            directory(f"<results>/adapters/{experiment.sft_adapter}"),
+        log:
+            log=f"<logs>/adapters/{experiment.sft_adapter}.log",
+            measured=f"<logs>/adapters/{experiment.sft_adapter}.measured.jsonl",
+        benchmark:
+            f"<benchmarks>/adapters/{experiment.sft_adapter}.tsv"
+        priority: 10
+        conda:
+            "../envs/cpu.yaml"
+        threads: cpus("train")
+        resources:
+            **model_needs("train"),
+            tuning=flags(experiment.training.sft.model_dump(include={"save_steps"})),
+        params:
+            flags=tool_sft_flags(),
+        shell:
+            "{resources.venv_on_path}arc-refinery sft --dataset-path {input} {params.flags} {resources.tuning}"
+            " --checkpoints {output}.checkpoints --tensorboard {log.log}.tensorboard --measurements {log.measured}"
+            " --output-dir {output} > {log.log} 2>&1"
+
+
+if experiment.grpo_adapter:
+
+    rule train:
+        input:
+            questions=training_questions_files(),
+            adapter=f"<results>/adapters/{experiment.sft_adapter}" if experiment.sft_adapter else [],
+            files=files_to_read(),
+        output:
+            directory(f"<results>/adapters/{experiment.grpo_adapter}"),
+        log:
+            log=f"<logs>/adapters/{experiment.grpo_adapter}.log",
+            measured=f"<logs>/adapters/{experiment.grpo_adapter}.measured.jsonl",
+        benchmark:
+            f"<benchmarks>/adapters/{experiment.grpo_adapter}.tsv"
+        priority: 10  # it takes longest, and others can run beside it
+        conda:
+            "../envs/cpu.yaml"
+        threads: cpus("train")
+        resources:
+            **model_needs("train"),
+            tuning=flags(experiment.training.model_dump(include=CHANGE_NO_ADAPTER)),
+        params:
+            flags=train_tools_flags(),
+            adapter=adapter_flag,
+        shell:
+            "{resources.venv_on_path}arc-refinery train-tools --dataset-path {input.questions} {params.flags} {params.adapter}"
+            " {resources.tuning} --checkpoints {output}.checkpoints --tensorboard {log.log}.tensorboard"
+            " --measurements {log.measured} --output-dir {output} > {log.log} 2>&1"
+
+
+rule report:
+    input:
+        settings="<results>/settings.json",
+        questions=[f"<results>/questions/{one.name}.parquet" for one in experiment.data.heldout],
+        adapters=[f"<results>/adapters/{name}" for name in experiment.adapters],
+        episodes=all_episodes,
+    output:
+        markdown=f"results/{experiment.experiment}.md",
+        html=report(f"results/{experiment.experiment}.html", caption="../workflow/report/report.rst", category="Report"),
+        figures=report(
+            directory("<results>/report"),
+            patterns=["{name}.png"],
+            caption="../workflow/report/figure.rst",
+            category="Figures",
+            labels={"figure": "{name}"},
+        ),
+    log:
+        "<logs>/report.log",
+    benchmark:
+        "<benchmarks>/report.tsv"
+    conda:
+        "../envs/cpu.yaml"
+    threads: cpus("cpu")
+    resources:
+        **needs("cpu"),
+    params:
+        folder=subpath(input.settings, parent=True),
+    shell:
+        "arc-refinery tool-report --config {input.settings} --folder {params.folder} --output {output.markdown} 2> {log}"

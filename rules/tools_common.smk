@@ -1,0 +1,106 @@
+# Functions only: what the rules of tool use ask of the configuration.
+from arc_refinery.config import CHANGE_NO_ADAPTER, CHANGE_NO_COMPLETION, Lora
+
+
+def questions_called(wildcards):
+    return experiment.sets[wildcards.get("heldout") or wildcards.get("train") or wildcards.get("questions")]
+
+
+def question_files(wildcards) -> list[str]:
+    """The file of rows, where it is on disk."""
+    questions = questions_called(wildcards)
+    return [questions.path] if questions.source == "file" else []
+
+
+def question_flags(wildcards) -> str:
+    settings = questions_called(wildcards).model_dump(exclude={"shards"})
+    return flags(settings | {"sandbox": experiment.sandbox.model_dump(), "seed": experiment.seed})
+
+
+def question_shards(wildcards) -> int:
+    return questions_called(wildcards).shards
+
+
+def files_to_read() -> list[str]:
+    return [experiment.data.files] if experiment.data.files else []
+
+
+def training_questions_files() -> list[str]:
+    return [f"<results>/questions/{one.name}.parquet" for one in experiment.data.train]
+
+
+def all_episodes(wildcards) -> list[str]:
+    """The episodes that the report compares."""
+    return [
+        f"<results>/{one.name}/{arm.name}/{shard:03d}.parquet"
+        for one in experiment.data.heldout
+        for arm in experiment.evaluation.arms
+        for shard in range(one.shards)
+    ]
+
+
+def arm_called(name: str):
+    return next(arm for arm in experiment.evaluation.arms if arm.name == name)
+
+
+def arm_adapter(wildcards) -> list[str]:
+    name = arm_called(wildcards.arm).adapter
+    names = {
+        "none": None,
+        "sft": experiment.sft_adapter,
+        "trained": experiment.adapters[-1] if experiment.adapters else None,
+    }
+    return [f"<results>/adapters/{names[name]}"] if names[name] else []
+
+
+# What the rules hand to the command line: everything that changes a stage's result, and nothing else.
+
+
+def tool_settings(tools) -> dict:
+    model = experiment.model
+    return {
+        "model_path": model.path,
+        "max_model_len": model.window,
+        "tools": tools,
+        "files": experiment.data.files if "read_file" in tools else None,
+        "generation": experiment.generation.model_dump(),
+        "sandbox": experiment.sandbox.model_dump(),
+        "seed": experiment.seed,
+    }
+
+
+def conversation_flags() -> str:
+    chosen = experiment.training.sft.model_dump(include={"without_tools", "n_questions"})
+    return flags(tool_settings(experiment.tools) | chosen)
+
+
+def tool_sft_flags() -> str:
+    model, training = experiment.model, experiment.training
+    settings = {
+        "model_path": model.path,
+        "dtype": model.dtype,
+        "n_threads": model.n_threads,
+        **training.model_dump(include=set(Lora.model_fields)),
+        **training.sft.model_dump(exclude={"without_tools", "n_questions", "save_steps"}),
+        "seed": experiment.seed,
+    }
+    return flags(settings)
+
+
+def train_tools_flags() -> str:
+    model, training = experiment.model, experiment.training
+    settings = {
+        **tool_settings(experiment.tools),
+        "dtype": model.dtype,
+        "n_threads": model.n_threads,
+        **training.model_dump(exclude={"train", "sft", "guard"} | CHANGE_NO_ADAPTER),
+        "guard": training.guard.model_dump(),
+    }
+    return flags(settings)
+
+
+def episode_flags(wildcards) -> str:
+    tools = experiment.tools if arm_called(wildcards.arm).tools else ()
+    model = experiment.model.model_dump(exclude={"path", "window"} | CHANGE_NO_COMPLETION)
+    played = experiment.evaluation.model_dump(include={"n_predictions", "questions_per_batch"})
+    return flags(tool_settings(tools) | model | played)

@@ -1,0 +1,268 @@
+"""Stages of experiments in tool use."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from arc_refinery import config, records
+from arc_refinery.cli.flags import Flat, beside, usual_dtype
+from arc_refinery.sandbox import Executor
+from arc_refinery.tooluse.demonstrations import conversation
+from arc_refinery.tooluse.questions import Question
+from arc_refinery.tooluse.tools import Toolbox, ToolName
+from arc_refinery.tooluse.transcripts import Conversation
+
+if TYPE_CHECKING:
+    from arc_refinery.tooluse.rendering import Renderer
+
+
+class ToolTrainingFlags(config.ToolTraining):
+    """Without what other stages are told, and without what `ToolFlags` has."""
+
+    train: Annotated[tuple[Literal["sft", "grpo"], ...], tyro.conf.Suppress] = ("grpo",)
+    sft: Annotated[config.ToolSft | None, tyro.conf.Suppress] = None
+    guard: Annotated[config.Guard, tyro.conf.Suppress] = config.Guard()
+    n_jobs: Annotated[int, tyro.conf.Suppress] = 1
+
+
+@dataclass
+class Questions:
+    """Make or read a set of questions; those that ask for programs only where their own passes its tests."""
+
+    output: Path
+    questions: Annotated[config.Questions, Flat]
+    sandbox: config.Sandbox
+    split: Literal["train", "heldout"] = "train"  # for the generator, which keeps one text in eight out of training
+    heldout: tuple[Path, ...] = ()  # sets that must have nothing in common with this one
+    seed: int = 0
+
+    def run(self) -> None:
+        from arc_refinery.tooluse.sources import answerable, check_apart, questions_of
+
+        made = list(questions_of(self.questions, self.split, self.seed))
+        held_out = (question for path in self.heldout for question in records.read_questions(path))
+        check_apart(made, held_out, self.questions.name)
+        with _two(self.sandbox) as executors:
+            kept, left_out = answerable(made, *executors)
+        if left_out:
+            logging.warning("%d questions are left out: their own programs fail their tests", len(left_out))
+        settings = {"questions": self.questions.model_dump(exclude={"shards"}), "split": self.split}
+        records.write(self.output, "questions", kept, self.seed, settings, lambda: {"left_out": left_out})
+
+
+@dataclass(kw_only=True)
+class ToolFlags:
+    """What every stage that plays or renders conversations is told."""
+
+    model_path: str
+    generation: config.Generation
+    sandbox: config.Sandbox
+    tools: tuple[ToolName, ...] = ()  # those that are offered
+    files: Path | None = None  # folder for read_file, with a folder for each question
+    n_jobs: int = 1  # sandbox servers
+    seed: int = 0
+
+    def renderer(self) -> "Renderer":
+        """The chat template of the model, once it is known to carry calls of tools."""
+        from arc_refinery.tokenizers import load_tokenizer
+        from arc_refinery.tooluse.rendering import Renderer
+
+        thinking, stop = self.generation.enable_thinking, self.generation.stop_token
+        made = Renderer(load_tokenizer(self.model_path), Toolbox(self.tools).schemas, thinking, stop)
+        made.check()
+        return made
+
+    def toolboxes(self, executor: Executor) -> Callable[[Question], Toolbox]:
+        def toolbox(question: Question) -> Toolbox:
+            return Toolbox(
+                self.tools,
+                executor,
+                None if self.files is None else self.files / question.question_id,
+                self.generation.max_result_chars,
+                self.generation.max_calls_per_turn,
+            )
+
+        return toolbox
+
+
+@dataclass(kw_only=True)
+class Conversations(ToolFlags):
+    """Write right answers to training questions, with calls of tools and without, for supervised fine-tuning."""
+
+    dataset_path: tuple[Path, ...]  # questions
+    output: Path
+    without_tools: float = 0.5  # share that calls no tool
+    n_questions: int | None = None  # of each file, from the first on; by default all
+    max_model_len: int
+
+    def run(self) -> None:
+        settings = {
+            "generation": self.generation.model_dump(),
+            "tools": self.tools,
+            "without_tools": self.without_tools,
+            "n_questions": self.n_questions,
+        }
+        n_asked, n_long = 0, 0
+        renderer = self.renderer()
+        with _two(self.sandbox, self.n_jobs) as (executor, _):
+            toolbox = self.toolboxes(executor)
+
+            def conversations() -> Iterator[Conversation]:
+                nonlocal n_asked, n_long
+                for path in self.dataset_path:
+                    for question in islice(records.read_questions(path), self.n_questions):
+                        n_asked += 1
+                        made = conversation(question, toolbox(question), renderer, self.without_tools, self.seed)
+                        if made is None:
+                            continue
+                        if len(renderer.tokens(made.segments)[0]) <= self.max_model_len:
+                            yield made
+                        else:
+                            n_long += 1
+
+            facts = lambda: {"n_questions": n_asked, "n_too_long": n_long}  # noqa: E731
+            records.write(self.output, "conversations", conversations(), self.seed, settings, facts)
+        logging.info("%d conversations of %d questions", records.count(self.output), n_asked)
+
+
+@dataclass(kw_only=True)
+class TrainTools(ToolFlags):
+    """Train a LoRA adapter with GRPO on episodes with tools; an interrupted run goes on from its last checkpoint."""
+
+    dataset_path: tuple[Path, ...]  # questions
+    output_dir: Path  # gets the adapter and training.jsonl
+    training: Annotated[ToolTrainingFlags, Flat]
+    guard: config.Guard
+    max_model_len: int
+    lora_path: Path | None = None  # adapter to go on from, as SFT made it; by default a fresh one
+    checkpoints: Path | None = None  # folder that no rule owns; by default beside output_dir
+    dtype: Literal["float32", "float16", "bfloat16"] | None = None  # by default bfloat16 where there is a GPU
+    n_threads: int = 1
+    measurements: Path | None = None  # JSON lines: seconds and peak memory of each step
+    tensorboard: Path | None = None  # folder of curves; by default beside output_dir
+
+    def run(self) -> None:
+        from arc_refinery.training.grpo import Job, train
+        from arc_refinery.training.tool_use import ToolUse
+
+        model = config.Network(
+            path=self.model_path,
+            window=self.max_model_len,
+            dtype=self.dtype or usual_dtype(),
+            n_threads=self.n_threads,
+        )
+        job = Job(
+            model=model,
+            training=self.training,
+            guard=self.guard,
+            sandbox=self.sandbox,
+            seed=self.seed,
+            start=self.lora_path,
+            output=self.output_dir,
+            work=self.checkpoints or beside(self.output_dir, "checkpoints"),
+            measurements=self.measurements,
+            tensorboard=self.tensorboard or beside(self.output_dir, "tensorboard"),
+        )
+        questions = [question for path in self.dataset_path for question in records.read_questions(path)]
+        with _two(self.sandbox, self.n_jobs) as executors:
+            lesson = ToolUse(
+                questions,
+                self.renderer(),
+                self.training,
+                self.generation,
+                self.max_model_len,
+                self.toolboxes(executors[0]),
+                self.tools,
+                executors,
+                self.seed,
+            )
+            logging.info("%d questions leave no room for an episode and are left out", lesson.n_left_out)
+            is_done = train(job, lesson)
+        if not is_done:
+            os.execv(sys.executable, sys.orig_argv)
+
+
+@dataclass(kw_only=True)
+class Episodes(ToolFlags):
+    """Play and grade episodes on a shard of questions; an interrupted run goes on where it was."""
+
+    dataset_path: Path  # questions
+    output_folder: Path  # gets <shard>.parquet
+    max_model_len: int
+    n_predictions: int = 8  # episodes of each question
+    questions_per_batch: int = 8  # questions that are played together
+    shard: int = 0
+    n_shards: int = 1
+    lora_path: Path | None = None
+    backend: Literal["transformers", "vllm"] = "transformers"
+    dtype: Literal["float32", "bfloat16"] | None = None  # by default bfloat16 where there is a GPU
+    n_threads: int = 1
+    tensor_parallel_size: int = 1
+    use_4bit_quantization: bool = False
+    gpu_memory_utilization: float = 0.9
+
+    def run(self) -> None:
+        from arc_refinery.sampling.checks import check_model
+        from arc_refinery.sampling.progress import progress_path
+        from arc_refinery.tooluse.playing import Player, play_shard
+
+        model = config.Network(
+            path=self.model_path,
+            backend=self.backend,
+            window=self.max_model_len,
+            dtype=self.dtype or usual_dtype(),
+            n_threads=self.n_threads,
+            tensor_parallel_size=self.tensor_parallel_size,
+            gpu_memory_utilization=self.gpu_memory_utilization,
+            use_4bit_quantization=self.use_4bit_quantization,
+        )
+        check_model(model, self.lora_path)
+        output = self.output_folder / f"{self.shard:03d}.parquet"
+        questions = list(records.read_questions(self.dataset_path))
+        with _two(self.sandbox, self.n_jobs) as executors:
+            player = Player(
+                model=model,
+                adapter=self.lora_path,
+                generation=self.generation,
+                renderer=self.renderer(),
+                open_toolbox=self.toolboxes(executors[0]),
+                executors=executors,
+                n_predictions=self.n_predictions,
+                questions_per_batch=self.questions_per_batch,
+                seed=self.seed,
+            )
+            played = play_shard(questions, player, self.shard, self.n_shards, output)
+            settings = player.settings() | {"lora_path": self.lora_path}
+            records.write(output, "episodes", played, self.seed, settings)
+        progress_path(output).unlink()
+
+
+@dataclass
+class ToolReport:
+    """Write the report of an experiment in tool use: Markdown, HTML, tables, plots, transcripts."""
+
+    config: Path  # the validated config of the experiment
+    folder: Path  # of the experiment's results; gets report/
+    output: Path  # the Markdown file; the HTML file is named alike
+
+    def run(self) -> None:
+        from arc_refinery.reporting import page
+        from arc_refinery.reporting.tool_use import write_report
+
+        write_report(config.load_tool_use(self.config), self.folder, self.output)
+        page.write_page(self.output, self.output.with_suffix(".html"))
+
+
+@contextmanager
+def _two(sandbox: config.Sandbox, n_jobs: int = 1) -> Iterator[tuple[Executor, Executor]]:
+    """One that runs programs, and one that compares what they give and never runs any (tooluse/code_exec.py)."""
+    with sandbox.executor(n_jobs) as candidates, sandbox.executor(1) as judges:
+        yield candidates, judges

@@ -1,0 +1,198 @@
+"""A whole configuration of an experiment in tool use: questions, tools, episodes, training, evaluation."""
+
+from functools import cached_property
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
+
+from arc_refinery.config.base import Name, Share, Strict
+from arc_refinery.config.grpo import PolicyGradient
+from arc_refinery.config.guard import Guard
+from arc_refinery.config.resources import Resources
+from arc_refinery.config.sampling import Network, Sandbox
+from arc_refinery.config.sft import Imitation
+from arc_refinery.config.training import SFT, TRAINED
+from arc_refinery.tooluse.data import Form
+from arc_refinery.tooluse.generator import LEVELS
+from arc_refinery.tooluse.tools import ToolName
+
+
+class Questions(Strict):
+    name: Name = Field(description="Name of the set, used in file names and in the report.")
+    form: Form = Field(
+        description="`gsm8k`: a number is asked for; `mbpp`: a function, tested by asserts; `text`: a text "
+        "(docs/tool-use.md)."
+    )
+    source: Literal["generator", "file", "hub"] = Field(
+        description="`generator`: made here; `file`: rows on disk; `hub`: a data set of the Hugging Face hub."
+    )
+    path: str | None = Field(None, description="For `file`: a .jsonl, .jsonl.gz or .parquet file of rows.")
+    repository: str | None = Field(None, description="For `hub`: name of the data set.")
+    filename: str | None = Field(None, description="For `hub`: the file inside the data set.")
+    levels: tuple[int, ...] = Field((1,), description="For `generator`: how hard, 1 to 3; each has an equal share.")
+    n_questions: PositiveInt | None = Field(
+        None, description="For `generator`: how many; of a file or the hub, the first so many, by default all."
+    )
+    shards: PositiveInt = Field(1, description="Jobs that play the episodes on this set; does not change results.")
+
+    @model_validator(mode="after")
+    def _source_is_complete(self) -> "Questions":
+        match self.source:
+            case "generator":
+                if self.form == "text":
+                    raise ValueError("the generator makes the forms `gsm8k` and `mbpp`; text needs a file or the hub")
+                if self.n_questions is None:
+                    raise ValueError("n_questions is missing: the generator must be told how many to make")
+                if unknown := sorted(set(self.levels) - set(LEVELS)):
+                    raise ValueError(f"levels: there is no level {unknown[0]}; there are 1, 2 and 3")
+            case "file":
+                if not self.path:
+                    raise ValueError("source is `file`, so `path` must name the file of rows")
+            case "hub":
+                if not (self.repository and self.filename):
+                    raise ValueError("source is `hub`, so `repository` and `filename` must be given")
+        return self
+
+
+class Data(Strict):
+    train: tuple[Questions, ...] = Field((), description="Sets of questions to train on.")
+    heldout: tuple[Questions, ...] = Field(min_length=1, description="Sets of questions that the arms are compared on.")
+    files: str | None = Field(
+        None,
+        description="Folder for `read_file`: what lies in its folder `<question_id>` can be read in that question's "
+        "episodes.",
+    )
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> "Data":
+        names = [one.name for one in (*self.train, *self.heldout)]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"two sets have the name {', '.join(sorted(twice))}")
+        return self
+
+
+class Generation(Strict):
+    enable_thinking: bool = Field(True, description="Whether the chat template lets the model think first.")
+    max_turn_tokens: PositiveInt = Field(description="Longest turn of the model, in tokens.")
+    max_episode_tokens: PositiveInt = Field(
+        description="Longest episode after its prompt, results of calls included, in tokens."
+    )
+    max_calls: PositiveInt = Field(8, description="Calls of tools in one episode.")
+    max_calls_per_turn: PositiveInt = Field(4, description="Calls of tools in one turn.")
+    max_result_chars: PositiveInt = Field(2000, description="Longest result of a call; longer ones are cut.")
+    stop_token: str = Field("<|im_end|>", description="Ends a turn: a token of the model.")
+    temperature: NonNegativeFloat = Field(1.0, description="Softmax temperature of the evaluation; 0: greedy.")
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = Field(1.0, description="Probability mass kept in the evaluation.")
+
+    @model_validator(mode="after")
+    def _an_episode_holds_a_turn(self) -> "Generation":
+        if self.max_turn_tokens > self.max_episode_tokens:
+            raise ValueError(
+                f"max_turn_tokens = {self.max_turn_tokens} is more than max_episode_tokens = {self.max_episode_tokens}"
+            )
+        return self
+
+
+class ToolSft(Imitation):
+    without_tools: Share = Field(
+        0.5, description="Share of the demonstrations that call no tool, so that GRPO has something to find out."
+    )
+    n_questions: PositiveInt | None = Field(
+        None, description="Training questions that are demonstrated, from the first on; by default all."
+    )
+
+
+class ToolTraining(PolicyGradient):
+    train: tuple[Literal["sft", "grpo"], ...] = Field(
+        ("sft", "grpo"), description="Methods in their order: `[sft]`, `[grpo]`, or `[sft, grpo]`."
+    )
+    sft: ToolSft | None = Field(None, description="Supervised fine-tuning, where `train` begins with `sft`.")
+    guard: Guard = Field(default_factory=lambda: Guard(), description="What happens when GRPO collapses.")
+
+    @model_validator(mode="after")
+    def _methods_are_described(self) -> "ToolTraining":
+        if self.train not in (("sft",), ("grpo",), ("sft", "grpo")):
+            raise ValueError(f"train is [{', '.join(self.train)}]; expected [sft], [grpo] or [sft, grpo]")
+        if ("sft" in self.train) != (self.sft is not None):
+            raise ValueError("the section `sft` belongs to `train: [sft]` and `train: [sft, grpo]`; add or remove it")
+        return self
+
+
+class ToolArm(Strict):
+    name: Name = Field(description="Name of the arm, used in file names and in the report.")
+    adapter: Literal["none", "sft", "trained"] = Field(
+        "none", description="What plays the episodes: the model as it is, after SFT, or after all training."
+    )
+    tools: bool = Field(True, description="Whether tools are offered.")
+
+
+class ToolEvaluation(Strict):
+    n_predictions: PositiveInt = Field(8, description="Episodes of each held-out question.")
+    arms: tuple[ToolArm, ...] = Field(
+        min_length=1, description="What is compared; the first arm is the baseline of the others."
+    )
+    questions_per_batch: PositiveInt = Field(
+        8, description="Questions whose episodes are played together; results depend on it."
+    )
+    n_bootstrap: PositiveInt = Field(10000, description="Resamples of the questions for the 95 % intervals.")
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> "ToolEvaluation":
+        names = [arm.name for arm in self.arms]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"two arms have the name {', '.join(sorted(twice))}")
+        return self
+
+
+class ToolUse(Strict):
+    experiment: Name = Field(description="Names the report `results/<experiment>.md` and its folder.")
+    seed: int = Field(0, ge=0, description="Reaches every random choice.")
+    model: Network = Field(description="The model that answers.")
+    data: Data = Field(description="Questions to train on and to be compared on.")
+    tools: tuple[ToolName, ...] = Field(("calculator",), min_length=1, description="What can be called.")
+    generation: Generation = Field(description="How episodes go.")
+    sandbox: Sandbox = Field(default_factory=lambda: Sandbox(), description="Limits of executed programs.")
+    training: ToolTraining | None = Field(
+        None, description="Training of a LoRA adapter; without it, nothing is trained."
+    )
+    evaluation: ToolEvaluation = Field(description="What is compared.")
+    resources: Resources = Field(default_factory=lambda: Resources(), description="What jobs ask of the machine.")
+
+    @cached_property
+    def sets(self) -> dict[str, Questions]:
+        return {one.name: one for one in (*self.data.train, *self.data.heldout)}
+
+    @property
+    def adapters(self) -> list[str]:
+        """All adapters that are trained, in order."""
+        if self.training is None:
+            return []
+        return [SFT, TRAINED] if self.training.train == ("sft", "grpo") else [TRAINED]
+
+    @property
+    def sft_adapter(self) -> str | None:
+        """What SFT gives."""
+        return self.adapters[0] if self.training and self.training.sft else None
+
+    @property
+    def grpo_adapter(self) -> str | None:
+        return TRAINED if self.training and "grpo" in self.training.train else None
+
+    @model_validator(mode="after")
+    def _what_is_used_is_there(self) -> "ToolUse":
+        if self.training and not self.data.train:
+            raise ValueError("data.train is missing: there is nothing to train on")
+        known = ["none", *self.adapters]
+        if unknown := [arm for arm in self.evaluation.arms if arm.adapter not in known]:
+            raise ValueError(
+                f"evaluation.arms: {unknown[0].name} plays with the adapter {unknown[0].adapter}; there are "
+                f"{', '.join(known)}"
+            )
+        if self.model.window <= self.generation.max_episode_tokens:
+            raise ValueError("model.window leaves no room for a prompt beside generation.max_episode_tokens")
+        taken = {"adapters", "report", "training"}
+        if clash := sorted(set(self.sets) & taken):
+            raise ValueError(f"data: the name {clash[0]} is taken; choose another")
+        if self.experiment == "compare":
+            raise ValueError("experiment: `compare` is the name of the page that compares experiments; choose another")
+        return self

@@ -1,0 +1,63 @@
+"""One more turn for each of many conversations, as token ids; for episodes with tools (tooluse/episodes.py).
+
+What is drawn depends on the conversations that are handed over together, for padding changes how floats are summed: so
+callers hand over the same ones whatever the number of jobs.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from transformers import GenerationConfig, set_seed
+
+from arc_refinery.config import Generation, Network
+from arc_refinery.sampling.transformers_sampler import end_tokens, load_network
+from arc_refinery.tokenizers import load_tokenizer
+
+
+class TurnSampler(Protocol):
+    ends: frozenset[int]  # ids that end a turn
+
+    def sample(self, contexts: Sequence[list[int]], seed: int) -> list[list[int]]:
+        """A turn for each context, its end included where it has one."""
+        ...
+
+
+def open_turn_sampler(model: Network, adapter: Path | None, generation: Generation) -> TurnSampler:
+    match model.backend:
+        case "transformers":
+            return TransformersTurns(model, adapter, generation)
+        case "vllm":
+            from arc_refinery.sampling.vllm_turns import VllmTurns
+
+            return VllmTurns(model, adapter, generation)
+
+
+class TransformersTurns:
+    def __init__(self, model: Network, adapter: Path | None, generation: Generation) -> None:
+        torch.set_num_threads(model.n_threads)
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.tokenizer = load_tokenizer(model.path)
+        self.network = load_network(model, adapter, self.device)
+        ends = end_tokens(self.network, self.tokenizer)
+        self.ends = frozenset(ends)
+        drawn = {"temperature": generation.temperature, "top_p": generation.top_p, "top_k": 0}
+        self.settings = GenerationConfig(
+            max_new_tokens=generation.max_turn_tokens,
+            do_sample=generation.temperature > 0,
+            eos_token_id=ends,
+            pad_token_id=self.tokenizer.pad_token_id,
+            **(drawn if generation.temperature else {}),
+        )
+
+    @torch.inference_mode()
+    def sample(self, contexts: Sequence[list[int]], seed: int) -> list[list[int]]:
+        set_seed(seed % 2**32)
+        padded: Any = self.tokenizer.pad({"input_ids": list(contexts)}, return_tensors="pt").to(self.device)
+        drawn = self.network.generate(**padded, generation_config=self.settings)
+        return [self._until_end(row) for row in drawn[:, padded["input_ids"].shape[1] :].tolist()]
+
+    def _until_end(self, ids: list[int]) -> list[int]:
+        end = next((place for place, token in enumerate(ids) if token in self.ends), len(ids) - 1)
+        return ids[: end + 1]

@@ -1,0 +1,36 @@
+"""Turns of episodes by vLLM, on GPUs or with its CPU build. Each turn of an episode has a seed of its own."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from arc_refinery.config import Generation, Network
+from arc_refinery.sampling.vllm_sampler import SEEDS, open_engine
+from arc_refinery.seeding import stream_seed
+
+
+class VllmTurns:
+    def __init__(self, model: Network, adapter: Path | None, generation: Generation) -> None:
+        self.engine, self.adapter = open_engine(model, adapter, seed=0)
+        self.generation = generation
+        named = self.engine.get_default_sampling_params()
+        tokenizer = self.engine.get_tokenizer()
+        self.ends = frozenset([tokenizer.eos_token_id, *named.all_stop_token_ids])
+
+    def sample(self, contexts: Sequence[list[int]], seed: int) -> list[list[int]]:
+        from vllm import SamplingParams
+        from vllm.inputs import tokens_input
+
+        params = [
+            SamplingParams(
+                temperature=self.generation.temperature,
+                top_p=self.generation.top_p,
+                max_tokens=self.generation.max_turn_tokens,
+                stop_token_ids=sorted(self.ends),
+                seed=stream_seed(seed, place) % SEEDS,
+                detokenize=False,
+            )
+            for place in range(len(contexts))
+        ]
+        asked = [tokens_input(context) for context in contexts]
+        answers = self.engine.generate(asked, params, lora_request=self.adapter, use_tqdm=False)
+        return [list(answer.outputs[0].token_ids) for answer in answers]

@@ -1,0 +1,145 @@
+"""Play and grade the episodes of a shard of held-out questions; an interrupted job goes on where it was.
+
+Questions are played in fixed batches, whatever the number of shards, for padding changes how floats are summed.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from arc_refinery import records
+from arc_refinery.config import CHANGE_NO_COMPLETION, Generation, Network
+from arc_refinery.errors import InputError
+from arc_refinery.files import content_hash
+from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
+from arc_refinery.sampling.progress import Progress
+from arc_refinery.sampling.turns import TurnSampler, open_turn_sampler
+from arc_refinery.sandbox import Executor
+from arc_refinery.seeding import stream_seed
+from arc_refinery.tooluse.episodes import Play, play
+from arc_refinery.tooluse.questions import Question
+from arc_refinery.tooluse.rendering import Renderer
+from arc_refinery.tooluse.rewards import Graded, grade
+from arc_refinery.tooluse.tools import Toolbox
+from arc_refinery.tooluse.transcripts import Call, Episode, Message
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Player:
+    """Who answers, and under which rules."""
+
+    model: Network
+    adapter: Path | None
+    generation: Generation
+    renderer: Renderer
+    open_toolbox: Callable[[Question], Toolbox]
+    executors: tuple[Executor, Executor]  # run programs, and compare what they give
+    n_predictions: int  # episodes of each question
+    questions_per_batch: int
+    seed: int
+
+    def settings(self) -> dict[str, Any]:
+        """What decides the episodes, but for the adapter's weights and the questions."""
+        return {
+            "model": self.model.model_dump(exclude=CHANGE_NO_COMPLETION),
+            "generation": self.generation.model_dump(),
+            "tools": list(self.renderer.schemas),
+            "n_predictions": self.n_predictions,
+            "questions_per_batch": self.questions_per_batch,
+            "seed": self.seed,
+        }
+
+
+def play_shard(
+    questions: Sequence[Question], player: Player, shard: int, n_shards: int, output: Path
+) -> Iterator[Episode]:
+    """The episodes of every `n_shards`-th batch from batch `shard` on; progress is kept beside `output`."""
+    if not 0 <= shard < n_shards:
+        raise ValueError(f"shard {shard} of {n_shards}: expected 0..{n_shards - 1}")
+    size = player.questions_per_batch
+    batches = [questions[start : start + size] for start in range(0, len(questions), size)][shard::n_shards]
+    prompts = [[_prompt(question, player) for question in batch] for batch in batches]
+    weights = "" if player.adapter is None else content_hash([player.adapter / ADAPTER_WEIGHTS])
+    asked = [repr(question) for batch in batches for question in batch]
+    progress = Progress(output, records.settings_hash({**player.settings(), "adapter": weights, "questions": asked}))
+    done = [[_episode(one) for one in entry["episodes"]] for entry in progress.entries]
+    if done:
+        logger.info("%s: %d of %d batches were played before", progress.path, len(done), len(batches))
+    yield from (episode for batch in done for episode in batch)
+    if len(done) == len(batches):
+        return
+    sampler = open_turn_sampler(player.model, player.adapter, player.generation)
+    left = list(zip(batches, prompts, strict=True))[len(done) :]
+    for batch, ids in tqdm(left, initial=len(done), total=len(batches), unit="batch", mininterval=5):
+        played = _play(batch, ids, player, sampler)
+        progress.add({"episodes": [asdict(episode) for episode in played]})
+        yield from played
+
+
+def _prompt(question: Question, player: Player) -> list[int]:
+    ids = player.renderer.ids(player.renderer.prompt(question.text))
+    longest = player.model.window - player.generation.max_episode_tokens
+    if len(ids) > longest:
+        raise InputError(
+            f"{question.question_id}: its prompt has {len(ids)} tokens, expected at most {longest}, that is "
+            "model.window less generation.max_episode_tokens; raise the one or lower the other"
+        )
+    return ids
+
+
+def _play(
+    questions: Sequence[Question], prompts: Sequence[list[int]], player: Player, sampler: TurnSampler
+) -> list[Episode]:
+    asked = [
+        (question, ids) for question, ids in zip(questions, prompts, strict=True) for _ in range(player.n_predictions)
+    ]
+    plays = [Play(list(ids), player.open_toolbox(question)) for question, ids in asked]
+    turns = iter(range(player.generation.max_episode_tokens))
+
+    def sample(contexts: list[list[int]]) -> tuple[list[list[int]], None]:
+        seed = stream_seed(player.seed, "episodes", questions[0].question_id, next(turns))
+        return sampler.sample(contexts, seed), None
+
+    play(plays, sample, player.renderer, player.generation, sampler.ends)
+    graded = grade([one.last_turn for one in plays], [question for question, _ in asked], *player.executors)
+    return [
+        _record(number % player.n_predictions, question, one, grades, player)
+        for number, ((question, _), one, grades) in enumerate(zip(asked, plays, graded, strict=True))
+    ]
+
+
+def _record(number: int, question: Question, played: Play, graded: Graded, player: Player) -> Episode:
+    return Episode(
+        episode_id=f"{question.question_id}/{number:03d}",
+        question_id=question.question_id,
+        model=player.model.path,
+        adapter=str(player.adapter or ""),
+        seed=player.seed,
+        temperature=player.generation.temperature,
+        top_p=player.generation.top_p,
+        messages=tuple(played.messages),
+        calls=tuple(Call(result.tool, result.fault or "") for result in played.results),
+        completion_ids=tuple(played.completion_ids),
+        mask=tuple(played.mask),
+        ending=str(played.ending),
+        n_prompt_tokens=len(played.prompt_ids),
+        n_tokens=sum(played.mask),
+        answer=graded.answer,
+        reward=graded.reward,
+    )
+
+
+def _episode(entry: dict[str, Any]) -> Episode:
+    tuples = {
+        "messages": tuple(Message(**one) for one in entry["messages"]),
+        "calls": tuple(Call(**one) for one in entry["calls"]),
+        "completion_ids": tuple(entry["completion_ids"]),
+        "mask": tuple(entry["mask"]),
+    }
+    return Episode(**entry | tuples)

@@ -1,0 +1,70 @@
+"""The questions of one set, from the generator, a file or the hub, checked."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tqdm import tqdm
+
+from arc_refinery.config import Questions
+from arc_refinery.errors import InputError
+from arc_refinery.sandbox import Executor
+from arc_refinery.tooluse.code_exec import run_asserts
+from arc_refinery.tooluse.data import download, gsm8k_question, mbpp_question, read_questions
+from arc_refinery.tooluse.generator import gsm8k_row, mbpp_row
+from arc_refinery.tooluse.questions import Question, Split
+
+
+def questions_of(settings: Questions, split: Split, seed: int) -> Iterator[Question]:
+    """The questions of a set, called `<set>/<row>`. `split` says which side the generator's are on."""
+    for number, question in enumerate(_rows(settings, split, seed)):
+        if settings.n_questions is not None and number == settings.n_questions:
+            return
+        yield replace(question, question_id=f"{settings.name}/{question.question_id}")
+
+
+def _rows(settings: Questions, split: Split, seed: int) -> Iterator[Question]:
+    match settings.source:
+        case "generator":
+            return _generated(settings, split, seed)
+        case "file":
+            return read_questions(Path(str(settings.path)), settings.form)
+        case "hub":
+            return read_questions(download(str(settings.repository), str(settings.filename)), settings.form)
+
+
+def _generated(settings: Questions, split: Split, seed: int) -> Iterator[Question]:
+    for number in range(settings.n_questions or 0):
+        level, name = settings.levels[number % len(settings.levels)], f"{number:06d}"
+        if settings.form == "gsm8k":
+            yield gsm8k_question(gsm8k_row(level, split, seed, number), name, name)
+        else:
+            yield replace(mbpp_question(mbpp_row(level, split, seed, number), name, name), question_id=name)
+
+
+def answerable(
+    questions: Sequence[Question], candidates: Executor, judges: Executor
+) -> tuple[list[Question], list[str]]:
+    """The questions whose own reference program passes its asserts, and the ids of the others.
+
+    A program that is right could not be told from a wrong one: GRPO would learn nothing from them.
+    """
+    tested = [one for one in questions if one.kind == "code_exec"]
+    bad: list[str] = []
+    for question in tqdm(tested, unit="question", mininterval=5, desc="reference programs", disable=not tested):
+        (report,) = run_asserts([question.reference], [question], candidates, judges)
+        if not report.is_passed:
+            bad.append(question.question_id)
+    left_out = set(bad)
+    return [one for one in questions if one.question_id not in left_out], bad
+
+
+def check_apart(questions: Iterable[Question], heldout: Iterable[Question], where: str) -> None:
+    """Raise `InputError` where a question to train on is one that is held out."""
+    texts = {question.text for question in heldout}
+    shared = [question.question_id for question in questions if question.text in texts]
+    if shared:
+        raise InputError(
+            f"{where}: {len(shared)} questions are held out, too, for instance {shared[0]}; give sets that have "
+            "nothing in common in data.train and data.heldout"
+        )

@@ -1,0 +1,73 @@
+"""The lesson of refining ARC programs: prompts of first or second turns, or on-policy second turns."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+from arc_refinery.config import Grpo
+from arc_refinery.prompts import Template, split_prefix
+from arc_refinery.records import Prompt
+from arc_refinery.sandbox import Executor
+from arc_refinery.tokenizers import begin_answers
+from arc_refinery.training.data import row_of, streamed
+from arc_refinery.training.grpo import Data, TrainingError
+from arc_refinery.training.rollout import TwoTurns
+from arc_refinery.training.scoring import Scorer
+from arc_refinery.training.trainer import Trainer
+
+
+class Refining:
+    def __init__(
+        self,
+        read: Callable[[], Iterator[Prompt]],
+        prompts_hash: str,
+        training: Grpo,
+        template: Template,
+        include_errors: bool,
+        seed: int,
+        executor: Executor,
+    ) -> None:
+        """`read` gives the prompts, each time anew; `prompts_hash` is of the files that they are read from.
+
+        `template` writes the feedback in on-policy second turns, `include_errors` says whether programs that raised get
+        one. Raises `TrainingError` where there is nothing to train on.
+        """
+        self.prompts_hash = prompts_hash
+        self.training = training
+        self.template = template
+        self.include_errors = include_errors
+        self.executor = executor
+        prompts = [] if training.stream else list(read())
+        first = next(iter(prompts or read()), None)
+        if first is None:
+            raise TrainingError(
+                "there are no training prompts. Either the files hold none (of second turns: no attempt was incorrect "
+                "with valid outputs; sample more tasks), or all are too long for max_seq_length less "
+                "max_completion_length"
+            )
+        self.prefix = split_prefix(first.messages)[1]  # what answers begin with; one template made all prompts
+        if training.stream:
+            self.data = Data(streamed(read), None)
+        else:
+            self.data = Data.split([row_of(prompt) for prompt in prompts], training.n_heldout, seed)
+
+    def identity(self) -> dict[str, Any]:
+        return {
+            "template": asdict(self.template),
+            "include_errors": self.include_errors,
+            "prompts": self.prompts_hash,
+        }
+
+    def arguments(self) -> dict[str, Any]:
+        return {"max_completion_length": self.training.max_completion_length}
+
+    def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
+        begin_answers(tokenizer, self.prefix)
+        scorer = Scorer(self.training, self.executor, ends)
+        rollout = self._two_turns() if self.training.rollout == "on-policy" else None
+        return Trainer(self.training, scorer, rollout_func=rollout, **arguments)
+
+    def _two_turns(self) -> TwoTurns:
+        longest_prompt = self.training.max_seq_length - self.training.max_completion_length
+        masks_truncated = self.training.mask_truncated_completions
+        return TwoTurns(self.executor, self.template, self.include_errors, longest_prompt, masks_truncated)

@@ -1,0 +1,211 @@
+"""The lesson of tool use, through TRL's environment interface.
+
+TRL puts the tools that an environment has into the prompt, resets one environment for each episode, and hands them all
+to the reward. The episodes themselves are played by tooluse/episodes.py, in place of TRL's own loop, which takes a call
+that is no JSON for an answer, says nothing of calls that are cut off, and has one limit for all tokens.
+"""
+
+from collections.abc import Callable, Sequence
+from inspect import Parameter, Signature
+from statistics import fmean
+from typing import Any
+
+from arc_refinery.config import Generation, ToolTraining
+from arc_refinery.records import settings_hash
+from arc_refinery.sandbox import Executor
+from arc_refinery.tooluse.episodes import Play, play
+from arc_refinery.tooluse.questions import Question
+from arc_refinery.tooluse.rendering import Renderer, TemplateError
+from arc_refinery.tooluse.rewards import grade
+from arc_refinery.tooluse.tools import TOOLS, Tool, Toolbox
+from arc_refinery.training.grpo import Data, TrainingError
+from arc_refinery.training.measures import Measured, step_figures
+from arc_refinery.training.trainer import Trainer
+
+
+class Environment:
+    """What one episode happens in: its question, its tools, and how far it is. Tools are the public methods."""
+
+    def __init__(self, questions: dict[str, Question], open_toolbox: Callable[[Question], Toolbox]) -> None:
+        self._questions = questions
+        self._open_toolbox = open_toolbox
+        self.question: Question
+        self.toolbox: Toolbox
+        self.episode: Play
+
+    def reset(self, **row: Any) -> None:
+        """Begin an episode on the question of a row of the data set."""
+        self.question = self._questions[row["question_id"]]
+        self.toolbox = self._open_toolbox(self.question)
+
+
+def environment_class(names: Sequence[str]) -> type[Environment]:
+    """An `Environment` with a method for each tool, with the signature and the docstring that TRL reads."""
+    return type("ToolEnvironment", (Environment,), {name: _method(TOOLS[name]) for name in names})
+
+
+def _method(tool: Tool) -> Callable[..., str]:
+    def call(self: Environment, **arguments: str) -> str:
+        return self.toolbox.run(tool.name, arguments).text
+
+    described = "\n".join(f"    {name}: {text}" for name, text in tool.parameters.items())
+    named = [Parameter(name, Parameter.KEYWORD_ONLY, annotation=str) for name in tool.parameters]
+    call.__name__ = tool.name
+    call.__doc__ = f"{tool.description}\n\nArgs:\n{described}"
+    call.__annotations__ = dict.fromkeys(tool.parameters, str)
+    call.__signature__ = Signature([Parameter("self", Parameter.POSITIONAL_ONLY), *named])  # type: ignore[attr-defined]
+    return call
+
+
+class Rewards:
+    """A reward function of TRL: what the last turn of each episode earns."""
+
+    def __init__(self, executor: Executor, judges: Executor, num_generations: int) -> None:
+        """`judges` compares what programs give with what is expected, and never runs one (code_exec.py)."""
+        self.executor = executor
+        self.judges = judges
+        self.num_generations = num_generations
+        self.rewards: list[float] = []
+        self.__name__ = "answer"  # TRL's metrics carry it
+
+    def __call__(
+        self, environments: Sequence[Environment], log_metric: Callable[[str, float], None], **_: Any
+    ) -> list[float]:
+        episodes = [environment.episode for environment in environments]
+        questions = [environment.question for environment in environments]
+        graded = grade([episode.last_turn for episode in episodes], questions, self.executor, self.judges)
+        self.rewards = [one.reward for one in graded]
+        measured = [
+            Measured(_sampled(episode), episode.ending == "truncated", reward, "", reward == 1.0)
+            for episode, reward in zip(episodes, self.rewards, strict=True)
+        ]
+        for name, value in (step_figures(measured, self.num_generations) | _figures(episodes)).items():
+            log_metric(name, value)
+        return self.rewards
+
+
+def _sampled(episode: Play) -> list[int]:
+    return [token for token, is_sampled in zip(episode.completion_ids, episode.mask, strict=True) if is_sampled]
+
+
+def _figures(episodes: Sequence[Play]) -> dict[str, float]:
+    """Shares of episodes, and of calls."""
+    results = [result for episode in episodes for result in episode.results]
+    figures = {
+        "share/calling": fmean(bool(episode.results) for episode in episodes),
+        "share/answered": fmean(episode.ending == "answer" for episode in episodes),
+        "calls": len(results) / len(episodes),
+    }
+    if results:
+        figures["share/faulty_calls"] = fmean(result.fault is not None for result in results)
+    return figures
+
+
+class ToolTrainer(Trainer):
+    def __init__(self, renderer: Renderer, generation: Generation, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.renderer = renderer
+        self.generation = generation
+
+    def _tool_call_loop(
+        self,
+        prompts: Any,
+        prompt_ids: list[list[int]],
+        completion_ids: list[list[int]],
+        completions: Any,
+        logprobs: list[list[float]] | None,
+        *_: Any,
+    ) -> tuple[Any, ...]:
+        """TRL has sampled the first turns; gives what it gets from its own loop."""
+        self._check_prompt(prompts[0], prompt_ids[0])
+        environments: list[Environment] = self.environments
+        first_turns = [(completion_ids, logprobs)]
+
+        def sample(contexts: list[list[int]]) -> Any:
+            return first_turns.pop() if first_turns else self._generate_single_turn(contexts, None, {}, 1)
+
+        for environment, ids in zip(environments, prompt_ids, strict=True):
+            environment.episode = Play(list(ids), environment.toolbox)
+        episodes = [environment.episode for environment in environments]
+        with self.timed("episodes"):
+            play(episodes, sample, self.renderer, self.generation, frozenset(self.eos_token_ids))
+        results = [result for episode in episodes for result in episode.results]
+        return (
+            [episode.mask for episode in episodes],
+            [[{"role": said.role, "content": said.content} for said in episode.messages] for episode in episodes],
+            [episode.completion_ids for episode in episodes],
+            None if logprobs is None else [episode.logprobs for episode in episodes],
+            len(results),
+            sum(result.fault is not None for result in results),
+            [[] for _ in episodes],  # images
+        )
+
+    def _check_prompt(self, prompt: Any, ids: list[int]) -> None:
+        """Training and evaluation must read the same prompts: the one is TRL's, the other ours."""
+        ours = self.renderer.ids(self.renderer.prompt(prompt[-1]["content"]))
+        if list(ids) != ours:
+            read = self.renderer.tokenizer.decode(ids)
+            raise TemplateError(f"TRL renders prompts in another way than the evaluation does: {read[-200:]!r}")
+
+
+class ToolUse:
+    """Questions, and what answers them with tools."""
+
+    def __init__(
+        self,
+        questions: Sequence[Question],
+        renderer: Renderer,
+        training: ToolTraining,
+        generation: Generation,
+        window: int,
+        open_toolbox: Callable[[Question], Toolbox],
+        names: Sequence[str],
+        executors: tuple[Executor, Executor],
+        seed: int,
+    ) -> None:
+        """`executors` run programs, and compare what they give. Raises `TrainingError` where nothing can be trained on.
+
+        Questions are left out whose prompts leave no room for an episode in the window.
+        """
+        longest = window - generation.max_episode_tokens
+        fitting = [one for one in questions if len(renderer.ids(renderer.prompt(one.text))) <= longest]
+        if not fitting:
+            raise TrainingError(
+                f"none of {len(questions)} questions has a prompt of at most {longest} tokens, that is model.window "
+                "less generation.max_episode_tokens; raise the one or lower the other"
+            )
+        self.n_left_out = len(questions) - len(fitting)
+        self.questions = {one.question_id: one for one in fitting}
+        self.renderer = renderer
+        self.training = training
+        self.generation = generation
+        self.open_toolbox = open_toolbox
+        self.names = names
+        self.executors = executors
+        rows = [{"prompt": [{"role": "user", "content": one.text}], "question_id": one.question_id} for one in fitting]
+        self.data = Data.split(rows, training.n_heldout, seed)
+
+    def identity(self) -> dict[str, Any]:
+        return {
+            "generation": self.generation.model_dump(),
+            "tools": list(self.names),
+            "questions": settings_hash({name: repr(question) for name, question in self.questions.items()}),
+        }
+
+    def arguments(self) -> dict[str, Any]:
+        return {
+            "max_completion_length": self.generation.max_turn_tokens,
+            "chat_template_kwargs": {"enable_thinking": self.generation.enable_thinking},
+        }
+
+    def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
+        tokenizer.eos_token = self.generation.stop_token
+        environment = environment_class(self.names)
+        return ToolTrainer(
+            self.renderer,
+            self.generation,
+            settings=self.training,
+            scorer=Rewards(*self.executors, self.training.num_generations),
+            environment_factory=lambda: environment(self.questions, self.open_toolbox),
+            **arguments,
+        )
