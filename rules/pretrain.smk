@@ -1,4 +1,5 @@
-# The embedded model, from nothing: `snakemake pretrain`. Its weights are shipped, so no experiment asks for it.
+# The embedded models, from nothing: `snakemake pretrain` and `snakemake pretrain_tool_use`. Their weights are shipped, so
+# no experiment asks for them.
 
 
 rule pretrain:
@@ -17,3 +18,21 @@ rule pretrain:
         # Without these two, glibc gives memory back to the kernel after each step and asks for it again.
         "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592"
         " arc-refinery pretrain --output-folder {output} --checkpoint {output}.checkpoint 2> {log}"
+
+
+rule pretrain_tool_use:
+    output:
+        directory("results/pretrained-tool-use"),
+    log:
+        "logs/pretrain-tool-use.log",
+    benchmark:
+        "logs/benchmarks/pretrain-tool-use.tsv"
+    conda:
+        "../envs/cpu.yaml"
+    threads: 2
+    resources:
+        **requests(Needs(mem_mb=4000, runtime=120)),
+    shell:
+        "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592"
+        " arc-refinery pretrain --model tool-use --n-chunks 140 --window 1024"
+        " --output-folder {output} --checkpoint {output}.checkpoint 2> {log}"

@@ -7,9 +7,9 @@ rule heldout_questions:
     output:
         "<results>/questions/{heldout}.parquet",
     log:
-        "<logs>/questions/{heldout}.log",
+        "<logs>/{heldout}/questions.log",
     benchmark:
-        "<benchmarks>/questions/{heldout}.tsv"
+        "<benchmarks>/{heldout}/questions.tsv"
     wildcard_constraints:
         heldout="|".join(one.name for one in experiment.data.heldout),
     conda:
@@ -62,9 +62,9 @@ if experiment.training:
         output:
             "<results>/questions/{train}.parquet",
         log:
-            "<logs>/questions/{train}.log",
+            "<logs>/{train}/questions.log",
         benchmark:
-            "<benchmarks>/questions/{train}.tsv"
+            "<benchmarks>/{train}/questions.tsv"
         wildcard_constraints:
             train="|".join(one.name for one in experiment.data.train),
         priority: 10  # training waits for it

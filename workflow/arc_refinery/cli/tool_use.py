@@ -123,14 +123,23 @@ class Conversations(ToolFlags):
                         made = conversation(question, toolbox(question), renderer, self.without_tools, self.seed)
                         if made is None:
                             continue
-                        if len(renderer.tokens(made.segments)[0]) <= self.max_model_len:
+                        if self._is_short_enough(made, renderer):
                             yield made
                         else:
                             n_long += 1
 
-            facts = lambda: {"n_questions": n_asked, "n_too_long": n_long}  # noqa: E731
+            def facts() -> dict[str, int]:
+                return {"n_questions": n_asked, "n_too_long": n_long}
+
             records.write(self.output, "conversations", conversations(), self.seed, settings, facts)
-        logging.info("%d conversations of %d questions", records.count(self.output), n_asked)
+        n_made = records.count(self.output)
+        logging.info("%d conversations of %d questions; %d were too long for an episode", n_made, n_asked, n_long)
+
+    def _is_short_enough(self, made: Conversation, renderer: "Renderer") -> bool:
+        """Whether an episode may be like it."""
+        n_prompt, n = len(renderer.ids(made.segments[0].text)), len(renderer.tokens(made.segments)[0])
+        longest = self.generation.max_episode_tokens
+        return n - n_prompt <= longest and n_prompt <= self.max_model_len - longest
 
 
 @dataclass(kw_only=True)

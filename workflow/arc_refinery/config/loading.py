@@ -43,7 +43,9 @@ def _validated(kind: type[Kind], config: dict[str, Any], origin: str) -> Kind:
     try:
         return kind.model_validate(config)
     except ValidationError as error:
-        lines = [explain(problem) for problem in error.errors()]
+        # A list whose only item is wrong is called empty besides
+        problems = [one for one in error.errors() if one["type"] != "too_short" or not one["input"]]
+        lines = [explain(problem) for problem in problems]
         raise ConfigError("\n".join(f"{origin}: {line}" for line in lines)) from None
 
 

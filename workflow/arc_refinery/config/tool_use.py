@@ -29,7 +29,9 @@ class Questions(Strict):
     path: str | None = Field(None, description="For `file`: a .jsonl, .jsonl.gz or .parquet file of rows.")
     repository: str | None = Field(None, description="For `hub`: name of the data set.")
     filename: str | None = Field(None, description="For `hub`: the file inside the data set.")
-    levels: tuple[int, ...] = Field((1,), description="For `generator`: how hard, 1 to 3; each has an equal share.")
+    levels: tuple[int, ...] = Field(
+        (1,), min_length=1, description="For `generator`: how hard, 1 to 3; each has an equal share."
+    )
     n_questions: PositiveInt | None = Field(
         None, description="For `generator`: how many; of a file or the hub, the first so many, by default all."
     )

@@ -9,7 +9,9 @@ from matplotlib.patches import Rectangle
 
 from arc_refinery.reporting import plots
 
-WIDTH = 100  # characters in a line
+MOST_CHARACTERS = 100  # in a line
+# What has no picture of its own
+CONTROLS = dict.fromkeys([*range(32), *range(127, 160)], "\N{REPLACEMENT CHARACTER}") | {9: "⇥", 10: "⏎"}
 SAMPLED, GIVEN = ("#0072B2", "white"), ("#DDDDDD", "black")  # ground and ink
 CHARACTER_INCHES, LINE_INCHES = 0.078, 0.24
 TEXT: dict[str, Any] = {"family": "monospace", "fontsize": 9, "va": "center", "ha": "left", "parse_math": False}
@@ -18,10 +20,11 @@ TEXT: dict[str, Any] = {"family": "monospace", "fontsize": 9, "va": "center", "h
 def mask_picture(tokens: Sequence[str], mask: Sequence[int], path: Path) -> None:
     """Draw tokens on the ground of what they are: 1 in the mask, sampled; 0, put there. A line break ends a line."""
     placed = list(_placed(tokens))
-    n_lines = placed[-1][0] + 1 if placed else 1
-    figure = Figure(figsize=(WIDTH * CHARACTER_INCHES, n_lines * LINE_INCHES + 0.1))
+    n_lines = max((line for line, _, _ in placed), default=0) + 1
+    width = max((column + len(text) for _, column, text in placed), default=0) + 1
+    figure = Figure(figsize=(width * CHARACTER_INCHES, n_lines * LINE_INCHES + 0.1))
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-    axes.set(xlim=(0, WIDTH + 1), ylim=(n_lines, -0.4))
+    axes.set(xlim=(-0.5, width), ylim=(n_lines, -0.4))
     axes.axis("off")
     for (line, column, text), is_sampled in zip(placed, mask, strict=True):
         ground, ink = SAMPLED if is_sampled else GIVEN
@@ -34,8 +37,8 @@ def _placed(tokens: Sequence[str]) -> Iterator[tuple[int, int, str]]:
     """Line and column of each token, and how it is shown."""
     line = column = 0
     for token in tokens:
-        shown = token.replace("\n", "⏎") or " "
-        if column + len(shown) > WIDTH:
+        shown = token.translate(CONTROLS) or " "
+        if column + len(shown) > MOST_CHARACTERS:
             line, column = line + 1, 0
         yield line, column, shown
         column += len(shown)

@@ -4,9 +4,10 @@ Everything in it follows from the settings and the records, so equal settings gi
 """
 
 import os
+import re
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,6 +64,7 @@ def write_report(experiment: ToolUse, folder: Path, report: Path) -> None:
         blocks = [
             f"# Experiment {experiment.experiment}: tool use",
             *_described(experiment),
+            *_headline(experiment, evaluated),
             *(block for one in evaluated for block in _set_section(experiment, one, temporary, link)),
             *_mask_section(experiment, evaluated, temporary, link),
             *training.section(experiment, folder, temporary, link),
@@ -103,6 +105,20 @@ def _described(experiment: ToolUse) -> list[str]:
         f"{generation.max_calls} calls and {generation.max_episode_tokens} tokens, a turn "
         f"{generation.max_turn_tokens}.",
     ]
+
+
+def _headline(experiment: ToolUse, evaluated: Sequence[Evaluated]) -> list[str]:
+    """What training changed, and what the tools are worth."""
+    first, last = experiment.evaluation.arms[0], _arm_to_show(experiment)
+    if first.name == last.name:
+        return []
+    lines = []
+    for one in evaluated:
+        before, after = (one.pass_at(arm.name, 1) for arm in (first, last))
+        difference = _difference(one.bootstrap.difference(after, before))
+        values = f"{percent(_mean(before))} with `{first.name}`, {percent(_mean(after))} with `{last.name}`"
+        lines.append(f"- `{one.settings.name}`: {values}: {difference}")
+    return ["Right answers on held-out questions:", "\n".join(lines)]
 
 
 def _set_section(experiment: ToolUse, one: Evaluated, output: Path, link: str) -> list[str]:
@@ -167,7 +183,7 @@ def _differences(experiment: ToolUse, one: Evaluated) -> str:
     lines = []
     for first, second in compared(experiment.evaluation.arms):
         difference = one.bootstrap.difference(one.pass_at(first.name, 1), one.pass_at(second.name, 1))
-        lines.append(f"- `{first.name}` less `{second.name}`: {_difference(difference)}")
+        lines.append(f"- `{first.name}` less `{second.name}`: pass@1 {_difference(difference)}")
     return "\n".join(lines) or "There is one arm, so nothing is compared."
 
 
@@ -186,9 +202,7 @@ def compared(arms: Sequence[ToolArm]) -> list[tuple[ToolArm, ToolArm]]:
 
 
 def _difference(difference: Difference) -> str:
-    text = (
-        f"pass@1 {points(difference.mean)} points, 95 % interval [{points(difference.low)}, {points(difference.high)}]"
-    )
+    text = f"{points(difference.mean)} points, 95 % interval [{points(difference.low)}, {points(difference.high)}]"
     if difference.excludes_zero:
         return f"**{text}**"
     return f"{text}. The evidence does not support a difference."
@@ -248,7 +262,8 @@ def _transcript(episode: Episode) -> str:
 
 
 def _quoted(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")
+    """In one line, with nothing in it that Markdown, or math in it, would take for its own."""
+    return re.sub(r"[\\`*_\[\]<&|~$]", r"\\\g<0>", " ".join(text.split()))
 
 
 def _mask_section(experiment: ToolUse, evaluated: Sequence[Evaluated], output: Path, link: str) -> list[str]:
@@ -278,6 +293,6 @@ def _limits(experiment: ToolUse) -> list[str]:
     return ["## What this does not show", "\n".join(f"- {item}" for item in items if item)]
 
 
-def _mean(values: Iterator[float] | Iterator[bool] | Iterator[int]) -> float:
+def _mean(values: Iterable[float]) -> float:
     listed = list(values)
     return sum(listed) / len(listed)

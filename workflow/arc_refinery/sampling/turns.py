@@ -39,6 +39,7 @@ class TransformersTurns:
         torch.set_num_threads(model.n_threads)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.tokenizer = load_tokenizer(model.path)
+        self.tokenizer.eos_token = generation.stop_token
         self.network = load_network(model, adapter, self.device)
         ends = end_tokens(self.network, self.tokenizer)
         self.ends = frozenset(ends)

@@ -12,9 +12,9 @@ class VllmTurns:
     def __init__(self, model: Network, adapter: Path | None, generation: Generation) -> None:
         self.engine, self.adapter = open_engine(model, adapter, seed=0)
         self.generation = generation
-        named = self.engine.get_default_sampling_params()
-        tokenizer = self.engine.get_tokenizer()
-        self.ends = frozenset([tokenizer.eos_token_id, *named.all_stop_token_ids])
+        stop = self.engine.get_tokenizer().convert_tokens_to_ids(generation.stop_token)
+        named = self.engine.model_config.try_get_generation_config().get("eos_token_id", [])
+        self.ends = frozenset([stop, *(named if isinstance(named, list) else [named])])
 
     def sample(self, contexts: Sequence[list[int]], seed: int) -> list[list[int]]:
         from vllm import SamplingParams

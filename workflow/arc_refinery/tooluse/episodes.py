@@ -71,7 +71,7 @@ def _take(
         episode.ending = "answer" if ids[-1] in ends else "truncated"
         return
     calls_left = limits.max_calls - len(episode.results)
-    if calls_left <= 0 and any(result.fault == "too_many" for result in episode.results):
+    if calls_left < 0:  # it was told that none are left
         episode.ending = "calls"
         return
     results = episode.toolbox.answer(turn, calls_left)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from tqdm import tqdm
@@ -16,10 +17,15 @@ from arc_refinery.tooluse.questions import Question, Split
 
 
 def questions_of(settings: Questions, split: Split, seed: int) -> Iterator[Question]:
-    """The questions of a set, called `<set>/<row>`. `split` says which side the generator's are on."""
-    for number, question in enumerate(_rows(settings, split, seed)):
-        if settings.n_questions is not None and number == settings.n_questions:
-            return
+    """The questions of a set, called `<set>/<row>`. `split` says which side the generator's are on.
+
+    Raises `InputError` where two rows have one name: their episodes could not be told apart.
+    """
+    names: set[str] = set()
+    for question in islice(_rows(settings, split, seed), settings.n_questions):
+        if question.question_id in names:
+            raise InputError(f"{settings.name}: two rows are called {question.question_id}; give each its own task_id")
+        names.add(question.question_id)
         yield replace(question, question_id=f"{settings.name}/{question.question_id}")
 
 

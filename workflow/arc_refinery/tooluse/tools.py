@@ -108,7 +108,8 @@ class Toolbox:
 
     @property
     def schemas(self) -> list[dict[str, Any]]:
-        return [TOOLS[name].schema for name in self.names]
+        """In the order in which TRL offers an environment's tools."""
+        return [TOOLS[name].schema for name in sorted(set(self.names))]
 
     def answer(self, turn: Turn, calls_left: int) -> list[Result]:
         """A result for each call of a turn, in order; those beyond either limit are not run."""

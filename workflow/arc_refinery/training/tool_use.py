@@ -104,6 +104,7 @@ def _figures(episodes: Sequence[Play]) -> dict[str, float]:
 class ToolTrainer(Trainer):
     def __init__(self, renderer: Renderer, generation: Generation, **arguments: Any) -> None:
         super().__init__(**arguments)
+        self._tokenizer.response_template = None  # else TRL takes first turns apart too, and deep JSON makes it raise
         self.renderer = renderer
         self.generation = generation
 
@@ -127,8 +128,10 @@ class ToolTrainer(Trainer):
         for environment, ids in zip(environments, prompt_ids, strict=True):
             environment.episode = Play(list(ids), environment.toolbox)
         episodes = [environment.episode for environment in environments]
-        with self.timed("episodes"):
+        sampled_before = self._seconds["sampling"]
+        with self.timed("tools"):
             play(episodes, sample, self.renderer, self.generation, frozenset(self.eos_token_ids))
+        self._seconds["tools"] -= self._seconds["sampling"] - sampled_before
         results = [result for episode in episodes for result in episode.results]
         return (
             [episode.mask for episode in episodes],

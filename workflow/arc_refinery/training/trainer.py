@@ -23,6 +23,9 @@ from arc_refinery.training.journal import MEASURED
 from arc_refinery.training.rewards import best_of_k_credit
 
 
+PARTS = ("sampling", "reward", "tools")  # of a step; the rest of it is the update
+
+
 class Rewarder(Protocol):
     """A reward function of TRL."""
 
@@ -43,7 +46,7 @@ class Trainer(GRPOTrainer):
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
-        """Count the seconds of a step that are spent on `sampling` or on the `reward`."""
+        """Count the seconds of a step that are spent on one of `PARTS`."""
         started = time.perf_counter()
         yield
         if self.model.training:
@@ -54,10 +57,10 @@ class Trainer(GRPOTrainer):
             loss: Tensor = super().training_step(*arguments, **named)
         if self._step % self.current_gradient_accumulation_steps == 0:
             seconds, self._seconds = self._seconds, defaultdict(float)
-            for what in ("step", "sampling", "reward"):
-                self._metrics["train"][f"{MEASURED}seconds/{what}"].append(seconds[what])
-            update = seconds["step"] - seconds["sampling"] - seconds["reward"]
-            self._metrics["train"][f"{MEASURED}seconds/update"].append(update)
+            parts = {what: seconds[what] for what in PARTS}
+            update = seconds["step"] - sum(parts.values())
+            for what, value in {"step": seconds["step"], **parts, "update": update}.items():
+                self._metrics["train"][f"{MEASURED}seconds/{what}"].append(value)
             self._metrics["train"][f"{MEASURED}share_of_reward"].append(seconds["reward"] / seconds["step"])
             peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
             self._metrics["train"][f"{MEASURED}trainer_mb"].append(peak_mb)
