@@ -14,7 +14,7 @@ from torch import Tensor
 
 from arc_refinery.errors import InputError
 
-SHIFT = 0.5  # nats a token by which the moved adapter must change the prompt's log-probabilities
+SHIFT = 0.5  # nats a token by which the moved adapter must change the log-probabilities of a completion
 
 logger = logging.getLogger(__name__)
 
@@ -30,12 +30,9 @@ def check_that_sampler_follows(trainer: Any, prompt_ids: list[int]) -> None:
         name: weights for name, weights in trainer.model.named_parameters() if "lora_B" in name and ".default." in name
     }
     kept = {name: weights.detach().clone() for name, weights in adapter.items()}
-    _move(trainer, adapter, kept, prompt_ids)
-    trainer.vllm_generation.sync_weights()
-    _, (sampled, *_), (said, *_), _ = trainer.vllm_generation.generate(
-        prompts=[prompt_ids], images=None, num_generations=1, profiler=nullcontext()
-    )
-    heard = torch.tensor([token[0] for token in said])
+    before, _ = _sample(trainer, prompt_ids)
+    _move(trainer, adapter, kept, prompt_ids, before)
+    sampled, heard = _sample(trainer, prompt_ids)
     moved = _logprobs(trainer, prompt_ids, sampled)
     for name, weights in adapter.items():
         weights.copy_(kept[name])
@@ -52,15 +49,26 @@ def check_that_sampler_follows(trainer: Any, prompt_ids: list[int]) -> None:
         )
 
 
-def _move(trainer: Any, adapter: dict[str, Any], kept: dict[str, Tensor], prompt_ids: list[int]) -> None:
-    """Move the adapter in a random direction, farther and farther, until the prompt's tokens are judged otherwise."""
+def _sample(trainer: Any, prompt_ids: list[int]) -> tuple[list[int], Tensor]:
+    """A completion by the sampler with the trainer's weights, and what it says of each token's log-probability."""
+    trainer.vllm_generation.sync_weights()
+    _, (sampled, *_), (said, *_), _ = trainer.vllm_generation.generate(
+        prompts=[prompt_ids], images=None, num_generations=1, profiler=nullcontext()
+    )
+    return sampled, torch.tensor([token[0] for token in said])
+
+
+def _move(
+    trainer: Any, adapter: dict[str, Any], kept: dict[str, Tensor], prompt_ids: list[int], completion_ids: list[int]
+) -> None:
+    """Move the adapter in a random direction, farther and farther, until a completion's tokens are judged otherwise."""
     rng = torch.Generator().manual_seed(0)
     directions = {name: torch.randn(weights.shape, generator=rng).to(weights) for name, weights in adapter.items()}
-    unmoved, scale = _logprobs(trainer, prompt_ids[:1], prompt_ids[1:]), 1e-3
+    unmoved, scale = _logprobs(trainer, prompt_ids, completion_ids), 1e-3
     while True:
         for name, weights in adapter.items():
             weights.copy_(kept[name] + scale * directions[name])
-        moved = _logprobs(trainer, prompt_ids[:1], prompt_ids[1:])
+        moved = _logprobs(trainer, prompt_ids, completion_ids)
         if (moved - unmoved).abs().mean() > SHIFT or scale > 1e3:
             return
         scale *= 2

@@ -22,7 +22,6 @@ from arc_refinery.training.following import check_that_sampler_follows
 from arc_refinery.training.journal import MEASURED
 from arc_refinery.training.rewards import best_of_k_credit
 
-
 PARTS = ("sampling", "reward", "tools")  # of a step; the rest of it is the update
 
 
