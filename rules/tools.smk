@@ -83,8 +83,7 @@ if experiment.sft_adapter:
 
     rule conversations:
         input:
-            questions=training_questions_files(),
-            files=files_to_read(),
+            training_questions_files(),
         output:
             "<results>/training/conversations.parquet",
         log:
@@ -100,7 +99,7 @@ if experiment.sft_adapter:
         params:
             flags=conversation_flags(),
         shell:
-            "arc-refinery conversations --dataset-path {input.questions} {params.flags} --output {output} 2> {log}"
+            "arc-refinery conversations --dataset-path {input} {params.flags} --output {output} 2> {log}"
 
     rule sft:
         input:

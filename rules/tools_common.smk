@@ -1,5 +1,7 @@
 # Functions only: what the rules of tool use ask of the configuration.
-from arc_refinery.config import CHANGE_NO_ADAPTER, CHANGE_NO_COMPLETION, Lora
+from pathlib import Path
+
+from arc_refinery.config import CHANGE_NO_ADAPTER, CHANGE_NO_COMPLETION, OF_EVALUATION, Lora
 
 
 def questions_called(wildcards):
@@ -22,7 +24,10 @@ def question_shards(wildcards) -> int:
 
 
 def files_to_read() -> list[str]:
-    return [experiment.data.files] if experiment.data.files else []
+    """All that `read_file` can read: a folder's own time says nothing of the files in it."""
+    if "read_file" not in experiment.tools or not experiment.data.files:
+        return []
+    return sorted(str(path) for path in Path(experiment.data.files).rglob("*") if path.is_file())
 
 
 def training_questions_files() -> list[str]:
@@ -62,11 +67,14 @@ def tool_settings(tools) -> dict:
         "model_path": model.path,
         "max_model_len": model.window,
         "tools": tools,
-        "files": experiment.data.files if "read_file" in tools else None,
-        "generation": experiment.generation.model_dump(),
+        "generation": experiment.generation.model_dump(exclude=OF_EVALUATION),
         "sandbox": experiment.sandbox.model_dump(),
         "seed": experiment.seed,
     }
+
+
+def files_setting(tools) -> dict:
+    return {"files": experiment.data.files if "read_file" in tools else None}
 
 
 def conversation_flags() -> str:
@@ -103,4 +111,5 @@ def episode_flags(wildcards) -> str:
     tools = experiment.tools if arm_called(wildcards.arm).tools else ()
     model = experiment.model.model_dump(exclude={"path", "window"} | CHANGE_NO_COMPLETION)
     played = experiment.evaluation.model_dump(include={"n_predictions", "questions_per_batch"})
-    return flags(tool_settings(tools) | model | played)
+    drawn = {"generation": experiment.generation.model_dump()}
+    return flags(tool_settings(tools) | files_setting(tools) | drawn | model | played)

@@ -29,7 +29,7 @@ class Sample:
     backend: Literal["transformers", "vllm"] | None = None  # by default vllm where it is installed and there is a GPU
     template: str = "words"  # for tasks; compact for the embedded model, or a folder
     colors: tuple[str, ...] | None = None  # for tasks
-    dtype: Literal["float32", "bfloat16"] | None = None  # by default bfloat16 where there is a GPU
+    dtype: Literal["float32", "float16", "bfloat16"] | None = None  # by default bfloat16 where there is a GPU
     n_threads: int = 1
     temperature: float = 1.0
     top_p: float = 0.95

@@ -14,6 +14,7 @@ import tyro
 
 from arc_refinery import config, records
 from arc_refinery.cli.flags import Flat, beside, usual_dtype
+from arc_refinery.files import content_hash
 from arc_refinery.sandbox import Executor
 from arc_refinery.tooluse.demonstrations import conversation
 from arc_refinery.tooluse.questions import Question
@@ -45,17 +46,20 @@ class Questions:
     seed: int = 0
 
     def run(self) -> None:
-        from arc_refinery.tooluse.sources import answerable, check_apart, questions_of
+        from arc_refinery.tooluse.sources import answerable, apart, questions_of
 
         made = list(questions_of(self.questions, self.split, self.seed))
         held_out = (question for path in self.heldout for question in records.read_questions(path))
-        check_apart(made, held_out, self.questions.name)
+        unseen = apart(made, held_out)
+        if len(unseen) < len(made):
+            logging.warning("%d questions are left out: they are held out", len(made) - len(unseen))
         with _two(self.sandbox) as executors:
-            kept, left_out = answerable(made, *executors)
-        if left_out:
-            logging.warning("%d questions are left out: their own programs fail their tests", len(left_out))
+            kept, failing = answerable(unseen, *executors)
+        if failing:
+            logging.warning("%d questions are left out: their own programs fail their tests", len(failing))
         settings = {"questions": self.questions.model_dump(exclude={"shards"}), "split": self.split}
-        records.write(self.output, "questions", kept, self.seed, settings, lambda: {"left_out": left_out})
+        notes = {"n_held_out": len(made) - len(unseen), "failing": failing}
+        records.write(self.output, "questions", kept, self.seed, settings, lambda: notes)
 
 
 @dataclass(kw_only=True)
@@ -80,12 +84,16 @@ class ToolFlags:
         made.check()
         return made
 
+    def files_hash(self) -> str:
+        """Of all that can be read; empty where nothing can."""
+        return content_hash(sorted(path for path in self.files.rglob("*") if path.is_file())) if self.files else ""
+
     def toolboxes(self, executor: Executor) -> Callable[[Question], Toolbox]:
         def toolbox(question: Question) -> Toolbox:
             return Toolbox(
                 self.tools,
                 executor,
-                None if self.files is None else self.files / question.question_id,
+                self.files and self.files / question.question_id,
                 self.generation.max_result_chars,
                 self.generation.max_calls_per_turn,
             )
@@ -104,15 +112,18 @@ class Conversations(ToolFlags):
     max_model_len: int
 
     def run(self) -> None:
+        from arc_refinery.training.tool_use import check_template
+
         settings = {
-            "generation": self.generation.model_dump(),
+            "generation": self.generation.model_dump(exclude=config.OF_EVALUATION),
             "tools": self.tools,
             "without_tools": self.without_tools,
             "n_questions": self.n_questions,
         }
         n_asked, n_long = 0, 0
         renderer = self.renderer()
-        with _two(self.sandbox, self.n_jobs) as (executor, _):
+        check_template(renderer.tokenizer)  # now, and not after SFT
+        with self.sandbox.executor(self.n_jobs) as executor:
             toolbox = self.toolboxes(executor)
 
             def conversations() -> Iterator[Conversation]:
@@ -137,9 +148,15 @@ class Conversations(ToolFlags):
 
     def _is_short_enough(self, made: Conversation, renderer: "Renderer") -> bool:
         """Whether an episode may be like it."""
-        n_prompt, n = len(renderer.ids(made.segments[0].text)), len(renderer.tokens(made.segments)[0])
-        longest = self.generation.max_episode_tokens
-        return n - n_prompt <= longest and n_prompt <= self.max_model_len - longest
+        lengths = [len(renderer.ids(segment.text)) for segment in made.segments]
+        turns = [n for n, segment in zip(lengths, made.segments, strict=True) if segment.is_sampled]
+        limits = self.generation
+        return (
+            lengths[0] <= self.max_model_len - limits.max_episode_tokens
+            and sum(lengths[1:]) <= limits.max_episode_tokens
+            and max(turns) <= limits.max_turn_tokens
+            and made.n_calls <= limits.max_calls
+        )
 
 
 @dataclass(kw_only=True)
@@ -160,7 +177,7 @@ class TrainTools(ToolFlags):
 
     def run(self) -> None:
         from arc_refinery.training.grpo import Job, train
-        from arc_refinery.training.tool_use import ToolUse
+        from arc_refinery.training.tool_use import CallingTools, check_template
 
         model = config.Network(
             path=self.model_path,
@@ -182,15 +199,18 @@ class TrainTools(ToolFlags):
         )
         questions = [question for path in self.dataset_path for question in records.read_questions(path)]
         with _two(self.sandbox, self.n_jobs) as executors:
-            lesson = ToolUse(
+            renderer = self.renderer()
+            check_template(renderer.tokenizer)
+            lesson = CallingTools(
                 questions,
-                self.renderer(),
+                renderer,
                 self.training,
                 self.generation,
                 self.max_model_len,
                 self.toolboxes(executors[0]),
                 self.tools,
                 executors,
+                self.files_hash(),
                 self.seed,
             )
             logging.info("%d questions leave no room for an episode and are left out", lesson.n_left_out)
@@ -212,7 +232,7 @@ class Episodes(ToolFlags):
     n_shards: int = 1
     lora_path: Path | None = None
     backend: Literal["transformers", "vllm"] = "transformers"
-    dtype: Literal["float32", "bfloat16"] | None = None  # by default bfloat16 where there is a GPU
+    dtype: Literal["float32", "float16", "bfloat16"] | None = None  # by default bfloat16 where there is a GPU
     n_threads: int = 1
     tensor_parallel_size: int = 1
     use_4bit_quantization: bool = False
@@ -244,6 +264,8 @@ class Episodes(ToolFlags):
                 renderer=self.renderer(),
                 open_toolbox=self.toolboxes(executors[0]),
                 executors=executors,
+                sandbox=self.sandbox,
+                files_hash=self.files_hash(),
                 n_predictions=self.n_predictions,
                 questions_per_batch=self.questions_per_batch,
                 seed=self.seed,

@@ -138,7 +138,7 @@ class Sft:
         for path in self.dataset_path:
             if records.kind_of(path) == "conversations":
                 for one in records.read_conversations(path):
-                    yield Row(one.demonstration_id, one.segments)
+                    yield Row(one.question_id, one.segments)
             else:
                 yield from (refinement_row(one, end) for one in records.read_demonstrations(path))
 

@@ -21,12 +21,21 @@ from arc_refinery.config.resources import ModelNeeds, Needs, Resources
 from arc_refinery.config.sampling import CHANGE_NO_COMPLETION, Model, Network, Refinement, Sampling, Sandbox, Selection
 from arc_refinery.config.sft import Demonstrations, Imitation, Sft
 from arc_refinery.config.tasks import Parts, Problems, TaskSet
-from arc_refinery.config.tool_use import Generation, Questions, ToolArm, ToolSft, ToolTraining, ToolUse
+from arc_refinery.config.tool_use import (
+    OF_EVALUATION,
+    Generation,
+    Questions,
+    ToolArm,
+    ToolSft,
+    ToolTraining,
+    ToolUse,
+)
 from arc_refinery.config.training import SFT, TRAINED, Training
 
 __all__ = [
     "CHANGE_NO_ADAPTER",
     "CHANGE_NO_COMPLETION",
+    "OF_EVALUATION",
     "SFT",
     "TRAINED",
     "Arm",

@@ -95,6 +95,10 @@ class Generation(Strict):
         return self
 
 
+# Keys of `generation` that training does not look at: it samples with keys of its own
+OF_EVALUATION = {"temperature", "top_p"}
+
+
 class ToolSft(Imitation):
     without_tools: Share = Field(
         0.5, description="Share of the demonstrations that call no tool, so that GRPO has something to find out."
@@ -134,7 +138,9 @@ class ToolEvaluation(Strict):
         min_length=1, description="What is compared; the first arm is the baseline of the others."
     )
     questions_per_batch: PositiveInt = Field(
-        8, description="Questions whose episodes are played together; results depend on it."
+        8,
+        description="Questions whose episodes are played together, `n_predictions` of each; results depend on it, and "
+        "the memory that it takes.",
     )
     n_bootstrap: PositiveInt = Field(10000, description="Resamples of the questions for the 95 % intervals.")
 

@@ -8,7 +8,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -36,12 +36,21 @@ ENDINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """One held-out set: its questions, and the episodes of each arm by question, in the questions' order."""
+    """One held-out set: its questions, and the episodes of each arm by question, in the questions' order.
+
+    Of the episodes only figures are held, neither what was said nor ids: those of all arms would not fit in memory.
+    """
 
     settings: Questions
     questions: dict[str, Question]
     episodes: dict[str, dict[str, list[Episode]]]
     bootstrap: Bootstrap
+    folder: Path  # of its episodes, one folder an arm
+
+    def whole(self, arm: str, episode_id: str) -> Episode:
+        """An episode with what was said in it."""
+        files = sorted((self.folder / arm).glob("*.parquet"))
+        return next(one for path in files for one in records.read_episodes(path) if one.episode_id == episode_id)
 
     def of_arm(self, arm: str) -> list[Episode]:
         return [episode for one in self.episodes[arm].values() for episode in one]
@@ -86,10 +95,10 @@ def _evaluated(experiment: ToolUse, folder: Path, settings: Questions) -> Evalua
         played: dict[str, list[Episode]] = {question_id: [] for question_id in questions}
         for shard in range(settings.shards):
             for episode in records.read_episodes(folder / settings.name / arm.name / f"{shard:03d}.parquet"):
-                played[episode.question_id].append(episode)
+                played[episode.question_id].append(replace(episode, messages=(), completion_ids=(), mask=()))
         episodes[arm.name] = played
     bootstrap = Bootstrap(experiment.evaluation.n_bootstrap, (experiment.seed, "bootstrap", settings.name))
-    return Evaluated(settings, questions, episodes, bootstrap)
+    return Evaluated(settings, questions, episodes, bootstrap, folder / settings.name)
 
 
 def _described(experiment: ToolUse) -> list[str]:
@@ -108,7 +117,7 @@ def _described(experiment: ToolUse) -> list[str]:
 
 
 def _headline(experiment: ToolUse, evaluated: Sequence[Evaluated]) -> list[str]:
-    """What training changed, and what the tools are worth."""
+    """What training changed."""
     first, last = experiment.evaluation.arms[0], _arm_to_show(experiment)
     if first.name == last.name:
         return []
@@ -224,7 +233,7 @@ def _calls(experiment: ToolUse, one: Evaluated) -> tuple[list[str], list[list[st
 
 
 def _transcripts(experiment: ToolUse, one: Evaluated) -> Iterator[str]:
-    """Of questions that the last arm with tools and a trained adapter got right more often than the first arm did."""
+    """Of the questions on which the last arm with tools and a trained adapter gained most over the first arm."""
     shown = _arm_to_show(experiment)
     first = experiment.evaluation.arms[0]
     gains: Mapping[str, float] = {
@@ -234,12 +243,13 @@ def _transcripts(experiment: ToolUse, one: Evaluated) -> Iterator[str]:
     best = sorted(gains, key=lambda question_id: -gains[question_id])[:MAX_TRANSCRIPTS]
     for question_id in best:
         question = one.questions[question_id]
-        yield f"**{_quoted(question.text)}** (right: {_quoted(question.reference)})"
+        right = "" if question.kind == "code_exec" else f" (right: {_quoted(question.reference)})"
+        yield f"**{_quoted(question.text)}**{right}"
         for arm in dict.fromkeys([first.name, shown.name]):
             episodes = one.episodes[arm][question_id]
             n_right = sum(episode.reward == 1.0 for episode in episodes)
-            yield f"`{arm}`, {n_right} of {len(episodes)} right; one of them:"
-            yield _transcript(_typical(episodes))
+            yield f"`{arm}`, {n_right} of {len(episodes)} right; a typical one:"
+            yield _transcript(one.whole(arm, _typical(episodes).episode_id))
 
 
 def _arm_to_show(experiment: ToolUse) -> ToolArm:
@@ -271,6 +281,7 @@ def _mask_section(experiment: ToolUse, evaluated: Sequence[Evaluated], output: P
     shown = _arm_to_show(experiment).name
     episodes = [episode for one in evaluated for episode in one.of_arm(shown)]
     chosen = next((one for one in episodes if one.calls and one.reward == 1.0), episodes[0])
+    chosen = next(one.whole(shown, chosen.episode_id) for one in evaluated if chosen.question_id in one.questions)
     tokenizer = load_tokenizer(experiment.model.path)
     mask_picture([tokenizer.decode([token]) for token in chosen.completion_ids], chosen.mask, output / "mask.png")
     return [

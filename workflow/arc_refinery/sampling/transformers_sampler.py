@@ -18,7 +18,7 @@ from arc_refinery.config import Model, Network
 from arc_refinery.records import Prompt
 from arc_refinery.sampling.protocol import Completion, Decoding
 from arc_refinery.seeding import stream_seed
-from arc_refinery.tokenizers import load_tokenizer
+from arc_refinery.tokenizers import ModelError, load_tokenizer
 
 
 class TransformersSampler:
@@ -80,14 +80,21 @@ class TransformersSampler:
 def load_network(model: Network, adapter: Path | None, device: str) -> Any:
     """A model that samples, with its adapter."""
     quantization = BitsAndBytesConfig(load_in_4bit=True) if model.use_4bit_quantization else None
-    network = AutoModelForCausalLM.from_pretrained(
-        model.path, dtype=getattr(torch, model.dtype), device_map=device, quantization_config=quantization
-    )
+    network = load_weights(model, device_map=device, quantization_config=quantization)
     if adapter is not None:
         network = PeftModel.from_pretrained(network, adapter)
         if model.dtype == "float32" and quantization is None:  # faster; coarser weights would round the adapter away
             network = network.merge_and_unload()
     return network.eval()
+
+
+def load_weights(model: Network, **named: Any) -> Any:
+    """A model's network; raises `ModelError` where its weights are not there."""
+    try:
+        return AutoModelForCausalLM.from_pretrained(model.path, dtype=getattr(torch, model.dtype), **named)
+    except OSError as error:
+        reason = str(error).partition("\n")[0]
+        raise ModelError(f"{model.path}: its weights cannot be loaded ({reason}); correct model.path") from None
 
 
 def end_tokens(network: Any, tokenizer: Any) -> list[int]:

@@ -13,14 +13,15 @@ from transformers import GenerationConfig, set_seed
 
 from arc_refinery.config import Generation, Network
 from arc_refinery.sampling.transformers_sampler import end_tokens, load_network
+from arc_refinery.seeding import stream_seed
 from arc_refinery.tokenizers import load_tokenizer
 
 
 class TurnSampler(Protocol):
     ends: frozenset[int]  # ids that end a turn
 
-    def sample(self, contexts: Sequence[list[int]], seed: int) -> list[list[int]]:
-        """A turn for each context, its end included where it has one."""
+    def sample(self, contexts: Sequence[list[int]], seeds: Sequence[int]) -> list[list[int]]:
+        """A turn for each context, with the seed of each; its end is included where it has one."""
         ...
 
 
@@ -42,6 +43,7 @@ class TransformersTurns:
         self.tokenizer.eos_token = generation.stop_token
         self.network = load_network(model, adapter, self.device)
         ends = end_tokens(self.network, self.tokenizer)
+        self.network.generation_config = GenerationConfig()  # else a model's own settings fill what is left open here
         self.ends = frozenset(ends)
         drawn = {"temperature": generation.temperature, "top_p": generation.top_p, "top_k": 0}
         self.settings = GenerationConfig(
@@ -53,8 +55,8 @@ class TransformersTurns:
         )
 
     @torch.inference_mode()
-    def sample(self, contexts: Sequence[list[int]], seed: int) -> list[list[int]]:
-        set_seed(seed % 2**32)
+    def sample(self, contexts: Sequence[list[int]], seeds: Sequence[int]) -> list[list[int]]:
+        set_seed(stream_seed(*seeds) % 2**32)  # one random generator draws for all
         padded: Any = self.tokenizer.pad({"input_ids": list(contexts)}, return_tensors="pt").to(self.device)
         drawn = self.network.generate(**padded, generation_config=self.settings)
         return [self._until_end(row) for row in drawn[:, padded["input_ids"].shape[1] :].tolist()]

@@ -5,18 +5,18 @@ from pathlib import Path
 
 from arc_refinery.config import Generation, Network
 from arc_refinery.sampling.vllm_sampler import SEEDS, open_engine
-from arc_refinery.seeding import stream_seed
 
 
 class VllmTurns:
     def __init__(self, model: Network, adapter: Path | None, generation: Generation) -> None:
         self.engine, self.adapter = open_engine(model, adapter, seed=0)
         self.generation = generation
-        stop = self.engine.get_tokenizer().convert_tokens_to_ids(generation.stop_token)
+        tokenizer = self.engine.get_tokenizer()
+        stop = tokenizer.convert_tokens_to_ids(generation.stop_token)
         named = self.engine.model_config.try_get_generation_config().get("eos_token_id", [])
-        self.ends = frozenset([stop, *(named if isinstance(named, list) else [named])])
+        self.ends = frozenset([stop, tokenizer.eos_token_id, *(named if isinstance(named, list) else [named])])
 
-    def sample(self, contexts: Sequence[list[int]], seed: int) -> list[list[int]]:
+    def sample(self, contexts: Sequence[list[int]], seeds: Sequence[int]) -> list[list[int]]:
         from vllm import SamplingParams
         from vllm.inputs import tokens_input
 
@@ -26,10 +26,10 @@ class VllmTurns:
                 top_p=self.generation.top_p,
                 max_tokens=self.generation.max_turn_tokens,
                 stop_token_ids=sorted(self.ends),
-                seed=stream_seed(seed, place) % SEEDS,
+                seed=seed % SEEDS,
                 detokenize=False,
             )
-            for place in range(len(contexts))
+            for seed in seeds
         ]
         asked = [tokens_input(context) for context in contexts]
         answers = self.engine.generate(asked, params, lora_request=self.adapter, use_tqdm=False)

@@ -10,6 +10,7 @@ Other fields and blank lines are ignored. A row that cannot be used is an error,
 
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -88,8 +89,8 @@ def mbpp_question(row: Any, name: str, where: str) -> Question:
     if not tests:
         raise RowError(f"{where}: field 'test_list' is empty; expected at least one assert")
     task_id = row.get("task_id", name)
-    if not isinstance(task_id, int | str):
-        raise RowError(f"{where}: field 'task_id' is {task_id!r:.60}; expected a number or a text")
+    if not isinstance(task_id, int | str) or not re.fullmatch(r"[\w.-]+", str(task_id)):  # it names a folder
+        raise RowError(f"{where}: field 'task_id' is {task_id!r:.60}; expected a number, or letters, digits, - . _")
     asserts = Asserts((*tests, *challenges), imports, setup)
     shown = f"{text.strip()}\nOne of its tests: {tests[0].strip()}"
     return Question(f"mbpp-{task_id}", shown, "code_exec", code, asserts=asserts)

@@ -30,7 +30,7 @@ def conversation(
         return None
     n_calls = sum(len(message.get("tool_calls", [])) for message in messages)
     segments = tuple(renderer.segments(messages))
-    return Conversation(question.question_id, question.question_id, segments, n_calls)
+    return Conversation(question.question_id, segments, n_calls)
 
 
 def demonstration(question: Question, tools: Toolbox, calls: bool) -> list[Message] | None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from arc_refinery.tooluse.rendering import Renderer
-from arc_refinery.tooluse.tools import Result, Toolbox
+from arc_refinery.tooluse.tools import Result, Toolbox, answer_all
 from arc_refinery.tooluse.transcripts import Ending, Message
-from arc_refinery.tooluse.turns import parse_turn
+from arc_refinery.tooluse.turns import Turn, parse_turn
 
 Logprobs = list[float]
 # From contexts to the ids of one more turn each, and their log-probabilities where the sampler gives any
@@ -44,6 +44,11 @@ class Play:
     ending: Ending | None = None
 
     @property
+    def n_counted(self) -> int:
+        """Calls that count towards the limit: all but those that were put off to the next turn."""
+        return sum(result.fault != "too_many" for result in self.results)
+
+    @property
     def last_turn(self) -> str:
         """The turn that is graded; empty where the episode did not end with an answer."""
         return self.messages[-1].content if self.ending == "answer" else ""
@@ -53,14 +58,21 @@ def play(episodes: Sequence[Play], sample: Sample, renderer: Renderer, limits: L
     """Play episodes to their ends, a turn of all of them at a time. `ends` are the ids that end a turn."""
     while running := [episode for episode in episodes if episode.ending is None]:
         sampled, logprobs = sample([episode.prompt_ids + episode.completion_ids for episode in running])
-        for place, (episode, ids) in enumerate(zip(running, sampled, strict=True)):
+        turns = [
             _take(episode, ids, None if logprobs is None else logprobs[place], renderer, limits, ends)
+            for place, (episode, ids) in enumerate(zip(running, sampled, strict=True))
+        ]
+        calling = [(episode, turn) for episode, turn in zip(running, turns, strict=True) if episode.ending is None]
+        if calling:
+            results = answer_all([(one.toolbox, turn, limits.max_calls - one.n_counted) for one, turn in calling])
+            for (episode, _), told in zip(calling, results, strict=True):
+                _tell(episode, told, renderer, limits)
 
 
 def _take(
     episode: Play, ids: list[int], logprobs: Logprobs | None, renderer: Renderer, limits: Limits, ends: frozenset[int]
-) -> None:
-    """Add one turn, and the results of its calls."""
+) -> Turn:
+    """Add one turn; an episode goes on where it calls and has not been told that no calls are left."""
     room = min(limits.max_turn_tokens, limits.max_episode_tokens - len(episode.completion_ids))
     ids = ids[:room]
     _extend(episode, ids, None if logprobs is None else logprobs[:room], is_sampled=True)
@@ -69,20 +81,21 @@ def _take(
     episode.messages.append(Message("assistant", text))
     if not turn.calls:
         episode.ending = "answer" if ids[-1] in ends else "truncated"
-        return
-    calls_left = limits.max_calls - len(episode.results)
-    if calls_left < 0:  # it was told that none are left
+    elif episode.n_counted > limits.max_calls:
         episode.ending = "calls"
-        return
-    results = episode.toolbox.answer(turn, calls_left)
+    return turn
+
+
+def _tell(episode: Play, results: list[Result], renderer: Renderer, limits: Limits) -> None:
+    """Add the results of a turn's calls, where there is room for them and another turn."""
     told = renderer.ids(renderer.results([result.text for result in results]))
-    if ids[-1] != renderer.stop_id:
+    if episode.completion_ids[-1] != renderer.stop_id:
         told = [renderer.stop_id, *told]
     episode.results += results
     if len(episode.completion_ids) + len(told) >= limits.max_episode_tokens:
         episode.ending = "tokens"  # the results are not added: an episode ends with what the model wrote
         return
-    _extend(episode, told, None if logprobs is None else [0.0] * len(told), is_sampled=False)
+    _extend(episode, told, [0.0] * len(told), is_sampled=False)
     episode.messages += [Message("tool", result.text) for result in results]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from tqdm import tqdm
 
 from arc_refinery import records
-from arc_refinery.config import CHANGE_NO_COMPLETION, Generation, Network
+from arc_refinery.config import CHANGE_NO_COMPLETION, Generation, Network, Sandbox
 from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
@@ -40,6 +40,8 @@ class Player:
     renderer: Renderer
     open_toolbox: Callable[[Question], Toolbox]
     executors: tuple[Executor, Executor]  # run programs, and compare what they give
+    sandbox: Sandbox  # their limits
+    files_hash: str  # of what can be read
     n_predictions: int  # episodes of each question
     questions_per_batch: int
     seed: int
@@ -50,6 +52,8 @@ class Player:
             "model": self.model.model_dump(exclude=CHANGE_NO_COMPLETION),
             "generation": self.generation.model_dump(),
             "tools": list(self.renderer.schemas),
+            "sandbox": self.sandbox.model_dump(),
+            "files": self.files_hash,
             "n_predictions": self.n_predictions,
             "questions_per_batch": self.questions_per_batch,
             "seed": self.seed,
@@ -100,11 +104,14 @@ def _play(
         (question, ids) for question, ids in zip(questions, prompts, strict=True) for _ in range(player.n_predictions)
     ]
     plays = [Play(list(ids), player.open_toolbox(question)) for question, ids in asked]
-    turns = iter(range(player.generation.max_episode_tokens))
 
     def sample(contexts: list[list[int]]) -> tuple[list[list[int]], None]:
-        seed = stream_seed(player.seed, "episodes", questions[0].question_id, next(turns))
-        return sampler.sample(contexts, seed), None
+        running = [(number, one) for number, one in enumerate(plays) if one.ending is None]
+        seeds = [
+            stream_seed(player.seed, asked[number][0].question_id, number % player.n_predictions, len(one.messages))
+            for number, one in running
+        ]
+        return sampler.sample(contexts, seeds), None
 
     play(plays, sample, player.renderer, player.generation, sampler.ends)
     graded = grade([one.last_turn for one in plays], [question for question, _ in asked], *player.executors)

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from jinja2 import TemplateError as JinjaError
+
 from arc_refinery.errors import InputError
 from arc_refinery.tooluse.transcripts import Segment
-from arc_refinery.tooluse.turns import CLOSE_THOUGHT, OPEN_THOUGHT
+from arc_refinery.tooluse.turns import CLOSE_THOUGHT, OPEN_THOUGHT, parse_turn
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -45,11 +47,17 @@ class Renderer:
         return int(stop)
 
     def check(self) -> None:
-        """Raise `TemplateError` unless the chat template can carry an episode."""
-        _ = self.stop_id  # first of all, for without one a turn has no end
+        """Raise `TemplateError` unless the chat template carries calls, written as turns.py reads them, and results."""
+        stop = self.stop_id
         call = {"type": "function", "function": {"name": "calculator", "arguments": {"expression": "1 + 1"}}}
-        turn = self.turn({"role": "assistant", "content": "", "tool_calls": [call]})
-        if "1 + 1" not in turn or not all(text in self.results(["7", "9"]) for text in "79"):
+        written = self.ids(self.turn({"role": "assistant", "content": "", "tool_calls": [call]}))
+        read = parse_turn(str(self.tokenizer.decode([*written, stop], skip_special_tokens=True))).calls
+        told = self.results(["7", "9"])
+        if (
+            [("1 + 1" in one.text, one.is_closed) for one in read] != [(True, True)]
+            or "7" not in told
+            or "9" not in told
+        ):
             raise TemplateError(f"{self._model}: its chat template knows no calls of tools; use one such as Qwen3's")
 
     def prompt(self, question: str) -> str:
@@ -110,7 +118,12 @@ class Renderer:
 
     def _rendered(self, messages: Sequence[Message], **named: Any) -> str:
         options = {"tools": list(self.schemas) or None, "enable_thinking": self.enable_thinking} | named
-        return str(self.tokenizer.apply_chat_template(list(messages), tokenize=False, **options))
+        try:
+            return str(self.tokenizer.apply_chat_template(list(messages), tokenize=False, **options))
+        except (ValueError, JinjaError) as error:
+            raise TemplateError(
+                f"{self._model}: its chat template cannot be used for calls of tools ({error})"
+            ) from None
 
 
 def _as_text(message: Message) -> Message:

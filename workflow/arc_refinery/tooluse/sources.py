@@ -10,6 +10,7 @@ from tqdm import tqdm
 from arc_refinery.config import Questions
 from arc_refinery.errors import InputError
 from arc_refinery.sandbox import Executor
+from arc_refinery.seeding import stream_seed
 from arc_refinery.tooluse.code_exec import run_asserts
 from arc_refinery.tooluse.data import download, gsm8k_question, mbpp_question, read_questions
 from arc_refinery.tooluse.generator import gsm8k_row, mbpp_row
@@ -40,6 +41,7 @@ def _rows(settings: Questions, split: Split, seed: int) -> Iterator[Question]:
 
 
 def _generated(settings: Questions, split: Split, seed: int) -> Iterator[Question]:
+    seed = stream_seed(seed, settings.name)  # else two sets would have the same questions
     for number in range(settings.n_questions or 0):
         level, name = settings.levels[number % len(settings.levels)], f"{number:06d}"
         if settings.form == "gsm8k":
@@ -65,12 +67,7 @@ def answerable(
     return [one for one in questions if one.question_id not in left_out], bad
 
 
-def check_apart(questions: Iterable[Question], heldout: Iterable[Question], where: str) -> None:
-    """Raise `InputError` where a question to train on is one that is held out."""
+def apart(questions: Sequence[Question], heldout: Iterable[Question]) -> list[Question]:
+    """The questions whose texts are not held out."""
     texts = {question.text for question in heldout}
-    shared = [question.question_id for question in questions if question.text in texts]
-    if shared:
-        raise InputError(
-            f"{where}: {len(shared)} questions are held out, too, for instance {shared[0]}; give sets that have "
-            "nothing in common in data.train and data.heldout"
-        )
+    return [question for question in questions if question.text not in texts]

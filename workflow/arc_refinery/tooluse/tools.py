@@ -10,20 +10,21 @@ a program that prints one cannot end its turn or begin another.
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import Any, Literal, get_args
 
-from arc_refinery.sandbox import Executor, Script, Status
+from arc_refinery.sandbox import Executor, Outcome, Script, Status
 from arc_refinery.tooluse.calculator import CalculatorError, calculate
 from arc_refinery.tooluse.turns import Turn, WrittenCall
 
 ToolName = Literal["calculator", "execute_code", "read_file"]
 # What is wrong with a call: it is no JSON object with `name` and `arguments`; there is no such tool; the arguments are
-# not the tool's; it is not closed; it is one too many; it is a sound call of which nothing came but an error.
-Fault = Literal["malformed", "unknown_tool", "arguments", "cut_off", "too_many", "failed"]
+# not the tool's; it is not closed; one turn may not have so many; no calls are left; it is a sound call of which
+# nothing came but an error.
+Fault = Literal["malformed", "unknown_tool", "arguments", "cut_off", "too_many", "none_left", "failed"]
 
 MAX_FILE_BYTES = 2**16
 LISTED_FILES = 20
@@ -113,37 +114,22 @@ class Toolbox:
 
     def answer(self, turn: Turn, calls_left: int) -> list[Result]:
         """A result for each call of a turn, in order; those beyond either limit are not run."""
-        return [self._answer_one(call, place, calls_left) for place, call in enumerate(turn.calls)]
+        return answer_all([(self, turn, calls_left)])[0]
 
     def call(self, written: str) -> Result:
         """The result of what stands between the tags of a call."""
-        try:
-            name, arguments = self._parsed(written)
-        except FaultyCall as error:
-            return self._faulty(error)
-        return self.run(name, arguments)
+        return self._finished(self._begun(written))
 
     def run(self, name: str, arguments: dict[str, Any]) -> Result:
         """The result of a call that has been taken apart already."""
-        try:
-            tool = self._tool(name)
-            _check(tool, arguments)
-            match tool.name:
-                case "calculator":
-                    text = _calculator(arguments["expression"])
-                case "execute_code":
-                    text = self._execute_code(arguments["code"])
-                case "read_file":
-                    text = self._read_file(arguments["path"])
-        except FaultyCall as error:
-            return self._faulty(error, name if name in self.names else "")
-        return Result(self._shown(text), name)
+        return self._finished(self._run(name, arguments))
 
-    def _answer_one(self, call: WrittenCall, place: int, calls_left: int) -> Result:
+    def begin(self, call: WrittenCall, place: int, calls_left: int) -> Result | Script:
+        """The result of a call, or the program that has to be executed for it."""
         if not self.names:
             return self._faulty(FaultyCall("unknown_tool", "there are no tools here. Give the final answer."))
         if place >= calls_left:
-            return self._faulty(FaultyCall("too_many", "no calls are left. Give the final answer now."))
+            return self._faulty(FaultyCall("none_left", "no calls are left. Give the final answer now."))
         if place >= self.max_calls_per_turn:
             message = f"this call was not run: one turn may have {self.max_calls_per_turn}. Call it in the next turn."
             return self._faulty(FaultyCall("too_many", message))
@@ -151,7 +137,46 @@ class Toolbox:
             # Without the tag itself, which no result may hold.
             message = "the call was not run: it ends without its closing tag. Write a shorter one, and close it:"
             return self._faulty(FaultyCall("cut_off", f"{message} {_example(TOOLS[self.names[0]])}"))
-        return self.call(call.text)
+        return self._begun(call.text)
+
+    def end(self, outcome: Outcome) -> Result:
+        """The result of a call whose program was executed."""
+        printed = outcome.printed.rstrip()
+        if outcome.status is Status.ok:
+            text = printed or "(nothing was printed, and the last line is no expression with a value)"
+            return Result(self._shown(text), "execute_code")
+        room = max(self.max_result_chars - len(outcome.error) - 50, 0)
+        before = f"\nPrinted before: {printed[:room]}" if printed else ""
+        return self._faulty(FaultyCall("failed", outcome.error + before), "execute_code")
+
+    def _begun(self, written: str) -> Result | Script:
+        try:
+            name, arguments = self._parsed(written)
+        except FaultyCall as error:
+            return self._faulty(error)
+        return self._run(name, arguments)
+
+    def _run(self, name: str, arguments: dict[str, Any]) -> Result | Script:
+        try:
+            tool = self._tool(name)
+            _check(tool, arguments)
+            match tool.name:
+                case "calculator":
+                    text = _calculator(arguments["expression"])
+                case "execute_code":
+                    return self._script(arguments["code"])
+                case "read_file":
+                    text = self._read_file(arguments["path"])
+        except FaultyCall as error:
+            return self._faulty(error, name if name in self.names else "")
+        return Result(self._shown(text), name)
+
+    def _finished(self, begun: Result | Script) -> Result:
+        if isinstance(begun, Result):
+            return begun
+        assert self.executor is not None
+        (outcome,) = self.executor.run([begun])
+        return self.end(outcome)
 
     def _parsed(self, written: str) -> tuple[str, dict[str, Any]]:
         how = f"Write it like this: {_example(TOOLS[self.names[0]])}"
@@ -186,19 +211,13 @@ class Toolbox:
             raise FaultyCall("unknown_tool", message)
         return TOOLS[name]
 
-    def _execute_code(self, code: str) -> str:
+    def _script(self, code: str) -> Script:
         if self.executor is None:
             raise FaultyCall("failed", "no code can be executed here.")
-        (outcome,) = self.executor.run([Script("", (code,), interactive=True)])
-        printed = outcome.printed.rstrip()
-        if outcome.status is Status.ok:
-            return printed or "(nothing was printed, and the last line is no expression with a value)"
-        room = max(self.max_result_chars - len(outcome.error) - 50, 0)
-        before = f"\nPrinted before: {printed[:room]}" if printed else ""
-        raise FaultyCall("failed", outcome.error + before)
+        return Script("", (code,), interactive=True)
 
     def _read_file(self, name: str) -> str:
-        if self.folder is None:
+        if self.folder is None or not self.folder.is_dir():
             raise FaultyCall("failed", "this task has no files.")
         try:
             return _content(self.folder.resolve(), name)
@@ -213,6 +232,23 @@ class Toolbox:
         if len(text) > self.max_result_chars:
             text = f"{text[: self.max_result_chars]}\n... (cut after {self.max_result_chars} characters)"
         return _MARKS.sub("< ", text.encode("utf-8", "backslashreplace").decode())
+
+
+def answer_all(asked: Sequence[tuple[Toolbox, Turn, int]]) -> list[list[Result]]:
+    """A result for each call of turns of several episodes, `(toolbox, turn, calls left)`.
+
+    The toolboxes share their executor, for all programs are executed in one go: some run into their time limits.
+    """
+    begun = [
+        [toolbox.begin(call, place, calls_left) for place, call in enumerate(turn.calls)]
+        for toolbox, turn, calls_left in asked
+    ]
+    scripts = [one for calls in begun for one in calls if isinstance(one, Script)]
+    outcomes = iter(asked[0][0].executor.run(scripts) if scripts and asked[0][0].executor else ())
+    return [
+        [toolbox.end(next(outcomes)) if isinstance(one, Script) else one for one in calls]
+        for (toolbox, _, _), calls in zip(asked, begun, strict=True)
+    ]
 
 
 def _calculator(expression: str) -> str:

@@ -20,7 +20,6 @@ class Segment:
 class Conversation:
     """A right answer to a question, for supervised fine-tuning."""
 
-    demonstration_id: str
     question_id: str
     segments: tuple[Segment, ...]
     n_calls: int

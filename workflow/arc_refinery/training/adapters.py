@@ -10,10 +10,11 @@ from typing import Any
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, set_peft_model_state_dict
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig, set_seed
+from transformers import BitsAndBytesConfig, set_seed
 
 from arc_refinery.config import Lora, Network
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
+from arc_refinery.sampling.transformers_sampler import load_weights
 from arc_refinery.tokenizers import ModelError
 
 
@@ -31,9 +32,7 @@ def open_base(model: Network, load_in_4bit: bool) -> Any:
     if model.dtype == "float16" and not torch.cuda.is_available():
         raise ModelError("dtype float16 trains on a GPU only, and there is none here; use float32 or bfloat16")
     quantization = BitsAndBytesConfig(load_in_4bit=True) if load_in_4bit else None
-    return AutoModelForCausalLM.from_pretrained(
-        model.path, dtype=getattr(torch, model.dtype), quantization_config=quantization
-    )
+    return load_weights(model, quantization_config=quantization)
 
 
 def lora_config(lora: Lora) -> LoraConfig:

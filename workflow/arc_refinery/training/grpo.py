@@ -114,6 +114,7 @@ def train(job: Job, lesson: Lesson) -> bool:
     hand back a GPU's memory.
     """
     _check_backends(job.training)
+    _check_size(lesson, job.training)
     if job.start:
         adapter_config(job.start)  # is it an adapter at all?
     torch.set_num_threads(job.model.n_threads)
@@ -132,6 +133,16 @@ def train(job: Job, lesson: Lesson) -> bool:
         write_lines(job.measurements, _measured(trainer))
     shutil.rmtree(job.work)
     return True
+
+
+def _check_size(lesson: Lesson, training: PolicyGradient) -> None:
+    """A step takes whole prompts: TRL drops what is left of them, and would end without one step."""
+    n = training.prompts_per_step
+    if isinstance(lesson.data.train, Dataset) and len(lesson.data.train) < n:
+        raise TrainingError(
+            f"there are {len(lesson.data.train)} prompts to train on, and a step takes prompts_per_step = {n}; lower "
+            "it, or give more tasks or questions"
+        )
 
 
 def _check_backends(training: PolicyGradient) -> None:
@@ -198,11 +209,12 @@ def _arguments(job: Job, lesson: Lesson, rate: float) -> GRPOConfig:
     completions = training.num_generations * training.prompts_per_step
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(job.tensorboard)
     os.environ.setdefault("WANDB_MODE", "offline")
-    optional: dict[str, Any] = {}
+    optional = lesson.arguments()
     if training.entropy_coef:
         optional["entropy_coef"] = training.entropy_coef
     if training.frequency_penalty:
-        optional["generation_kwargs"] = {"frequency_penalty": training.frequency_penalty}
+        kept = optional.get("generation_kwargs", {})
+        optional["generation_kwargs"] = kept | {"frequency_penalty": training.frequency_penalty}
     if training.sampler != "transformers":
         optional |= _vllm_arguments(job)
     if lesson.data.heldout is not None:
@@ -228,7 +240,6 @@ def _arguments(job: Job, lesson: Lesson, rate: float) -> GRPOConfig:
         per_device_train_batch_size=completions // training.gradient_accumulation_steps,
         gradient_accumulation_steps=training.gradient_accumulation_steps,
         report_to=list(training.report_to),
-        **lesson.arguments(),
         **optional,
     )
 

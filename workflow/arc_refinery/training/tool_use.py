@@ -6,11 +6,18 @@ that is no JSON for an answer, says nothing of calls that are cut off, and has o
 """
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from inspect import Parameter, Signature
 from statistics import fmean
 from typing import Any
 
-from arc_refinery.config import Generation, ToolTraining
+from trl.chat_template_utils import (
+    add_response_schema,
+    get_training_chat_template,
+    is_chat_template_prefix_preserving,
+)
+
+from arc_refinery.config import OF_EVALUATION, Generation, ToolTraining
 from arc_refinery.records import settings_hash
 from arc_refinery.sandbox import Executor
 from arc_refinery.tooluse.episodes import Play, play
@@ -21,6 +28,16 @@ from arc_refinery.tooluse.tools import TOOLS, Tool, Toolbox
 from arc_refinery.training.grpo import Data, TrainingError
 from arc_refinery.training.measures import Measured, step_figures
 from arc_refinery.training.trainer import Trainer
+
+
+def check_template(tokenizer: Any) -> None:
+    """Raise `TemplateError` unless TRL, too, can train with a model's chat template, which it knows by its text."""
+    try:
+        known = add_response_schema(copy(tokenizer))
+        if not is_chat_template_prefix_preserving(known):
+            get_training_chat_template(known)
+    except ValueError as error:
+        raise TemplateError(f"{tokenizer.name_or_path}: TRL cannot train with its chat template ({error})") from None
 
 
 class Environment:
@@ -45,7 +62,7 @@ def environment_class(names: Sequence[str]) -> type[Environment]:
 
 
 def _method(tool: Tool) -> Callable[..., str]:
-    def call(self: Environment, **arguments: str) -> str:
+    def call(self: Environment, **arguments: str) -> str:  # TRL only reads how it is called: episodes are played by us
         return self.toolbox.run(tool.name, arguments).text
 
     described = "\n".join(f"    {name}: {text}" for name, text in tool.parameters.items())
@@ -76,7 +93,7 @@ class Rewards:
         graded = grade([episode.last_turn for episode in episodes], questions, self.executor, self.judges)
         self.rewards = [one.reward for one in graded]
         measured = [
-            Measured(_sampled(episode), episode.ending == "truncated", reward, "", reward == 1.0)
+            Measured(_sampled(episode), episode.ending in ("truncated", "tokens"), reward, "", reward == 1.0)
             for episode, reward in zip(episodes, self.rewards, strict=True)
         ]
         for name, value in (step_figures(measured, self.num_generations) | _figures(episodes)).items():
@@ -151,7 +168,7 @@ class ToolTrainer(Trainer):
             raise TemplateError(f"TRL renders prompts in another way than the evaluation does: {read[-200:]!r}")
 
 
-class ToolUse:
+class CallingTools:
     """Questions, and what answers them with tools."""
 
     def __init__(
@@ -164,14 +181,18 @@ class ToolUse:
         open_toolbox: Callable[[Question], Toolbox],
         names: Sequence[str],
         executors: tuple[Executor, Executor],
+        files_hash: str,
         seed: int,
     ) -> None:
-        """`executors` run programs, and compare what they give. Raises `TrainingError` where nothing can be trained on.
+        """`executors` run programs, and compare what they give; `files_hash` is of what can be read.
 
+        Raises `TrainingError` where nothing can be trained on, `TemplateError` where TRL does not know the template.
         Questions are left out whose prompts leave no room for an episode in the window.
         """
         longest = window - generation.max_episode_tokens
         fitting = [one for one in questions if len(renderer.ids(renderer.prompt(one.text))) <= longest]
+        if not questions:
+            raise TrainingError("there are no training questions: all were left out when they were made")
         if not fitting:
             raise TrainingError(
                 f"none of {len(questions)} questions has a prompt of at most {longest} tokens, that is model.window "
@@ -185,20 +206,24 @@ class ToolUse:
         self.open_toolbox = open_toolbox
         self.names = names
         self.executors = executors
+        self.files_hash = files_hash
         rows = [{"prompt": [{"role": "user", "content": one.text}], "question_id": one.question_id} for one in fitting]
         self.data = Data.split(rows, training.n_heldout, seed)
 
     def identity(self) -> dict[str, Any]:
         return {
-            "generation": self.generation.model_dump(),
+            "generation": self.generation.model_dump(exclude=OF_EVALUATION),
             "tools": list(self.names),
+            "files": self.files_hash,
             "questions": settings_hash({name: repr(question) for name, question in self.questions.items()}),
         }
 
     def arguments(self) -> dict[str, Any]:
+        at_stop = {"stop_token_ids": [self.renderer.stop_id]}  # transformers stops at the tokenizer's end token
         return {
             "max_completion_length": self.generation.max_turn_tokens,
             "chat_template_kwargs": {"enable_thinking": self.generation.enable_thinking},
+            "generation_kwargs": {} if self.training.sampler == "transformers" else at_stop,
         }
 
     def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
