@@ -99,6 +99,7 @@ def train_tools_flags() -> str:
     model, training = experiment.model, experiment.training
     settings = {
         **tool_settings(experiment.tools),
+        **files_setting(experiment.tools),
         "dtype": model.dtype,
         "n_threads": model.n_threads,
         **training.model_dump(exclude={"train", "sft", "guard"} | CHANGE_NO_ADAPTER),

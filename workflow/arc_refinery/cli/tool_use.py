@@ -38,12 +38,12 @@ class ToolTrainingFlags(config.ToolTraining):
 class Questions:
     """Make or read a set of questions; those that ask for programs only where their own passes its tests."""
 
-    output: Path
+    output: Path  # file of questions
     questions: Annotated[config.Questions, Flat]
     sandbox: config.Sandbox
     split: Literal["train", "heldout"] = "train"  # for the generator, which keeps one text in eight out of training
     heldout: tuple[Path, ...] = ()  # sets that must have nothing in common with this one
-    seed: int = 0
+    seed: int = 0  # of the generator
 
     def run(self) -> None:
         from arc_refinery.tooluse.sources import answerable, apart, questions_of
@@ -66,13 +66,13 @@ class Questions:
 class ToolFlags:
     """What every stage that plays or renders conversations is told."""
 
-    model_path: str
+    model_path: str  # folder with a model, or its name on the hub
     generation: config.Generation
     sandbox: config.Sandbox
     tools: tuple[ToolName, ...] = ()  # those that are offered
     files: Path | None = None  # folder for read_file, with a folder for each question
     n_jobs: int = 1  # sandbox servers
-    seed: int = 0
+    seed: int = 0  # reaches every random choice
 
     def renderer(self) -> "Renderer":
         """The chat template of the model, once it is known to carry calls of tools."""
@@ -106,10 +106,10 @@ class Conversations(ToolFlags):
     """Write right answers to training questions, with calls of tools and without, for supervised fine-tuning."""
 
     dataset_path: tuple[Path, ...]  # questions
-    output: Path
+    output: Path  # file of conversations
     without_tools: float = 0.5  # share that calls no tool
     n_questions: int | None = None  # of each file, from the first on; by default all
-    max_model_len: int
+    max_model_len: int  # longest prompt and completion together, in tokens
 
     def run(self) -> None:
         from arc_refinery.training.tool_use import check_template
@@ -167,11 +167,11 @@ class TrainTools(ToolFlags):
     output_dir: Path  # gets the adapter and training.jsonl
     training: Annotated[ToolTrainingFlags, Flat]
     guard: config.Guard
-    max_model_len: int
+    max_model_len: int  # longest prompt and completion together, in tokens
     lora_path: Path | None = None  # adapter to go on from, as SFT made it; by default a fresh one
     checkpoints: Path | None = None  # folder that no rule owns; by default beside output_dir
     dtype: Literal["float32", "float16", "bfloat16"] | None = None  # by default bfloat16 where there is a GPU
-    n_threads: int = 1
+    n_threads: int = 1  # of the CPU; results depend on it
     measurements: Path | None = None  # JSON lines: seconds and peak memory of each step
     tensorboard: Path | None = None  # folder of curves; by default beside output_dir
 
@@ -225,18 +225,18 @@ class Episodes(ToolFlags):
 
     dataset_path: Path  # questions
     output_folder: Path  # gets <shard>.parquet
-    max_model_len: int
+    max_model_len: int  # longest prompt and completion together, in tokens
     n_predictions: int = 8  # episodes of each question
     questions_per_batch: int = 8  # questions that are played together
-    shard: int = 0
-    n_shards: int = 1
-    lora_path: Path | None = None
-    backend: Literal["transformers", "vllm"] = "transformers"
+    shard: int = 0  # which one is played
+    n_shards: int = 1  # how many there are; does not change results
+    lora_path: Path | None = None  # folder of an adapter; by default the model plays as it is
+    backend: Literal["transformers", "vllm"] = "transformers"  # what samples
     dtype: Literal["float32", "float16", "bfloat16"] | None = None  # by default bfloat16 where there is a GPU
-    n_threads: int = 1
-    tensor_parallel_size: int = 1
-    use_4bit_quantization: bool = False
-    gpu_memory_utilization: float = 0.9
+    n_threads: int = 1  # of the CPU; results depend on it
+    tensor_parallel_size: int = 1  # GPUs that share one vLLM sampler
+    use_4bit_quantization: bool = False  # load the weights in 4 bits (GPU only)
+    gpu_memory_utilization: float = 0.9  # share of the GPU's memory that vLLM takes
 
     def run(self) -> None:
         from arc_refinery.sampling.checks import check_model
