@@ -13,6 +13,7 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 SMALL = "tests/workflow/small.yaml"
+TOOLS = "tests/workflow/tool-use-small.yaml"
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
-"""Checkouts that several suites share: one where nothing has run, one with a finished cut-down experiment."""
+"""Checkouts that several suites share: one where nothing has run, others with finished cut-down experiments."""
 
 from collections.abc import Iterator
 
 import pytest
-from checkout import SMALL, Checkout, copy
+from checkout import SMALL, TOOLS, Checkout, copy
 
 
 @pytest.fixture(scope="session")
@@ -15,8 +15,17 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """A checkout where the cut-down experiment has run from nothing to its report."""
-    checkout = copy(tmp_path_factory.mktemp("finished"))
-    done = checkout.snakemake("--cores", "2", "--configfile", SMALL, "--quiet", "rules")
+    return _run(copy(tmp_path_factory.mktemp("finished")), SMALL)
+
+
+@pytest.fixture(scope="session")
+def finished_tools(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A checkout where the cut-down experiment in tool use has run from nothing to its report."""
+    return _run(copy(tmp_path_factory.mktemp("tools")), TOOLS)
+
+
+def _run(checkout: Checkout, config: str) -> Checkout:
+    done = checkout.snakemake("--cores", "2", "--configfile", config, "--quiet", "rules")
     logs = "\n".join(f"{path}:\n{path.read_text()[-2000:]}" for path in (checkout.folder / "logs").rglob("*.log"))
     assert done.returncode == 0, done.stdout + done.stderr + logs
     return checkout

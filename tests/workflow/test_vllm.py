@@ -131,7 +131,8 @@ def test_greedy_episodes_are_those_of_transformers(tmp_path: Path, with_adapter:
         done = subprocess.run(words, env=environment(), capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
         played[backend] = [
-            (one.completion_ids, one.mask, one.reward) for one in records.read_episodes(tmp_path / backend / "000.parquet")
+            (one.completion_ids, one.mask, one.reward)
+            for one in records.read_episodes(tmp_path / backend / "000.parquet")
         ]
     assert len(played["vllm"]) == 16
     assert played["vllm"] == played["transformers"]

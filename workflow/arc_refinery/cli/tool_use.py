@@ -14,6 +14,7 @@ import tyro
 
 from arc_refinery import config, records
 from arc_refinery.cli.flags import Flat, beside, usual_dtype
+from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
 from arc_refinery.sandbox import Executor
 from arc_refinery.tooluse.demonstrations import conversation
@@ -86,7 +87,11 @@ class ToolFlags:
 
     def files_hash(self) -> str:
         """Of all that can be read; empty where nothing can."""
-        return content_hash(sorted(path for path in self.files.rglob("*") if path.is_file())) if self.files else ""
+        if self.files is None:
+            return ""
+        if not self.files.is_dir():
+            raise InputError(f"{self.files}: no such folder; expected one with a folder for each question")
+        return content_hash(sorted(path for path in self.files.rglob("*") if path.is_file()))
 
     def toolboxes(self, executor: Executor) -> Callable[[Question], Toolbox]:
         def toolbox(question: Question) -> Toolbox:

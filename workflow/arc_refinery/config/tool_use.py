@@ -190,6 +190,8 @@ class ToolUse(Strict):
     def _what_is_used_is_there(self) -> "ToolUse":
         if self.training and not self.data.train:
             raise ValueError("data.train is missing: there is nothing to train on")
+        if "read_file" in self.tools and not self.data.files:
+            raise ValueError("data.files is missing: `read_file` reads what lies there")
         known = ["none", *self.adapters]
         if unknown := [arm for arm in self.evaluation.arms if arm.adapter not in known]:
             raise ValueError(

@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from arc_refinery import records
 from arc_refinery.config import CHANGE_NO_COMPLETION, Model
+from arc_refinery.errors import InputError
 from arc_refinery.prompts import split_prefix
 from arc_refinery.records import Attempt, Prompt
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS, check
@@ -37,7 +38,7 @@ def open_sampler(model: Model, adapter: Path | None, decoding: Decoding) -> Samp
 def shard_of(prompts: Sequence[Prompt], shard: int, n_shards: int) -> list[Prompt]:
     """The prompts of every `n_shards`-th task from task `shard` on: a task is never split over two shards."""
     if not 0 <= shard < n_shards:
-        raise ValueError(f"shard {shard} of {n_shards}: expected 0..{n_shards - 1}")
+        raise InputError(f"shard {shard} of {n_shards}: expected 0..{n_shards - 1}")
     number = {task_id: place for place, task_id in enumerate(dict.fromkeys(prompt.task_id for prompt in prompts))}
     return [prompt for prompt in prompts if number[prompt.task_id] % n_shards == shard]
 

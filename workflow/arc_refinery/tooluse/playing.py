@@ -65,7 +65,9 @@ def play_shard(
 ) -> Iterator[Episode]:
     """The episodes of every `n_shards`-th batch from batch `shard` on; progress is kept beside `output`."""
     if not 0 <= shard < n_shards:
-        raise ValueError(f"shard {shard} of {n_shards}: expected 0..{n_shards - 1}")
+        raise InputError(f"shard {shard} of {n_shards}: expected 0..{n_shards - 1}")
+    if min(player.n_predictions, player.questions_per_batch) < 1:
+        raise InputError("n_predictions and questions_per_batch: expected at least 1")
     size = player.questions_per_batch
     batches = [questions[start : start + size] for start in range(0, len(questions), size)][shard::n_shards]
     prompts = [[_prompt(question, player) for question in batch] for batch in batches]

@@ -1,0 +1,116 @@
+"""The stages of tool use on the command line: they explain themselves, and bad input ends with one message."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from checkout import ROOT
+
+from arc_refinery import cli, records
+from arc_refinery.tooluse.questions import Question
+
+pytestmark = pytest.mark.usefixtures("on_a_cpu")
+
+STAGES = ["questions", "conversations", "train-tools", "episodes", "tool-report"]
+MODEL = "--model-path workflow/models/tiny-tools"
+SIZES = "--max-model-len 512 --generation.max-turn-tokens 48 --generation.max-episode-tokens 96"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory: it holds a model, questions, and a file of another kind."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "workflow").symlink_to(ROOT / "workflow")
+    asked = [Question(f"sums/{number}", f"{number} + 1?", "gsm8k", str(number + 1)) for number in range(3)]
+    records.write(tmp_path / "sums.parquet", "questions", asked, 0, {})
+    records.write(tmp_path / "others.parquet", "conversations", [], 0, {})
+    return tmp_path
+
+
+def run(monkeypatch: pytest.MonkeyPatch, words: str) -> object:
+    """What the command line exits with: a code, or a message and code 1."""
+    monkeypatch.setattr(sys, "argv", ["arc-refinery", *words.split()])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_flag_is_explained(stage: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setenv("COLUMNS", "110")  # one column
+    assert run(monkeypatch, f"{stage} --help") == 0
+    lines = "\n".join(line.strip("│ ") for line in capsys.readouterr().out.splitlines())
+    flags = re.split(r"\n(?=--?[a-z])", lines)[1:]  # flag and kind, meaning, default
+    assert len(flags) >= 4
+    for flag in flags:
+        meaning = re.split(r"\s{2,}|\n", flag, maxsplit=1)[1]
+        assert re.match(r"[^(\s]", meaning), flag
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            "questions --name a --output a --form gsm8k --source file --path none.jsonl",
+            "none.jsonl: cannot be read",
+        ),
+        (
+            "questions --name a --output a --form gsm8k --source generator --n-questions 1 --heldout none.parquet",
+            "none.parquet: no such file",
+        ),
+        (
+            "questions --name a --output a --form gsm8k --source generator --n-questions 1 --heldout others.parquet",
+            "others.parquet: holds conversations, expected questions",
+        ),
+        *(
+            (f"{stage} {SIZES} {flags}", message)
+            for stage in (
+                "conversations --output a",
+                "train-tools --output-dir a --learning-rate 1e-4",
+                "episodes --output-folder a",
+            )
+            for flags, message in (
+                (f"{MODEL} --dataset-path none.parquet", "none.parquet: no such file"),
+                (f"{MODEL} --dataset-path others.parquet", "others.parquet: holds conversations, expected questions"),
+                ("--model-path workflow/models/none --dataset-path sums.parquet", "workflow/models/none: "),
+                (
+                    "--model-path workflow/models/tiny --dataset-path sums.parquet",
+                    "workflow/models/tiny: generation.stop_token '<|im_end|>' is no token of this model",
+                ),
+            )
+        ),
+        *(
+            (f"{stage} {MODEL} {SIZES} --dataset-path sums.parquet {flags}", message)
+            for stage in ("train-tools --output-dir a --learning-rate 1e-4", "episodes --output-folder a")
+            for flags, message in (
+                ("--lora-path none", "none/adapter_config.json: no such file"),
+                ("--tools read_file --files none", "none: no such folder"),
+            )
+        ),
+        (
+            f"train-tools --output-dir a --learning-rate 1 {MODEL} {SIZES} --dataset-path sums.parquet --n-heldout 3",
+            "n_heldout = 3 leaves nothing to train on: there are 3 prompts",
+        ),
+        (
+            f"episodes --output-folder a {MODEL} {SIZES} --dataset-path sums.parquet --shard 2 --n-shards 2",
+            "shard 2 of 2: expected 0..1",
+        ),
+        ("tool-report --output a.md --folder . --config none.json", "none.json: no such file"),
+        ("tool-report --output a.md --folder . --config settings.json", "questions/sums.parquet: no such file"),
+    ],
+)
+def test_bad_input_ends_with_one_message(folder: Path, monkeypatch: pytest.MonkeyPatch, words: str, message: str):
+    settings = {
+        "experiment": "a",
+        "model": {"path": "workflow/models/tiny-tools", "window": 512},
+        "data": {"heldout": [{"name": "sums", "form": "gsm8k", "source": "generator", "n_questions": 3}]},
+        "generation": {"max_turn_tokens": 48, "max_episode_tokens": 96},
+        "evaluation": {"arms": [{"name": "untrained"}]},
+    }
+    (folder / "settings.json").write_text(json.dumps(settings))
+    said = run(monkeypatch, words)
+    assert isinstance(said, str)  # Python then exits with code 1
+    assert said.startswith(f"arc-refinery: {message}")
+    assert not (folder / "a").exists() or not list((folder / "a").glob("*.parquet"))

@@ -1,0 +1,249 @@
+"""The configuration of tool use: the shipped files are valid, wrong ones end with one line that names file and key."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from checkout import ROOT
+
+from arc_refinery.config import ConfigError, check_tool_use_files, load_tool_use, validate_tool_use
+
+DEMO = "config/tool-use-demo.yaml"
+SHIPPED = ["config/tool-use.yaml", DEMO, "tests/workflow/tool-use-small.yaml"]
+
+Content = dict[str, Any]
+Change = Callable[[Content], Any]
+
+
+@pytest.fixture
+def content() -> Content:
+    """The demo's configuration, to be changed."""
+    loaded: Content = yaml.safe_load((ROOT / DEMO).read_text())
+    return loaded
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_config_is_valid_and_what_it_names_is_there(name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(ROOT)  # paths in a config are relative to the repository
+    check_tool_use_files(load_tool_use(Path(name)), name)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_settings_that_are_written_down_are_the_same_experiment(name: str, tmp_path: Path):
+    experiment = load_tool_use(ROOT / name)
+    settings = tmp_path / "settings.json"
+    settings.write_text(json.dumps(experiment.model_dump(mode="json")))  # as the rule `settings` writes them
+    assert load_tool_use(settings) == experiment
+
+
+def train(content: Content, **changes: Any) -> None:
+    content["data"]["train"][0].update(changes)
+
+
+def arm(content: Content, name: str) -> Content:
+    return next(one for one in content["evaluation"]["arms"] if one["name"] == name)
+
+
+def only_grpo(content: Content) -> None:
+    content["training"]["train"] = ["grpo"]
+    del content["training"]["sft"]
+
+
+def nothing_trained(content: Content) -> None:
+    del content["training"]
+
+
+WRONG: dict[str, tuple[Change, str]] = {
+    "misspelt key": (
+        lambda c: c["generation"].update(max_call=3),
+        "generation.max_call is no known key; see config/README.md",
+    ),
+    "missing section": (lambda c: c.pop("generation"), "generation is missing; see config/README.md"),
+    "misspelt key in the only item of a list": (
+        lambda c: c["data"]["heldout"][0].update(shard=2),
+        "data.heldout.0.shard is no known key; see config/README.md",
+    ),
+    "no held-out set": (
+        lambda c: c["data"].update(heldout=[]),
+        "data.heldout is []; tuple should have at least 1 item",
+    ),
+    "generator that is not told how many": (
+        lambda c: c["data"]["train"][0].pop("n_questions"),
+        "data.train.0: n_questions is missing: the generator must be told how many to make",
+    ),
+    "unknown level": (
+        lambda c: train(c, levels=[1, 4]),
+        "data.train.0: levels: there is no level 4; there are 1, 2 and 3",
+    ),
+    "no level": (lambda c: train(c, levels=[]), "data.train.0.levels is []; tuple should have at least 1 item"),
+    "generated text": (
+        lambda c: train(c, form="text"),
+        "data.train.0: the generator makes the forms `gsm8k` and `mbpp`",
+    ),
+    "unknown form": (
+        lambda c: train(c, form="math"),
+        "data.train.0.form is 'math'; input should be 'gsm8k', 'mbpp' or 'text'",
+    ),
+    "file without a path": (
+        lambda c: train(c, source="file"),
+        "data.train.0: source is `file`, so `path` must name the file of rows",
+    ),
+    "hub without a repository": (
+        lambda c: train(c, source="hub", filename="train.jsonl"),
+        "data.train.0: source is `hub`, so `repository` and `filename` must be given",
+    ),
+    "hub without a file name": (
+        lambda c: train(c, source="hub", repository="openai/gsm8k"),
+        "data.train.0: source is `hub`, so `repository` and `filename` must be given",
+    ),
+    "no questions": (
+        lambda c: train(c, n_questions=0),
+        "data.train.0.n_questions is 0; input should be greater than 0",
+    ),
+    "two sets of one name": (lambda c: train(c, name="arithmetic"), "data: two sets have the name arithmetic"),
+    "set named like a folder": (
+        lambda c: train(c, name="training"),
+        "the file: data: the name training is taken; choose another",
+    ),
+    "held-out set named like a folder": (
+        lambda c: c["data"]["heldout"][0].update(name="report"),
+        "the file: data: the name report is taken; choose another",
+    ),
+    "name that is no file name": (
+        lambda c: train(c, name="Sums/1"),
+        "data.train.0.name is 'Sums/1'; string should match pattern",
+    ),
+    "nothing to train on": (
+        lambda c: c["data"].pop("train"),
+        "the file: data.train is missing: there is nothing to train on",
+    ),
+    "unknown tool": (
+        lambda c: c.update(tools=["browser"]),
+        "tools.0 is 'browser'; input should be 'calculator', 'execute_code' or 'read_file'",
+    ),
+    "tool that has nothing to read": (
+        lambda c: c.update(tools=["calculator", "read_file"]),
+        "the file: data.files is missing: `read_file` reads what lies there",
+    ),
+    "no tools": (lambda c: c.update(tools=[]), "tools is []; tuple should have at least 1 item"),
+    "turn longer than an episode": (
+        lambda c: c["generation"].update(max_turn_tokens=257),
+        "generation: max_turn_tokens = 257 is more than max_episode_tokens = 256",
+    ),
+    "window without room for a prompt": (
+        lambda c: c["model"].update(window=256),
+        "the file: model.window leaves no room for a prompt beside generation.max_episode_tokens",
+    ),
+    "share over one": (
+        lambda c: c["training"]["sft"].update(without_tools=1.5),
+        "training.sft.without_tools is 1.5; input should be less than or equal to 1",
+    ),
+    "methods in the wrong order": (
+        lambda c: c["training"].update(train=["grpo", "sft"]),
+        "training: train is [grpo, sft]; expected [sft], [grpo] or [sft, grpo]",
+    ),
+    "sft that is not described": (
+        lambda c: c["training"].pop("sft"),
+        "training: the section `sft` belongs to `train: [sft]` and `train: [sft, grpo]`; add or remove it",
+    ),
+    "sft that is not wanted": (
+        lambda c: c["training"].update(train=["grpo"]),
+        "training: the section `sft` belongs to `train: [sft]` and `train: [sft, grpo]`; add or remove it",
+    ),
+    # 8 generations x 8 prompts = 64 completions a step do not divide into 5 passes
+    "indivisible batch": (
+        lambda c: c["training"].update(gradient_accumulation_steps=5),
+        "training: num_generations x prompts_per_step = 64 must be divisible by gradient_accumulation_steps = 5",
+    ),
+    "equal names of arms": (
+        lambda c: arm(c, "sft").update(name="trained"),
+        "evaluation: two arms have the name trained",
+    ),
+    "adapter of nothing": (
+        nothing_trained,
+        "the file: evaluation.arms: sft plays with the adapter sft; there are none",
+    ),
+    "adapter of another method": (
+        only_grpo,
+        "the file: evaluation.arms: sft plays with the adapter sft; there are none, trained",
+    ),
+    "page that compares experiments": (
+        lambda c: c.update(experiment="compare"),
+        "the file: experiment: `compare` is the name of the page",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "expected"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_key_gives_one_line_that_names_file_and_key(
+    content: Content, tmp_path: Path, change: Change, expected: str
+):
+    change(content)
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(ConfigError) as caught:
+        load_tool_use(path)
+    assert str(caught.value).startswith(f"{path}: {expected}")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("methods", "adapters", "sft", "grpo"),
+    [
+        (["sft"], ["trained"], "trained", None),
+        (["grpo"], ["trained"], None, "trained"),
+        (["sft", "grpo"], ["sft", "trained"], "sft", "trained"),
+    ],
+)
+def test_the_adapters_of_each_method(
+    content: Content, methods: list[str], adapters: list[str], sft: str | None, grpo: str | None
+):
+    content["training"]["train"] = methods
+    if "sft" not in methods:
+        del content["training"]["sft"]
+    content["evaluation"]["arms"] = [{"name": "only", "adapter": "trained"}]
+    experiment = validate_tool_use(content, "mine.yaml")
+    assert (experiment.adapters, experiment.sft_adapter, experiment.grpo_adapter) == (adapters, sft, grpo)
+
+
+def test_without_training_neither_adapters_nor_training_questions_are_needed(content: Content):
+    nothing_trained(content)
+    del content["data"]["train"]
+    content["evaluation"]["arms"] = [{"name": "untrained"}]
+    assert validate_tool_use(content, "mine.yaml").adapters == []
+
+
+def test_missing_files_are_all_named_with_their_keys(content: Content, tmp_path: Path):
+    content["model"]["path"] = str(tmp_path / "model")
+    for side, form in (("train", "mbpp"), ("heldout", "gsm8k")):
+        content["data"][side][0] |= {"form": form, "source": "file", "path": str(tmp_path / f"{side}.jsonl")}
+    content["data"]["files"] = str(tmp_path / "files")
+    content["resources"] = {"train": {"venv": str(tmp_path / "venv")}}
+    with pytest.raises(ConfigError) as caught:
+        check_tool_use_files(validate_tool_use(content, "mine.yaml"), "mine.yaml")
+    assert str(caught.value).splitlines() == [
+        f"mine.yaml: {key}: {tmp_path}/{path} does not exist; expected {what}"
+        for key, path, what in (
+            ("model.path", "model/config.json", "a folder with a model, or a hub name"),
+            ("data.train.0.path", "train.jsonl", "rows of mbpp"),
+            ("data.heldout.0.path", "heldout.jsonl", "rows of gsm8k"),
+            ("data.files", "files", "a folder with a folder for each question"),
+            (
+                "resources.train.venv",
+                "venv/bin/arc-refinery",
+                "a virtual environment with this package (pip install -e . with its pip)",
+            ),
+        )
+    ]
+
+
+def test_files_that_are_there_are_accepted(content: Content, tmp_path: Path):
+    for name in ("config.json", "rows.jsonl"):
+        (tmp_path / name).touch()
+    content["model"]["path"] = str(tmp_path)
+    content["data"]["train"][0] |= {"source": "file", "path": str(tmp_path / "rows.jsonl")}
+    content["data"]["files"] = str(tmp_path)
+    check_tool_use_files(validate_tool_use(content, "mine.yaml"), "mine.yaml")

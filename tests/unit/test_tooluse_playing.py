@@ -1,0 +1,181 @@
+"""Playing held-out questions with the embedded model: shards and interruptions change no episode."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from checkout import ROOT
+
+from arc_refinery import records
+from arc_refinery.config import Generation, Network, Questions, Sandbox
+from arc_refinery.errors import InputError
+from arc_refinery.sampling.progress import progress_path
+from arc_refinery.tokenizers import load_tokenizer
+from arc_refinery.tooluse.playing import Player, play_shard
+from arc_refinery.tooluse.questions import Question
+from arc_refinery.tooluse.rendering import Renderer
+from arc_refinery.tooluse.rewards import gsm8k
+from arc_refinery.tooluse.sources import questions_of
+from arc_refinery.tooluse.tools import Toolbox
+from arc_refinery.tooluse.transcripts import Episode
+from arc_refinery.tooluse.turns import parse_turn
+
+pytestmark = pytest.mark.usefixtures("on_a_cpu")
+
+MODEL = str(ROOT / "workflow/models/tiny-tools")
+SETS = Questions.model_validate(
+    {"name": "sums", "form": "gsm8k", "source": "generator", "levels": [1, 2], "n_questions": 7}
+)
+QUESTIONS = list(questions_of(SETS, "heldout", 0))  # four batches, the last one of a single question
+
+
+@pytest.fixture(scope="module")
+def player() -> Iterator[Player]:
+    sandbox = Sandbox()
+    with sandbox.executor(1) as candidates, sandbox.executor(1) as judges:
+        toolbox = Toolbox(("calculator",), candidates)
+        yield Player(
+            model=Network(path=MODEL, window=512),
+            adapter=None,
+            generation=Generation(max_turn_tokens=48, max_episode_tokens=160),
+            renderer=Renderer(load_tokenizer(MODEL), toolbox.schemas, True, "<|im_end|>"),
+            open_toolbox=lambda question: toolbox,
+            executors=(candidates, judges),
+            sandbox=sandbox,
+            files_hash="",
+            n_predictions=2,
+            questions_per_batch=2,
+            seed=1,  # one with an episode that calls the calculator and goes on
+        )
+
+
+@pytest.fixture(scope="module")
+def undisturbed(player: Player, tmp_path_factory: pytest.TempPathFactory) -> list[Episode]:
+    return list(play_shard(QUESTIONS, player, 0, 1, tmp_path_factory.mktemp("one") / "000.parquet"))
+
+
+def fails_at(question: Question) -> Callable[[Question], Toolbox]:
+    """What opens toolboxes until it comes to a question."""
+
+    def toolbox(asked: Question) -> Toolbox:
+        if asked == question:
+            raise KeyboardInterrupt
+        return Toolbox(("calculator",))
+
+    return toolbox
+
+
+def test_each_question_is_played_so_many_times_and_graded(undisturbed: list[Episode]):
+    expected = [f"{question.question_id}/{number:03d}" for question in QUESTIONS for number in range(2)]
+    assert [episode.episode_id for episode in undisturbed] == expected
+    references = {question.question_id: question.reference for question in QUESTIONS}
+    tokenizer = load_tokenizer(MODEL)
+    for episode in undisturbed:
+        assert len(episode.completion_ids) == len(episode.mask) <= 160
+        sampled = [token for token, mine in zip(episode.completion_ids, episode.mask, strict=True) if mine]
+        assert episode.n_tokens == len(sampled)
+        written = "".join(said.content for said in episode.messages if said.role == "assistant")
+        assert tokenizer.decode(sampled, skip_special_tokens=True) == written
+        answer = parse_turn(episode.messages[-1].content).answer if episode.ending == "answer" else None
+        assert episode.reward == gsm8k(answer or "", references[episode.question_id])
+    assert len({episode.messages for episode in undisturbed}) > 7  # questions and repetitions are played apart
+    assert any(len(episode.messages) > 1 for episode in undisturbed), (
+        "or shards and interruptions are tested for little"
+    )
+
+
+def test_each_question_draws_from_its_own_stream(player: Player, tmp_path: Path):
+    twins = [replace(QUESTIONS[0], question_id=name) for name in ("a", "b", "c", "d")]
+    played = list(play_shard(twins, player, 0, 1, tmp_path / "000.parquet"))
+    of_batch = [[episode.messages for episode in played[start : start + 4]] for start in (0, 4)]
+    assert of_batch[0] != of_batch[1]
+
+
+@pytest.mark.parametrize("n_shards", [2, 3, 5])
+def test_shards_give_the_same_episodes(player: Player, undisturbed: list[Episode], tmp_path: Path, n_shards: int):
+    played = [
+        episode
+        for shard in range(n_shards)
+        for episode in play_shard(QUESTIONS, player, shard, n_shards, tmp_path / f"{shard:03d}.parquet")
+    ]
+    assert sorted(played, key=lambda episode: episode.episode_id) == undisturbed
+
+
+def test_an_interrupted_job_goes_on_and_ends_with_the_same_bytes(
+    player: Player, undisturbed: list[Episode], tmp_path: Path
+):
+    output = tmp_path / "000.parquet"
+    records.write(tmp_path / "undisturbed.parquet", "episodes", undisturbed, 0, {})
+    with pytest.raises(KeyboardInterrupt):
+        list(play_shard(QUESTIONS, replace(player, open_toolbox=fails_at(QUESTIONS[5])), 0, 1, output))
+    progress = progress_path(output).read_text()
+    assert progress.count("\n") == 1 + 2  # what they belong to, and two whole batches
+    progress_path(output).write_text(f'{progress}{{"episodes": [{{')  # and a line that was not finished
+
+    again = replace(player, open_toolbox=fails_at(QUESTIONS[0]))  # which is not played again
+    records.write(output, "episodes", play_shard(QUESTIONS, again, 0, 1, output), 0, {})
+    assert output.read_bytes() == (tmp_path / "undisturbed.parquet").read_bytes()
+
+
+def test_what_is_done_is_not_played_again(player: Player, undisturbed: list[Episode], tmp_path: Path):
+    output = tmp_path / "000.parquet"
+    assert list(play_shard(QUESTIONS[:2], player, 0, 1, output)) == undisturbed[:4]
+    refuses = replace(player, open_toolbox=fails_at(QUESTIONS[0]))
+    assert list(play_shard(QUESTIONS[:2], refuses, 0, 1, output)) == undisturbed[:4]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda player: replace(player, seed=2),
+        lambda player: replace(player, generation=player.generation.model_copy(update={"max_calls": 1})),
+        lambda player: replace(player, sandbox=Sandbox(cpu_seconds=2.0)),
+        lambda player: replace(player, files_hash="other"),
+        lambda player: replace(player, questions_per_batch=1),
+        lambda player: replace(player, n_predictions=1),
+        lambda player: replace(player, renderer=replace(player.renderer, schemas=())),
+    ],
+    ids=["seed", "limit on calls", "limit of the sandbox", "files", "batches", "repetitions", "tools"],
+)
+def test_progress_of_other_settings_is_forgotten(player: Player, tmp_path: Path, other: Callable[[Player], Player]):
+    output = tmp_path / "000.parquet"
+    list(play_shard(QUESTIONS[:2], player, 0, 1, output))
+    changed = replace(other(player), open_toolbox=fails_at(QUESTIONS[0]))
+    with pytest.raises(KeyboardInterrupt):
+        list(play_shard(QUESTIONS[:2], changed, 0, 1, output))
+    assert progress_path(output).read_text().count("\n") == 1
+
+
+def test_progress_on_other_questions_is_forgotten(player: Player, tmp_path: Path):
+    output = tmp_path / "000.parquet"
+    list(play_shard(QUESTIONS[:2], player, 0, 1, output))
+    other = replace(QUESTIONS[0], reference="0")
+    with pytest.raises(KeyboardInterrupt):
+        list(play_shard([other, QUESTIONS[1]], replace(player, open_toolbox=fails_at(other)), 0, 1, output))
+
+
+def test_a_prompt_that_leaves_no_room_for_an_episode_is_named(player: Player, tmp_path: Path):
+    prompts = {one.question_id: player.renderer.ids(player.renderer.prompt(one.text)) for one in QUESTIONS}
+    longest = max(prompts, key=lambda name: len(prompts[name]))
+    n_tokens = len(prompts[longest])
+    fits, short = (player.model.model_copy(update={"window": 160 + n_tokens - less}) for less in (0, 1))
+    with pytest.raises(InputError) as caught:
+        next(play_shard(QUESTIONS, replace(player, model=short), 0, 1, tmp_path / "000.parquet"))
+    assert str(caught.value).startswith(
+        f"{longest}: its prompt has {n_tokens} tokens, expected at most {n_tokens - 1}, that is model.window less "
+        "generation.max_episode_tokens"
+    )
+    assert next(play_shard(QUESTIONS, replace(player, model=fits), 0, 1, tmp_path / "000.parquet"))
+
+
+@pytest.mark.parametrize("shard", [-1, 2])
+def test_there_are_as_many_shards_as_there_are(player: Player, tmp_path: Path, shard: int):
+    with pytest.raises(InputError, match=rf"shard {shard} of 2: expected 0\.\.1"):
+        next(play_shard(QUESTIONS, player, shard, 2, tmp_path / "000.parquet"))
+
+
+@pytest.mark.parametrize("name", ["n_predictions", "questions_per_batch"])
+def test_nothing_is_played_no_times(player: Player, tmp_path: Path, name: str):
+    with pytest.raises(InputError, match="expected at least 1"):
+        next(play_shard(QUESTIONS, replace(player, **{name: 0}), 0, 1, tmp_path / "000.parquet"))

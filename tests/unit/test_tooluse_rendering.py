@@ -1,0 +1,188 @@
+"""What the chat template puts around what the model writes: texts by hand, and Qwen3's own rendering of the whole."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arc_refinery.tokenizers import load_tokenizer
+from arc_refinery.tooluse.rendering import Message, Renderer, TemplateError
+from arc_refinery.tooluse.tools import TOOLS, Toolbox, ToolName
+from arc_refinery.tooluse.transcripts import Segment
+
+MODELS = Path(__file__).parents[2] / "workflow/models"
+END, HEADER, NO_THOUGHT = "<|im_end|>", "<|im_start|>assistant\n", "<think>\n\n</think>\n\n"
+TOKENIZER = load_tokenizer(str(MODELS / "tiny-tools"))
+both = pytest.mark.parametrize(("thinking", "begun"), [(True, ""), (False, NO_THOUGHT)])
+
+
+def renderer(thinking: bool = True, tools: tuple[ToolName, ...] = ("calculator",), stop: str = END) -> Renderer:
+    return Renderer(TOKENIZER, Toolbox(tools).schemas, thinking, stop)
+
+
+def called(thought: str, *expressions: str) -> Message:
+    """An assistant's message with calls of the calculator."""
+    calls = [
+        {"type": "function", "function": {"name": "calculator", "arguments": {"expression": one}}}
+        for one in expressions
+    ]
+    return {"role": "assistant", "content": thought, "tool_calls": calls}
+
+
+def written_call(expression: str) -> str:
+    return f'<tool_call>\n{{"name": "calculator", "arguments": {{"expression": "{expression}"}}}}\n</tool_call>'
+
+
+@both
+def test_a_prompt_without_tools(thinking: bool, begun: str):
+    expected = f"<|im_start|>user\n How many? {END}\n{HEADER}{begun}"
+    assert renderer(thinking, tools=()).prompt(" How many? ") == expected
+
+
+@both
+def test_a_prompt_lists_the_tools_that_are_offered(thinking: bool, begun: str):
+    made = renderer(thinking, ("read_file", "calculator"))
+    system, _, asked = made.prompt("How many?").partition("\n</tools>")
+    lines = system.partition("<tools>\n")[2].splitlines()
+    assert [json.loads(line) for line in lines] == [TOOLS["calculator"].schema, TOOLS["read_file"].schema]
+    assert asked.endswith(f"{END}\n<|im_start|>user\nHow many?{END}\n{HEADER}{begun}")
+
+
+def test_the_order_of_the_tools_in_the_config_changes_no_prompt():
+    assert renderer(tools=("read_file", "calculator")).prompt("?") == renderer(
+        tools=("calculator", "read_file")
+    ).prompt("?")
+
+
+def test_a_turn_is_what_the_model_would_write_without_its_end():
+    made = renderer()
+    thought = "<think>\n2 rows.\n</think>\n\n"
+    assert made.turn({"role": "assistant", "content": f"{thought}#### 6"}) == f"{thought}#### 6"
+    assert made.turn(called(thought, "2*3")) == thought + written_call("2*3")
+    assert made.turn(called(f"{thought}So:", "2*3", "4+5")) == f"{thought}So:\n" + "\n".join(
+        written_call(one) for one in ("2*3", "4+5")
+    )
+
+
+def test_without_thinking_a_turn_has_none_for_the_prompt_has_an_empty_one():
+    made = renderer(thinking=False)
+    thought = "<think>\n2 rows.\n</think>\n\n"
+    assert made.turn({"role": "assistant", "content": f"{thought}#### 6"}) == "#### 6"
+    assert made.turn({"role": "assistant", "content": "#### 6"}) == "#### 6"
+    assert made.turn(called(thought, "2*3")) == written_call("2*3")
+
+
+def test_arguments_of_calls_keep_their_own_keys():
+    calls = [
+        {"type": "function", "function": {"name": "calculator", "arguments": {"expression": "1"}}},
+        {"type": "function", "function": {"name": "execute_code", "arguments": {"code": 'print("a\\n")'}}},
+    ]
+    turn = renderer().turn({"role": "assistant", "content": "", "tool_calls": calls})
+    written = [json.loads(text.partition("\n</tool_call>")[0]) for text in turn.split("<tool_call>\n")[1:]]
+    assert written == [call["function"] for call in calls]
+
+
+@both
+def test_results_stand_in_one_block_and_the_model_goes_on_after_it(thinking: bool, begun: str):
+    one = "\n<|im_start|>user\n<tool_response>\n6\n</tool_response>"
+    assert renderer(thinking).results(["6"]) == f"{one}{END}\n{HEADER}{begun}"
+    more = "\n<tool_response>\n two\nlines \n</tool_response>\n<tool_response>\n\n</tool_response>"
+    assert renderer(thinking).results(["6", " two\nlines ", ""]) == f"{one}{more}{END}\n{HEADER}{begun}"
+
+
+def conversation(thinking: bool) -> list[Message]:
+    """Thoughts everywhere, two calls in one turn, a turn with text before its call."""
+
+    def thought(text: str) -> str:
+        return f"<think>\n{text}\n</think>\n\n" if thinking else ""
+
+    return [
+        {"role": "user", "content": "How many hats?"},
+        called(thought("First the rows.\n\nThen the rest."), "2*3", "4+5"),
+        {"role": "tool", "name": "calculator", "content": "6"},
+        {"role": "tool", "name": "calculator", "content": "9"},
+        called(thought("6 and 9.") + "Nearly there.", "6+9"),
+        {"role": "tool", "name": "calculator", "content": "15"},
+        {"role": "assistant", "content": thought("15 hats.") + "There are 15.\n\n#### 15"},
+    ]
+
+
+@pytest.mark.parametrize("tools", [("calculator",), ("calculator", "execute_code", "read_file")])
+def test_segments_with_thoughts_are_what_qwen3s_template_makes_of_the_whole(tools: tuple[ToolName, ...]):
+    made = renderer(tools=tools)
+    segments = list(made.segments(conversation(thinking=True)))
+    native = TOKENIZER.apply_chat_template(conversation(True), tools=list(made.schemas), tokenize=False)
+    assert "".join(segment.text for segment in segments) + "\n" == native
+    assert [segment.is_sampled for segment in segments] == [False, True] * 3
+
+
+def test_segments_without_thinking_are_those_of_an_episode():
+    made = renderer(thinking=False)
+    first = f"{written_call('2*3')}\n{written_call('4+5')}"
+    assert list(made.segments(conversation(thinking=False))) == [
+        Segment(made.prompt("How many hats?"), False),
+        Segment(first + END, True),
+        Segment(made.results(["6", "9"]), False),
+        Segment(f"Nearly there.\n{written_call('6+9')}{END}", True),
+        Segment(made.results(["15"]), False),
+        Segment(f"There are 15.\n\n#### 15{END}", True),
+    ]
+    assert list(made.segments(conversation(thinking=True))) == list(made.segments(conversation(thinking=False)))
+
+
+def test_tokens_are_those_of_each_segment_by_itself():
+    """`ha` is one token, so the pieces of the last segment, `h` and `a`, must not be merged over their border."""
+    made = renderer()
+    assert len(made.ids(" ha")) == 1
+    segments = [Segment(f"{HEADER} h", False), Segment(f"at{END}", True)]
+    ids, mask = made.tokens(segments)
+    assert ids == made.ids(f"{HEADER} h") + made.ids(f"at{END}") != made.ids(f"{HEADER} hat{END}")
+    assert mask == [0] * len(made.ids(f"{HEADER} h")) + [1] * len(made.ids(f"at{END}"))
+
+
+# models that cannot
+
+
+@both
+def test_qwen3s_template_passes(thinking: bool, begun: str):
+    renderer(thinking).check()
+    renderer(thinking, tools=()).check()
+
+
+def test_a_template_that_knows_no_tools_is_named():
+    model = str(MODELS / "tiny")
+    tokenizer = load_tokenizer(model)
+    with pytest.raises(TemplateError) as raised:
+        Renderer(tokenizer, Toolbox().schemas, True, str(tokenizer.eos_token)).check()
+    assert str(raised.value).startswith(f"{model}: its chat template ")
+
+
+@pytest.mark.parametrize("stop", ["<|eot_id|>", "", "#### "])
+def test_an_unknown_stop_token_is_named_with_the_model(stop: str):
+    expected = f"{MODELS}/tiny-tools: generation.stop_token {stop!r} is no token of this model"
+    with pytest.raises(TemplateError) as raised:
+        renderer(stop=stop).check()
+    assert str(raised.value) == expected
+
+
+@pytest.mark.parametrize(
+    ("template", "says"),
+    [
+        # ChatML without tools: neither calls nor results are there
+        (
+            "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+            "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
+            "knows no calls of tools",
+        ),
+        # nothing of the assistant is ever shown
+        ("<|im_start|>{{ messages[0].content }}<|im_end|>", "does not write a turn after"),
+        # no stop token stands behind a turn
+        ("{% for m in messages %}{{ m.content }}{% endfor %}", "does not write a turn after"),
+    ],
+)
+def test_templates_that_cannot_carry_calls(template: str, says: str):
+    tokenizer: Any = load_tokenizer(str(MODELS / "tiny-tools"))
+    tokenizer.chat_template = template
+    with pytest.raises(TemplateError, match=says):
+        Renderer(tokenizer, Toolbox().schemas, True, END).check()

@@ -1,0 +1,201 @@
+"""Sets of questions: what is in them, what is left out, what is kept apart, and that files give back what they got."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arc_refinery import records
+from arc_refinery.config import Questions
+from arc_refinery.errors import InputError
+from arc_refinery.sandbox import Executor, Limits
+from arc_refinery.seeding import stream_seed
+from arc_refinery.tooluse.generator import gsm8k_row, mbpp_row
+from arc_refinery.tooluse.questions import Asserts, Question
+from arc_refinery.tooluse.sources import answerable, apart, questions_of
+from arc_refinery.tooluse.transcripts import Call, Conversation, Episode, Message, Segment
+
+Executors = tuple[Executor, Executor]
+
+SUM = {"question": "Ann has 2 hats and buys 3. How many?", "answer": "2+3=<<2+3=5>>5\n#### 5"}
+DOUBLE = {"text": "Double it.", "code": "def double(n): return 2 * n", "test_list": ["assert double(2) == 4"]}
+CAPITAL = {"question": "Capital of Peru?", "answer": "Lima"}
+
+
+@pytest.fixture(scope="module")
+def executors() -> Iterator[Executors]:
+    limits = Limits(cpu_seconds=0.5, wall_seconds=10.0, memory_mb=256)
+    with Executor(1, limits) as candidates, Executor(1, limits) as judges:
+        yield candidates, judges
+
+
+def generated(form: str = "gsm8k", levels: tuple[int, ...] = (1,), n: int = 6, name: str = "mine") -> Questions:
+    made = {"name": name, "form": form, "source": "generator", "levels": levels, "n_questions": n}
+    return Questions.model_validate(made)
+
+
+def of_file(path: Path, form: str, rows: list[dict[str, Any]], **changes: Any) -> Questions:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return Questions.model_validate({"name": "mine", "form": form, "source": "file", "path": str(path)} | changes)
+
+
+# what is in a set
+
+
+def test_generated_sums_come_from_each_level_in_turn():
+    made = list(questions_of(generated(levels=(1, 3), n=5), "train", 7))
+    seed = stream_seed(7, "mine")
+    rows = [gsm8k_row(level, "train", seed, number) for number, level in enumerate((1, 3, 1, 3, 1))]
+    assert [(one.question_id, one.text) for one in made] == [
+        (f"mine/{number:06d}", row["question"]) for number, row in enumerate(rows)
+    ]
+    assert [f"{one.solution}\n#### {one.reference}" for one in made] == [row["answer"] for row in rows]
+
+
+def test_generated_programs_come_from_each_level_in_turn():
+    made = list(questions_of(generated("mbpp", levels=(2, 1), n=3), "heldout", 7))
+    seed = stream_seed(7, "mine")
+    rows = [mbpp_row(level, "heldout", seed, number) for number, level in enumerate((2, 1, 2))]
+    assert [(one.question_id, one.reference) for one in made] == [
+        (f"mine/{number:06d}", row["code"]) for number, row in enumerate(rows)
+    ]
+    for one, row in zip(made, rows, strict=True):
+        assert one.asserts == Asserts((*row["test_list"], *row["challenge_test_list"]))
+
+
+def test_questions_depend_on_the_seed_and_the_name_of_their_set():
+    first, again, seeded = (list(questions_of(generated(), "train", seed)) for seed in (0, 0, 1))
+    named = list(questions_of(generated(name="other"), "train", 0))
+    assert first == again
+    assert len({one.text for one in first + seeded + named}) == 18
+
+
+@pytest.mark.parametrize("form", ["gsm8k", "mbpp"])
+def test_no_text_is_on_both_sides_whatever_the_seeds(form: str):
+    settings = generated(form, levels=(1, 2), n=60)
+    train = {one.text.partition("\n")[0] for one in questions_of(settings, "train", 0)}
+    heldout = {one.text.partition("\n")[0] for seed in (0, 1) for one in questions_of(settings, "heldout", seed)}
+    assert not train & heldout
+
+
+@pytest.mark.parametrize(
+    ("form", "row", "expected"),
+    [
+        ("gsm8k", SUM, Question("mine/rows-000001", SUM["question"], "gsm8k", "5", solution="2+3=<<2+3=5>>5")),
+        (
+            "mbpp",
+            DOUBLE | {"task_id": 9},
+            Question(
+                "mine/mbpp-9",
+                "Double it.\nOne of its tests: assert double(2) == 4",
+                "code_exec",
+                "def double(n): return 2 * n",
+                asserts=Asserts(("assert double(2) == 4",)),
+            ),
+        ),
+        ("text", CAPITAL, Question("mine/rows-000001", "Capital of Peru?", "exact_match", "Lima")),
+    ],
+)
+def test_rows_of_a_file(tmp_path: Path, form: str, row: dict[str, Any], expected: Question):
+    assert list(questions_of(of_file(tmp_path / "rows.jsonl", form, [row]), "heldout", 0)) == [expected]
+
+
+def test_of_a_file_the_first_questions_are_taken_and_the_others_not_even_read(tmp_path: Path):
+    rows = [SUM, SUM, {"question": "no answer"}]
+    settings = of_file(tmp_path / "rows.jsonl", "gsm8k", rows, n_questions=2)
+    assert [one.question_id for one in questions_of(settings, "train", 0)] == ["mine/rows-000001", "mine/rows-000002"]
+
+
+def test_two_rows_of_one_name_are_refused(tmp_path: Path):
+    settings = of_file(tmp_path / "rows.jsonl", "mbpp", [DOUBLE | {"task_id": 9}] * 2)
+    with pytest.raises(InputError, match="mine: two rows are called mbpp-9; give each its own task_id"):
+        list(questions_of(settings, "train", 0))
+
+
+# what is left out, and what must be kept apart
+
+
+def test_programs_that_their_own_asserts_do_not_pass_are_left_out_and_named(executors: Executors):
+    def asked(name: str, *asserts: str, code: str = "def double(n): return 2 * n") -> Question:
+        return Question(name, "Double it.", "code_exec", code, asserts=Asserts(asserts))
+
+    good = asked("good", "assert double(2) == 4")
+    in_part = asked("in part", "assert double(2) == 4", "assert list(map(double, [1])) == [2]")  # one can be checked
+    sums = Question("sum", "2 + 3?", "gsm8k", "5")
+    bad = [
+        asked("wrong", "assert double(2) == 4", "assert double(3) == 7"),
+        asked("raises", "assert double(2) == 4", code="def double(n): return 2 * m"),
+        asked("broken", "assert double(2) == 4", code="def double(n) return 2 * n"),
+        asked("never ends", "assert double(2) == 4", code="def double(n):\n    while True: pass"),
+        asked("cannot be checked", "assert list(map(double, [1])) == [2]"),
+        asked("asserts nothing of it", "assert 2 == 2"),
+        Question("no asserts", "Double it.", "code_exec", "def double(n): return 2 * n"),
+    ]
+    kept, left_out = answerable([bad[0], good, *bad[1:], in_part, sums], *executors)
+    assert kept == [good, in_part, sums]
+    assert left_out == [one.question_id for one in bad]
+
+
+def test_generated_programs_are_all_kept(executors: Executors):
+    made = list(questions_of(generated("mbpp", levels=(1, 2, 3), n=9), "train", 0))
+    assert answerable(made, *executors) == (made, [])
+
+
+def test_questions_that_are_held_out_are_not_trained_on():
+    train = [Question(f"train/{number}", f"{number} + 1?", "gsm8k", "0") for number in range(5)]
+    heldout = [Question(f"heldout/{number}", f"{number} + 1?", "gsm8k", "0") for number in (1, 4, 5)]
+    assert apart(train, iter(heldout)) == [train[0], train[2], train[3]]
+    assert apart(train, []) == train
+
+
+# files give back what they got
+
+
+def test_questions_are_read_as_they_were_written(tmp_path: Path):
+    questions = [
+        Question("a/1", "2 + 3?\n“Hats” | ✓", "gsm8k", "5", solution="<<2+3=5>>5"),
+        Question(
+            "a/2",
+            "Double it.",
+            "code_exec",
+            "def f(): ...",
+            asserts=Asserts(("assert f()",), ("import math",), "x = 3"),
+        ),
+        Question("a/3", "Halve it.", "code_exec", "def f(): ...", asserts=Asserts(("assert f()", "assert not f()"))),
+        Question("a/4", "Where?", "exact_match", "Here"),
+    ]
+    records.write(tmp_path / "q.parquet", "questions", questions, 0, {})
+    assert list(records.read_questions(tmp_path / "q.parquet")) == questions
+
+
+def test_conversations_are_read_as_they_were_written(tmp_path: Path):
+    segments = (Segment("<|im_start|>user\n?<|im_end|>\n", False), Segment("<think>\n…\n</think>\n\n5<|im_end|>", True))
+    conversations = [Conversation("a/1", segments, 0), Conversation("a/2", segments * 2, 3)]
+    records.write(tmp_path / "c.parquet", "conversations", conversations, 0, {})
+    assert list(records.read_conversations(tmp_path / "c.parquet")) == conversations
+
+
+def test_episodes_are_read_as_they_were_written(tmp_path: Path):
+    played = Episode(
+        episode_id="a/1/000",
+        question_id="a/1",
+        model="models/m",
+        adapter="adapters/trained",
+        seed=3,
+        temperature=0.6,
+        top_p=0.95,
+        messages=(Message("assistant", "<tool_call>"), Message("tool", "Error: …"), Message("assistant", "5")),
+        calls=(Call("calculator", ""), Call("", "malformed")),
+        completion_ids=(151645, 0, 7),
+        mask=(1, 0, 1),
+        ending="answer",
+        n_prompt_tokens=40,
+        n_tokens=2,
+        answer="5",
+        reward=1.0,
+    )
+    without = Episode("a/1/001", "a/1", "m", "", 3, 0.0, 1.0, (), (), (5,), (1,), "truncated", 40, 1, "", 0.0)
+    records.write(tmp_path / "e.parquet", "episodes", [played, without], 0, {})
+    assert list(records.read_episodes(tmp_path / "e.parquet")) == [played, without]

@@ -1,0 +1,260 @@
+"""The lesson of tool use: what a step is measured by, which questions are trained on, which tools TRL is shown."""
+
+import inspect
+from copy import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers.utils import get_json_schema
+
+from arc_refinery.config import Generation, ToolTraining
+from arc_refinery.tokenizers import load_tokenizer
+from arc_refinery.tooluse.episodes import Play
+from arc_refinery.tooluse.questions import Question
+from arc_refinery.tooluse.rendering import Renderer, TemplateError
+from arc_refinery.tooluse.tools import Result, Toolbox, ToolName
+from arc_refinery.tooluse.transcripts import Ending, Message
+from arc_refinery.training.grpo import Data, TrainingError
+from arc_refinery.training.tool_use import CallingTools, Environment, Rewards, check_template, environment_class
+
+TINY_TOOLS = str(Path(__file__).parents[2] / "workflow/models/tiny-tools")
+TOKENIZER = load_tokenizer(TINY_TOOLS)
+NOBODY: Any = None  # no program is asked for, so none is executed
+GENERATION = Generation(max_turn_tokens=20, max_episode_tokens=50)
+
+
+# rewards and figures
+
+
+def environment(question: Question, turn: str, ids: str, mask: str, ending: Ending, *results: Result) -> Environment:
+    """An episode that has ended; ids and mask are a digit each."""
+    made = Environment({"q": question}, lambda _: Toolbox())
+    made.reset(question_id="q")
+    made.episode = Play(
+        [1],
+        made.toolbox,
+        [int(one) for one in ids],
+        [int(one) for one in mask],
+        None,
+        [Message("assistant", turn)],
+        list(results),
+        ending,
+    )
+    return made
+
+
+def test_rewards_and_figures_of_a_step():
+    """Two questions with two episodes each, computed by hand."""
+    six, seven = Question("a", "?", "gsm8k", "6"), Question("b", "?", "gsm8k", "7")
+    good, wrong = Result("6", "calculator"), Result("Error: ...", "", "malformed")
+    environments = [
+        environment(six, "<think>\n2*3\n</think>\n\n#### 6", "111119", "111100", "answer", good, wrong, good),
+        environment(six, "#### 6", "1234", "1111", "answer"),
+        environment(seven, "#### 7", "12", "11", "truncated"),  # right, but without its end
+        environment(seven, "#### 7", "111222", "111001", "tokens", wrong),  # its last turn called something
+    ]
+    logged: dict[str, float] = {}
+    rewards = Rewards(NOBODY, NOBODY, num_generations=2)
+    given = rewards(environments=environments, log_metric=logged.__setitem__, prompts=[], completions=[])
+    assert given == rewards.rewards == [1.0, 1.0, 0.0, 0.0]
+    assert {name: logged[name] for name in ("share/calling", "share/answered", "calls", "share/faulty_calls")} == {
+        "share/calling": 2 / 4,
+        "share/answered": 2 / 4,
+        "calls": 4 / 4,
+        "share/faulty_calls": 2 / 4,
+    }
+    assert (logged["share/solved"], logged["share/truncated"]) == (2 / 4, 2 / 4)
+    assert logged["share/zero_variance"] == 1.0
+    # of what was sampled alone: 1111 and 1234; 12 and 1112
+    assert logged["unique_tokens/finished"] == pytest.approx((1 / 4 + 4 / 4) / 2)
+    assert logged["unique_tokens/truncated"] == pytest.approx((2 / 2 + 2 / 4) / 2)
+
+
+def test_without_any_call_there_is_no_share_of_faulty_ones():
+    logged: dict[str, float] = {}
+    made = environment(Question("a", "?", "gsm8k", "6"), "#### 5", "12", "11", "answer")
+    assert Rewards(NOBODY, NOBODY, 2)(environments=[made, made], log_metric=logged.__setitem__) == [0.0, 0.0]
+    assert (logged["calls"], logged["share/calling"]) == (0.0, 0.0)
+    assert "share/faulty_calls" not in logged
+
+
+# held-out prompts
+
+
+def places(data: Data) -> tuple[list[int], list[int]]:
+    return list(data.train["place"]), list(data.heldout["place"]) if data.heldout else []
+
+
+def split(n: int, n_heldout: int, seed: int = 0) -> tuple[list[int], list[int]]:
+    return places(Data.split([{"prompt": "?", "place": place} for place in range(n)], n_heldout, seed))
+
+
+def test_some_rows_are_kept_out_and_all_others_trained_on_in_their_order():
+    train, heldout = split(40, 15)
+    assert (len(train), len(heldout)) == (25, 15)
+    assert sorted(train + heldout) == list(range(40))
+    assert (train, heldout) == (sorted(train), sorted(heldout))
+    assert heldout != list(range(15)) and heldout != list(range(25, 40))  # at random
+
+
+def test_the_seed_decides_which_rows_are_kept_out():
+    assert split(40, 15) == split(40, 15)
+    assert split(40, 15, seed=1) != split(40, 15)
+
+
+def test_none_may_be_kept_out_but_not_all():
+    assert split(3, 0) == ([0, 1, 2], [])
+    assert Data.split([{"place": 0}], 0, 0).heldout is None
+    assert len(split(3, 2)[0]) == 1
+    for n_heldout in (3, 4):
+        message = f"n_heldout = {n_heldout} leaves nothing to train on: there are 3 prompts"
+        with pytest.raises(TrainingError, match=message):
+            split(3, n_heldout)
+
+
+# questions
+
+
+def lesson(
+    asked: list[Question],
+    window: int = 512,
+    generation: Generation = GENERATION,
+    tools: tuple[ToolName, ...] = ("calculator",),
+    files_hash: str = "",
+    **changed: Any,
+) -> CallingTools:
+    training = ToolTraining(train=("grpo",), learning_rate=1e-3, max_grad_norm=1.0, save_steps=1, **changed)
+    open_toolbox = lambda _: Toolbox(tools)  # noqa: E731
+    renderer = Renderer(TOKENIZER, Toolbox(tools).schemas, generation.enable_thinking, generation.stop_token)
+    return CallingTools(
+        asked, renderer, training, generation, window, open_toolbox, tools, (NOBODY, NOBODY), files_hash, seed=0
+    )
+
+
+def asking(*texts: str) -> list[Question]:
+    return [Question(f"q{place}", text, "gsm8k", "6") for place, text in enumerate(texts)]
+
+
+def prompt_tokens(text: str) -> int:
+    """Of Qwen3's template: the system's turn, the question, the header."""
+    renderer = Renderer(TOKENIZER, Toolbox(("calculator",)).schemas, True, "<|im_end|>")
+    return len(renderer.ids(renderer.prompt(text)))
+
+
+def test_a_question_is_left_out_where_its_prompt_and_an_episode_do_not_fit():
+    short, longer = "1?", "1 + 2 + 3?"
+    window = prompt_tokens(longer) + GENERATION.max_episode_tokens
+    made = lesson(asking(short, longer), window)
+    assert (made.n_left_out, list(made.data.train["question_id"])) == (0, ["q0", "q1"])
+    made = lesson(asking(short, longer), window - 1)
+    assert (made.n_left_out, list(made.data.train["question_id"])) == (1, ["q0"])
+    assert list(made.data.train["prompt"]) == [[{"role": "user", "content": short}]]
+
+
+def test_where_no_question_is_left_the_error_says_what_to_change():
+    n = prompt_tokens("12?")
+    expected = (
+        f"none of 2 questions has a prompt of at most {n - 1} tokens, that is model.window less "
+        "generation.max_episode_tokens; raise the one or lower the other"
+    )
+    with pytest.raises(TrainingError) as raised:
+        lesson(asking("12?", "34?"), n - 1 + GENERATION.max_episode_tokens)
+    assert str(raised.value) == expected
+
+
+def test_where_there_was_none_to_begin_with_the_error_says_so():
+    with pytest.raises(TrainingError, match="there are no training questions"):
+        lesson([])
+
+
+def test_questions_are_kept_out_of_training():
+    made = lesson(asking(*(f"{n}?" for n in range(10))), n_heldout=3)
+    train, heldout = set(made.data.train["question_id"]), set(made.data.heldout["question_id"])  # type: ignore[index]
+    assert (len(train), len(heldout), train & heldout) == (7, 3, set())
+    assert train | heldout == set(made.questions)  # environments find them all
+
+
+def test_what_decides_the_adapter_is_in_the_identity():
+    asked = asking("1?", "2?")
+    before = lesson(asked).identity()
+    assert lesson(asked).identity() == before
+    others = [
+        lesson(asking("1?", "3?")),
+        lesson([asked[0], replace(asked[1], reference="7")]),
+        lesson(asked[:1]),
+        lesson(asked, tools=("calculator", "execute_code")),
+        lesson(asked, files_hash="of other files"),
+        *(
+            lesson(asked, generation=GENERATION.model_copy(update=changed))
+            for changed in (
+                {"max_turn_tokens": 21},
+                {"max_episode_tokens": 51},
+                {"max_calls": 9},
+                {"max_calls_per_turn": 5},
+                {"max_result_chars": 100},
+                {"enable_thinking": False},
+            )
+        ),
+    ]
+    identities = [before, *(other.identity() for other in others)]
+    assert len({repr(identity) for identity in identities}) == len(identities)
+
+
+def test_how_the_evaluation_samples_is_not_in_the_identity():
+    greedy = GENERATION.model_copy(update={"temperature": 0.0, "top_p": 0.5})
+    assert lesson(asking("1?"), generation=greedy).identity() == lesson(asking("1?")).identity()
+
+
+@pytest.mark.parametrize(
+    ("sampler", "stops"),
+    [
+        ("transformers", {}),  # it stops at the tokenizer's end token, which is set to the stop token
+        ("vllm-colocate", {"stop_token_ids": TOKENIZER.convert_tokens_to_ids(["<|im_end|>"])}),
+    ],
+)
+def test_trl_is_told_where_a_turn_ends_and_whether_to_think(sampler: str, stops: dict[str, Any]):
+    quick = GENERATION.model_copy(update={"enable_thinking": False})
+    assert lesson(asking("1?"), generation=quick, sampler=sampler).arguments() == {
+        "max_completion_length": 20,
+        "chat_template_kwargs": {"enable_thinking": False},
+        "generation_kwargs": stops,
+    }
+
+
+def test_a_chat_template_that_trl_does_not_know_is_named_before_anything_is_trained():
+    check_template(TOKENIZER)
+    assert getattr(TOKENIZER, "response_template", None) is None  # asking leaves no trace
+    other = copy(TOKENIZER)
+    other.chat_template = str(TOKENIZER.chat_template).replace("You may call", "You can call")
+    with pytest.raises(TemplateError, match=f"^{TINY_TOOLS}: TRL cannot train with its chat template"):
+        check_template(other)
+
+
+# environments
+
+
+@pytest.mark.parametrize("names", [(), ("calculator",), ("read_file", "calculator", "execute_code")])
+def test_trl_finds_the_tools_and_nothing_else(names: tuple[ToolName, ...]):
+    """Read as TRL reads an environment: public methods of the class but `reset`, schemas from their docstrings."""
+    made = environment_class(names)({}, lambda _: Toolbox())
+    methods = [name for name, _ in inspect.getmembers(type(made), inspect.isfunction) if not name.startswith("_")]
+    assert sorted(methods) == sorted([*names, "reset"])
+    schemas = [get_json_schema(getattr(made, name)) for name in methods if name != "reset"]
+    assert schemas == Toolbox(names).schemas
+
+
+def test_a_tool_of_an_environment_is_that_of_its_question(tmp_path: Path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "notes.txt").write_text(f"notes of {name}")
+    questions = {name: Question(name, "?", "gsm8k", "6") for name in ("a", "b")}
+    made: Any = environment_class(("calculator", "read_file"))(
+        questions, lambda question: Toolbox(folder=tmp_path / question.question_id)
+    )
+    for name in ("a", "b", "a"):
+        assert made.reset(question_id=name, prompt=[]) is None  # a text would be added to the prompt
+        assert (made.question, made.read_file(path="notes.txt")) == (questions[name], f"notes of {name}")
+    assert made.calculator(expression="2*3") == "6"
+    assert made.calculator(expression="1/0") == "Error: division by zero."

@@ -1,0 +1,221 @@
+"""Experiments in tool use, run for real: what they make, what is made again when, and that kills change nothing."""
+
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checkout import SMALL, TOOLS, Checkout
+from test_interrupted import kill_when
+
+from arc_refinery import records
+from arc_refinery.tooluse.questions import Question
+from arc_refinery.tooluse.transcripts import Episode
+
+RESULTS = "results/tool-use-small"
+SETS = {"sums": 6, "programs": 2}  # questions
+ARMS = ("untrained", "trained")
+OF_TOOLS = {"heldout_questions", "training_questions", "conversations", "episodes"}
+OF_TASKS = {"problems", "tasks", "evaluation_tasks", "first_prompts", "sample", "judge", "training_prompts"}
+# What any changed setting makes again
+ALWAYS = {"settings": 1, "report": 1, "machine_time": 1, "all": 1}
+
+
+def questions(run: Checkout, name: str) -> list[Question]:
+    return list(records.read_questions(run.folder / RESULTS / f"questions/{name}.parquet"))
+
+
+def episodes(run: Checkout, name: str, arm: str) -> list[Episode]:
+    shards = (run.folder / RESULTS / name / arm).glob("*.parquet")
+    return sorted((one for shard in shards for one in records.read_episodes(shard)), key=lambda one: one.episode_id)
+
+
+# a whole run
+
+
+def test_a_run_ends_in_a_report_of_every_set_and_arm(finished_tools: Checkout):
+    text = (finished_tools.folder / "results/tool-use-small.md").read_text()
+    for name, n_questions in SETS.items():
+        assert f"## Set `{name}` ({n_questions} questions, 2 episodes each)" in text
+    assert all(text.count(f"| `{arm}` | ") == len(SETS) for arm in ARMS)
+    assert "GRPO, 3 optimizer steps" in text
+    assert "<title>Experiment tool-use-small" in (finished_tools.folder / "results/tool-use-small.html").read_text()
+    assert {"mask.png", "training-sft.png", "training-trained.png"} <= set(
+        os.listdir(finished_tools.folder / RESULTS / "report")
+    )
+
+
+def test_every_arm_answers_every_question_equally_often(finished_tools: Checkout):
+    for name in SETS:
+        expected = [f"{one.question_id}/{number:03d}" for one in questions(finished_tools, name) for number in (0, 1)]
+        for arm in ARMS:
+            assert [one.episode_id for one in episodes(finished_tools, name, arm)] == expected
+
+
+def test_the_adapter_answers_otherwise_than_the_model_alone(finished_tools: Checkout):
+    without, trained = (episodes(finished_tools, "sums", arm) for arm in ARMS)
+    assert {one.adapter for one in without} == {""}
+    assert {one.adapter for one in trained} == {f"{RESULTS}/adapters/trained"}
+    assert [one.messages for one in without] != [one.messages for one in trained]
+
+
+def test_demonstrations_call_both_tools(finished_tools: Checkout):
+    made = list(records.read_conversations(finished_tools.folder / RESULTS / "training/conversations.parquet"))
+    assert 12 <= len(made) <= 24
+    called = [one for one in made if one.n_calls]
+    assert 0 < len(called) < len(made)
+    by_set = {name: [one for one in called if one.question_id.startswith(f"{name}-train/")] for name in SETS}
+    # whose program was run: what it gave is what its first assert expects
+    (tried, *_), programs = by_set["programs"], questions(finished_tools, "programs-train")
+    (asked,) = [one for one in programs if one.question_id == tried.question_id]
+    assert asked.asserts is not None
+    expected = asked.asserts.statements[0].rpartition(" == ")[2]
+    (result,) = [one.text for one in tried.segments if "<tool_response>" in one.text and not one.is_sampled][-1:]
+    assert f"<tool_response>\n{expected}\n</tool_response>" in result
+    assert by_set["sums"]
+
+
+def test_training_is_logged_step_by_step(finished_tools: Checkout):
+    lines = (finished_tools.folder / RESULTS / "adapters/trained/training.jsonl").read_text().splitlines()
+    steps = [entry for entry in map(json.loads, lines) if "reward" in entry]
+    assert [entry["step"] for entry in steps] == [1, 2, 3]
+    assert any(entry["grad_norm"] > 0 for entry in steps)
+    assert all({"share/calling", "share/answered", "calls", "kl"} <= set(entry) for entry in steps)
+    checks = [entry["heldout"] for entry in map(json.loads, lines) if "heldout" in entry]
+    assert [check["step"] for check in checks] == [0, 1, 2, 3]
+
+
+def test_a_run_leaves_git_status_clean(finished_tools: Checkout):
+    assert finished_tools.run("git", "status", "--porcelain").stdout == ""
+
+
+# what is made again
+
+
+def test_a_second_run_does_nothing(finished_tools: Checkout):
+    assert finished_tools.planned("--configfile", TOOLS) == Counter()
+
+
+def more_arms(config: dict[str, Any]) -> None:
+    config["evaluation"]["arms"].append({"name": "untrained-without-tools", "tools": False})
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        # 2 shards of sums and 1 of programs for each of 2 arms
+        (lambda c: c["generation"].update(temperature=0.7), {"episodes": 6}),
+        (
+            lambda c: c["generation"].update(max_calls=2),
+            {"conversations": 1, "sft": 1, "train": 1, "episodes": 6},
+        ),
+        (lambda c: c["training"].update(learning_rate=2.0e-3), {"train": 1, "episodes": 3}),
+        (lambda c: c["training"]["sft"].update(epochs=2), {"sft": 1, "train": 1, "episodes": 3}),
+        (
+            lambda c: c["data"]["train"][1].update(n_questions=5),
+            {"training_questions": 1, "conversations": 1, "sft": 1, "train": 1, "episodes": 3},
+        ),
+        (more_arms, {"episodes": 3}),
+        (lambda c: c["training"].update(n_jobs=2, gpu_memory_utilization=0.5), {}),
+    ],
+    ids=["temperature", "limit on calls", "rate of GRPO", "epochs of SFT", "training questions", "arm", "n_jobs"],
+)
+def test_a_changed_setting_makes_again_what_it_touches(
+    finished_tools: Checkout, change: Callable[[dict], Any], expected: dict[str, int]
+):
+    config = finished_tools.change(change, TOOLS, "tools")
+    assert finished_tools.planned("--configfile", config) == expected | ALWAYS
+
+
+def test_what_jobs_ask_of_the_machine_makes_nothing_again(finished_tools: Checkout):
+    needs = {"sample": {"mem_mb": 3000}, "train": {"runtime": 90}}
+    config = finished_tools.change(lambda content: content.update(resources=needs), TOOLS, "tools")
+    assert finished_tools.planned("--configfile", config) == Counter()
+
+
+def test_killed_in_training_with_other_shards_and_cores_it_ends_with_the_same_results(
+    finished_tools: Checkout, tmp_path: Path
+):
+    again = Checkout(tmp_path / "again")
+    shutil.copytree(finished_tools.folder, again.folder, symlinks=True)
+    results = again.folder / RESULTS
+    for made_again in ("adapters/trained", "sums"):
+        shutil.rmtree(results / made_again)
+
+    def other(config: dict[str, Any]) -> None:
+        config["data"]["heldout"][0]["shards"] = 1
+        config["resources"] = {"sample": {"cpus": 2}, "train": {"cpus": 2}}
+
+    config = again.change(other, TOOLS, "tools")
+    command = ["snakemake", "--cores", "1", "--configfile", config, "--quiet", "rules"]
+    kill_when(command, again, (results / "adapters/trained.checkpoints/checkpoint-1/trainer_state.json").exists)
+    assert not (results / "adapters/trained").exists()
+    assert again.snakemake("--unlock", "--configfile", config).returncode == 0
+    done = again.run(*command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    log = (again.folder / "logs/tool-use-small/adapters/trained.log").read_text()
+    assert "training goes on from this checkpoint" in log
+
+    def contents(run: Checkout) -> dict[str, bytes]:
+        """Of all results, but for those that tell of shards."""
+        paths = [path for path in (run.folder / "results").rglob("*") if path.is_file()]
+        names = {str(path.relative_to(run.folder)): path for path in paths if ".progress" not in path.parts}
+        told = (f"{RESULTS}/settings.json", f"{RESULTS}/sums/", "results/tools.yaml")
+        return {name: path.read_bytes() for name, path in names.items() if not name.startswith(told)}
+
+    assert contents(again) == contents(finished_tools)
+    assert [path.name for path in (results / "sums/trained").glob("*.parquet")] == ["000.parquet"]
+    for arm in ARMS:
+        assert episodes(again, "sums", arm) == episodes(finished_tools, "sums", arm)
+
+
+# other configs
+
+
+def test_the_full_size_experiment_is_the_same_dag_with_another_config(fresh: Checkout):
+    # two sets to train on and two held out, 8 + 4 shards for each of five arms
+    expected = {
+        "training_questions": 2,
+        "heldout_questions": 2,
+        "conversations": 1,
+        "sft": 1,
+        "train": 1,
+        "episodes": 60,
+    }
+    assert fresh.planned("--configfile", "config/tool-use.yaml") == expected | ALWAYS
+
+
+def test_experiments_of_either_kind_have_none_of_the_others_rules(fresh: Checkout):
+    assert not OF_TOOLS & set(fresh.planned("--configfile", SMALL))
+    assert set(fresh.planned("--configfile", SMALL)) >= OF_TASKS
+    tools = set(fresh.planned("--configfile", "config/tool-use-demo.yaml"))
+    assert tools >= OF_TOOLS
+    assert not OF_TASKS & tools
+
+
+def test_only_what_plays_with_read_file_is_told_of_the_files(fresh: Checkout):
+    folder = fresh.folder / "results/files"
+    (folder / "sums/000000").mkdir(parents=True)
+
+    def reading(config: dict[str, Any]) -> None:
+        config["tools"] = ["calculator", "read_file"]
+        config["data"]["files"] = "results/files"
+        more_arms(config)
+
+    done = fresh.snakemake("--dry-run", "--configfile", fresh.change(reading, TOOLS, "reading"))
+    commands = [line for line in (done.stdout + done.stderr).splitlines() if "arc-refinery " in line]
+    told = Counter(command.split()[1] for command in commands if "--files results/files" in command)
+    assert told == {"train-tools": 1, "episodes": 6}
+
+
+def test_a_wrong_config_ends_with_one_message_before_any_job(fresh: Checkout):
+    config = fresh.change(lambda content: content["generation"].update(max_call=3), TOOLS, "wrong")
+    done = fresh.snakemake("--cores", "1", "--configfile", config)
+    assert done.returncode != 0
+    (message,) = [line for line in done.stderr.splitlines() if "generation.max_call" in line]
+    assert message.startswith("results/wrong.yaml: generation.max_call is no known key")
+    assert "Traceback" not in done.stderr
