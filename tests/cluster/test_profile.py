@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from checkout import Checkout, copy
+from checkout import TOOLS, Checkout, copy
 from pool import Pool
 from runs import LONG, SHARD, Run
 
@@ -79,3 +79,17 @@ def test_a_whole_run_on_the_pool_ends_as_a_local_one(
     one = condor(checkout, str(shard.relative_to(checkout.folder)))
     assert one.end() == 0, one.explain()
     assert shard.read_bytes() == before
+
+
+def test_a_whole_run_of_tool_use_ends_as_a_local_one(
+    finished_tools: Checkout, tmp_path: Path, condor: Callable[..., Run], pool: Pool
+):
+    (tmp_path / "checkout").mkdir()
+    checkout = copy(tmp_path / "checkout")
+    run = condor(checkout, "--quiet", "rules", "--", "all", config=TOOLS)
+    assert run.end(900) == 0, run.explain()
+    local, remote = (digests(each.folder / "results") for each in (finished_tools, checkout))
+    assert "tool-use-small.md" in remote
+    assert remote == local
+    rules = {job["JobBatchName"].split("-")[0] for job in pool.jobs("JobStatus == 4", history=True)}
+    assert {"training_questions", "conversations", "sft", "train", "episodes", "report"} <= rules

@@ -137,7 +137,7 @@ def test_the_calls_of_a_turn_have_a_result_each(tools: Toolbox):
         "Error: this call was not run: one turn may have 4. Call it in the next turn.",
         "Error: no calls are left. Give the final answer now.",
     ]
-    assert [result.fault for result in results] == [None, None, None, None, "too_many", "too_many"]
+    assert [result.fault for result in results] == [None, None, None, None, "too_many", "none_left"]
 
 
 def test_a_call_that_is_cut_off_is_not_run(tools: Toolbox):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -41,7 +42,7 @@ def test_a_run_ends_in_a_report_of_every_set_and_arm(finished_tools: Checkout):
     text = (finished_tools.folder / "results/tool-use-small.md").read_text()
     for name, n_questions in SETS.items():
         assert f"## Set `{name}` ({n_questions} questions, 2 episodes each)" in text
-    assert all(text.count(f"| `{arm}` | ") == len(SETS) for arm in ARMS)
+    assert all(text.count(f"\n| `{arm}` | ") == len(SETS) for arm in ARMS)
     assert "GRPO, 3 optimizer steps" in text
     assert "<title>Experiment tool-use-small" in (finished_tools.folder / "results/tool-use-small.html").read_text()
     assert {"mask.png", "training-sft.png", "training-trained.png"} <= set(
@@ -190,11 +191,9 @@ def test_the_full_size_experiment_is_the_same_dag_with_another_config(fresh: Che
 
 
 def test_experiments_of_either_kind_have_none_of_the_others_rules(fresh: Checkout):
-    assert not OF_TOOLS & set(fresh.planned("--configfile", SMALL))
-    assert set(fresh.planned("--configfile", SMALL)) >= OF_TASKS
-    tools = set(fresh.planned("--configfile", "config/tool-use-demo.yaml"))
-    assert tools >= OF_TOOLS
-    assert not OF_TASKS & tools
+    tasks, tools = (set(fresh.planned("--configfile", config)) for config in (SMALL, "config/tool-use-demo.yaml"))
+    assert tasks & (OF_TASKS | OF_TOOLS) == OF_TASKS
+    assert tools & (OF_TASKS | OF_TOOLS) == OF_TOOLS
 
 
 def test_only_what_plays_with_read_file_is_told_of_the_files(fresh: Checkout):
@@ -207,8 +206,7 @@ def test_only_what_plays_with_read_file_is_told_of_the_files(fresh: Checkout):
         more_arms(config)
 
     done = fresh.snakemake("--dry-run", "--configfile", fresh.change(reading, TOOLS, "reading"))
-    commands = [line for line in (done.stdout + done.stderr).splitlines() if "arc-refinery " in line]
-    told = Counter(command.split()[1] for command in commands if "--files results/files" in command)
+    told = Counter(re.findall(r"arc-refinery (\S+) .*--files results/files", done.stdout + done.stderr))
     assert told == {"train-tools": 1, "episodes": 6}
 
 
@@ -217,5 +215,5 @@ def test_a_wrong_config_ends_with_one_message_before_any_job(fresh: Checkout):
     done = fresh.snakemake("--cores", "1", "--configfile", config)
     assert done.returncode != 0
     (message,) = [line for line in done.stderr.splitlines() if "generation.max_call" in line]
-    assert message.startswith("results/wrong.yaml: generation.max_call is no known key")
+    assert "results/wrong.yaml: generation.max_call is no known key" in message
     assert "Traceback" not in done.stderr
