@@ -19,7 +19,7 @@ from arc_refinery.tooluse.transcripts import Episode
 
 RESULTS = "results/tool-use-small"
 SETS = {"sums": 6, "programs": 2}  # questions
-ARMS = ("untrained", "trained")
+ARMS = {"untrained": "none", "trained": "trained"}  # and their adapters
 OF_TOOLS = {"heldout_questions", "training_questions", "conversations", "episodes"}
 OF_TASKS = {"problems", "tasks", "evaluation_tasks", "first_prompts", "sample", "judge", "training_prompts"}
 # What any changed setting makes again
@@ -42,7 +42,7 @@ def test_a_run_ends_in_a_report_of_every_set_and_arm(finished_tools: Checkout):
     text = (finished_tools.folder / "results/tool-use-small.md").read_text()
     for name, n_questions in SETS.items():
         assert f"## Set `{name}` ({n_questions} questions, 2 episodes each)" in text
-    assert all(text.count(f"\n| `{arm}` | ") == len(SETS) for arm in ARMS)
+    assert [text.count(f"\n| `{arm}` | {adapter} | yes | ") for arm, adapter in ARMS.items()] == [len(SETS)] * 2
     assert "GRPO, 3 optimizer steps" in text
     assert "<title>Experiment tool-use-small" in (finished_tools.folder / "results/tool-use-small.html").read_text()
     assert {"mask.png", "training-sft.png", "training-trained.png"} <= set(
