@@ -28,8 +28,7 @@ from arc_refinery.grids import Grid, GridError
 from arc_refinery.prompts import Message
 from arc_refinery.tasks import Pair, Task
 from arc_refinery.tooluse.questions import Asserts, Question
-from arc_refinery.tooluse.transcripts import Call, Conversation, Episode, Segment
-from arc_refinery.tooluse.transcripts import Message as Said
+from arc_refinery.tooluse.transcripts import Conversation, Episode, Segment
 
 SCHEMA_VERSION = 1
 ROWS_PER_GROUP = 2000
@@ -313,14 +312,7 @@ def read_conversations(path: Path) -> Iterator[Conversation]:
 
 
 def read_episodes(path: Path) -> Iterator[Episode]:
-    for row in _rows(path, "episodes"):
-        lists = {
-            "messages": tuple(Said(**one) for one in row["messages"]),
-            "calls": tuple(Call(**one) for one in row["calls"]),
-            "completion_ids": tuple(row["completion_ids"]),
-            "mask": tuple(row["mask"]),
-        }
-        yield Episode(**row | lists)
+    return (Episode.of(row) for row in _rows(path, "episodes"))
 
 
 def kind_of(path: Path) -> str:

@@ -25,7 +25,7 @@ from arc_refinery.tooluse.questions import Question
 from arc_refinery.tooluse.rendering import Renderer
 from arc_refinery.tooluse.rewards import Graded, grade
 from arc_refinery.tooluse.tools import Toolbox
-from arc_refinery.tooluse.transcripts import Call, Episode, Message
+from arc_refinery.tooluse.transcripts import Call, Episode
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def play_shard(
     weights = "" if player.adapter is None else content_hash([player.adapter / ADAPTER_WEIGHTS])
     asked = [repr(question) for batch in batches for question in batch]
     progress = Progress(output, records.settings_hash({**player.settings(), "adapter": weights, "questions": asked}))
-    done = [[_episode(one) for one in entry["episodes"]] for entry in progress.entries]
+    done = [[Episode.of(one) for one in entry["episodes"]] for entry in progress.entries]
     if done:
         logger.info("%s: %d of %d batches were played before", progress.path, len(done), len(batches))
     yield from (episode for batch in done for episode in batch)
@@ -142,13 +142,3 @@ def _record(number: int, question: Question, played: Play, graded: Graded, playe
         answer=graded.answer,
         reward=graded.reward,
     )
-
-
-def _episode(entry: dict[str, Any]) -> Episode:
-    tuples = {
-        "messages": tuple(Message(**one) for one in entry["messages"]),
-        "calls": tuple(Call(**one) for one in entry["calls"]),
-        "completion_ids": tuple(entry["completion_ids"]),
-        "mask": tuple(entry["mask"]),
-    }
-    return Episode(**entry | tuples)

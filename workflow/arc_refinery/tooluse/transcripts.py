@@ -1,7 +1,7 @@
 """What is kept of conversations with tools: demonstrations to imitate, and episodes that were played."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 # How an episode ends: with an answer; a turn was cut; no tokens are left for the results of calls and another turn; the
 # model went on calling after it was told that no calls are left.
@@ -59,3 +59,14 @@ class Episode:
     n_tokens: int  # that the model wrote
     answer: str  # what was held against the reference; empty where there is none
     reward: float
+
+    @classmethod
+    def of(cls, row: dict[str, Any]) -> "Episode":
+        """The episode whose fields `row` holds as plain lists and mappings."""
+        tuples = {
+            "messages": tuple(Message(**one) for one in row["messages"]),
+            "calls": tuple(Call(**one) for one in row["calls"]),
+            "completion_ids": tuple(row["completion_ids"]),
+            "mask": tuple(row["mask"]),
+        }
+        return cls(**row | tuples)
