@@ -4,7 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
-from arc_refinery.config import CHANGE_NO_ADAPTER, CHANGE_NO_COMPLETION, Lora, Needs
+from arc_refinery.config import CHANGE_NO_ADAPTER, CHANGE_NO_COMPLETION, Imitation, Lora, Needs
 from arc_refinery.prompts import template_files
 
 
@@ -350,16 +350,19 @@ def next_turn_flags(wildcards) -> str:
 
 
 def sft_flags(wildcards) -> str:
+    return flags(sft_settings(experiment.seed_of(wildcards.sft)))
+
+
+def sft_settings(seed: int) -> dict:
     model, training = experiment.model, experiment.training
-    settings = {
+    return {
         "model_path": model.path,
         "dtype": model.dtype,
         "n_threads": model.n_threads,
         **training.model_dump(include=set(Lora.model_fields)),
-        **training.sft.model_dump(exclude={"demonstrations", "save_steps"}),
-        "seed": experiment.seed_of(wildcards.sft),
+        **training.sft.model_dump(include=set(Imitation.model_fields) - {"save_steps"}),
+        "seed": seed,
     }
-    return flags(settings)
 
 
 def sft_tuning() -> str:

@@ -117,9 +117,9 @@ if experiment.sft_adapter:
         threads: cpus("train")
         resources:
             **model_needs("train"),
-            tuning=flags(experiment.training.sft.model_dump(include={"save_steps"})),
+            tuning=sft_tuning(),
         params:
-            flags=tool_sft_flags(),
+            flags=flags(sft_settings(experiment.seed)),
         shell:
             "{resources.venv_on_path}arc-refinery sft --dataset-path {input} {params.flags} {resources.tuning}"
             " --checkpoints {output}.checkpoints --tensorboard {log.log}.tensorboard --measurements {log.measured}"

@@ -1,7 +1,7 @@
 # Functions only: what the rules of tool use ask of the configuration.
 from pathlib import Path
 
-from arc_refinery.config import CHANGE_NO_ADAPTER, CHANGE_NO_COMPLETION, OF_EVALUATION, Lora
+from arc_refinery.config import CHANGE_NO_ADAPTER, CHANGE_NO_COMPLETION, OF_EVALUATION
 
 
 def questions_called(wildcards):
@@ -80,19 +80,6 @@ def files_setting(tools) -> dict:
 def conversation_flags() -> str:
     chosen = experiment.training.sft.model_dump(include={"without_tools", "n_questions"})
     return flags(tool_settings(experiment.tools) | chosen)
-
-
-def tool_sft_flags() -> str:
-    model, training = experiment.model, experiment.training
-    settings = {
-        "model_path": model.path,
-        "dtype": model.dtype,
-        "n_threads": model.n_threads,
-        **training.model_dump(include=set(Lora.model_fields)),
-        **training.sft.model_dump(exclude={"without_tools", "n_questions", "save_steps"}),
-        "seed": experiment.seed,
-    }
-    return flags(settings)
 
 
 def train_tools_flags() -> str:
