@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch.nn import functional
@@ -70,40 +70,28 @@ def _writer_and_model(settings: PretrainingSettings) -> tuple[Writer, Network]:
 
 def build_qwen_model(tokenizer: PreTrainedTokenizerFast, window: int) -> Qwen3ForCausalLM:
     """Qwen3's architecture, as small as it still copies numbers."""
-    config = Qwen3Config(
-        vocab_size=len(tokenizer),
-        hidden_size=128,
-        intermediate_size=384,
-        num_hidden_layers=5,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=32,
-        max_position_embeddings=window,
-        rope_parameters={"rope_type": "default", "rope_theta": 500.0},
-        tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    return Qwen3ForCausalLM(config)
+    shape = {"num_hidden_layers": 5, "num_key_value_heads": 2, "head_dim": 32}
+    return Qwen3ForCausalLM(Qwen3Config(**shape, **_common_shape(tokenizer, window)))
 
 
 def build_model(tokenizer: PreTrainedTokenizerFast, window: int) -> LlamaForCausalLM:
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=128,
-        intermediate_size=384,
-        num_hidden_layers=6,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        max_position_embeddings=window,
-        rope_parameters={"rope_type": "default", "rope_theta": 500.0},
-        tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-    )
-    return LlamaForCausalLM(config)
+    shape = {"num_hidden_layers": 6, "num_key_value_heads": 4}
+    return LlamaForCausalLM(LlamaConfig(**shape, **_common_shape(tokenizer, window)))
+
+
+def _common_shape(tokenizer: PreTrainedTokenizerFast, window: int) -> dict[str, Any]:
+    return {
+        "vocab_size": len(tokenizer),
+        "hidden_size": 128,
+        "intermediate_size": 384,
+        "num_attention_heads": 4,
+        "max_position_embeddings": window,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 500.0},
+        "tie_word_embeddings": True,
+        "bos_token_id": None,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
 
 
 def _optimizers(model: Network, settings: PretrainingSettings) -> list[torch.optim.Optimizer]:
