@@ -168,8 +168,7 @@ def per_question(experiment: ToolUse, one: Evaluated) -> pd.DataFrame:
 
 
 def _results(experiment: ToolUse, one: Evaluated) -> tuple[list[str], list[list[str]]]:
-    n = experiment.evaluation.n_predictions
-    ks = [k for k in (1, 2, 4, 8, 16, 32, 64) if k < n][:1] + ([n] if n > 1 else [1])
+    ks = sorted({1, experiment.evaluation.n_predictions})
     rows = []
     for arm in experiment.evaluation.arms:
         episodes = one.of_arm(arm.name)
@@ -178,13 +177,13 @@ def _results(experiment: ToolUse, one: Evaluated) -> tuple[list[str], list[list[
                 f"`{arm.name}`",
                 arm.adapter,
                 "yes" if arm.tools else "no",
-                *(one.bootstrap.share(one.pass_at(arm.name, k)) for k in dict.fromkeys(ks)),
+                *(one.bootstrap.share(one.pass_at(arm.name, k)) for k in ks),
                 percent(_mean(bool(episode.calls) for episode in episodes)),
                 f"{_mean(len(episode.calls) for episode in episodes):.2f}",
                 f"{_mean(episode.n_tokens for episode in episodes):.1f}",
             ]
         )
-    header = ["arm", "adapter", "tools", *(f"pass@{k}" for k in dict.fromkeys(ks))]
+    header = ["arm", "adapter", "tools", *(f"pass@{k}" for k in ks)]
     return [*header, "episodes that call", "calls/episode", "tokens written"], rows
 
 
