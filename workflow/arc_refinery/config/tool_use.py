@@ -12,8 +12,8 @@ from arc_refinery.config.resources import Resources
 from arc_refinery.config.sampling import Network, Sandbox
 from arc_refinery.config.sft import Imitation
 from arc_refinery.config.training import SFT, TRAINED
-from arc_refinery.tooluse.data import Form
 from arc_refinery.tooluse.generator import LEVELS
+from arc_refinery.tooluse.questions import Form
 from arc_refinery.tooluse.tools import ToolName
 
 

@@ -14,16 +14,15 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from arc_refinery.errors import InputError
 from arc_refinery.tooluse.answers import final_number
-from arc_refinery.tooluse.questions import Asserts, Question
+from arc_refinery.tooluse.questions import Asserts, Form, Question
 
-Form = Literal["gsm8k", "mbpp", "text"]
 ROWS_AT_ONCE = 500
 
 

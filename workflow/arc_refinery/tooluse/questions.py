@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["gsm8k", "code_exec", "exact_match"]
+Form = Literal["gsm8k", "mbpp", "text"]  # of rows (data.py)
 Split = Literal["train", "heldout"]
 
 HELD_OUT_ONE_IN = 8
