@@ -1,4 +1,4 @@
-"""A copy of the repository, for real runs of Snakemake."""
+"""Where things are, and copies of the repository for real runs of Snakemake."""
 
 import os
 import shutil
@@ -12,6 +12,8 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parents[1]
+TINY = str(ROOT / "workflow/models/tiny")
+TINY_TOOLS = str(ROOT / "workflow/models/tiny-tools")
 SMALL = "tests/workflow/small.yaml"
 TOOLS = "tests/workflow/tool-use-small.yaml"
 

@@ -1,9 +1,31 @@
-"""Checkouts that several suites share: one where nothing has run, others with finished cut-down experiments."""
+"""What several suites share: an executor, the embedded model's prompts, and checkouts of the repository."""
+
+import os
+
+# Before torch is imported, here and in what tests start: several workers share the cores, and torch's threads spin.
+os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 from collections.abc import Iterator
 
 import pytest
-from checkout import SMALL, TOOLS, Checkout, copy
+from checkout import SMALL, TINY, TOOLS, Checkout, copy
+
+from arc_refinery.refine.rendering import Renderer
+from arc_refinery.sandbox import Executor, Limits
+
+
+@pytest.fixture(scope="session")
+def executor() -> Iterator[Executor]:
+    """One server, a child for each program."""
+    with Executor(1, Limits(cpu_seconds=1.0, wall_seconds=20.0, memory_mb=256)) as executor:
+        yield executor
+
+
+@pytest.fixture(scope="session")
+def renderer() -> Renderer:
+    """Renders prompts as the embedded model reads them."""
+    return Renderer(TINY)
 
 
 @pytest.fixture(scope="session")

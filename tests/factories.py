@@ -1,0 +1,144 @@
+"""Records with every field filled in: a test names only the fields that it is about.
+
+    make_attempt(make_prompt(turn=2, parent_id="t/turn1-000/3"), completion="no idea", finish_reason="length")
+
+gives a second-turn attempt whose ids, turn, parent, augmentation and order are those of its prompt.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from arc_refinery.augment import IDENTITY
+from arc_refinery.grids import Grid, fingerprint
+from arc_refinery.records import Attempt, Demonstration, Prompt, Verdict
+from arc_refinery.tasks import Pair, Task
+from arc_refinery.tooluse.questions import Question
+from arc_refinery.tooluse.transcripts import Episode
+
+MODEL = "models/m"
+
+
+def make_grid(*rows: str) -> Grid:
+    """A grid from one digit per cell: `make_grid("12", "34")`."""
+    return np.array([list(map(int, row)) for row in rows], np.uint8)
+
+
+def make_task(task_id: str = "t", **changes: Any) -> Task:
+    """One train pair and one test pair of equal 2 x 2 grids."""
+    grid = make_grid("12", "34")
+    fields: dict[str, Any] = {"train": (Pair(grid, grid),), "test": (Pair(grid, grid),), "origin": "by hand"}
+    return Task(**{"task_id": task_id} | fields | changes)
+
+
+def make_prompt(task: Task | None = None, **changes: Any) -> Prompt:
+    """The first-turn prompt of a task, for one completion."""
+    task = make_task() if task is None else task
+    fields: dict[str, Any] = {
+        "prompt_id": f"{task.task_id}/turn1-000",
+        "task_id": task.task_id,
+        "turn": 1,
+        "parent_id": "",
+        "augmentation": IDENTITY,
+        "train_order": tuple(range(len(task.train))),
+        "messages": ({"role": "user", "content": f"task {task.task_id}"},),
+        "text": f"<|user|>task {task.task_id}<|assistant|>",
+        "n_tokens": 20,
+        "n_predictions": 1,
+        "train": task.train,
+        "test": task.test,
+    }
+    return Prompt(**fields | changes)
+
+
+def make_attempt(prompt: Prompt | None = None, **changes: Any) -> Attempt:
+    """The first completion of a prompt."""
+    prompt = make_prompt() if prompt is None else prompt
+    fields: dict[str, Any] = {
+        "attempt_id": f"{prompt.prompt_id}/0",
+        "prompt_id": prompt.prompt_id,
+        "task_id": prompt.task_id,
+        "turn": prompt.turn,
+        "parent_id": prompt.parent_id,
+        "model": MODEL,
+        "adapter": "",
+        "seed": 0,
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "augmentation": prompt.augmentation,
+        "train_order": prompt.train_order,
+        "completion": "a program",
+        "n_prompt_tokens": prompt.n_tokens,
+        "n_tokens": 10,
+        "finish_reason": "stop",
+        "logprob": -1.0,
+    }
+    return Attempt(**fields | changes)
+
+
+def make_verdict(attempt: Attempt | None = None, **changes: Any) -> Verdict:
+    """An attempt's program ran and solved nothing; its fingerprint is that of its outputs unless it is given."""
+    attempt = make_attempt() if attempt is None else attempt
+    outputs = (*changes.get("train_outputs", ()), *changes.get("test_outputs", ()))
+    fields: dict[str, Any] = {
+        "attempt_id": attempt.attempt_id,
+        "prompt_id": attempt.prompt_id,
+        "task_id": attempt.task_id,
+        "turn": attempt.turn,
+        "program_hash": "hash",
+        "status": "ok",
+        "error": "",
+        "train_outputs": (),
+        "test_outputs": (),
+        "fingerprint": fingerprint(outputs) if outputs else "",
+        "train_pixel_score": 0.0,
+        "train_correct_grids": 0.0,
+        "test_pixel_score": 0.0,
+        "test_correct_grids": 0.0,
+    }
+    return Verdict(**fields | changes)
+
+
+def make_demonstration(**changes: Any) -> Demonstration:
+    """A correct second-turn answer that is the task's own program."""
+    fields: dict[str, Any] = {
+        "demonstration_id": "t/sft-000",
+        "task_id": "t",
+        "turn": 2,
+        "parent_id": "t/turn1-000/0",
+        "text": "<|user|>task t<|assistant|>",
+        "completion": "a program",
+        "target": "source",
+        "n_tokens": 23,
+    }
+    return Demonstration(**fields | changes)
+
+
+def make_question(**changes: Any) -> Question:
+    """A question whose answer is a number."""
+    fields: dict[str, Any] = {"question_id": "q", "text": "What is 3 + 4?", "kind": "gsm8k", "reference": "7"}
+    return Question(**fields | changes)
+
+
+def make_episode(question: Question | None = None, **changes: Any) -> Episode:
+    """An episode on a question that called nothing and ended with a wrong answer."""
+    question = make_question() if question is None else question
+    fields: dict[str, Any] = {
+        "episode_id": f"{question.question_id}/000",
+        "question_id": question.question_id,
+        "model": MODEL,
+        "adapter": "",
+        "seed": 0,
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "messages": (),
+        "calls": (),
+        "completion_ids": (5,),
+        "mask": (1,),
+        "ending": "answer",
+        "n_prompt_tokens": 20,
+        "n_tokens": 1,
+        "answer": "",
+        "reward": 0.0,
+    }
+    return Episode(**fields | changes)
