@@ -10,7 +10,9 @@ import pytest
 
 from arc_refinery import config, records
 from arc_refinery.augment import Augmentation
-from arc_refinery.cli import Judge, Refine, TaskSet
+from arc_refinery.cli.attempts import Judge
+from arc_refinery.cli.prompts import Refine
+from arc_refinery.cli.tasks import TaskSet
 from arc_refinery.config import ConfigError, Problems
 from arc_refinery.grids import UNKNOWN, as_grid
 from arc_refinery.kaggle import ChallengeError, read_challenges

@@ -11,7 +11,7 @@ import pytest
 
 from arc_refinery import config, records
 from arc_refinery.augment import IDENTITY, Augmentation
-from arc_refinery.cli import ImportPredictions, Judge
+from arc_refinery.cli.attempts import ImportPredictions, Judge
 from arc_refinery.errors import InputError
 from arc_refinery.grids import as_grid
 from arc_refinery.predictions import PredictionError, augmentation_of, read_predictions

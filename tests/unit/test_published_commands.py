@@ -9,7 +9,8 @@ import pytest
 import tyro
 
 from arc_refinery import records
-from arc_refinery.cli import Sample, Train
+from arc_refinery.cli.attempts import Sample
+from arc_refinery.cli.training import Train
 
 SAMPLE = (
     "--n-predictions 8 --dataset-path /data/barc/dataset_100k.json.gz --use-data-augmentation "

@@ -18,7 +18,7 @@ from arc_refinery import records, sources
 from arc_refinery.barc import rows
 from arc_refinery.barc.problems import Problem
 from arc_refinery.barc.rows import RowError
-from arc_refinery.cli import Tasks
+from arc_refinery.cli.tasks import Tasks
 from arc_refinery.config import Problems, TaskSet
 from arc_refinery.errors import InputError
 from arc_refinery.grids import as_grid

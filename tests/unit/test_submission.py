@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from arc_refinery import records
-from arc_refinery.cli import Submission
+from arc_refinery.cli.results import Submission
 from arc_refinery.evaluation.submission import (
     Ballot,
     SubmissionError,

@@ -4,3 +4,7 @@
 class InputError(ValueError):
     """Bad input. The message names the file and the field, what was expected, and what to do; the command line prints
     it alone, without a traceback."""
+
+
+class ModelError(InputError):
+    """A model's folder cannot be used; the message says what is missing."""

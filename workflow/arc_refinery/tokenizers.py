@@ -4,15 +4,11 @@ import logging
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from arc_refinery.errors import InputError
+from arc_refinery.errors import ModelError
 
 LLAMA_PAD = "<|finetune_right_pad_id|>"  # Llama-3.1 knows this token, but its published folders name no padding
 
 logger = logging.getLogger(__name__)
-
-
-class ModelError(InputError):
-    """A model's folder cannot be used; the message says what is missing."""
 
 
 def load_tokenizer(model_path: str) -> PreTrainedTokenizerBase:

@@ -1,60 +1,119 @@
-"""Reinforcement learning that teaches a code model to repair its own programs: one subcommand a stage.
+"""The command line: `arc-refinery <command>`, one command per stage of the experiment.
 
-`arc-refinery <stage> --help` explains a stage and its flags.
+A command is a dataclass in a module of this package: its fields are the flags, its docstring is the help. Only the
+module of the command that runs is imported, because most of a short job's time would go into imports.
 """
 
+import ast
 import logging
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from textwrap import fill
 from typing import Any
 
-import tyro
+PURPOSE = "Reinforcement learning that teaches a code model to refine its own programs."
 
-from arc_refinery.cli.attempts import Execute, ImportPredictions, Judge, Sample
-from arc_refinery.cli.prompts import Demonstrations, FirstPrompts, Lengths, Prompts, Refine
-from arc_refinery.cli.results import Compare, ConfigDocs, Curves, Report, SideBySide, Submission, Times
-from arc_refinery.cli.tasks import Problems, SelectTasks, Tasks, TaskSet
-from arc_refinery.cli.tool_use import Conversations, Episodes, Questions, ToolReport, TrainTools
-from arc_refinery.cli.training import Pretrain, Sft, Train
-from arc_refinery.errors import InputError
-
-STAGES: dict[str, Callable[..., Any]] = {
-    "problems": Problems,
-    "tasks": Tasks,
-    "task-set": TaskSet,
-    "first-prompts": FirstPrompts,
-    "prompts": tyro.conf.OmitSubcommandPrefixes[Prompts],
-    "refine": Refine,
-    "sample": Sample,
-    "execute": Execute,
-    "import-predictions": ImportPredictions,
-    "judge": Judge,
-    "demonstrations": Demonstrations,
-    "sft": Sft,
-    "train": Train,
-    "questions": Questions,
-    "conversations": Conversations,
-    "train-tools": TrainTools,
-    "episodes": Episodes,
-    "tool-report": ToolReport,
-    "curves": Curves,
-    "report": Report,
-    "compare": Compare,
-    "side-by-side": SideBySide,
-    "times": Times,
-    "lengths": Lengths,
-    "submission": Submission,
-    "pretrain": Pretrain,
-    "select-tasks": SelectTasks,
-    "config": ConfigDocs,
+# Each command's module and class.
+GROUPS: dict[str, dict[str, str]] = {
+    "Stages of an experiment, in running order": {
+        "problems": "tasks.Problems",
+        "tasks": "tasks.Tasks",
+        "task-set": "tasks.TaskSet",
+        "first-prompts": "prompts.FirstPrompts",
+        "sample": "attempts.Sample",
+        "judge": "attempts.Judge",
+        "refine": "prompts.Refine",
+        "demonstrations": "prompts.Demonstrations",
+        "sft": "training.Sft",
+        "train": "training.Train",
+        "report": "results.Report",
+    },
+    "Stages of an experiment in tool use": {
+        "questions": "tool_use.Questions",
+        "conversations": "tool_use.Conversations",
+        "train-tools": "tool_use.TrainTools",
+        "episodes": "tool_use.Episodes",
+        "tool-report": "tool_use.ToolReport",
+    },
+    "Results": {
+        "compare": "results.Compare",
+        "side-by-side": "results.SideBySide",
+        "curves": "results.Curves",
+        "lengths": "prompts.Lengths",
+        "times": "results.Times",
+        "submission": "results.Submission",
+    },
+    "Tools": {
+        "execute": "attempts.Execute",
+        "import-predictions": "attempts.ImportPredictions",
+        "prompts learn": "prompts.Learn",
+        "select-tasks": "tasks.SelectTasks",
+    },
+    "Maintenance of this repository": {
+        "pretrain": "training.Pretrain",
+        "config": "results.ConfigDocs",
+    },
 }
+COMMANDS = {name: target for group in GROUPS.values() for name, target in group.items()}
 
 
 def main() -> None:
-    """Run one stage; bad input ends with one message and exit code 1."""
+    """Run one command; bad input ends with one message and exit code 1, a wrong command line with exit code 2."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
-    stage = tyro.extras.subcommand_cli_from_dict(STAGES, prog="arc-refinery", description=__doc__)
+    words = sys.argv[1:]
+    if not words or words[0] in ("-h", "--help"):
+        print(overview())
+        sys.exit(0 if words else 2)
+    name = _command(words)
+    import tyro
+
+    from arc_refinery.errors import InputError
+
+    command = tyro.cli(load(name), prog=f"arc-refinery {name}", args=words[len(name.split()) :])
     try:
-        stage.run()
+        command.run()
     except InputError as error:
         sys.exit(f"arc-refinery: {error}")
+
+
+def load(name: str) -> Callable[..., Any]:
+    """The dataclass of a command."""
+    module, _, class_name = COMMANDS[name].partition(".")
+    loaded: Callable[..., Any] = getattr(import_module(f"{__name__}.{module}"), class_name)
+    return loaded
+
+
+def overview() -> str:
+    """All commands with the first sentence of their help."""
+    columns = min(shutil.get_terminal_size().columns, 120)
+    indent = 4 + max(map(len, COMMANDS))
+    lines = ["usage: arc-refinery <command> [flags]", "", PURPOSE]
+    lines.append("`arc-refinery <command> --help` explains a command and its flags.")
+    for title, group in GROUPS.items():
+        lines += ["", f"{title}:"]
+        for name, target in group.items():
+            begin = f"  {name}".ljust(indent)
+            lines.append(fill(_summary(target), columns, initial_indent=begin, subsequent_indent=" " * indent))
+    return "\n".join(lines)
+
+
+def _command(words: Sequence[str]) -> str:
+    for n_words in (2, 1):
+        if (name := " ".join(words[:n_words])) in COMMANDS:
+            return name
+    close = get_close_matches(words[0], COMMANDS, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else "`arc-refinery --help` lists all commands"
+    print(f"arc-refinery: {words[0]!r} is not a command; {hint}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _summary(target: str) -> str:
+    """First sentence of a command's docstring, read from the source without importing it."""
+    module, _, class_name = target.partition(".")
+    tree = ast.parse(Path(__file__).with_name(f"{module}.py").read_text())
+    (found,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == class_name)
+    return (ast.get_docstring(found) or "").partition("\n\n")[0].replace("\n", " ")

@@ -8,8 +8,6 @@ from heapq import merge
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
 from arc_refinery import config, records
 from arc_refinery.cli.flags import Flat
 
@@ -186,17 +184,6 @@ class Learn:
             print(f"{learned.n_begun} of their answers begin with the assistant prefix {prefix!r}")
         for reason in learned.misfits:
             print(f"does not fit: {reason}")
-
-
-@dataclass
-class Prompts:
-    """Templates of prompts."""
-
-    command: Annotated[Learn, tyro.conf.subcommand("learn")] | Annotated[None, tyro.conf.Suppress]
-
-    def run(self) -> None:
-        if self.command:
-            self.command.run()
 
 
 @dataclass

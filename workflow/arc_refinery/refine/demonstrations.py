@@ -106,7 +106,7 @@ def demonstrations(
         for number, parent in enumerate(parents[: plan.settings.n_parents]):
             name, answer = f"{task_id}/sft-{number:03d}", answers[parent.prompt.prompt_id]
             row = _demonstration(name, parent, answer, plan, template, renderer)
-            n_completion = _n_tokens(row.completion, renderer) + 1
+            n_completion = renderer.count(row.completion) + 1
             if row.n_tokens <= plan.max_seq_length and n_completion <= plan.max_completion_length:
                 yield row
             else:
@@ -160,12 +160,8 @@ def _demonstration(
         text=text,
         completion=completion,
         target=answer.target,
-        n_tokens=n_prompt + _n_tokens(completion, renderer) + 1,
+        n_tokens=n_prompt + renderer.count(completion) + 1,
     )
-
-
-def _n_tokens(text: str, renderer: Renderer) -> int:
-    return len(renderer.tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
 def _reproduces(outcome: Outcome, task: Task) -> bool:

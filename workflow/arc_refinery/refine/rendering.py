@@ -2,22 +2,22 @@
 
 from collections.abc import Sequence
 
+from arc_refinery.chat import load_chat
 from arc_refinery.prompts import Message, split_prefix
-from arc_refinery.tokenizers import ModelError, load_tokenizer
 
 
 class Renderer:
     """`render` gives a conversation's text and its number of tokens; the text ends where the model answers."""
 
     def __init__(self, model_path: str) -> None:
-        self.tokenizer = load_tokenizer(model_path)
-        if self.tokenizer.chat_template is None:
-            raise ModelError(
-                f"{model_path}: its tokenizer has no chat template; give a model that was made to converse"
-            )
+        self._chat = load_chat(model_path)
 
     def render(self, messages: Sequence[Message]) -> tuple[str, int]:
         """A last message of the assistant is the beginning of the answer that the model goes on with."""
         asked, prefix = split_prefix(messages)
-        text = str(self.tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)) + prefix
-        return text, len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        text = self._chat.render(asked) + prefix
+        return text, self.count(text)
+
+    def count(self, text: str) -> int:
+        """Number of tokens of a text that continues a conversation."""
+        return self._chat.count(text)

@@ -15,10 +15,11 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig, DynamicCache,
 from transformers.generation.logits_process import TemperatureLogitsWarper, TopPLogitsWarper
 
 from arc_refinery.config import Model, Network
+from arc_refinery.errors import ModelError
 from arc_refinery.records import Prompt
 from arc_refinery.sampling.protocol import Completion, Decoding
 from arc_refinery.seeding import stream_seed
-from arc_refinery.tokenizers import ModelError, load_tokenizer
+from arc_refinery.tokenizers import load_tokenizer
 
 
 class TransformersSampler:

@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 from transformers import BitsAndBytesConfig, set_seed
 
 from arc_refinery.config import Lora, Network
+from arc_refinery.errors import ModelError
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
 from arc_refinery.sampling.transformers_sampler import load_weights
-from arc_refinery.tokenizers import ModelError
 
 
 def open_network(model: Network, lora: Lora, start: Path | None, load_in_4bit: bool, seed: int) -> PeftModel:

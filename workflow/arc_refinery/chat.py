@@ -1,0 +1,114 @@
+"""A model's chat template and its count of tokens, for stages that only write prompts.
+
+Importing transformers takes longer than such a job works. The chat template and the tokenizer of a model's folder are
+therefore read with the libraries that transformers reads them with, jinja2 and tokenizers. Models of another form, and
+models that are named by their place on the hub, are left to transformers.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+from jinja2 import TemplateError, TemplateSyntaxError, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from tokenizers import Tokenizer
+
+from arc_refinery.errors import ModelError
+from arc_refinery.prompts import Message
+
+# Classes of transformers that take tokenizer.json as it is; others change it.
+PLAIN_CLASSES = ("TokenizersBackend", "PreTrainedTokenizerFast")
+
+
+class Chat(Protocol):
+    def render(self, messages: Sequence[Message]) -> str:
+        """A conversation's text, up to where the model answers."""
+        ...
+
+    def count(self, text: str) -> int:
+        """Number of tokens of a text, nothing added."""
+        ...
+
+
+def load_chat(model_path: str) -> Chat:
+    """Raises `ModelError` where the model has no tokenizer or no chat template."""
+    return _of_folder(Path(model_path)) or _OfTransformers(model_path)
+
+
+class _OfFolder:
+    def __init__(self, template: str, tokenizer: Tokenizer, special_tokens: Mapping[str, str]) -> None:
+        self._template = _environment().from_string(template)
+        self._tokenizer = tokenizer
+        self._special_tokens = dict(special_tokens)
+
+    def render(self, messages: Sequence[Message]) -> str:
+        named = {"messages": list(messages), "tools": None, "documents": None, "add_generation_prompt": True}
+        return self._template.render(**self._special_tokens, **named)
+
+    def count(self, text: str) -> int:
+        return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+class _Generation(Extension):
+    """`{% generation %}` marks what the model writes: training reads the marks, a prompt's text is the same."""
+
+    tags = {"generation"}  # noqa: RUF012 (declared so by jinja2)
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
+
+
+class _OfTransformers:
+    def __init__(self, model_path: str) -> None:
+        from arc_refinery.tokenizers import load_tokenizer
+
+        self._tokenizer = load_tokenizer(model_path)
+        if self._tokenizer.chat_template is None:
+            raise ModelError(f"{model_path}: there is no chat template; give a model that was trained to converse")
+
+    def render(self, messages: Sequence[Message]) -> str:
+        return str(self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+
+    def count(self, text: str) -> int:
+        return len(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+def _of_folder(folder: Path) -> Chat | None:
+    """None where only transformers knows how to read the folder."""
+    files = [folder / name for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")]
+    if not all(path.is_file() for path in files):
+        return None
+    settings = json.loads(files[1].read_text())
+    if settings.get("tokenizer_class") not in PLAIN_CLASSES:
+        return None
+    named = {name: value for name, value in settings.items() if name.endswith("_token")}
+    texts = {name: value["content"] if isinstance(value, dict) else value for name, value in named.items()}
+    special_tokens = {name: text for name, text in texts.items() if isinstance(text, str)}
+    try:
+        return _OfFolder(files[2].read_text(), Tokenizer.from_file(str(files[0])), special_tokens)
+    except TemplateSyntaxError:  # a tag that transformers may know
+        return None
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    """What transformers offers to chat templates (5.17, utils/chat_template_utils.py)."""
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _refuse
+    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    return environment
+
+
+def _to_json(value: Any, ensure_ascii: bool = False, **options: Any) -> str:
+    return json.dumps(value, ensure_ascii=ensure_ascii, **options)
+
+
+def _refuse(message: str) -> NoReturn:
+    raise TemplateError(message)
