@@ -151,7 +151,7 @@ def test_incorrect_attempts_are_refined_best_first_into_the_source(renderer: Ren
     assert [row.parent_id for row in rows] == ["it/good", "it/poor"]
     assert [row.demonstration_id for row in rows] == ["it/sft-000", "it/sft-001"]
     text, _ = renderer.render(refining_conversation(good, COMPACT))
-    n_tokens = len(renderer.tokenizer.tokenize(text)) + len(renderer.tokenizer.tokenize(FLIPPED)) + 1
+    n_tokens = renderer.count(text) + renderer.count(FLIPPED) + 1
     assert rows[0] == Demonstration("it/sft-000", "it", 2, "it/good", text, FLIPPED, "source", n_tokens)
     assert "my answer good<|end|><|user|>Executing your program gave:" in text
     assert [row.parent_id for row in rows_of([poor, good], renderer, n_parents=1)] == ["it/good"]
@@ -246,7 +246,7 @@ def test_some_rows_ask_the_task_itself(renderer: Renderer):
 def test_rows_that_are_too_long_are_left_out_and_counted(renderer: Renderer):
     judged = [attempt(asked(renderer), "wrong")]
     (row,) = rows_of(judged, renderer)
-    n_completion = len(renderer.tokenizer.tokenize(FLIPPED)) + 1
+    n_completion = renderer.count(FLIPPED) + 1
     fitting = {"max_seq_length": row.n_tokens, "max_completion_length": n_completion}
     assert rows_of(judged, renderer, **fitting) == [row]
     for name in fitting:
@@ -263,8 +263,7 @@ def test_an_assistant_prefix_belongs_to_the_prompt(renderer: Renderer):
     (row,) = demonstrations(judged, sources, plan, template, renderer, Counter())
     assert row.text.endswith("<|assistant|>```python\nfrom common import *")
     assert row.completion == FLIPPED.removeprefix("```python\nfrom common import *")
-    whole = renderer.tokenizer.tokenize(row.text) + renderer.tokenizer.tokenize(row.completion)
-    assert row.n_tokens == len(whole) + 1
+    assert row.n_tokens == renderer.count(row.text) + renderer.count(row.completion) + 1
 
 
 # the stage

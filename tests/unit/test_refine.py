@@ -21,7 +21,7 @@ from arc_refinery.refine.next_turn import (
 )
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.tasks import Pair, Task
-from arc_refinery.tokenizers import ModelError
+from arc_refinery.errors import ModelError
 
 TINY = Path(__file__).parents[2] / "workflow/models/tiny"
 PLAN = Plan(branch="arm-turn2", n_considered=99, n_parents=8, n_predictions=8, batch_size=2, include_errors=False)

@@ -1,16 +1,23 @@
-"""Tokenizers of models: what pads, and what answers begin with; on tokenizers made here, shaped like Llama-3.1's."""
+"""Chat templates and tokenizers: padding, beginnings of answers; on tokenizers made here, shaped like Llama-3.1's."""
 
+import json
 import logging
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from checkout import TINY, TINY_TOOLS
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
+from trl.chat_template_utils import qwen3_chat_template
 
+from arc_refinery.chat import load_chat
+from arc_refinery.errors import ModelError
+from arc_refinery.prompts import Message
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.tokenizers import LLAMA_PAD, begin_answers, load_tokenizer
 
-TINY = Path(__file__).parents[2] / "workflow/models/tiny"
 CHAT = (
     "{{- bos_token }}\n"
     "{%- for message in messages %}\n"
@@ -61,7 +68,7 @@ def test_where_there_is_nothing_else_the_end_token_pads_and_the_log_says_so(
 
 
 def test_the_embedded_models_padding_is_kept_without_a_word(caplog: pytest.LogCaptureFixture):
-    assert load_tokenizer(str(TINY)).pad_token == "<|pad|>"
+    assert load_tokenizer(TINY).pad_token == "<|pad|>"
     assert not caplog.records
 
 
@@ -73,9 +80,9 @@ def test_prompts_are_padded_on_the_left(tmp_path: Path):
 
 @pytest.mark.parametrize("embedded", [True, False])
 def test_a_trainer_and_the_renderer_give_the_same_text_and_tokens(tmp_path: Path, embedded: bool):
-    path = str(TINY) if embedded else folder(tmp_path, LLAMA_PAD)
-    asked = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
-    text, n_tokens = Renderer(path).render([*asked, {"role": "assistant", "content": PREFIX}])
+    path = TINY if embedded else folder(tmp_path, LLAMA_PAD)
+    asked = [Message(role="system", content="s"), Message(role="user", content="u")]
+    text, n_tokens = Renderer(path).render([*asked, Message(role="assistant", content=PREFIX)])
     tokenizer = load_tokenizer(path)
     begin_answers(tokenizer, PREFIX)
     assert tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True) == text
@@ -87,8 +94,60 @@ def test_a_trainer_and_the_renderer_give_the_same_text_and_tokens(tmp_path: Path
     )
 
 
+TEMPLATES = [
+    CHAT,
+    "{%- for m in messages %}{{ m | tojson }}{% if loop.first %}{% continue %}{% endif %}<end>{% endfor %}{{ tools }}",
+    "{%- for m in messages %}\n{% generation %}\n{{ m.content }}{% set x = 1 %}\n{% endgeneration %}{{ x }}"
+    "<end>{% endfor %}",
+    qwen3_chat_template,
+]
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=["Llama's form", "extensions", "a tag of transformers", "Qwen3"])
+def test_without_transformers_a_chat_is_rendered_and_counted_alike(tmp_path: Path, template: str):
+    path = folder(tmp_path, "<|im_start|>", "<|im_end|>")
+    (tmp_path / "chat_template.jinja").write_text(template)
+    chat, tokenizer = load_chat(path), load_tokenizer(path)
+    assert type(chat).__name__ == "_OfFolder"
+    for contents in (["s", "u"], [" a <b> 'c' \n", "<end>", "é"], ["x"]):
+        messages = [
+            Message(role=role, content=content) for role, content in zip(["system", "user"], contents, strict=False)
+        ]
+        text = chat.render(messages)
+        assert text == tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        assert chat.count(text) == len(tokenizer(text, add_special_tokens=False)["input_ids"]) > 0
+
+
+@pytest.mark.parametrize("model", [TINY, TINY_TOOLS])
+def test_the_embedded_models_are_read_without_transformers(model: str):
+    code = f"""
+import sys
+from arc_refinery.refine.rendering import Renderer
+print(Renderer({model!r}).render([dict(role="user", content="1 + 1?")])[1], "transformers" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    asked = [{"role": "user", "content": "1 + 1?"}]
+    n_tokens = len(load_tokenizer(model).apply_chat_template(asked, add_generation_prompt=True)["input_ids"])
+    assert done.stdout.split() == [str(n_tokens), "False"]
+
+
+@pytest.mark.parametrize("damage", [{"tokenizer_class": "LlamaTokenizer"}, {"tokenizer_class": None}])
+def test_other_classes_of_tokenizers_are_left_to_transformers(tmp_path: Path, damage: dict[str, str | None]):
+    path = folder(tmp_path, LLAMA_PAD)
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings | damage))
+    assert type(load_chat(path)).__name__ == "_OfTransformers"
+
+
+def test_a_model_without_a_chat_template_is_refused(tmp_path: Path):
+    path = folder(tmp_path, LLAMA_PAD)
+    (tmp_path / "chat_template.jinja").unlink()
+    with pytest.raises(ModelError, match="there is no chat template"):
+        load_chat(path)
+
+
 def test_without_a_prefix_the_chat_template_stays():
-    tokenizer = load_tokenizer(str(TINY))
+    tokenizer = load_tokenizer(TINY)
     before = tokenizer.chat_template
     begin_answers(tokenizer, "")
     assert tokenizer.chat_template == before
