@@ -3,24 +3,25 @@
 import dataclasses
 import json
 import re
-import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
+from factories import make_prompt, make_task
+from handmade import judged
 
 from arc_refinery import config, records
 from arc_refinery.augment import IDENTITY
 from arc_refinery.config import Experiment
-from arc_refinery.grids import UNKNOWN, Grid, fingerprint
+from arc_refinery.grids import UNKNOWN
 from arc_refinery.prompts import Message
-from arc_refinery.records import Attempt, Prompt, RecordError, Verdict
+from arc_refinery.records import Attempt, RecordError, Verdict
 from arc_refinery.reporting import gallery, pictures
-from arc_refinery.reporting.report import write_report
-from arc_refinery.tasks import Pair, Task
+from arc_refinery.reporting.publish import Attachments, publish
+from arc_refinery.reporting.report import compose, write_report
+from arc_refinery.tasks import Pair
 
 # What each attempt gave: S solves all pairs, T the train pairs only, w wrong in one of four cells, e error, n no code.
 ANSWERS = {
@@ -28,9 +29,6 @@ ANSWERS = {
     "refine-base-turn2": {"a": "ww", "b": "ww", "c": "wT"},
     "refine-trained-turn2": {"a": "Sw", "b": "wS", "c": "ww"},
 }
-TRUTH = np.array([[1, 2], [3, 4]], np.uint8)
-WRONG = np.array([[0, 2], [3, 4]], np.uint8)
-OUTPUTS = {"S": (TRUTH, TRUTH), "T": (TRUTH, WRONG), "w": (WRONG, WRONG), "e": (), "n": ()}
 PROGRAM = "def transform(grid):\n    return grid + 0\n"
 
 
@@ -59,48 +57,14 @@ def experiment(
     return config.validate(settings, "test")
 
 
-def a_task(task_id: str) -> Task:
-    return Task(task_id, (Pair(TRUTH, TRUTH),), (Pair(TRUTH, TRUTH),), "by hand")
-
-
-def score(outputs: tuple[Grid, ...]) -> tuple[float, float]:
-    return (0.0, 0.0) if not outputs else (1.0, 1.0) if outputs[0] is TRUTH else (0.75, 0.0)
-
-
-def attempt_and_verdict(task_id: str, branch: str, place: int, answer: str) -> tuple[Attempt, Verdict]:
-    turn = 1 if branch == "turn1" else 2
-    prompt_id = f"{task_id}/{branch}-{place // 2}"
-    attempt_id = f"{prompt_id}/{place}"
-    parent_id = f"{task_id}/turn1-0/1" if turn == 2 else ""
-    attempt = Attempt(
-        attempt_id=attempt_id,
-        prompt_id=prompt_id,
-        task_id=task_id,
-        turn=turn,
-        parent_id=parent_id,
-        model="models/m",
-        adapter="",
-        seed=0,
-        temperature=1.0,
-        top_p=1.0,
-        augmentation=IDENTITY,
-        train_order=(0,),
-        completion="no idea" if answer == "n" else f"```python\n{PROGRAM}```",
-        n_prompt_tokens=20 * turn,
-        n_tokens=10,
-        finish_reason="length" if answer == "n" else "stop",
-        logprob=-1.0,
+def attempt_and_verdict(task_id: str, branch: str, place: int, letter: str) -> tuple[Attempt, Verdict]:
+    completion = "no idea" if letter == "n" else f"```python\n{PROGRAM}```"
+    attempt, verdict = judged(task_id, branch, place, letter)
+    error = ("TypeError: bad operand (line 2)", "KeyError (line 3)")[place % 2] if letter == "e" else ""
+    return (
+        dataclasses.replace(attempt, completion=completion, n_tokens=10, logprob=-1.0),
+        dataclasses.replace(verdict, error=error),
     )
-    outputs = OUTPUTS[answer]
-    status = {"e": "error", "n": "no_code"}.get(answer, "ok")
-    raised = ("TypeError: bad operand (line 2)", "KeyError (line 3)")[place % 2]
-    error = raised if answer == "e" else ""
-    print_of = fingerprint(outputs) if outputs else ""
-    scores = score(outputs[:1]) + score(outputs[1:])
-    verdict = Verdict(
-        attempt_id, prompt_id, task_id, turn, "hash", status, error, outputs[:1], outputs[1:], print_of, *scores
-    )
-    return attempt, verdict
 
 
 def said(task: str, turn: int) -> tuple[Message, ...]:
@@ -113,7 +77,14 @@ def write_branch(
 ) -> None:
     turn = 1 if branch == "turn1" else 2
     prompts = [
-        Prompt(f"{task}/{branch}-{n}", task, turn, "", IDENTITY, (0,), said(task, turn), "", 20 * turn, 2, (), ())
+        make_prompt(
+            make_task(task),
+            prompt_id=f"{task}/{branch}-{n}",
+            turn=turn,
+            messages=said(task, turn),
+            n_tokens=20 * turn,
+            n_predictions=2,
+        )
         for task in answers
         for n in range(len(answers[task]) // 2)
     ]
@@ -134,7 +105,7 @@ def write_experiment(
     results: Path, n_shards: int = 1, answers: Mapping[str, Mapping[str, str]] = ANSWERS, tasks: Iterable[str] = "abcd"
 ) -> Path:
     folder = results / "tiny"
-    records.write(folder / "tasks/small.parquet", "tasks", [a_task(task) for task in tasks], 0, {})
+    records.write(folder / "tasks/small.parquet", "tasks", [make_task(task) for task in tasks], 0, {})
     for branch, given in answers.items():
         write_branch(
             folder / "small",
@@ -161,6 +132,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def text(folder: Path) -> str:
     return (folder.parent / "tiny.md").read_text()
+
+
+def composed(made: Experiment, folder: Path) -> str:
+    """The report's text alone: nothing is drawn or written."""
+    before = sorted(folder.rglob("*"))
+    text = "\n\n".join(compose(made, folder, Attachments("tiny/report")))
+    assert sorted(folder.rglob("*")) == before
+    return text
 
 
 def cells(text: str, start: str, header: str) -> dict[str, str]:
@@ -271,12 +250,10 @@ def test_settings_and_caveats_are_stated(text: str):
     assert "at least 6 tasks" in text  # 2 / 2^6 = 0.03, 2 / 2^5 = 0.06
 
 
-def test_executing_without_seccomp_is_said(folder: Path, text: str, tmp_path: Path):
+def test_executing_without_seccomp_is_said(folder: Path, text: str):
     assert "- Executing: 1 s of CPU time and 512 MB for each program.\n" in text
-    shutil.copytree(folder, tmp_path / "tiny")
     allowing = experiment().model_copy(update={"sandbox": config.Sandbox(allow_without_seccomp=True)})
-    write_report(allowing, tmp_path / "tiny", tmp_path / "tiny.md")
-    assert "where their system calls cannot be filtered (`sandbox.allow_" in (tmp_path / "tiny.md").read_text()
+    assert "where their system calls cannot be filtered (`sandbox.allow_" in composed(allowing, folder)
 
 
 def test_links_lead_to_files_beside_the_report(folder: Path, text: str):
@@ -321,7 +298,13 @@ def test_plots_are_there_as_svg_too_without_a_date(folder: Path):
         assert "dc:date" not in drawing
 
 
-def test_equal_results_give_equal_bytes_however_they_were_sharded(folder: Path, tmp_path: Path):
+def test_equal_results_give_equal_bytes_however_they_were_sharded(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Also where the user's matplotlibrc says something else, and where an earlier report is in the way."""
+    import matplotlib
+
+    monkeypatch.setitem(matplotlib.rcParams, "font.size", 30)
     again = write_experiment(tmp_path, n_shards=3)
     (again / "report").mkdir()
     (again / "report/old.png").write_text("from an earlier report")
@@ -329,19 +312,23 @@ def test_equal_results_give_equal_bytes_however_they_were_sharded(folder: Path, 
     assert all_files(again) == all_files(folder)
 
 
-def test_matplotlibrc_does_not_change_the_pictures(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    import matplotlib
+def test_a_report_that_cannot_be_drawn_leaves_the_earlier_one(tmp_path: Path):
+    def fail(_path: Path) -> None:
+        raise RecordError("this table cannot be written")
 
-    monkeypatch.setitem(matplotlib.rcParams, "font.size", 30)
-    again = write_experiment(tmp_path)
-    write_report(experiment(), again, tmp_path / "tiny.md")
-    assert all_files(again) == all_files(folder)
+    def add(files: Attachments) -> list[str]:
+        return [files.add("table.csv", fail)]
+
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report/old.png").write_text("from an earlier report")
+    with pytest.raises(RecordError, match="this table"):
+        publish(tmp_path / "tiny.md", tmp_path, add)
+    assert (tmp_path / "report/old.png").exists() and not (tmp_path / "tiny.md").exists()
 
 
 def test_one_arm_is_compared_with_nothing(tmp_path: Path):
     folder = write_experiment(tmp_path)
-    write_report(experiment(arms=("independent",)), folder, tmp_path / "tiny.md")
-    text = (tmp_path / "tiny.md").read_text()
+    text = composed(experiment(arms=("independent",)), folder)
     assert "There is one arm, so nothing is compared." in text
     assert "No arm refines" in text
     assert "| `trained` | 20 |" in text  # also where no arm uses what was trained
@@ -350,8 +337,7 @@ def test_one_arm_is_compared_with_nothing(tmp_path: Path):
 def test_an_experiment_without_training_says_so(tmp_path: Path):
     folder = write_experiment(tmp_path)
     content = experiment(arms=("independent",)).model_dump() | {"training": None}
-    write_report(Experiment.model_validate(content), folder, tmp_path / "tiny.md")
-    text = (tmp_path / "tiny.md").read_text()
+    text = composed(Experiment.model_validate(content), folder)
     assert "Nothing was trained." in text
     assert "GRPO" not in text
     assert "`part1/training`" not in text
@@ -360,8 +346,7 @@ def test_an_experiment_without_training_says_so(tmp_path: Path):
 def test_one_task_shows_no_difference_and_has_no_interval(tmp_path: Path):
     answers = {branch: {"a": given["a"]} for branch, given in ANSWERS.items()}
     folder = write_experiment(tmp_path, answers=answers, tasks="a")
-    write_report(experiment(), folder, tmp_path / "tiny.md")
-    text = (tmp_path / "tiny.md").read_text()
+    text = composed(experiment(), folder)
     assert "One task cannot show a difference between arms" in text
     assert "[0.0, 0.0]" not in text
     assert "[100.0, 100.0]" not in text
@@ -370,8 +355,7 @@ def test_one_task_shows_no_difference_and_has_no_interval(tmp_path: Path):
 def test_nothing_to_refine_is_reported(tmp_path: Path):
     answers = {**ANSWERS, "refine-base-turn2": {}, "refine-trained-turn2": {}}
     folder = write_experiment(tmp_path, answers=answers)
-    write_report(experiment(), folder, tmp_path / "tiny.md")
-    text = (tmp_path / "tiny.md").read_text()
+    text = composed(experiment(), folder)
     assert "4 of 4 tasks in `refine-trained`" in text
     assert "No task had anything to refine in `refine-trained`" in text
     assert cells(text, "is_correct", "turn 2 × 2 of `refine-base`")["turn 2 × 2 of `refine-base`"] == "–"
@@ -404,7 +388,7 @@ def test_an_attempt_without_outputs_is_drawn_with_its_reason(folder: Path, tmp_p
     found = gallery.executions(folder / "small/turn1", 1, ids)
     assert found["d/turn1-1/2"] == pictures.Execution((), "TypeError: bad operand (line 2)", PROGRAM)
     assert found["d/turn1-0/0"] == pictures.Execution((), "no code", "")
-    pictures.draw(a_task("d"), found, tmp_path / "d.png")
+    pictures.draw(make_task("d"), found, tmp_path / "d.png")
     assert (tmp_path / "d.png").read_bytes().startswith(b"\x89PNG")
     told = gallery.Told("feedback", IDENTITY, (0,))
     assert gallery.programs_block(2, found[ids[0]], told, found[ids[1]]).count("```python") == 1
@@ -412,7 +396,7 @@ def test_an_attempt_without_outputs_is_drawn_with_its_reason(folder: Path, tmp_p
 
 def test_an_unknown_test_output_is_drawn_as_unknown(folder: Path, tmp_path: Path):
     found = gallery.executions(folder / "small/turn1", 1, ["a/turn1-0/0", "a/turn1-0/1"])
-    known = a_task("a")
+    known = make_task("a")
     task = dataclasses.replace(known, test=(Pair(known.test[0].input, UNKNOWN),))
     pictures.draw(task, found, tmp_path / "unknown.png")
     pictures.draw(known, found, tmp_path / "known.png")

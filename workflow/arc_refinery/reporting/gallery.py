@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from arc_refinery.grids import as_grid
 from arc_refinery.prompts import extract_code
 from arc_refinery.reporting.outcomes import refining_pairs
 from arc_refinery.reporting.pictures import Execution, draw
+from arc_refinery.reporting.publish import Attachments
 
 N_SHOWN = 2  # tasks of each class
 MAX_PROGRAM, MAX_FEEDBACK = 60, 100  # lines
@@ -57,10 +59,9 @@ def section(
     task_set: TaskSet,
     results: SetResults,
     figures: Mapping[str, pd.DataFrame],
-    output: Path,
-    link: str,
+    files: Attachments,
 ) -> list[str]:
-    """Markdown blocks on some tasks of a set; pictures go to `output`/gallery, which the report finds at `link`.
+    """Markdown blocks on some tasks of a set; their pictures are added to `files`.
 
     `folder`: of the experiment. `figures`: `per_task` of each of its arms.
     """
@@ -82,11 +83,12 @@ def section(
         blocks.append(_how_many(title, n, len(some)))
         for one in some:
             first, second = executed[one.first_id], executed[one.second_id]
-            filename = f"{task_set.name}-{re.sub(r'[^A-Za-z0-9._-]', '-', one.task_id)}.png"
-            draw(tasks[one.task_id], {"first program": first, "refined program": second}, output / "gallery" / filename)
+            filename = f"gallery/{task_set.name}-{re.sub(r'[^A-Za-z0-9._-]', '-', one.task_id)}.png"
+            executions = {"first program": first, "refined program": second}
+            picture = files.add(filename, partial(draw, tasks[one.task_id], executions))
             blocks += [
                 f"#### `{one.task_id}`: {title.lower()}",
-                f"![Pairs of {one.task_id}, output of its first and of its refined program]({link}/gallery/{filename})",
+                f"![Pairs of {one.task_id}, output of its first and of its refined program]({picture})",
                 programs_block(one.turn, first, prompts[one.prompt_id], second),
             ]
     return blocks

@@ -1,7 +1,7 @@
 """The report's section on what became of attempts, turn by turn, and on the tasks that refining won or lost."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -9,6 +9,7 @@ import pandas as pd
 from arc_refinery.config import Arm, Experiment
 from arc_refinery.evaluation.arms import PASS_RATE, SetResults, per_task, tasks_with_attempts, turns_of
 from arc_refinery.reporting import plots
+from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.tables import Bootstrap, markdown_table, pairs_of_arms, turn_title, write_csv
 
 N_ERRORS = 4  # types of errors that are told apart: the most frequent ones of a set
@@ -50,10 +51,9 @@ def section(
     results: SetResults,
     figures: Mapping[str, pd.DataFrame],
     bootstrap: Bootstrap,
-    output: Path,
-    link: str,
+    files: Attachments,
 ) -> list[str]:
-    """Markdown blocks about a set; its pictures and tables go to the folder `output`, which the report finds at `link`.
+    """Markdown blocks about a set; its pictures and tables are added to `files`.
 
     `figures`: `per_task` of each arm of the experiment.
     """
@@ -61,19 +61,20 @@ def section(
     shares = shares_by_turn(results, experiment.arms)
     errors = [outcome for outcome in next(iter(shares.values())) if outcome not in LOOKS]
     looks = LOOKS | dict(zip(errors, ERROR_LOOKS, strict=False))
-    plots.outcomes_plot(shares, looks, f"What became of attempts: {name}", output / f"{name}-outcomes.png")
+    title = f"What became of attempts: {name}"
+    plot = files.add(f"{name}-outcomes.png", partial(plots.outcomes_plot, shares, looks, title))
     means = pd.DataFrame({title.replace("`", ""): of_turn.mean() for title, of_turn in shares.items()}).T
-    write_csv(means.rename_axis("turn").reset_index(), output / f"{name}-outcomes.csv")
+    table = files.add(f"{name}-outcomes.csv", partial(write_csv, means.rename_axis("turn").reset_index()))
     return [
         "### What became of attempts",
         f"*{CORRECT}*: all train and test pairs right; *{TRAIN_ONLY}*: the train pairs are, a test pair is not; "
         f"*{WRONG}*: a grid for every input, but not the right one for every train pair; *{FAILED['invalid_output']}*: "
         "something else than a grid; errors by type. Means over the tasks that have attempts in a turn, as above.",
         outcomes_table(shares, bootstrap),
-        f"![Share of attempts by outcome, one bar a turn]({link}/{name}-outcomes.png)",
-        f"[As CSV]({link}/{name}-outcomes.csv).",
+        f"![Share of attempts by outcome, one bar a turn]({plot})",
+        f"[As CSV]({table}).",
         "### Where refining helped, and where it hurt",
-        *_helped_and_hurt(refining_pairs(experiment), results, figures, output, link),
+        *_helped_and_hurt(refining_pairs(experiment), results, figures, files),
     ]
 
 
@@ -136,8 +137,7 @@ def _helped_and_hurt(
     pairs: Sequence[tuple[Arm, Arm]],
     results: SetResults,
     figures: Mapping[str, pd.DataFrame],
-    output: Path,
-    link: str,
+    files: Attachments,
 ) -> list[str]:
     if not pairs:
         return ["No arm refines beside the baseline, so nothing can be said."]
@@ -150,19 +150,20 @@ def _helped_and_hurt(
         lists += [f"- {title}, {one}: {_listed(won_by.index[won_by == one])}" for one in (ONLY_REFINING, ONLY_BASELINE)]
         panels[arm.name] = pass_rates(results, arm).assign(solved_by=won_by)
     rates = pd.concat(panels, names=["arm", "task_id"]).reset_index()
-    write_csv(rates, output / f"{name}-pass-rates.csv")
-    plots.pass_rates_plot(panels, MARKS, f"Pass rates of each task: {name}", output / f"{name}-pass-rates.png")
+    table = files.add(f"{name}-pass-rates.csv", partial(write_csv, rates))
+    plot_title = f"Pass rates of each task: {name}"
+    plot = files.add(f"{name}-pass-rates.png", partial(plots.pass_rates_plot, panels, MARKS, plot_title))
     header = ["tasks solved by", "n tasks", *CLASSES]
     return [
         "Tasks by which of two arms solves them, each with its whole budget. Two samples of one arm would not solve "
         "all the same tasks either: how much may be chance is said under *Differences*.",
         markdown_table(header, rows),
         "<details><summary>Which tasks only one of the two solves</summary>\n\n" + "\n".join(lists) + "\n\n</details>",
-        f"![Pass rate of each task in later turns against turn 1, one panel an arm]({link}/{name}-pass-rates.png)",
+        f"![Pass rate of each task in later turns against turn 1, one panel an arm]({plot})",
         "One mark a task that has something to refine: above the diagonal, refining attempts are right more often than "
         "first ones. Pass rates count attempts that are right on all pairs; both axes are stretched towards 0 (square "
         "root). Equal tasks share a larger mark, with their number where they are more than "
-        f"{plots.MANY}. [As CSV]({link}/{name}-pass-rates.csv).",
+        f"{plots.MANY}. [As CSV]({table}).",
     ]
 
 

@@ -3,10 +3,9 @@
 Everything in it follows from the settings and the records: no times, no dates, so equal settings give equal bytes.
 """
 
-import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -15,8 +14,8 @@ from arc_refinery import records
 from arc_refinery.config import Arm, Experiment, TaskSet
 from arc_refinery.evaluation.arms import SetResults, load, n_tasks_with_budget_left, per_task, turns_of
 from arc_refinery.evaluation.statistics import Comparison, budget_curve, percent, verdict_sentence
-from arc_refinery.files import written_as_a_whole
 from arc_refinery.reporting import gallery, lengths, outcomes, plots, prose, provenance, published, tables, training
+from arc_refinery.reporting.publish import Attachments, publish
 from arc_refinery.reporting.tables import Bootstrap, markdown_table
 
 
@@ -37,28 +36,24 @@ class Evaluated:
 
 def write_report(experiment: Experiment, folder: Path, report: Path) -> None:
     """Write the Markdown file `report`, and its pictures and tables to `folder`/report, which is replaced whole."""
-    temporary = folder / ".report.tmp"
-    shutil.rmtree(temporary, ignore_errors=True)
-    (temporary / "gallery").mkdir(parents=True)
-    link = os.path.relpath(folder / "report", report.parent)
+    publish(report, folder, partial(compose, experiment, folder))
+
+
+def compose(experiment: Experiment, folder: Path, files: Attachments) -> list[str]:
+    """The report as Markdown blocks; its pictures and tables are added to `files`."""
     evaluated = [_evaluate(experiment, folder, task_set) for task_set in experiment.evaluation.sets]
-    with plots.style():
-        blocks = [
-            f"# Experiment {experiment.experiment}",
-            *_summary(experiment, evaluated),
-            *prose.compared(experiment, {one.task_set.name: one.n for one in evaluated}),
-            *(block for one in evaluated for block in _set_section(experiment, folder, one, temporary, link)),
-            *training.section(experiment, folder, temporary, link),
-            "## Lengths of prompts",
-            *_prompt_lengths(experiment, folder, temporary, link),
-            *provenance.section(experiment.experiment, _seeds(experiment)),
-            *(published.section() if any(map(_is_the_published_set, experiment.evaluation.sets)) else []),
-            *prose.limits(experiment, sum(len(one.comparisons) for one in evaluated)),
-        ]
-    shutil.rmtree(folder / "report", ignore_errors=True)
-    os.replace(temporary, folder / "report")
-    with written_as_a_whole(report) as unfinished:
-        unfinished.write_text("\n\n".join(blocks) + "\n")
+    return [
+        f"# Experiment {experiment.experiment}",
+        *_summary(experiment, evaluated),
+        *prose.compared(experiment, {one.task_set.name: one.n for one in evaluated}),
+        *(block for one in evaluated for block in _set_section(experiment, folder, one, files)),
+        *training.section(experiment, folder, files),
+        "## Lengths of prompts",
+        *_prompt_lengths(experiment, folder, files),
+        *provenance.section(experiment.experiment, _seeds(experiment)),
+        *(published.section() if any(map(_is_the_published_set, experiment.evaluation.sets)) else []),
+        *prose.limits(experiment, sum(len(one.comparisons) for one in evaluated)),
+    ]
 
 
 def _seeds(experiment: Experiment) -> dict[str, tuple[int, ...]]:
@@ -103,39 +98,38 @@ def _summary(experiment: Experiment, evaluated: Sequence[Evaluated]) -> list[str
     return [markdown_table(header, rows), sentence, *([refining, read] if refining else [])]
 
 
-def _set_section(experiment: Experiment, folder: Path, one: Evaluated, output: Path, link: str) -> list[str]:
+def _set_section(experiment: Experiment, folder: Path, one: Evaluated, files: Attachments) -> list[str]:
     name, results, arms = one.task_set.name, one.results, experiment.arms
     turns = turns_of(arms)
     by_turn = {tables.turn_title(turn): results.figures_of_turn(turn.arms[0], turn.turn) for turn in turns}
     by_arm = {f"`{arm}`": figures for arm, figures in one.arms.items()}
-    tables.figures_csv(one.arms, output / f"{name}-arms.csv")
-    tables.figures_csv(
-        {title.replace("`", ""): figures for title, figures in by_turn.items()}, output / f"{name}-turns.csv"
-    )
+    plain_titles = {title.replace("`", ""): figures for title, figures in by_turn.items()}
+    of_arms = files.add(f"{name}-arms.csv", partial(tables.figures_csv, one.arms))
+    of_turns = files.add(f"{name}-turns.csv", partial(tables.figures_csv, plain_titles))
     every_task = pd.concat(one.arms, names=["arm", "task_id"]).reset_index()
-    tables.write_csv(every_task, output / f"{name}-tasks.csv")
+    of_tasks = files.add(f"{name}-tasks.csv", partial(tables.write_csv, every_task))
     blocks = [
         f"## Set `{name}` ({one.n} tasks)",
         f"> {one.task_set.caveat}" if one.task_set.caveat else "",
         "### Arms",
         tables.published_table(by_arm),
         tables.figures_table(by_arm, one.bootstrap),
-        f"[As CSV]({link}/{name}-arms.csv); [each task]({link}/{name}-tasks.csv).",
+        f"[As CSV]({of_arms}); [each task]({of_tasks}).",
         "### Turns",
         "The same figures for the attempts of one turn alone. Later turns are means over the tasks that had something "
         "to refine, which are not all tasks: compare them with each other, not with the first turn.",
         tables.figures_table(by_turn, one.bootstrap),
-        f"[As CSV]({link}/{name}-turns.csv).",
+        f"[As CSV]({of_turns}).",
         "### Differences",
         *_differences(experiment, one),
-        *outcomes.section(experiment, results, one.arms, one.bootstrap, output, link),
+        *outcomes.section(experiment, results, one.arms, one.bootstrap, files),
         "### Budget",
         tables.spending_table(results, arms, one.bootstrap),
         *_unspent(one, arms),
         tables.pass_at_k_table(results, turns, one.bootstrap),
-        *_budget_plot(one, arms, output, link),
+        *_budget_plot(one, arms, files),
         "### Tasks",
-        *gallery.section(experiment, folder, one.task_set, results, one.arms, output, link),
+        *gallery.section(experiment, folder, one.task_set, results, one.arms, files),
         _solved_lists(one),
     ]
     return [block for block in blocks if block]
@@ -170,7 +164,7 @@ def _unspent(one: Evaluated, arms: Sequence[Arm]) -> list[str]:
     return [f"Where there is nothing to refine, the rest of a task's budget stays unspent: {', '.join(parts)}."]
 
 
-def _budget_plot(one: Evaluated, arms: Sequence[Arm], output: Path, link: str) -> list[str]:
+def _budget_plot(one: Evaluated, arms: Sequence[Arm], files: Attachments) -> list[str]:
     name, results = one.task_set.name, one.results
     curves = {}
     for arm in arms:
@@ -185,15 +179,16 @@ def _budget_plot(one: Evaluated, arms: Sequence[Arm], output: Path, link: str) -
         )
         ends = tuple(sum(turn.n_predictions for turn in arm.turns[:number]) for number in range(1, len(arm.turns)))
         curves[arm.name] = plots.Curve(table, ends)
-    plots.budget_plot(curves, f"Tasks solved against budget: {name} (n = {one.n} tasks)", output / f"{name}-budget.png")
+    title = f"Tasks solved against budget: {name} (n = {one.n} tasks)"
+    plot = files.add(f"{name}-budget.png", partial(plots.budget_plot, curves, title))
     points = pd.concat({arm: curve.table for arm, curve in curves.items()}, names=["arm", None]).reset_index("arm")
-    tables.write_csv(points, output / f"{name}-budget.csv")
+    table = files.add(f"{name}-budget.csv", partial(tables.write_csv, points))
     return [
-        f"![Tasks solved against attempts and against tokens, one line an arm]({link}/{name}-budget.png)",
+        f"![Tasks solved against attempts and against tokens, one line an arm]({plot})",
         "In the first turn a curve is the expectation over the order of the attempts, so arms with first turns of "
         "different length estimate the same thing from different samples. A dot marks where the next turn starts; "
         "bands (of four arms at most), and the bars at the right for the whole budget, are 95 % intervals. "
-        f"[As CSV]({link}/{name}-budget.csv).",
+        f"[As CSV]({table}).",
     ]
 
 
@@ -205,14 +200,14 @@ def _solved_lists(one: Evaluated) -> str:
     return "<details><summary>Tasks solved by each arm</summary>\n\n" + "\n".join(lines) + "\n\n</details>"
 
 
-def _prompt_lengths(experiment: Experiment, folder: Path, output: Path, link: str) -> list[str]:
+def _prompt_lengths(experiment: Experiment, folder: Path, files: Attachments) -> list[str]:
     """Training prompts are left out where their files have been cleaned away."""
     trained_on = [f"{tasks}/training" for tasks in experiment.training_tasks]
     names = [name for name in trained_on if (folder / name / "prompts.parquet").exists()]
     names += [f"{task_set.name}/{branch}" for task_set in experiment.evaluation.sets for branch in experiment.branches]
     found = [one for name in names for one in lengths.read(folder / name / "prompts.parquet", name)]
-    lengths.histogram(found, experiment.model.window, output / "lengths.png")
+    plot = files.add("lengths.png", partial(lengths.histogram, found, experiment.model.window))
     return [
         lengths.as_markdown(lengths.table(found, experiment.model.window)),
-        f"![Histogram of the lengths, one panel a turn]({link}/lengths.png)",
+        f"![Histogram of the lengths, one panel a turn]({plot})",
     ]

@@ -3,12 +3,11 @@
 Everything in it follows from the settings and the records, so equal settings give equal bytes.
 """
 
-import os
 import re
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -16,11 +15,11 @@ import pandas as pd
 from arc_refinery import records
 from arc_refinery.config import Questions, ToolArm, ToolUse
 from arc_refinery.evaluation.statistics import Difference, pass_at_k, percent, points
-from arc_refinery.files import written_as_a_whole
 from arc_refinery.records import RecordError
-from arc_refinery.reporting import plots, provenance, training
+from arc_refinery.reporting import provenance, training
 from arc_refinery.reporting.mask import mask_picture
-from arc_refinery.reporting.tables import Bootstrap, markdown_table
+from arc_refinery.reporting.publish import Attachments, publish
+from arc_refinery.reporting.tables import Bootstrap, markdown_table, write_csv
 from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.tooluse.questions import Question
 from arc_refinery.tooluse.transcripts import Episode
@@ -64,26 +63,22 @@ class Evaluated:
 
 def write_report(experiment: ToolUse, folder: Path, report: Path) -> None:
     """Write the Markdown file `report`, and its pictures and tables to `folder`/report, which is replaced whole."""
-    temporary = folder / ".report.tmp"
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    link = os.path.relpath(folder / "report", report.parent)
+    publish(report, folder, partial(compose, experiment, folder))
+
+
+def compose(experiment: ToolUse, folder: Path, files: Attachments) -> list[str]:
+    """The report as Markdown blocks; its pictures and tables are added to `files`."""
     evaluated = [_evaluated(experiment, folder, one) for one in experiment.data.heldout]
-    with plots.style():
-        blocks = [
-            f"# Experiment {experiment.experiment}: tool use",
-            *_described(experiment),
-            *_headline(experiment, evaluated),
-            *(block for one in evaluated for block in _set_section(experiment, one, temporary, link)),
-            *_mask_section(experiment, evaluated, temporary, link),
-            *training.section(experiment, folder, temporary, link),
-            *provenance.section(experiment.experiment, {"experiment": (experiment.seed,)}),
-            *_limits(experiment),
-        ]
-    shutil.rmtree(folder / "report", ignore_errors=True)
-    os.replace(temporary, folder / "report")
-    with written_as_a_whole(report) as unfinished:
-        unfinished.write_text("\n\n".join(blocks) + "\n")
+    return [
+        f"# Experiment {experiment.experiment}: tool use",
+        *_described(experiment),
+        *_headline(experiment, evaluated),
+        *(block for one in evaluated for block in _set_section(experiment, one, files)),
+        *_mask_section(experiment, evaluated, files),
+        *training.section(experiment, folder, files),
+        *provenance.section(experiment.experiment, {"experiment": (experiment.seed,)}),
+        *_limits(experiment),
+    ]
 
 
 def _evaluated(experiment: ToolUse, folder: Path, settings: Questions) -> Evaluated:
@@ -130,14 +125,14 @@ def _headline(experiment: ToolUse, evaluated: Sequence[Evaluated]) -> list[str]:
     return ["Right answers on held-out questions:", "\n".join(lines)]
 
 
-def _set_section(experiment: ToolUse, one: Evaluated, output: Path, link: str) -> list[str]:
+def _set_section(experiment: ToolUse, one: Evaluated, files: Attachments) -> list[str]:
     name = one.settings.name
-    per_question(experiment, one).to_csv(output / f"{name}-questions.csv", index=False, lineterminator="\n")
+    table = files.add(f"{name}-questions.csv", partial(write_csv, per_question(experiment, one)))
     return [
         f"## Set `{name}` ({len(one.questions)} questions, {experiment.evaluation.n_predictions} episodes each)",
         markdown_table(*_results(experiment, one)),
         f"pass@k: chance that one of k episodes is right; brackets: 95 % interval over questions. [Each question as "
-        f"CSV]({link}/{name}-questions.csv).",
+        f"CSV]({table}).",
         "### Differences",
         _differences(experiment, one),
         "### Calls, and how episodes end",
@@ -275,19 +270,20 @@ def _quoted(text: str) -> str:
     return re.sub(r"[\\`*_\[\]<&|~$]", r"\\\g<0>", " ".join(text.split()))
 
 
-def _mask_section(experiment: ToolUse, evaluated: Sequence[Evaluated], output: Path, link: str) -> list[str]:
+def _mask_section(experiment: ToolUse, evaluated: Sequence[Evaluated], files: Attachments) -> list[str]:
     """One episode with all its tokens: which carry loss."""
     shown = _arm_to_show(experiment).name
     episodes = [episode for one in evaluated for episode in one.of_arm(shown)]
     chosen = next((one for one in episodes if one.calls and one.reward == 1.0), episodes[0])
     chosen = next(one.whole(shown, chosen.episode_id) for one in evaluated if chosen.question_id in one.questions)
     tokenizer = load_tokenizer(experiment.model.path)
-    mask_picture([tokenizer.decode([token]) for token in chosen.completion_ids], chosen.mask, output / "mask.png")
+    tokens = [tokenizer.decode([token]) for token in chosen.completion_ids]
+    picture = files.add("mask.png", partial(mask_picture, tokens, chosen.mask))
     return [
         "## Which tokens carry loss",
         f"All tokens of the episode `{chosen.episode_id}` of `{shown}` after its prompt. Those with a dark ground were "
         "sampled and carry loss in training; the others were put there by the chat template and the tools.",
-        f"![Tokens of an episode; those that carry loss have a dark ground]({link}/mask.png)",
+        f"![Tokens of an episode; those that carry loss have a dark ground]({picture})",
     ]
 
 

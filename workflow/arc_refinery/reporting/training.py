@@ -1,10 +1,12 @@
 """The report's section about training: how it went, whether it collapsed, which checkpoint became the adapter."""
 
+from functools import partial
 from pathlib import Path
 
 from arc_refinery.config import Experiment, ToolUse
 from arc_refinery.records import RecordError
 from arc_refinery.reporting import plots, tables, training_log
+from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.training_log import Decision, Log
 
 REWARDS = (
@@ -30,8 +32,8 @@ def draw_curves(log: Path, output: Path) -> None:
         plots.training_plot(read, output)
 
 
-def section(experiment: Experiment | ToolUse, folder: Path, output: Path, link: str) -> list[str]:
-    """Markdown blocks; a picture of each training goes to the folder `output`, which the report finds at `link`."""
+def section(experiment: Experiment | ToolUse, folder: Path, files: Attachments) -> list[str]:
+    """Markdown blocks; a picture of each training is added to `files`."""
     if experiment.training is None:
         return ["## Training", "Nothing was trained."]
     logs = {name: training_log.read(folder / "adapters" / name / "training.jsonl") for name in experiment.adapters}
@@ -48,13 +50,13 @@ def section(experiment: Experiment | ToolUse, folder: Path, output: Path, link: 
     if rewarded:
         blocks += [REWARDS, tables.runs_table(rewarded)]
     for name, log in logs.items():
-        plots.training_plot(log, output / f"training-{name}.png")
+        plot = files.add(f"training-{name}.png", partial(plots.training_plot, log))
         blocks += [
             *([f"### `{name}`"] if len(logs) > 1 else []),
             _adapter(name, log),
             *([tables.checks_table(log)] if log.checks or log.abandoned_checks else []),
             tables.training_table(log),
-            f"![Training curves of {name}]({link}/training-{name}.png)",
+            f"![Training curves of {name}]({plot})",
         ]
     return blocks
 

@@ -1,0 +1,45 @@
+"""How a report reaches its place: composed as text first, then its pictures and tables written, then all put there."""
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from arc_refinery.files import written_as_a_whole
+from arc_refinery.reporting import plots
+
+Write = Callable[[Path], None]
+
+
+@dataclass
+class Attachments:
+    """Pictures and tables that a report links to. Adding one writes nothing, so text can be composed without them."""
+
+    link: str  # from the report to their folder
+    _writers: dict[str, Write] = field(default_factory=dict)
+
+    def add(self, name: str, write: Write) -> str:
+        """Have `write` called with the path of the file `name`; returns the link to it."""
+        self._writers[name] = write
+        return f"{self.link}/{name}"
+
+    def write(self, folder: Path) -> None:
+        with plots.style():
+            for name, write in self._writers.items():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                write(folder / name)
+
+
+def publish(report: Path, folder: Path, compose: Callable[[Attachments], Sequence[str]]) -> None:
+    """Write the Markdown file `report`, and what it links to into `folder`/report, which is replaced whole."""
+    attachments = Attachments(os.path.relpath(folder / "report", report.parent))
+    blocks = compose(attachments)
+    temporary = folder / ".report.tmp"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    attachments.write(temporary)
+    shutil.rmtree(folder / "report", ignore_errors=True)
+    os.replace(temporary, folder / "report")
+    with written_as_a_whole(report) as unfinished:
+        unfinished.write_text("\n\n".join(blocks) + "\n")
