@@ -1,0 +1,159 @@
+"""Commands that README, docs, config, help texts and messages name exist: programs, subcommands, flags, files."""
+
+import argparse
+import ast
+import contextlib
+import importlib.util
+import io
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+import tyro
+from checkout import ROOT
+
+from arc_refinery import cli
+
+PROGRAMS = "arc-refinery|snakemake|make|trl|python"
+INLINE = re.compile(rf"`((?:{PROGRAMS})(?: [^`\n]*)?)`")
+FENCE = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINE = re.compile(rf"^(?:\$ )?((?:{PROGRAMS}) .*)")
+RULE = re.compile(r"^\s*(?:rule|use rule \w+ as) (\w+)", re.MULTILINE)
+OPEN = re.compile(r"[<{…]")  # stands for something: results/<experiment>, {path}
+
+
+def texts() -> dict[str, str]:
+    files = [ROOT / "README.md", ROOT / "config/schema.json"]
+    for pattern in (
+        "docs/**/*.md",
+        "config/*.md",
+        "config/*.yaml",
+        "profiles/**/*.yaml",
+        "workflow/arc_refinery/**/*.py",
+    ):
+        files += sorted(ROOT.glob(pattern))
+    return {str(path.relative_to(ROOT)): path.read_text() for path in files}
+
+
+def commands(text: str) -> Iterator[str]:
+    """Those between back ticks, and lines of blocks of code; a line may hold several, and a comment."""
+    yield from INLINE.findall(text)
+    for block in FENCE.findall(text):
+        for line in block.replace("\\\n", " ").splitlines():
+            for part in line.partition(" #")[0].split("&&"):
+                if found := LINE.match(part.strip()):
+                    yield found[1]
+
+
+def fault(command: str) -> str | None:
+    """What is wrong with a command, if anything."""
+    program, *words = shlex.split(command)
+    match program:
+        case "arc-refinery":
+            return fault_of_ours(words)
+        case "snakemake":
+            return fault_of_snakemake(words)
+        case "make":
+            targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+            return next((f"make has no target {word}" for word in words if word not in targets), None)
+        case "trl":
+            return fault_of_trl(words)
+        case _:
+            return next((f"no file {word}" for word in words[:1] if word.endswith(".py") and not exists(word)), None)
+
+
+def exists(path: str) -> bool:
+    return bool(OPEN.search(path)) or path.startswith("results/") or (ROOT / path).exists()
+
+
+def fault_of_ours(words: list[str]) -> str | None:
+    if not words or OPEN.search(words[0]) or words == ["--help"]:
+        return None
+    name = next((" ".join(words[:n]) for n in (2, 1) if " ".join(words[:n]) in cli.COMMANDS), None)
+    if name is None:
+        return f"arc-refinery has no command {words[0]!r}"
+    unknown = [word for word in words if word.startswith("--") and word.partition("=")[0] not in flags_of(name)]
+    return f"arc-refinery {name} has no flag {unknown[0]}" if unknown else None
+
+
+@cache
+def flags_of(name: str) -> frozenset[str]:
+    """Those that begin a line of the command's help."""
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown), pytest.raises(SystemExit):
+        tyro.cli(cli.load(name), args=["--help"])
+    lines = [line.strip("│ ") for line in shown.getvalue().splitlines()]
+    return frozenset(flag for line in lines if line.startswith("-") for flag in re.findall(r"--[a-z0-9.-]+", line))
+
+
+def fault_of_snakemake(words: list[str]) -> str | None:
+    try:
+        given = snakemakes_parser().parse_args(words)
+    except (SystemExit, argparse.ArgumentError) as error:
+        return f"snakemake does not take these flags: {error}"
+    files = [str(path) for path in [*(given.configfile or []), *(given.profile or [])]]
+    if missing := [path for path in files if not exists(path)]:
+        return f"no file {missing[0]}"
+    rules = {
+        name for path in (ROOT / "Snakefile", *ROOT.glob("rules/*.smk")) for name in RULE.findall(path.read_text())
+    }
+    targets = [str(word) for word in [*given.targets, *(given.forcerun or [])]]
+    unknown = [
+        word for word in targets if word not in rules and not word.startswith("results/") and not OPEN.search(word)
+    ]
+    return f"no rule {unknown[0]}" if unknown else None
+
+
+@cache
+def snakemakes_parser() -> argparse.ArgumentParser:
+    from snakemake.cli import get_argument_parser
+
+    parser: argparse.ArgumentParser = get_argument_parser()
+    return parser
+
+
+def fault_of_trl(words: list[str]) -> str | None:
+    """TRL's server is looked up in its source: importing it takes vLLM."""
+    package = importlib.util.find_spec("trl")
+    assert package is not None and package.origin is not None
+    script = Path(package.origin).with_name("scripts") / f"{words[0].replace('-', '_')}.py"
+    if not script.exists():
+        return f"trl has no command {words[0]}"
+    classes = [node for node in ast.parse(script.read_text()).body if isinstance(node, ast.ClassDef)]
+    fields = {ast.unparse(one.target) for node in classes for one in node.body if isinstance(one, ast.AnnAssign)}
+    unknown = [word for word in words if word.startswith("--") and word[2:].replace("-", "_") not in fields]
+    return f"trl {words[0]} has no flag {unknown[0]}" if unknown else None
+
+
+def test_every_command_that_is_named_exists():
+    named = {(place, command) for place, text in texts().items() for command in commands(text)}
+    assert len(named) > 100
+    faults = [f"{place}: `{command}`: {found}" for place, command in sorted(named) if (found := fault(command))]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("arc-refinery serve", "arc-refinery has no command 'serve'"),
+        ("arc-refinery prompts teach", "arc-refinery has no command 'prompts'"),
+        ("arc-refinery sample --base-model x", "arc-refinery sample has no flag --base-model"),
+        ("snakemake --configfile config/none.yaml", "no file config/none.yaml"),
+        ("snakemake --profile none all", "no file none"),
+        ("snakemake --cores 2 -R trian all", "no rule trian"),
+        ("make tests", "make has no target tests"),
+        ("trl serve", "trl has no command serve"),
+        ("trl vllm-serve --models m", "trl vllm-serve has no flag --models"),
+        ("python benchmarks/none.py", "no file benchmarks/none.py"),
+    ],
+)
+def test_a_command_that_does_not_exist_is_found(command: str, expected: str):
+    assert [fault(found) for found in commands(f"Type `{command}`.")] == [expected]
+    assert [fault(found) for found in commands(f"```\n{command}   # a try\n```")] == [expected]
+
+
+def test_flags_that_snakemake_does_not_know_are_found():
+    assert "does not take these flags" in str(fault("snakemake --corse 2"))
