@@ -55,7 +55,7 @@ class PolicyGradient(Optimizer, Lora):
     sampler: Literal["transformers", "vllm-colocate", "vllm-server"] = Field(
         "transformers",
         description="What samples completions: the trained network itself, vLLM on the same GPU, or the server of "
-        "`arc-refinery serve` (docs/training.md).",
+        "`trl vllm-serve` (docs/training.md).",
     )
     server_url: str = Field("http://127.0.0.1:8000", description="For `vllm-server`: where it listens.")
     importance_sampling_correction: bool = Field(
