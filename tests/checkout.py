@@ -1,14 +1,14 @@
 """Where things are, and copies of the repository for real runs of Snakemake."""
 
-import os
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import processes
 import yaml
 
 ROOT = Path(__file__).parents[1]
@@ -28,10 +28,16 @@ class Checkout:
         return self.run("snakemake", *arguments)
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        return subprocess.run(
-            command, cwd=self.folder, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False
-        )
+        return processes.run(command, self.folder)
+
+    def kill_when(self, enough: Callable[[], bool], *command: str) -> None:
+        """Start a command and end it with SIGKILL as soon as it has made enough progress."""
+        processes.kill_when(command, self.folder, enough)
+
+    def clone(self, folder: Path) -> "Checkout":
+        """The same state in another folder, times of files included: Snakemake finds nothing to do that it did not."""
+        subprocess.run(["cp", "-a", "--reflink=auto", self.folder, folder], check=True)
+        return Checkout(folder)
 
     def planned(self, *arguments: str) -> Counter[str]:
         """How many jobs of each rule a dry run would start."""
@@ -50,7 +56,7 @@ class Checkout:
                 jobs[words[0]] = int(words[1])
         return jobs
 
-    def change(self, change: Callable[[dict], None], base: str = SMALL, name: str = "changed") -> str:
+    def change(self, change: Callable[[dict[str, Any]], None], base: str = SMALL, name: str = "changed") -> str:
         """Path of a config with one thing changed, by default the cut-down one."""
         content = yaml.safe_load((self.folder / base).read_text())
         change(content)

@@ -6,13 +6,19 @@ import os
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 from checkout import SMALL, TINY, TOOLS, Checkout, copy
+from filelock import FileLock
 
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sandbox import Executor, Limits
+
+MadeOnce: TypeAlias = Callable[[str, Callable[[Path], object]], Path]
 
 
 @pytest.fixture(scope="session")
@@ -29,28 +35,64 @@ def renderer() -> Renderer:
 
 
 @pytest.fixture(scope="session")
-def fresh(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """A checkout where nothing has run."""
-    return copy(tmp_path_factory.mktemp("fresh"))
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
+    """Fills a folder in the first worker that asks for it; the others wait, and get the same folder."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def folder(name: str, fill: Callable[[Path], object]) -> Path:
+        made, complete = shared / name, shared / f"{name}.complete"
+        with FileLock(shared / f"{name}.lock"):
+            if not complete.exists():
+                shutil.rmtree(made, ignore_errors=True)
+                made.mkdir()
+                fill(made)
+                complete.touch()
+        return made
+
+    return folder
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """A checkout where the cut-down experiment has run from nothing to its report."""
-    return _run(copy(tmp_path_factory.mktemp("finished")), SMALL)
+def pristine(made_once: MadeOnce) -> Checkout:
+    """A checkout where nothing has run, and nothing may."""
+    return Checkout(made_once("pristine", copy))
 
 
 @pytest.fixture(scope="session")
-def finished_tools(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """A checkout where the cut-down experiment in tool use has run from nothing to its report."""
-    return _run(copy(tmp_path_factory.mktemp("tools")), TOOLS)
+def finished_once(made_once: MadeOnce) -> Checkout:
+    """A checkout where the cut-down experiment has run from nothing to its report, and nothing else may."""
+    return Checkout(made_once("finished", lambda folder: _run(copy(folder), SMALL)))
 
 
-def _run(checkout: Checkout, config: str) -> Checkout:
+@pytest.fixture(scope="session")
+def finished_tools_once(made_once: MadeOnce) -> Checkout:
+    """A checkout where the cut-down experiment in tool use has run to its report, and nothing else may."""
+    return Checkout(made_once("tools", lambda folder: _run(copy(folder), TOOLS)))
+
+
+@pytest.fixture
+def fresh(pristine: Checkout, tmp_path: Path) -> Checkout:
+    """A checkout of the test's own where nothing has run."""
+    return pristine.clone(tmp_path / "fresh")
+
+
+@pytest.fixture
+def finished(finished_once: Checkout, tmp_path: Path) -> Checkout:
+    """A checkout of the test's own where the cut-down experiment has run."""
+    return finished_once.clone(tmp_path / "finished")
+
+
+@pytest.fixture
+def finished_tools(finished_tools_once: Checkout, tmp_path: Path) -> Checkout:
+    """A checkout of the test's own where the cut-down experiment in tool use has run."""
+    return finished_tools_once.clone(tmp_path / "tools")
+
+
+def _run(checkout: Checkout, config: str) -> None:
     done = checkout.snakemake("--cores", "2", "--configfile", config, "--quiet", "rules")
     logs = "\n".join(f"{path}:\n{path.read_text()[-2000:]}" for path in (checkout.folder / "logs").rglob("*.log"))
     assert done.returncode == 0, done.stdout + done.stderr + logs
-    return checkout
 
 
 @pytest.fixture(scope="module")

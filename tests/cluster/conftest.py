@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from checkout import SMALL, Checkout, copy
-from pool import SOFTWARE, Pool, is_unpacked
-from runs import LONG, Run
+from cluster.pool import SOFTWARE, Pool, is_unpacked
+from cluster.runs import LONG, Run
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from checkout import Checkout
-from pool import Pool, wait_until
+from cluster.pool import Pool, wait_until
 
 LONG = "results/long.yaml"  # sampling a shard takes long enough to be disturbed
 SHARD = "results/small/part1/turn1/attempts/000.parquet"
@@ -40,7 +40,7 @@ class Run:
         constraint = f'QDate >= {self.started} && regexp("^{rule}-", JobBatchName)'
         if status:
             constraint += f" && JobStatus == {status}"
-        jobs = wait_until(
+        jobs: list[dict[str, Any]] = wait_until(
             lambda: self.pool.jobs(constraint) or (not status and self.pool.jobs(constraint, history=True)),
             90,
             self.explain,

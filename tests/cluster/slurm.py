@@ -184,8 +184,9 @@ class Slurm:
         self._daemons.append(started)
 
     def _is_ready(self) -> bool:
-        sinfo = [self.programs / "sinfo", "--noheader", "--Node", "--partition=main", "--format=%T"]
-        return subprocess.run(sinfo, capture_output=True, text=True, check=False).stdout.split() == ["idle"] * 2
+        sinfo = [str(self.programs / "sinfo"), "--noheader", "--Node", "--partition=main", "--format=%T"]
+        shown = subprocess.run(sinfo, capture_output=True, text=True, check=False).stdout
+        return shown.split() == ["idle"] * 2
 
     def _until(self, condition: Callable[[], bool], otherwise: str) -> None:
         deadline = time.monotonic() + 60

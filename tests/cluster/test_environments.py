@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 from checkout import Checkout
-from pool import Pool, wait_until
-from runs import LONG, SHARD, Run
+from cluster.pool import Pool, wait_until
+from cluster.runs import LONG, SHARD, Run
+
+pytestmark = pytest.mark.pool
 
 
 @pytest.fixture

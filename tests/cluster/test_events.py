@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 from checkout import Checkout
-from pool import Pool, wait_until
-from runs import LOG, LONG, PROGRESS, SHARD, Run
+from cluster.pool import Pool, wait_until
+from cluster.runs import LOG, LONG, PROGRESS, SHARD, Run
+
+pytestmark = pytest.mark.pool
 
 
 @pytest.fixture

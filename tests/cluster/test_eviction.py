@@ -1,14 +1,15 @@
 """Jobs that lose their machine in the middle: they start again somewhere, go on, and end in the same bytes."""
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 from checkout import Checkout
-from pool import Pool, wait_until
-from runs import LOG, LONG, PROGRESS, SHARD, Run
+from cluster.pool import Pool, wait_until
+from cluster.runs import LOG, LONG, PROGRESS, SHARD, Run
+
+pytestmark = pytest.mark.pool
 
 
 def vacate(run: Run, number: int) -> None:
@@ -67,8 +68,7 @@ def test_a_vacated_training_goes_on_from_its_checkpoint(
 ):
     adapters = {}
     for name in ("undisturbed", "vacated"):
-        checkout = Checkout(tmp_path / name)
-        shutil.copytree(finished.folder, checkout.folder, symlinks=True)
+        checkout = finished.clone(tmp_path / name)
         longer = checkout.change(lambda config: config["training"].update(max_steps=8, epochs=6))
         if name == "undisturbed":
             done = checkout.snakemake("--cores", "2", "results/small/adapters/trained", "--configfile", longer)

@@ -3,12 +3,16 @@
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
 from checkout import TOOLS, Checkout, copy
-from pool import Pool
-from runs import LONG, SHARD, Run
+from cluster.pool import Pool
+from cluster.runs import LONG, SHARD, Run
 
-NEEDS = {
+pytestmark = pytest.mark.pool
+
+NEEDS: dict[str, dict[str, Any]] = {
     "cpu": {"cpus": 2, "mem_mb": 1500, "disk_mb": 3000, "runtime": 30},
     "sample": {
         "cpus": 1, "mem_mb": 2500, "disk_mb": 4000, "runtime": 90, "gpus": 1, "gpu_mem_mb": 20000,

@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import slurm
 import yaml
 from checkout import copy
+from cluster import slurm
+
+pytestmark = pytest.mark.pool
 
 CONFIG = "results/cut-down.yaml"
 SHARD = "results/small/heldout/turn1/attempts/000.parquet"

@@ -7,9 +7,9 @@ import pytest
 
 from arc_refinery.sandbox import Executor, Outcome
 
-pytest.register_assert_rewrite("arena")
+pytest.register_assert_rewrite("hostile.arena")
 
-import arena  # noqa: E402 (its assertions are to be explained)
+from hostile import arena  # noqa: E402 (its assertions are to be explained)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,17 +13,19 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import arena
 import numpy as np
 import psutil
 import pytest
-from arena import GOOD, GRID
+from hostile import arena
+from hostile.arena import GOOD, GRID
 
 from arc_refinery.barc import common
 from arc_refinery.sandbox import Executor, Limits, Outcome, Status
 from arc_refinery.sandbox import executor as executor_module
 from arc_refinery.sandbox.seccomp import ALLOWED
 from arc_refinery.sandbox.sharing import Sharing
+
+pytestmark = pytest.mark.hostile
 
 Attack = Callable[[str], Outcome]
 

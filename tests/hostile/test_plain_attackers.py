@@ -5,11 +5,13 @@ Alone they hurt nobody but themselves. In the shared mode they must either run a
 
 from collections.abc import Callable
 
-import arena
 import pytest
-from arena import GOOD
+from hostile import arena
+from hostile.arena import GOOD
 
 from arc_refinery.sandbox import Executor, Outcome, Status
+
+pytestmark = pytest.mark.hostile
 
 Attack = Callable[[str], Outcome]
 

@@ -11,19 +11,22 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
-import arena
 import numpy
 import psutil
 import pytest
-from arena import LIMITS
+from hostile import arena
+from hostile.arena import LIMITS
 
 import arc_refinery
 from arc_refinery.sandbox import Executor, Limits, Outcome, Program, Status
 from arc_refinery.sandbox import executor as executor_module
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([*filter(None, sys.path), str(Path(__file__).parent)])}
+pytestmark = pytest.mark.hostile
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([*filter(None, sys.path), str(Path(__file__).parents[1])])}
 
 
 # ---- the caller dies ----
@@ -56,7 +59,7 @@ def caller(mode: str, source: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def lives(process: psutil.Process) -> bool:
     try:
-        return process.status() != psutil.STATUS_ZOMBIE
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
 
@@ -242,7 +245,7 @@ def test_abandoning_a_run_ends_running_programs(mode: str) -> None:
 # Before the executor is made, a filter that refuses the call that makes filters (317), and no other.
 WITHOUT_SECCOMP = """
 import ctypes, json, struct, sys
-import arena
+from hostile import arena
 from arc_refinery.sandbox import Executor
 from arc_refinery.sandbox.executor import SandboxUnavailable
 
@@ -326,7 +329,7 @@ def interpreter_of_nobody(environment: dict[str, str], folder: str) -> str | Non
     return None
 
 
-def as_nobody(environment: dict[str, str], folder: str) -> dict[str, object]:
+def as_nobody(environment: dict[str, str], folder: str) -> dict[str, Any]:
     return {"env": environment, "cwd": folder, "user": arena.NOBODY, "group": arena.NOBODY, "extra_groups": []}
 
 

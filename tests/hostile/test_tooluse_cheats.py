@@ -8,13 +8,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-import arena
 import psutil
 import pytest
+from hostile import arena
 
 from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.tooluse.code_exec import Report, run_asserts
 from arc_refinery.tooluse.questions import Asserts, Question
+
+pytestmark = pytest.mark.hostile
 
 LIMITS = Limits(cpu_seconds=0.5, wall_seconds=3.0, memory_mb=256)
 REFERENCE = "import math\ndef f(n): return [n * n + 17]"

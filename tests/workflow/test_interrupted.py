@@ -1,32 +1,12 @@
 """Jobs that are killed in the middle: what they had done is kept, and the end result is the same bytes."""
 
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from checkout import Checkout
 
-
-def kill_when(command: list[str], checkout: Checkout, enough: Callable[[], bool]) -> None:
-    """Start a command and end it with SIGKILL as soon as it has made enough progress."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    process = subprocess.Popen(
-        command,
-        cwd=checkout.folder,
-        env={**os.environ, "PATH": path},
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    while not enough():
-        assert process.poll() is None, "it ended before it could be killed"
-        time.sleep(0.005)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+pytestmark = [pytest.mark.snakemake, pytest.mark.model]
 
 
 def test_a_killed_sampling_job_goes_on_and_writes_the_same_bytes(finished: Checkout, tmp_path: Path):
@@ -36,7 +16,7 @@ def test_a_killed_sampling_job_goes_on_and_writes_the_same_bytes(finished: Check
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     assert finished.run(*command, str(undisturbed)).returncode == 0
     progress = killed / ".progress" / "000.jsonl"
-    kill_when([*command, str(killed)], finished, lambda: progress.exists() and progress.read_text().count("\n") >= 4)
+    finished.kill_when(lambda: progress.exists() and progress.read_text().count("\n") >= 4, *command, str(killed))
     assert not (killed / "000.parquet").exists()
     done = finished.run(*command, str(killed))
     assert done.returncode == 0, done.stderr
@@ -56,7 +36,7 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_adapter(finished: Chec
         full = [*command, "--output-dir", str(folder), "--checkpoints", f"{folder}.checkpoints"]
         if name == "killed":
             checkpoint = Path(f"{folder}.checkpoints/checkpoint-2/trainer_state.json")
-            kill_when(full, finished, checkpoint.exists)
+            finished.kill_when(checkpoint.exists, *full)
             assert not folder.exists()
             shutil.rmtree(f"{folder}.checkpoints/checkpoint-4", ignore_errors=True)
         done = finished.run(*full)

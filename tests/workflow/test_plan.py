@@ -1,10 +1,13 @@
 """What Snakemake plans, and how it refuses a wrong configuration, before any job starts."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 import yaml
 from checkout import SMALL, Checkout
+
+pytestmark = pytest.mark.snakemake
 
 
 def test_a_fresh_clone_plans_every_stage_of_the_demo(fresh: Checkout):
@@ -51,7 +54,7 @@ def test_every_published_experiment_is_one_config(fresh: Checkout, name: str, ex
 
 
 def test_no_command_grows_with_the_number_of_shards(fresh: Checkout):
-    def split(content: dict) -> None:
+    def split(content: dict[str, Any]) -> None:
         content["parts"]["shards_per_part"] = 100
         content["evaluation"]["sets"][0]["shards"] = 100
 
@@ -70,7 +73,7 @@ def test_no_command_grows_with_the_number_of_shards(fresh: Checkout):
         ({"problems": {"source": "file", "path": "rows/missing.jsonl"}}, "problems.path"),
     ],
 )
-def test_a_wrong_config_ends_with_one_message_before_any_job(fresh: Checkout, change: dict, key: str):
+def test_a_wrong_config_ends_with_one_message_before_any_job(fresh: Checkout, change: dict[str, Any], key: str):
     content = yaml.safe_load((fresh.folder / SMALL).read_text())
     for section, values in change.items():
         content[section] |= values

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import pytest
 from checkout import Checkout
-from test_interrupted import kill_when
+
+pytestmark = pytest.mark.training
 
 SETTINGS = ["--n-chunks", "4", "--chunk-size", "12", "--batch-tokens", "2048", "--no-compile"]
 SETTINGS += ["--chunks-per-checkpoint", "2", "--n-threads", "1"]
@@ -15,7 +17,7 @@ def test_a_killed_pretraining_goes_on_and_ends_with_the_same_weights(fresh: Chec
         checkpoint = tmp_path / f"{name}.checkpoint"
         command = ["arc-refinery", "pretrain", "--output-folder", str(tmp_path / name), "--checkpoint", str(checkpoint)]
         if name == "killed":
-            kill_when([*command, *SETTINGS], fresh, checkpoint.exists)
+            fresh.kill_when(checkpoint.exists, *command, *SETTINGS)
         done = fresh.run(*command, *SETTINGS)
         assert done.returncode == 0, done.stderr
         assert (name == "killed") == ("chunks were trained before" in done.stderr)

@@ -8,12 +8,15 @@ import os
 import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 from checkout import SMALL, Checkout
 
 from arc_refinery import records
+
+pytestmark = [pytest.mark.snakemake, pytest.mark.model]
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -74,7 +77,7 @@ def test_another_learning_rate_reruns_training_and_what_follows_from_it(finished
 
 
 def test_another_number_of_refinements_reruns_that_arm_only(finished: Checkout):
-    def more(content: dict) -> None:
+    def more(content: dict[str, Any]) -> None:
         content["evaluation"]["arms"][1]["turns"][1]["n_predictions"] = 12
 
     expected = {"settings": 1, "refining_prompts": 2, "sample": 4, "judge": 4, "report": 1, "machine_time": 1, "all": 1}
@@ -157,7 +160,7 @@ def test_machine_time_is_told_by_stage(finished: Checkout):
 def test_experiments_are_set_side_by_side(finished: Checkout):
     results = finished.folder / "results"
 
-    def compare(content: dict) -> None:
+    def compare(content: dict[str, Any]) -> None:
         content["compare"] = ["small", "other"]
 
     config = finished.change(compare)

@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
 from checkout import Checkout
+
+pytestmark = [pytest.mark.snakemake, pytest.mark.training]
 
 CONFIG = "config/one-task-sanity-cpu.yaml"
 
@@ -22,6 +25,6 @@ def rise_of_reward(checkout: Checkout, run: str) -> float:
     """Mean reward of the last quarter of the steps, less that of the first."""
     log = checkout.folder / "results/one-task-sanity-cpu/adapters" / run / "training.jsonl"
     lines = map(json.loads, log.read_text().splitlines())
-    rewards = [line["reward"] for line in lines if "reward" in line]  # the other lines are no steps
+    rewards: list[float] = [line["reward"] for line in lines if "reward" in line]  # the other lines are no steps
     assert len(rewards) == 40
     return sum(rewards[-10:]) / 10 - sum(rewards[:10]) / 10

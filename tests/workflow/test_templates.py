@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from checkout import Checkout
@@ -9,11 +10,13 @@ from checkout import Checkout
 from arc_refinery.prompts import COLORS
 from arc_refinery.records import read_prompts
 
+pytestmark = pytest.mark.snakemake
+
 PROMPTS = "results/small/heldout/turn1/prompts.parquet"
 
 
 @pytest.fixture(scope="module")
-def learned(fresh: Checkout) -> Checkout:
+def learned(pristine: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """A checkout with a template that its own command learned from two made-up rows."""
     grids = ["Red Blue\nBlack Black", "Blue", "Pink", "Pink Pink", "Gray\nGray", "Red", "Green"]
     rows = []
@@ -23,19 +26,22 @@ def learned(fresh: Checkout) -> Checkout:
         )
         user = f"Learn this.\n\n{pairs}\nAnd now\n{shown[-1]}"
         rows.append([{"role": "user", "content": user}, {"role": "assistant", "content": f"So be it: {shown[0]}"}])
-    folder = fresh.folder / "results"
+    checkout = pristine.clone(tmp_path_factory.mktemp("learned") / "checkout")
+    folder = checkout.folder / "results"
     folder.mkdir(exist_ok=True)
     (folder / "rows.jsonl").write_text("".join(json.dumps({"messages": row}) + "\n" for row in rows))
-    done = fresh.run("arc-refinery", "prompts", "learn", "--messages", "results/rows.jsonl", "--output", "results/mine")
+    done = checkout.run(
+        "arc-refinery", "prompts", "learn", "--messages", "results/rows.jsonl", "--output", "results/mine"
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "results/mine: the template fits 2 of 2 rows of results/rows.jsonl",
         "2 of their answers begin with the assistant prefix 'So be it:'",
     ]
-    return fresh
+    return checkout
 
 
-def change(content: dict) -> None:
+def change(content: dict[str, Any]) -> None:
     content["model"]["template"] = "results/mine"
 
 
@@ -55,7 +61,7 @@ def test_prompts_are_written_with_the_template_and_anew_when_it_is_edited(learne
 
 
 def test_a_folder_that_is_not_there_ends_with_one_message_before_any_job(fresh: Checkout):
-    def missing(content: dict) -> None:
+    def missing(content: dict[str, Any]) -> None:
         content["model"]["template"] = "templates/mine"
 
     path = fresh.change(missing, name="missing")

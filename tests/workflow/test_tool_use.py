@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from checkout import SMALL, TOOLS, Checkout
-from test_interrupted import kill_when
 
 from arc_refinery import records
 from arc_refinery.tooluse.questions import Question
 from arc_refinery.tooluse.transcripts import Episode
+
+pytestmark = [pytest.mark.snakemake, pytest.mark.training]
 
 RESULTS = "results/tool-use-small"
 SETS = {"sums": 6, "programs": 2}  # questions
@@ -126,7 +127,7 @@ def more_arms(config: dict[str, Any]) -> None:
     ids=["temperature", "limit on calls", "rate of GRPO", "epochs of SFT", "training questions", "arm", "n_jobs"],
 )
 def test_a_changed_setting_makes_again_what_it_touches(
-    finished_tools: Checkout, change: Callable[[dict], Any], expected: dict[str, int]
+    finished_tools: Checkout, change: Callable[[dict[str, Any]], Any], expected: dict[str, int]
 ):
     config = finished_tools.change(change, TOOLS, "tools")
     assert finished_tools.planned("--configfile", config) == expected | ALWAYS
@@ -141,8 +142,7 @@ def test_what_jobs_ask_of_the_machine_makes_nothing_again(finished_tools: Checko
 def test_killed_in_training_with_other_shards_and_cores_it_ends_with_the_same_results(
     finished_tools: Checkout, tmp_path: Path
 ):
-    again = Checkout(tmp_path / "again")
-    shutil.copytree(finished_tools.folder, again.folder, symlinks=True)
+    again = finished_tools.clone(tmp_path / "again")
     results = again.folder / RESULTS
     for made_again in ("adapters/trained", "sums"):
         shutil.rmtree(results / made_again)
@@ -153,7 +153,7 @@ def test_killed_in_training_with_other_shards_and_cores_it_ends_with_the_same_re
 
     config = again.change(other, TOOLS, "tools")
     command = ["snakemake", "--cores", "1", "--configfile", config, "--quiet", "rules"]
-    kill_when(command, again, (results / "adapters/trained.checkpoints/checkpoint-1/trainer_state.json").exists)
+    again.kill_when((results / "adapters/trained.checkpoints/checkpoint-1/trainer_state.json").exists, *command)
     assert not (results / "adapters/trained").exists()
     assert again.snakemake("--unlock", "--configfile", config).returncode == 0
     done = again.run(*command)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from checkout import Checkout
 from safetensors.torch import load_file
-from test_interrupted import kill_when
+
+pytestmark = [pytest.mark.snakemake, pytest.mark.training]
 
 SFT = "results/small/adapters/sft"
 COMMON = "--learning-rate 1e-3 --lora-r 8 --lora-alpha 16 --max-grad-norm 1 --repetition-penalty 1 --num-generations 4"
@@ -58,7 +59,7 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
         training(tmp_path / name, flags, steps, prompts=prompts) for name in ("undisturbed", "killed")
     )
     run(finished, undisturbed)
-    kill_when(killed, finished, (tmp_path / "killed.checkpoints/checkpoint-2/trainer_state.json").exists)
+    finished.kill_when((tmp_path / "killed.checkpoints/checkpoint-2/trainer_state.json").exists, *killed)
     assert not (tmp_path / "killed").exists()
     assert "training goes on from this checkpoint" in run(finished, killed)
     assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")

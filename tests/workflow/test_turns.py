@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,8 @@ from safetensors.torch import load_file, save_file
 
 from arc_refinery import records
 from arc_refinery.records import Attempt
+
+pytestmark = [pytest.mark.snakemake, pytest.mark.model]
 
 MODEL = "workflow/models/tiny"
 ARMS = [
@@ -38,7 +41,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     checkout = copy(tmp_path_factory.mktemp("turns"))
     blur(checkout.folder / MODEL, checkout.folder / "results/blurred")
 
-    def change(config: dict) -> None:
+    def change(config: dict[str, Any]) -> None:
         for key in ("training", "parts", "problems"):
             del config[key]
         config["models"] = {"blurred": config["model"] | {"path": "results/blurred"}}

