@@ -35,10 +35,15 @@ def renderer() -> Renderer:
 
 
 @pytest.fixture(scope="session")
-def made_once(tmp_path_factory: pytest.TempPathFactory) -> MadeOnce:
-    """Fills a folder in the first worker that asks for it; the others wait, and get the same folder."""
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all workers of this run see."""
     base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
+def made_once(shared: Path) -> MadeOnce:
+    """Fills a folder in the first worker that asks for it; the others wait, and get the same folder."""
 
     def folder(name: str, fill: Callable[[Path], object]) -> Path:
         made, complete = shared / name, shared / f"{name}.complete"

@@ -3,37 +3,37 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import processes
 import pytest
 from checkout import SMALL, Checkout, copy
+from filelock import FileLock
+
 from cluster.pool import SOFTWARE, Pool, is_unpacked
 from cluster.runs import LONG, Run
 
 
-@pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
-    """Four CPUs and two GPUs that exist on paper. It ends with its tests: others count the processes of this one."""
+@pytest.fixture(scope="package")
+def pool(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Iterator[Pool]:
+    """Four CPUs and two GPUs that exist on paper. It ends with its tests: others count the processes of this one.
+
+    Two pools at once would be too much for the machine: other workers wait.
+    """
     if not is_unpacked():
         pytest.skip("HTCondor is not there; `make condor` says why it could not be unpacked")
     if os.geteuid() == 0 and subprocess.run(["unshare", "--user", "true"], check=False).returncode:
         pytest.skip("root needs user namespaces for a private HTCondor pool, and this machine forbids them")
     started = Pool(SOFTWARE, tmp_path_factory.mktemp("pool"))
     started.configure()
-    try:
-        started.start()
-        yield started
-    finally:
-        started.stop()
-
-
-def _hear_all_signals() -> None:
-    """Tests in the background of a script inherit that SIGINT is ignored, under nohup that SIGHUP is."""
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
+    with FileLock(shared / "pool.lock"):
+        try:
+            started.start()
+            yield started
+        finally:
+            started.stop()
 
 
 @pytest.fixture
@@ -43,19 +43,10 @@ def condor(pool: Pool, tmp_path: Path) -> Iterator[Callable[..., Run]]:
 
     def start(checkout: Checkout, *arguments: str, config: str = SMALL, **environment: str) -> Run:
         output = tmp_path / f"snakemake-{len(runs)}.log"
-        command = [str(Path(sys.executable).parent / "snakemake"), "--profile", "condor", "--configfile", config]
+        command = ["snakemake", "--profile", "condor", "--configfile", config]
         command += ["--seconds-between-status-checks", "1", *arguments]
         started = int(time.time())
-        with output.open("wb") as out:
-            process = subprocess.Popen(
-                command,
-                cwd=checkout.folder,
-                env={**pool.environment, **environment},
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=_hear_all_signals,
-            )
+        process = processes.start(command, checkout.folder, output, output, {**pool.environment, **environment})
         runs.append(Run(process, checkout, output, pool, started))
         return runs[-1]
 

@@ -7,6 +7,7 @@ import secrets
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any
 
 import psutil
 
-SOFTWARE = Path(__file__).parents[2] / ".venv" / "htcondor"  # where `make condor` unpacks it
+SOFTWARE = Path(sys.prefix) / "htcondor"  # where `make condor` unpacks it
 
 _CONFIG = """
 RELEASE_DIR = {software}/usr

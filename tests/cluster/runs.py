@@ -1,12 +1,13 @@
 """Runs of Snakemake beside a test, whose jobs go to the pool."""
 
 import signal
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from checkout import Checkout
+from processes import Running
+
 from cluster.pool import Pool, wait_until
 
 LONG = "results/long.yaml"  # sampling a shard takes long enough to be disturbed
@@ -19,7 +20,7 @@ LOG = "logs/small/part1/turn1/sample-000.log"
 class Run:
     """A run of Snakemake under the profile `condor`, beside the test."""
 
-    process: subprocess.Popen[bytes]
+    process: Running
     checkout: Checkout
     output: Path
     pool: Pool

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from checkout import copy
+
 from cluster import slurm
 
 pytestmark = pytest.mark.pool

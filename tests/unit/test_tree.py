@@ -6,7 +6,8 @@ from pathlib import PurePath
 import pytest
 from checkout import ROOT
 
-SUFFIXES = set(".css .csv .jinja .json .md .png .py .rst .safetensors .sh .smk .toml .txt .yaml".split())
+SUFFIXES = {".css", ".csv", ".jinja", ".json", ".md", ".png", ".py", ".rst", ".safetensors", ".sh", ".smk", ".toml"}
+SUFFIXES |= {".txt", ".yaml"}
 NAMES = {".gitignore", ".ci/run", "LICENSE", "Makefile", "Snakefile", "condor", "tests/cluster/install-htcondor"}
 
 
