@@ -27,6 +27,10 @@ from arc_refinery.grids import Grid
 from arc_refinery.records import Attempt
 from arc_refinery.tasks import Pair, Task
 
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+from factories import make_attempt, make_prompt, make_task
+
 ATTEMPTS_PER_TASK = 8
 N_TRAIN = 4
 
@@ -39,33 +43,17 @@ def tasks_of(samples: Sequence[Sample]) -> Iterator[Task]:
         truths: tuple[Grid, ...] = outputs[number] if number % 2 else ()
         truths = truths or given[number % len(given)]
         pairs = tuple(Pair(*grids) for grids in zip(sample.program.inputs, truths, strict=True))
-        yield Task(f"task{number}", pairs[:N_TRAIN], pairs[N_TRAIN:], "benchmark")
+        yield make_task(f"task{number}", train=pairs[:N_TRAIN], test=pairs[N_TRAIN:])
 
 
 def attempts_of(samples: Sequence[Sample], rng: np.random.Generator) -> Iterator[Attempt]:
     for number, sample in enumerate(samples):
         augmentation = random_augmentation(rng)
         order = tuple(int(place) for place in rng.permutation(N_TRAIN))
+        prompt = make_prompt(make_task(f"task{number}"), augmentation=augmentation, train_order=order)
         for draw in range(ATTEMPTS_PER_TASK):
-            yield Attempt(
-                attempt_id=f"{number}/{draw}",
-                prompt_id=f"prompt{number}",
-                task_id=f"task{number}",
-                turn=1,
-                parent_id="",
-                model="benchmark",
-                adapter="",
-                seed=0,
-                temperature=1.0,
-                top_p=1.0,
-                augmentation=augmentation,
-                train_order=order,
-                completion=f"```python\n{sample.program.source}# draw {draw}\n```",
-                n_prompt_tokens=0,
-                n_tokens=0,
-                finish_reason="stop",
-                logprob=0.0,
-            )
+            completion = f"```python\n{sample.program.source}# draw {draw}\n```"
+            yield make_attempt(prompt, attempt_id=f"{number}/{draw}", completion=completion)
 
 
 def judge(folder: Path, n_jobs: int, programs_per_child: int) -> tuple[float, float]:

@@ -20,10 +20,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/cluster")]
+sys.path[:0] = [str(ROOT / "tests")]
 
 from checkout import Checkout, copy  # noqa: E402
-from pool import SOFTWARE, Pool, is_unpacked  # noqa: E402
+from cluster.pool import SOFTWARE, Pool, is_unpacked  # noqa: E402
 from sandbox import machine, show  # noqa: E402
 
 TURN = "results/small/part1/turn1"

@@ -26,12 +26,15 @@ from barc_rows import STAGE, measure
 from tqdm import tqdm
 
 from arc_refinery import config, records
-from arc_refinery.augment import IDENTITY
 from arc_refinery.config import Arm, Experiment
-from arc_refinery.grids import Grid, fingerprint
+from arc_refinery.grids import Grid
 from arc_refinery.prompts import Message
 from arc_refinery.records import Attempt, Prompt, Verdict
 from arc_refinery.tasks import Pair, Task
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+from factories import make_attempt, make_prompt, make_task, make_verdict
 
 N_SHARDS = 20
 BATCH = 8  # completions of a prompt
@@ -105,7 +108,7 @@ def no_notes() -> dict[str, int]:
 
 def a_task(task_id: str, rng: Rng) -> Task:
     pairs = [Pair(a_grid(rng), a_grid(rng)) for _ in range(4)]
-    return Task(task_id, tuple(pairs[:3]), tuple(pairs[3:]), "benchmark")
+    return make_task(task_id, train=tuple(pairs[:3]), test=tuple(pairs[3:]))
 
 
 def a_grid(rng: Rng) -> Grid:
@@ -122,14 +125,22 @@ def prompts_of(task: Task, arm: Arm, turn: int) -> Iterator[Prompt]:
     if turn > 1:
         messages += [{"role": "assistant", "content": PROGRAMS[0]}, {"role": "user", "content": "Wrong. " + text}]
     for number in range(arm.turns[turn - 1].n_predictions // BATCH):
-        name = prompt_name(task, arm, turn, number)
-        parent = f"{prompt_name(task, arm, 1, 0)}/000" if turn > 1 else ""
-        yield Prompt(
-            name, task.task_id, turn, parent, IDENTITY, (0, 1, 2), tuple(messages), text, len(text) // 3, BATCH, (), ()
+        yield make_prompt(
+            task,
+            prompt_id=prompt_name(task, arm, turn, number),
+            turn=turn,
+            parent_id=f"{prompt_name(task, arm, 1, 0)}/000" if turn > 1 else "",
+            messages=tuple(messages),
+            text=text,
+            n_tokens=len(text) // 3,
+            n_predictions=BATCH,
+            train=(),
+            test=(),
         )
 
 
 def judged(task: Task, rate: float, arm: Arm, turn: int, rng: Rng) -> Iterator[tuple[Attempt, Verdict]]:
+    prompts = list(prompts_of(task, arm, turn))
     n = arm.turns[turn - 1].n_predictions
     truth = [pair.output for pair in task.pairs]
     wrong = [
@@ -137,42 +148,28 @@ def judged(task: Task, rate: float, arm: Arm, turn: int, rng: Rng) -> Iterator[t
     ]
     fate = rng.choice([*FAILED, "ok"], size=n, p=[*FAILED.values(), 1 - sum(FAILED.values())])
     for place, (status, is_right) in enumerate(zip(fate.tolist(), (rng.random(n) < rate).tolist(), strict=True)):
-        prompt_id = prompt_name(task, arm, turn, place // BATCH)
-        attempt_id = f"{prompt_id}/{place % BATCH:03d}"
         outputs = tuple(truth if is_right else wrong[rng.integers(N_WRONG)]) if status == "ok" else ()
         scores = [float(np.mean(a == b)) for a, b in zip(outputs, truth, strict=True)] if outputs else [0.0]
         pixels, grids = float(np.mean(scores)), float(is_right and bool(outputs))
+        prompt = prompts[place // BATCH]
+        attempt = make_attempt(
+            prompt,
+            attempt_id=f"{prompt.prompt_id}/{place % BATCH:03d}",
+            seed=arm.seed or 0,
+            completion=f"```python\n{rng.choice(PROGRAMS)}\n# {rng.bytes(500).hex()}\n```",  # no two are alike
+            n_prompt_tokens=1000 * turn,
+            n_tokens=300 + place,
+            logprob=-float(place),
+        )
         yield (
-            Attempt(
-                attempt_id=attempt_id,
-                prompt_id=prompt_id,
-                task_id=task.task_id,
-                turn=turn,
-                parent_id=f"{prompt_name(task, arm, 1, 0)}/000" if turn > 1 else "",
-                model="models/m",
-                adapter="",
-                seed=arm.seed or 0,
-                temperature=1.0,
-                top_p=1.0,
-                augmentation=IDENTITY,
-                train_order=(0, 1, 2),
-                completion=f"```python\n{rng.choice(PROGRAMS)}\n# {rng.bytes(500).hex()}\n```",  # no two are alike
-                n_prompt_tokens=1000 * turn,
-                n_tokens=300 + place,
-                finish_reason="stop",
-                logprob=-float(place),
-            ),
-            Verdict(
-                attempt_id=attempt_id,
-                prompt_id=prompt_id,
-                task_id=task.task_id,
-                turn=turn,
+            attempt,
+            make_verdict(
+                attempt,
                 program_hash=f"{place:016x}",
                 status=status,
                 error="" if status in ("ok", "no_code") else "ValueError: of this kind (line 3)",
                 train_outputs=outputs[:3],
                 test_outputs=outputs[3:],
-                fingerprint=fingerprint(outputs) if outputs else "",
                 train_pixel_score=pixels,
                 train_correct_grids=grids,
                 test_pixel_score=pixels,

@@ -72,7 +72,7 @@ def standard_pool(workers: int, limits: Limits) -> Iterator[Run]:
 
 @contextmanager
 def pebble_pool(workers: int, limits: Limits) -> Iterator[Run]:
-    from pebble import ProcessExpired, ProcessPool
+    from pebble import ProcessExpired, ProcessPool  # type: ignore[import-not-found, unused-ignore]
 
     def run(programs: Sequence[Program]) -> list[Outcome]:
         futures = [pool.schedule(run_in_process, args=[program], timeout=limits.cpu_seconds) for program in programs]

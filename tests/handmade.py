@@ -9,19 +9,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from factories import make_attempt, make_grid, make_prompt, make_task, make_verdict
 
 from arc_refinery import config, records
-from arc_refinery.augment import IDENTITY
 from arc_refinery.config import Experiment
-from arc_refinery.grids import Grid, fingerprint
+from arc_refinery.grids import Grid
 from arc_refinery.records import Attempt, Verdict
-from arc_refinery.tasks import Pair, Task
 
 Answers = Mapping[str, Mapping[str, str]]  # of each branch and task a letter for each attempt
 
-TRUTH = np.array([[1, 2], [3, 4]], np.uint8)
-WRONG = np.array([[0, 2], [3, 4]], np.uint8)
+TRUTH = make_task().test[0].output
+WRONG = make_grid("02", "34")
 OUTPUTS: dict[str, tuple[Grid, ...]] = {
     "S": (TRUTH, TRUTH),
     "T": (TRUTH, WRONG),
@@ -57,7 +55,7 @@ def finished(
     evaluation = experiment.evaluation.model_copy(update={"sets": (sharded,)})
     experiment = experiment.model_copy(update={"evaluation": evaluation})
     folder = results / experiment.experiment
-    records.write(folder / f"tasks/{task_set.name}.parquet", "tasks", [a_task(task) for task in tasks], 0, {})
+    records.write(folder / f"tasks/{task_set.name}.parquet", "tasks", [make_task(task) for task in tasks], 0, {})
     for branch, of_tasks in answers.items():
         for shard in range(n_shards):
             ours = [task for task in tasks if task in of_tasks][shard::n_shards]
@@ -69,49 +67,35 @@ def finished(
     return experiment, folder
 
 
-def a_task(task_id: str) -> Task:
-    return Task(task_id, (Pair(TRUTH, TRUTH),), (Pair(TRUTH, TRUTH),), "by hand")
-
-
 def judged(task_id: str, branch: str, place: int, letter: str) -> tuple[Attempt, Verdict]:
     """An attempt and its verdict; two attempts share a prompt. Later turns refine the second attempt of turn 1."""
     turn = 1 if branch.startswith("turn1") else int(branch.rpartition("turn")[2])
     prompt_id = f"{task_id}/{branch}-{place // 2}"
-    attempt = Attempt(
+    attempt = make_attempt(
+        make_prompt(
+            make_task(task_id),
+            prompt_id=prompt_id,
+            turn=turn,
+            parent_id=f"{task_id}/turn1-0/1" if turn > 1 else "",
+            n_tokens=20 * turn,
+        ),
         attempt_id=f"{prompt_id}/{place}",
-        prompt_id=prompt_id,
-        task_id=task_id,
-        turn=turn,
-        parent_id=f"{task_id}/turn1-0/1" if turn > 1 else "",
-        model="models/m",
-        adapter="",
-        seed=0,
-        temperature=1.0,
-        top_p=1.0,
-        augmentation=IDENTITY,
-        train_order=(0,),
-        completion="a program",
-        n_prompt_tokens=20 * turn,
         n_tokens=10 + place,
         finish_reason="length" if letter == "n" else "stop",
         logprob=-1.0 - place,
     )
     outputs = OUTPUTS[letter]
-    verdict = Verdict(
-        attempt_id=attempt.attempt_id,
-        prompt_id=prompt_id,
-        task_id=task_id,
-        turn=turn,
-        program_hash="hash",
+    train, test = _pixels(outputs[:1]), _pixels(outputs[1:])
+    verdict = make_verdict(
+        attempt,
         status={"e": "error", "n": "no_code"}.get(letter, "ok"),
         error="TypeError: bad operand (line 2)" if letter == "e" else "",
         train_outputs=outputs[:1],
         test_outputs=outputs[1:],
-        fingerprint=fingerprint(outputs) if outputs else "",
-        train_pixel_score=_pixels(outputs[:1]),
-        train_correct_grids=float(_pixels(outputs[:1]) == 1.0),
-        test_pixel_score=_pixels(outputs[1:]),
-        test_correct_grids=float(_pixels(outputs[1:]) == 1.0),
+        train_pixel_score=train,
+        train_correct_grids=float(train == 1.0),
+        test_pixel_score=test,
+        test_correct_grids=float(test == 1.0),
     )
     return attempt, verdict
 

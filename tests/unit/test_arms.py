@@ -1,5 +1,7 @@
 """Figures of tasks, arms and turns, from tables of attempts that were made by hand."""
 
+from typing import Any
+
 import pandas as pd
 import pytest
 
@@ -18,7 +20,14 @@ BASE = Arm(name="refine-base", turns=(Turn(n_predictions=2), Turn(n_predictions=
 TRAINED = Arm(name="refine-trained", turns=(Turn(n_predictions=2), Turn(n_predictions=2, adapter="trained")))
 
 
-def attempt(task_id: str, place: int, status: str, fingerprint: str = "", train=(0.0, 0.0), test=(0.0, 0.0)) -> dict:
+def attempt(
+    task_id: str,
+    place: int,
+    status: str,
+    fingerprint: str = "",
+    train: tuple[float, float] = (0.0, 0.0),
+    test: tuple[float, float] = (0.0, 0.0),
+) -> dict[str, Any]:
     """One row; `train` and `test` are (pixel score, share of correct grids)."""
     return {
         "attempt_id": f"{task_id}/{place}",

@@ -46,7 +46,7 @@ def test_chosen_grids_keep_their_order():
 
 
 def test_cells_of_a_wider_type_are_stored_as_they_are():
-    assert FlatGrids.from_grids([np.array([[1, 2], [3, 4]])]).to_arrow().to_pylist() == [[[1, 2], [3, 4]]]  # type: ignore[list-item]
+    assert FlatGrids.from_grids([np.array([[1, 2], [3, 4]])]).to_arrow().to_pylist() == [[[1, 2], [3, 4]]]
 
 
 def test_no_grids_are_an_empty_array():

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from handmade import WRONG, a_task, finished, settings
+from factories import make_task
+from handmade import WRONG, finished, settings
 
 from arc_refinery import records
 from arc_refinery.config import ConfigError, validate
@@ -131,9 +132,9 @@ def test_nothing_in_common_is_an_error(demo: Path, tmp_path: Path):
 
 def test_another_task_of_the_same_id_is_an_error(demo: Path, tmp_path: Path):
     other = another(tmp_path / "elsewhere")
-    task = a_task("c")
+    task = make_task("c")
     changed = dataclasses.replace(task, test=(Pair(task.test[0].input, np.rot90(WRONG)),))
-    tasks = [changed if name == "c" else a_task(name) for name in "dcxa"]
+    tasks = [changed if name == "c" else make_task(name) for name in "dcxa"]
     records.write(other / "tasks/small.parquet", "tasks", tasks, 0, {})
     with pytest.raises(PairingError, match="the task c has other grids"):
         paired_comparison(side(str(demo)), side(str(other)))

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import yaml
+from checkout import ROOT
 
 from arc_refinery import config_docs
 from arc_refinery.config import Arm, ConfigError, Experiment, Sandbox, Turn, check_files, load
 from arc_refinery.errors import InputError
 from arc_refinery.sandbox import Limits
 
-ROOT = Path(__file__).parents[2]
 CONFIGS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("config/*.yaml"))
 TOOL_USE = [name for name in CONFIGS if name.startswith("config/tool-use")]
 SHIPPED = [*sorted(set(CONFIGS) - set(TOOL_USE)), "tests/workflow/small.yaml"]
@@ -64,6 +64,7 @@ def test_the_arms_of_a_shipped_config_spend_equal_budgets(name: str):
 def test_values_of_a_file_arrive_and_the_others_have_their_defaults():
     experiment = load(ROOT / "config/config.yaml")
     assert experiment.experiment == "demo"
+    assert experiment.training
     assert experiment.training.learning_rate == 3e-4  # in the file
     assert experiment.training.warmup_ratio == 0.01  # not in the file
     assert experiment.sandbox == Sandbox()
@@ -254,7 +255,9 @@ def test_a_file_that_holds_no_keys_is_named(path: Path, text: str, found: str):
 def test_a_learning_rate_may_be_written_without_a_point(path: Path, content: dict[str, Any]):
     # YAML 1.1 reads 4e-6 as text
     path.write_text(yaml.safe_dump(content).replace("learning_rate: 0.0003", "learning_rate: 4e-6"))
-    assert load(path).training.learning_rate == 4e-6
+    training = load(path).training
+    assert training
+    assert training.learning_rate == 4e-6
 
 
 # what the models say
@@ -283,7 +286,9 @@ def test_the_budget_is_the_sum_over_turns():
 
 def test_parts_are_counted_from_one(content: dict[str, Any]):
     content["parts"]["n_parts"] = 3
-    assert Experiment.model_validate(content).parts.names == ["part1", "part2", "part3"]
+    parts = Experiment.model_validate(content).parts
+    assert parts
+    assert parts.names == ["part1", "part2", "part3"]
 
 
 def test_limits_of_the_sandbox_keep_their_units():

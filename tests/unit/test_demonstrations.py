@@ -8,37 +8,32 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
+from checkout import TINY
+from factories import make_attempt, make_demonstration, make_grid, make_task, make_verdict
 
 from arc_refinery import config, records
 from arc_refinery.augment import Augmentation
 from arc_refinery.cli.prompts import Demonstrations
 from arc_refinery.config import Sampling, Sandbox
-from arc_refinery.grids import as_grid
 from arc_refinery.prompts import COMPACT, Template, answer
-from arc_refinery.records import Attempt, Demonstration, Prompt, Verdict
+from arc_refinery.records import Demonstration, Prompt
 from arc_refinery.refine.demonstrations import Answer, Plan, demonstrations, source_answers
 from arc_refinery.refine.first_turn import first_turn_prompts
 from arc_refinery.refine.next_turn import Judged, refining_conversation
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.tasks import Pair, Task
 
-TINY = str(Path(__file__).parents[2] / "workflow/models/tiny")
 FLIP = (
     "from common import *\n\n\ndef main(grid):\n    return np.fliplr(grid)\n\n\ndef generate_input():\n    return 0\n"
 )
 FLIPPED = "```python\nfrom common import *\n\n\ndef transform(grid):\n    return np.fliplr(grid)\n```"
-PAIR = Pair(as_grid([[1, 2]]), as_grid([[2, 1]]))
+PAIR = Pair(make_grid("12"), make_grid("21"))
 TURNED = Augmentation(1, False)
 
 
 def a_task(name: str = "it", source: str = FLIP, origin: str = "barc") -> Task:
-    return Task(name, (PAIR, Pair(as_grid([[3, 0]]), as_grid([[0, 3]]))), (PAIR,), origin, source)
-
-
-@pytest.fixture(scope="module")
-def renderer() -> Renderer:
-    return Renderer(TINY)
+    train = (PAIR, Pair(make_grid("30"), make_grid("03")))
+    return make_task(name, train=train, test=(PAIR,), origin=origin, source=source)
 
 
 def asked(renderer: Renderer, name: str = "it", template: Template = COMPACT) -> Prompt:
@@ -49,43 +44,23 @@ def asked(renderer: Renderer, name: str = "it", template: Template = COMPACT) ->
 
 def attempt(prompt: Prompt, name: str, correct: float = 0.0, completion: str = "", **verdict: Any) -> Judged:
     """An attempt that gave its own kind of wrong grids, with this share of correct train grids."""
-    made = Attempt(
+    made = make_attempt(
+        prompt,
         attempt_id=f"{prompt.task_id}/{name}",
-        prompt_id=prompt.prompt_id,
-        task_id=prompt.task_id,
-        turn=1,
-        parent_id="",
-        model="tiny",
-        adapter="",
-        seed=0,
-        temperature=1.0,
-        top_p=1.0,
-        augmentation=prompt.augmentation,
-        train_order=prompt.train_order,
         completion=completion or f"my answer {name}",
-        n_prompt_tokens=prompt.n_tokens,
         n_tokens=len(completion),
         finish_reason=verdict.pop("finish_reason", "stop"),
-        logprob=-1.0,
     )
-    wrong = as_grid([[len(name) % 10, 5]])
-    judged = Verdict(
-        attempt_id=made.attempt_id,
-        prompt_id=prompt.prompt_id,
-        task_id=prompt.task_id,
-        turn=1,
-        program_hash=name,
-        status="ok",
-        error="",
-        train_outputs=(wrong, wrong),
-        test_outputs=(wrong,),
-        fingerprint=name,
-        train_pixel_score=correct,
-        train_correct_grids=correct,
-        test_pixel_score=0.0,
-        test_correct_grids=0.0,
-    )
-    return Judged(prompt, made, replace(judged, **verdict))
+    wrong = make_grid(f"{len(name) % 10}5")
+    fields = {
+        "program_hash": name,
+        "train_outputs": (wrong, wrong),
+        "test_outputs": (wrong,),
+        "fingerprint": name,
+        "train_pixel_score": correct,
+        "train_correct_grids": correct,
+    }
+    return Judged(prompt, made, make_verdict(made, **fields | verdict))
 
 
 def solved(prompt: Prompt, name: str, completion: str, test: float = 1.0, **verdict: Any) -> Judged:
@@ -152,7 +127,16 @@ def test_incorrect_attempts_are_refined_best_first_into_the_source(renderer: Ren
     assert [row.demonstration_id for row in rows] == ["it/sft-000", "it/sft-001"]
     text, _ = renderer.render(refining_conversation(good, COMPACT))
     n_tokens = renderer.count(text) + renderer.count(FLIPPED) + 1
-    assert rows[0] == Demonstration("it/sft-000", "it", 2, "it/good", text, FLIPPED, "source", n_tokens)
+    assert rows[0] == make_demonstration(
+        demonstration_id="it/sft-000",
+        task_id="it",
+        turn=2,
+        parent_id="it/good",
+        text=text,
+        completion=FLIPPED,
+        target="source",
+        n_tokens=n_tokens,
+    )
     assert "my answer good<|end|><|user|>Executing your program gave:" in text
     assert [row.parent_id for row in rows_of([poor, good], renderer, n_parents=1)] == ["it/good"]
     assert [row.parent_id for row in rows_of([poor, good], renderer, n_considered=1)] == ["it/poor"]
@@ -247,7 +231,7 @@ def test_rows_that_are_too_long_are_left_out_and_counted(renderer: Renderer):
     judged = [attempt(asked(renderer), "wrong")]
     (row,) = rows_of(judged, renderer)
     n_completion = renderer.count(FLIPPED) + 1
-    fitting = {"max_seq_length": row.n_tokens, "max_completion_length": n_completion}
+    fitting: dict[str, Any] = {"max_seq_length": row.n_tokens, "max_completion_length": n_completion}
     assert rows_of(judged, renderer, **fitting) == [row]
     for name in fitting:
         counts: Counter[str] = Counter()

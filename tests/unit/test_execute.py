@@ -1,6 +1,7 @@
-"""`arc-refinery execute` as its users run it: JSON lines in, JSON lines out, in a process of its own."""
+"""`arc-refinery execute` as its users run it: JSON lines in, JSON lines out."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,13 +9,23 @@ from typing import Any
 
 import pytest
 
+from arc_refinery.cli.attempts import Execute
+from arc_refinery.errors import InputError
+from arc_refinery.sandbox import Executor
+from arc_refinery.sandbox.jsonl import execute_file
+
 FLIP = "from common import *\ndef transform(grid):\n    return np.fliplr(grid)"
 
 
-def execute(tmp_path: Path, *flags: str, lines: list[Any]) -> subprocess.CompletedProcess[str]:
+def write(tmp_path: Path, lines: list[Any]) -> Path:
     programs = tmp_path / "programs.jsonl"
     programs.write_text("".join(f"{line if isinstance(line, str) else json.dumps(line)}\n" for line in lines))
-    command = ["execute", "--programs", programs, "--output", tmp_path / "verdicts.jsonl", *flags]
+    return programs
+
+
+def execute(tmp_path: Path, *flags: str, lines: list[Any]) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own."""
+    command = ["execute", "--programs", write(tmp_path, lines), "--output", tmp_path / "verdicts.jsonl", *flags]
     return subprocess.run(
         [sys.executable, "-c", "from arc_refinery.cli import main; main()", *map(str, command)],
         capture_output=True,
@@ -72,31 +83,38 @@ def test_one_verdict_a_program_in_their_order(tmp_path: Path, programs_per_child
         ({"program_id": "a", "source": "", "inputs": [[[1]], [[12]]]}, "line 2: inputs: grid 1 is cells 12..12, expec"),
     ],
 )
-def test_a_wrong_line_is_named_and_nothing_is_written(tmp_path: Path, line: Any, message: str) -> None:
-    done = execute(tmp_path, lines=[{"program_id": "flip", "source": FLIP, "inputs": []}, line])
-    assert done.returncode == 1
-    assert f"arc-refinery: {tmp_path}/programs.jsonl, {message}" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_a_wrong_line_is_named_and_nothing_is_written(
+    executor: Executor, tmp_path: Path, line: Any, message: str
+) -> None:
+    programs = write(tmp_path, [{"program_id": "flip", "source": FLIP, "inputs": []}, line])
+    with pytest.raises(InputError, match=re.escape(f"{programs}, {message}")):
+        execute_file(programs, tmp_path / "verdicts.jsonl", executor)
     assert [path.name for path in tmp_path.iterdir()] == ["programs.jsonl"]
+
+
+def test_a_wrong_line_ends_the_command_without_a_traceback(tmp_path: Path) -> None:
+    done = execute(tmp_path, lines=["{"])
+    assert done.returncode == 1
+    assert f"arc-refinery: {tmp_path}/programs.jsonl, line 1: is " in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--cpu-seconds", "0"], "the limit cpu_seconds is 0.0, expected a positive number"),
-        (["--n-jobs", "0"], "n_jobs is 0, expected 1 or more"),
-        (["--programs", "missing.jsonl"], "missing.jsonl: no such file; expected lines like {"),
+        ({"cpu_seconds": 0.0}, "the limit cpu_seconds is 0.0, expected a positive number"),
+        ({"n_jobs": 0}, "n_jobs is 0, expected 1 or more"),
     ],
 )
-def test_wrong_flags_are_named(tmp_path: Path, flags: list[str], message: str) -> None:
-    done = execute(tmp_path, *flags, lines=[])
-    assert done.returncode == 1
-    assert f"arc-refinery: {message}" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_wrong_flags_are_named(tmp_path: Path, flags: dict[str, Any], message: str) -> None:
+    given = {"programs": write(tmp_path, []), "output": tmp_path / "verdicts.jsonl"} | flags
+    with pytest.raises(InputError, match=re.escape(message)):
+        Execute(**given).run()
 
 
-def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_or_not_text_is_named(executor: Executor, tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    done = execute(tmp_path, "--programs", str(tmp_path / "binary"), lines=[])
-    assert done.returncode == 1
-    assert f"arc-refinery: {tmp_path}/binary: cannot be read as UTF-8 text" in done.stderr
+    with pytest.raises(InputError, match=f"{tmp_path}/binary: cannot be read as UTF-8 text"):
+        execute_file(tmp_path / "binary", tmp_path / "verdicts.jsonl", executor)
+    with pytest.raises(InputError, match=f"{tmp_path}/missing: no such file; expected lines like {{"):
+        execute_file(tmp_path / "missing", tmp_path / "verdicts.jsonl", executor)

@@ -8,7 +8,9 @@ import matplotlib.image
 import numpy as np
 import pandas as pd
 import pytest
+from factories import make_grid, make_prompt, make_task
 from handmade import settings
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from arc_refinery import config, records
@@ -16,7 +18,6 @@ from arc_refinery.augment import IDENTITY, Augmentation
 from arc_refinery.config import Experiment
 from arc_refinery.evaluation.arms import SetResults
 from arc_refinery.grids import UNKNOWN, Grid
-from arc_refinery.records import Prompt
 from arc_refinery.reporting import gallery, pictures
 from arc_refinery.reporting.gallery import BROKEN, NOBODY, ONLY_BY_REFINING, Told
 from arc_refinery.reporting.pictures import Execution
@@ -115,7 +116,9 @@ def test_what_the_model_was_told_is_the_last_thing_that_was_said_to_it(tmp_path:
     roles = ("system", "user", "assistant", "user", "assistant")  # the last one: the beginning of the answer
     messages = tuple({"role": role, "content": f"{role} {number}"} for number, role in enumerate(roles))
     augmentation = Augmentation(3, True, (0, 2, 1, 3, 4, 5, 6, 7, 8, 9))
-    made = [Prompt(name, "t", 2, "p", augmentation, (1, 0), messages, "", 9, 8, (), ()) for name in "xyz"]
+    made = [
+        make_prompt(prompt_id=name, augmentation=augmentation, train_order=(1, 0), messages=messages) for name in "xyz"
+    ]
     records.write(tmp_path / "prompts.parquet", "prompts", made, 0, {})
     assert gallery.told(tmp_path / "prompts.parquet", ["y"]) == {"y": Told("user 3", augmentation, (1, 0))}
 
@@ -153,9 +156,9 @@ def test_long_texts_are_cut_and_the_cut_is_said():
 
 # ---- pictures ----
 
-RIGHT = np.array([[1, 2], [3, 4]], np.uint8)
-WRONG = np.array([[1, 2], [3, 5]], np.uint8)
-WIDE = np.array([[1, 2, 3]], np.uint8)
+RIGHT = make_grid("12", "34")
+WRONG = make_grid("12", "35")
+WIDE = make_grid("123")
 
 
 def drawn(task: Task, monkeypatch: pytest.MonkeyPatch, *outputs: Grid, problem: str = "") -> Figure:
@@ -171,12 +174,12 @@ def words(figure: Figure) -> list[str]:
 
 def crosses(figure: Figure) -> int:
     """White strokes, two to a cross."""
-    lines = [one for one in figure.axes[0].collections if hasattr(one, "get_segments")]
-    return sum(len(one.get_segments()) for one in lines if np.allclose(one.get_color(), 1.0)) // 2
+    lines = [one for one in figure.axes[0].collections if isinstance(one, LineCollection)]
+    return sum(len(one.get_segments()) for one in lines if np.allclose(np.asarray(one.get_colors()), 1.0)) // 2
 
 
 def task(n_train: int, n_test: int, truth: Grid = RIGHT) -> Task:
-    return Task("t", (Pair(RIGHT, truth),) * n_train, (Pair(RIGHT, truth),) * n_test, "by hand")
+    return make_task(train=(Pair(RIGHT, truth),) * n_train, test=(Pair(RIGHT, truth),) * n_test)
 
 
 def test_each_output_says_how_far_it_is_right(monkeypatch: pytest.MonkeyPatch):
@@ -211,7 +214,8 @@ def test_some_pairs_are_drawn_and_the_others_counted(monkeypatch: pytest.MonkeyP
 def test_cells_of_the_largest_grids_are_ten_pixels_wide(tmp_path: Path):
     large = np.zeros((30, 30), np.uint8)
     large[0, 0], large[29, 29] = 1, 4
-    pictures.draw(Task("t", (Pair(large, large),), (), ""), {"first": Execution((large,), "", "")}, tmp_path / "t.png")
+    task = make_task(train=(Pair(large, large),), test=())
+    pictures.draw(task, {"first": Execution((large,), "", "")}, tmp_path / "t.png")
     pixels: np.ndarray = matplotlib.image.imread(tmp_path / "t.png")[:, :, :3]
     blue = np.abs(pixels - np.array([0x00, 0x74, 0xD9]) / 255).max(axis=2) < 0.02
     rows = np.flatnonzero(blue[: len(blue) // 3].any(axis=1))  # of the input alone

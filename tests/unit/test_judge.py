@@ -1,45 +1,32 @@
 """Verdicts, with the real sandbox: what is executed, what it is compared with, in whose form outputs are kept."""
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict
+from typing import Any
 
-import numpy as np
 import pytest
+from factories import make_attempt, make_grid, make_prompt, make_task
 
-from arc_refinery.augment import IDENTITY, Augmentation
+from arc_refinery.augment import Augmentation
 from arc_refinery.judging.judge import ATTEMPTS_AT_ONCE, judge
 from arc_refinery.records import Attempt, Verdict
-from arc_refinery.sandbox import Executor, Limits
+from arc_refinery.sandbox import Executor
 from arc_refinery.tasks import Pair, Task
 
-
-@pytest.fixture(scope="module")
-def executor() -> Iterator[Executor]:
-    with Executor(1, Limits(cpu_seconds=1.0, wall_seconds=20.0, memory_mb=256)) as executor:
-        yield executor
-
-
-def grid(*lines: str) -> np.ndarray:
-    return np.array([list(map(int, line)) for line in lines], np.uint8)
-
-
 # The rule: mirror left and right, then blue (1) becomes red (2).
-MIRROR = Task(
+MIRROR = make_task(
     "mirror",
-    (
-        Pair(grid("123", "045"), grid("322", "540")),
-        Pair(grid("10"), grid("02")),
-        Pair(grid("6", "1"), grid("6", "2")),
+    train=(
+        Pair(make_grid("123", "045"), make_grid("322", "540")),
+        Pair(make_grid("10"), make_grid("02")),
+        Pair(make_grid("6", "1"), make_grid("6", "2")),
     ),
-    (Pair(grid("1789"), grid("9872")), Pair(grid("31", "30"), grid("23", "03"))),
-    "by hand",
+    test=(Pair(make_grid("1789"), make_grid("9872")), Pair(make_grid("31", "30"), make_grid("23", "03"))),
 )
-SAME = Task(
+SAME = make_task(
     "same",
-    (Pair(grid("12", "34"), grid("12", "34")), Pair(grid("12", "34"), grid("10", "00"))),
-    (Pair(grid("5"), grid("56", "65")),),
-    "by hand",
+    train=(Pair(make_grid("12", "34"), make_grid("12", "34")), Pair(make_grid("12", "34"), make_grid("10", "00"))),
+    test=(Pair(make_grid("5"), make_grid("56", "65")),),
 )
 TASKS = {"mirror": MIRROR, "same": SAME}
 # turned counter-clockwise, 1 -> 5, 2 -> 7, 5 -> 1, 7 -> 2
@@ -50,33 +37,10 @@ def block(code: str) -> str:
     return f"Let me see.\n```python\nimport numpy as np\n\n{code}\n```\nThat is it."
 
 
-def attempt(
-    completion: str,
-    task: Task = SAME,
-    name: str = "a",
-    prompt_id: str = "p",
-    augmentation: Augmentation = IDENTITY,
-    order: tuple[int, ...] | None = None,
-) -> Attempt:
-    return Attempt(
-        attempt_id=name,
-        prompt_id=prompt_id,
-        task_id=task.task_id,
-        turn=2,
-        parent_id="",
-        model="m",
-        adapter="",
-        seed=0,
-        temperature=1.0,
-        top_p=1.0,
-        augmentation=augmentation,
-        train_order=tuple(range(len(task.train))) if order is None else order,
-        completion=completion,
-        n_prompt_tokens=1,
-        n_tokens=1,
-        finish_reason="stop",
-        logprob=0.0,
-    )
+def attempt(completion: str, task: Task = SAME, name: str = "a", **prompt: Any) -> Attempt:
+    """An answer in the second turn."""
+    prompt = {"prompt_id": "p", "turn": 2} | prompt
+    return make_attempt(make_prompt(task, **prompt), attempt_id=name, completion=completion)
 
 
 def judged(executor: Executor, *attempts: Attempt) -> list[Verdict]:
@@ -117,7 +81,7 @@ def test_no_attempts_give_no_verdicts(executor: Executor) -> None:
 def test_a_program_that_solves_the_task_as_it_was_shown_is_correct(executor: Executor) -> None:
     # mirroring left and right is mirroring up and down after a quarter turn; 1 and 2 are shown as 5 and 7
     code = "def transform(grid):\n    grid = np.flipud(grid)\n    return np.where(grid == 5, 7, grid)"
-    (verdict,) = judged(executor, attempt(block(code), MIRROR, augmentation=TURNED, order=(2, 0, 1)))
+    (verdict,) = judged(executor, attempt(block(code), MIRROR, augmentation=TURNED, train_order=(2, 0, 1)))
     assert verdict.status == "ok"
     assert verdict.train_is_correct and verdict.test_is_correct
     assert [out.tolist() for out in verdict.train_outputs] == [pair.output.tolist() for pair in MIRROR.train]
@@ -138,7 +102,7 @@ def test_a_program_for_the_task_as_it_is_fails_where_another_form_was_shown(exec
 def test_the_program_gets_the_inputs_as_they_were_shown(executor: Executor) -> None:
     # an exception carries out the first input: the third train pair's, turned and recoloured
     code = "def transform(grid):\n    raise ValueError(grid.tolist())"
-    (verdict,) = judged(executor, attempt(block(code), MIRROR, augmentation=TURNED, order=(2, 0, 1)))
+    (verdict,) = judged(executor, attempt(block(code), MIRROR, augmentation=TURNED, train_order=(2, 0, 1)))
     assert verdict.error == "ValueError: [[6, 5]] (line 4)"
 
 
@@ -149,7 +113,7 @@ def test_outputs_are_kept_in_the_original_form_under_every_symmetry(
 ) -> None:
     form = Augmentation(n_rotations, transpose, (3, 1, 4, 0, 5, 9, 2, 6, 8, 7))
     order = (1, 2, 0)
-    (verdict,) = judged(executor, attempt(IDENTITY_PROGRAM, MIRROR, augmentation=form, order=order))
+    (verdict,) = judged(executor, attempt(IDENTITY_PROGRAM, MIRROR, augmentation=form, train_order=order))
     outputs = [out.tolist() for out in (*verdict.train_outputs, *verdict.test_outputs)]
     assert outputs == [pair.input.tolist() for pair in MIRROR.pairs]
 
@@ -203,8 +167,9 @@ def test_equal_programs_give_equal_verdicts(executor: Executor) -> None:
     for again in (other, longer):
         assert [out.tolist() for out in again.train_outputs] == [out.tolist() for out in one.train_outputs]
         assert [out.tolist() for out in again.test_outputs] == [out.tolist() for out in one.test_outputs]
-        no_grids = {"attempt_id": "", "train_outputs": (), "test_outputs": ()}
-        assert replace(again, **no_grids) == replace(one, **no_grids)
+        apart = ("attempt_id", "train_outputs", "test_outputs")  # == is not for arrays
+        of_again, of_one = ({k: v for k, v in asdict(verdict).items() if k not in apart} for verdict in (again, one))
+        assert of_again == of_one
 
 
 def test_equal_programs_on_equal_inputs_are_executed_once(executor: Executor) -> None:
@@ -244,6 +209,6 @@ def test_a_fingerprint_does_not_depend_on_how_the_task_was_shown(executor: Execu
     plain, turned = judged(
         executor,
         attempt(IDENTITY_PROGRAM, MIRROR, prompt_id="plain"),
-        attempt(IDENTITY_PROGRAM, MIRROR, prompt_id="turned", augmentation=TURNED, order=(2, 1, 0)),
+        attempt(IDENTITY_PROGRAM, MIRROR, prompt_id="turned", augmentation=TURNED, train_order=(2, 1, 0)),
     )
     assert plain.fingerprint == turned.fingerprint

@@ -2,11 +2,14 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from checkout import ROOT, TINY
+from factories import make_grid, make_task
 
 from arc_refinery import config, records
 from arc_refinery.augment import Augmentation
@@ -22,9 +25,8 @@ from arc_refinery.prompts import WORDS, first_turn
 from arc_refinery.records import RecordError
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sources import SourceError, evaluation_tasks
-from arc_refinery.tasks import Pair, Task
+from arc_refinery.tasks import Pair
 
-MODEL = Path(__file__).parents[2] / "workflow/models/tiny"
 PAIR = {"input": [[1, 2]], "output": [[2, 1]]}
 CHALLENGES = {
     "b": {"train": [PAIR, {"input": [[3, 4]], "output": [[4, 3]]}], "test": [{"input": [[5]]}, {"input": [[6, 7]]}]},
@@ -173,7 +175,7 @@ def test_files_that_a_source_does_not_have_or_needs_are_refused(settings: dict[s
 
 
 def test_missing_files_of_sets_are_named_before_anything_runs(tmp_path: Path):
-    whole = config.load(Path(__file__).parents[2] / "config/config.yaml").model_dump()
+    whole = config.load(ROOT / "config/config.yaml").model_dump()
     whole["evaluation"]["sets"] = [{"name": "k", "source": "kaggle", "path": "no/c.json", "solutions": "no/s.json"}]
     with pytest.raises(ConfigError) as caught:
         config.check_files(config.validate(whole, "mine.yaml"), "mine.yaml")
@@ -200,21 +202,23 @@ def test_augmentation_leaves_unknown_outputs_unknown():
 
 
 def test_unknown_outputs_of_test_pairs_come_back_and_others_are_refused(tmp_path: Path):
-    known = as_grid([[1, 2], [3, 4]])
+    known = make_grid("12", "34")
     path = tmp_path / "tasks.parquet"
-    task = Task("t", (Pair(known, known),), (Pair(known, UNKNOWN), Pair(known, known), Pair(known, UNKNOWN)), "o")
+    task = make_task(test=(Pair(known, UNKNOWN), Pair(known, known), Pair(known, UNKNOWN)))
     records.write(path, "tasks", [task, task], 0, {})
     for found in records.read_tasks(path):
         assert [pair.output.tolist() for pair in found.test] == [[], known.tolist(), []]
         assert found.test[0].output.shape == (0, 0)
         assert found.train[0].output.tolist() == known.tolist()
-    for bad in (Task("t", (Pair(known, UNKNOWN),), (), "o"), Task("t", (), (Pair(UNKNOWN, known),), "o")):
+    for bad in (make_task(train=(Pair(known, UNKNOWN),)), make_task(test=(Pair(UNKNOWN, known),))):
         records.write(path, "tasks", [bad], 0, {})
         with pytest.raises(RecordError, match="a grid is 1-D, expected 2-D"):
             list(records.read_tasks(path))
 
 
-def test_attempts_on_tasks_with_unknown_outputs_are_judged_and_refined(tmp_path: Path, challenges: Path):
+def test_attempts_on_tasks_with_unknown_outputs_are_judged_and_refined(
+    tmp_path: Path, challenges: Path, renderer: Renderer
+):
     tasks = {task.task_id: task for task in read_challenges(challenges)}
     folder = tmp_path / "turn1"
     unchanged = "```python\ndef transform(grid):\n    return grid\n```"  # wrong for both tasks
@@ -222,9 +226,7 @@ def test_attempts_on_tasks_with_unknown_outputs_are_judged_and_refined(tmp_path:
     predictions = store(tmp_path / "x_predictions.json", {"b": listed, "a": listed})
     attempts = list(read_predictions(predictions, tasks, "m"))
     records.write(folder / "attempts/000.parquet", "attempts", attempts, 0, {})
-    records.write(
-        folder / "prompts.parquet", "prompts", prompts_of(attempts, tasks, WORDS, Renderer(str(MODEL))), 0, {}
-    )
+    records.write(folder / "prompts.parquet", "prompts", prompts_of(attempts, tasks, WORDS, renderer), 0, {})
     records.write(tmp_path / "tasks.parquet", "tasks", tasks.values(), 0, {})
     Judge(
         folder / "attempts/000.parquet",
@@ -236,7 +238,7 @@ def test_attempts_on_tasks_with_unknown_outputs_are_judged_and_refined(tmp_path:
     assert [one.status for one in verdicts] == ["ok"] * 2
     assert [[grid.tolist() for grid in one.test_outputs] for one in verdicts] == [[[[5]], [[6, 7]]], [[[8, 9]]]]
     assert {(one.test_correct_grids, one.test_pixel_score) for one in verdicts} == {(0.0, 0.0)}
-    Refine(folder, 1, tmp_path / "turn2.parquet", "b", str(MODEL), "words", 10**6, 1, 2, 2, 2, 1).run()
+    Refine(folder, 1, tmp_path / "turn2.parquet", "b", TINY, "words", 10**6, 1, 2, 2, 2, 1).run()
     refined = list(records.read_prompts(tmp_path / "turn2.parquet"))
     assert [prompt.task_id for prompt in refined] == ["b", "b", "a", "a"]
     assert all(pair.output.size == 0 for prompt in refined for pair in prompt.test)
@@ -244,5 +246,5 @@ def test_attempts_on_tasks_with_unknown_outputs_are_judged_and_refined(tmp_path:
 
 def test_an_unknown_output_is_not_in_the_prompt(challenges: Path):
     task = next(read_challenges(challenges))
-    solved = Task(task.task_id, task.train, tuple(Pair(pair.input, pair.input) for pair in task.test), task.origin)
+    solved = replace(task, test=tuple(Pair(pair.input, pair.input) for pair in task.test))
     assert first_turn(task, WORDS) == first_turn(solved, WORDS)

@@ -6,12 +6,15 @@ The rows are made up here, by functions that know nothing of templates.
 import gzip
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from factories import make_task
 
 from arc_refinery.grids import Grid
 from arc_refinery.prompts import COLORS, Template, first_turn, load_template, save_template
@@ -100,21 +103,21 @@ def tasks(n_rows: int = 30) -> list[Task]:
         return rng.integers(0, 10, rng.integers(1, 6, 2)).astype(np.uint8)
 
     made = [tuple(Pair(grid(), grid()) for _ in range(2 + number % 9 + 1)) for number in range(n_rows)]
-    return [Task(str(number), pairs[:-1], pairs[-1:], "") for number, pairs in enumerate(made)]
+    return [make_task(str(number), train=pairs[:-1], test=pairs[-1:]) for number, pairs in enumerate(made)]
 
 
-def row(user: str, number: int = 0, system: str = SYSTEM) -> dict[str, object]:
+def row(user: str, number: int = 0, system: str = SYSTEM) -> dict[str, Any]:
     answer = f"{PREFIX} *\n\n{'# a note' if number % 2 else 'import numpy as np'}\nx = {number}\n```"
     said = {"system": system, "user": user, "assistant": answer}
     return {"messages": [{"role": role, "content": content} for role, content in said.items() if content]}
 
 
-def write(path: Path, rows: list[dict[str, object]]) -> Path:
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     path.write_text("".join(json.dumps(one) + "\n" for one in rows))
     return path
 
 
-def rows_of(wording: Callable[[Task], str], system: str = SYSTEM) -> list[dict[str, object]]:
+def rows_of(wording: Callable[[Task], str], system: str = SYSTEM) -> list[dict[str, Any]]:
     return [row(wording(task), number, system) for number, task in enumerate(tasks())]
 
 
@@ -163,7 +166,7 @@ def test_the_folder_can_be_read_by_people(tmp_path: Path):
 def test_several_test_inputs_are_written_under_the_label_of_one(tmp_path: Path):
     template = learn(write(tmp_path / "rows.jsonl", rows_of(numbered))).template
     (task, *_) = tasks(1)
-    two = Task("", task.train, task.test * 2, "")
+    two = replace(task, test=task.test * 2)
     shown = lines(task.test[0].input)
     assert f"answer:\nInput:\n{shown}\n\nInput:\n{shown}\n\nWrite" in first_turn(two, template)[1]["content"]
 
@@ -171,7 +174,7 @@ def test_several_test_inputs_are_written_under_the_label_of_one(tmp_path: Path):
 def test_the_prefix_is_what_all_answers_begin_with_in_whole_words(tmp_path: Path):
     rows = rows_of(unnumbered)
     for number, one in enumerate(rows):
-        one["messages"][2]["content"] = f"Let us see.\n\n```python\nfrom x import y{number + 10}"  # type: ignore[index]
+        one["messages"][2]["content"] = f"Let us see.\n\n```python\nfrom x import y{number + 10}"
     # all numbers here begin with y1, y2 or y3: the common text ends in "import y", which is half a word
     assert learn(write(tmp_path / "rows.jsonl", rows)).template.assistant_prefix == (
         "Let us see.\n\n```python\nfrom x import"
@@ -186,7 +189,7 @@ def test_rows_without_a_system_message_give_a_template_without_one(tmp_path: Pat
 def test_rows_that_do_not_fit_are_counted_and_named(tmp_path: Path):
     rows = rows_of(numbered)
     rows[3] = row("No grids here.")
-    rows[7]["messages"][1]["content"] = numbered(tasks()[7]).replace("Output:", "Result:")  # type: ignore[index]
+    rows[7]["messages"][1]["content"] = numbered(tasks()[7]).replace("Output:", "Result:")
     learned = learn(write(tmp_path / "rows.jsonl", rows))
     assert (learned.n_fitting, learned.n_rows) == (28, 30)
     first, second = learned.misfits
@@ -214,7 +217,7 @@ def test_other_color_words_are_named_and_can_be_given(tmp_path: Path):
 
 
 def test_rows_with_one_train_pair_cannot_tell_how_pairs_follow_each_other(tmp_path: Path):
-    one_pair = [row(numbered(Task("", task.train[:1], task.test, ""))) for task in tasks()]
+    one_pair = [row(numbered(replace(task, train=task.train[:1]))) for task in tasks()]
     with pytest.raises(LearningError, match="two or more train pairs"):
         learn(write(tmp_path / "rows.jsonl", one_pair))
 

@@ -1,25 +1,23 @@
 """The study of prompt lengths: dropped prompts count, percentiles are lengths that occur, files have names."""
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from factories import make_prompt
 from matplotlib.figure import Figure
+from matplotlib.patches import StepPatch
 
 from arc_refinery import records
-from arc_refinery.augment import IDENTITY
-from arc_refinery.records import Prompt, RecordError
+from arc_refinery.records import RecordError
 from arc_refinery.reporting import plots
 from arc_refinery.reporting.lengths import Lengths, histogram, labels, read, study, table
-
-PROMPT = Prompt("p", "t", 1, "", IDENTITY, (), (), "", 0, 8, (), ())
 
 
 def write(path: Path, lengths: dict[int, list[int]], longest: int = 976) -> Path:
     """A file of prompts of these lengths, by turn."""
-    prompts = [dataclasses.replace(PROMPT, turn=turn, n_tokens=n) for turn, of_turn in lengths.items() for n in of_turn]
+    prompts = [make_prompt(turn=turn, n_tokens=n) for turn, of_turn in lengths.items() for n in of_turn]
     records.write_prompts(path, prompts, longest, 0, {})
     return path
 
@@ -67,7 +65,7 @@ def test_a_file_without_prompts_has_a_row_without_lengths(tmp_path: Path):
 
 def test_dropped_prompts_of_unknown_lengths_are_refused(tmp_path: Path):
     path = tmp_path / "prompts.parquet"
-    records.write(path, "prompts", [PROMPT], 0, {}, lambda: {"n_dropped": 3})
+    records.write(path, "prompts", [make_prompt()], 0, {}, lambda: {"n_dropped": 3})
     with pytest.raises(RecordError, match="3 prompts were dropped, but its notes do not say how long"):
         read(path, "some")
 
@@ -113,12 +111,14 @@ def test_each_turn_has_a_panel_with_all_its_prompts_and_the_window(monkeypatch: 
     figure = drawn(found, 1024, monkeypatch)
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["turn 1", "turn 2"]
     for axes, n_files in zip(figure.axes, (2, 1), strict=True):
-        assert [line.get_xdata()[0] for line in axes.lines] == [1024]
-        outlines = [patch for patch in axes.patches if not patch.get_fill()]
-        assert [patch.get_data().values.sum() for patch in outlines] == pytest.approx([100] * n_files)
+        assert [np.asarray(line.get_xdata())[0] for line in axes.lines] == [1024]
+        outlines = [patch for patch in axes.patches if isinstance(patch, StepPatch) and not patch.get_fill()]
+        assert [patch.get_data()[0].sum() for patch in outlines] == pytest.approx([100] * n_files)
 
 
 def test_files_of_equal_lengths_share_an_outline(monkeypatch: pytest.MonkeyPatch):
     figure = drawn([lengths_of(1, 2, label="base"), lengths_of(2, 1, label="trained")], 1024, monkeypatch)
-    (entry,) = figure.axes[0].get_legend().get_texts()
+    legend = figure.axes[0].get_legend()
+    assert legend
+    (entry,) = legend.get_texts()
     assert entry.get_text() == "base (n = 2)\ntrained (n = 2)"

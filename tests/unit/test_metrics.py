@@ -19,7 +19,7 @@ def box_score(guess: Grid, truth: Grid, down: int, right: int) -> float:
         top, left = row - min(down, 0), column - min(right, 0)
         drawing[top : top + grid.shape[0], left : left + grid.shape[1]] = grid
         drawings.append(drawing)
-    return int((drawings[0] == drawings[1]).sum()) / (height * width)
+    return float((drawings[0] == drawings[1]).mean())
 
 
 def best_placement(guess: Grid, truth: Grid) -> float:
@@ -127,7 +127,11 @@ def test_random_pairs_score_as_the_best_of_all_placements(
     rng = np.random.default_rng(n_colors)
     for _ in range(n_pairs):
         one, other = (
-            as_grid(rng.integers(10 - n_colors, 10, size=[rng.integers(*side, endpoint=True) for side in sides]))
+            as_grid(
+                rng.integers(
+                    10 - n_colors, 10, size=[int(rng.integers(low, high, endpoint=True)) for low, high in sides]
+                )
+            )
             for sides in (one_sides, other_sides)
         )
         expected = (one == other).mean() if one.shape == other.shape else best_placement(one, other)

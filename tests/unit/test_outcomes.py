@@ -9,12 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from handmade import settings
+from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
 from arc_refinery import config
 from arc_refinery.config import Experiment
 from arc_refinery.evaluation.arms import SetResults, per_task
 from arc_refinery.reporting import outcomes, plots
+from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.tables import Bootstrap
 
 # status and type of error of each letter; S solves all pairs, T the train pairs, t the test pairs, w none
@@ -163,32 +165,41 @@ ANSWERS = {
 }
 
 
-def section(folder: Path, arms: Mapping[str, list[int]]) -> str:
+def section(files: Attachments, arms: Mapping[str, list[int]]) -> str:
     of = experiment(arms)
     branches = {branch: attempts(ANSWERS[branch]) for branch in of.branches}
     results = SetResults("small", tuple("abcd"), branches)
     figures = {arm.name: per_task(results.of_arm(arm), results.task_ids) for arm in of.arms}
-    with plots.style():
-        return "\n\n".join(outcomes.section(of, results, figures, Bootstrap(200, (0,)), folder, "link"))
+    return "\n\n".join(outcomes.section(of, results, figures, Bootstrap(200, (0,)), files))
 
 
-def test_tasks_won_and_lost_are_counted_and_named(tmp_path: Path):
-    text = section(tmp_path, {"independent": [4], "refine": [2, 2]})
+@pytest.fixture(scope="module")
+def of_two_arms(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """The section's text, and the folder of its tables and pictures."""
+    folder, files = tmp_path_factory.mktemp("section"), Attachments("link")
+    text = section(files, {"independent": [4], "refine": [2, 2]})
+    files.write(folder)
+    return text, folder
+
+
+def test_tasks_won_and_lost_are_counted_and_named(of_two_arms: tuple[str, Path]):
+    text, folder = of_two_arms
     # independent solves a and c; refining b (by its second turn) and c
     assert "| `refine` against `independent` | 4 | 1 | 1 | 1 | 1 |" in text
     assert "- `refine` against `independent`, only refining: `b`\n" in text
     assert "- `refine` against `independent`, only the baseline: `a`\n" in text
-    rates = pd.read_csv(tmp_path / "small-pass-rates.csv")
+    rates = pd.read_csv(folder / "small-pass-rates.csv")
     assert rates["task_id"].tolist() == ["a", "b", "c"]
     assert rates["solved_by"].tolist() == ["only the baseline", "only refining", "both"]
-    shares = pd.read_csv(tmp_path / "small-outcomes.csv", index_col="turn")
+    shares = pd.read_csv(folder / "small-outcomes.csv", index_col="turn")
     assert shares.loc["turn 1 × 4", "no program"] == 2 / 4 / 4
 
 
-def test_where_nothing_refines_there_is_nothing_to_win(tmp_path: Path):
-    text = section(tmp_path, {"independent": [4]})
+def test_where_nothing_refines_there_is_nothing_to_win():
+    text = section(Attachments("link"), {"independent": [4]})
     assert "No arm refines beside the baseline" in text
-    assert not list(tmp_path.glob("*pass-rates*"))
+    assert "small-outcomes.png" in text
+    assert "pass-rates" not in text
 
 
 # ---- pictures ----
@@ -205,7 +216,10 @@ def test_each_arm_has_a_panel_and_equal_tasks_share_a_mark(monkeypatch: pytest.M
     rates = pd.DataFrame({"first": [0, 0, 0.5], "later": [0, 0, 0.25], "solved_by": ["neither", "neither", "both"]})
     figure = drawn(monkeypatch, {"one": rates, "other": rates[:1]})
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["one\nn = 3 tasks", "other\nn = 1 tasks"]
-    marks = {tuple(mark.get_offsets()[0]): mark.get_sizes()[0] for mark in figure.axes[0].collections}
+    marks: dict[tuple[float, ...], float] = {}
+    for mark in figure.axes[0].collections:
+        assert isinstance(mark, PathCollection)
+        marks[tuple(np.asarray(mark.get_offsets())[0])] = mark.get_sizes()[0]
     assert set(marks) == {(0, 0), (50, 25)}
     assert marks[0, 0] > marks[50, 25]
 
@@ -220,10 +234,9 @@ def test_a_bar_is_as_long_as_its_share_and_ends_at_a_hundred(monkeypatch: pytest
     assert [bar.get_x() + bar.get_width() for bar in bars[-1]] == [100, 100]
 
 
-def test_nothing_is_cut_off_in_the_pictures(tmp_path: Path):
-    arms = {"independent": [4], "refine": [2, 2]}
-    section(tmp_path, arms)
+def test_nothing_is_cut_off_in_the_pictures(of_two_arms: tuple[str, Path]):
+    _, folder = of_two_arms
     for name in ("outcomes", "pass-rates"):
-        pixels: np.ndarray = matplotlib.image.imread(tmp_path / f"small-{name}.png")
+        pixels: np.ndarray = matplotlib.image.imread(folder / f"small-{name}.png")
         edges = (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1])
         assert all((edge == 1.0).all() for edge in edges), f"something touches the edge of {name}"

@@ -3,25 +3,26 @@
 import gzip
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from checkout import TINY
+from factories import make_grid, make_task
 
 from arc_refinery import config, records
 from arc_refinery.augment import IDENTITY, Augmentation
 from arc_refinery.cli.attempts import ImportPredictions, Judge
 from arc_refinery.errors import InputError
-from arc_refinery.grids import as_grid
 from arc_refinery.predictions import PredictionError, augmentation_of, read_predictions
-from arc_refinery.tasks import Pair, Task
+from arc_refinery.tasks import Pair
 
-MODEL = Path(__file__).parents[2] / "workflow/models/tiny"
 COLORS = [0, 7, 3, 9, 1, 5, 2, 8, 6, 4]
 COLOR_MAP = {str(old): new for old, new in enumerate(COLORS)}
-GIVEN = as_grid([[1, 2, 0], [3, 4, 5]])
-TASK = Task("t", (Pair(GIVEN, GIVEN), Pair(as_grid([[6]]), as_grid([[6]]))), (Pair(GIVEN.T, GIVEN.T),), "o")
+GIVEN = make_grid("120", "345")
+TASK = make_task(train=(Pair(GIVEN, GIVEN), Pair(make_grid("6"), make_grid("6"))), test=(Pair(GIVEN.T, GIVEN.T),))
 
 
 def read(tmp_path: Path, content: Any) -> list[records.Attempt]:
@@ -122,12 +123,12 @@ def test_imported_predictions_are_judged_in_the_form_that_the_model_saw(tmp_path
     code = f"def transform(grid):\n    assert grid.size == 1 or grid.tolist() == {seen}\n    return grid"
     completion = f"```python\n{code}\n```"
     tasks, attempts = tmp_path / "tasks.parquet", tmp_path / "attempts.parquet"
-    records.write(tasks, "tasks", [Task("t", TASK.train, TASK.train[:1], "o")], 0, {})
+    records.write(tasks, "tasks", [replace(TASK, test=TASK.train[:1])], 0, {})
     predictions = tmp_path / "x_predictions.json.gz"
     listed = [completion, {"text": completion, "data_augmentation_kwargs": turned}]
     predictions.write_bytes(gzip.compress(json.dumps({"t": listed}).encode()))
     prompts = tmp_path / "prompts.parquet"
-    ImportPredictions(predictions, tasks, attempts, prompts_output=prompts, model_path=str(MODEL)).run()
+    ImportPredictions(predictions, tasks, attempts, prompts_output=prompts, model_path=TINY).run()
     Judge(attempts, tasks, tmp_path / "verdicts.parquet", config.Sandbox(wall_seconds=60.0)).run()
     plain, flipped = records.read_verdicts(tmp_path / "verdicts.parquet")
     assert (plain.status, flipped.status, flipped.train_is_correct, flipped.test_is_correct) == (

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from factories import make_task
 from pydantic import ValidationError
 
 from arc_refinery.config import Model
@@ -14,6 +15,7 @@ from arc_refinery.prompts import (
     COLORS,
     COMPACT,
     WORDS,
+    Message,
     Template,
     answer,
     error_feedback,
@@ -38,7 +40,7 @@ def pair(given: list[Any], wanted: list[Any]) -> Pair:
 def task() -> Task:
     """Transposition: two train pairs, one test pair."""
     train = (pair([[1, 2]], [[1], [2]]), pair([[0, 3], [4, 0]], [[0, 4], [3, 0]]))
-    return Task("t", train, (pair([[5, 6]], [[5], [6]]),), "by-hand")
+    return make_task(train=train, test=(pair([[5, 6]], [[5], [6]]),))
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def three() -> tuple[Task, tuple[Grid, ...]]:
     """Three train pairs that want 12/34, and outputs: the right one, one cell wrong, a row too few."""
     wanted = pair([[0]], [[1, 2], [3, 4]])
     outputs = as_grid([[1, 2], [3, 4]]), as_grid([[1, 2], [3, 0]]), as_grid([[1, 2]])
-    return Task("t", (wanted,) * 3, (pair([[5]], [[7, 7]]),), "by-hand"), outputs
+    return make_task(train=(wanted,) * 3, test=(pair([[5]], [[7, 7]]),)), outputs
 
 
 def test_a_compact_grid_is_its_shape_and_numbered_rows_of_digits():
@@ -91,7 +93,7 @@ def test_a_first_turn_in_words_shows_pairs_and_test_input_in_words(task: Task):
 
 
 def test_every_test_input_is_shown(task: Task):
-    two = Task("t", task.train, (*task.test, pair([[7]], [[8]])), "by-hand")
+    two = replace(task, test=(*task.test, pair([[7]], [[8]])))
     assert "\n\nTest input:\nGray Pink\n\nTest input:\nOrange\n\n" in first_turn(two, WORDS)[1]["content"]
 
 
@@ -185,7 +187,7 @@ def test_a_conversation_that_waits_for_an_answer_ends_with_its_beginning(task: T
 
 
 def test_the_next_answer_begins_as_the_first_one_did():
-    conversation = [{"role": "user", "content": "u"}, {"role": "assistant", "content": "I would say:"}]
+    conversation: list[Message] = [{"role": "user", "content": "u"}, {"role": "assistant", "content": "I would say:"}]
     assert next_turn(conversation, "I would say: this", "it failed") == [
         {"role": "user", "content": "u"},
         {"role": "assistant", "content": "I would say: this"},
@@ -196,12 +198,12 @@ def test_the_next_answer_begins_as_the_first_one_did():
 
 @pytest.mark.parametrize("template", [COMPACT, WORDS])
 def test_a_first_turn_does_not_depend_on_the_tests_answer(task: Task, template: Template):
-    other = Task("t", task.train, (Pair(task.test[0].input, as_grid([[9, 9, 9]])),), "by-hand")
+    other = replace(task, test=(Pair(task.test[0].input, as_grid([[9, 9, 9]])),))
     assert first_turn(task, template) == first_turn(other, template)
 
 
 def test_a_next_turn_is_the_conversation_the_models_own_answer_and_the_feedback():
-    conversation = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    conversation: list[Message] = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
     assert next_turn(conversation, "my program", "it failed") == [
         {"role": "system", "content": "s"},
         {"role": "user", "content": "u"},

@@ -11,80 +11,50 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from factories import make_attempt, make_demonstration, make_grid, make_prompt, make_task, make_verdict
 
 from arc_refinery import records
 from arc_refinery.augment import Augmentation
 from arc_refinery.barc.problems import Problem
 from arc_refinery.errors import InputError
-from arc_refinery.grids import as_grid
-from arc_refinery.records import Attempt, Demonstration, Prompt, RecordError, Verdict
+from arc_refinery.records import RecordError
 from arc_refinery.tasks import Pair, Task
 
-PAIR = Pair(as_grid([[1, 2, 3]]), as_grid([[0], [9]]))
-OTHER = Pair(as_grid([[4]]), as_grid([[5, 6], [7, 8]]))
+PAIR = Pair(make_grid("123"), make_grid("0", "9"))
+OTHER = Pair(make_grid("4"), make_grid("56", "78"))
 TURNED = Augmentation(3, True, (0, 2, 3, 1, 5, 6, 7, 8, 9, 4))
 
 PROBLEM = Problem("p1", "def main(grid):\n    return grid\n", (PAIR, OTHER), ("0", "2147483647"), "barc")
-TASK = Task("t1", (PAIR, OTHER), (PAIR,), "by-hand", "source with ünicode\n")
-PROMPT = Prompt(
+TASK = make_task("t1", train=(PAIR, OTHER), test=(PAIR,), source="source with ünicode\n")
+PROMPT = make_prompt(
+    TASK,
     prompt_id="t1/turn2-000",
-    task_id="t1",
     turn=2,
     parent_id="t1/turn1-000/3",
     augmentation=TURNED,
     train_order=(1, 0),
     messages=({"role": "user", "content": "\ninput "}, {"role": "assistant", "content": ""}),
     text="<s>\ninput </s>",
-    n_tokens=17,
     n_predictions=8,
     train=(OTHER, PAIR),
-    test=(PAIR,),
 )
-ATTEMPT = Attempt(
-    attempt_id="t1/turn1-000/3",
-    prompt_id="t1/turn1-000",
-    task_id="t1",
-    turn=1,
-    parent_id="",
-    model="models/tiny",
-    adapter="",
+ATTEMPT = make_attempt(
+    make_prompt(TASK, augmentation=TURNED, train_order=(1, 0)),
     seed=2**63 - 1,  # the largest that stream_seed gives
-    temperature=1.0,
     top_p=0.95,
-    augmentation=TURNED,
-    train_order=(1, 0),
     completion="```python\nx = 1\n```",
-    n_prompt_tokens=17,
-    n_tokens=5,
-    finish_reason="stop",
     logprob=-1.5e-3,
 )
-VERDICT = Verdict(
-    attempt_id="t1/turn1-000/3",
-    prompt_id="t1/turn1-000",
-    task_id="t1",
-    turn=1,
-    program_hash="00ff",
-    status="ok",
-    error="",
+VERDICT = make_verdict(
+    ATTEMPT,
     train_outputs=(PAIR.output, OTHER.input),
     test_outputs=(PAIR.output,),
-    fingerprint="abcd",
     train_pixel_score=0.1 + 0.2,
     train_correct_grids=0.5,
     test_pixel_score=1.0,
     test_correct_grids=1.0,
 )
-DEMONSTRATION = Demonstration(
-    demonstration_id="t1/sft-000",
-    task_id="t1",
-    turn=2,
-    parent_id="t1/turn1-000/3",
-    text="<s>\ninput </s>",
-    completion="```python\nx = 1\n```",
-    target="source",
-    n_tokens=23,
-)
+DEMONSTRATION = make_demonstration(text="<s>\ninput </s>", completion="```python\nx = 1\n```")
 KINDS: list[tuple[Any, Any, Callable[[Path], Iterator[Any]]]] = [
     ("problems", PROBLEM, records.read_problems),
     ("tasks", TASK, records.read_tasks),
@@ -323,7 +293,7 @@ def test_a_parquet_file_of_another_program_is_named(path: Path):
 
 @each_kind
 def test_a_file_of_another_kind_is_refused_with_both_kinds(path: Path, kind: Any, record: Any, read: Any):
-    other = "tasks" if kind != "tasks" else "verdicts"
+    other: records.Kind = "tasks" if kind != "tasks" else "verdicts"
     records.write(path, other, [], 0, {})
     assert message(lambda: list(read(path))) == f"{path}: holds {other}, expected {kind}; give another file"
 

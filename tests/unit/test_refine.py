@@ -2,14 +2,17 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
+from factories import make_attempt, make_grid, make_task, make_verdict
 
 from arc_refinery.augment import IDENTITY, Augmentation
-from arc_refinery.config import Sampling
-from arc_refinery.prompts import COMPACT, WORDS, Template
-from arc_refinery.records import Attempt, Prompt, Verdict
+from arc_refinery.config import Feedback, Sampling
+from arc_refinery.errors import ModelError
+from arc_refinery.grids import Grid
+from arc_refinery.prompts import COMPACT, WORDS, Message, Template
+from arc_refinery.records import Prompt
 from arc_refinery.refine.first_turn import first_turn_prompts
 from arc_refinery.refine.next_turn import (
     FeedbackError,
@@ -21,28 +24,17 @@ from arc_refinery.refine.next_turn import (
 )
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.tasks import Pair, Task
-from arc_refinery.errors import ModelError
 
-TINY = Path(__file__).parents[2] / "workflow/models/tiny"
 PLAN = Plan(branch="arm-turn2", n_considered=99, n_parents=8, n_predictions=8, batch_size=2, include_errors=False)
-
-
-@pytest.fixture(scope="module")
-def renderer() -> Renderer:
-    return Renderer(str(TINY))
-
-
-def grid(*lines: str) -> np.ndarray:
-    return np.array([list(map(int, line)) for line in lines], np.uint8)
 
 
 def a_task(task_id: str = "it") -> Task:
     train = (
-        Pair(grid("12", "34", "00"), grid("123", "000")),
-        Pair(grid("50"), grid("05")),
-        Pair(grid("7"), grid("77", "71")),
+        Pair(make_grid("12", "34", "00"), make_grid("123", "000")),
+        Pair(make_grid("50"), make_grid("05")),
+        Pair(make_grid("7"), make_grid("77", "71")),
     )
-    return Task(task_id, train, (Pair(grid("999", "989"), grid("898", "888")),), "by hand")
+    return make_task(task_id, train=train, test=(Pair(make_grid("999", "989"), make_grid("898", "888")),))
 
 
 def sampling(batch_size: int = 4, augmented: bool = True) -> Sampling:
@@ -64,44 +56,11 @@ def prompt(
     return replace(plain, augmentation=augmentation, train_order=order)
 
 
-def judged(asked: Prompt, name: str, outputs: tuple[np.ndarray, ...] = (), **verdict: object) -> Judged:
+def judged(asked: Prompt, name: str, outputs: tuple[Grid, ...] = (), **verdict: Any) -> Judged:
     """An attempt whose program gave wrong grids unless `verdict` says something else."""
-    attempt = Attempt(
-        attempt_id=name,
-        prompt_id=asked.prompt_id,
-        task_id=asked.task_id,
-        turn=asked.turn,
-        parent_id=asked.parent_id,
-        model="tiny",
-        adapter="",
-        seed=0,
-        temperature=1.0,
-        top_p=1.0,
-        augmentation=asked.augmentation,
-        train_order=asked.train_order,
-        completion=f"my answer {name}",
-        n_prompt_tokens=asked.n_tokens,
-        n_tokens=3,
-        finish_reason="stop",
-        logprob=-1.0,
-    )
-    usual = Verdict(
-        attempt_id=name,
-        prompt_id=asked.prompt_id,
-        task_id=asked.task_id,
-        turn=asked.turn,
-        program_hash=f"hash of {name}",
-        status="ok",
-        error="",
-        train_outputs=outputs,
-        test_outputs=(),
-        fingerprint=f"print of {name}",
-        train_pixel_score=0.0,
-        train_correct_grids=0.0,
-        test_pixel_score=0.0,
-        test_correct_grids=0.0,
-    )
-    return Judged(asked, attempt, replace(usual, **verdict))  # type: ignore[arg-type]
+    attempt = make_attempt(asked, attempt_id=name, completion=f"my answer {name}")
+    fields = {"program_hash": f"hash of {name}", "fingerprint": f"print of {name}", "train_outputs": outputs}
+    return Judged(asked, attempt, make_verdict(attempt, **fields | verdict))
 
 
 def names(chosen: list[Judged]) -> list[str]:
@@ -168,7 +127,7 @@ def test_rendered_text_ends_where_the_model_answers_and_its_tokens_are_counted(r
 
 
 def test_rendered_text_ends_with_what_the_answer_begins_with(renderer: Renderer) -> None:
-    begun = [{"role": "user", "content": "ab"}, {"role": "assistant", "content": "I: "}]
+    begun: list[Message] = [{"role": "user", "content": "ab"}, {"role": "assistant", "content": "I: "}]
     assert renderer.render(begun) == ("<|user|>ab<|assistant|>I: ", 7)
 
 
@@ -224,7 +183,7 @@ def test_test_scores_do_not_rank(asked: Prompt) -> None:
 
 
 def test_programs_that_raised_are_parents_only_if_asked_for_and_come_last(asked: Prompt) -> None:
-    raised = {"status": "error", "error": "ValueError: no (line 2)", "fingerprint": ""}
+    raised: dict[str, Any] = {"status": "error", "error": "ValueError: no (line 2)", "fingerprint": ""}
     attempts = [
         judged(asked, "raised", **raised, program_hash="x"),
         judged(asked, "raised again", **raised, program_hash="x"),
@@ -246,7 +205,7 @@ def test_attempts_without_valid_outputs_or_exception_are_no_parents(asked: Promp
 def five(asked: Prompt) -> list[Judged]:
     """Attempts a..e whose scores rank them d, b, a, c; e is correct."""
     scores = {"a": 0.3, "b": 0.4, "c": 0.2, "d": 0.5}
-    outputs = (grid("11"), grid("11"), grid("11"))
+    outputs = (make_grid("11"), make_grid("11"), make_grid("11"))
     wrong = [judged(asked, name, outputs, train_pixel_score=score) for name, score in scores.items()]
     return [*wrong, judged(asked, "e", outputs, train_correct_grids=1.0, train_pixel_score=1.0)]
 
@@ -283,11 +242,11 @@ def test_a_task_without_parents_has_no_prompts(renderer: Renderer) -> None:
 
 
 def test_controls_are_told_nothing_or_what_another_tasks_attempt_gave(renderer: Renderer) -> None:
-    wrong = grid("1"), grid("2"), grid("3")
+    wrong = make_grid("1"), make_grid("2"), make_grid("3")
     attempts = [judged(prompt(a_task(name), renderer), f"{name}-1", wrong) for name in ("a", "b", "c")]
-    attempts[1] = replace(attempts[1], verdict=replace(attempts[1].verdict, train_outputs=(grid("4"), *wrong[1:])))
+    attempts[1] = replace(attempts[1], verdict=replace(attempts[1].verdict, train_outputs=(make_grid("4"), *wrong[1:])))
 
-    def told(feedback: str) -> list[str]:
+    def told(feedback: Feedback) -> list[str]:
         plan = replace(PLAN, n_predictions=2, feedback=feedback)
         made = list(next_turn_prompts(attempts, plan, COMPACT, renderer))
         assert [one.task_id for one in made] == ["a", "b", "c"]
@@ -304,14 +263,14 @@ def test_with_one_task_there_is_no_other(asked: Prompt, renderer: Renderer) -> N
     with pytest.raises(FeedbackError, match="only one task"):
         list(
             next_turn_prompts(
-                [judged(asked, "x", (grid("1"),) * 3)], replace(PLAN, feedback="other-task"), COMPACT, renderer
+                [judged(asked, "x", (make_grid("1"),) * 3)], replace(PLAN, feedback="other-task"), COMPACT, renderer
             )
         )
 
 
 def test_a_third_turn_refines_the_second_in_one_conversation(asked: Prompt, renderer: Renderer) -> None:
     second = next(next_turn_prompts(five(asked), PLAN, COMPACT, renderer))
-    wrong = judged(second, "second wrong", (grid("22"), grid("22"), grid("22")))
+    wrong = judged(second, "second wrong", (make_grid("22"), make_grid("22"), make_grid("22")))
     third = next(next_turn_prompts([wrong], PLAN, COMPACT, renderer))
     assert (third.turn, third.parent_id) == (3, "second wrong")
     assert [message["role"] for message in third.messages] == ["user", "assistant"] * 2 + ["user"]
@@ -331,7 +290,9 @@ def turned(renderer: Renderer) -> Prompt:
 
 def wrong_in_two(asked: Prompt) -> Judged:
     """Outputs in the original task's form and order: the second one is right."""
-    return judged(asked, "w", (grid("120", "000"), grid("05"), grid("77")), test_outputs=(grid("888", "888"),))
+    return judged(
+        asked, "w", (make_grid("120", "000"), make_grid("05"), make_grid("77")), test_outputs=(make_grid("888", "888"),)
+    )
 
 
 def test_the_conversation_is_the_one_that_the_model_had_and_its_own_text(turned: Prompt) -> None:
@@ -372,8 +333,8 @@ def test_a_program_that_raised_is_told_its_exception(asked: Prompt) -> None:
 @pytest.mark.parametrize("template", [COMPACT, WORDS])
 def test_feedback_does_not_depend_on_the_test_pairs(turned: Prompt, template: Template) -> None:
     wrong = wrong_in_two(turned)
-    elsewhere = replace(turned, test=(Pair(grid("123"), grid("444")),) * 2)
-    other = Judged(elsewhere, wrong.attempt, replace(wrong.verdict, test_outputs=(grid("666", "666"),) * 2))
+    elsewhere = replace(turned, test=(Pair(make_grid("123"), make_grid("444")),) * 2)
+    other = Judged(elsewhere, wrong.attempt, replace(wrong.verdict, test_outputs=(make_grid("666", "666"),) * 2))
     messages, others = (refining_conversation(one, template) for one in (wrong, other))
     assert messages[-1] == others[-1]
     assert messages[-1]["content"].count("\npair ") == 3
@@ -382,6 +343,6 @@ def test_feedback_does_not_depend_on_the_test_pairs(turned: Prompt, template: Te
 def test_no_test_grid_appears_in_a_compact_refining_prompt(turned: Prompt, renderer: Renderer) -> None:
     made = next(next_turn_prompts([wrong_in_two(turned)], PLAN, COMPACT, renderer))
     (test,) = turned.test
-    given = TURNED.apply(grid("888", "888"))
+    given = TURNED.apply(make_grid("888", "888"))
     for hidden in (test.input, test.output, given):
         assert COMPACT.notation.write(hidden) not in made.text

@@ -1,211 +1,53 @@
-"""Sampling with the shipped model: completions that depend on their prompt alone, shards, and resuming one."""
+"""Shards of prompts, resuming one, and what is refused before a model is loaded."""
 
 import json
 import math
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from adapters import make_adapter
-from peft import PeftModel
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from checkout import TINY
+from factories import make_prompt, make_task
 
-from arc_refinery.augment import IDENTITY
-from arc_refinery.barc.generator import Difficulty, generate_problem
-from arc_refinery.config import Model, Sampling
+from arc_refinery.augment import Augmentation
+from arc_refinery.config import Model
 from arc_refinery.errors import InputError
-from arc_refinery.prompts import COMPACT
 from arc_refinery.records import Attempt, Prompt
-from arc_refinery.refine.first_turn import first_turn_prompts
-from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sampling import checks, shard
 from arc_refinery.sampling.progress import progress_path
 from arc_refinery.sampling.protocol import Completion, Decoding
 from arc_refinery.sampling.shard import sample_shard, shard_of
-from arc_refinery.sampling.transformers_sampler import TransformersSampler
-from arc_refinery.sources import GENERATED_EXAMPLES, tasks_from_problems
 
-MODEL = Model(
-    path=str(Path(__file__).parents[2] / "workflow/models/tiny"), template="compact", window=2048, n_threads=1
-)
+MODEL = Model(path=TINY, template="compact", window=2048, n_threads=1)
 DECODING = Decoding(temperature=1.0, top_p=0.95, max_output_tokens=24, seed=7)
 
 
-pytestmark = pytest.mark.usefixtures("on_a_cpu")
-
-
-@pytest.fixture(scope="module")
-def sampler() -> TransformersSampler:
-    return TransformersSampler(MODEL, None, DECODING)
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def prompts() -> list[Prompt]:
     """Two prompts, of four completions each, for each of three tasks."""
-    problems = [
-        generate_problem(Difficulty(max_side=4, compositions=0.0), GENERATED_EXAMPLES, "heldout", 2, number)[0]
-        for number in range(3)
+    return [
+        make_prompt(
+            make_task(task),
+            prompt_id=f"{task}/turn1-00{number}",
+            augmentation=Augmentation(number, False),
+            train_order=(number, 1 - number),
+            text=f"task {task}, prompt {number}",
+            n_tokens=100 + number,
+            n_predictions=4,
+        )
+        for task in "abc"
+        for number in range(2)
     ]
-    settings = Sampling(batch_size=4, max_output_tokens=24)
-    tasks = tasks_from_problems(problems, 4500, seed=0)
-    return list(first_turn_prompts(tasks, 8, settings, COMPACT, Renderer(MODEL.path), seed=0))
-
-
-def decoded_otherwise(**changes: float) -> TransformersSampler:
-    """The same model with other settings of decoding."""
-    return TransformersSampler(MODEL, None, replace(DECODING, **changes))
-
-
-def greedy(network: Any, tokenizer: Any, prompt: Prompt) -> str:
-    """What `generate` of transformers writes."""
-    ids = torch.tensor([tokenizer(prompt.text, add_special_tokens=False)["input_ids"]])
-    settings = {
-        "attention_mask": torch.ones_like(ids),
-        "do_sample": False,
-        "max_new_tokens": DECODING.max_output_tokens,
-    }
-    written = network.generate(input_ids=ids, **settings)
-    return str(tokenizer.decode(written[0, ids.shape[1] :], skip_special_tokens=True))
-
-
-def sampled(sampler: TransformersSampler, prompts: Sequence[Prompt]) -> list[list[Completion]]:
-    """The completions of each prompt; this backend gives them in order."""
-    ids, completions = zip(*sampler.sample(prompts), strict=True)
-    assert list(ids) == [prompt.prompt_id for prompt in prompts]
-    return list(completions)
-
-
-# the sampler
-
-
-def test_a_prompt_has_as_many_completions_as_it_asks_for(sampler: TransformersSampler, prompts: list[Prompt]) -> None:
-    asked = [replace(prompts[0], n_predictions=1), replace(prompts[1], n_predictions=5)]
-    assert [len(completions) for completions in sampled(sampler, asked)] == [1, 5]
-
-
-def test_a_prompt_gives_the_same_completions_alone_and_after_another(
-    sampler: TransformersSampler, prompts: list[Prompt]
-) -> None:
-    (alone,) = sampled(sampler, [prompts[2]])
-    assert sampled(sampler, [prompts[0], prompts[2]])[1] == alone
-
-
-def test_the_order_of_prompts_does_not_matter(sampler: TransformersSampler, prompts: list[Prompt]) -> None:
-    assert sampled(sampler, prompts[::-1]) == sampled(sampler, prompts)[::-1]
-
-
-def test_a_sampler_loaded_anew_gives_the_same_completions(sampler: TransformersSampler, prompts: list[Prompt]) -> None:
-    assert sampled(TransformersSampler(MODEL, None, DECODING), prompts[:2]) == sampled(sampler, prompts[:2])
-
-
-def test_completions_do_not_depend_on_the_global_random_state(
-    sampler: TransformersSampler, prompts: list[Prompt]
-) -> None:
-    torch.manual_seed(1)
-    first = sampled(sampler, prompts[:1])
-    torch.manual_seed(2)
-    assert sampled(sampler, prompts[:1]) == first
-
-
-def test_seeds_and_names_of_prompts_give_completions_of_their_own(prompts: list[Prompt]) -> None:
-    asked = replace(prompts[0], n_predictions=16)
-    hot = decoded_otherwise(temperature=3.0, top_p=1.0, max_output_tokens=8)
-    other_seed = decoded_otherwise(temperature=3.0, top_p=1.0, max_output_tokens=8, seed=8)
-    drawn = [sampled(hot, [asked]), sampled(hot, [replace(asked, prompt_id="another")]), sampled(other_seed, [asked])]
-    assert drawn[0] != drawn[1] and drawn[0] != drawn[2] and drawn[1] != drawn[2]
-    assert len({completion.text for completion in drawn[0][0]}) > 8
-
-
-@pytest.mark.parametrize("limit", [1, 3, 24])
-def test_completions_end_with_stop_or_at_the_limit(prompts: list[Prompt], limit: int) -> None:
-    for completions in sampled(decoded_otherwise(max_output_tokens=limit), prompts):
-        for completion in completions:
-            assert completion.finish_reason in ("stop", "length")
-            assert completion.n_tokens == limit or (completion.finish_reason == "stop" and completion.n_tokens < limit)
-            assert "<|" not in completion.text
-
-
-def test_a_trained_model_stops_by_itself_and_one_token_is_too_few(
-    sampler: TransformersSampler, prompts: list[Prompt]
-) -> None:
-    def reasons(of: TransformersSampler) -> set[str]:
-        return {completion.finish_reason for completions in sampled(of, prompts) for completion in completions}
-
-    assert "stop" in reasons(sampler)
-    assert reasons(decoded_otherwise(max_output_tokens=1)) == {"length"}
-
-
-@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.5, 0.8), (1.5, 1.0)])
-def test_logprob_is_the_sum_over_the_completions_tokens_at_temperature_one(
-    prompts: list[Prompt], temperature: float, top_p: float
-) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(MODEL.path)
-    network = AutoModelForCausalLM.from_pretrained(MODEL.path, dtype=torch.float32).eval()
-    n_compared = 0
-    drawn = sampled(decoded_otherwise(temperature=temperature, top_p=top_p), prompts)
-    for prompt, completions in zip(prompts, drawn, strict=True):
-        for completion in completions:
-            end = "<|end|>" if completion.finish_reason == "stop" else ""
-            answer = tokenizer(completion.text + end, add_special_tokens=False)["input_ids"]
-            if len(answer) != completion.n_tokens:
-                continue  # sampled in smaller pieces than the tokenizer's: the text does not tell which
-            ids = torch.tensor([tokenizer(prompt.text, add_special_tokens=False)["input_ids"] + answer])
-            with torch.no_grad():
-                logprobs = network(ids).logits.log_softmax(-1)[0]
-            start = ids.shape[1] - len(answer)
-            expected = sum(float(logprobs[start + place - 1, token]) for place, token in enumerate(answer))
-            assert completion.logprob == pytest.approx(expected, abs=1e-3)
-            n_compared += 1
-    assert n_compared >= 12  # of 24
-
-
-def test_nearly_no_nucleus_is_the_greedy_completion(sampler: TransformersSampler, prompts: list[Prompt]) -> None:
-    (drawn,) = sampled(decoded_otherwise(top_p=1e-6), prompts[:1])
-    assert len(set(drawn)) == 1
-    assert drawn[0].text == greedy(sampler.network, sampler.tokenizer, prompts[0])
-
-
-def test_temperature_zero_is_the_greedy_completion(sampler: TransformersSampler, prompts: list[Prompt]) -> None:
-    (drawn,) = sampled(decoded_otherwise(temperature=0.0), prompts[:1])
-    assert len(set(drawn)) == 1
-    assert drawn[0].text == greedy(sampler.network, sampler.tokenizer, prompts[0])
-
-
-def test_an_adapter_acts_as_peft_applies_it(
-    sampler: TransformersSampler, prompts: list[Prompt], tmp_path: Path
-) -> None:
-    adapter = make_adapter(tmp_path / "adapter", MODEL.path)
-    adapted = TransformersSampler(MODEL, adapter, replace(DECODING, temperature=0.0))
-    texts = [completions[0].text for completions in sampled(adapted, prompts)]
-    plain = AutoModelForCausalLM.from_pretrained(MODEL.path, dtype=torch.float32)
-    peft = PeftModel.from_pretrained(plain, adapter).eval()
-    assert texts == [greedy(peft, sampler.tokenizer, prompt) for prompt in prompts]
-    assert texts != [greedy(sampler.network, sampler.tokenizer, prompt) for prompt in prompts]
-
-
-def test_end_tokens_of_the_generation_config_end_a_completion(prompts: list[Prompt], tmp_path: Path) -> None:
-    coldest = replace(DECODING, temperature=0.0)
-    tokenizer = AutoTokenizer.from_pretrained(MODEL.path)
-    before = sampled(TransformersSampler(MODEL, None, coldest), prompts[:1])[0][0]
-    ids = tokenizer(before.text, add_special_tokens=False)["input_ids"]
-    folder = shutil.copytree(MODEL.path, tmp_path / "model")
-    settings = json.loads((folder / "generation_config.json").read_text())
-    (folder / "generation_config.json").write_text(json.dumps({**settings, "eos_token_id": [257, ids[-2]]}))
-    model = MODEL.model_copy(update={"path": str(folder)})
-    after = sampled(TransformersSampler(model, None, coldest), prompts[:1])[0][0]
-    place = ids.index(ids[-2])
-    assert (after.text, after.n_tokens, after.finish_reason) == (tokenizer.decode(ids[:place]), place + 1, "stop")
 
 
 # shards
 
 
 def bare(prompt_id: str, task_id: str) -> Prompt:
-    return Prompt(prompt_id, task_id, 1, "", IDENTITY, (), (), "text", 1, 1, (), ())
+    return make_prompt(make_task(task_id), prompt_id=prompt_id)
 
 
 def test_shards_are_disjoint_keep_tasks_whole_and_hold_every_prompt_in_order() -> None:
@@ -238,10 +80,9 @@ class Evicted(Exception):
 
 
 class Watched:
-    """The real sampler; it notes which prompts it was asked for and may be evicted after some."""
+    """A sampler that makes completions up; it notes the prompts that it gets and may be evicted after some."""
 
-    def __init__(self, sampler: TransformersSampler) -> None:
-        self.sampler = sampler
+    def __init__(self) -> None:
         self.asked: list[str] = []
         self.evicted_after = math.inf
 
@@ -250,12 +91,17 @@ class Watched:
             if len(self.asked) >= self.evicted_after:
                 raise Evicted
             self.asked.append(prompt.prompt_id)
-            yield from self.sampler.sample([prompt])
+            yield prompt.prompt_id, completions_of(prompt)
+
+
+def completions_of(prompt: Prompt) -> list[Completion]:
+    texts = [f"{prompt.prompt_id}: é\n{number}" for number in range(prompt.n_predictions)]
+    return [Completion(text, number, "length" if number else "stop", -number / 3) for number, text in enumerate(texts)]
 
 
 @pytest.fixture
-def watched(sampler: TransformersSampler, monkeypatch: pytest.MonkeyPatch) -> Watched:
-    watched = Watched(sampler)
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    watched = Watched()
     monkeypatch.setattr(shard, "open_sampler", lambda *_: watched)
     return watched
 
@@ -287,7 +133,7 @@ def test_attempts_carry_the_lineage_of_their_prompts(watched: Watched, prompts: 
 
 
 def test_attempts_hold_what_the_sampler_gave(watched: Watched, prompts: list[Prompt], tmp_path: Path) -> None:
-    drawn = [completion for completions in sampled(watched.sampler, prompts) for completion in completions]
+    drawn = [completion for prompt in prompts for completion in completions_of(prompt)]
     attempts = run(prompts, tmp_path / "out.parquet")
     assert [Completion(one.completion, one.n_tokens, one.finish_reason, one.logprob) for one in attempts] == drawn
 
@@ -346,7 +192,7 @@ def test_a_progress_file_that_ends_inside_its_head_is_started_anew(
 
 @pytest.mark.parametrize("change", [{"seed": 8}, {"temperature": 0.5}, {"top_p": 0.5}, {"max_output_tokens": 23}])
 def test_progress_of_other_decoding_is_not_taken_up(
-    watched: Watched, prompts: list[Prompt], tmp_path: Path, change: dict[str, float]
+    watched: Watched, prompts: list[Prompt], tmp_path: Path, change: dict[str, Any]
 ) -> None:
     interrupted(watched, prompts, tmp_path / "out.parquet", 3)
     run(prompts, tmp_path / "out.parquet", replace(DECODING, **change))
@@ -369,6 +215,7 @@ def test_progress_of_other_prompts_is_not_taken_up(watched: Watched, prompts: li
     assert len(watched.asked) == 6
 
 
+@pytest.mark.model
 def test_progress_of_another_adapter_is_not_taken_up(watched: Watched, prompts: list[Prompt], tmp_path: Path) -> None:
     adapter = tmp_path / "adapter"
     output = tmp_path / "out.parquet"
@@ -394,7 +241,7 @@ def test_attempts_are_in_the_order_of_prompts_whatever_finishes_first(
     watched: Watched, prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = run(prompts, tmp_path / "forwards.parquet")
-    backwards = Backwards(watched.sampler)
+    backwards = Backwards()
     monkeypatch.setattr(shard, "open_sampler", lambda *_: backwards)
     interrupted(backwards, prompts, tmp_path / "backwards.parquet", 2)
     assert run(prompts, tmp_path / "backwards.parquet") == expected
@@ -462,6 +309,7 @@ def test_prompts_that_leave_no_room_for_the_completion_are_refused(
     assert f"has {longest.n_tokens} tokens, expected at most {longest.n_tokens - 1}" in message
 
 
+@pytest.mark.model
 @pytest.mark.parametrize("missing", ["adapter_config.json", "adapter_model.safetensors"])
 def test_a_folder_that_misses_a_file_of_an_adapter_is_refused(
     prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
@@ -471,6 +319,7 @@ def test_a_folder_that_misses_a_file_of_an_adapter_is_refused(
     assert refused(prompts, tmp_path, monkeypatch, adapter).startswith(f"{adapter / missing}: no such file")
 
 
+@pytest.mark.model
 @pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors"])
 def test_a_damaged_adapter_is_refused(
     prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -481,6 +330,7 @@ def test_a_damaged_adapter_is_refused(
     assert message.startswith(f"{adapter / name}: cannot be read")
 
 
+@pytest.mark.model
 @pytest.mark.parametrize("changed", [{"hidden_size": 256, "head_dim": 64}, {"intermediate_size": 512}, {"n_layers": 7}])
 def test_an_adapter_of_another_base_model_is_refused(
     prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, int]

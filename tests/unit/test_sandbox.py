@@ -9,9 +9,10 @@ import psutil
 import pytest
 
 from arc_refinery.errors import InputError
+from arc_refinery.grids import Grid
 from arc_refinery.sandbox import Executor, Limits, Outcome, Program, Status, wire
+from arc_refinery.sandbox import executor as executors
 from arc_refinery.sandbox.executor import LOOK_AHEAD
-from arc_refinery.sandbox.types import Grid
 from arc_refinery.sandbox.wire import Result
 
 ONE = np.array([[1, 2, 3], [4, 5, 6]], np.uint8)
@@ -232,12 +233,15 @@ def test_outcomes_come_in_input_order_exactly_one_each(executor: Executor) -> No
     assert [outcome.program_id for outcome in executor.run(programs)] == [str(i) for i in range(40)]
 
 
-def test_input_is_consumed_lazily_with_a_bounded_look_ahead(executor: Executor) -> None:
+def test_input_is_consumed_lazily_with_a_bounded_look_ahead(
+    executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executors, "LOOK_AHEAD", 8)  # for each server: the second one is soon through with 16
     taken = itertools.count()
-    slow_first = (Program(str(i), f"x{i}" if i else "import time; time.sleep(2)", ()) for i in taken)
+    slow_first = (Program(str(i), f"x{i}" if i else "import time; time.sleep(0.5)", ()) for i in taken)
     outcomes = executor.run(slow_first)
     next(outcomes)
-    assert 2 < next(taken) <= 2 * LOOK_AHEAD + 1
+    assert 2 < next(taken) <= 2 * 8 + 1
     outcomes.close()
 
 
@@ -260,7 +264,7 @@ def test_more_equal_programs_than_are_read_ahead(lone: Executor) -> None:
 def test_limits_are_positive(limit: str) -> None:
     for value in (0, -1, float("nan"), float("inf")):
         with pytest.raises(InputError, match=f"the limit {limit} is {value}, expected a positive number"):
-            Limits(**{limit: value})
+            Limits(**{limit: value})  # type: ignore[arg-type]
 
 
 def test_no_programs_give_no_outcomes_and_no_inputs_no_outputs(executor: Executor) -> None:

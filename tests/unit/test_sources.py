@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from checkout import ROOT
 
 from arc_refinery import records, sources
 from arc_refinery.barc import rows
@@ -34,7 +35,6 @@ from arc_refinery.sources import (
 )
 from arc_refinery.tasks import Pair, Task
 
-ROOT = Path(__file__).parents[2]
 SOURCE = "def main(grid):\n    return grid.T\n"
 
 

@@ -1,6 +1,5 @@
 """Two guesses by vote: who votes first, how ties end, what stands in, and what Kaggle's file must look like."""
 
-import dataclasses
 import json
 import logging
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from factories import make_grid, make_task, make_verdict
 
 from arc_refinery import records
 from arc_refinery.cli.results import Submission
@@ -20,25 +20,30 @@ from arc_refinery.evaluation.submission import (
     score,
     write_submission,
 )
-from arc_refinery.grids import Grid, as_grid
+from arc_refinery.grids import as_grid
 from arc_refinery.records import Verdict
 from arc_refinery.tasks import Pair, Task
 
-INPUT = as_grid([[0, 0]])
+INPUT = make_grid("00")
 SOLVES = (1.0, 1.0)  # share of correct train grids, train pixel score
 
 
-def grid(color: int) -> Grid:
-    return as_grid([[color]])
-
-
 def a_task(*truths: int, task_id: str = "t") -> Task:
-    return Task(task_id, (Pair(INPUT, INPUT),), tuple(Pair(INPUT, grid(color)) for color in truths), "by hand")
+    """A task of these test outputs, one cell each."""
+    test = tuple(Pair(INPUT, make_grid(str(color))) for color in truths)
+    return make_task(task_id, train=(Pair(INPUT, INPUT),), test=test)
 
 
 def verdict(outputs: tuple[int, ...], train: tuple[float, float], task_id: str = "t") -> Verdict:
-    status, grids = ("ok", tuple(map(grid, outputs))) if outputs else ("error", ())
-    return Verdict("a", "p", task_id, 1, "hash", status, "", grids[:1], grids, "", train[1], train[0], 0.0, 0.0)
+    grids = tuple(make_grid(str(color)) for color in outputs)
+    return make_verdict(
+        task_id=task_id,
+        status="ok" if outputs else "error",
+        train_outputs=grids[:1],
+        test_outputs=grids,
+        train_pixel_score=train[1],
+        train_correct_grids=train[0],
+    )
 
 
 def write_verdicts(path: Path, *verdicts: Verdict) -> Path:
@@ -54,7 +59,7 @@ def poll(*votes: tuple[int, tuple[float, float]]) -> Ballot:
     """A ballot of attempts that gave a colour and were so good on the train pairs, in this order."""
     ballot = Ballot()
     for color, (share, pixels) in votes:
-        ballot.add(grid(color), (float(share == 1.0), share, pixels))
+        ballot.add(make_grid(str(color)), (float(share == 1.0), share, pixels))
     return ballot
 
 
@@ -188,7 +193,7 @@ def test_the_command_writes_the_file_and_prints_the_score(tmp_path: Path, capsys
 def test_solutions_are_not_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     challenges = tmp_path / "challenges.json"
     challenges.write_text(json.dumps({"t": {"train": [{"input": [[1]], "output": [[1]]}], "test": [{"input": [[1]]}]}}))
-    path = write_verdicts(tmp_path / "v.parquet", dataclasses.replace(verdict((3,), SOLVES)))
+    path = write_verdicts(tmp_path / "v.parquet", verdict((3,), SOLVES))
     Submission((path,), challenges, tmp_path / "out.json").run()
     assert (tmp_path / "out.json").exists()
     assert capsys.readouterr().out == ""

@@ -2,19 +2,20 @@
 
 import numpy as np
 import pytest
+from factories import make_grid, make_task
 
-from arc_refinery.grids import as_grid
 from arc_refinery.tasks import Pair, Task
 
 
 def pair(number: int) -> Pair:
     """A 1x2 input and a 2x1 output that tell pairs apart."""
-    return Pair(as_grid([[number, 0]]), as_grid([[0], [number]]))
+    return Pair(make_grid(f"{number}0"), make_grid("0", f"{number}"))
 
 
 @pytest.fixture
 def task() -> Task:
-    return Task("t1", (pair(1), pair(2), pair(3)), (pair(4),), "by-hand", "def main(grid): ...")
+    train = (pair(1), pair(2), pair(3))
+    return make_task("t1", train=train, test=(pair(4),), origin="by-hand", source="def main(grid): ...")
 
 
 def numbers(pairs: tuple[Pair, ...]) -> list[int]:

@@ -1,0 +1,245 @@
+"""Sampling with the shipped model: completions that depend on their prompt alone, and what transformers would write."""
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from adapters import make_adapter
+from checkout import TINY
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from arc_refinery.barc.generator import Difficulty, generate_problem
+from arc_refinery.config import Model, Sampling
+from arc_refinery.prompts import COMPACT
+from arc_refinery.records import Prompt
+from arc_refinery.refine.first_turn import first_turn_prompts
+from arc_refinery.refine.rendering import Renderer
+from arc_refinery.sampling import shard
+from arc_refinery.sampling.protocol import Completion, Decoding
+from arc_refinery.sampling.transformers_sampler import TransformersSampler
+from arc_refinery.sources import GENERATED_EXAMPLES, tasks_from_problems
+
+MODEL = Model(path=TINY, template="compact", window=2048, n_threads=1)
+DECODING = Decoding(temperature=1.0, top_p=0.95, max_output_tokens=24, seed=7)
+
+pytestmark = [pytest.mark.model, pytest.mark.usefixtures("on_a_cpu")]
+
+
+@pytest.fixture(scope="module")
+def sampler(on_a_cpu: None) -> TransformersSampler:
+    return TransformersSampler(MODEL, None, DECODING)
+
+
+@pytest.fixture(scope="module")
+def network() -> Any:
+    """The same model as transformers loads it."""
+    return AutoModelForCausalLM.from_pretrained(MODEL.path, dtype=torch.float32).eval()
+
+
+@pytest.fixture(scope="module")
+def prompts(renderer: Renderer) -> list[Prompt]:
+    """Two prompts, of four completions each, for each of three tasks."""
+    problems = [
+        generate_problem(Difficulty(max_side=4, compositions=0.0), GENERATED_EXAMPLES, "heldout", 2, number)[0]
+        for number in range(3)
+    ]
+    settings = Sampling(batch_size=4, max_output_tokens=24)
+    tasks = tasks_from_problems(problems, 4500, seed=0)
+    return list(first_turn_prompts(tasks, 8, settings, COMPACT, renderer, seed=0))
+
+
+@pytest.fixture(scope="module")
+def drawn(sampler: TransformersSampler, prompts: list[Prompt]) -> list[list[Completion]]:
+    """The sampler's completions of all prompts."""
+    return sampled(sampler, prompts)
+
+
+def decoded_otherwise(**changes: Any) -> TransformersSampler:
+    """The same model with other settings of decoding."""
+    return TransformersSampler(MODEL, None, replace(DECODING, **changes))
+
+
+def greedy(network: Any, tokenizer: Any, prompt: Prompt) -> str:
+    """What `generate` of transformers writes."""
+    ids = torch.tensor([tokenizer(prompt.text, add_special_tokens=False)["input_ids"]])
+    settings = {
+        "attention_mask": torch.ones_like(ids),
+        "do_sample": False,
+        "max_new_tokens": DECODING.max_output_tokens,
+    }
+    written = network.generate(input_ids=ids, **settings)
+    return str(tokenizer.decode(written[0, ids.shape[1] :], skip_special_tokens=True))
+
+
+def sampled(sampler: TransformersSampler, prompts: Sequence[Prompt]) -> list[list[Completion]]:
+    """The completions of each prompt; this backend gives them in order."""
+    ids, completions = zip(*sampler.sample(prompts), strict=True)
+    assert list(ids) == [prompt.prompt_id for prompt in prompts]
+    return list(completions)
+
+
+def test_a_prompt_has_as_many_completions_as_it_asks_for(sampler: TransformersSampler, prompts: list[Prompt]) -> None:
+    asked = [replace(prompts[0], n_predictions=1), replace(prompts[1], n_predictions=5)]
+    assert [len(completions) for completions in sampled(sampler, asked)] == [1, 5]
+
+
+def test_a_prompt_gives_the_same_completions_alone_and_after_others(
+    sampler: TransformersSampler, prompts: list[Prompt], drawn: list[list[Completion]]
+) -> None:
+    assert sampled(sampler, [prompts[2]]) == [drawn[2]]
+
+
+def test_the_order_of_prompts_does_not_matter(
+    sampler: TransformersSampler, prompts: list[Prompt], drawn: list[list[Completion]]
+) -> None:
+    assert sampled(sampler, prompts[::-1]) == drawn[::-1]
+
+
+def test_a_sampler_loaded_again_gives_the_same_completions(
+    prompts: list[Prompt], drawn: list[list[Completion]]
+) -> None:
+    assert sampled(TransformersSampler(MODEL, None, DECODING), prompts[:2]) == drawn[:2]
+
+
+def test_completions_do_not_depend_on_the_global_random_state(
+    sampler: TransformersSampler, prompts: list[Prompt]
+) -> None:
+    torch.manual_seed(1)
+    first = sampled(sampler, prompts[:1])
+    torch.manual_seed(2)
+    assert sampled(sampler, prompts[:1]) == first
+
+
+def test_seeds_and_names_of_prompts_give_completions_of_their_own(prompts: list[Prompt]) -> None:
+    asked = replace(prompts[0], n_predictions=16)
+    hot = decoded_otherwise(temperature=3.0, top_p=1.0, max_output_tokens=8)
+    other_seed = decoded_otherwise(temperature=3.0, top_p=1.0, max_output_tokens=8, seed=8)
+    drawn = [sampled(hot, [asked]), sampled(hot, [replace(asked, prompt_id="another")]), sampled(other_seed, [asked])]
+    assert drawn[0] != drawn[1] and drawn[0] != drawn[2] and drawn[1] != drawn[2]
+    assert len({completion.text for completion in drawn[0][0]}) > 8
+
+
+@pytest.mark.parametrize("limit", [1, 3, 24])
+def test_completions_end_with_stop_or_at_the_limit(prompts: list[Prompt], limit: int) -> None:
+    for completions in sampled(decoded_otherwise(max_output_tokens=limit), prompts):
+        for completion in completions:
+            assert completion.finish_reason in ("stop", "length")
+            assert completion.n_tokens == limit or (completion.finish_reason == "stop" and completion.n_tokens < limit)
+            assert "<|" not in completion.text
+
+
+def test_a_trained_model_stops_by_itself_and_one_token_is_too_few(
+    prompts: list[Prompt], drawn: list[list[Completion]]
+) -> None:
+    def reasons(of: list[list[Completion]]) -> set[str]:
+        return {completion.finish_reason for completions in of for completion in completions}
+
+    assert "stop" in reasons(drawn)
+    assert reasons(sampled(decoded_otherwise(max_output_tokens=1), prompts)) == {"length"}
+
+
+@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.5, 0.8), (1.5, 1.0)])
+def test_logprob_is_the_sum_over_the_completions_tokens_at_temperature_one(
+    network: Any, prompts: list[Prompt], temperature: float, top_p: float
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(MODEL.path)
+    n_compared = 0
+    one_per_task = prompts[::2]
+    drawn = sampled(decoded_otherwise(temperature=temperature, top_p=top_p), one_per_task)
+    for prompt, completions in zip(one_per_task, drawn, strict=True):
+        for completion in completions:
+            end = "<|end|>" if completion.finish_reason == "stop" else ""
+            answer = tokenizer(completion.text + end, add_special_tokens=False)["input_ids"]
+            if len(answer) != completion.n_tokens:
+                continue  # sampled in smaller pieces than the tokenizer's: the text does not tell which
+            ids = torch.tensor([tokenizer(prompt.text, add_special_tokens=False)["input_ids"] + answer])
+            with torch.no_grad():
+                logprobs = network(ids).logits.log_softmax(-1)[0]
+            start = ids.shape[1] - len(answer)
+            expected = sum(float(logprobs[start + place - 1, token]) for place, token in enumerate(answer))
+            assert completion.logprob == pytest.approx(expected, abs=1e-3)
+            n_compared += 1
+    assert n_compared >= 6  # of 12
+
+
+def test_nearly_no_nucleus_is_the_greedy_completion(
+    sampler: TransformersSampler, network: Any, prompts: list[Prompt]
+) -> None:
+    (drawn,) = sampled(decoded_otherwise(top_p=1e-6), prompts[:1])
+    assert len(set(drawn)) == 1
+    assert drawn[0].text == greedy(network, sampler.tokenizer, prompts[0])
+
+
+def test_temperature_zero_is_the_greedy_completion(
+    sampler: TransformersSampler, network: Any, prompts: list[Prompt]
+) -> None:
+    (drawn,) = sampled(decoded_otherwise(temperature=0.0), prompts[:1])
+    assert len(set(drawn)) == 1
+    assert drawn[0].text == greedy(network, sampler.tokenizer, prompts[0])
+
+
+def test_an_adapter_acts_as_peft_applies_it(
+    sampler: TransformersSampler, network: Any, prompts: list[Prompt], tmp_path: Path
+) -> None:
+    prompts = prompts[::2]  # one per task
+    adapter = make_adapter(tmp_path / "adapter", MODEL.path)
+    adapted = TransformersSampler(MODEL, adapter, replace(DECODING, temperature=0.0))
+    texts = [completions[0].text for completions in sampled(adapted, prompts)]
+    plain = AutoModelForCausalLM.from_pretrained(MODEL.path, dtype=torch.float32)
+    peft = PeftModel.from_pretrained(plain, adapter).eval()
+    assert texts == [greedy(peft, sampler.tokenizer, prompt) for prompt in prompts]
+    assert texts != [greedy(network, sampler.tokenizer, prompt) for prompt in prompts]
+
+
+def test_end_tokens_of_the_generation_config_end_a_completion(prompts: list[Prompt], tmp_path: Path) -> None:
+    coldest = replace(DECODING, temperature=0.0)
+    tokenizer = AutoTokenizer.from_pretrained(MODEL.path)
+    before = sampled(TransformersSampler(MODEL, None, coldest), prompts[:1])[0][0]
+    ids = tokenizer(before.text, add_special_tokens=False)["input_ids"]
+    folder = shutil.copytree(MODEL.path, tmp_path / "model")
+    settings = json.loads((folder / "generation_config.json").read_text())
+    (folder / "generation_config.json").write_text(json.dumps({**settings, "eos_token_id": [257, ids[-2]]}))
+    model = MODEL.model_copy(update={"path": str(folder)})
+    after = sampled(TransformersSampler(model, None, coldest), prompts[:1])[0][0]
+    place = ids.index(ids[-2])
+    assert (after.text, after.n_tokens, after.finish_reason) == (tokenizer.decode(ids[:place]), place + 1, "stop")
+
+
+# one shard, interrupted and resumed (test_sampling.py has its other tests, with a sampler that is made up)
+
+
+class Evicted(Exception):
+    pass
+
+
+class EvictedAfterTwo:
+    def __init__(self, sampler: TransformersSampler) -> None:
+        self.sampler = sampler
+
+    def sample(self, prompts: Sequence[Prompt]) -> Iterator[tuple[str, list[Completion]]]:
+        yield from self.sampler.sample(prompts[:2])
+        raise Evicted
+
+
+def test_a_resumed_job_gives_what_an_undisturbed_one_would_have(
+    sampler: TransformersSampler,
+    prompts: list[Prompt],
+    drawn: list[list[Completion]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def attempts() -> list[Completion]:
+        found = shard.sample_shard(prompts, MODEL, None, DECODING, tmp_path / "out.parquet")
+        return [Completion(one.completion, one.n_tokens, one.finish_reason, one.logprob) for one in found]
+
+    monkeypatch.setattr(shard, "open_sampler", lambda *_: EvictedAfterTwo(sampler))
+    with pytest.raises(Evicted):
+        attempts()
+    monkeypatch.setattr(shard, "open_sampler", lambda *_: sampler)
+    assert attempts() == [completion for completions in drawn for completion in completions]
