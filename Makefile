@@ -37,7 +37,6 @@ lint: env
 	$(BIN)/ruff check workflow tests benchmarks
 	$(BIN)/snakefmt --check Snakefile rules
 	$(BIN)/mypy
-	$(BIN)/snakemake --lint
 
 env: $(VENV)/installed
 

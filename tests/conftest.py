@@ -6,19 +6,45 @@ import os
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
+import re
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from checkout import SMALL, TINY, TOOLS, Checkout, copy
+from checkout import ROOT, SMALL, TINY, TOOLS, Checkout, copy
 from filelock import FileLock
 
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sandbox import Executor, Limits
 
 MadeOnce: TypeAlias = Callable[[str, Callable[[Path], object]], Path]
+
+IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+CACHES = re.compile(r"(^|/)(__pycache__|\.(pytest|mypy|ruff)_cache|\.venv[^/]*)/$")
+_untracked_before = pytest.StashKey[set[str]]()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.config.stash[_untracked_before] = _untracked()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """No test writes into the checkout that it runs from: the whole run fails where one has."""
+    before = session.config.stash[_untracked_before]
+    if not IS_WORKER and (left := _untracked() - before):
+        print(f"\nnew files in the checkout, which tests may not write to: {', '.join(sorted(left))}")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _untracked() -> set[str]:
+    """Files and folders that git does not track, without caches; nothing where this is not a git checkout."""
+    command = ["git", "status", "--porcelain", "--ignored", "--untracked-files=normal"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.splitlines()
+    paths = {line[3:] for line in listed if line[:2] in ("??", "!!")}
+    return {path for path in paths if not CACHES.search(path)}
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +64,7 @@ def renderer() -> Renderer:
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that all workers of this run see."""
     base = tmp_path_factory.getbasetemp()
-    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    return base.parent if IS_WORKER else base
 
 
 @pytest.fixture(scope="session")

@@ -87,6 +87,12 @@ def test_a_wrong_config_ends_with_one_message_before_any_job(fresh: Checkout, ch
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("config", ["config/config.yaml", "config/tool-use-demo.yaml"])
+def test_the_rules_pass_snakemakes_lint(fresh: Checkout, config: str):
+    done = fresh.snakemake("--lint", "--configfile", config)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_nothing_is_planned_for_the_pretrained_model(fresh: Checkout):
     assert "pretrain" not in fresh.planned()
     assert fresh.planned("pretrain") == Counter(pretrain=1)

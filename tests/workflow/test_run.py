@@ -71,8 +71,8 @@ def test_a_run_leaves_git_status_clean(finished: Checkout):
 
 def test_another_learning_rate_reruns_training_and_what_follows_from_it(finished: Checkout):
     config = finished.change(lambda content: content["training"].update(learning_rate=2.0e-3))
-    # two sets of tasks, two shards each, of the one arm that uses the adapter
-    expected = {"settings": 1, "train": 1, "sample": 4, "judge": 4, "report": 1, "machine_time": 1, "all": 1}
+    # two sets of tasks, one and two shards, of the one arm that uses the adapter
+    expected = {"settings": 1, "train": 1, "sample": 3, "judge": 3, "report": 1, "machine_time": 1, "all": 1}
     assert finished.planned("--configfile", config) == expected
 
 
@@ -80,7 +80,7 @@ def test_another_number_of_refinements_reruns_that_arm_only(finished: Checkout):
     def more(content: dict[str, Any]) -> None:
         content["evaluation"]["arms"][1]["turns"][1]["n_predictions"] = 12
 
-    expected = {"settings": 1, "refining_prompts": 2, "sample": 4, "judge": 4, "report": 1, "machine_time": 1, "all": 1}
+    expected = {"settings": 1, "refining_prompts": 2, "sample": 3, "judge": 3, "report": 1, "machine_time": 1, "all": 1}
     assert finished.planned("--configfile", finished.change(more)) == expected
 
 
@@ -91,14 +91,14 @@ def test_an_edited_list_of_tasks_reruns_its_evaluation_set(finished: Checkout):
     planned = finished.planned("--configfile", SMALL)
     listed.write_text(content)
     os.utime(listed, ns=(written, written))
-    # of one set: the first turn, and two arms' second turns, two shards each
-    expected = {"evaluation_tasks": 1, "first_prompts": 1, "refining_prompts": 2, "sample": 6, "judge": 6}
+    # of one set: the first turn, and two arms' second turns
+    expected = {"evaluation_tasks": 1, "first_prompts": 1, "refining_prompts": 2, "sample": 3, "judge": 3}
     assert planned == {**expected, "report": 1, "machine_time": 1, "all": 1}
 
 
 def test_a_rule_can_be_rerun_by_name_with_what_follows(finished: Checkout):
     planned = finished.planned("--configfile", SMALL, "-R", "train", "all")
-    assert planned == {"train": 1, "sample": 4, "judge": 4, "report": 1, "machine_time": 1, "all": 1}
+    assert planned == {"train": 1, "sample": 3, "judge": 3, "report": 1, "machine_time": 1, "all": 1}
 
 
 def test_a_shard_is_remade_to_the_same_bytes_and_its_siblings_are_left_alone(finished: Checkout):
@@ -152,8 +152,8 @@ def test_machine_time_is_told_by_stage(finished: Checkout):
     header, _, *rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("|")]
     assert header[:2] == ["stage", "jobs"]
     jobs = {stage: int(n) for stage, n, *_ in rows}
-    # two parts and two sets, two shards each, and two second turns of each set
-    assert jobs["sample"] == jobs["judge"] == 2 * 2 + 2 * 2 * 3
+    # two parts of two shards each; two sets of one and two shards, with two second turns each
+    assert jobs["sample"] == jobs["judge"] == 2 * 2 + (1 + 2) * 3
     assert jobs["sft"] == jobs["train"] == jobs["report"] == 1
 
 
