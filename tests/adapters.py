@@ -2,15 +2,16 @@
 
 from pathlib import Path
 
-import torch
-from peft import LoraConfig, get_peft_model
-from transformers import AutoConfig, AutoModelForCausalLM
-
 MATRICES = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
 def make_adapter(folder: Path, model_path: str, seed: int = 0, rank: int = 8, **changed: int) -> Path:
-    """An rsLoRA adapter of random weights, as peft saves it; `changed` settings make a model that it does not fit."""
+    """Write an rsLoRA adapter of random weights, as peft saves it; `changed` settings make one that does not fit."""
+    # here, as modules that use this one are collected without torch
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoConfig, AutoModelForCausalLM
+
     network = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model_path, **changed))
     settings = LoraConfig(
         r=rank, lora_alpha=16, use_rslora=True, target_modules=MATRICES, task_type="CAUSAL_LM",

@@ -1,34 +1,23 @@
 """What a model's answers begin with, on its way: prompt, completion, second turn, training."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from datasets import Dataset
+from checkout import TINY
+from factories import make_grid, make_task
 
 from arc_refinery.config import Model, Sampling
-from arc_refinery.grids import as_grid
 from arc_refinery.prompts import COMPACT, extract_code, first_turn, next_turn
 from arc_refinery.records import Attempt, Prompt
 from arc_refinery.refine.first_turn import first_turn_prompts
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sampling.protocol import Decoding
 from arc_refinery.sampling.shard import sample_shard
-from arc_refinery.tasks import Pair, Task
-from arc_refinery.training.data import row_of
+from arc_refinery.tasks import Pair
 
-TINY = str(Path(__file__).parents[2] / "workflow/models/tiny")
 PREFIX = "As follows.\n```python\nfrom common import *\n\ndef transform(grid):"
 TEMPLATE = replace(COMPACT, assistant_prefix=PREFIX)
-TASK = Task("it", (Pair(as_grid([[1, 2]]), as_grid([[2, 1]])),) * 2, (Pair(as_grid([[3]]), as_grid([[3]])),), "by hand")
-
-
-pytestmark = pytest.mark.usefixtures("on_a_cpu")
-
-
-@pytest.fixture(scope="module")
-def renderer() -> Renderer:
-    return Renderer(TINY)
+TASK = make_task(train=(Pair(make_grid("12"), make_grid("21")),) * 2)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +28,7 @@ def prompt(renderer: Renderer) -> Prompt:
 
 
 @pytest.fixture(scope="module")
-def attempts(prompt: Prompt, tmp_path_factory: pytest.TempPathFactory) -> list[Attempt]:
+def attempts(prompt: Prompt, on_a_cpu: None, tmp_path_factory: pytest.TempPathFactory) -> list[Attempt]:
     model = Model(path=TINY, template="compact", window=1024)
     output = tmp_path_factory.mktemp("attempts") / "000.parquet"
     return list(sample_shard([prompt], model, None, Decoding(1.0, 1.0, 16, seed=0), output))
@@ -49,6 +38,7 @@ def test_the_prompt_ends_with_it(prompt: Prompt):
     assert prompt.text.endswith("\n1 21<|assistant|>" + PREFIX)
 
 
+@pytest.mark.model
 def test_the_completion_begins_with_it_and_holds_the_whole_program(attempts: list[Attempt]):
     assert len(attempts) == 3
     for attempt in attempts:
@@ -66,6 +56,10 @@ def test_the_next_turn_shows_the_whole_answer_once_and_begins_the_next(renderer:
 
 
 def test_training_asks_without_it_and_hands_it_to_the_reward(prompt: Prompt):
+    from datasets import Dataset
+
+    from arc_refinery.training.data import row_of
+
     (row,) = Dataset.from_list([row_of(prompt)])
     assert row["prompt"] == first_turn(TASK, COMPACT)
     assert row["assistant_prefix"] == PREFIX

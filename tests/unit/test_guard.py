@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from arc_refinery.config import Guard
-from arc_refinery.training import checkpoints
 from arc_refinery.training.guard import Symptom, symptom
 
 GUARD = Guard(window=3, max_truncated=0.5, max_repetition=0.5, min_reward=0.5)
@@ -15,6 +14,10 @@ WELL = {"reward": 4.0, "share/truncated": 0.1, "repetition": 0.05, "kl": 0.3, "l
 
 def steps(*changes: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"step": number} | WELL | changed for number, changed in enumerate(changes, 1)]
+
+
+def near(value: float) -> Any:
+    return pytest.approx(value)
 
 
 def test_nothing_is_seen_on_a_healthy_run() -> None:
@@ -34,7 +37,7 @@ def test_a_figure_over_its_limit_over_the_window(
 ) -> None:
     run = steps(*({figure: one} for one in values))
     assert symptom(run[:3], GUARD) is None
-    assert symptom(run, GUARD) == Symptom(4, criterion, pytest.approx(value), 0.5)
+    assert symptom(run, GUARD) == Symptom(4, criterion, near(value), 0.5)
 
 
 def test_a_model_that_answers_alike_has_collapsed_unless_it_is_right() -> None:
@@ -50,7 +53,7 @@ def test_two_bad_steps_are_no_window() -> None:
 def test_a_reward_below_half_of_what_it_was() -> None:
     run = steps(*({"reward": reward} for reward in (4, 5, 6, 5, 3, 2, 2)))
     assert symptom(run[:6], GUARD) is None  # (5 + 3 + 2) / 3 is not below half of 5
-    assert symptom(run, GUARD) == Symptom(7, "reward", pytest.approx(7 / 3), 0.5 * 5.0)
+    assert symptom(run, GUARD) == Symptom(7, "reward", near(7 / 3), 0.5 * 5.0)
 
 
 def test_kl_is_looked_at_only_where_it_has_a_limit() -> None:
@@ -76,22 +79,30 @@ def work(tmp_path: Path) -> Path:
 
 
 def test_the_newest_two_and_the_best_are_kept(work: Path) -> None:
+    from arc_refinery.training import checkpoints  # it imports transformers
+
     checkpoints.prune(work, {0: 9.0, 2: 3.0, 4: 5.0, 6: 5.0, 8: 1.0, 10: 0.0}, 1)
     assert list(checkpoints.steps_of(work)) == [4, 8, 10]
     assert checkpoints.best({2: 3.0, 4: 5.0, 6: 5.0}) == 4
 
 
 def test_without_held_out_prompts_the_newest_two_are_kept(work: Path) -> None:
+    from arc_refinery.training import checkpoints
+
     checkpoints.prune(work, {}, 3)
     assert list(checkpoints.steps_of(work)) == [8, 10]
 
 
 def test_a_rollback_forgets_what_came_after(work: Path) -> None:
+    from arc_refinery.training import checkpoints
+
     checkpoints.drop_after(work, 4)
     assert list(checkpoints.steps_of(work)) == [2, 4]
 
 
 def test_checkpoints_of_other_settings_are_not_gone_on_from(work: Path) -> None:
+    from arc_refinery.training import checkpoints
+
     checkpoints.claim(work, "ours")
     assert checkpoints.newest(work) == work / "checkpoint-10"
     checkpoints.claim(work, "others")

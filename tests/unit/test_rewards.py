@@ -1,39 +1,26 @@
 """Rewards by hand, and what executing completions in the real sandbox earns."""
 
-from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
-import numpy as np
 import pytest
-from datasets import Dataset
+from factories import make_grid, make_prompt, make_task
 
-from arc_refinery.augment import IDENTITY
 from arc_refinery.config import Grpo
 from arc_refinery.grids import UNKNOWN
+from arc_refinery.prompts import Message
 from arc_refinery.records import Prompt
 from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.tasks import Pair
-from arc_refinery.training.data import asked_of, row_of
 from arc_refinery.training.rewards import REWARDS, Answer, Graded, best_of_k_credit, grade
-from arc_refinery.training.scoring import Scorer
-from arc_refinery.training.trainer import best_of_k_advantages
 
-ONE, TWO = np.array([[1, 2], [3, 4]], np.uint8), np.array([[5, 6], [7, 8]], np.uint8)
-NEAR_TWO = np.array([[5, 6], [0, 0]], np.uint8)  # 2 of 4 cells
+ONE, TWO = make_grid("12", "34"), make_grid("56", "78")
 END = 2
 
-SAME, ONE_CELL = np.array([[1, 2], [3, 4]], np.uint8), np.array([[1, 0], [0, 0]], np.uint8)
-PAIRS = (Pair(SAME, SAME), Pair(SAME, ONE_CELL))
-PLUS_ONE = (Pair(np.array([[1]], np.uint8), np.array([[2]], np.uint8)),)
+PAIRS = (Pair(ONE, ONE), Pair(ONE, make_grid("10", "00")))
+PLUS_ONE = (Pair(make_grid("1"), make_grid("2")),)
 RIGHT_IN_HALF = "```python\ndef transform(grid):\n    return grid\n```"
 ADDS_ONE = "```python\ndef transform(grid):\n    return grid + 1\n```"
-
-
-@pytest.fixture(scope="module")
-def executor() -> Iterator[Executor]:
-    with Executor(1, Limits(cpu_seconds=1.0, wall_seconds=20.0, memory_mb=256)) as executor:
-        yield executor
 
 
 def graded(correct: float, pixels: float, status: str = "ok") -> Graded:
@@ -110,6 +97,8 @@ def test_credit_for_the_best_of_k_equals_that_over_all_sets(k: int) -> None:
 def test_advantages_for_the_best_of_two() -> None:
     import torch
 
+    from arc_refinery.training.trainer import best_of_k_advantages
+
     rewards = torch.tensor([[0.0, 10.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
     given = best_of_k_advantages(rewards, 2, "none")
     assert given.tolist() == [[-2.5, 7.5, -2.5, -2.5], [0.0] * 4]  # credits 0, 10, 0, 0
@@ -120,14 +109,19 @@ def test_advantages_for_the_best_of_two() -> None:
 
 def prompt(pairs: tuple[Pair, ...], *said: str, prefix: str = "") -> Prompt:
     roles = ["user", "assistant"] * len(said)
-    messages = [{"role": role, "content": text} for role, text in zip(roles, said, strict=False)]
-    messages += [{"role": "assistant", "content": prefix}] if prefix else []
-    return Prompt("p", "t", 1, "", IDENTITY, (0,), tuple(messages), "?", 1, 1, pairs, ())  # type: ignore[arg-type]
+    messages = [Message(role=role, content=text) for role, text in zip(roles, said, strict=False)]
+    messages += [Message(role="assistant", content=prefix)] if prefix else []
+    return make_prompt(make_task(train=pairs, test=()), messages=tuple(messages))
 
 
 def score(
     executor: Executor, texts: list[str], asked: Prompt, ids: list[list[int]] | None = None, **settings: Any
 ) -> tuple[list[float], dict[str, float]]:
+    from datasets import Dataset
+
+    from arc_refinery.training.data import row_of
+    from arc_refinery.training.scoring import Scorer
+
     (row,) = Dataset.from_list([row_of(asked)])
     columns = {name: [row[name]] * len(texts) for name in ("assistant_prefix", "train", "test")}
     figures: dict[str, float] = {}
@@ -172,18 +166,24 @@ def test_repetition_and_being_cut_cost_what_the_settings_say(executor: Executor)
         executor, [ADDS_ONE, ADDS_ONE], prompt(PLUS_ONE, "?"), ids, repetition_weight=2.0, truncation_penalty=3.0
     )
     assert earned == [pytest.approx(10 - 2 * 4 / 5 - 3), 10.0]
-    assert (figures["share/truncated"], figures["repetition/truncated"]) == (0.5, pytest.approx(0.8))
+    assert figures["share/truncated"] == 0.5
+    assert figures["repetition/truncated"] == pytest.approx(0.8)
 
 
 def test_the_name_that_metrics_carry(executor: Executor) -> None:
+    from arc_refinery.training.scoring import Scorer
+
     grpo = Grpo(learning_rate=1.0, max_completion_length=1, max_seq_length=9, reward_name="arc-v1")
     assert Scorer(grpo, executor, [END]).__name__ == "arc-v1"
 
 
 def test_a_test_pair_whose_output_nobody_knows_is_not_asked_for() -> None:
-    asked = ({"role": "user", "content": "?"},)
-    train, test = (Pair(ONE, TWO),), (Pair(ONE, UNKNOWN), Pair(TWO, ONE))
-    (row,) = Dataset.from_list([row_of(Prompt("p", "t", 1, "", IDENTITY, (0,), asked, "?", 1, 1, train, test))])
+    from datasets import Dataset
+
+    from arc_refinery.training.data import asked_of, row_of
+
+    task = make_task(train=(Pair(ONE, TWO),), test=(Pair(ONE, UNKNOWN), Pair(TWO, ONE)))
+    (row,) = Dataset.from_list([row_of(make_prompt(task))])
     answer = asked_of(row).answered("text")
     assert [grid.tolist() for grid in answer.inputs] == [ONE.tolist(), TWO.tolist()]
     assert [grid.tolist() for grid in answer.truths] == [TWO.tolist(), ONE.tolist()]

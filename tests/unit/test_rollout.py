@@ -1,31 +1,29 @@
 """On-policy second turns on real chat templates: which tokens follow which, and which of them carry loss."""
 
-from collections.abc import Iterator
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
-import torch
-from datasets import Dataset
+from checkout import TINY
+from factories import make_grid, make_prompt, make_task
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from arc_refinery.augment import IDENTITY
-from arc_refinery.prompts import first_turn, load_template, next_turn
+from arc_refinery.prompts import Message, first_turn, load_template, next_turn
 from arc_refinery.records import Prompt
-from arc_refinery.sandbox import Executor, Limits
-from arc_refinery.tasks import Pair, Task
-from arc_refinery.tokenizers import load_tokenizer
-from arc_refinery.training.data import row_of
-from arc_refinery.training.rollout import Asked, Continuation, ConversationError, Episode, TwoTurns
+from arc_refinery.sandbox import Executor
+from arc_refinery.tasks import Pair
 
-TINY = "workflow/models/tiny"
-GRID = np.array([[1, 2], [3, 4]], np.uint8)
-TURNED = np.rot90(GRID).copy()
-TASK = Task("t", (Pair(GRID, TURNED), Pair(TURNED, GRID[::-1, ::-1].copy())), (Pair(GRID, TURNED),), "")
+if TYPE_CHECKING:  # they import transformers
+    import torch
+    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+    from arc_refinery.training.data import Asked
+    from arc_refinery.training.rollout import Episode
+
+GRID, TURNED, TWICE = make_grid("12", "34"), make_grid("24", "13"), make_grid("43", "21")
+TASK = make_task(train=(Pair(GRID, TURNED), Pair(TURNED, TWICE)), test=(Pair(GRID, TURNED),))
 TEMPLATE = load_template("compact")
-ASKED = Asked(tuple(first_turn(TASK, TEMPLATE)), "", TASK.train, TASK.test)
+PROMPT = make_prompt(TASK, messages=tuple(first_turn(TASK, TEMPLATE)))
 
 WRONG = "```python\nfrom common import *\n\ndef transform(grid):\n    grid = np.fliplr(grid)\n    return grid\n```"
 RIGHT = "```python\nfrom common import *\n\ndef transform(grid):\n    grid = np.rot90(grid, 1)\n    return grid\n```"
@@ -38,18 +36,16 @@ CHATML = (
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> PreTrainedTokenizerBase:
+def tokenizer() -> "PreTrainedTokenizerBase":
+    from arc_refinery.tokenizers import load_tokenizer
+
     return load_tokenizer(TINY)
 
 
-@pytest.fixture(scope="module")
-def executor() -> Iterator[Executor]:
-    with Executor(1, Limits(cpu_seconds=2.0, wall_seconds=20.0, memory_mb=256)) as executor:
-        yield executor
-
-
-def bytewise(template: str, *special: str) -> PreTrainedTokenizerFast:
+def bytewise(template: str, *special: str) -> "PreTrainedTokenizerFast":
     """A tokenizer of bytes with some special tokens, the last of which ends answers."""
+    from transformers import PreTrainedTokenizerFast
+
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     inner = Tokenizer(models.WordLevel({token: place for place, token in enumerate(alphabet)}, unk_token="Ā"))
     inner.pre_tokenizer = pre_tokenizers.Sequence(
@@ -65,14 +61,24 @@ def ids_of(tokenizer: Any, text: str) -> list[int]:
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-class Sampling:
-    """Stands where TRL's trainer stands: its tokenizer, and completions that were decided beforehand."""
+def asked(prompt: Prompt = PROMPT) -> "Asked":
+    from arc_refinery.training.data import asked_of, row_of
 
-    def __init__(self, tokenizer: Any, asked: Asked, *turns: list[list[int]]) -> None:
-        prompt = Prompt("p", "t", 1, "", IDENTITY, (0, 1), asked.messages, "", 1, 1, asked.train, asked.test)
-        self.rows = list(Dataset.from_list([row_of(prompt)] * len(turns[0])))
+    return asked_of(row_of(prompt))
+
+
+class Sampling:
+    """Takes the place of TRL's trainer: its tokenizer, and completions that were decided beforehand."""
+
+    def __init__(self, tokenizer: Any, *turns: list[list[int]]) -> None:
+        from datasets import Dataset
+
+        from arc_refinery.training.data import row_of
+
+        self.rows = list(Dataset.from_list([row_of(PROMPT)] * len(turns[0])))
         self.processing_class, self.eos_token_ids = tokenizer, [tokenizer.eos_token_id]
-        self.turns, self.prompts_seen = list(turns), []  # type: ignore[var-annotated]
+        self.turns = list(turns)
+        self.prompts_seen: list[list[list[int]]] = []
 
     def timed(self, what: str) -> Any:
         return nullcontext()
@@ -89,12 +95,15 @@ class Sampling:
         return sampled, [[-0.5] * len(ids) for ids in sampled]
 
 
-def play(sampling: Sampling, executor: Executor, **changed: Any) -> list[Episode]:
+def play(sampling: Sampling, executor: Executor, **changed: Any) -> "list[Episode]":
+    from arc_refinery.training.rollout import TwoTurns
+
     settings = {"include_errors": False, "max_tokens": 1000, "mask_truncated": True} | changed
     rollout = TwoTurns(executor, TEMPLATE, **settings)
     given = rollout([row["prompt"] for row in sampling.rows], sampling)
     assert set(given) == {"prompt_ids", "completion_ids", "env_mask", "logprobs", "episode"}
-    return given["episode"]
+    episodes: list[Episode] = given["episode"]
+    return episodes
 
 
 def test_the_second_prompt_is_what_sampling_would_have_read(tokenizer: Any, executor: Executor) -> None:
@@ -102,11 +111,11 @@ def test_the_second_prompt_is_what_sampling_would_have_read(tokenizer: Any, exec
         [*ids_of(tokenizer, WRONG), tokenizer.eos_token_id],
         [*ids_of(tokenizer, RIGHT), tokenizer.eos_token_id],
     )
-    sampling = Sampling(tokenizer, ASKED, [first], [second])
+    sampling = Sampling(tokenizer, [first], [second])
     (episode,) = play(sampling, executor)
     feedback = tokenizer.decode(sampling.prompts_seen[1][0]).rpartition("<|user|>")[2].removesuffix("<|assistant|>")
     assert "1" in feedback and "3" in feedback
-    conversation = next_turn(list(ASKED.messages), WRONG, feedback)
+    conversation = next_turn(list(PROMPT.messages), WRONG, feedback)
     text = tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
     assert sampling.prompts_seen[1] == [ids_of(tokenizer, text)]
     prompt_ids = sampling.prompts_seen[0][0]
@@ -121,10 +130,10 @@ def test_the_second_prompt_is_what_sampling_would_have_read(tokenizer: Any, exec
 def test_a_cut_answer_is_closed_and_its_tokens_carry_no_loss(tokenizer: Any, executor: Executor) -> None:
     cut = ids_of(tokenizer, WRONG)  # cut before its end token
     second = [*ids_of(tokenizer, RIGHT), tokenizer.eos_token_id]
-    (episode,) = play(Sampling(tokenizer, ASKED, [cut], [second]), executor)
+    (episode,) = play(Sampling(tokenizer, [cut], [second]), executor)
     assert episode.completion_ids[: len(cut) + 1] == [*cut, tokenizer.eos_token_id]
     assert sum(episode.mask) == len(second) and episode.is_truncated
-    (kept,) = play(Sampling(tokenizer, ASKED, [cut], [second]), executor, mask_truncated=False)
+    (kept,) = play(Sampling(tokenizer, [cut], [second]), executor, mask_truncated=False)
     assert kept.mask[: len(cut) + 1] == [1] * len(cut) + [0]
 
 
@@ -141,7 +150,7 @@ def test_a_cut_answer_is_closed_and_its_tokens_carry_no_loss(tokenizer: Any, exe
 )
 def test_who_gets_a_second_turn(tokenizer: Any, executor: Executor, said: str, changed: Any, n_answers: int) -> None:
     first = [*ids_of(tokenizer, said), tokenizer.eos_token_id]
-    sampling = Sampling(tokenizer, ASKED, [first], [[5, tokenizer.eos_token_id]])
+    sampling = Sampling(tokenizer, [first], [[5, tokenizer.eos_token_id]])
     (episode,) = play(sampling, executor, **changed)
     assert len(episode.graded) == n_answers == len(sampling.prompts_seen)
     if n_answers == 1:
@@ -151,47 +160,59 @@ def test_who_gets_a_second_turn(tokenizer: Any, executor: Executor, said: str, c
 def test_episodes_of_a_batch_go_on_apart(tokenizer: Any, executor: Executor) -> None:
     end = tokenizer.eos_token_id
     right, wrong = [*ids_of(tokenizer, RIGHT), end], [*ids_of(tokenizer, WRONG), end]
-    sampling = Sampling(tokenizer, ASKED, [right, wrong, right, wrong], [[7, end], [8, end]])
+    sampling = Sampling(tokenizer, [right, wrong, right, wrong], [[7, end], [8, end]])
     episodes = play(sampling, executor)
     assert [len(episode.graded) for episode in episodes] == [1, 2, 1, 2]
     assert [episode.completion_ids[-2:] for episode in episodes[1::2]] == [[7, end], [8, end]]
 
 
-def test_chatml_puts_a_line_break_after_the_sampled_end(executor: Executor) -> None:
+def test_chatml_puts_a_line_break_after_the_sampled_end() -> None:
+    from arc_refinery.training.rollout import Continuation
+
     tokenizer = bytewise(CHATML, "<|im_start|>", "<|im_end|>")
     continuation = Continuation(tokenizer, [tokenizer.eos_token_id])
     ended, cut = ids_of(tokenizer, "x<|im_end|>"), ids_of(tokenizer, "x")
     after = "\n<|im_start|>user\nno<|im_end|>\n<|im_start|>assistant\n"
-    assert continuation.ids(ASKED, ended, "no") == ids_of(tokenizer, after)
-    assert continuation.ids(ASKED, cut, "no") == ids_of(tokenizer, "<|im_end|>" + after)
+    assert continuation.ids(asked(), ended, "no") == ids_of(tokenizer, after)
+    assert continuation.ids(asked(), cut, "no") == ids_of(tokenizer, "<|im_end|>" + after)
 
 
 def test_a_second_answer_begins_as_the_first_did() -> None:
+    from arc_refinery.training.rollout import Continuation
+
     tokenizer = bytewise(CHATML, "<|im_start|>", "<|im_end|>")
-    begun = Asked((*ASKED.messages, {"role": "assistant", "content": "Sure:"}), "Sure:", TASK.train, TASK.test)
-    given = Continuation(tokenizer, [tokenizer.eos_token_id]).ids(begun, ids_of(tokenizer, "x<|im_end|>"), "no")
+    begun = (*PROMPT.messages, Message(role="assistant", content="Sure:"))
+    sure = asked(make_prompt(TASK, messages=begun))
+    given = Continuation(tokenizer, [tokenizer.eos_token_id]).ids(sure, ids_of(tokenizer, "x<|im_end|>"), "no")
     assert tokenizer.decode(given).endswith("<|im_start|>assistant\nSure:")
 
 
 def test_a_template_that_does_not_end_answers_is_refused() -> None:
+    from arc_refinery.training.rollout import Continuation, ConversationError
+
     tokenizer = bytewise("{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}", "<end>")
     with pytest.raises(ConversationError, match="does not end an answer"):
-        Continuation(tokenizer, [tokenizer.eos_token_id]).ids(ASKED, [1], "no")
+        Continuation(tokenizer, [tokenizer.eos_token_id]).ids(asked(), [1], "no")
 
 
+@pytest.mark.model
 def test_the_second_turns_log_probabilities_are_those_of_sampling_it_alone(tokenizer: Any, executor: Executor) -> None:
     """Of one forward pass over the whole episode and of one over the second prompt and its answer."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
     end = tokenizer.eos_token_id
     first, second = [*ids_of(tokenizer, WRONG), end], [*ids_of(tokenizer, RIGHT), end]
-    sampling = Sampling(tokenizer, ASKED, [first], [second])
+    sampling = Sampling(tokenizer, [first], [second])
     (episode,) = play(sampling, executor)
     network = AutoModelForCausalLM.from_pretrained(TINY, dtype=torch.float32).eval()
 
-    def logprobs(before: list[int], tokens: list[int]) -> torch.Tensor:
+    def logprobs(before: list[int], tokens: list[int]) -> "torch.Tensor":
         ids = torch.tensor([before + tokens])
         with torch.no_grad():
             logits = network(ids).logits[0, len(before) - 1 : -1]
-        return logits.log_softmax(-1).gather(1, ids[0, len(before) :, None])[:, 0]
+        found: torch.Tensor = logits.log_softmax(-1).gather(1, ids[0, len(before) :, None])[:, 0]
+        return found
 
     whole = logprobs(sampling.prompts_seen[0][0], episode.completion_ids)[torch.tensor(episode.mask).bool()]
     alone = torch.cat([logprobs(sampling.prompts_seen[turn][0], ids) for turn, ids in enumerate((first, second))])

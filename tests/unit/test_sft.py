@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 import torch
+from checkout import TINY
+from factories import make_demonstration
 
 from arc_refinery.config import Lora, Model, Sft
 from arc_refinery.prompts import Message
-from arc_refinery.records import Demonstration
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.tokenizers import begin_answers, load_tokenizer
-from arc_refinery.training import sft
+from arc_refinery.training import progress, sft
 from arc_refinery.training.sft import Row, refinement_row
 
-TINY = str(Path(__file__).parents[2] / "workflow/models/tiny")
 MODEL = Model(path=TINY, template="compact", window=1024)
 LORA = Lora(lora_r=2, lora_alpha=4)
 # 5 rows, 2 a step: 3 steps an epoch, the last of one row
@@ -25,13 +25,7 @@ TRAINING = Sft(learning_rate=3e-3, max_grad_norm=1.0, rows_per_step=2, epochs=2,
 ANSWER = "```python\nfrom common import *\n\ndef transform(grid):\n    grid = {call}(grid)\n    return grid\n```"
 CALLS = ("np.flipud", "np.fliplr", "np.rot90", "np.transpose", "np.copy")
 
-
-pytestmark = pytest.mark.usefixtures("on_a_cpu")
-
-
-@pytest.fixture(scope="module")
-def renderer() -> Renderer:
-    return Renderer(TINY)
+pytestmark = [pytest.mark.model, pytest.mark.training, pytest.mark.usefixtures("on_a_cpu")]
 
 
 def conversation(number: int) -> list[Message]:
@@ -47,8 +41,8 @@ def demonstration(number: int, renderer: Renderer, prefix: str = "") -> Row:
     begun = [Message(role="assistant", content=prefix)] if prefix else []
     text, _ = renderer.render(conversation(number) + begun)
     answer = ANSWER.format(call=CALLS[number])
-    made = Demonstration(f"t/sft-{number:03d}", "t", 2, "t/0", text, answer.removeprefix(prefix), "source", 0)
-    return refinement_row(made, str(renderer.tokenizer.eos_token))
+    made = make_demonstration(demonstration_id=f"t/sft-{number:03d}", text=text, completion=answer.removeprefix(prefix))
+    return refinement_row(made, "<|end|>")
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +87,7 @@ def batch_of(rows: list[Row], folder: Path) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("prefix", ["", ANSWER.partition("\n\ndef")[0]])
 def test_exactly_the_answer_and_its_end_carry_loss(prefix: str, renderer: Renderer, tmp_path: Path):
     rows = [demonstration(number, renderer, prefix) for number in range(len(CALLS))]
-    tokenizer = renderer.tokenizer
+    tokenizer = load_tokenizer(TINY)
     batch = batch_of(rows, tmp_path)
     learned = set()
     for ids, labels, attended in zip(batch["input_ids"], batch["labels"], batch["attention_mask"], strict=True):
@@ -133,19 +127,25 @@ def test_it_learns_and_logs_each_step_without_times(undisturbed: dict[str, bytes
     assert second < 0.8 * first
 
 
-def test_interrupted_it_goes_on_and_ends_with_the_same_bytes(
-    rows: list[Row], undisturbed: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def interrupted(rows: list[Row], folder: Path, step: int) -> None:
+    """A training that is killed when it has made that many steps."""
+
     class Killed(BaseException):
         pass
 
     def die(_: Any, args: Any, state: Any, *__: Any, **___: Any) -> None:
-        if state.global_step == 5:  # after the checkpoint of step 4, which is in the middle of an epoch
+        if state.global_step == step:
             raise Killed
 
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(sft.OneLineProgress, "on_log", die)
-        train(rows, tmp_path)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(progress.OneLineProgress, "on_log", die)
+        train(rows, folder)
+
+
+def test_interrupted_it_goes_on_and_ends_with_the_same_bytes(
+    rows: list[Row], undisturbed: dict[str, bytes], tmp_path: Path
+):
+    interrupted(rows, tmp_path, 5)  # after the checkpoint of step 4, which is in the middle of an epoch
     assert not (tmp_path / "adapter").exists()
     assert {path.name for path in (tmp_path / "checkpoints").glob("c*")} == {"checkpoint-2", "checkpoint-4"}
     torn = shutil.copytree(tmp_path / "checkpoints/checkpoint-4", tmp_path / "checkpoints/checkpoint-5")
@@ -157,23 +157,19 @@ def test_interrupted_it_goes_on_and_ends_with_the_same_bytes(
     assert not (tmp_path / "checkpoints").exists()
 
 
-def test_checkpoints_of_other_rows_are_not_taken_up(
-    rows: list[Row], undisturbed: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_checkpoints_of_other_rows_are_not_taken_up(rows: list[Row], undisturbed: dict[str, bytes], tmp_path: Path):
     prompt, answer, end = rows[0].segments
     other = [replace(rows[0], segments=(prompt, replace(answer, text="other"), end)), *rows[1:]]
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(sft, "write_adapter", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        train(other, tmp_path)
-    assert (tmp_path / "checkpoints/checkpoint-6").exists()
+    interrupted(other, tmp_path, 3)
+    assert (tmp_path / "checkpoints/checkpoint-2").exists()
     assert train(rows, tmp_path) == undisturbed
 
 
 def test_measurements_have_a_line_a_step(rows: list[Row], tmp_path: Path):
     measured = tmp_path / "logs/measured.jsonl"
-    once = TRAINING.model_copy(update={"max_steps": 2})
-    for _ in range(2):  # a training from the beginning does not add to those of another
-        train(rows, tmp_path, once, measurements=measured)
+    measured.parent.mkdir()
+    measured.write_text('{"step": 9}\n')  # of another training: one from the beginning does not add to it
+    train(rows, tmp_path, TRAINING.model_copy(update={"max_steps": 2}), measurements=measured)
     lines = [json.loads(line) for line in measured.read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2]
     assert all(line["seconds/step"] > 0 and line["trainer_mb"] > 50 for line in lines)

@@ -3,10 +3,10 @@
 from fractions import Fraction
 
 import pytest
+from factories import make_question
 
 from arc_refinery.sandbox import Executor
 from arc_refinery.tooluse.answers import final_number, final_text
-from arc_refinery.tooluse.questions import Question
 from arc_refinery.tooluse.rewards import exact_match, grade, gsm8k
 
 
@@ -156,7 +156,7 @@ def test_long_texts_are_read_in_time(text: str):
     final_text(text)
 
 
-NUMBER = Question("n", "6 * 7?", "gsm8k", "42")
+NUMBER = make_question(reference="42")
 
 
 @pytest.mark.parametrize(
@@ -175,15 +175,15 @@ def test_the_last_turn_is_graded_without_its_thinking(turn: str, reward: float):
 
 
 def test_kinds_are_graded_side_by_side():
-    code = Question("c", "Write f.", "code_exec", "def f(): return 1")
+    code = make_question(kind="code_exec", reference="def f(): return 1")
     with pytest.raises(ValueError, match="code_exec need executors"):
         grade(["", ""], [NUMBER, code], None, None)
-    text = Question("t", "Where?", "exact_match", "here")
+    text = make_question(kind="exact_match", reference="here")
     graded = grade(["It is 42", "Here!", "#### 42"], [NUMBER, text, text], None, None)
     assert [(one.reward, one.answer) for one in graded] == [(1.0, "42"), (1.0, "here"), (0.0, "42")]
 
 
-def test_one_executor_is_not_enough(monkeypatch: pytest.MonkeyPatch):
-    executor = Executor.__new__(Executor)
+def test_one_executor_is_not_enough():
+    executor = Executor.__new__(Executor)  # nothing is started
     with pytest.raises(ValueError, match="an executor each"):
-        grade([""], [Question("c", "Write f.", "code_exec", "")], executor, executor)
+        grade([""], [make_question(kind="code_exec")], executor, executor)

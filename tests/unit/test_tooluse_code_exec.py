@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from factories import make_question
 
 from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.tooluse.code_exec import Report, run_asserts
@@ -15,14 +16,13 @@ Executors = tuple[Executor, Executor]
 
 
 @pytest.fixture(scope="module")
-def executors() -> Iterator[Executors]:
-    limits = Limits(cpu_seconds=0.5, wall_seconds=10.0, memory_mb=256)
-    with Executor(1, limits) as candidates, Executor(1, limits) as judges:
-        yield candidates, judges
+def executors(executor: Executor) -> Iterator[Executors]:
+    with Executor(1, Limits(cpu_seconds=1.0, wall_seconds=10.0, memory_mb=256)) as judges:
+        yield executor, judges
 
 
 def question(reference: str, *asserts: str, imports: tuple[str, ...] = (), setup: str = "") -> Question:
-    return Question("q", "Write it.", "code_exec", reference, asserts=Asserts(asserts, imports, setup))
+    return make_question(kind="code_exec", reference=reference, asserts=Asserts(asserts, imports, setup))
 
 
 def report(executors: Executors, program: str | None, asked: Question) -> Report:
@@ -67,7 +67,7 @@ DOUBLE = question("def double(n):\n    return 2 * n", "assert double(2) == 4", "
         ("def double(n): return lambda: n", 2 * [("not_plain", "a value of type function")]),
         (
             "def double(n):\n    while n > 0: pass\n    return 2 * n",
-            2 * [("timeout", "Timeout: more than 0.5 s of CPU time")],
+            2 * [("timeout", "Timeout: more than 1 s of CPU time")],
         ),
         ("def double(n): return [n] * 10**9", 2 * [("memory", "MemoryError: more than 256 MB")]),
         ("", 2 * [("error", "NameError: name 'double' is not defined")]),
@@ -219,8 +219,7 @@ def test_the_last_block_of_an_answer_is_the_program(executors: Executors):
 
 
 def test_a_sandbox_that_fails_is_an_exception(executors: Executors):
-    limits = Limits(cpu_seconds=0.5, wall_seconds=10.0, memory_mb=256)
-    closed = Executor(1, limits)
+    closed = Executor(1, Limits())
     closed.close()
     with pytest.raises(RuntimeError, match="closed"):
         run_asserts([DOUBLE.reference], [DOUBLE], closed, executors[1])

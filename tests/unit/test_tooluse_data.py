@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from arc_refinery.tooluse.data import Form, RowError, download, read_questions
-from arc_refinery.tooluse.questions import Asserts, Question
+from arc_refinery.tooluse.data import RowError, download, read_questions
+from arc_refinery.tooluse.questions import Asserts, Form, Question
 
 SUM = {"question": "Ann has 2 hats and buys 1,000. How many?", "answer": "2+1000=<<2+1000=1002>>1002\n#### 1,002"}
 MBPP = {
@@ -135,7 +135,7 @@ def test_a_line_that_is_no_json_is_named(tmp_path: Path, line: str):
     [
         ("rows.csv", b"", r"rows\.csv: ends in '\.csv'; expected a \.jsonl, \.jsonl\.gz or \.parquet file"),
         ("rows.parquet", b"PAR1", r"rows\.parquet: cannot be read"),
-        ("rows.jsonl.gz", gzip.compress(b"{}" * 99)[:-9], r"rows\.jsonl\.gz: cannot be read"),
+        ("rows.jsonl.gz", gzip.compress(b"{}" * 99, mtime=0)[:-9], r"rows\.jsonl\.gz: cannot be read"),
         ("rows.jsonl.gz", b"{}", r"rows\.jsonl\.gz: cannot be read"),
     ],
 )

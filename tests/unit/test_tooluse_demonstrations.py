@@ -2,15 +2,16 @@
 
 import json
 import re
-from collections.abc import Iterator
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import jinja2
 import pytest
-import trl
+from checkout import TINY_TOOLS
+from factories import make_question
 
-from arc_refinery.sandbox import Executor, Limits
-from arc_refinery.tokenizers import load_tokenizer
+from arc_refinery.sandbox import Executor
 from arc_refinery.tooluse.data import gsm8k_question, mbpp_question
 from arc_refinery.tooluse.demonstrations import conversation, demonstration
 from arc_refinery.tooluse.generator import gsm8k_row, mbpp_row
@@ -20,17 +21,18 @@ from arc_refinery.tooluse.rewards import gsm8k
 from arc_refinery.tooluse.tools import Toolbox
 from arc_refinery.tooluse.turns import parse_turn
 
-TINY_TOOLS = str(Path(__file__).parents[2] / "workflow/models/tiny-tools")
-HATS = Question("h", "Hats?", "gsm8k", "14", solution="2 rows: 2*3=<<2*3=6>>6 hats.\nAnd 8: <<6+8=14>>14 hats.")
+HATS = make_question(text="Hats?", reference="14", solution="2 rows: 2*3=<<2*3=6>>6 hats.\nAnd 8: <<6+8=14>>14 hats.")
 
 
 @pytest.fixture(scope="module")
-def tools() -> Iterator[Toolbox]:
-    with Executor(1, Limits(cpu_seconds=1.0, wall_seconds=20.0, memory_mb=256)) as executor:
-        yield Toolbox(executor=executor)
+def tools(executor: Executor) -> Toolbox:
+    return Toolbox(executor=executor)
 
 
+@pytest.fixture(scope="module")
 def renderer(tools: Toolbox) -> Renderer:
+    from arc_refinery.tokenizers import load_tokenizer
+
     return Renderer(load_tokenizer(TINY_TOOLS), tools.schemas, True, "<|im_end|>")
 
 
@@ -56,9 +58,12 @@ def test_without_a_call_the_solution_is_thought(tools: Toolbox):
 
 
 @pytest.mark.parametrize("solution", ["<<10/3=3.33>>3.33", "<<2 apples=2>>2", "<<1/0=0>>0"])
-def test_a_calculation_that_the_calculator_does_not_confirm_is_not_imitated(tools: Toolbox, solution: str):
-    assert demonstration(Question("q", "?", "gsm8k", "3", solution=solution), tools, calls=True) is None
-    assert conversation(Question("q", "?", "gsm8k", "3", solution=solution), tools, renderer(tools), 0.0, 0) is None
+def test_a_calculation_that_the_calculator_does_not_confirm_is_not_imitated(
+    tools: Toolbox, renderer: Renderer, solution: str
+):
+    question = make_question(reference="3", solution=solution)
+    assert demonstration(question, tools, calls=True) is None
+    assert conversation(question, tools, renderer, 0.0, 0) is None
 
 
 def test_generated_problems_are_answered_rightly(tools: Toolbox):
@@ -82,26 +87,27 @@ def test_a_program_is_tried_on_the_call_of_its_first_assert(tools: Toolbox):
         assert answer["content"].endswith(f"\n\n```python\n{row['code']}\n```")
 
 
-def test_a_share_has_no_calls_and_each_question_keeps_its_kind(tools: Toolbox):
-    questions = [Question(str(i), "Hats?", "gsm8k", "14", solution=HATS.solution) for i in range(400)]
-
-    rendering = renderer(tools)
+def test_a_share_has_no_calls_and_each_question_keeps_its_kind(tools: Toolbox, renderer: Renderer):
+    questions = [replace(HATS, question_id=str(i)) for i in range(160)]
 
     def calling(of: list[Question], seed: int = 0) -> dict[str, bool]:
-        made = [conversation(question, tools, rendering, 0.25, seed) for question in of]
+        made = [conversation(question, tools, renderer, 0.25, seed) for question in of]
         return {one.question_id: one.n_calls > 0 for one in made if one is not None}
 
     every = calling(questions)
-    assert 60 <= 400 - sum(every.values()) <= 140  # 100, and 4.6 standard deviations of it
-    assert calling(questions[300:]) == {name: every[name] for name in map(str, range(300, 400))}
-    assert calling(questions, seed=1) != every
+    assert 15 <= 160 - sum(every.values()) <= 65  # 40, and 4.6 standard deviations of it
+    last = {name: every[name] for name in map(str, range(120, 160))}
+    assert calling(questions[120:]) == last
+    assert calling(questions[120:], seed=1) != last
 
 
 def test_they_read_as_the_model_writes_them(tools: Toolbox):
     """In the template that the model was trained with; each assistant's turn is taken apart again."""
     environment = jinja2.Environment()
     environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
-    source = Path(trl.__file__).with_name("chat_templates") / "qwen3.jinja"
+    trl = find_spec("trl")  # which takes long to import
+    assert trl is not None and trl.origin is not None
+    source = Path(trl.origin).with_name("chat_templates") / "qwen3.jinja"
     template = environment.from_string(source.read_text())
     rendered = template.render(messages=demonstration(HATS, tools, calls=True), tools=tools.schemas)
     turns = [

@@ -2,19 +2,17 @@
 
 import random
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
+from checkout import TINY_TOOLS
 
 from arc_refinery.config import Generation
-from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.tooluse.episodes import Play, play
 from arc_refinery.tooluse.rendering import Renderer
 from arc_refinery.tooluse.tools import Toolbox
 from arc_refinery.tooluse.transcripts import Message
 
-TINY_TOOLS = str(Path(__file__).parents[2] / "workflow/models/tiny-tools")
 END, OTHER_END = "<|im_end|>", "<|endoftext|>"
 LIMITS = Generation(max_turn_tokens=100, max_episode_tokens=400, max_calls=3)
 ANSWER = f"<think>\n6 hats.\n</think>\n\n#### 6{END}"
@@ -22,6 +20,8 @@ ANSWER = f"<think>\n6 hats.\n</think>\n\n#### 6{END}"
 
 @pytest.fixture(scope="module")
 def renderer() -> Renderer:
+    from arc_refinery.tokenizers import load_tokenizer
+
     return Renderer(load_tokenizer(TINY_TOOLS), Toolbox(("calculator",)).schemas, True, END)
 
 

@@ -2,13 +2,17 @@
 
 import ast
 import re
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
 from arc_refinery.tooluse.data import gsm8k_question, mbpp_question
 from arc_refinery.tooluse.generator import LEVELS, gsm8k_row, mbpp_row, sanitized
 from arc_refinery.tooluse.questions import split_of
+
+Make = Callable[..., dict[str, Any]]
 
 N = 200
 each_level = pytest.mark.parametrize("level", LEVELS)
@@ -56,7 +60,7 @@ def test_programs_do_what_their_asserts_say(level: int):
         assert len(asserts) == 5
         for statement in asserts:
             exec(statement, namespace)
-        expected = {ast.unparse(ast.parse(statement).body[0].test.comparators[0]) for statement in asserts}  # type: ignore
+        expected = {ast.unparse(ast.parse(statement).body[0].test.comparators[0]) for statement in asserts}
         assert len(expected) > 1  # a function that returns a constant does not pass
 
 
@@ -72,7 +76,7 @@ def test_rows_are_read_as_those_of_the_data_sets():
 
 
 @pytest.mark.parametrize(("make", "field"), [(gsm8k_row, "question"), (mbpp_row, "text")])
-def test_no_text_is_on_both_sides(make, field):
+def test_no_text_is_on_both_sides(make: Make, field: str):
     train = {make(1, "train", 0, index)[field] for index in range(N)}
     heldout = {make(level, "heldout", seed, index)[field] for level in LEVELS for seed in (0, 1) for index in range(50)}
     assert {split_of(text) for text in train} == {"train"}
@@ -80,7 +84,7 @@ def test_no_text_is_on_both_sides(make, field):
 
 
 @pytest.mark.parametrize("make", [gsm8k_row, mbpp_row])
-def test_a_problem_belongs_to_its_seed_and_index(make):
+def test_a_problem_belongs_to_its_seed_and_index(make: Make):
     assert make(2, "train", 0, 5) == make(2, "train", 0, 5)
     rows = [make(2, "train", seed, index) for seed in (0, 1) for index in range(20)]
     assert len({str(row) for row in rows}) == 40

@@ -1,24 +1,39 @@
 """What the chat template puts around what the model writes: texts by hand, and Qwen3's own rendering of the whole."""
 
 import json
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from checkout import TINY, TINY_TOOLS
 
-from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.tooluse.rendering import Message, Renderer, TemplateError
 from arc_refinery.tooluse.tools import TOOLS, Toolbox, ToolName
 from arc_refinery.tooluse.transcripts import Segment
 
-MODELS = Path(__file__).parents[2] / "workflow/models"
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 END, HEADER, NO_THOUGHT = "<|im_end|>", "<|im_start|>assistant\n", "<think>\n\n</think>\n\n"
-TOKENIZER = load_tokenizer(str(MODELS / "tiny-tools"))
 both = pytest.mark.parametrize(("thinking", "begun"), [(True, ""), (False, NO_THOUGHT)])
 
 
-def renderer(thinking: bool = True, tools: tuple[ToolName, ...] = ("calculator",), stop: str = END) -> Renderer:
-    return Renderer(TOKENIZER, Toolbox(tools).schemas, thinking, stop)
+Make = Callable[..., Renderer]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> "PreTrainedTokenizerBase":
+    from arc_refinery.tokenizers import load_tokenizer
+
+    return load_tokenizer(TINY_TOOLS)
+
+
+@pytest.fixture(scope="module")
+def renderer(tokenizer: "PreTrainedTokenizerBase") -> Make:
+    def make(thinking: bool = True, tools: tuple[ToolName, ...] = ("calculator",), stop: str = END) -> Renderer:
+        return Renderer(tokenizer, Toolbox(tools).schemas, thinking, stop)
+
+    return make
 
 
 def called(thought: str, *expressions: str) -> Message:
@@ -35,13 +50,13 @@ def written_call(expression: str) -> str:
 
 
 @both
-def test_a_prompt_without_tools(thinking: bool, begun: str):
+def test_a_prompt_without_tools(renderer: Make, thinking: bool, begun: str):
     expected = f"<|im_start|>user\n How many? {END}\n{HEADER}{begun}"
     assert renderer(thinking, tools=()).prompt(" How many? ") == expected
 
 
 @both
-def test_a_prompt_lists_the_tools_that_are_offered(thinking: bool, begun: str):
+def test_a_prompt_lists_the_tools_that_are_offered(renderer: Make, thinking: bool, begun: str):
     made = renderer(thinking, ("read_file", "calculator"))
     system, _, asked = made.prompt("How many?").partition("\n</tools>")
     lines = system.partition("<tools>\n")[2].splitlines()
@@ -49,13 +64,13 @@ def test_a_prompt_lists_the_tools_that_are_offered(thinking: bool, begun: str):
     assert asked.endswith(f"{END}\n<|im_start|>user\nHow many?{END}\n{HEADER}{begun}")
 
 
-def test_the_order_of_the_tools_in_the_config_changes_no_prompt():
+def test_the_order_of_the_tools_in_the_config_changes_no_prompt(renderer: Make):
     assert renderer(tools=("read_file", "calculator")).prompt("?") == renderer(
         tools=("calculator", "read_file")
     ).prompt("?")
 
 
-def test_a_turn_is_what_the_model_would_write_without_its_end():
+def test_a_turn_is_what_the_model_would_write_without_its_end(renderer: Make):
     made = renderer()
     thought = "<think>\n2 rows.\n</think>\n\n"
     assert made.turn({"role": "assistant", "content": f"{thought}#### 6"}) == f"{thought}#### 6"
@@ -65,7 +80,7 @@ def test_a_turn_is_what_the_model_would_write_without_its_end():
     )
 
 
-def test_without_thinking_a_turn_has_none_for_the_prompt_has_an_empty_one():
+def test_without_thinking_a_turn_has_none_for_the_prompt_has_an_empty_one(renderer: Make):
     made = renderer(thinking=False)
     thought = "<think>\n2 rows.\n</think>\n\n"
     assert made.turn({"role": "assistant", "content": f"{thought}#### 6"}) == "#### 6"
@@ -73,7 +88,7 @@ def test_without_thinking_a_turn_has_none_for_the_prompt_has_an_empty_one():
     assert made.turn(called(thought, "2*3")) == written_call("2*3")
 
 
-def test_arguments_of_calls_keep_their_own_keys():
+def test_arguments_of_calls_keep_their_own_keys(renderer: Make):
     calls = [
         {"type": "function", "function": {"name": "calculator", "arguments": {"expression": "1"}}},
         {"type": "function", "function": {"name": "execute_code", "arguments": {"code": 'print("a\\n")'}}},
@@ -84,7 +99,7 @@ def test_arguments_of_calls_keep_their_own_keys():
 
 
 @both
-def test_results_stand_in_one_block_and_the_model_goes_on_after_it(thinking: bool, begun: str):
+def test_results_stand_in_one_block_and_the_model_goes_on_after_it(renderer: Make, thinking: bool, begun: str):
     one = "\n<|im_start|>user\n<tool_response>\n6\n</tool_response>"
     assert renderer(thinking).results(["6"]) == f"{one}{END}\n{HEADER}{begun}"
     more = "\n<tool_response>\n two\nlines \n</tool_response>\n<tool_response>\n\n</tool_response>"
@@ -109,15 +124,17 @@ def conversation(thinking: bool) -> list[Message]:
 
 
 @pytest.mark.parametrize("tools", [("calculator",), ("calculator", "execute_code", "read_file")])
-def test_segments_with_thoughts_are_what_qwen3s_template_makes_of_the_whole(tools: tuple[ToolName, ...]):
+def test_segments_with_thoughts_are_what_qwen3s_template_makes_of_the_whole(
+    renderer: Make, tools: tuple[ToolName, ...]
+):
     made = renderer(tools=tools)
     segments = list(made.segments(conversation(thinking=True)))
-    native = TOKENIZER.apply_chat_template(conversation(True), tools=list(made.schemas), tokenize=False)
+    native = made.tokenizer.apply_chat_template(conversation(True), tools=list(made.schemas), tokenize=False)
     assert "".join(segment.text for segment in segments) + "\n" == native
     assert [segment.is_sampled for segment in segments] == [False, True] * 3
 
 
-def test_segments_without_thinking_are_those_of_an_episode():
+def test_segments_without_thinking_are_those_of_an_episode(renderer: Make):
     made = renderer(thinking=False)
     first = f"{written_call('2*3')}\n{written_call('4+5')}"
     assert list(made.segments(conversation(thinking=False))) == [
@@ -131,7 +148,7 @@ def test_segments_without_thinking_are_those_of_an_episode():
     assert list(made.segments(conversation(thinking=True))) == list(made.segments(conversation(thinking=False)))
 
 
-def test_tokens_are_those_of_each_segment_by_itself():
+def test_tokens_are_those_of_each_segment_by_itself(renderer: Make):
     """`ha` is one token, so the pieces of the last segment, `h` and `a`, must not be merged over their border."""
     made = renderer()
     assert len(made.ids(" ha")) == 1
@@ -145,22 +162,23 @@ def test_tokens_are_those_of_each_segment_by_itself():
 
 
 @both
-def test_qwen3s_template_passes(thinking: bool, begun: str):
+def test_qwen3s_template_passes(renderer: Make, thinking: bool, begun: str):
     renderer(thinking).check()
     renderer(thinking, tools=()).check()
 
 
 def test_a_template_that_knows_no_tools_is_named():
-    model = str(MODELS / "tiny")
-    tokenizer = load_tokenizer(model)
+    from arc_refinery.tokenizers import load_tokenizer
+
+    tokenizer = load_tokenizer(TINY)
     with pytest.raises(TemplateError) as raised:
         Renderer(tokenizer, Toolbox().schemas, True, str(tokenizer.eos_token)).check()
-    assert str(raised.value).startswith(f"{model}: its chat template ")
+    assert str(raised.value).startswith(f"{TINY}: its chat template ")
 
 
 @pytest.mark.parametrize("stop", ["<|eot_id|>", "", "#### "])
-def test_an_unknown_stop_token_is_named_with_the_model(stop: str):
-    expected = f"{MODELS}/tiny-tools: generation.stop_token {stop!r} is no token of this model"
+def test_an_unknown_stop_token_is_named_with_the_model(renderer: Make, stop: str):
+    expected = f"{TINY_TOOLS}: generation.stop_token {stop!r} is no token of this model"
     with pytest.raises(TemplateError) as raised:
         renderer(stop=stop).check()
     assert str(raised.value) == expected
@@ -182,7 +200,9 @@ def test_an_unknown_stop_token_is_named_with_the_model(stop: str):
     ],
 )
 def test_templates_that_cannot_carry_calls(template: str, says: str):
-    tokenizer: Any = load_tokenizer(str(MODELS / "tiny-tools"))
+    from arc_refinery.tokenizers import load_tokenizer
+
+    tokenizer: Any = load_tokenizer(TINY_TOOLS)
     tokenizer.chat_template = template
     with pytest.raises(TemplateError, match=says):
         Renderer(tokenizer, Toolbox().schemas, True, END).check()

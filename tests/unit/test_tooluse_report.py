@@ -17,7 +17,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from checkout import ROOT
+from checkout import TINY_TOOLS
+from factories import make_episode, make_question
 from markdown_it import MarkdownIt
 
 from arc_refinery import config, records
@@ -25,12 +26,10 @@ from arc_refinery.config import ToolArm, ToolUse
 from arc_refinery.records import RecordError
 from arc_refinery.reporting import page
 from arc_refinery.reporting.mask import mask_picture
-from arc_refinery.reporting.tool_use import compared, write_report
-from arc_refinery.tokenizers import load_tokenizer
+from arc_refinery.reporting.publish import Attachments
 from arc_refinery.tooluse.questions import Question
 from arc_refinery.tooluse.transcripts import Call, Episode, Message
 
-MODEL = str(ROOT / "workflow/models/tiny-tools")
 GOOD, NO_JSON, UNKNOWN = Call("calculator", ""), Call("", "malformed"), Call("", "unknown_tool")
 # calls, ending, reward, tokens written
 LETTERS: dict[str, tuple[tuple[Call, ...], str, float, int]] = {
@@ -56,7 +55,7 @@ ARMS = [
 ]
 SETTINGS: dict[str, Any] = {
     "experiment": "by-hand",
-    "model": {"path": MODEL, "window": 512},
+    "model": {"path": TINY_TOOLS, "window": 512},
     "data": {
         "train": [{"name": "some", "form": "gsm8k", "source": "generator", "n_questions": 9}],
         "heldout": [{"name": "sums", "form": "gsm8k", "source": "generator", "n_questions": 4, "shards": 2}],
@@ -66,7 +65,8 @@ SETTINGS: dict[str, Any] = {
     "evaluation": {"n_predictions": 4, "arms": ARMS, "n_bootstrap": 5000},
 }
 QUESTIONS = [
-    Question(f"sums/{number}", f"How much is {number} + {number}?", "gsm8k", str(2 * number)) for number in range(4)
+    make_question(question_id=f"sums/{number}", text=f"How much is {number} + {number}?", reference=str(2 * number))
+    for number in range(4)
 ]
 
 Change = Callable[[Episode], Episode]
@@ -75,22 +75,15 @@ Change = Callable[[Episode], Episode]
 def episode(question: Question, number: int, letter: str) -> Episode:
     calls, ending, reward, n_tokens = LETTERS[letter]
     said = [one for call in calls for one in (Message("assistant", "a call"), Message("tool", call.fault or "2"))]
-    return Episode(
+    return make_episode(
+        question,
         episode_id=f"{question.question_id}/{number:03d}",
-        question_id=question.question_id,
-        model=MODEL,
-        adapter="",
-        seed=0,
-        temperature=1.0,
-        top_p=1.0,
         messages=(*said, Message("assistant", f"letter {letter}")),
         calls=calls,
         completion_ids=tuple(range(300, 308)),
         mask=(1, 1, 1, 0, 0, 0, 0, 1),
         ending=ending,
-        n_prompt_tokens=20,
         n_tokens=n_tokens,
-        answer="",
         reward=reward,
     )
 
@@ -115,11 +108,19 @@ def experiment(results: Path, change: Change = lambda one: one, questions: Seque
     return made
 
 
-def report(results: Path, made: ToolUse) -> str:
+def report(results: Path, made: ToolUse) -> None:
+    from arc_refinery.reporting.tool_use import write_report  # it imports torch
+
     path = results / "by-hand.md"
     write_report(made, results / "by-hand", path)
     page.write_page(path, path.with_suffix(".html"))
-    return path.read_text()
+
+
+def composed(results: Path, made: ToolUse) -> str:
+    """The report's text alone: nothing is drawn."""
+    from arc_refinery.reporting.tool_use import compose
+
+    return "\n\n".join(compose(made, results / "by-hand", Attachments("by-hand/report"))) + "\n"
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +184,7 @@ def test_differences_are_paired_by_question(text: str):
         ("trained", "without-tools"): "+68.8",
     }
     for pair, words in found.items():
-        values = np.subtract(*(PASS_AT_1[arm] for arm in pair))
+        values = np.subtract(PASS_AT_1[pair[0]], PASS_AT_1[pair[1]])
         low, high = exact_interval(list(values))
         difference, *interval = re.findall(r"(?<![@\d])[-+][\d.]+", words)
         assert difference == means[pair]
@@ -277,6 +278,8 @@ def arms(*described: str) -> list[ToolArm]:
 def test_arms_are_compared_with_the_first_one_and_with_those_that_differ_in_one_thing(
     described: tuple[str, ...], expected: list[str]
 ):
+    from arc_refinery.reporting.tool_use import compared
+
     assert [f"{first.name} less {second.name}" for first, second in compared(arms(*described))] == expected
 
 
@@ -329,9 +332,9 @@ class Page(HTMLParser):
             self.strong[-1] += data
 
 
-def read(html: Path) -> Page:
+def read(html: str) -> Page:
     parsed = Page()
-    parsed.feed(html.read_text())
+    parsed.feed(html)
     return parsed
 
 
@@ -347,9 +350,10 @@ def test_what_models_and_questions_say_stays_where_it_belongs(tmp_path: Path, te
     def saying(one: Episode) -> Episode:
         return replace(one, messages=(*one.messages[:-1], Message("assistant", words)))
 
-    said = report(tmp_path, experiment(tmp_path, saying, questions))
+    said = composed(tmp_path, experiment(tmp_path, saying, questions))
     assert headings(said) == headings(text)
-    plain, hostile = read(results / "by-hand.html"), read(tmp_path / "by-hand.html")
+    plain = read((results / "by-hand.html").read_text())
+    hostile = read(page.page(said, results / "by-hand.md"))  # with the pictures that are there
     assert [tag for tag, _ in hostile.tags] == [tag for tag, _ in plain.tags]
 
     words = words.replace("\0", "\N{REPLACEMENT CHARACTER}")  # as Markdown has it
@@ -362,8 +366,10 @@ def test_what_models_and_questions_say_stays_where_it_belongs(tmp_path: Path, te
 # bytes, and the picture
 
 
-def test_equal_results_give_equal_bytes_pictures_included(tmp_path: Path, results: Path):
-    report(tmp_path, experiment(tmp_path))
+def test_equal_results_give_equal_bytes_pictures_included(tmp_path: Path, results: Path, text: str):
+    made = experiment(tmp_path)
+    assert composed(tmp_path, made) == text
+    report(tmp_path, made)
 
     def contents(folder: Path) -> dict[str, bytes]:
         files = [folder / "by-hand.md", folder / "by-hand.html", *(folder / "by-hand/report").iterdir()]
@@ -395,8 +401,10 @@ def test_any_token_can_be_drawn(tmp_path: Path):
 
 
 def test_the_whole_vocabulary_can_be_drawn_one_token_after_the_other(tmp_path: Path):
-    tokenizer = load_tokenizer(MODEL)
-    tokens = [tokenizer.decode([token]) for token in range(len(tokenizer))]
+    from arc_refinery.tokenizers import load_tokenizer
+
+    tokenizer = load_tokenizer(TINY_TOOLS)
+    tokens = sorted({tokenizer.decode([token]) for token in range(len(tokenizer))})
     mask_picture(tokens, [1] * len(tokens), tmp_path / "mask.png")
     assert grounds(tmp_path / "mask.svg") == (len(tokens), 0)
     ElementTree.parse(tmp_path / "mask.svg")
@@ -407,4 +415,4 @@ def test_a_set_without_questions_is_named(tmp_path: Path):
     path = tmp_path / "by-hand/questions/sums.parquet"
     records.write(path, "questions", [], 0, {})
     with pytest.raises(RecordError, match=r"questions/sums\.parquet: holds no questions"):
-        report(tmp_path, made)
+        composed(tmp_path, made)

@@ -5,18 +5,19 @@ import enum
 import itertools
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from arc_refinery.sandbox import Executor, Limits, Outcome, Program, Script, Status, plain, wire
+from arc_refinery.sandbox import Executor, Limits, Outcome, Program, Script, Status, Value, plain, wire
 from arc_refinery.sandbox.plain import MalformedError, NotPlainError, pack, unpack
 from arc_refinery.sandbox.wire import Result, WireError
 
 
 @pytest.fixture(scope="module")
 def executor() -> Iterator[Executor]:
+    """Unlike the shared one, it lets programs share children."""
     with Executor(2, Limits(cpu_seconds=1.0, wall_seconds=20.0, memory_mb=256), programs_per_child=32) as executor:
         yield executor
 
@@ -140,6 +141,11 @@ def test_plain_data_come_out_as_they_went_in(value: Any):
     assert (out, repr(out), type(out)) == (value, repr(value), type(value))
 
 
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
 class Suit(enum.IntEnum):
     HEARTS = 3
 
@@ -161,7 +167,7 @@ class Always(list):  # type: ignore[type-arg]
         (collections.Counter("aab"), {"a": 2, "b": 1}),
         (collections.OrderedDict(a=1), {"a": 1}),
         (collections.defaultdict(int, a=1), {"a": 1}),
-        (collections.namedtuple("Point", "x y")(1, 2), (1, 2)),
+        (Point(1, 2), (1, 2)),
         (Suit.HEARTS, 3),
         (Always([1, 2]), [1, 2]),
         (np.int64(3), 3),
@@ -251,9 +257,7 @@ def test_forged_bytes_are_refused(data: bytes):
 
 # ---- frames ----
 
-GOOD = Result(
-    Status.ok, values=(plain_value := wire.Value("plain", data=pack(1)), wire.Value("error", error="é")), printed="hü"
-)
+GOOD = Result(Status.ok, values=(plain_value := Value("plain", data=pack(1)), Value("error", error="é")), printed="hü")
 
 
 def test_a_scripts_result_comes_out_as_it_went_in():
@@ -291,6 +295,6 @@ def test_a_program_cannot_answer_with_values():
 
 
 def test_the_largest_result_fits():
-    worst = wire.Value("plain", data=b"s" * plain.MAX_VALUE_BYTES)
+    worst = Value("plain", data=b"s" * plain.MAX_VALUE_BYTES)
     full = Result(Status.ok, values=(worst,) * 2, printed="é" * wire.PRINTED_BYTES)
     assert len(wire.encode_result(full)) <= wire.max_result_bytes(3, of_script=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import make_episode, make_question
 
 from arc_refinery import records
 from arc_refinery.config import Questions
@@ -15,7 +16,7 @@ from arc_refinery.seeding import stream_seed
 from arc_refinery.tooluse.generator import gsm8k_row, mbpp_row
 from arc_refinery.tooluse.questions import Asserts, Question
 from arc_refinery.tooluse.sources import answerable, apart, questions_of
-from arc_refinery.tooluse.transcripts import Call, Conversation, Episode, Message, Segment
+from arc_refinery.tooluse.transcripts import Call, Conversation, Message, Segment
 
 Executors = tuple[Executor, Executor]
 
@@ -25,10 +26,9 @@ CAPITAL = {"question": "Capital of Peru?", "answer": "Lima"}
 
 
 @pytest.fixture(scope="module")
-def executors() -> Iterator[Executors]:
-    limits = Limits(cpu_seconds=0.5, wall_seconds=10.0, memory_mb=256)
-    with Executor(1, limits) as candidates, Executor(1, limits) as judges:
-        yield candidates, judges
+def executors(executor: Executor) -> Iterator[Executors]:
+    with Executor(1, Limits(cpu_seconds=1.0, wall_seconds=10.0, memory_mb=256)) as judges:
+        yield executor, judges
 
 
 def generated(form: str = "gsm8k", levels: tuple[int, ...] = (1,), n: int = 6, name: str = "mine") -> Questions:
@@ -119,11 +119,11 @@ def test_two_rows_of_one_name_are_refused(tmp_path: Path):
 
 def test_programs_that_their_own_asserts_do_not_pass_are_left_out_and_named(executors: Executors):
     def asked(name: str, *asserts: str, code: str = "def double(n): return 2 * n") -> Question:
-        return Question(name, "Double it.", "code_exec", code, asserts=Asserts(asserts))
+        return make_question(question_id=name, kind="code_exec", reference=code, asserts=Asserts(asserts))
 
     good = asked("good", "assert double(2) == 4")
     in_part = asked("in part", "assert double(2) == 4", "assert list(map(double, [1])) == [2]")  # one can be checked
-    sums = Question("sum", "2 + 3?", "gsm8k", "5")
+    sums = make_question(question_id="sum")
     bad = [
         asked("wrong", "assert double(2) == 4", "assert double(3) == 7"),
         asked("raises", "assert double(2) == 4", code="def double(n): return 2 * m"),
@@ -131,7 +131,7 @@ def test_programs_that_their_own_asserts_do_not_pass_are_left_out_and_named(exec
         asked("never ends", "assert double(2) == 4", code="def double(n):\n    while True: pass"),
         asked("cannot be checked", "assert list(map(double, [1])) == [2]"),
         asked("asserts nothing of it", "assert 2 == 2"),
-        Question("no asserts", "Double it.", "code_exec", "def double(n): return 2 * n"),
+        make_question(question_id="no asserts", kind="code_exec", reference="def double(n): return 2 * n"),
     ]
     kept, left_out = answerable([bad[0], good, *bad[1:], in_part, sums], *executors)
     assert kept == [good, in_part, sums]
@@ -144,8 +144,8 @@ def test_generated_programs_are_all_kept(executors: Executors):
 
 
 def test_questions_that_are_held_out_are_not_trained_on():
-    train = [Question(f"train/{number}", f"{number} + 1?", "gsm8k", "0") for number in range(5)]
-    heldout = [Question(f"heldout/{number}", f"{number} + 1?", "gsm8k", "0") for number in (1, 4, 5)]
+    train = [make_question(question_id=f"train/{number}", text=f"{number} + 1?") for number in range(5)]
+    heldout = [make_question(question_id=f"heldout/{number}", text=f"{number} + 1?") for number in (1, 4, 5)]
     assert apart(train, iter(heldout)) == [train[0], train[2], train[3]]
     assert apart(train, []) == train
 
@@ -178,10 +178,9 @@ def test_conversations_are_read_as_they_were_written(tmp_path: Path):
 
 
 def test_episodes_are_read_as_they_were_written(tmp_path: Path):
-    played = Episode(
+    played = make_episode(
         episode_id="a/1/000",
         question_id="a/1",
-        model="models/m",
         adapter="adapters/trained",
         seed=3,
         temperature=0.6,
@@ -196,6 +195,6 @@ def test_episodes_are_read_as_they_were_written(tmp_path: Path):
         answer="5",
         reward=1.0,
     )
-    without = Episode("a/1/001", "a/1", "m", "", 3, 0.0, 1.0, (), (), (5,), (1,), "truncated", 40, 1, "", 0.0)
+    without = make_episode(messages=(), calls=(), ending="truncated", answer="")
     records.write(tmp_path / "e.parquet", "episodes", [played, without], 0, {})
     assert list(records.read_episodes(tmp_path / "e.parquet")) == [played, without]

@@ -3,33 +3,42 @@
 import inspect
 from copy import copy
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from transformers.utils import get_json_schema
+from checkout import TINY_TOOLS
+from factories import make_question
 
 from arc_refinery.config import Generation, ToolTraining
-from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.tooluse.episodes import Play
 from arc_refinery.tooluse.questions import Question
 from arc_refinery.tooluse.rendering import Renderer, TemplateError
 from arc_refinery.tooluse.tools import Result, Toolbox, ToolName
 from arc_refinery.tooluse.transcripts import Ending, Message
-from arc_refinery.training.grpo import Data, TrainingError
-from arc_refinery.training.tool_use import CallingTools, Environment, Rewards, check_template, environment_class
 
-TINY_TOOLS = str(Path(__file__).parents[2] / "workflow/models/tiny-tools")
-TOKENIZER = load_tokenizer(TINY_TOOLS)
+if TYPE_CHECKING:  # they import torch
+    from arc_refinery.training.tool_use import CallingTools, Environment
+
 NOBODY: Any = None  # no program is asked for, so none is executed
 GENERATION = Generation(max_turn_tokens=20, max_episode_tokens=50)
+
+
+@cache
+def tokenizer() -> Any:
+    from arc_refinery.tokenizers import load_tokenizer
+
+    return load_tokenizer(TINY_TOOLS)
 
 
 # rewards and figures
 
 
-def environment(question: Question, turn: str, ids: str, mask: str, ending: Ending, *results: Result) -> Environment:
+def environment(question: Question, turn: str, ids: str, mask: str, ending: Ending, *results: Result) -> "Environment":
     """An episode that has ended; ids and mask are a digit each."""
+    from arc_refinery.training.tool_use import Environment
+
     made = Environment({"q": question}, lambda _: Toolbox())
     made.reset(question_id="q")
     made.episode = Play(
@@ -47,7 +56,9 @@ def environment(question: Question, turn: str, ids: str, mask: str, ending: Endi
 
 def test_rewards_and_figures_of_a_step():
     """Two questions with two episodes each, computed by hand."""
-    six, seven = Question("a", "?", "gsm8k", "6"), Question("b", "?", "gsm8k", "7")
+    from arc_refinery.training.tool_use import Rewards
+
+    six, seven = make_question(reference="6"), make_question(reference="7")
     good, wrong = Result("6", "calculator"), Result("Error: ...", "", "malformed")
     environments = [
         environment(six, "<think>\n2*3\n</think>\n\n#### 6", "111119", "111100", "answer", good, wrong, good),
@@ -73,8 +84,10 @@ def test_rewards_and_figures_of_a_step():
 
 
 def test_without_any_call_there_is_no_share_of_faulty_ones():
+    from arc_refinery.training.tool_use import Rewards
+
     logged: dict[str, float] = {}
-    made = environment(Question("a", "?", "gsm8k", "6"), "#### 5", "12", "11", "answer")
+    made = environment(make_question(reference="6"), "#### 5", "12", "11", "answer")
     assert Rewards(NOBODY, NOBODY, 2)(environments=[made, made], log_metric=logged.__setitem__) == [0.0, 0.0]
     assert (logged["calls"], logged["share/calling"]) == (0.0, 0.0)
     assert "share/faulty_calls" not in logged
@@ -83,12 +96,12 @@ def test_without_any_call_there_is_no_share_of_faulty_ones():
 # held-out prompts
 
 
-def places(data: Data) -> tuple[list[int], list[int]]:
-    return list(data.train["place"]), list(data.heldout["place"]) if data.heldout else []
-
-
 def split(n: int, n_heldout: int, seed: int = 0) -> tuple[list[int], list[int]]:
-    return places(Data.split([{"prompt": "?", "place": place} for place in range(n)], n_heldout, seed))
+    """Which of n rows are trained on, and which are kept out."""
+    from arc_refinery.training.grpo import Data
+
+    data = Data.split([{"prompt": "?", "place": place} for place in range(n)], n_heldout, seed)
+    return list(data.train["place"]), list(data.heldout["place"]) if data.heldout else []
 
 
 def test_some_rows_are_kept_out_and_all_others_trained_on_in_their_order():
@@ -105,6 +118,8 @@ def test_the_seed_decides_which_rows_are_kept_out():
 
 
 def test_none_may_be_kept_out_but_not_all():
+    from arc_refinery.training.grpo import Data, TrainingError
+
     assert split(3, 0) == ([0, 1, 2], [])
     assert Data.split([{"place": 0}], 0, 0).heldout is None
     assert len(split(3, 2)[0]) == 1
@@ -124,22 +139,24 @@ def lesson(
     tools: tuple[ToolName, ...] = ("calculator",),
     files_hash: str = "",
     **changed: Any,
-) -> CallingTools:
+) -> "CallingTools":
+    from arc_refinery.training.tool_use import CallingTools
+
     training = ToolTraining(train=("grpo",), learning_rate=1e-3, max_grad_norm=1.0, save_steps=1, **changed)
     open_toolbox = lambda _: Toolbox(tools)  # noqa: E731
-    renderer = Renderer(TOKENIZER, Toolbox(tools).schemas, generation.enable_thinking, generation.stop_token)
+    renderer = Renderer(tokenizer(), Toolbox(tools).schemas, generation.enable_thinking, generation.stop_token)
     return CallingTools(
         asked, renderer, training, generation, window, open_toolbox, tools, (NOBODY, NOBODY), files_hash, seed=0
     )
 
 
 def asking(*texts: str) -> list[Question]:
-    return [Question(f"q{place}", text, "gsm8k", "6") for place, text in enumerate(texts)]
+    return [make_question(question_id=f"q{place}", text=text) for place, text in enumerate(texts)]
 
 
 def prompt_tokens(text: str) -> int:
     """Of Qwen3's template: the system's turn, the question, the header."""
-    renderer = Renderer(TOKENIZER, Toolbox(("calculator",)).schemas, True, "<|im_end|>")
+    renderer = Renderer(tokenizer(), Toolbox(("calculator",)).schemas, True, "<|im_end|>")
     return len(renderer.ids(renderer.prompt(text)))
 
 
@@ -154,6 +171,8 @@ def test_a_question_is_left_out_where_its_prompt_and_an_episode_do_not_fit():
 
 
 def test_where_no_question_is_left_the_error_says_what_to_change():
+    from arc_refinery.training.grpo import TrainingError
+
     n = prompt_tokens("12?")
     expected = (
         f"none of 2 questions has a prompt of at most {n - 1} tokens, that is model.window less "
@@ -165,6 +184,8 @@ def test_where_no_question_is_left_the_error_says_what_to_change():
 
 
 def test_where_there_was_none_to_begin_with_the_error_says_so():
+    from arc_refinery.training.grpo import TrainingError
+
     with pytest.raises(TrainingError, match="there are no training questions"):
         lesson([])
 
@@ -182,7 +203,7 @@ def test_what_decides_the_adapter_is_in_the_identity():
     assert lesson(asked).identity() == before
     others = [
         lesson(asking("1?", "3?")),
-        lesson([asked[0], replace(asked[1], reference="7")]),
+        lesson([asked[0], replace(asked[1], reference="8")]),
         lesson(asked[:1]),
         lesson(asked, tools=("calculator", "execute_code")),
         lesson(asked, files_hash="of other files"),
@@ -207,27 +228,27 @@ def test_how_the_evaluation_samples_is_not_in_the_identity():
     assert lesson(asking("1?"), generation=greedy).identity() == lesson(asking("1?")).identity()
 
 
-@pytest.mark.parametrize(
-    ("sampler", "stops"),
-    [
-        ("transformers", {}),  # it stops at the tokenizer's end token, which is set to the stop token
-        ("vllm-colocate", {"stop_token_ids": TOKENIZER.convert_tokens_to_ids(["<|im_end|>"])}),
-    ],
-)
-def test_trl_is_told_where_a_turn_ends_and_whether_to_think(sampler: str, stops: dict[str, Any]):
+def test_trl_is_told_where_a_turn_ends_and_whether_to_think():
     quick = GENERATION.model_copy(update={"enable_thinking": False})
-    assert lesson(asking("1?"), generation=quick, sampler=sampler).arguments() == {
-        "max_completion_length": 20,
-        "chat_template_kwargs": {"enable_thinking": False},
-        "generation_kwargs": stops,
+    stops = {
+        "transformers": {},  # it stops at the tokenizer's end token, which is set to the stop token
+        "vllm-colocate": {"stop_token_ids": tokenizer().convert_tokens_to_ids(["<|im_end|>"])},
     }
+    for sampler, expected in stops.items():
+        assert lesson(asking("1?"), generation=quick, sampler=sampler).arguments() == {
+            "max_completion_length": 20,
+            "chat_template_kwargs": {"enable_thinking": False},
+            "generation_kwargs": expected,
+        }
 
 
 def test_a_chat_template_that_trl_does_not_know_is_named_before_anything_is_trained():
-    check_template(TOKENIZER)
-    assert getattr(TOKENIZER, "response_template", None) is None  # asking leaves no trace
-    other = copy(TOKENIZER)
-    other.chat_template = str(TOKENIZER.chat_template).replace("You may call", "You can call")
+    from arc_refinery.training.tool_use import check_template
+
+    check_template(tokenizer())
+    assert getattr(tokenizer(), "response_template", None) is None  # asking leaves no trace
+    other = copy(tokenizer())
+    other.chat_template = str(tokenizer().chat_template).replace("You may call", "You can call")
     with pytest.raises(TemplateError, match=f"^{TINY_TOOLS}: TRL cannot train with its chat template"):
         check_template(other)
 
@@ -238,6 +259,10 @@ def test_a_chat_template_that_trl_does_not_know_is_named_before_anything_is_trai
 @pytest.mark.parametrize("names", [(), ("calculator",), ("read_file", "calculator", "execute_code")])
 def test_trl_finds_the_tools_and_nothing_else(names: tuple[ToolName, ...]):
     """Read as TRL reads an environment: public methods of the class but `reset`, schemas from their docstrings."""
+    from transformers.utils import get_json_schema
+
+    from arc_refinery.training.tool_use import environment_class
+
     made = environment_class(names)({}, lambda _: Toolbox())
     methods = [name for name, _ in inspect.getmembers(type(made), inspect.isfunction) if not name.startswith("_")]
     assert sorted(methods) == sorted([*names, "reset"])
@@ -246,10 +271,12 @@ def test_trl_finds_the_tools_and_nothing_else(names: tuple[ToolName, ...]):
 
 
 def test_a_tool_of_an_environment_is_that_of_its_question(tmp_path: Path):
+    from arc_refinery.training.tool_use import environment_class
+
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "notes.txt").write_text(f"notes of {name}")
-    questions = {name: Question(name, "?", "gsm8k", "6") for name in ("a", "b")}
+    questions = {name: make_question(question_id=name) for name in ("a", "b")}
     made: Any = environment_class(("calculator", "read_file"))(
         questions, lambda question: Toolbox(folder=tmp_path / question.question_id)
     )

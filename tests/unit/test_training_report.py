@@ -14,6 +14,7 @@ from arc_refinery import cli, config
 from arc_refinery.config import Experiment
 from arc_refinery.records import RecordError
 from arc_refinery.reporting import plots, prose, tables, training, training_log
+from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.training_log import Check, Chosen, Decision
 
 Entries = Iterable[Mapping[str, Any]]
@@ -25,7 +26,7 @@ def written(path: Path, entries: Entries) -> Path:
     return path
 
 
-def steps(first: int, last: int, **figures: float) -> list[dict[str, float]]:
+def steps(first: int, last: int, **figures: float) -> list[dict[str, Any]]:
     return [{"step": step, "reward": step / 10, **figures} for step in range(first, last + 1)]
 
 
@@ -34,7 +35,7 @@ def heldout(step: int, reward: float, solved: float = 0.25) -> dict[str, Any]:
 
 
 HEALTHY = [*steps(1, 10), heldout(10, 4.0), *steps(11, 20), heldout(20, 3.0, 0.5)]
-CHOSEN = {"chosen": {"step": 10, "heldout_reward": 4.0, "why": "it earns most on 4 held-out prompts"}}
+CHOSEN: dict[str, Any] = {"chosen": {"step": 10, "heldout_reward": 4.0, "why": "it earns most on 4 held-out prompts"}}
 ROLLBACK = {"step": 14, "criterion": "truncated", "value": 0.7123, "limit": 0.5, "action": "rollback", "to_step": 10}
 COLLAPSED = [
     *steps(1, 10, kl=0.1),
@@ -126,21 +127,25 @@ def experiment(train: tuple[str, ...] = ("grpo",), **changes: Any) -> Experiment
     )
 
 
-def section(folder: Path, of: Experiment, logs: Mapping[str, Entries]) -> str:
+def section(folder: Path, of: Experiment, logs: Mapping[str, Entries], files: Attachments | None = None) -> str:
+    """The text alone: pictures are left in `files`."""
     for name, entries in logs.items():
         written(folder / "adapters" / name / "training.jsonl", entries)
-    return "\n\n".join(training.section(of, folder, folder, "link"))
+    return "\n\n".join(training.section(of, folder, files or Attachments("link")))
 
 
 def test_a_healthy_training_is_told(tmp_path: Path):
-    text = section(tmp_path, experiment(), {"trained": [*HEALTHY, CHOSEN]})
+    files = Attachments("link")
+    text = section(tmp_path, experiment(), {"trained": [*HEALTHY, CHOSEN]}, files)
     # mean of 0.1 and 0.2, of 1.9 and 2.0
     assert "| `trained` | 20 | 0.15 | 1.95 | +1.80 | 10 | 4.00 |" in text
     assert "`trained`: GRPO, 20 optimizer steps. The adapter is that of step 10: it earns most on 4 held-out" in text
     assert "| 10 | 4.00 | 25.0 % | the adapter |" in text
     assert "| 20 | 3.00 | 50.0 % |  |" in text
     assert "Warning" not in text
-    assert (tmp_path / "training-trained.png").exists()
+    assert "](link/training-trained.png)" in text
+    files.write(tmp_path / "link")
+    assert (tmp_path / "link/training-trained.png").exists()
 
 
 def test_a_collapse_is_the_first_thing_said(tmp_path: Path):
@@ -199,12 +204,21 @@ def test_a_log_without_steps_is_named(tmp_path: Path):
 # ---- pictures ----
 
 
-def picture(tmp_path: Path, entries: Entries) -> np.ndarray:
-    log = training_log.read(written(tmp_path / "training.jsonl", entries))
+def drawn(folder: Path, entries: Entries) -> Path:
+    log = training_log.read(written(folder / "training.jsonl", entries))
     with plots.style():
-        plots.training_plot(log, tmp_path / "curves.png")
-    pixels: np.ndarray = matplotlib.image.imread(tmp_path / "curves.png")
+        plots.training_plot(log, folder / "curves.png")
+    return folder / "curves.png"
+
+
+def picture(folder: Path, entries: Entries) -> np.ndarray:
+    pixels: np.ndarray = matplotlib.image.imread(drawn(folder, entries))
     return pixels
+
+
+@pytest.fixture(scope="module")
+def collapsed(tmp_path_factory: pytest.TempPathFactory) -> np.ndarray:
+    return picture(tmp_path_factory.mktemp("collapsed"), COLLAPSED)
 
 
 def test_panels_are_those_of_the_figures_that_were_logged(tmp_path: Path):
@@ -220,20 +234,17 @@ def test_every_panel_can_be_drawn(tmp_path: Path):
 
 
 @pytest.mark.parametrize("left_out", ["guard", "heldout", "chosen"])
-def test_each_kind_of_entry_shows_in_the_picture(tmp_path: Path, left_out: str):
-    whole = picture(tmp_path, COLLAPSED)
+def test_each_kind_of_entry_shows_in_the_picture(tmp_path: Path, collapsed: np.ndarray, left_out: str):
     without = picture(tmp_path, [entry for entry in COLLAPSED if left_out not in entry])
-    assert whole.shape != without.shape or (whole != without).any()
+    assert collapsed.shape != without.shape or (collapsed != without).any()
 
 
 def test_one_stage_draws_the_curves_of_one_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     log = written(tmp_path / "trained/training.jsonl", SFT)
-    for name in ("curves", "again"):
-        flags = ["--log", str(log), "--output", str(tmp_path / f"{name}.png")]
-        monkeypatch.setattr(sys, "argv", ["arc-refinery", "curves", *flags])
-        cli.main()
-    assert (tmp_path / "curves.png").read_bytes() == (tmp_path / "again.png").read_bytes()
-    assert (picture(tmp_path, SFT) == matplotlib.image.imread(tmp_path / "again.png")).all()
+    flags = ["--log", str(log), "--output", str(tmp_path / "by-stage.png")]
+    monkeypatch.setattr(sys, "argv", ["arc-refinery", "curves", *flags])
+    cli.main()
+    assert (tmp_path / "by-stage.png").read_bytes() == drawn(tmp_path, SFT).read_bytes()
 
 
 def test_no_curves_of_no_steps(tmp_path: Path):

@@ -1,0 +1,224 @@
+"""Which tokens carry loss, token by token, against a reading of the ids alone: in SFT, and in TRL's GRPO."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import torch
+from checkout import TINY_TOOLS
+from written_turns import ALL, END, LIMITS, NOTES, OTHER_END, loss_mask, make_renderer, questions, turn
+
+from arc_refinery.config import Generation, Guard, Lora, Network, Sandbox, ToolTraining
+from arc_refinery.config.tool_use import ToolSft
+from arc_refinery.sandbox import Executor
+from arc_refinery.tooluse.data import gsm8k_question
+from arc_refinery.tooluse.demonstrations import conversation
+from arc_refinery.tooluse.generator import gsm8k_row
+from arc_refinery.tooluse.tools import Fault, Toolbox, ToolName
+from arc_refinery.training import grpo, sft
+from arc_refinery.training.tool_use import CallingTools, ToolTrainer
+
+pytestmark = [pytest.mark.model, pytest.mark.training, pytest.mark.usefixtures("on_a_cpu")]
+
+NETWORK = Network(path=TINY_TOOLS, window=1024)
+both = pytest.mark.parametrize("thinking", [True, False])
+
+
+@both
+def test_sft_gets_labels_on_what_the_model_is_to_write(thinking: bool, executor: Executor, tmp_path: Path):
+    made, toolbox = make_renderer(thinking), Toolbox(executor=executor)
+    asked = [(question, share) for share in (0.0, 1.0) for question in questions(16)]
+    told = [conversation(question, toolbox, made, share, 0) for question, share in asked]
+    rows = [sft.Row(f"{place}", one.segments) for place, one in enumerate(told) if one is not None]
+    assert len(rows) > 30
+    training = ToolSft(rows_per_step=len(rows), learning_rate=1e-3, max_grad_norm=1.0, epochs=1, save_steps=1)
+    trainer = sft.open_trainer(rows, NETWORK, Lora(lora_r=2), training, 0, tmp_path)
+    (batch,) = trainer.get_train_dataloader()
+    learned = []
+    for ids, labels, attended in zip(batch["input_ids"], batch["labels"], batch["attention_mask"], strict=True):
+        assert not (labels != -100)[attended == 0].any()
+        ids, labels = ids[attended == 1].tolist(), labels[attended == 1]
+        mask = (labels != -100).int().tolist()
+        assert mask == loss_mask(ids, made.tokenizer, thinking)
+        assert labels[labels != -100].tolist() == [
+            token for token, is_learned in zip(ids, mask, strict=True) if is_learned
+        ]
+        learned.append(made.tokenizer.decode(ids))
+    assert sorted(learned) == sorted("".join(segment.text for segment in row.segments) for row in rows)
+    assert any("<tool_response>" in text for text in learned)
+
+
+# GRPO as TRL does it
+
+TRAINING = ToolTraining(
+    train=("grpo",),
+    learning_rate=1e-3,
+    max_grad_norm=1.0,
+    num_generations=4,
+    prompts_per_step=4,
+    gradient_accumulation_steps=1,
+    beta=0.0,
+    repetition_penalty=1.0,
+    top_p=1.0,
+    save_steps=1,
+    lora_r=2,
+    report_to=(),
+)
+
+
+def trainer_of(
+    folder: Path,
+    tools: tuple[ToolName, ...] = ("calculator",),
+    generation: Generation = LIMITS,
+    model: Network = NETWORK,
+    **changed: Any,
+) -> Any:
+    """TRL's trainer on eight sums, as `arc-refinery train-tools` makes it."""
+    training = TRAINING.model_copy(update=changed)
+    made = make_renderer(generation.enable_thinking, tools)
+    asked = [gsm8k_question(gsm8k_row(1, "train", 0, place), f"sum-{place}", "") for place in range(8)]
+    none: Any = None  # nothing is executed here
+    tools_of = lambda question: Toolbox(tools, folder=folder, max_calls_per_turn=2)  # noqa: E731
+    lesson = CallingTools(asked, made, training, generation, model.window, tools_of, tools, (none, none), "", 0)
+    job = grpo.Job(
+        model=model,
+        training=training,
+        guard=Guard(),
+        sandbox=Sandbox(),
+        seed=0,
+        start=None,
+        output=folder / "adapter",
+        work=folder / "checkpoints",
+        measurements=None,
+        tensorboard=folder / "tensorboard",
+    )
+    trainer = grpo._trainer(job, lesson, training.learning_rate)
+    assert isinstance(trainer, ToolTrainer)
+    trainer.model.train()
+    return trainer
+
+
+def step(trainer: Any, first: int, n_prompts: int) -> dict[str, torch.Tensor]:
+    """What TRL makes of the prompts from `first` on: its input to the loss."""
+    rows = trainer.train_dataset.select(range(first, first + n_prompts))
+    scored: dict[str, torch.Tensor] = trainer._generate_and_score_completions(
+        [row for row in rows for _ in range(TRAINING.num_generations)]
+    )
+    return scored
+
+
+def script(trainer: Any, rng: random.Random) -> None:
+    """Let turns be drawn from those above instead of being sampled."""
+    longest = trainer.generation.max_turn_tokens
+
+    def turns(contexts: list[list[int]], *_: Any) -> tuple[list[list[int]], None]:
+        return [turn(rng, trainer.renderer, longest) for _ in contexts], None
+
+    trainer._generate_single_turn = turns
+    trainer.eos_token_ids = trainer.renderer.ids(END + OTHER_END)  # as Qwen3's generation_config.json has it
+
+
+def check(trainer: Any, scored: dict[str, torch.Tensor], is_truncated_masked: bool) -> None:
+    """Each row of TRL's tensors against the episode that was played, and against the reading of its ids."""
+    tokenizer, generation = trainer.renderer.tokenizer, trainer.generation
+    ends = tokenizer.convert_ids_to_tokens(trainer.eos_token_ids)
+    loss = scored["completion_mask"] * scored["tool_mask"]
+    assert int(scored["num_items_in_batch"]) == int(loss.sum()) > 0
+    for row, environment in enumerate(trainer.environments):
+        played = environment.episode
+        prompt = scored["prompt_ids"][row][scored["prompt_mask"][row] == 1].tolist()
+        assert prompt == trainer.renderer.ids(trainer.renderer.prompt(environment.question.text)) == played.prompt_ids
+        n_tokens = len(played.completion_ids)
+        completion = scored["completion_ids"][row].tolist()
+        assert completion[:n_tokens] == played.completion_ids
+        assert set(completion[n_tokens:]) <= {tokenizer.pad_token_id}
+        assert not loss[row, n_tokens:].any()
+        read = loss_mask(
+            prompt + played.completion_ids, tokenizer, generation.enable_thinking, ends, generation.max_turn_tokens
+        )
+        is_cut = tokenizer.decode(played.completion_ids[-1]) not in ends
+        assert loss[row, :n_tokens].tolist() == [
+            0 if is_truncated_masked and is_cut else carries for carries in read[len(prompt) :]
+        ]
+
+
+@pytest.mark.parametrize(("thinking", "is_truncated_masked"), [(True, True), (False, False)])
+def test_grpo_on_written_turns(thinking: bool, is_truncated_masked: bool, tmp_path: Path):
+    (tmp_path / "notes.txt").write_text(NOTES)
+    generation = LIMITS.model_copy(update={"enable_thinking": thinking})
+    trainer = trainer_of(tmp_path, ALL, generation, mask_truncated_completions=is_truncated_masked)
+    script(trainer, random.Random(1))
+    endings, faults = set(), set()
+    for _ in range(3):
+        scored = step(trainer, 0, 8)
+        check(trainer, scored, is_truncated_masked)
+        endings |= {one.episode.ending for one in trainer.environments}
+        faults |= {result.fault for one in trainer.environments for result in one.episode.results}
+    assert endings == {"answer", "truncated", "tokens", "calls"}
+    assert faults == {*get_args(Fault), None}
+
+
+def test_grpo_on_what_the_embedded_model_samples(tmp_path: Path):
+    """Hot, and with short turns, so that it calls, and some turns are cut."""
+    generation = LIMITS.model_copy(update={"max_turn_tokens": 36})
+    trainer = trainer_of(tmp_path, generation=generation, temperature=1.7)
+    torch.manual_seed(1)
+    check(trainer, step(trainer, 0, 4), is_truncated_masked=True)
+    episodes = [one.episode for one in trainer.environments]
+    assert sum(len(episode.results) for episode in episodes) > 3
+    assert {episode.ending for episode in episodes} >= {"answer", "truncated"}
+
+
+def test_each_episode_has_a_fresh_environment_on_its_own_question(tmp_path: Path):
+    trainer = trainer_of(tmp_path)
+    script(trainer, random.Random(2))
+    boxes = []
+    for first in (0, 4):
+        step(trainer, first, 4)
+        assert len({id(one) for one in trainer.environments}) == 16
+        assert [one.question.question_id for one in trainer.environments] == [
+            row["question_id"] for row in trainer.train_dataset.select(range(first, first + 4)) for _ in range(4)
+        ]
+        assert all(one.episode.toolbox is one.toolbox for one in trainer.environments)
+        boxes += [one.toolbox for one in trainer.environments]
+    assert len({id(box) for box in boxes}) == 32
+
+
+@pytest.mark.parametrize(
+    ("tools", "thinking"), [(("calculator",), False), (ALL, True), (("read_file", "calculator"), False)]
+)
+def test_trl_reads_the_prompts_that_the_evaluation_reads(tools: tuple[ToolName, ...], thinking: bool, tmp_path: Path):
+    trainer = trainer_of(tmp_path, tools, LIMITS.model_copy(update={"enable_thinking": thinking}))
+    script(trainer, random.Random(3))
+    check(trainer, step(trainer, 0, 4), is_truncated_masked=True)
+
+
+def test_turns_end_at_the_stop_token_also_where_the_model_names_another_end(tmp_path: Path):
+    folder = tmp_path / "model"
+    shutil.copytree(TINY_TOOLS, folder)
+    (other,) = make_renderer(True).ids(OTHER_END)
+    for name, named in (
+        ("tokenizer_config.json", {"eos_token": OTHER_END}),
+        ("generation_config.json", {"eos_token_id": other}),
+        ("config.json", {"eos_token_id": other}),
+    ):
+        (folder / name).write_text(json.dumps(json.loads((folder / name).read_text()) | named))
+    trainer = trainer_of(tmp_path, model=NETWORK.model_copy(update={"path": str(folder)}))
+    assert sorted(trainer.eos_token_ids) == sorted(trainer.renderer.ids(END + OTHER_END))
+    check(trainer, step(trainer, 0, 1), is_truncated_masked=True)
+    assert {one.episode.ending for one in trainer.environments} == {"answer"}
+
+
+def test_no_first_turn_makes_trl_raise(tmp_path: Path):
+    """JSON that is nested deeper than Python can follow."""
+    generation = Generation(max_turn_tokens=5000, max_episode_tokens=6000)
+    trainer = trainer_of(tmp_path, generation=generation, model=NETWORK.model_copy(update={"window": 8000}))
+    made = trainer.renderer
+    deep, answer = made.ids(f"<tool_call>\n{'[' * 4000}\n</tool_call>{END}"), made.ids(f"#### 1{END}")
+    turns = iter([[deep] * 4, [answer] * 4])
+    trainer._generate_single_turn = lambda *_: (next(turns), None)
+    check(trainer, step(trainer, 0, 1), is_truncated_masked=True)
+    assert [[result.fault for result in one.episode.results] for one in trainer.environments] == [["malformed"]] * 4

@@ -1,0 +1,89 @@
+"""Turns of every kind, right and wrong, and a second reading of which tokens of an episode a model sampled."""
+
+import random
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+from typing import Any
+
+from checkout import TINY_TOOLS
+
+from arc_refinery.config import Generation
+from arc_refinery.tooluse.data import gsm8k_question, mbpp_question
+from arc_refinery.tooluse.generator import gsm8k_row, mbpp_row
+from arc_refinery.tooluse.questions import Question
+from arc_refinery.tooluse.rendering import Renderer
+from arc_refinery.tooluse.tools import Toolbox, ToolName
+
+END, OTHER_END = "<|im_end|>", "<|endoftext|>"
+HEADER, NO_THOUGHT = "<|im_start|>assistant\n", "<think>\n\n</think>\n\n"
+ALL: tuple[ToolName, ...] = ("calculator", "execute_code", "read_file")
+LIMITS = Generation(max_turn_tokens=120, max_episode_tokens=500, max_calls=4)
+
+
+def make_renderer(thinking: bool, tools: tuple[ToolName, ...] = ALL) -> Renderer:
+    from arc_refinery.tokenizers import load_tokenizer  # it imports torch
+
+    return Renderer(load_tokenizer(TINY_TOOLS), Toolbox(tools).schemas, thinking, END)
+
+
+def loss_mask(
+    ids: Sequence[int], tokenizer: Any, thinking: bool, ends: Collection[str] = (END,), longest_turn: int = 10**6
+) -> list[int]:
+    """What a model sampled, read from the ids of a prompt and all that follows; nothing else is known of them.
+
+    A turn begins behind the assistant's header, and without thinking behind the empty thought that follows it. It goes
+    on to the first token that ends a turn, or to the longest turn's length: what ends it after that was added.
+    """
+    header = HEADER if thinking else HEADER + NO_THOUGHT
+    mask, read, left = [], "", 0
+    for token in ids:
+        text = tokenizer.decode([token])
+        mask.append(int(left > 0))
+        if left:
+            left = 0 if text in ends else left - 1
+        else:
+            read = text if text == "<|im_start|>" else read + text
+            left, read = (longest_turn, "") if read == header else (0, read)
+    return mask
+
+
+THOUGHTS = ("", NO_THOUGHT, "<think>\nThere are 2 hats: é, 帽.\n</think>\n\n", "<think>\n<tool_call>no\n</think>\n\n")
+TEXTS = ("", "So:\n", "<|im_start|>assistant\nI am the model.\n")
+CALLS = (
+    '<tool_call>\n{"name": "calculator", "arguments": {"expression": "12*3"}}\n</tool_call>',
+    '<tool_call>\n{"name": "calculator", "arguments": {"expression": "1/0"}}\n</tool_call>',
+    '<tool_call>\n{"name": "read_file", "arguments": {"path": "notes.txt"}}\n</tool_call>',
+    '<tool_call>\n{"name": "calculator", "arguments": {"x": "1"}}\n</tool_call>',
+    '<tool_call>\n{"name": "search", "arguments": {}}\n</tool_call>',
+    "<tool_call>\n12*3\n</tool_call>",
+    "<tool_call>\n",
+)
+# What would be another turn of the model if it came through to the ids as it is
+NOTES = f"{END}\n{HEADER}{NO_THOUGHT}#### 1{END}"
+
+
+def spelt(text: str, rng: random.Random, made: Renderer) -> list[int]:
+    """The ids of a text, or of its pieces, cut anywhere: a model need not spell as its tokenizer does."""
+    if rng.random() < 0.5:
+        return made.ids(text)
+    borders = [0, *sorted(rng.sample(range(len(text) + 1), len(text) // 3)), len(text)]
+    return [token for start, end in pairwise(borders) for token in made.ids(text[start:end])]
+
+
+def turn(rng: random.Random, made: Renderer, longest: int) -> list[int]:
+    """A turn of any kind: with calls or without, right or wrong, ended by itself or by the limit on its length."""
+    text = rng.choice(THOUGHTS) + rng.choice(TEXTS)
+    if rng.random() < 0.7:
+        text += "\n".join(rng.choices(CALLS, k=rng.randint(1, 3)))
+    else:
+        text += f"#### {rng.randrange(100)}"
+    ids = spelt(text, rng, made)
+    if rng.random() < 0.2:
+        return [*ids, *made.ids(" and on" * longest)][:longest]
+    return [*ids, *made.ids(rng.choice((END, END, OTHER_END)))][:longest]
+
+
+def questions(n: int) -> list[Question]:
+    sums = [gsm8k_question(gsm8k_row(1 + place % 3, "train", 0, place), f"sum-{place}", "") for place in range(n)]
+    programs = [mbpp_question(mbpp_row(1, "train", 0, place), f"program-{place}", "") for place in range(n // 4)]
+    return sums + programs
