@@ -18,7 +18,7 @@ from arc_refinery.tooluse.generator import gsm8k_row, mbpp_row
 from arc_refinery.tooluse.questions import Question
 from arc_refinery.tooluse.rendering import Renderer
 from arc_refinery.tooluse.rewards import gsm8k
-from arc_refinery.tooluse.tools import Toolbox
+from arc_refinery.tooluse.tools import Toolbox, answer_all
 from arc_refinery.tooluse.turns import parse_turn
 
 HATS = make_question(text="Hats?", reference="14", solution="2 rows: 2*3=<<2*3=6>>6 hats.\nAnd 8: <<6+8=14>>14 hats.")
@@ -118,5 +118,5 @@ def test_they_read_as_the_model_writes_them(tools: Toolbox):
         ("6 hats.\nAnd 8:", "", 1),
         ("14 hats.", "#### 14", 0),
     ]
-    assert [tools.call(turn.calls[0].text).text for turn in turns[:2]] == ["6", "14"]
+    assert [answer_all([(tools, turn, 5)])[0][0].text for turn in turns[:2]] == ["6", "14"]
     assert "<tool_response>\n14\n</tool_response>" in rendered

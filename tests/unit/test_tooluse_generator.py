@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from arc_refinery.tooluse.data import gsm8k_question, mbpp_question
-from arc_refinery.tooluse.generator import LEVELS, gsm8k_row, mbpp_row, sanitized
+from arc_refinery.tooluse.generator import LEVELS, gsm8k_row, mbpp_row
 from arc_refinery.tooluse.questions import split_of
 
 Make = Callable[..., dict[str, Any]]
@@ -68,7 +68,10 @@ def test_rows_are_read_as_those_of_the_data_sets():
     question = gsm8k_question(gsm8k_row(2, "train", 0, 0), "g", "here")
     assert question.reference.isdigit()
     row = mbpp_row(2, "train", 0, 3)
-    full, short = mbpp_question(row, "m", "here"), mbpp_question(sanitized(row), "m", "here")
+    # the same in the form of MBPP's sanitized subset
+    names = {"text": "prompt", "code": "code", "task_id": "task_id", "test_list": "test_list"}
+    sanitized = {"source_file": "generator", "test_imports": []} | {new: row[old] for old, new in names.items()}
+    full, short = mbpp_question(row, "m", "here"), mbpp_question(sanitized, "m", "here")
     assert full.asserts is not None
     assert short.asserts is not None
     assert (full.question_id, full.text, full.reference) == (short.question_id, short.text, short.reference)

@@ -7,8 +7,8 @@ import jinja2
 import pytest
 
 from arc_refinery.sandbox import Executor
-from arc_refinery.tooluse.tools import MAX_FILE_BYTES, Toolbox
-from arc_refinery.tooluse.turns import parse_turn
+from arc_refinery.tooluse.tools import MAX_FILE_BYTES, Result, Toolbox, answer_all
+from arc_refinery.tooluse.turns import Turn, WrittenCall, parse_turn
 
 CALCULATOR = '{"name": "calculator", "arguments": {"expression": "12 * (3 + 4)"}}'
 HOW = f"Write it like this: {CALCULATOR}"
@@ -34,12 +34,22 @@ def code(source: str) -> dict[str, str]:
     return {"code": source}
 
 
+def answer(tools: Toolbox, turn: Turn) -> list[Result]:
+    return answer_all([(tools, turn, 5)])[0]
+
+
+def call(tools: Toolbox, written: str) -> Result:
+    """The result of what stands between the tags of a call."""
+    (result,) = answer(tools, Turn("", "", (WrittenCall(written, True),)))
+    return result
+
+
 # ---- calls ----
 
 
 def test_a_call_gives_the_tools_result(tools: Toolbox):
-    assert tools.call(CALCULATOR) == tools.run("calculator", {"expression": "12 * (3 + 4)"})
-    result = tools.call(f"\n{CALCULATOR}\n")
+    assert call(tools, CALCULATOR) == tools.run("calculator", {"expression": "12 * (3 + 4)"})
+    result = call(tools, f"\n{CALCULATOR}\n")
     assert (result.text, result.tool, result.fault) == ("84", "calculator", None)
 
 
@@ -106,14 +116,14 @@ def test_a_call_gives_the_tools_result(tools: Toolbox):
     ],
 )
 def test_a_wrong_call_is_told_what_is_wrong_and_how_it_is_written(tools: Toolbox, written: str, fault: str, text: str):
-    result = tools.call(written)
+    result = call(tools, written)
     assert (result.fault, result.text) == (fault, text)
 
 
 def test_a_tool_that_is_not_offered_is_unknown():
     tools = Toolbox(names=("calculator",))
     assert [schema["function"]["name"] for schema in tools.schemas] == ["calculator"]
-    result = tools.call('{"name": "read_file", "arguments": {"path": "notes.txt"}}')
+    result = call(tools, '{"name": "read_file", "arguments": {"path": "notes.txt"}}')
     assert (result.fault, result.tool) == ("unknown_tool", "")
 
 
@@ -121,7 +131,7 @@ def test_the_calls_of_a_turn_have_a_result_each(tools: Toolbox):
     calls = "".join(f'<tool_call>\n{{"name": "calculator", "arguments": {{"expression": "{n} * {n}"}}}}\n</tool_call>\n'
                     for n in range(2, 8))  # fmt: skip
     turn = parse_turn(f"<think>\nSix of them.\n</think>\n\n{calls}")
-    results = tools.answer(turn, calls_left=5)
+    results = answer(tools, turn)
     assert [result.text for result in results] == [
         "4",
         "9",
@@ -134,7 +144,7 @@ def test_the_calls_of_a_turn_have_a_result_each(tools: Toolbox):
 
 
 def test_a_call_that_is_cut_off_is_not_run(tools: Toolbox):
-    (result,) = tools.answer(parse_turn(f"<tool_call>\n{CALCULATOR}"), calls_left=5)
+    (result,) = answer(tools, parse_turn(f"<tool_call>\n{CALCULATOR}"))
     assert result.fault == "cut_off"
     assert result.text == (
         f"Error: the call was not run: it ends without its closing tag. Write a shorter one, and close it: {CALCULATOR}"
@@ -295,7 +305,7 @@ def test_marks_of_the_template_are_broken_up(tools: Toolbox, folder: Path, mark:
     assert tools.run("read_file", {"path": "marks.txt"}).text == shown
     assert tools.run("execute_code", code(f"print('a{mark}b')")).text == shown
     assert mark not in tools.run("calculator", {"expression": mark}).text
-    assert mark not in tools.call(f'{{"name": "{mark}", "arguments": {{}}}}').text
+    assert mark not in call(tools, f'{{"name": "{mark}", "arguments": {{}}}}').text
 
 
 def test_other_angle_brackets_stay(tools: Toolbox):
@@ -310,7 +320,7 @@ def test_results_are_unicode(tools: Toolbox):
     for result in (
         tools.run("execute_code", code(r"print('\ud800 é')")),
         tools.run("calculator", {"expression": "\ud800"}),
-        tools.call('{"name": "\\ud800", "arguments": {}}'),
+        call(tools, '{"name": "\\ud800", "arguments": {}}'),
     ):
         result.text.encode()
     assert tools.run("execute_code", code(r"print('\ud800 é')")).text == r"\ud800 é"

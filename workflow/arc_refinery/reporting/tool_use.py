@@ -20,7 +20,6 @@ from arc_refinery.reporting import provenance, training
 from arc_refinery.reporting.mask import mask_picture
 from arc_refinery.reporting.publish import Attachments, publish
 from arc_refinery.reporting.tables import Bootstrap, markdown_table, write_csv
-from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.tooluse.questions import Question
 from arc_refinery.tooluse.transcripts import Episode
 
@@ -276,6 +275,8 @@ def _mask_section(experiment: ToolUse, evaluated: Sequence[Evaluated], files: At
     episodes = [episode for one in evaluated for episode in one.of_arm(shown)]
     chosen = next((one for one in episodes if one.calls and one.reward == 1.0), episodes[0])
     chosen = next(one.whole(shown, chosen.episode_id) for one in evaluated if chosen.question_id in one.questions)
+    from arc_refinery.tokenizers import load_tokenizer
+
     tokenizer = load_tokenizer(experiment.model.path)
     tokens = [tokenizer.decode([token]) for token in chosen.completion_ids]
     picture = files.add("mask.png", partial(mask_picture, tokens, chosen.mask))

@@ -56,12 +56,6 @@ def mbpp_row(level: int, split: Split, seed: int, index: int) -> Row:
             return row | {"task_id": index}
 
 
-def sanitized(row: Row) -> Row:
-    """An MBPP row in the form of its sanitized subset."""
-    names = {"text": "prompt", "code": "code", "task_id": "task_id", "test_list": "test_list"}
-    return {"source_file": "generator", "test_imports": []} | {new: row[old] for old, new in names.items()}
-
-
 def _stream(form: str, level: int, split: Split, seed: int, index: int) -> random.Random:
     return random.Random(stream_seed(seed, form, level, split, index))
 

@@ -112,14 +112,6 @@ class Toolbox:
         """In the order in which TRL offers an environment's tools."""
         return [TOOLS[name].schema for name in sorted(set(self.names))]
 
-    def answer(self, turn: Turn, calls_left: int) -> list[Result]:
-        """A result for each call of a turn, in order; those beyond either limit are not run."""
-        return answer_all([(self, turn, calls_left)])[0]
-
-    def call(self, written: str) -> Result:
-        """The result of what stands between the tags of a call."""
-        return self._finished(self._begun(written))
-
     def run(self, name: str, arguments: dict[str, Any]) -> Result:
         """The result of a call that has been taken apart already."""
         return self._finished(self._run(name, arguments))

@@ -10,8 +10,6 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from transformers.trainer import TRAINER_STATE_NAME
-
 logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"checkpoint-(\d+)")
@@ -32,6 +30,8 @@ def steps_of(work: Path) -> dict[int, Path]:
 
     A kill may come while one is written: the state is the last file of a checkpoint, and without it none counts.
     """
+    from transformers.trainer import TRAINER_STATE_NAME  # only trainers ask, and they have imported it
+
     found = {int(match[1]): path for path in work.iterdir() if (match := _NAME.fullmatch(path.name))}
     return {step: path for step, path in sorted(found.items()) if (path / TRAINER_STATE_NAME).exists()}
 

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from datasets import IterableDataset
+from typing import TYPE_CHECKING, Any
 
 from arc_refinery.grids import as_grid
 from arc_refinery.prompts import Message, split_prefix
 from arc_refinery.records import Prompt
 from arc_refinery.tasks import Pair
 from arc_refinery.training.rewards import Answer
+
+if TYPE_CHECKING:
+    from datasets import IterableDataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,9 @@ class Asked:
         return said[-1] if said else None
 
 
-def streamed(read: Callable[[], Iterator[Prompt]]) -> IterableDataset:
+def streamed(read: Callable[[], Iterator[Prompt]]) -> "IterableDataset":
     """Rows that are made as they are needed, each time anew, so that memory does not grow with their number."""
+    from datasets import IterableDataset
 
     def rows() -> Iterator[dict[str, Any]]:
         yield from map(row_of, read())

@@ -6,9 +6,7 @@ are: 1 for sampled tokens, 0 for what the chat template and the feedback put bet
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, Any
 
 from arc_refinery.errors import InputError
 from arc_refinery.metrics import correct_grids
@@ -17,6 +15,9 @@ from arc_refinery.sandbox import Executor, Status
 from arc_refinery.tasks import Task
 from arc_refinery.training.data import Asked, asked_of
 from arc_refinery.training.rewards import Graded, grade
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 PLACE = "<answer goes here>"
 
@@ -39,7 +40,7 @@ class Episode:
 class Continuation:
     """The tokens that a chat template puts between an answer and the answer to its feedback."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, ends: Sequence[int]) -> None:
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase", ends: Sequence[int]) -> None:
         self.tokenizer = tokenizer
         self.ends = frozenset(ends)
 
