@@ -267,8 +267,8 @@ def test_no_pair_of_an_arc_evaluation_task_is_in_the_pretraining_corpus() -> Non
     made = [
         pair
         for chunk, stage in zip((0, 80, 140, 240), CURRICULUM, strict=True)  # chunks of the real corpus's 246
-        for number in range(100)
+        for number in range(400)
         for pair in generate_problem(stage.difficulty, 4, "pretraining", 0, "pretrain", chunk, number)[0].examples
     ]
-    assert len(made) == 1600
+    assert len(made) == 6400
     assert [pair for pair in made if pair_key(pair) in known] == []

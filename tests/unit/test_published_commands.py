@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import tyro
+from checkout import TINY
 
 from arc_refinery import records
 from arc_refinery.cli.attempts import Sample
@@ -62,6 +63,7 @@ def test_underscores_are_taken_for_hyphens(stage: type[Sample | Train], line: st
     assert tyro.cli(stage, args=words) == tyro.cli(stage, args=shlex.split(line))
 
 
+@pytest.mark.model
 def test_a_data_set_of_the_original_scripts_is_sampled(tmp_path: Path) -> None:
     def task(side: int) -> dict[str, list[dict[str, list[list[int]]]]]:
         pair = {"input": [[1] * side] * side, "output": [[2] * side] * side}
@@ -69,8 +71,7 @@ def test_a_data_set_of_the_original_scripts_is_sampled(tmp_path: Path) -> None:
 
     with gzip.open(tmp_path / "dataset_10k.json.gz", "wt") as file:
         json.dump({"small": task(3), "beyond the window": task(30)}, file)
-    model = Path(__file__).parents[2] / "workflow/models/tiny"
-    line = f"--dataset-path {tmp_path}/dataset_10k.json.gz --output-folder {tmp_path} --base-model-path {model} "
+    line = f"--dataset-path {tmp_path}/dataset_10k.json.gz --output-folder {tmp_path} --base-model-path {TINY} "
     line += "--template compact --max-model-len 256 --max-output-tokens 4 --n-predictions 3 --batch-size 2"
     tyro.cli(Sample, args=shlex.split(line)).run()
     attempts = list(records.read_attempts(tmp_path / "000.parquet"))
