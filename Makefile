@@ -6,7 +6,6 @@ PIP := $(BIN)/pip --quiet --disable-pip-version-check
 CORES ?= 2
 # of pytest: one of them mostly waits for a pool
 WORKERS ?= 3
-PYTEST := $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal
 export PATH := $(BIN):$(PATH)
 
 .PHONY: demo test test-fast test-unsloth lint env vllm condor clean
@@ -17,10 +16,10 @@ demo: env
 	@echo "The report: $(CURDIR)/results/demo.md"
 
 test: vllm condor lint
-	$(PYTEST) tests
+	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup tests
 
 test-fast: env
-	$(PYTEST) --numprocesses 2 -m "not (model or training or snakemake or pool or hostile)" tests
+	$(BIN)/pytest --numprocesses 2 --dist worksteal -m "not (model or training or snakemake or pool or hostile)" tests
 
 # Unsloth wants another TRL, so it has an environment of its own; not part of `make test`, for that is 3 GB to install.
 test-unsloth: .venv-unsloth/installed

@@ -63,6 +63,8 @@ def start(
     command: Sequence[str], folder: Path, stdout: Path, stderr: Path, changes: Mapping[str, str] | None = None
 ) -> Running:
     """Start one of `PROGRAMS` in a folder, as the leader of a process group; `changes` are made to its environment."""
+    for path in (stdout, stderr):
+        path.touch()
     process = _context.Process(target=_run, args=(list(command), folder, environment(changes), stdout, stderr))
     process.start()
     return Running(process)

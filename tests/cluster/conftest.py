@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import processes
 import pytest
@@ -62,7 +63,12 @@ def condor(pool: Pool, tmp_path: Path) -> Iterator[Callable[..., Run]]:
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     """A checkout with the first prompts of a part, under the config `LONG`."""
     checkout = copy(tmp_path_factory.mktemp("prepared"))
-    checkout.change(lambda config: config["sampling"].update(n_predictions=160), name="long")
+
+    def change(config: dict[str, Any]) -> None:
+        config["sampling"]["n_predictions"] = 160
+        config["parts"]["shards_per_part"] = 2
+
+    checkout.change(change, name="long")
     prompts = "results/small/part1/turn1/prompts.parquet"
     done = checkout.snakemake("--cores", "2", "--configfile", LONG, "--quiet", "all", "--", prompts)
     assert done.returncode == 0, done.stdout + done.stderr

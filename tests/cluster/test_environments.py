@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 from checkout import Checkout
+
 from cluster.pool import Pool, wait_until
 from cluster.runs import LONG, SHARD, Run
 
-pytestmark = pytest.mark.pool
+pytestmark = [pytest.mark.pool, pytest.mark.xdist_group("htcondor")]
 
 
 @pytest.fixture

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 from checkout import Checkout
+
 from cluster.pool import Pool, wait_until
 from cluster.runs import LOG, LONG, PROGRESS, SHARD, Run
 
-pytestmark = pytest.mark.pool
+pytestmark = [pytest.mark.pool, pytest.mark.xdist_group("htcondor")]
 
 
 @pytest.fixture

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from checkout import TOOLS, Checkout, copy
+
 from cluster.pool import Pool
 from cluster.runs import LONG, SHARD, Run
 
-pytestmark = pytest.mark.pool
+pytestmark = [pytest.mark.pool, pytest.mark.xdist_group("htcondor")]
 
 NEEDS: dict[str, dict[str, Any]] = {
     "cpu": {"cpus": 2, "mem_mb": 1500, "disk_mb": 3000, "runtime": 30},
@@ -77,7 +78,7 @@ def test_a_whole_run_on_the_pool_ends_as_a_local_one(
     assert again.end() == 0
     assert "Nothing to be done" in again.text
 
-    shard = checkout.folder / "results/small/part1/turn1/attempts/001.parquet"
+    shard = checkout.folder / "results/small/heldout/turn1/attempts/001.parquet"
     before = shard.read_bytes()
     shard.unlink()
     one = condor(checkout, str(shard.relative_to(checkout.folder)))

@@ -100,6 +100,18 @@ def descendants() -> set[psutil.Process]:
 
 
 def servers() -> list[psutil.Process]:
-    """The living servers of this process."""
+    """The living servers of this suite's executors."""
+    return [server for server in _all_servers() if server not in _of_others]
+
+
+def leave_out_others() -> None:
+    """From now on `servers` does not show those that live already: of an executor that other suites share."""
+    _of_others.update(_all_servers())
+
+
+_of_others: set[psutil.Process] = set()
+
+
+def _all_servers() -> list[psutil.Process]:
     children = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
     return [child for child in children if "arc_refinery.sandbox.server" in child.cmdline()]

@@ -17,6 +17,11 @@ def orphans_are_adopted() -> None:
     arena.adopt_orphans()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def others_are_left_out() -> None:
+    arena.leave_out_others()
+
+
 @pytest.fixture(scope="module", params=list(arena.MODES))
 def mode(request: pytest.FixtureRequest) -> str:
     name: str = request.param

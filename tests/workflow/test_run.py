@@ -152,8 +152,8 @@ def test_machine_time_is_told_by_stage(finished: Checkout):
     header, _, *rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("|")]
     assert header[:2] == ["stage", "jobs"]
     jobs = {stage: int(n) for stage, n, *_ in rows}
-    # two parts of two shards each; two sets of one and two shards, with two second turns each
-    assert jobs["sample"] == jobs["judge"] == 2 * 2 + (1 + 2) * 3
+    # two parts of one shard; two sets of one and two shards, with two second turns each
+    assert jobs["sample"] == jobs["judge"] == 2 * 1 + (1 + 2) * 3
     assert jobs["sft"] == jobs["train"] == jobs["report"] == 1
 
 

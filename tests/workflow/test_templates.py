@@ -10,7 +10,7 @@ from checkout import Checkout
 from arc_refinery.prompts import COLORS
 from arc_refinery.records import read_prompts
 
-pytestmark = pytest.mark.snakemake
+pytestmark = [pytest.mark.snakemake, pytest.mark.xdist_group("templates")]
 
 PROMPTS = "results/small/heldout/turn1/prompts.parquet"
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import processes
 import pytest
 from adapters import make_adapter
 from checkout import ROOT, TINY, TINY_TOOLS
@@ -36,13 +37,22 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(folder: Path, tasks: Path, backend: str, *flags: object, model: str = TINY) -> list[str]:
     settings = ["--backend", backend, "--base-model-path", model, "--template", "compact", "--max-model-len", 1024]
     settings += ["--max-output-tokens", 32, "--dataset-path", tasks, "--output-folder", folder, *flags]
-    run = "from arc_refinery.cli import main; main()"
-    return [sys.executable, "-c", run, "sample", *map(str, settings)]
+    return ["arc-refinery", "sample", *map(str, settings)]
+
+
+def with_vllm(words: list[str]) -> list[str]:
+    """A command in a fresh interpreter, which finds vLLM."""
+    return [sys.executable, "-c", "from arc_refinery.cli import main; main()", *words[1:]]
+
+
+def run(words: list[str], backend: str) -> subprocess.CompletedProcess[str]:
+    if backend == "transformers":
+        return processes.run(words, ROOT)
+    return subprocess.run(with_vllm(words), env=environment(), capture_output=True, text=True, check=False)
 
 
 def sample(folder: Path, tasks: Path, backend: str, *flags: object, model: str = TINY) -> list[Attempt]:
-    words = command(folder, tasks, backend, *flags, model=model)
-    done = subprocess.run(words, env=environment(), capture_output=True, text=True, check=False)
+    done = run(command(folder, tasks, backend, *flags, model=model), backend)
     assert done.returncode == 0, done.stderr[-3000:]
     return list(records.read_attempts(folder / "000.parquet"))
 
@@ -89,15 +99,15 @@ def test_a_killed_run_keeps_what_was_finished_and_ends_like_an_undisturbed_one(t
     undisturbed = sample(tmp_path / "undisturbed", tasks, "vllm", *flags)
     folder = tmp_path / "killed"
     progress = progress_path(folder / "000.parquet")
-    with subprocess.Popen(command(folder, tasks, "vllm", *flags), env=environment(), stderr=subprocess.DEVNULL) as run:
-        while run.poll() is None and (not progress.exists() or progress.read_text().count("\n") < 4):
+    words = command(folder, tasks, "vllm", *flags)
+    with subprocess.Popen(with_vllm(words), env=environment(), stderr=subprocess.DEVNULL) as running:
+        while running.poll() is None and (not progress.exists() or progress.read_text().count("\n") < 4):
             time.sleep(0.01)
-        run.send_signal(signal.SIGKILL)
+        running.send_signal(signal.SIGKILL)
     n_finished = progress.read_text().count("\n") - 1
     assert 3 <= n_finished < len(undisturbed) // 8
-    resumed = subprocess.run(
-        command(folder, tasks, "vllm", *flags), env=environment(), capture_output=True, text=True, check=True
-    )
+    resumed = run(words, "vllm")
+    assert resumed.returncode == 0, resumed.stderr[-3000:]
     assert f"{n_finished} of {len(undisturbed) // 8} prompts were sampled before" in resumed.stderr
     assert (folder / "000.parquet").read_bytes() == (tmp_path / "undisturbed/000.parquet").read_bytes()
 
@@ -114,9 +124,8 @@ def test_greedy_episodes_are_those_of_transformers(tmp_path: Path, with_adapter:
         flags += f" --lora-path {make_adapter(tmp_path / 'adapter', TINY_TOOLS)}"
     played = {}
     for backend in ("vllm", "transformers"):
-        run = [sys.executable, "-c", "from arc_refinery.cli import main; main()", "episodes", *flags.split()]
-        words = [*run, "--backend", backend, "--output-folder", str(tmp_path / backend)]
-        done = subprocess.run(words, env=environment(), capture_output=True, text=True, check=False)
+        words = ["arc-refinery", "episodes", *flags.split(), "--backend", backend, "--output-folder"]
+        done = run([*words, str(tmp_path / backend)], backend)
         assert done.returncode == 0, done.stderr[-3000:]
         played[backend] = [
             (one.completion_ids, one.mask, one.reward)

@@ -202,7 +202,7 @@ def watch(folder: Path, every: float, say: Callable[[str], None], give_up: Calla
             "the same files. Start again when condor_q no longer shows it. If its machine is gone: condor_rm -forcex."
         )
     for run in killed:
-        (run / _LOCK).unlink()
+        (run / _LOCK).unlink(missing_ok=True)  # another run that starts just now may have done it
     started = Watch(folder, every, say, give_up)
     started.start()
     return started

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import PeftModel
 from torch import Tensor
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, DynamicCache, LogitsProcessorList
 from transformers.generation.logits_process import TemperatureLogitsWarper, TopPLogitsWarper
@@ -83,6 +82,8 @@ def load_network(model: Network, adapter: Path | None, device: str) -> Any:
     quantization = BitsAndBytesConfig(load_in_4bit=True) if model.use_4bit_quantization else None
     network = load_weights(model, device_map=device, quantization_config=quantization)
     if adapter is not None:
+        from peft import PeftModel
+
         network = PeftModel.from_pretrained(network, adapter)
         if model.dtype == "float32" and quantization is None:  # faster; coarser weights would round the adapter away
             network = network.merge_and_unload()
