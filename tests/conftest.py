@@ -11,11 +11,12 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 from checkout import ROOT, SMALL, TINY, TOOLS, Checkout, copy
 from filelock import FileLock
+from xdist.scheduler import LoadScopeScheduling
 
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sandbox import Executor, Limits
@@ -25,6 +26,32 @@ MadeOnce: TypeAlias = Callable[[str, Callable[[Path], object]], Path]
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 CACHES = re.compile(r"(^|/)(__pycache__|\.(pytest|mypy|ruff)_cache|\.venv[^/]*)/$")
 _untracked_before = pytest.StashKey[set[str]]()
+
+
+# Modules whose tests share something that takes long to make: they run in one worker. HTCondor's share one pool.
+TOGETHER = {
+    **dict.fromkeys(
+        (f"tests/cluster/test_{name}.py" for name in ("environments", "events", "eviction", "profile")), "pool"
+    ),
+    "tests/cluster/test_slurm.py": "slurm",
+    "tests/workflow/test_turns.py": "turns",
+    "tests/workflow/test_templates.py": "templates",
+    "tests/unit/test_report.py": "report",
+    "tests/unit/test_tooluse_report.py": "tool report",
+    "tests/unit/test_tooluse_playing.py": "episodes",
+    "tests/unit/test_transformers_sampler.py": "sampler",
+}
+
+
+class ByGroup(LoadScopeScheduling):
+    """`--dist loadgroup` by `TOGETHER`: xdist 3.8 writes its marks where pytest 9.2 no longer reads them."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return TOGETHER.get(nodeid.partition("::")[0], nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
+    return ByGroup(config, log) if config.getoption("dist") == "loadgroup" else None
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -37,6 +64,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if not IS_WORKER and (left := _untracked() - before):
         print(f"\nnew files in the checkout, which tests may not write to: {', '.join(sorted(left))}")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long tests first: with the short ones at the end, no worker waits long for another."""
+    items.sort(key=lambda item: not any(map(item.get_closest_marker, ("pool", "snakemake", "training", "model"))))
 
 
 def _untracked() -> set[str]:

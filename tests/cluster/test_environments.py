@@ -16,7 +16,7 @@ from checkout import Checkout
 from cluster.pool import Pool, wait_until
 from cluster.runs import LONG, SHARD, Run
 
-pytestmark = [pytest.mark.pool, pytest.mark.xdist_group("htcondor")]
+pytestmark = pytest.mark.pool
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from checkout import Checkout
 from cluster.pool import Pool, wait_until
 from cluster.runs import LOG, LONG, PROGRESS, SHARD, Run
 
-pytestmark = [pytest.mark.pool, pytest.mark.xdist_group("htcondor")]
+pytestmark = pytest.mark.pool
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from checkout import Checkout
 from cluster.pool import Pool, wait_until
 from cluster.runs import LOG, LONG, PROGRESS, SHARD, Run
 
-pytestmark = [pytest.mark.pool, pytest.mark.xdist_group("htcondor")]
+pytestmark = pytest.mark.pool
 
 
 def vacate(run: Run, number: int) -> None:

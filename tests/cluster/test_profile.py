@@ -11,7 +11,7 @@ from checkout import TOOLS, Checkout, copy
 from cluster.pool import Pool
 from cluster.runs import LONG, SHARD, Run
 
-pytestmark = [pytest.mark.pool, pytest.mark.xdist_group("htcondor")]
+pytestmark = pytest.mark.pool
 
 NEEDS: dict[str, dict[str, Any]] = {
     "cpu": {"cpus": 2, "mem_mb": 1500, "disk_mb": 3000, "runtime": 30},

@@ -15,7 +15,7 @@ from checkout import copy
 
 from cluster import slurm
 
-pytestmark = [pytest.mark.pool, pytest.mark.xdist_group("slurm")]
+pytestmark = pytest.mark.pool
 
 CONFIG = "results/cut-down.yaml"
 SHARD = "results/small/heldout/turn1/attempts/000.parquet"

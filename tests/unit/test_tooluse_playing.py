@@ -21,7 +21,7 @@ from arc_refinery.tooluse.tools import Toolbox
 from arc_refinery.tooluse.transcripts import Episode
 from arc_refinery.tooluse.turns import parse_turn
 
-pytestmark = [pytest.mark.model, pytest.mark.usefixtures("on_a_cpu"), pytest.mark.xdist_group("playing")]
+pytestmark = [pytest.mark.model, pytest.mark.usefixtures("on_a_cpu")]
 
 SETS = Questions.model_validate(
     {"name": "sums", "form": "gsm8k", "source": "generator", "levels": [1, 2], "n_questions": 7}

@@ -28,7 +28,7 @@ from arc_refinery.sources import GENERATED_EXAMPLES, tasks_from_problems
 MODEL = Model(path=TINY, template="compact", window=2048, n_threads=1)
 DECODING = Decoding(temperature=1.0, top_p=0.95, max_output_tokens=24, seed=7)
 
-pytestmark = [pytest.mark.model, pytest.mark.usefixtures("on_a_cpu"), pytest.mark.xdist_group("transformers sampler")]
+pytestmark = [pytest.mark.model, pytest.mark.usefixtures("on_a_cpu")]
 
 
 @pytest.fixture(scope="module")

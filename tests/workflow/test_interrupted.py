@@ -1,4 +1,4 @@
-"""A sampling job that is killed: what it had done is kept, and it ends in the same bytes. Trainings: test_training.py."""
+"""A sampling job that is killed: what it had done is kept, and it ends in the same bytes."""
 
 from pathlib import Path
 

@@ -10,7 +10,7 @@ from checkout import Checkout
 from arc_refinery.prompts import COLORS
 from arc_refinery.records import read_prompts
 
-pytestmark = [pytest.mark.snakemake, pytest.mark.xdist_group("templates")]
+pytestmark = pytest.mark.snakemake
 
 PROMPTS = "results/small/heldout/turn1/prompts.parquet"
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from arc_refinery import records
 from arc_refinery.records import Attempt
 
-pytestmark = [pytest.mark.snakemake, pytest.mark.model, pytest.mark.xdist_group("turns")]
+pytestmark = [pytest.mark.snakemake, pytest.mark.model]
 
 MODEL = "workflow/models/tiny"
 ARMS = [
