@@ -50,6 +50,7 @@ class ByGroup(LoadScopeScheduling):
         return TOGETHER.get(nodeid.partition("::")[0], nodeid)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
     return ByGroup(config, log) if config.getoption("dist") == "loadgroup" else None
 

@@ -58,7 +58,9 @@ def fault(command: str) -> str | None:
             return fault_of_snakemake(words)
         case "make":
             targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-            return next((f"make has no target {word}" for word in words if word not in targets), None)
+            return next(
+                (f"make has no target {word}" for word in words if "=" not in word and word not in targets), None
+            )
         case "trl":
             return fault_of_trl(words)
         case _:

@@ -72,7 +72,7 @@ def test_a_loss_that_is_no_number_counts_at_once() -> None:
 def work(tmp_path: Path) -> Path:
     for step in (2, 4, 6, 8, 10):
         (tmp_path / f"checkpoint-{step}").mkdir()
-        (tmp_path / f"checkpoint-{step}/trainer_state.json").touch()
+        (tmp_path / f"checkpoint-{step}/trainer_state.json").write_text("{}")
     (tmp_path / "checkpoint-12").mkdir()  # half written
     (tmp_path / "settings.txt").write_text("ours")
     return tmp_path
@@ -107,3 +107,12 @@ def test_checkpoints_of_other_settings_are_not_gone_on_from(work: Path) -> None:
     assert checkpoints.newest(work) == work / "checkpoint-10"
     checkpoints.claim(work, "others")
     assert checkpoints.newest(work) is None
+
+
+@pytest.mark.parametrize("written", [None, "", '{"epoch": 1.0, "log_hist'])
+def test_a_checkpoint_whose_state_was_cut_off_by_a_kill_does_not_count(work: Path, written: str | None):
+    state = work / "checkpoint-10/trainer_state.json"
+    state.unlink()
+    if written is not None:
+        state.write_text(written)
+    assert checkpoints.newest(work) == work / "checkpoint-8"

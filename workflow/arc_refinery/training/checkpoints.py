@@ -4,6 +4,7 @@ They are kept for three reasons: to go on after a kill (the newest), to go back 
 in the end (the best on held-out prompts).
 """
 
+import json
 import logging
 import re
 import shutil
@@ -28,12 +29,21 @@ def claim(work: Path, identity: str) -> None:
 def steps_of(work: Path) -> dict[int, Path]:
     """The checkpoints in the folder by their step, oldest first.
 
-    A kill may come while one is written: the state is the last file of a checkpoint, and without it none counts.
+    A kill may come while one is written: the state is the last file of a checkpoint, and without a whole one none
+    counts.
     """
+    found = {int(match[1]): path for path in work.iterdir() if (match := _NAME.fullmatch(path.name))}
+    return {step: path for step, path in sorted(found.items()) if _is_whole(path)}
+
+
+def _is_whole(checkpoint: Path) -> bool:
     from transformers.trainer import TRAINER_STATE_NAME  # only trainers ask, and they have imported it
 
-    found = {int(match[1]): path for path in work.iterdir() if (match := _NAME.fullmatch(path.name))}
-    return {step: path for step, path in sorted(found.items()) if (path / TRAINER_STATE_NAME).exists()}
+    try:
+        json.loads((checkpoint / TRAINER_STATE_NAME).read_text())
+    except (FileNotFoundError, ValueError):
+        return False
+    return True
 
 
 def newest(work: Path) -> Path | None:
