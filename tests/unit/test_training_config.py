@@ -23,7 +23,28 @@ SFT: dict[str, Any] = {"learning_rate": 1e-3}
         ({"pass_at_k": 33}, "more than num_generations = 32"),
         ({"loss_type": "dapo", "importance_sampling_level": "sequence"}, "goes with loss_type `grpo`"),
         ({"loss_type": "luspo"}, "goes with importance_sampling_level `sequence`"),
-        ({"loss_type": "vespo", "sampler": "vllm-server"}, "`token_truncate` or `token_mask`"),
+        (
+            {
+                "loss_type": "vespo",
+                "sampler": "vllm-server",
+                "importance_sampling_mode": "sequence_mask",
+                "top_p": 1.0,
+                "repetition_penalty": 1.0,
+            },
+            "`token_truncate` or `token_mask`",
+        ),
+        ({"load_in_4bit": True, "sampler": "vllm-colocate"}, "vLLM 0.31 knows no 4-bit weights"),
+        ({"load_in_4bit": True, "sampler": "vllm-server"}, "vLLM 0.31 knows no 4-bit weights"),
+        ({"load_in_4bit": True, "sampler": "vllm-colocate", "unsloth": True}, "vLLM 0.31 knows no 4-bit weights"),
+        *(
+            (
+                {"sampler": "vllm-colocate", "importance_sampling_mode": mode, "top_p": 1.0, "repetition_penalty": 1.0}
+                | cutting,
+                "the difference drowns the gradient",
+            )
+            for mode in ("sequence_mask", "sequence_truncate")
+            for cutting in ({"top_p": 0.95}, {"repetition_penalty": 1.02}, {"frequency_penalty": 0.1})
+        ),
     ],
 )
 def test_grpo_settings_that_do_not_go_together(settings: dict[str, Any], said: str) -> None:
@@ -39,10 +60,37 @@ def test_grpo_settings_that_do_not_go_together(settings: dict[str, Any], said: s
         {"loss_type": "cispo", "epsilon_high": 0.1},  # there it is a cap of its own
         {"loss_type": "luspo", "importance_sampling_level": "sequence"},
         {"loss_type": "vespo", "sampler": "vllm-server", "importance_sampling_mode": "token_mask"},
+        {"load_in_4bit": True},
+        {"sampler": "vllm-colocate", "top_p": 0.95},
+        {
+            "sampler": "vllm-colocate",
+            "importance_sampling_mode": "sequence_mask",
+            "top_p": 1.0,
+            "repetition_penalty": 1.0,
+        },
+        {
+            "sampler": "vllm-colocate",
+            "importance_sampling_mode": "sequence_mask",
+            "importance_sampling_correction": False,
+        },
     ],
 )
 def test_grpo_settings_that_do(settings: dict[str, Any]) -> None:
     Grpo.model_validate(GRPO | settings)
+
+
+def test_the_correction_for_vllms_probabilities_is_of_tokens_and_capped_at_two() -> None:
+    made = Grpo.model_validate(GRPO)
+    assert (made.importance_sampling_mode, made.importance_sampling_cap) == ("token_truncate", 2.0)
+
+
+@pytest.mark.parametrize("name", ["multi-turn-rl", "single-turn-rl", "arc-training-rl", "one-task-sanity"])
+def test_published_trainings_correct_nothing_and_take_at_most_four_completions_a_pass(name: str) -> None:
+    path = ROOT / f"config/{name}.yaml"
+    training = validate(yaml.safe_load(path.read_text()), str(path)).training
+    assert training is not None
+    assert not training.importance_sampling_correction
+    assert training.num_generations * training.prompts_per_step // training.gradient_accumulation_steps == 4
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,17 @@ module of the command that runs is imported, because most of a short job's time 
 
 import ast
 import logging
+import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from textwrap import fill
+from types import FrameType
 from typing import Any
 
 PURPOSE = "Reinforcement learning that teaches a code model to refine its own programs."
@@ -72,7 +76,10 @@ def main() -> None:
     import tyro
 
     from arc_refinery.errors import InputError
+    from arc_refinery.gpus import complete_visible_devices
 
+    complete_visible_devices()
+    signal.signal(signal.SIGTERM, _end_with_all_that_was_started)
     command = tyro.cli(load(name), prog=f"arc-refinery {name}", args=words[len(name.split()) :])
     try:
         command.run()
@@ -99,6 +106,17 @@ def overview() -> str:
             begin = f"  {name}".ljust(indent)
             lines.append(fill(_summary(target), columns, initial_indent=begin, subsequent_indent=" " * indent))
     return "\n".join(lines)
+
+
+def _end_with_all_that_was_started(number: int, _frame: FrameType | None) -> None:
+    """Pass the signal on before ending by it: vLLM's engine, a process of its own, would keep the GPU."""
+    import psutil
+
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            process.send_signal(number)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
 
 
 def _command(words: Sequence[str]) -> str:

@@ -1,11 +1,21 @@
 """How dataclasses become flags, and what flags that are not given mean."""
 
+import os
+import sys
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 import tyro
 
 Flat = tyro.conf.OmitArgPrefixes  # type: ignore[type-arg]
+
+
+_ENVIRONMENT = dict(os.environ)  # as it was at the start
+
+
+def start_again() -> NoReturn:
+    """Replace this process by one that was started alike: TRL has set RANK, MASTER_PORT and others in this one."""
+    os.execve(sys.executable, sys.orig_argv, _ENVIRONMENT)
 
 
 def usual_dtype() -> Literal["float32", "bfloat16"]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from arc_refinery import config, records
-from arc_refinery.cli.flags import Flat, beside, usual_dtype
+from arc_refinery.cli.flags import Flat, beside, start_again, usual_dtype
 from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
 from arc_refinery.sandbox import Executor
@@ -221,7 +221,7 @@ class TrainTools(ToolFlags):
             logging.info("%d questions leave no room for an episode and are left out", lesson.n_left_out)
             is_done = train(job, lesson)
         if not is_done:
-            os.execv(sys.executable, sys.orig_argv)
+            start_again()
 
 
 @dataclass(kw_only=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from arc_refinery import config, records
-from arc_refinery.cli.flags import Flat, beside, usual_dtype
+from arc_refinery.cli.flags import Flat, beside, start_again, usual_dtype
 from arc_refinery.files import content_hash
 from arc_refinery.pretraining.settings import PretrainingSettings
 
@@ -79,7 +79,7 @@ class Train:
             )
             is_done = train(job, lesson)
         if not is_done:
-            os.execv(sys.executable, sys.orig_argv)
+            start_again()
 
     def _fitting_prompts(self) -> Iterator[records.Prompt]:
         longest = self.training.max_seq_length - self.training.max_completion_length

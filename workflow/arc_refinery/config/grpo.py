@@ -62,11 +62,10 @@ class PolicyGradient(Optimizer, Lora):
         True, description="With vLLM: weigh losses by how likely trainer and sampler each find the completion."
     )
     importance_sampling_mode: Literal["token_truncate", "token_mask", "sequence_truncate", "sequence_mask"] = Field(
-        "sequence_mask", description="With vLLM: of what these weights are, and what happens above the cap."
+        "token_truncate", description="With vLLM: of what these weights are, and what happens above the cap."
     )
-    importance_sampling_cap: PositiveFloat = Field(3.0, description="With vLLM: the cap of these weights.")
+    importance_sampling_cap: PositiveFloat = Field(2.0, description="With vLLM: the cap of these weights.")
     gpu_memory_utilization: Share = Field(0.3, description="Share of the GPU's memory for vLLM inside the trainer.")
-    load_in_4bit: bool = Field(False, description="Train on 4-bit weights (GPU only).")
     report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = Field(
         ("tensorboard",), description="Where steps are logged besides training.jsonl."
     )
@@ -98,9 +97,22 @@ class PolicyGradient(Optimizer, Lora):
 
     @model_validator(mode="after")
     def _the_sampler_can(self) -> "PolicyGradient":
+        if self.load_in_4bit and self.sampler != "transformers":
+            raise ValueError(
+                f"load_in_4bit with sampler `{self.sampler}`: vLLM 0.31 knows no 4-bit weights of bitsandbytes, and TRL "
+                "would send it packed ones (trl issue 4973); set load_in_4bit to false, or sampler to `transformers`"
+            )
         if self.frequency_penalty and self.sampler == "transformers":
             raise ValueError("frequency_penalty is vLLM's alone; use repetition_penalty, or a vLLM sampler")
         corrects = self.sampler != "transformers" and self.importance_sampling_correction
+        cuts = self.top_p < 1.0 or self.repetition_penalty != 1.0 or self.frequency_penalty != 0.0
+        if corrects and cuts and self.importance_sampling_mode.startswith("sequence"):
+            raise ValueError(
+                f"importance_sampling_mode `{self.importance_sampling_mode}` with top_p below 1 or a penalty: vLLM's "
+                "log-probabilities are those after them, the trainer's are not, and over a whole completion the "
+                "difference drowns the gradient (trl issue 6789); use `token_truncate`, or set "
+                "importance_sampling_correction to false"
+            )
         if self.loss_type == "vespo" and corrects and not self.importance_sampling_mode.startswith("token"):
             raise ValueError(
                 f"loss_type `vespo` weighs sequences itself: importance_sampling_mode must be `token_truncate` or "

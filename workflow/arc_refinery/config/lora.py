@@ -1,4 +1,4 @@
-"""What every method of training has: the shape of the adapter and the optimizer."""
+"""What every method of training has: the adapter, the weights under it, and the optimizer."""
 
 from typing import Literal
 
@@ -13,6 +13,11 @@ class Lora(Strict):
     target_modules: tuple[str, ...] = Field(
         ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
         description="Matrices that get an adapter.",
+    )
+    load_in_4bit: bool = Field(
+        False,
+        description="Train on the model's weights in 4 bits (nf4 by bitsandbytes, on a GPU; GRPO not with vLLM, which "
+        "cannot take them).",
     )
 
 

@@ -26,6 +26,15 @@ class Network(Strict):
     gpu_memory_utilization: Share = Field(0.9, description="Share of the GPU's memory that vLLM takes when sampling.")
     use_4bit_quantization: bool = Field(False, description="Load the weights in 4 bits (bitsandbytes, GPU only).")
 
+    @model_validator(mode="after")
+    def _the_backend_can(self) -> "Network":
+        if self.use_4bit_quantization and self.backend == "vllm":
+            raise ValueError(
+                "use_4bit_quantization with backend `vllm`: vLLM 0.31 knows no 4-bit weights of bitsandbytes; set "
+                "use_4bit_quantization to false, or backend to `transformers`"
+            )
+        return self
+
 
 class Model(Network):
     template: str = Field(

@@ -79,21 +79,29 @@ class TransformersSampler:
 
 def load_network(model: Network, adapter: Path | None, device: str) -> Any:
     """A model that samples, with its adapter."""
-    quantization = BitsAndBytesConfig(load_in_4bit=True) if model.use_4bit_quantization else None
-    network = load_weights(model, device_map=device, quantization_config=quantization)
+    in_4bit = model.use_4bit_quantization
+    network = load_weights(model, in_4bit, device_map=device)
     if adapter is not None:
         from peft import PeftModel
 
         network = PeftModel.from_pretrained(network, adapter)
-        if model.dtype == "float32" and quantization is None:  # faster; coarser weights would round the adapter away
+        if model.dtype == "float32" and not in_4bit:  # faster; coarser weights would round the adapter away
             network = network.merge_and_unload()
     return network.eval()
 
 
-def load_weights(model: Network, **named: Any) -> Any:
+def load_weights(model: Network, in_4bit: bool, **named: Any) -> Any:
     """A model's network; raises `ModelError` where its weights are not there."""
+    dtype = getattr(torch, model.dtype)
+    if in_4bit:  # as QLoRA (Dettmers et al. 2023); bitsandbytes' own defaults are fp4, computed in float32
+        named["quantization_config"] = BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=True,
+            bnb_4bit_compute_dtype=dtype,
+        )
     try:
-        return AutoModelForCausalLM.from_pretrained(model.path, dtype=getattr(torch, model.dtype), **named)
+        return AutoModelForCausalLM.from_pretrained(model.path, dtype=dtype, **named)
     except OSError as error:
         reason = str(error).partition("\n")[0]
         raise ModelError(f"{model.path}: its weights cannot be loaded ({reason}); correct model.path") from None

@@ -76,10 +76,8 @@ class VllmSampler:
 def open_engine(model: Network, adapter: Path | None, seed: int) -> tuple[Any, Any]:
     """vLLM's engine, and the adapter as it wants it named; None without one."""
     on_gpu = torch.cuda.is_available()
-    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")  # else it reports to its makers
-    os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")  # CUDA, asked for just now, forbids forks
+    set_variables(on_gpu)
     if not on_gpu:
-        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # a process of its own starts much later
         torch.set_num_threads(model.n_threads)
     from vllm import LLM
     from vllm.lora.request import LoRARequest
@@ -90,7 +88,6 @@ def open_engine(model: Network, adapter: Path | None, seed: int) -> tuple[Any, A
         max_model_len=model.window,
         tensor_parallel_size=model.tensor_parallel_size,
         gpu_memory_utilization=model.gpu_memory_utilization,
-        quantization="bitsandbytes" if model.use_4bit_quantization else None,
         enable_prefix_caching=True,
         logprobs_mode="raw_logprobs",
         enforce_eager=not on_gpu,
@@ -99,6 +96,14 @@ def open_engine(model: Network, adapter: Path | None, seed: int) -> tuple[Any, A
         **({} if adapter is None else {"enable_lora": True, "max_lora_rank": _rank_served(adapter)}),
     )
     return engine, None if adapter is None else LoRARequest("adapter", 1, str(adapter))
+
+
+def set_variables(on_gpu: bool) -> None:
+    """What vLLM reads as it is imported, unless the user has set it."""
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")  # else it reports to its makers
+    os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")  # forks are forbidden once CUDA was asked for
+    if not on_gpu:
+        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # a process of its own starts much later
 
 
 def _rank_served(adapter: Path) -> int:

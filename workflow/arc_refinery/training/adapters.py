@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, set_peft_model_state_dict
 from safetensors.torch import load_file
-from transformers import BitsAndBytesConfig, set_seed
+from transformers import set_seed
 
 from arc_refinery.config import Lora, Network
 from arc_refinery.errors import ModelError
@@ -18,21 +18,27 @@ from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
 from arc_refinery.sampling.transformers_sampler import load_weights
 
 
-def open_network(model: Network, lora: Lora, start: Path | None, load_in_4bit: bool, seed: int) -> PeftModel:
+def open_network(model: Network, lora: Lora, start: Path | None, seed: int) -> PeftModel:
     """The model under a fresh adapter, or under the one in the folder `start`, which training then changes."""
-    network = open_base(model, load_in_4bit)
+    network = open_base(model, lora)
     if start is not None:
         return PeftModel.from_pretrained(network, start, is_trainable=True)
     set_seed(seed)  # peft draws the adapter's first matrix
     return get_peft_model(network, lora_config(lora))
 
 
-def open_base(model: Network, load_in_4bit: bool) -> Any:
+def open_base(model: Network, lora: Lora) -> Any:
     """The model as it is; raises `ModelError` where this machine cannot train it in its precision."""
-    if model.dtype == "float16" and not torch.cuda.is_available():
+    gpu_is_there = torch.cuda.is_available()
+    if model.dtype != "float32" and torch.version.cuda and not gpu_is_there:
+        raise ModelError(
+            f"dtype {model.dtype} is for training on a GPU, and torch {torch.__version__} finds none: does `nvidia-smi` show "
+            f"one, with a driver for CUDA {torch.version.cuda}, and does CUDA_VISIBLE_DEVICES name it? To train on the CPU "
+            "all the same, set the dtype to float32"
+        )
+    if model.dtype == "float16" and not gpu_is_there:
         raise ModelError("dtype float16 trains on a GPU only, and there is none here; use float32 or bfloat16")
-    quantization = BitsAndBytesConfig(load_in_4bit=True) if load_in_4bit else None
-    return load_weights(model, quantization_config=quantization)
+    return load_weights(model, lora.load_in_4bit)
 
 
 def lora_config(lora: Lora) -> LoraConfig:

@@ -200,8 +200,8 @@ def _network(job: Job) -> dict[str, Any]:
 
         return {"model": unsloth_backend.open_network(job.model, training, job.start, job.seed)}
     if job.start is not None:
-        return {"model": open_network(job.model, training, job.start, training.load_in_4bit, job.seed)}
-    return {"model": open_base(job.model, training.load_in_4bit), "peft_config": lora_config(training)}
+        return {"model": open_network(job.model, training, job.start, job.seed)}
+    return {"model": open_base(job.model, training), "peft_config": lora_config(training)}
 
 
 def _arguments(job: Job, lesson: Lesson, rate: float) -> GRPOConfig:

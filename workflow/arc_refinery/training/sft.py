@@ -94,7 +94,7 @@ def open_trainer(
     """TRL's trainer of a fresh adapter; it draws each epoch's order of the rows from the seed."""
     tokenizer = load_tokenizer(model.path)
     trainer = SFTTrainer(
-        model=open_network(model, lora, None, False, seed),
+        model=open_network(model, lora, None, seed),
         processing_class=tokenizer,
         args=arguments(model, training, seed, work),
         train_dataset=dataset(rows, tokenizer),

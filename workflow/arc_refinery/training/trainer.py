@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ from trl import GRPOTrainer
 from arc_refinery.config import PolicyGradient
 from arc_refinery.sandbox import Executor
 from arc_refinery.training.adapters import read_weights
-from arc_refinery.training.following import check_that_sampler_follows
+from arc_refinery.training.following import check_that_sampler_follows, merged_weights
 from arc_refinery.training.journal import MEASURED
 from arc_refinery.training.rewards import best_of_k_credit
 
@@ -42,6 +43,8 @@ class Trainer(GRPOTrainer):
         self.rows: list[dict[str, Any]] = []  # those whose prompts are being answered
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._sampler_was_checked = not self.use_vllm
+        if self.use_vllm and self.accelerator.num_processes == 1:
+            self.vllm_generation._iter_named_params = partial(merged_weights, self.vllm_generation)
 
     @contextmanager
     def timed(self, what: str) -> Iterator[None]:
@@ -70,6 +73,13 @@ class Trainer(GRPOTrainer):
         """Also the adapter that is trained: transformers 5.17 reads only the one beside it, the KL term's reference."""
         super()._load_from_checkpoint(resume_from_checkpoint, model)
         read_weights(model or self.model, Path(resume_from_checkpoint))
+
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: Tensor, *arguments: Any, batch_size: int | None = None, **named: Any
+    ) -> Any:
+        """In passes of a training step's size: TRL scores all held-out completions in one, which takes more memory."""
+        passes = min(batch_size or len(input_ids), self.args.per_device_train_batch_size)
+        return super()._get_per_token_logps_and_entropies(model, input_ids, *arguments, batch_size=passes, **named)
 
     def _generate_single_turn(self, prompt_ids: list[list[int]], *arguments: Any, **named: Any) -> Any:
         if not self._sampler_was_checked:

@@ -1,0 +1,173 @@
+"""What the first run on a GPU needs and no CPU run shows: weights in 4 bits, merged weights for vLLM, devices, signals."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+from checkout import TINY
+
+from arc_refinery.cli import flags
+from arc_refinery.config import Lora, Network
+from arc_refinery.errors import ModelError
+
+
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What transformers is asked to load weights with; nothing is loaded."""
+    from transformers import AutoModelForCausalLM
+
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", lambda path, **named: asked.append(named))
+    return asked
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_4_bits_are_nf4_with_double_quantisation_computed_in_the_models_dtype(
+    loaded: list[dict[str, Any]], dtype: str
+):
+    import torch
+
+    from arc_refinery.training.adapters import open_base
+
+    open_base(Network(path=TINY, window=9, dtype=dtype), Lora(load_in_4bit=True))
+    settings = loaded[0]["quantization_config"]
+    assert settings.load_in_4bit
+    assert (settings.bnb_4bit_quant_type, settings.bnb_4bit_use_double_quant) == ("nf4", True)
+    assert settings.bnb_4bit_compute_dtype is getattr(torch, dtype)
+
+
+def test_whole_weights_are_not_quantised(loaded: list[dict[str, Any]]):
+    from arc_refinery.training.adapters import open_base
+
+    open_base(Network(path=TINY, window=9), Lora())
+    assert "quantization_config" not in loaded[0]
+
+
+def test_sft_trains_on_4_bits_too(monkeypatch: pytest.MonkeyPatch, loaded: list[dict[str, Any]]):
+    from arc_refinery.training import adapters
+
+    monkeypatch.setattr(adapters, "get_peft_model", lambda network, config: network)
+    adapters.open_network(Network(path=TINY, window=9), Lora(load_in_4bit=True), None, seed=0)
+    assert loaded[0]["quantization_config"].load_in_4bit
+
+
+def test_a_torch_for_gpus_that_finds_none_trains_no_16_bit_weights(
+    monkeypatch: pytest.MonkeyPatch, loaded: list[dict[str, Any]]
+):
+    import torch
+
+    from arc_refinery.training.adapters import open_base
+
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ModelError, match="a driver for CUDA 13.0, and does CUDA_VISIBLE_DEVICES name it"):
+        open_base(Network(path=TINY, window=9, dtype="bfloat16"), Lora())
+    open_base(Network(path=TINY, window=9, dtype="float32"), Lora())  # as the demo does, whatever torch is installed
+    monkeypatch.setattr(torch.version, "cuda", None)
+    open_base(Network(path=TINY, window=9, dtype="bfloat16"), Lora())
+    assert len(loaded) == 2
+
+
+class Generation:
+    """As much of TRL's VLLMGeneration as names weights."""
+
+    def __init__(self, model: Any) -> None:
+        from trl.generation.vllm_generation import VLLMGeneration
+
+        self.model = model
+        self._fix_param_name_to_vllm = VLLMGeneration._fix_param_name_to_vllm.__get__(self)
+
+
+@pytest.fixture
+def adapted() -> Any:
+    """The embedded model in bfloat16 under an adapter that changes it."""
+    import torch
+    from peft import get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    from arc_refinery.training.adapters import lora_config
+
+    torch.manual_seed(0)
+    network = AutoModelForCausalLM.from_pretrained(TINY, dtype=torch.bfloat16)
+    model = get_peft_model(network, lora_config(Lora(lora_r=2)))
+    for name, weights in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weights, std=1e-3)
+    return model
+
+
+@pytest.mark.model
+def test_vllm_gets_the_merged_weights_and_the_base_keeps_its_bytes(adapted: Any):
+    import torch
+
+    from arc_refinery.training.following import merged_weights
+
+    base = {name: weights.detach().clone() for name, weights in adapted.named_parameters() if "lora_" not in name}
+    for _ in range(20):  # synchronisations
+        sent = {name: weights.clone() for name, weights in merged_weights(Generation(adapted))}
+    now = dict(adapted.named_parameters())
+    assert all(torch.equal(now[name], weights) for name, weights in base.items())
+    # peft's own merge, once, on the same weights
+    adapted.merge_adapter()
+    theirs = {
+        name.removeprefix("base_model.model.").replace(".base_layer", ""): weights.detach().clone()
+        for name, weights in adapted.named_parameters()
+        if "lora_" not in name
+    }
+    assert sent.keys() == theirs.keys()
+    assert all(torch.equal(sent[name], theirs[name]) for name in theirs)
+    # what TRL would have left behind
+    adapted.unmerge_adapter()
+    assert any(not torch.equal(now[name], weights) for name, weights in base.items())
+
+
+def test_a_training_that_starts_again_gets_the_environment_of_the_start(monkeypatch: pytest.MonkeyPatch):
+    started: list[Any] = []
+    monkeypatch.setattr(os, "execve", lambda *arguments: started.append(arguments))
+    for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"):
+        monkeypatch.setenv(name, "1")  # as TRL sets them
+    flags.start_again()
+    ((program, arguments, environment),) = started
+    assert (program, arguments) == (sys.executable, sys.orig_argv)
+    assert "PATH" in environment
+    assert not {"RANK", "WORLD_SIZE", "MASTER_PORT"} & environment.keys()
+
+
+STARTS_ANOTHER = """
+import subprocess, sys, time
+from dataclasses import dataclass
+from arc_refinery import cli
+@dataclass
+class Sleep:
+    def run(self):
+        print(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid, flush=True)
+        time.sleep(600)
+cli.load = lambda name: Sleep
+sys.argv = ["arc-refinery", "sample"]
+cli.main()
+"""
+
+
+@pytest.fixture
+def command() -> Iterator[subprocess.Popen[str]]:
+    """A command that has started another process, as vLLM starts its engine."""
+    with subprocess.Popen([sys.executable, "-c", STARTS_ANOTHER], stdout=subprocess.PIPE, text=True) as running:
+        yield running
+        running.kill()
+
+
+def test_sigterm_ends_what_a_command_has_started(command: subprocess.Popen[str]):
+    assert command.stdout is not None
+    other = psutil.Process(int(command.stdout.readline()))
+    command.send_signal(signal.SIGTERM)
+    assert command.wait(30) == -signal.SIGTERM
+    deadline = time.monotonic() + 30
+    while other.is_running() and other.status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline, "it lives on"
+        time.sleep(0.05)

@@ -1,0 +1,79 @@
+"""Names of GPUs in CUDA_VISIBLE_DEVICES, with a stand-in for nvidia-smi on PATH."""
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from arc_refinery.gpus import complete_visible_devices
+
+FIRST = "GPU-6a96bd13-70bc-6494-6d62-1b77a9a7f29f"
+SECOND = "GPU-6a96ffff-0000-1111-2222-333344445555"
+PART = "MIG-11c29e81-e611-50b5-b5ef-609c0a0fe58b"
+LISTED = f"""\
+GPU 0: NVIDIA H100 80GB HBM3 (UUID: {FIRST})
+  MIG 1g.10gb     Device  0: (UUID: {PART})
+GPU 1: NVIDIA H100 80GB HBM3 (UUID: {SECOND})
+"""
+
+
+@pytest.fixture
+def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f'#!/bin/sh\n[ "$*" = -L ] && cat <<LISTED\n{LISTED}LISTED\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize(
+    ("given", "completed"),
+    [
+        ("GPU-6a96bd13", FIRST),
+        ("GPU-6a96f", SECOND),
+        ("MIG-11c29e81", PART),
+        ("GPU-6a96bd13,GPU-6a96ffff", f"{FIRST},{SECOND}"),
+        (f"{SECOND},GPU-6a96bd13,0", f"{SECOND},{FIRST},0"),
+        # left alone
+        ("0,1", "0,1"),
+        (FIRST, FIRST),
+        (f"MIG-{FIRST}/1/0", f"MIG-{FIRST}/1/0"),
+        ("", ""),
+        ("-1", "-1"),
+    ],
+)
+def test_beginnings_are_completed_and_other_forms_stay(
+    nvidia_smi: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, given: str, completed: str
+):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    with caplog.at_level(logging.WARNING):
+        complete_visible_devices()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == completed
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(("given", "n"), [("GPU-6a96", 2), ("GPU-ffffffff", 0), ("MIG-9", 0)])
+def test_a_name_that_fits_none_or_several_stays_and_the_log_says_so(
+    nvidia_smi: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, given: str, n: int
+):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    with caplog.at_level(logging.WARNING):
+        complete_visible_devices()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == given
+    assert f"{given} begins {n} of the names" in caplog.text and FIRST in caplog.text
+
+
+def test_without_nvidia_smi_the_log_says_what_could_not_be_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-6a96bd13")
+    complete_visible_devices()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-6a96bd13"
+    assert "`nvidia-smi -L`, which would complete names of GPUs, failed" in caplog.text
+
+
+def test_without_the_variable_it_is_not_set(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    complete_visible_devices()
+    assert "CUDA_VISIBLE_DEVICES" not in os.environ
