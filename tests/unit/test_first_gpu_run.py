@@ -1,4 +1,4 @@
-"""What the first run on a GPU needs and no CPU run shows: weights in 4 bits, merged weights for vLLM, devices, signals."""
+"""What the first run on a GPU needs and no CPU run shows: 4 bits, merged weights for vLLM, devices, signals."""
 
 import os
 import signal
@@ -28,9 +28,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_4_bits_are_nf4_with_double_quantisation_computed_in_the_models_dtype(
-    loaded: list[dict[str, Any]], dtype: str
-):
+def test_4_bits_are_nf4_with_double_quantisation_computed_in_the_models_dtype(loaded: list[dict[str, Any]], dtype: str):
     import torch
 
     from arc_refinery.training.adapters import open_base
@@ -66,7 +64,7 @@ def test_a_torch_for_gpus_that_finds_none_trains_no_16_bit_weights(
 
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ModelError, match="a driver for CUDA 13.0, and does CUDA_VISIBLE_DEVICES name it"):
+    with pytest.raises(ModelError, match=r"a driver for CUDA 13\.0, and does CUDA_VISIBLE_DEVICES name it"):
         open_base(Network(path=TINY, window=9, dtype="bfloat16"), Lora())
     open_base(Network(path=TINY, window=9, dtype="float32"), Lora())  # as the demo does, whatever torch is installed
     monkeypatch.setattr(torch.version, "cuda", None)

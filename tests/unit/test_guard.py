@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from arc_refinery.config import Guard
+from arc_refinery.training import checkpoints
 from arc_refinery.training.guard import Symptom, symptom
 
 GUARD = Guard(window=3, max_truncated=0.5, max_repetition=0.5, min_reward=0.5)
@@ -79,8 +80,6 @@ def work(tmp_path: Path) -> Path:
 
 
 def test_the_newest_two_and_the_best_are_kept(work: Path) -> None:
-    from arc_refinery.training import checkpoints  # it imports transformers
-
     checkpoints.prune(work, {0: 9.0, 2: 3.0, 4: 5.0, 6: 5.0, 8: 1.0, 10: 0.0}, 1)
     assert list(checkpoints.steps_of(work)) == [4, 8, 10]
     assert checkpoints.best({2: 3.0, 4: 5.0, 6: 5.0}) == 4

@@ -13,6 +13,9 @@ GRPO: dict[str, Any] = {"learning_rate": 1e-4, "max_completion_length": 48, "max
 SFT: dict[str, Any] = {"learning_rate": 1e-3}
 
 
+PLAIN: dict[str, Any] = {"sampler": "vllm-colocate", "top_p": 1.0, "repetition_penalty": 1.0}
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -38,8 +41,7 @@ SFT: dict[str, Any] = {"learning_rate": 1e-3}
         ({"load_in_4bit": True, "sampler": "vllm-colocate", "unsloth": True}, "vLLM 0.31 knows no 4-bit weights"),
         *(
             (
-                {"sampler": "vllm-colocate", "importance_sampling_mode": mode, "top_p": 1.0, "repetition_penalty": 1.0}
-                | cutting,
+                PLAIN | {"importance_sampling_mode": mode} | cutting,
                 "the difference drowns the gradient",
             )
             for mode in ("sequence_mask", "sequence_truncate")

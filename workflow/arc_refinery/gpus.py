@@ -33,7 +33,7 @@ def complete_visible_devices() -> None:
             logger.info("%s: %s is %s", VARIABLE, name, found[0])
         else:
             logger.warning(
-                "%s: %s begins %d of the names that `nvidia-smi -L` shows (%s), expected 1; vLLM will not find this GPU",
+                "%s: %s begins %d of the names that `nvidia-smi -L` shows (%s), expected 1: vLLM will not find it",
                 VARIABLE, name, len(found), ", ".join(known) or "none",
             )  # fmt: skip
     os.environ[VARIABLE] = ",".join(whole[name][0] if len(whole.get(name, [])) == 1 else name for name in names)

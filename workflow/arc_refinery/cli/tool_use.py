@@ -1,8 +1,6 @@
 """Stages of experiments in tool use."""
 
 import logging
-import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

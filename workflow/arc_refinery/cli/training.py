@@ -1,8 +1,6 @@
 """Stages that train. The flags of `train` keep the names of the published scripts."""
 
 import logging
-import os
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -99,8 +99,8 @@ class PolicyGradient(Optimizer, Lora):
     def _the_sampler_can(self) -> "PolicyGradient":
         if self.load_in_4bit and self.sampler != "transformers":
             raise ValueError(
-                f"load_in_4bit with sampler `{self.sampler}`: vLLM 0.31 knows no 4-bit weights of bitsandbytes, and TRL "
-                "would send it packed ones (trl issue 4973); set load_in_4bit to false, or sampler to `transformers`"
+                f"load_in_4bit with sampler `{self.sampler}`: vLLM 0.31 knows no 4-bit weights of bitsandbytes, and "
+                "TRL would send it packed ones (trl issue 4973); set load_in_4bit to false or sampler to `transformers`"
             )
         if self.frequency_penalty and self.sampler == "transformers":
             raise ValueError("frequency_penalty is vLLM's alone; use repetition_penalty, or a vLLM sampler")

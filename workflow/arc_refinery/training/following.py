@@ -25,9 +25,9 @@ logger = logging.getLogger(__name__)
 def merged_weights(generation: Any) -> Iterator[tuple[str, Tensor]]:
     """The weights of `generation.model` with its adapter merged in, one at a time, under the names that vLLM expects.
 
-    In place of TRL's `_iter_named_params` (1.16), which merges into the weights themselves and subtracts the adapter again.
-    In bfloat16 that leaves a rounding error in the base at every step (trl issue 6688): training would go on from another
-    base than the one the adapter is evaluated on.
+    Replaces TRL's `_iter_named_params` (1.16), which merges into the weights themselves and subtracts the adapter
+    again. In bfloat16 that leaves a rounding error in the base at every step (trl issue 6688): training would continue
+    from another base than the one the adapter is evaluated on.
     """
     model = generation.model
     for name, parameter in model.named_parameters():
