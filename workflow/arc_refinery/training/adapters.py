@@ -32,9 +32,9 @@ def open_base(model: Network, lora: Lora) -> Any:
     gpu_is_there = torch.cuda.is_available()
     if model.dtype != "float32" and torch.version.cuda and not gpu_is_there:
         raise ModelError(
-            f"dtype {model.dtype} is for training on a GPU, and torch {torch.__version__} finds none: does "
-            f"`nvidia-smi` show one, with a driver for CUDA {torch.version.cuda}, and does CUDA_VISIBLE_DEVICES name it? To "
-            "train on the CPU all the same, set the dtype to float32"
+            f"dtype {model.dtype} is for training on a GPU, and torch {torch.__version__} finds none. Does "
+            f"`nvidia-smi` show one, with a driver for CUDA {torch.version.cuda}, and does CUDA_VISIBLE_DEVICES "
+            "name it? To train on the CPU all the same, set the dtype to float32"
         )
     if model.dtype == "float16" and not gpu_is_there:
         raise ModelError("dtype float16 trains on a GPU only, and there is none here; use float32 or bfloat16")
