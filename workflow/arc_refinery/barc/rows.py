@@ -2,11 +2,15 @@
 
 A block of rows is checked and converted as a whole. A block with anything unusual in it is taken row by row: that is
 slow, but it says which row and which field cannot be used.
+
+BARC's own check admits grids that ARC does not: of any size, of truth values, of fractions. Whole numbers and truth
+values are read as cells; pairs with other grids are left out and counted.
 """
 
 import gzip
 import json
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,25 +25,32 @@ from arc_refinery.arrow_grids import FlatGrids, are_lists, lengths_of, list_arra
 from arc_refinery.barc.json_examples import NotPlainError, cut, read_examples
 from arc_refinery.barc.problems import Problem
 from arc_refinery.errors import InputError
-from arc_refinery.grids import GridError, as_grid
+from arc_refinery.grids import MAX_SIDE, N_COLORS, Grid, GridError, as_grid
 from arc_refinery.tasks import Pair
 
 JSON_BLOCK = 8 * 2**20  # bytes
 PARQUET_BLOCK = 500  # rows
 FIELDS = ("source", "examples", "seeds")
 
+# Why ARC cannot hold a grid of BARC's
+EMPTY = "a grid without cells"
+TOO_LARGE = f"a grid with a side over {MAX_SIDE}"
+FRACTIONS = "a grid of fractions"
+OTHER_COLORS = f"a grid with cells outside 0..{N_COLORS - 1}"
+
 
 class RowError(InputError):
     """A BARC row cannot be used; the message names file, row and field."""
 
 
-def read_barc_rows(path: Path) -> Iterator[pa.Table]:
+def read_barc_rows(path: Path, left_out: Counter[str]) -> Iterator[pa.Table]:
     """Tables of problems from a .jsonl, .jsonl.gz or .parquet file of BARC rows, named by file and row.
 
     Fields: `source`, `examples` ([input grid, output grid] pairs) and, where there are any, `seeds`. Other fields and
-    blank lines are ignored. Raises `RowError`.
+    blank lines are ignored. `left_out` counts the pairs that ARC cannot hold, by the reason. Raises `RowError` for what
+    is not a BARC row.
     """
-    tables = _tables(path)
+    tables = _tables(path, left_out)
     with ThreadPoolExecutor(1) as thread:  # reads the next block while this one is used
         ahead = thread.submit(next, tables, None)
         while (table := ahead.result()) is not None:
@@ -80,14 +91,14 @@ def _blocks(path: Path) -> Iterator[Block]:
         raise RowError(f"{path}: cannot be read ({error})") from None
 
 
-def _tables(path: Path) -> Iterator[pa.Table]:
+def _tables(path: Path, left_out: Counter[str]) -> Iterator[pa.Table]:
     stem, n_before = Path(path.name.removesuffix(".gz")).stem, 0
     for block in _blocks(path):
         names = [f"{stem}-{number:06d}" for number in range(n_before + 1, n_before + len(block) + 1)]
         try:
             table = _table(*_heads_and_pairs(block), names)
         except ValueError:  # whatever it is: row by row it is understood or named
-            table = pa.concat_tables(records.tables("problems", _problems(block, names, path, n_before + 1)))
+            table = pa.concat_tables(records.tables("problems", _problems(block, names, path, n_before + 1, left_out)))
         yield table
         n_before += len(block)
 
@@ -122,11 +133,11 @@ def _table(heads: list[Any], n_pairs: Any, grids: FlatGrids, names: list[str]) -
     return pa.table(columns, records.schema("problems"))
 
 
-def _problems(block: Block, names: list[str], path: Path, first: int) -> Iterator[Problem]:
+def _problems(block: Block, names: list[str], path: Path, first: int, left_out: Counter[str]) -> Iterator[Problem]:
     rows = block.to_pylist() if isinstance(block, pa.RecordBatch) else _decoded(block, path, first)
     for number, (name, row) in enumerate(zip(names, rows, strict=True), first):
         where = f"{path}: row {number}"
-        source, examples = _source(row, where), _examples(row, where)
+        source, examples = _source(row, where), _examples(row, where, left_out)
         yield Problem(name, source, examples, tuple(_seeds(row, where)), "barc")
 
 
@@ -161,14 +172,36 @@ def _seeds(row: dict[str, Any], where: str) -> list[str]:
     return [str(seed) for seed in seeds]
 
 
-def _examples(row: Any, where: str) -> tuple[Pair, ...]:
+def _examples(row: Any, where: str, left_out: Counter[str]) -> tuple[Pair, ...]:
     pairs = []
     for number, example in enumerate(_field(row, "examples", list, where)):
         try:
-            given, wanted = example
-            pairs.append(Pair(as_grid(given), as_grid(wanted)))
+            given, wanted = map(_grid, example)
+            if reasons := {side for side in (given, wanted) if isinstance(side, str)}:
+                left_out[" and ".join(sorted(reasons))] += 1
+            else:
+                pairs.append(Pair(given, wanted))
         except (GridError, TypeError, ValueError) as error:
             raise RowError(
                 f"{where}: field 'examples', pair {number}: {error}; expected [input grid, output grid]"
             ) from None
     return tuple(pairs)
+
+
+def _grid(value: Any) -> Grid | str:
+    """A grid, or why ARC cannot hold it; raises `GridError` for what is not a grid of BARC's either."""
+    try:
+        array = np.array(value)
+    except ValueError:
+        raise GridError("rows of different lengths, expected a rectangle") from None
+    if array.size == 0 and isinstance(value, list) and all(row == [] for row in value):
+        return EMPTY
+    if array.ndim != 2 or array.dtype.kind not in "biuf":
+        return as_grid(value)  # says what is wrong with it
+    if max(array.shape) > MAX_SIDE:
+        return TOO_LARGE
+    if not np.array_equal(array, np.rint(array.astype(float))):
+        return FRACTIONS
+    if array.min() < 0 or array.max() >= N_COLORS:
+        return OTHER_COLORS
+    return array.astype(np.uint8)

@@ -1,5 +1,7 @@
 """Stages that make or collect problems and tasks."""
 
+import logging
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +24,14 @@ class Problems:
         from arc_refinery.sources import problem_tables
 
         settings = self.problems.model_dump() | {"n_wanted": self.n_wanted}
-        with records.writer(self.output, "problems", self.seed, settings) as add:
-            for table in problem_tables(self.problems, self.n_wanted, self.seed, "training problems"):
+        left_out: Counter[str] = Counter()
+        with records.writer(
+            self.output, "problems", self.seed, settings, lambda: {"pairs_left_out": dict(left_out)}
+        ) as add:
+            for table in problem_tables(self.problems, self.n_wanted, self.seed, "training problems", left_out):
                 add(table)
+        for reason, n in sorted(left_out.items()):
+            logging.info("%d pairs of %d problems left out: %s", n, records.count(self.output), reason)
 
 
 @dataclass
