@@ -1,6 +1,8 @@
 """`snakemake --profile condor`: what rules ask for arrives at the pool, and a run there ends as a local one."""
 
 import hashlib
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from cluster.runs import LONG, SHARD, Run
 
 pytestmark = pytest.mark.pool
 
+REST_OF_UUID = "-70bc-6494-6d62-1b77a9a7f29f"
 NEEDS: dict[str, dict[str, Any]] = {
     "cpu": {"cpus": 2, "mem_mb": 1500, "disk_mb": 3000, "runtime": 30},
     "sample": {
@@ -52,13 +55,22 @@ def test_what_a_rule_declares_is_in_its_job_ad(prepared: Checkout, condor: Calla
     assert "No machine of the pool can run job" in run.says(f"can run job {gpu_job['ClusterId']}")
 
 
-def test_a_job_on_a_gpu_is_told_which(prepared: Checkout, condor: Callable[..., Run], pool: Pool):
+def test_a_job_on_a_gpu_is_told_which_and_completes_its_name(
+    prepared: Checkout, condor: Callable[..., Run], pool: Pool, tmp_path: Path
+):
+    stand_in = tmp_path / "nvidia-smi"
+    stand_in.write_text(f'#!/bin/sh\necho "GPU 0: a stand-in (UUID: $CUDA_VISIBLE_DEVICES{REST_OF_UUID})"\n')
+    stand_in.chmod(0o755)
     needs = {"cpu": {"gpus": 1, "gpu_mem_mb": 24000}}
     changed = prepared.change(lambda config: config.update(resources=needs), LONG)
-    run = condor(prepared, "--force", "results/small/tasks/heldout.parquet", config=changed)
+    path = f"{tmp_path}{os.pathsep}{pool.environment['PATH']}"
+    run = condor(prepared, "--force", "results/small/tasks/heldout.parquet", config=changed, PATH=path)
     assert run.end() == 0, run.explain()
     (job,) = pool.jobs('regexp("^evaluation_tasks-", JobBatchName) && RequestGPUs == 1', history=True)
-    assert job["AssignedGPUs"].startswith("GPU-")
+    name = job["AssignedGPUs"]
+    assert re.fullmatch("GPU-[0-9a-f]{8}", name)
+    log = (prepared.folder / "logs/small/heldout/tasks.log").read_text()
+    assert f"CUDA_VISIBLE_DEVICES: {name} is {name}{REST_OF_UUID}" in log
 
 
 def test_a_whole_run_on_the_pool_ends_as_a_local_one(

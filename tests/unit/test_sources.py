@@ -340,7 +340,7 @@ def test_truth_values_and_whole_numbers_are_cells(tmp_path: Path, suffix: str):
 
 def test_pairs_that_arc_cannot_hold_are_left_out_and_counted_by_reason(tmp_path: Path):
     good = [[[1]], [[2]]]
-    bad = {
+    bad: dict[str, list[Any]] = {
         "a grid with a side over 30": [[[[0] * 31], [[1]]], [[[1]], [[1]] * 31]],
         "a grid of fractions": [[[[0.5]], [[1]]]],
         "a grid with cells outside 0..9": [[[[1]], [[10]]], [[[-1]], [[1]]], [[[1]], [[12.0]]]],

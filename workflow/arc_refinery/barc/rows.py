@@ -177,7 +177,8 @@ def _examples(row: Any, where: str, left_out: Counter[str]) -> tuple[Pair, ...]:
     for number, example in enumerate(_field(row, "examples", list, where)):
         try:
             given, wanted = map(_grid, example)
-            if reasons := {side for side in (given, wanted) if isinstance(side, str)}:
+            if isinstance(given, str) or isinstance(wanted, str):
+                reasons = {side for side in (given, wanted) if isinstance(side, str)}
                 left_out[" and ".join(sorted(reasons))] += 1
             else:
                 pairs.append(Pair(given, wanted))

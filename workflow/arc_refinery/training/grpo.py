@@ -7,6 +7,7 @@ collapses goes back to before it did, or stops (`guard`). The adapter is the bes
 import logging
 import os
 import shutil
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -246,6 +247,11 @@ def _arguments(job: Job, lesson: Lesson, rate: float) -> GRPOConfig:
 
 def _vllm_arguments(job: Job) -> dict[str, Any]:
     training = job.training
+    if training.sampler == "vllm-colocate":
+        # TRL takes 29500 where it looks free: of two trainings that start on one machine the second would die.
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            os.environ.setdefault("MASTER_PORT", str(probe.getsockname()[1]))
     return {
         "use_vllm": True,
         "vllm_mode": training.sampler.removeprefix("vllm-"),
