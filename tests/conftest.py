@@ -95,6 +95,15 @@ def renderer() -> Renderer:
 
 
 @pytest.fixture(scope="session")
+def tiny_network() -> Any:
+    """The embedded model's network, which no test changes."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(TINY, dtype=torch.float32).eval()
+
+
+@pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that all workers of this run see."""
     base = tmp_path_factory.getbasetemp()

@@ -196,21 +196,21 @@ def test_a_template_that_does_not_end_answers_is_refused() -> None:
 
 
 @pytest.mark.model
-def test_the_second_turns_log_probabilities_are_those_of_sampling_it_alone(tokenizer: Any, executor: Executor) -> None:
+def test_the_second_turns_log_probabilities_are_those_of_sampling_it_alone(
+    tokenizer: Any, executor: Executor, tiny_network: Any
+) -> None:
     """Of one forward pass over the whole episode and of one over the second prompt and its answer."""
     import torch
-    from transformers import AutoModelForCausalLM
 
     end = tokenizer.eos_token_id
     first, second = [*ids_of(tokenizer, WRONG), end], [*ids_of(tokenizer, RIGHT), end]
     sampling = Sampling(tokenizer, [first], [second])
     (episode,) = play(sampling, executor)
-    network = AutoModelForCausalLM.from_pretrained(TINY, dtype=torch.float32).eval()
 
     def logprobs(before: list[int], tokens: list[int]) -> "torch.Tensor":
         ids = torch.tensor([before + tokens])
         with torch.no_grad():
-            logits = network(ids).logits[0, len(before) - 1 : -1]
+            logits = tiny_network(ids).logits[0, len(before) - 1 : -1]
         found: torch.Tensor = logits.log_softmax(-1).gather(1, ids[0, len(before) :, None])[:, 0]
         return found
 

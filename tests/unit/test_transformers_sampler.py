@@ -37,12 +37,6 @@ def sampler(on_a_cpu: None) -> TransformersSampler:
 
 
 @pytest.fixture(scope="module")
-def network() -> Any:
-    """The same model as transformers loads it."""
-    return AutoModelForCausalLM.from_pretrained(MODEL.path, dtype=torch.float32).eval()
-
-
-@pytest.fixture(scope="module")
 def prompts(renderer: Renderer) -> list[Prompt]:
     """Two prompts, of four completions each, for each of three tasks."""
     problems = [
@@ -146,7 +140,7 @@ def test_a_trained_model_stops_by_itself_and_one_token_is_too_few(
 
 @pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.5, 0.8), (1.5, 1.0)])
 def test_logprob_is_the_sum_over_the_completions_tokens_at_temperature_one(
-    network: Any, prompts: list[Prompt], temperature: float, top_p: float
+    tiny_network: Any, prompts: list[Prompt], temperature: float, top_p: float
 ) -> None:
     tokenizer = AutoTokenizer.from_pretrained(MODEL.path)
     n_compared = 0
@@ -160,7 +154,7 @@ def test_logprob_is_the_sum_over_the_completions_tokens_at_temperature_one(
                 continue  # sampled in smaller pieces than the tokenizer's: the text does not tell which
             ids = torch.tensor([tokenizer(prompt.text, add_special_tokens=False)["input_ids"] + answer])
             with torch.no_grad():
-                logprobs = network(ids).logits.log_softmax(-1)[0]
+                logprobs = tiny_network(ids).logits.log_softmax(-1)[0]
             start = ids.shape[1] - len(answer)
             expected = sum(float(logprobs[start + place - 1, token]) for place, token in enumerate(answer))
             assert completion.logprob == pytest.approx(expected, abs=1e-3)
@@ -169,23 +163,23 @@ def test_logprob_is_the_sum_over_the_completions_tokens_at_temperature_one(
 
 
 def test_nearly_no_nucleus_is_the_greedy_completion(
-    sampler: TransformersSampler, network: Any, prompts: list[Prompt]
+    sampler: TransformersSampler, tiny_network: Any, prompts: list[Prompt]
 ) -> None:
     (drawn,) = sampled(decoded_otherwise(top_p=1e-6), prompts[:1])
     assert len(set(drawn)) == 1
-    assert drawn[0].text == greedy(network, sampler.tokenizer, prompts[0])
+    assert drawn[0].text == greedy(tiny_network, sampler.tokenizer, prompts[0])
 
 
 def test_temperature_zero_is_the_greedy_completion(
-    sampler: TransformersSampler, network: Any, prompts: list[Prompt]
+    sampler: TransformersSampler, tiny_network: Any, prompts: list[Prompt]
 ) -> None:
     (drawn,) = sampled(decoded_otherwise(temperature=0.0), prompts[:1])
     assert len(set(drawn)) == 1
-    assert drawn[0].text == greedy(network, sampler.tokenizer, prompts[0])
+    assert drawn[0].text == greedy(tiny_network, sampler.tokenizer, prompts[0])
 
 
 def test_an_adapter_acts_as_peft_applies_it(
-    sampler: TransformersSampler, network: Any, prompts: list[Prompt], tmp_path: Path
+    sampler: TransformersSampler, tiny_network: Any, prompts: list[Prompt], tmp_path: Path
 ) -> None:
     prompts = prompts[::2]  # one per task
     adapter = make_adapter(tmp_path / "adapter", MODEL.path)
@@ -194,7 +188,7 @@ def test_an_adapter_acts_as_peft_applies_it(
     plain = AutoModelForCausalLM.from_pretrained(MODEL.path, dtype=torch.float32)
     peft = PeftModel.from_pretrained(plain, adapter).eval()
     assert texts == [greedy(peft, sampler.tokenizer, prompt) for prompt in prompts]
-    assert texts != [greedy(network, sampler.tokenizer, prompt) for prompt in prompts]
+    assert texts != [greedy(tiny_network, sampler.tokenizer, prompt) for prompt in prompts]
 
 
 def test_end_tokens_of_the_generation_config_end_a_completion(prompts: list[Prompt], tmp_path: Path) -> None:
