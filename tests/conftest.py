@@ -1,4 +1,4 @@
-"""What several suites share: an executor, the embedded model's prompts, and checkouts of the repository."""
+"""Fixtures that several suites share: an executor, the embedded model's prompts, and checkouts of the repository."""
 
 import os
 
@@ -30,9 +30,10 @@ _untracked_before = pytest.StashKey[set[str]]()
 
 # Modules whose tests share something that takes long to make: they run in one worker. HTCondor's share one pool.
 TOGETHER = {
-    **dict.fromkeys(
-        (f"tests/cluster/test_{name}.py" for name in ("environments", "events", "eviction", "profile")), "pool"
-    ),
+    "tests/cluster/test_environments.py": "pool",
+    "tests/cluster/test_events.py": "pool",
+    "tests/cluster/test_eviction.py": "pool",
+    "tests/cluster/test_profile.py": "pool",
     "tests/cluster/test_slurm.py": "slurm",
     "tests/workflow/test_turns.py": "turns",
     "tests/workflow/test_templates.py": "templates",
@@ -56,13 +57,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    session.config.stash[_untracked_before] = _untracked()
+    if not IS_WORKER:
+        session.config.stash[_untracked_before] = _untracked()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """No test writes into the checkout that it runs from: the whole run fails where one has."""
+    if IS_WORKER:
+        return
     before = session.config.stash[_untracked_before]
-    if not IS_WORKER and (left := _untracked() - before):
+    if left := _untracked() - before:
         print(f"\nnew files in the checkout, which tests may not write to: {', '.join(sorted(left))}")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -1,4 +1,4 @@
-"""What the first run on a GPU needs and no CPU run shows: 4 bits, merged weights for vLLM, devices, signals."""
+"""Needs of the first run on a GPU that no CPU run shows: 4 bits, merged weights for vLLM, devices, signals."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from arc_refinery.errors import ModelError
 
 @pytest.fixture
 def loaded(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What transformers is asked to load weights with; nothing is loaded."""
+    """Keywords that transformers would load weights with; nothing is loaded."""
     from transformers import AutoModelForCausalLM
 
     asked: list[dict[str, Any]] = []

@@ -30,8 +30,9 @@ class Problems:
         ) as add:
             for table in problem_tables(self.problems, self.n_wanted, self.seed, "training problems", left_out):
                 add(table)
+        n_problems = records.count(self.output)
         for reason, n in sorted(left_out.items()):
-            logging.info("%d pairs of %d problems left out: %s", n, records.count(self.output), reason)
+            logging.info("%d pairs of %d problems left out: %s", n, n_problems, reason)
 
 
 @dataclass

@@ -271,12 +271,12 @@ def _quoted(text: str) -> str:
 
 def _mask_section(experiment: ToolUse, evaluated: Sequence[Evaluated], files: Attachments) -> list[str]:
     """One episode with all its tokens: which carry loss."""
+    from arc_refinery.tokenizers import load_tokenizer  # imports transformers
+
     shown = _arm_to_show(experiment).name
     episodes = [episode for one in evaluated for episode in one.of_arm(shown)]
     chosen = next((one for one in episodes if one.calls and one.reward == 1.0), episodes[0])
     chosen = next(one.whole(shown, chosen.episode_id) for one in evaluated if chosen.question_id in one.questions)
-    from arc_refinery.tokenizers import load_tokenizer
-
     tokenizer = load_tokenizer(experiment.model.path)
     tokens = [tokenizer.decode([token]) for token in chosen.completion_ids]
     picture = files.add("mask.png", partial(mask_picture, tokens, chosen.mask))
