@@ -49,7 +49,7 @@ def commands(text: str) -> Iterator[str]:
 
 
 def fault(command: str) -> str | None:
-    """What is wrong with a command, if anything."""
+    """The fault of a command; None where it exists."""
     program, *words = shlex.split(command)
     match program:
         case "arc-refinery":

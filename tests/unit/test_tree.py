@@ -1,4 +1,4 @@
-"""What is tracked belongs to the project: leftovers of a run or of a probe have names that nothing here has."""
+"""Tracked files belong to the project: leftovers of a run or of a probe have names that nothing here has."""
 
 import subprocess
 from pathlib import PurePath

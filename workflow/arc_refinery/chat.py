@@ -96,7 +96,7 @@ def _of_folder(folder: Path) -> Chat | None:
 
 
 def _environment() -> ImmutableSandboxedEnvironment:
-    """What transformers offers to chat templates (5.17, utils/chat_template_utils.py)."""
+    """The environment that transformers gives chat templates (5.17, utils/chat_template_utils.py)."""
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
     )

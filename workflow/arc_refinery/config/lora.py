@@ -1,4 +1,4 @@
-"""What every method of training has: the adapter, the weights under it, and the optimizer."""
+"""Settings of every method of training: the adapter, the weights under it, and the optimizer."""
 
 from typing import Literal
 

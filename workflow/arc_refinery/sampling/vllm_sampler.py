@@ -99,7 +99,7 @@ def open_engine(model: Network, adapter: Path | None, seed: int) -> tuple[Any, A
 
 
 def set_variables(on_gpu: bool) -> None:
-    """What vLLM reads as it is imported, unless the user has set it."""
+    """Set the variables that vLLM reads as it is imported, unless the user has."""
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")  # else it reports to its makers
     os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")  # forks are forbidden once CUDA was asked for
     if not on_gpu:
