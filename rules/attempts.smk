@@ -13,8 +13,6 @@ rule first_prompts:
         "<benchmarks>/{tasks}/{branch}/prompts.tsv"
     wildcard_constraints:
         branch="turn1(-.+)?",
-    conda:
-        "../envs/cpu.yaml"
     threads: cpus("cpu")
     resources:
         **needs("cpu"),
@@ -34,8 +32,6 @@ rule sample:
         "<logs>/{tasks}/{branch}/sample-{shard}.log",
     benchmark:
         "<benchmarks>/{tasks}/{branch}/sample-{shard}.tsv"
-    conda:
-        "../envs/cpu.yaml"
     threads: cpus("sample")
     resources:
         **model_needs("sample"),
@@ -60,8 +56,6 @@ rule judge:
         "<logs>/{tasks}/{branch}/judge-{shard}.log",
     benchmark:
         "<benchmarks>/{tasks}/{branch}/judge-{shard}.tsv"
-    conda:
-        "../envs/cpu.yaml"
     threads: cpus("cpu")
     resources:
         **needs("cpu"),

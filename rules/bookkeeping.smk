@@ -7,8 +7,6 @@ rule settings:
     log:
         "<logs>/settings.log",
     localrule: True
-    conda:
-        "../envs/cpu.yaml"
     params:
         content=settings_text(),
     shell:
@@ -29,8 +27,6 @@ if experiment.training:
             "<benchmarks>/adapters/{name}.curves.tsv"
         wildcard_constraints:
             name="|".join(map(re.escape, experiment.adapters)),
-        conda:
-            "../envs/cpu.yaml"
         threads: cpus("cpu")
         resources:
             **needs("cpu"),
@@ -46,8 +42,6 @@ rule machine_time:
     log:
         "<logs>/machine-time.log",
     localrule: True
-    conda:
-        "../envs/cpu.yaml"
     params:
         logs=subpath(output[0], parent=True),
     shell:

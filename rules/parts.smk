@@ -10,8 +10,6 @@ rule problems:
         "<logs>/problems.log",
     benchmark:
         "<benchmarks>/problems.tsv"
-    conda:
-        "../envs/cpu.yaml"
     threads: cpus("cpu")
     resources:
         **needs("cpu"),
@@ -30,8 +28,6 @@ rule tasks:
         "<logs>/tasks.log",
     benchmark:
         "<benchmarks>/tasks.tsv"
-    conda:
-        "../envs/cpu.yaml"
     threads: cpus("cpu")
     resources:
         **needs("cpu"),

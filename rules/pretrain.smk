@@ -9,8 +9,6 @@ rule pretrain:
         "logs/pretrain.log",
     benchmark:
         "logs/benchmarks/pretrain.tsv"
-    conda:
-        "../envs/cpu.yaml"
     threads: 2
     resources:
         **requests(Needs(mem_mb=4000, runtime=120)),
@@ -27,8 +25,6 @@ rule pretrain_tool_use:
         "logs/pretrain-tool-use.log",
     benchmark:
         "logs/benchmarks/pretrain-tool-use.tsv"
-    conda:
-        "../envs/cpu.yaml"
     threads: 2
     resources:
         **requests(Needs(mem_mb=4000, runtime=120)),

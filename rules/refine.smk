@@ -16,8 +16,6 @@ rule refining_prompts:
         "<benchmarks>/{tasks}/{branch}/prompts.tsv"
     wildcard_constraints:
         branch="[a-z0-9.-]+-turn[0-9]+",
-    conda:
-        "../envs/cpu.yaml"
     threads: cpus("cpu")
     resources:
         **needs("cpu"),

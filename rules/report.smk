@@ -25,8 +25,6 @@ rule report:
         "<logs>/report.log",
     benchmark:
         "<benchmarks>/report.tsv"
-    conda:
-        "../envs/cpu.yaml"
     threads: cpus("cpu")
     resources:
         **needs("cpu"),
@@ -48,8 +46,6 @@ rule prompt_lengths:
         "<logs>/lengths.log",
     benchmark:
         "<benchmarks>/lengths.tsv"
-    conda:
-        "../envs/cpu.yaml"
     threads: cpus("cpu")
     resources:
         **needs("cpu"),
@@ -70,8 +66,6 @@ rule compare:
         "logs/compare.log",
     benchmark:
         "logs/benchmarks/compare.tsv"
-    conda:
-        "../envs/cpu.yaml"
     threads: cpus("cpu")
     resources:
         **needs("cpu"),

@@ -18,8 +18,6 @@ rule demonstrations:
     wildcard_constraints:
         tasks="|".join(experiment.training_tasks),
     priority: 10  # training waits for it
-    conda:
-        "../envs/cpu.yaml"
     threads: cpus("cpu")
     resources:
         **needs("cpu"),
@@ -45,8 +43,6 @@ rule sft:
     wildcard_constraints:
         sft="|".join(map(re.escape, experiment.sft_adapters)),
     priority: 10  # everything that is trained waits for it
-    conda:
-        "../envs/cpu.yaml"
     threads: cpus("train")
     resources:
         **model_needs("train"),

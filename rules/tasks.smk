@@ -12,8 +12,6 @@ rule evaluation_tasks:
         "<benchmarks>/{tasks}/tasks.tsv"
     wildcard_constraints:
         tasks="|".join(task_set.name for task_set in experiment.evaluation.sets),
-    conda:
-        "../envs/cpu.yaml"
     threads: cpus("cpu")
     resources:
         **needs("cpu"),

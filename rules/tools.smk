@@ -12,8 +12,6 @@ rule heldout_questions:
         "<benchmarks>/{heldout}/questions.tsv"
     wildcard_constraints:
         heldout="|".join(one.name for one in experiment.data.heldout),
-    conda:
-        "../envs/cpu.yaml"
     threads: cpus("cpu")
     resources:
         **needs("cpu"),
@@ -37,8 +35,6 @@ rule episodes:
     wildcard_constraints:
         questions="|".join(one.name for one in experiment.data.heldout),
         arm="|".join(arm.name for arm in experiment.evaluation.arms),
-    conda:
-        "../envs/cpu.yaml"
     threads: cpus("sample")
     resources:
         **model_needs("sample"),
@@ -68,8 +64,6 @@ if experiment.training:
         wildcard_constraints:
             train="|".join(one.name for one in experiment.data.train),
         priority: 10  # training waits for it
-        conda:
-            "../envs/cpu.yaml"
         threads: cpus("cpu")
         resources:
             **needs("cpu"),
@@ -91,8 +85,6 @@ if experiment.sft_adapter:
         benchmark:
             "<benchmarks>/training/conversations.tsv"
         priority: 10
-        conda:
-            "../envs/cpu.yaml"
         threads: cpus("cpu")
         resources:
             **needs("cpu"),
@@ -112,8 +104,6 @@ if experiment.sft_adapter:
         benchmark:
             f"<benchmarks>/adapters/{experiment.sft_adapter}.tsv"
         priority: 10
-        conda:
-            "../envs/cpu.yaml"
         threads: cpus("train")
         resources:
             **model_needs("train"),
@@ -141,8 +131,6 @@ if experiment.grpo_adapter:
         benchmark:
             f"<benchmarks>/adapters/{experiment.grpo_adapter}.tsv"
         priority: 10  # it takes longest, and others can run beside it
-        conda:
-            "../envs/cpu.yaml"
         threads: cpus("train")
         resources:
             **model_needs("train"),
@@ -176,8 +164,6 @@ rule report:
         "<logs>/report.log",
     benchmark:
         "<benchmarks>/report.tsv"
-    conda:
-        "../envs/cpu.yaml"
     threads: cpus("cpu")
     resources:
         **needs("cpu"),

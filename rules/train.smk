@@ -17,8 +17,6 @@ if experiment.training.prompts == "first-turn":
         wildcard_constraints:
             tasks="|".join(experiment.training_tasks),
         priority: 10  # training waits for it
-        conda:
-            "../envs/cpu.yaml"
         threads: cpus("cpu")
         resources:
             **needs("cpu"),
@@ -44,8 +42,6 @@ else:
         wildcard_constraints:
             tasks="|".join(experiment.training_tasks),
         priority: 10  # training waits for it
-        conda:
-            "../envs/cpu.yaml"
         threads: cpus("cpu")
         resources:
             **needs("cpu"),
@@ -73,8 +69,6 @@ rule train:
     wildcard_constraints:
         run="|".join(map(re.escape, experiment.runs)),
     priority: 10  # it takes longest, and others can run beside it
-    conda:
-        "../envs/cpu.yaml"
     threads: cpus("train")
     resources:
         **model_needs("train"),

@@ -69,8 +69,3 @@ def test_versions_are_those_of_the_default_set_where_they_can_be(name: str, othe
         dict(pin.split("==") for pin in pins(ENVS / file)) for file in ("cpu.txt", f"{name}.txt")
     )  # fmt: skip
     assert {package for package in default.keys() & pinned.keys() if default[package] != pinned[package]} == others
-
-
-@pytest.mark.parametrize("name", ["cpu", "gpu", "gpu-unsloth"])
-def test_condas_environments_install_the_pinned_sets(name: str) -> None:
-    assert f"- -r {name}.txt" in (ENVS / f"{name}.yaml").read_text()
