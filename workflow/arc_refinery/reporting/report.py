@@ -14,7 +14,18 @@ from arc_refinery import records
 from arc_refinery.config import Arm, Experiment, TaskSet
 from arc_refinery.evaluation.arms import SetResults, load, n_tasks_with_budget_left, per_task, turns_of
 from arc_refinery.evaluation.statistics import Comparison, budget_curve, percent, verdict_sentence
-from arc_refinery.reporting import gallery, lengths, outcomes, plots, prose, provenance, published, tables, training
+from arc_refinery.reporting import (
+    gallery,
+    left_out,
+    lengths,
+    outcomes,
+    plots,
+    prose,
+    provenance,
+    published,
+    tables,
+    training,
+)
 from arc_refinery.reporting.publish import Attachments, publish
 from arc_refinery.reporting.tables import Bootstrap, markdown_table
 
@@ -48,6 +59,7 @@ def compose(experiment: Experiment, folder: Path, files: Attachments) -> list[st
         *prose.compared(experiment, {one.task_set.name: one.n for one in evaluated}),
         *(block for one in evaluated for block in _set_section(experiment, folder, one, files)),
         *training.section(experiment, folder, files),
+        *left_out.of_tasks(experiment, folder),
         "## Lengths of prompts",
         *_prompt_lengths(experiment, folder, files),
         *provenance.section(experiment.experiment, _seeds(experiment)),

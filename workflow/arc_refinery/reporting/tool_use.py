@@ -16,7 +16,7 @@ from arc_refinery import records
 from arc_refinery.config import Questions, ToolArm, ToolUse
 from arc_refinery.evaluation.statistics import Difference, pass_at_k, percent, points
 from arc_refinery.records import RecordError
-from arc_refinery.reporting import provenance, training
+from arc_refinery.reporting import left_out, provenance, training
 from arc_refinery.reporting.mask import mask_picture
 from arc_refinery.reporting.publish import Attachments, publish
 from arc_refinery.reporting.tables import Bootstrap, markdown_table, write_csv
@@ -75,6 +75,7 @@ def compose(experiment: ToolUse, folder: Path, files: Attachments) -> list[str]:
         *(block for one in evaluated for block in _set_section(experiment, one, files)),
         *_mask_section(experiment, evaluated, files),
         *training.section(experiment, folder, files),
+        *left_out.of_questions(experiment, folder),
         *provenance.section(experiment.experiment, {"experiment": (experiment.seed,)}),
         *_limits(experiment),
     ]

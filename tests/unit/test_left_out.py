@@ -1,0 +1,68 @@
+"""The report's section on what was left out on the way to tasks and questions."""
+
+from pathlib import Path
+
+import yaml
+from checkout import ROOT
+from factories import make_task
+
+from arc_refinery import records
+from arc_refinery.config import Experiment, validate, validate_tool_use
+from arc_refinery.reporting.left_out import of_questions, of_tasks
+
+
+def demo() -> Experiment:
+    return validate(yaml.safe_load((ROOT / "config/config.yaml").read_text()), "demo")
+
+
+def write_tasks(folder: Path, name: str, left_out: dict[str, int]) -> None:
+    notes = {"problems_left_out": left_out}
+    records.write(folder / f"tasks/{name}.parquet", "tasks", [make_task()], 0, {}, lambda: notes)
+
+
+def cells(table: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+
+
+def test_problems_and_pairs_are_counted_by_reason(tmp_path: Path):
+    made = demo()
+    generated = [one.name for one in made.evaluation.sets if one.source == "generator"]
+    notes = {"pairs_left_out": {"a grid of fractions": 7}}
+    (tmp_path / "tasks").mkdir()
+    records.write(tmp_path / "problems.parquet", "problems", [], 0, {}, lambda: notes)
+    for part in made.part_names:
+        write_tasks(tmp_path, part, {"more than 600 cells": 3, "fewer than 3 examples": 2})
+    write_tasks(tmp_path, generated[0], {"more than 600 cells": 1})
+    title, table = of_tasks(made, tmp_path)
+    assert title == "## What was left out"
+    assert cells(table) == [
+        ["pairs of problems to train on", "a grid of fractions", "7"],
+        ["problems to train on", "fewer than 3 examples", "2"],
+        ["problems to train on", "more than 600 cells", "3"],
+        [f"problems of `{generated[0]}`", "more than 600 cells", "1"],
+    ]
+
+
+def test_nothing_left_out_is_said_too(tmp_path: Path):
+    made = demo()
+    (tmp_path / "tasks").mkdir()
+    write_tasks(tmp_path, made.part_names[0], {})
+    assert of_tasks(made, tmp_path)[1] == "Every problem became a task, with all of its pairs."
+
+
+def test_real_tasks_alone_leave_nothing_to_say(tmp_path: Path):
+    config = yaml.safe_load((ROOT / "config/one-task-sanity-cpu.yaml").read_text())
+    assert of_tasks(validate(config, "one task"), tmp_path) == []
+
+
+def test_questions_are_counted_by_reason(tmp_path: Path):
+    made = validate_tool_use(yaml.safe_load((ROOT / "config/tool-use-demo.yaml").read_text()), "demo")
+    name = made.data.train[0].name
+    notes = {"n_held_out": 4, "failing": ["a", "b"]}
+    (tmp_path / "questions").mkdir()
+    records.write(tmp_path / f"questions/{name}.parquet", "questions", [], 0, {}, lambda: notes)
+    _, table = of_questions(made, tmp_path)
+    assert cells(table) == [
+        [f"questions of `{name}`", "held out", "4"],
+        [f"questions of `{name}`", "their programs fail", "2"],
+    ]

@@ -1,0 +1,49 @@
+"""What was left out on the way to tasks and questions, and why: as the files of these stages say in their notes."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from arc_refinery import records
+from arc_refinery.config import Experiment, ToolUse
+from arc_refinery.reporting.tables import markdown_table
+
+
+def of_tasks(experiment: Experiment, folder: Path) -> list[str]:
+    """Markdown blocks on problems that gave no task; none where no task is made from problems."""
+    made = [one.name for one in experiment.evaluation.sets if one.source == "generator"]
+    # the notes of one part are about all parts
+    what = {"to train on": experiment.part_names[:1], **{f"of `{name}`": [name] for name in made}}
+    files = {
+        f"problems {purpose}": folder / f"tasks/{name}.parquet" for purpose, names in what.items() for name in names
+    }
+    if not files:
+        return []
+    pairs = _notes(folder / "problems.parquet").get("pairs_left_out", {})
+    rows = _rows("pairs of problems to train on", pairs)
+    for purpose, path in files.items():
+        rows += _rows(purpose, _notes(path).get("problems_left_out", {}))
+    return _section(rows, "Every problem became a task, with all of its pairs.")
+
+
+def of_questions(experiment: ToolUse, folder: Path) -> list[str]:
+    """Markdown blocks on questions that are not used."""
+    rows = []
+    for name in experiment.sets:
+        notes = _notes(folder / f"questions/{name}.parquet")
+        reasons = {"held out": notes.get("n_held_out", 0), "their programs fail": len(notes.get("failing", []))}
+        rows += _rows(f"questions of `{name}`", reasons)
+    return _section(rows, "All questions were used.")
+
+
+def _notes(path: Path) -> dict[str, Any]:
+    """Nothing where the file has been cleaned away."""
+    return records.notes(path) if path.exists() else {}
+
+
+def _rows(what: str, left_out: Mapping[str, int]) -> list[list[str]]:
+    return [[what, reason, str(n)] for reason, n in sorted(left_out.items()) if n]
+
+
+def _section(rows: list[list[str]], if_none: str) -> list[str]:
+    return ["## What was left out", markdown_table(["left out", "why", "number"], rows) if rows else if_none]
