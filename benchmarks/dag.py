@@ -3,8 +3,8 @@
     python benchmarks/dag.py                          parts of 100, 1,000 and 10,000 shards; the last takes minutes
     python benchmarks/dag.py --shards 100 1000        those that answer within a minute
 
-`shards` is the number that each part of the training tasks is split into; evaluation sets keep their proportion to the
-parts, so 100 is `config/multi-turn-rl.yaml` as it is. A round is one process and one fresh working folder:
+The experiment is `config/multi-turn-rl.yaml`, with `shards` of each part of the training tasks and a fifth of that of
+the evaluation set. A round is one process and one fresh working folder:
 
     snakemake --list-rules         start, and parsing of the configuration and rules: `s parse`
     snakemake -n --quiet           the same, the graph of jobs, what must run: `s in all` and its peak memory
@@ -31,12 +31,9 @@ MADE = {"results", "logs"}  # what runs leave in the checkout
 
 
 def resized(experiment: dict[str, Any], shards: int) -> dict[str, Any]:
-    """The experiment with parts of so many shards, and evaluation sets in proportion."""
+    """The experiment with parts of so many shards, and evaluation sets of a fifth of that."""
     parts, evaluation = experiment["parts"], experiment["evaluation"]
-    sets = [
-        task_set | {"shards": max(1, task_set.get("shards", 1) * shards // parts["shards_per_part"])}
-        for task_set in evaluation["sets"]
-    ]
+    sets = [task_set | {"shards": max(1, shards // 5)} for task_set in evaluation["sets"]]
     return experiment | {"parts": parts | {"shards_per_part": shards}, "evaluation": evaluation | {"sets": sets}}
 
 

@@ -27,8 +27,8 @@ def test_curves_of_a_training_wait_for_no_evaluation(fresh: Checkout):
 
 def test_the_full_size_experiment_is_the_same_dag_with_another_config(fresh: Checkout):
     planned = fresh.planned("--configfile", "config/multi-turn-rl.yaml")
-    # 2 parts x 100 shards, then 20 shards of one set for turn 1 and for two refining arms
-    assert planned["sample"] == planned["judge"] == 200 + 20 + 2 * 20
+    # 2 parts x 20 shards, then 10 shards of one set for turn 1 and for two refining arms
+    assert planned["sample"] == planned["judge"] == 40 + 10 + 2 * 10
     assert planned["training_prompts"] == 2
     assert planned["train"] == 1
     assert planned["evaluation_tasks"] == 1  # the demo's other sets do not leak in
@@ -37,10 +37,10 @@ def test_the_full_size_experiment_is_the_same_dag_with_another_config(fresh: Che
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        # 20 shards of one set: turn 1, and the refining arm
-        ("refine-without-rl", {"problems": 0, "train": 0, "first_prompts": 1, "refining_prompts": 1, "sample": 40}),
-        # no attempt is needed to train on first turns; 20 shards for the base model and for each of two adapters
-        ("single-turn-rl", {"problems": 1, "training_prompts": 1, "train": 2, "refining_prompts": 0, "sample": 60}),
+        # 10 shards of one set: turn 1, and the refining arm
+        ("refine-without-rl", {"problems": 0, "train": 0, "first_prompts": 1, "refining_prompts": 1, "sample": 20}),
+        # no attempt is needed to train on first turns; 10 shards for the base model and for each of two adapters
+        ("single-turn-rl", {"problems": 1, "training_prompts": 1, "train": 2, "refining_prompts": 0, "sample": 30}),
         # 40 shards of two sets, with and without the adapter
         ("arc-training-rl", {"problems": 0, "training_prompts": 1, "train": 1, "refining_prompts": 0, "sample": 160}),
         # one shard of one task, for the base model and two adapters
