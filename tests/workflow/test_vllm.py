@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import processes
+import psutil
 import pytest
 from adapters import make_adapter
 from checkout import ROOT, TINY, TINY_TOOLS
@@ -111,6 +112,22 @@ def test_a_killed_run_keeps_what_was_finished_and_ends_like_an_undisturbed_one(t
     assert resumed.returncode == 0, resumed.stderr[-3000:]
     assert f"{n_finished} of {len(undisturbed) // 8} prompts were sampled before" in resumed.stderr
     assert (folder / "000.parquet").read_bytes() == (tmp_path / "undisturbed/000.parquet").read_bytes()
+
+
+def test_sigterm_ends_vllms_engine_too_where_it_has_a_process_of_its_own(tmp_path: Path, tasks: Path) -> None:
+    """As it has on a GPU, whose memory it would keep."""
+    progress = progress_path(tmp_path / "000.parquet")
+    words = with_vllm(command(tmp_path, tasks, "vllm", "--n-predictions", 8, "--batch-size", 8))
+    in_two = environment(VLLM_ENABLE_V1_MULTIPROCESSING="1")
+    with subprocess.Popen(words, env=in_two, stderr=subprocess.DEVNULL) as running:
+        while running.poll() is None and (not progress.exists() or progress.read_text().count("\n") < 2):
+            time.sleep(0.01)
+        started = psutil.Process(running.pid).children(recursive=True)
+        assert any("VLLM::EngineCore" in " ".join(one.cmdline()) for one in started)
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(30) == -signal.SIGTERM
+    _, alive = psutil.wait_procs(started, timeout=30)
+    assert not alive
 
 
 VARIABLES = """
