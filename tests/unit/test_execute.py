@@ -11,8 +11,9 @@ import pytest
 
 from arc_refinery.cli.attempts import Execute
 from arc_refinery.errors import InputError
-from arc_refinery.sandbox import Executor
+from arc_refinery.sandbox import Executor, seccomp
 from arc_refinery.sandbox.jsonl import execute_file
+from arc_refinery.sandbox.self_check import PROMISES
 
 FLIP = "from common import *\ndef transform(grid):\n    return np.fliplr(grid)"
 
@@ -118,3 +119,31 @@ def test_a_file_that_is_missing_or_not_text_is_named(executor: Executor, tmp_pat
         execute_file(tmp_path / "binary", tmp_path / "verdicts.jsonl", executor)
     with pytest.raises(InputError, match=f"{tmp_path}/missing: no such file; expected lines like {{"):
         execute_file(tmp_path / "missing", tmp_path / "verdicts.jsonl", executor)
+
+
+def trials(capsys: pytest.CaptureFixture[str]) -> dict[str, bool]:
+    """Which promises the printed table says are kept."""
+    lines = capsys.readouterr().out.splitlines()
+    return {line[8:50].strip(): line.startswith("kept") for line in lines}
+
+
+def test_the_self_check_tries_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
+    Execute(self_check=True).run()
+    assert trials(capsys) == dict.fromkeys(PROMISES, True)
+
+
+def test_the_self_check_finds_a_sandbox_without_its_filter(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(seccomp, "what_is_missing", lambda: "there is no filter")
+    with pytest.raises(InputError, match="promises of the sandbox are broken here"):
+        Execute(self_check=True, allow_without_seccomp=True).run()
+    kept = trials(capsys)
+    assert not kept["no random numbers come from the kernel"]
+    assert not kept["no network is reached"]
+    assert kept["an endless loop is ended"]
+
+
+def test_the_self_check_takes_no_programs(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="give --programs and --output, or --self-check alone"):
+        Execute(write(tmp_path, []), self_check=True).run()

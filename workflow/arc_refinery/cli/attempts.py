@@ -147,10 +147,12 @@ class Execute:
 
     A line of --programs: {"program_id", "source", "inputs": [grid, ...]}. A line of --output, in the same order:
     {"program_id", "status", "outputs", "error_type", "error_message", "error_line", "cpu_seconds"}.
+    With --self-check instead: small hostile programs show whether the sandbox keeps its promises on this machine.
     """
 
-    programs: Path
-    output: Path
+    programs: Path | None = None
+    output: Path | None = None
+    self_check: bool = False  # print what became of the hostile programs; exit code 1 where a promise is broken
     n_jobs: int = 1  # programs at once
     cpu_seconds: float = 1.0  # CPU time of one program over all its inputs
     wall_seconds: float = 10.0  # after which a program that sleeps is ended
@@ -161,7 +163,20 @@ class Execute:
     def run(self) -> None:
         from arc_refinery.sandbox import Executor, Limits
         from arc_refinery.sandbox.jsonl import execute_file
+        from arc_refinery.sandbox.self_check import self_check
 
         limits = Limits(self.cpu_seconds, self.wall_seconds, self.memory_limit_mb)
         with Executor(self.n_jobs, limits, self.programs_per_child, self.allow_without_seccomp) as executor:
-            execute_file(self.programs, self.output, executor)
+            if self.programs and self.output and not self.self_check:
+                execute_file(self.programs, self.output, executor)
+            elif self.self_check and not (self.programs or self.output):
+                trials = self_check(executor)
+                for trial in trials:
+                    print(f"{'kept' if trial.is_kept else 'BROKEN':8}{trial.promise:42}{trial.found}")
+                if broken := sum(not trial.is_kept for trial in trials):
+                    raise InputError(
+                        f"{broken} of {len(trials)} promises of the sandbox are broken here: execute no programs on "
+                        "this machine that you have not read (docs/sandbox.md)"
+                    )
+            else:
+                raise InputError("give --programs and --output, or --self-check alone")
