@@ -1,8 +1,10 @@
 # arc-refinery: teach a code model to refine its own wrong programs, and find out whether it did.
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 from snakemake.utils import min_version
 
 from arc_refinery.config import ConfigError, check_files, check_tool_use_files, validate, validate_tool_use
+from arc_refinery.gpu_memory import warnings
 
 min_version("9.19")
 
@@ -23,6 +25,9 @@ try:
         check_files(experiment, config_origin())
 except ConfigError as error:
     raise WorkflowError(str(error))
+if workflow.is_main_process:  # jobs parse this file again
+    for warning in warnings(experiment, config_origin()):
+        logger.warning(warning)
 
 
 pathvars:

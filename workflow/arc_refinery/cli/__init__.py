@@ -53,6 +53,7 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "Tools": {
         "execute": "attempts.Execute",
+        "memory": "results.Memory",
         "import-predictions": "attempts.ImportPredictions",
         "prompts learn": "prompts.Learn",
         "select-tasks": "tasks.SelectTasks",

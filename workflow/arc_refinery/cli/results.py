@@ -113,6 +113,18 @@ class Submission:
 
 
 @dataclass
+class Memory:
+    """Print how much GPU memory the jobs of an experiment take, counted from its config, without a GPU."""
+
+    config: Path  # of an experiment of either kind
+
+    def run(self) -> None:
+        from arc_refinery.gpu_memory import page
+
+        print(page(config.load_either(self.config)))
+
+
+@dataclass
 class ConfigDocs:
     """Write the JSON schema and the tables of config/README.md from the config models."""
 

@@ -39,6 +39,12 @@ def load_tool_use(path: Path) -> ToolUse:
     return validate_tool_use(_content(path), str(path))
 
 
+def load_either(path: Path) -> Experiment | ToolUse:
+    """Read and validate a config file of either kind; the section `data` is that of tool use alone."""
+    content = _content(path)
+    return validate_tool_use(content, str(path)) if "data" in content else validate(content, str(path))
+
+
 def _validated(kind: type[Kind], config: dict[str, Any], origin: str) -> Kind:
     try:
         return kind.model_validate(config)

@@ -1,0 +1,344 @@
+"""The count of GPU memory, against hand arithmetic, PyTorch's own allocations, and every config that asks for a GPU."""
+
+import json
+import subprocess
+import sys
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from checkout import ROOT, TINY
+
+from arc_refinery.config import Experiment, ToolUse, load_either, validate, validate_tool_use
+from arc_refinery.errors import ModelError
+from arc_refinery.gpu_memory import GIB, WIDTH, Items, counts, forward_pass, page, training_pass, warnings
+from arc_refinery.model_shape import PUBLISHED, Shape, shape_of
+
+LLAMA_8B = PUBLISHED["barc0/Llama-3.1-ARC-Potpourri-Induction-8B"]
+QWEN_2B = PUBLISHED["Qwen/Qwen3-1.7B"]
+ALL = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+CONFIGS = {path.stem: path for path in (ROOT / "config").glob("*.yaml")}
+FULL_SIZE = [name for name, path in CONFIGS.items() if "gpu_mem_mb" in path.read_text()]
+
+
+def content(name: str) -> dict[str, Any]:
+    read: dict[str, Any] = yaml.safe_load(CONFIGS[name].read_text())
+    return read
+
+
+def total(items: Items) -> float:
+    return sum(items.values()) / GIB
+
+
+def test_sizes_of_the_8b_model_by_hand():
+    per_layer = 2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336
+    assert LLAMA_8B.n_parameters == 32 * (per_layer + 2 * 4096) + 4096 + 2 * 128256 * 4096 == 8_030_261_248
+    assert LLAMA_8B.kv_bytes_per_token(2) == 128 * 1024
+    one_layer = 2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 14336)
+    assert LLAMA_8B.n_in_adapter(1, ALL) == 32 * one_layer == 2_621_440
+    assert LLAMA_8B.n_in_adapter(8, ("q_proj",)) == 32 * 8 * 8192
+
+
+def test_a_checkpointed_pass_of_the_8b_model_by_hand():
+    held = training_pass(LLAMA_8B, 2, n_rows=4, length=9700, n_scored=1024)
+    assert held["layer inputs that gradient checkpointing keeps"] == 32 * 4 * 9700 * 4096 * 2
+    assert held["attention mask, because rows are padded"] == 4 * 9700 * 9700 * 3  # one byte, and two as a bias
+
+
+# Counted with fake tensors before this module was written: no padding, attention as flash attention keeps it, tiles of
+# logits held all the time. GiB: weights, the pass, and both with vLLM's share.
+@pytest.mark.parametrize(
+    ("shape", "n_rows", "length", "backward", "gpu", "weights", "expected", "with_vllm"),
+    [
+        (LLAMA_8B, 8, 4024, True, 79.0, 15.0, 19.4, 58),
+        (LLAMA_8B, 8, 9700, True, 79.0, 15.0, 45.5, 84),
+        (LLAMA_8B, 4, 9700, True, 79.0, 15.0, 23.1, 62),
+        (LLAMA_8B, 32, 9700, False, 79.0, 15.0, 47.4, 86),
+        (QWEN_2B, 8, 3572, True, 40.0, 3.3, 8.6, 24),
+        (QWEN_2B, 128, 3572, False, 40.0, 3.3, 31.4, 47),
+    ],
+)
+def test_an_independent_count_agrees(
+    shape: Shape, n_rows: int, length: int, backward: bool, gpu: float, weights: float, expected: float, with_vllm: int
+):
+    held = (
+        total(training_pass(shape, 2, n_rows, length, 1024))
+        if backward
+        else forward_pass(shape, 2, n_rows * length) / GIB
+    )
+    counted = 2 * shape.n_parameters / GIB
+    assert counted == pytest.approx(weights, rel=0.03)
+    assert held == pytest.approx(expected, rel=0.10)  # it has no mask, and 0.75 GiB of tiles
+    assert counted + held + 0.3 * gpu == pytest.approx(with_vllm, rel=0.05)
+
+
+class Allocated:
+    """Bytes of tensors that live at once, from when each appears to when its storage goes. Also of fake ones."""
+
+    def __init__(self) -> None:
+        self.now = self.peak = 0
+        self._seen: set[int] = set()
+
+    @contextmanager
+    def watch(self, network: Any) -> Iterator[None]:
+        from torch import Tensor
+        from torch.utils._python_dispatch import TorchDispatchMode
+        from torch.utils._pytree import tree_iter
+
+        for weights in [*network.parameters(), *network.buffers()]:
+            self._seen.add(weights.untyped_storage()._cdata)
+        add = self._add
+
+        class Mode(TorchDispatchMode):
+            def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                made = function(*args, **(kwargs or {}))
+                for tensor in tree_iter(made):
+                    if isinstance(tensor, Tensor):
+                        add(tensor.untyped_storage())
+                return made
+
+        with Mode():
+            yield
+
+    def _add(self, storage: Any) -> None:
+        key, n_bytes = storage._cdata, storage.nbytes()
+        if key not in self._seen:
+            self._seen.add(key)
+            self.now += n_bytes
+            self.peak = max(self.peak, self.now)
+            weakref.finalize(storage, self._drop, key, n_bytes)
+
+    def _drop(self, key: int, n_bytes: int) -> None:
+        self._seen.discard(key)
+        self.now -= n_bytes
+
+
+def open_network(shape: Shape, dtype: str, family: str = "llama") -> Any:
+    """A network with TRL's projection to logits, under a LoRA adapter, as training prepares it on a GPU."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoConfig, AutoModelForCausalLM
+    from trl.trainer.utils import add_fused_lm_head
+
+    sizes = {name: getattr(shape, name) for name in Shape.__slots__}
+    config = AutoConfig.for_model(family, **sizes)
+    network = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype), attn_implementation="sdpa")
+    add_fused_lm_head(network, outputs=("log_probs", "entropy"))
+    network = get_peft_model(network, LoraConfig(r=1, target_modules=list(ALL), task_type="CAUSAL_LM"))
+    network.enable_input_require_grads()
+    network.gradient_checkpointing_enable()
+    return network.train()
+
+
+def run_pass(network: Any, dtype: str, n_rows: int, length: int, n_scored: int, pads: bool) -> None:
+    """Forward and backward, as TRL's trainers do both."""
+    import torch
+
+    ids = torch.zeros(n_rows, length, dtype=torch.long)
+    mask = torch.ones_like(ids)
+    if pads:
+        mask[0, 0] = 0
+    labels = ids.clone()
+    labels[:, :-n_scored] = -100
+    with torch.autocast("cpu", dtype=getattr(torch, dtype)) if dtype != "float32" else nullcontext():
+        scored = network(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
+    if torch.is_grad_enabled():
+        scored.log_probs.sum().backward()
+
+
+def project_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the copies of tiles of logits that TRL makes on a CPU; on a GPU, Triton's kernels work in place."""
+    import trl.kernels.chunked_logprob as kernel
+
+    for name in ("_forward_tile", "_backward_tile", "_addmm_fp32"):
+        monkeypatch.setattr(kernel, name, lambda *_, **__: None)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize(
+    ("shape", "family", "n_rows", "length", "backward"),
+    [
+        (LLAMA_8B, "llama", 4, 9700, True),
+        (LLAMA_8B, "llama", 4, 9700, False),
+        (QWEN_2B, "qwen3", 8, 3572, True),
+    ],
+)
+def test_a_pass_at_full_size_holds_what_fake_tensors_would(
+    shape: Shape, family: str, n_rows: int, length: int, backward: bool, monkeypatch: pytest.MonkeyPatch
+):
+    import torch
+    from peft.tuners.tuners_utils import BaseTunerLayer
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    project_as_on_a_gpu(monkeypatch)
+    monkeypatch.setattr(torch.nn.Module, "to", lambda network, *_, **__: network)
+    monkeypatch.setattr(BaseTunerLayer, "_move_adapter_to_device_of_base_layer", lambda *_, **__: None)
+    allocated = Allocated()
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.set_grad_enabled(backward):
+        network = open_network(shape, "bfloat16", family)
+        n_weights = sum(weights.numel() for name, weights in network.named_parameters() if "lora" not in name)
+        with allocated.watch(network):
+            run_pass(network, "bfloat16", n_rows, length, n_scored=1024, pads=False)
+    assert shape.n_parameters == pytest.approx(n_weights, rel=1e-4)
+    held = (
+        sum(training_pass(shape, 2, n_rows, length, 1024).values())
+        if backward
+        else forward_pass(shape, 2, n_rows * length) + n_rows * length**2  # and the mask
+    )
+    assert held == pytest.approx(allocated.peak, rel=0.01 if backward else 0.05)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize(
+    ("shape", "n_rows", "length", "n_scored", "largest"),
+    [
+        (Shape(256, 704, 4, 8, 2, 32, 1000, False), 8, 512, 8, "backward pass of one layer"),
+        (Shape(256, 704, 4, 4, 4, 64, 1000, True), 6, 400, 8, "backward pass of one layer"),
+        (Shape(64, 128, 4, 4, 2, 16, 2000, False), 8, 256, 250, "backward pass of the logits"),
+    ],
+)
+def test_a_small_pass_takes_what_is_measured_on_a_cpu(
+    shape: Shape, n_rows: int, length: int, n_scored: int, largest: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Memory as PyTorch's allocator gives it out, kernels' own included."""
+    import trl.trainer.utils
+    from torch.profiler import ProfilerActivity, profile
+
+    project_as_on_a_gpu(monkeypatch)
+    monkeypatch.setattr(trl.trainer.utils, "_use_triton", lambda device: True)  # scored positions alone
+    network = open_network(shape, dtype)
+    run_pass(network, dtype, n_rows, 8, 4, pads=True)  # what stays: gradients
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as measured:
+        run_pass(network, dtype, n_rows, length, n_scored, pads=True)
+    events = sorted(
+        (event.start_ns(), event.nbytes())
+        for event in measured.profiler.kineto_results.events()
+        if event.name() == "[memory]"
+    )
+    now = peak = 0
+    for _, n_bytes in events:
+        now += n_bytes
+        peak = max(peak, now)
+    held = training_pass(shape, WIDTH[dtype], n_rows, length, n_scored)
+    assert largest in held
+    assert sum(held.values()) == pytest.approx(peak, rel=0.03)  # left out: the adapter's gradients, statistics of norms
+
+
+def changed(name: str, **changes: Any) -> Experiment | ToolUse:
+    """An experiment of config/, with other values of keys such as `training__beta`."""
+    config = content(name)
+    for key, value in changes.items():
+        section = config
+        *outer, last = key.split("__")
+        for part in outer:
+            section = section[part]
+        section[last] = value
+    return validate_tool_use(config, "c.yaml") if "data" in config else validate(config, "c.yaml")
+
+
+@pytest.mark.parametrize("name", FULL_SIZE)
+def test_every_published_config_fits_its_gpus(name: str):
+    experiment = load_either(CONFIGS[name])
+    found = counts(experiment)
+    kinds = {count.job.split()[0] for count in found}
+    assert kinds >= ({"sample", "train"} if experiment.training else {"sample"})
+    assert all(0.1 < count.share < 0.85 for count in found)
+    assert warnings(experiment, name) == []
+    assert "Does not fit" not in page(experiment)
+
+
+def test_the_published_configs_are_all_looked_at():
+    assert len(FULL_SIZE) == 6
+
+
+def test_twice_as_many_completions_in_a_pass_do_not_fit_and_the_warning_says_what_does():
+    (warning,) = warnings(changed("multi-turn-rl", training__gradient_accumulation_steps=4), "c.yaml")
+    assert warning.startswith("c.yaml: GPU memory of train trained (8 completions of up to 9,700 tokens per pass)")
+    assert "86.2 of 78.1 GiB, 110% (limit 85%)" in warning
+    assert "set training.gradient_accumulation_steps to 8 (now 4)" in warning
+    assert "arc-refinery memory --config c.yaml" in warning
+
+
+def test_where_no_number_of_passes_is_enough_another_gpu_is_advised():
+    (warning,) = warnings(changed("multi-turn-rl", resources__train__gpu_mem_mb=24000), "c.yaml")
+    assert "gradient_accumulation_steps" not in warning
+    assert "raise resources.train.gpu_mem_mb" in warning
+
+
+def test_vllm_needs_room_for_one_window():
+    # 0.22 x 78.1 GiB = 17.2; less 15.0 of weights and 1.5 of its own, 0.7 GiB is left: 5,000 tokens of 128 KiB
+    (warning,) = warnings(changed("multi-turn-rl", training__gpu_memory_utilization=0.22), "c.yaml")
+    assert "and needs one; raise training.gpu_memory_utilization" in warning
+    (warning,) = warnings(changed("multi-turn-rl", model__gpu_memory_utilization=0.48), "c.yaml")
+    assert "GPU memory of sample" in warning and "model.gpu_memory_utilization" in warning
+
+
+def test_one_table_per_kind_of_job():
+    jobs = [count.job for count in counts(load_either(CONFIGS["tool-use"]))]
+    assert jobs == ["sample", "sft", "train trained"]
+    # the sweep's trainings hold the same
+    jobs = [count.job for count in counts(load_either(CONFIGS["one-task-sanity"]))]
+    assert jobs == ["sample", "train learning-rate-0.0001, train learning-rate-1e-9"]
+
+
+def test_a_second_gpu_halves_weights_and_cache_of_vllm():
+    one, two = (counts(changed("refine-without-rl", model__tensor_parallel_size=n))[0].items for n in (1, 2))
+    halved = [name for name in one if two[name] == one[name] // 2]
+    assert [name.split()[0] for name in halved] == ["weights", "KV"]
+
+
+def test_4_bit_weights_and_sampling_without_vllm():
+    experiment = changed(
+        "multi-turn-rl", training__load_in_4bit=True, training__sampler="transformers", training__max_seq_length=2000
+    )
+    (train,) = (count for count in counts(experiment) if count.job == "train trained")
+    weights = next(n_bytes for name, n_bytes in train.items.items() if name.startswith("weights"))
+    # 6.98e9 parameters of 4.127 bits; embeddings, norms and one unpacked matrix of 2 bytes
+    assert weights == pytest.approx(6_979_321_856 * 4.127 / 8 + 2 * (2 * 128256 * 4096 + 4096 * 14336), rel=1e-3)
+    # 32 completions x 2,000 tokens x 128 KiB take more than a pass of four: the larger of both counts
+    assert train.items["KV cache of 32 x 2,000 tokens"] == 32 * 2000 * 131072
+    assert "backward pass of one layer" not in train.items
+
+
+def test_without_gpus_nothing_is_counted():
+    experiment = load_either(CONFIGS["config"])
+    assert counts(experiment) == []
+    assert "resources.train asks for no GPU" in page(experiment)
+
+
+def test_a_models_sizes_come_from_its_folder():
+    shape = shape_of(TINY)
+    assert (shape.hidden_size, shape.num_hidden_layers, shape.head_dim, shape.tie_word_embeddings) == (128, 6, 32, True)
+
+
+def test_an_unknown_model_is_an_error_of_the_command_and_no_warning():
+    experiment = changed("multi-turn-rl", model__path="nobody/nothing", training__gradient_accumulation_steps=1)
+    assert warnings(experiment, "c.yaml") == []
+    with pytest.raises(ModelError, match=r"nobody/nothing: its sizes are not known.*hf download nobody/nothing"):
+        page(experiment)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [({"hidden_size": 8}, "has no intermediate_size"), ({"num_experts": 8}, "has num_experts")],
+)
+def test_a_config_json_of_another_kind_is_refused(tmp_path: Path, config: dict[str, int], said: str):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match=f"config.json: {said}"):
+        shape_of(str(tmp_path))
+
+
+def test_the_command_needs_neither_torch_nor_the_hub():
+    script = (
+        "import sys; from arc_refinery.cli import main; sys.argv[1:] = ['memory', '--config', sys.argv[1]]; main();"
+        "assert not {'torch', 'transformers', 'huggingface_hub'} & set(sys.modules)"
+    )
+    command = [sys.executable, "-c", script, str(CONFIGS["multi-turn-rl"])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "| vLLM's share (0.3) | 23.4 |" in done.stdout

@@ -1,0 +1,288 @@
+"""GPU memory of the jobs of an experiment, counted from the config and the model's shape before anything runs.
+
+    layer inputs kept by gradient checkpointing: 32 layers x 4 completions x 9,700 tokens x 4,096 x 2 bytes = 9.5 GiB
+
+Sizes give weights, checkpoints and KV cache exactly. The backward pass of a layer is what PyTorch allocates for it, on
+a CPU or with fake tensors (tests/unit/test_gpu_memory.py compares). Estimates and assumptions are named so. No GPU has
+been measured; `LIMIT` leaves room for what is not counted, above all fragmentation of PyTorch's allocator.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from arc_refinery.config import Experiment, Imitation, Lora, ModelNeeds, Network, PolicyGradient, ToolUse
+from arc_refinery.errors import ModelError
+from arc_refinery.model_shape import Shape, shape_of
+
+LIMIT = 0.85  # of a GPU's memory
+MIB, GIB = 2**20, 2**30
+WIDTH = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes
+NF4 = 4.127 / 8  # bytes of a 4-bit parameter with its doubly quantised scales (Dettmers et al. 2023)
+VLLM_GRAPHS = GIB  # assumed
+
+# Bytes that the backward pass of one layer holds at its peak, the MLP's last matrix, by the width of numbers: for each
+# token, times (intermediate size, hidden size, width of all query heads). In 16 bits LoRA casts its inputs to float32
+# and autocast casts them back. Counted as if all seven matrices carried an adapter.
+LAYER_BACKWARD = {2: (14, 30, 8), 4: (24, 16, 16)}
+HEAD_TILE = (4096, 32768)  # tokens x vocabulary: TRL 1.16 projects hidden states to logits in tiles of that size
+ADAPTER = {4: 4 * 4 + 2, 2: 4 * 2}  # bytes: weights, gradients, Adam's two moments; autocast's copy of float32 ones
+
+Items = dict[str, int]  # bytes
+Faults = tuple[str, ...]
+CONTEXT: Items = {"CUDA context and libraries (assumed)": GIB}
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What one kind of job holds on its GPU at its peak."""
+
+    job: str
+    load: str  # how much at a time
+    items: Items
+    gpu_mem_mb: int
+    remark: str  # what vLLM has left
+    faults: Faults  # why it does not fit, and the keys to change
+
+    @property
+    def total(self) -> int:
+        return sum(self.items.values())
+
+    @property
+    def share(self) -> float:
+        return self.total / (self.gpu_mem_mb * MIB)
+
+    def __str__(self) -> str:
+        rows = [f"| {item} | {n_bytes / GIB:.1f} |" for item, n_bytes in self.items.items()]
+        table = "\n".join(["| item | GiB |", "|---|---:|", *rows, f"| sum | {self.total / GIB:.1f} |"])
+        verdict = "\n".join(f"Does not fit: {fault}." for fault in self.faults) or "Fits."
+        ends = [f"{self.summary}. {verdict}", self.remark]
+        return "\n\n".join([f"## {self.job}: {self.load}", table, *filter(None, ends)])
+
+    @property
+    def summary(self) -> str:
+        return f"{self.total / GIB:.1f} of {self.gpu_mem_mb * MIB / GIB:.1f} GiB, {self.share:.0%} (limit {LIMIT:.0%})"
+
+
+def page(experiment: Experiment | ToolUse) -> str:
+    """A table for each kind of job that asks for a GPU; raises `ModelError` where a model's sizes are not known."""
+    notes = [
+        f"Not counted: resources.{kind} asks for no GPU, or names no gpu_mem_mb."
+        for kind in ("sample", "train")
+        if not _is_counted(getattr(experiment.resources, kind))
+    ]
+    return "\n\n".join([f"# {experiment.experiment}: GPU memory", *map(str, counts(experiment)), *notes])
+
+
+def warnings(experiment: Experiment | ToolUse, origin: str) -> list[str]:
+    """A line for each kind of job that does not fit its GPU; none where a model's sizes are not known."""
+    try:
+        found = counts(experiment)
+    except ModelError:
+        return []
+    return [
+        f"{origin}: GPU memory of {count.job} ({count.load}): {count.summary}: {'; '.join(count.faults)}. "
+        f"What takes it: arc-refinery memory --config {origin}"
+        for count in found
+        if count.faults
+    ]
+
+
+def counts(experiment: Experiment | ToolUse) -> list[Count]:
+    """One count for each kind of job that asks for a GPU; trainings of a sweep that hold the same share one."""
+    resources = experiment.resources
+    found = list(_samplings(experiment)) if _is_counted(resources.sample) else []
+    if _is_counted(resources.train):
+        for count in (_training(step, resources.train.gpu_mem_mb) for step in _steps(experiment)):
+            if found and found[-1].items == count.items:
+                found[-1] = replace(found[-1], job=f"{found[-1].job}, {count.job}")
+            else:
+                found.append(count)
+    return found
+
+
+def _is_counted(needs: ModelNeeds) -> bool:
+    return needs.gpus > 0 and needs.gpu_mem_mb > 0
+
+
+def _samplings(experiment: Experiment | ToolUse) -> Iterator[Count]:
+    gpu_mem_mb = experiment.resources.sample.gpu_mem_mb
+    if isinstance(experiment, ToolUse):
+        models: dict[str, Network] = {"model": experiment.model}
+        n_together = experiment.evaluation.questions_per_batch * experiment.evaluation.n_predictions
+        n_prompts = n_together
+    else:
+        models = dict(experiment.all_models)
+        n_together, n_prompts = experiment.sampling.batch_size, 1  # completions of one prompt share its cache
+    for key, model in models.items():
+        job = "sample" if len(models) == 1 else f"sample with {key}"
+        if model.backend == "vllm":
+            yield _vllm_sampling(job, key, model, gpu_mem_mb)
+        else:
+            shape, width = shape_of(model.path), WIDTH[model.dtype]
+            items = _weights(shape, width, model.use_4bit_quantization)
+            items |= _generation(shape, width, n_together, model.window, n_prompts * model.window) | CONTEXT
+            faults = _too_much(items, gpu_mem_mb, f"lower {key}.window or raise resources.sample.gpu_mem_mb")
+            load = f"{n_together} completions of up to {model.window:,} tokens at a time"
+            yield Count(job, load, items, gpu_mem_mb, "", faults)
+
+
+def _vllm_sampling(job: str, key: str, model: Network, gpu_mem_mb: int) -> Count:
+    """On each of the GPUs that share the model: the least that vLLM needs. It fills its share with KV cache."""
+    shape, width, n_gpus = shape_of(model.path), WIDTH[model.dtype], model.tensor_parallel_size
+    # vLLM 0.31's defaults for offline sampling: on an H100, on smaller GPUs
+    n_batched, n_sequences = (16384, 1024) if gpu_mem_mb * MIB >= 70 * GIB else (8192, 256)
+    needed = {name: n_bytes // n_gpus for name, n_bytes in _weights(shape, width, in_4bit=False).items()}
+    needed |= _engine(shape, width, n_batched, n_sequences)
+    per_token = shape.kv_bytes_per_token(width) // n_gpus
+    room = int(model.gpu_memory_utilization * gpu_mem_mb * MIB) - sum(needed.values())
+    items = needed | {f"KV cache of one window ({model.window:,} tokens)": model.window * per_token} | CONTEXT
+    advice = f"lower {key}.window or raise resources.sample.gpu_mem_mb"
+    remark, starved = _kv_cache(room, per_token, model.window, f"{advice} or {key}.gpu_memory_utilization")
+    faults = (*_too_much(items, gpu_mem_mb, advice), *starved)
+    return Count(job, f"a window of {model.window:,} tokens", items, gpu_mem_mb, remark, faults)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One optimizer step of a training."""
+
+    job: str
+    key: str  # of its section in the config
+    settings: Imitation | PolicyGradient
+    lora: Lora
+    model: Network
+    n_rows: int  # completions, or demonstrations
+    length: int  # tokens of the longest row
+    n_scored: int  # tokens of the longest row that are scored
+
+    @property
+    def passes(self) -> int:
+        return self.settings.gradient_accumulation_steps
+
+
+def _steps(experiment: Experiment | ToolUse) -> Iterator[Step]:
+    training, model = experiment.training, experiment.model
+    if training is None:
+        return
+    runs: Mapping[str, PolicyGradient]
+    if isinstance(experiment, ToolUse):
+        assert experiment.training is not None
+        length, n_scored = model.window, experiment.generation.max_episode_tokens
+        runs = {experiment.grpo_adapter: experiment.training} if experiment.grpo_adapter else {}
+    else:
+        assert experiment.training is not None
+        length = min(model.window, experiment.training.max_seq_length)
+        n_scored = length if experiment.training.rollout == "on-policy" else experiment.training.max_completion_length
+        runs = experiment.runs
+    if training.sft:
+        n_rows = training.sft.rows_per_step
+        yield Step("sft", "training.sft", training.sft, training, model, n_rows, length, n_scored)
+    for name, run in runs.items():
+        n_rows = run.num_generations * run.prompts_per_step
+        yield Step(f"train {name}", "training", run, run, model, n_rows, length, n_scored)
+
+
+def _training(step: Step, gpu_mem_mb: int) -> Count:
+    shape, width = shape_of(step.model.path), WIDTH[step.model.dtype]
+    frozen = _weights(shape, width, step.lora.load_in_4bit)
+    n_adapter = shape.n_in_adapter(step.lora.lora_r, step.lora.target_modules)
+    frozen["adapter: weights, gradients, optimizer"] = n_adapter * ADAPTER[2 if step.lora.load_in_4bit else 4]
+    shorter = "the longest row (training.max_seq_length, model.window)"
+    sampling: Items = {}
+    remark, starved = "", Faults()
+    match step.settings:
+        case PolicyGradient(sampler="transformers"):
+            # never at the same time as a pass
+            sampling = _generation(shape, width, step.n_rows, step.length, step.n_rows * step.length)
+        case PolicyGradient(sampler="vllm-colocate"):
+            share = int(step.settings.gpu_memory_utilization * gpu_mem_mb * MIB)
+            frozen[f"vLLM's share ({step.settings.gpu_memory_utilization:g})"] = share
+            needed = shape.n_parameters * width + sum(_engine(shape, width, 4096, step.n_rows).values())
+            per_token = shape.kv_bytes_per_token(width)
+            advice = f"raise {step.key}.gpu_memory_utilization or lower {shorter}"
+            remark, starved = _kv_cache(share - needed, per_token, step.length, advice)
+
+    def items(passes: int) -> Items:
+        held = training_pass(shape, width, step.n_rows // passes, step.length, step.n_scored)
+        return frozen | max(held, sampling, key=lambda part: sum(part.values())) | CONTEXT
+
+    enough = (
+        passes
+        for passes in range(step.passes, step.n_rows + 1)
+        if step.n_rows % passes == 0 and not _too_much(items(passes), gpu_mem_mb, "")
+    )
+    passes = next(enough, None)
+    advice = f"lower {shorter} or raise resources.train.gpu_mem_mb"
+    if passes:
+        advice = f"set {step.key}.gradient_accumulation_steps to {passes} (now {step.passes}), or {advice}"
+    faults = (*_too_much(items(step.passes), gpu_mem_mb, advice), *starved)
+    what = "completions" if isinstance(step.settings, PolicyGradient) else "rows"
+    load = f"{step.n_rows // step.passes} {what} of up to {step.length:,} tokens per pass"
+    return Count(step.job, load, items(step.passes), gpu_mem_mb, remark, faults)
+
+
+def training_pass(shape: Shape, width: int, n_rows: int, length: int, n_scored: int) -> Items:
+    """Forward and backward pass of `n_rows` rows of `length` tokens, with gradient checkpointing.
+
+    The largest of two moments: the projection of the `n_scored` last tokens to logits and back, or the last layer.
+    """
+    tokens, hidden = n_rows * length, shape.hidden_size
+    inner_factor, hidden_factor, query_factor = LAYER_BACKWARD[width]
+    per_token = inner_factor * shape.intermediate_size + hidden_factor * hidden + query_factor * shape.queries
+    if shape.has_head_norms:
+        per_token += 4 * (shape.queries + shape.keys)  # in float32
+    layer = tokens * per_token
+    scored = n_rows * n_scored
+    tile = min(scored, HEAD_TILE[0]) * HEAD_TILE[1] * width
+    head = tile + (tokens + scored) * hidden * (4 + width)  # with float32 copies or gradients
+    return {
+        "layer inputs that gradient checkpointing keeps": shape.num_hidden_layers * tokens * hidden * width,
+        "backward pass of the logits" if head > layer else "backward pass of one layer": max(head, layer),
+        "attention mask, because rows are padded": n_rows * length**2 * (1 + width),  # bool, and as a bias
+    }
+
+
+def forward_pass(shape: Shape, width: int, tokens: int) -> int:
+    """Bytes of one layer without gradients: gate, up and their product, with what LoRA casts of them."""
+    return tokens * width * (5 * shape.intermediate_size + 3 * shape.hidden_size)
+
+
+def _weights(shape: Shape, width: int, in_4bit: bool) -> Items:
+    if not in_4bit:
+        return {f"weights ({shape.n_parameters / 1e9:.2f}e9 x {width} bytes)": shape.n_parameters * width}
+    packed = shape.n_in_matrices
+    unpacked = max(inputs * outputs for inputs, outputs in shape.matrices.values())  # one matrix at a time
+    n_bytes = int(packed * NF4) + (shape.n_parameters - packed + unpacked) * width
+    return {f"weights ({packed / 1e9:.2f}e9 x 4 bits, others x {width} bytes)": n_bytes}
+
+
+def _generation(shape: Shape, width: int, n_rows: int, length: int, n_read: int) -> Items:
+    """Sampling by transformers: the cache of all rows, and reading `n_read` tokens of prompts at once."""
+    return {
+        f"KV cache of {n_rows} x {length:,} tokens": n_rows * length * shape.kv_bytes_per_token(width),
+        "reading prompts": forward_pass(shape, width, n_read) + _choosing(shape, n_rows),
+    }
+
+
+def _engine(shape: Shape, width: int, n_batched: int, n_sequences: int) -> Items:
+    """vLLM's memory beside weights and KV cache, estimated."""
+    n_bytes = forward_pass(shape, width, n_batched) + _choosing(shape, n_sequences) + VLLM_GRAPHS
+    return {"vLLM's activations, logits, CUDA graphs (estimated)": n_bytes}
+
+
+def _choosing(shape: Shape, n_rows: int) -> int:
+    """Bytes of choosing the next token of each row: logits, sorted, with their indices (8 bytes)."""
+    return n_rows * shape.vocab_size * (4 + 4 + 8)
+
+
+def _too_much(items: Items, gpu_mem_mb: int, advice: str) -> Faults:
+    return (advice,) if sum(items.values()) > LIMIT * gpu_mem_mb * MIB else ()
+
+
+def _kv_cache(room: int, per_token: int, window: int, advice: str) -> tuple[str, Faults]:
+    """What `room` bytes hold of the KV cache; the second is the fault where that is less than a window."""
+    n_tokens = max(room, 0) // per_token
+    text = (
+        f"vLLM has {max(room, 0) / GIB:.1f} GiB for its KV cache: {n_tokens:,} tokens, {n_tokens / window:.1f} windows"
+    )
+    return f"{text} of {window:,}.", (f"{text}, and needs one; {advice}",) if n_tokens < window else ()

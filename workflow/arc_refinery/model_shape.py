@@ -1,0 +1,126 @@
+"""Sizes of a decoder as its config.json names them, read without transformers, torch or the network."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from arc_refinery.errors import ModelError
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A dense decoder with gated MLPs, as Llama, Qwen and Mistral."""
+
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    vocab_size: int
+    tie_word_embeddings: bool
+    has_head_norms: bool = False  # normalises each query and key head, as Qwen3
+
+    @property
+    def queries(self) -> int:
+        """Width of all query heads together."""
+        return self.num_attention_heads * self.head_dim
+
+    @property
+    def keys(self) -> int:
+        """Width of all key heads together; values have the same."""
+        return self.num_key_value_heads * self.head_dim
+
+    @property
+    def matrices(self) -> dict[str, tuple[int, int]]:
+        """(inputs, outputs) of the matrices of one layer, by the names that `target_modules` takes."""
+        hidden, inner = self.hidden_size, self.intermediate_size
+        return {
+            "q_proj": (hidden, self.queries),
+            "k_proj": (hidden, self.keys),
+            "v_proj": (hidden, self.keys),
+            "o_proj": (self.queries, hidden),
+            "gate_proj": (hidden, inner),
+            "up_proj": (hidden, inner),
+            "down_proj": (inner, hidden),
+        }
+
+    @property
+    def n_in_matrices(self) -> int:
+        """Parameters of the matrices of all layers: those that 4-bit loading packs."""
+        return self.num_hidden_layers * sum(inputs * outputs for inputs, outputs in self.matrices.values())
+
+    @property
+    def n_parameters(self) -> int:
+        """All parameters; biases and norms of single heads are left out."""
+        embeddings = self.vocab_size * self.hidden_size * (1 if self.tie_word_embeddings else 2)
+        norms = (2 * self.num_hidden_layers + 1) * self.hidden_size
+        return self.n_in_matrices + embeddings + norms
+
+    def n_in_adapter(self, rank: int, modules: tuple[str, ...]) -> int:
+        """Parameters of a LoRA adapter: for each matrix rank x inputs and outputs x rank."""
+        widths = sum(inputs + outputs for name, (inputs, outputs) in self.matrices.items() if name in modules)
+        return self.num_hidden_layers * rank * widths
+
+    def kv_bytes_per_token(self, width: int) -> int:
+        """Keys and values of one token in all layers, `width` bytes each."""
+        return 2 * self.num_hidden_layers * self.keys * width
+
+
+REQUIRED = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"}
+
+# From the config.json of each model on the hub. The 8B one is Llama-3.1-8B, fine-tuned.
+PUBLISHED = {
+    "barc0/Llama-3.1-ARC-Potpourri-Induction-8B": Shape(4096, 14336, 32, 32, 8, 128, 128256, False),
+    "Qwen/Qwen3-1.7B": Shape(2048, 6144, 28, 16, 8, 128, 151936, True, has_head_norms=True),
+}
+
+
+def shape_of(model_path: str) -> Shape:
+    """Shape of a model's folder or hub name; raises `ModelError` where its config.json is not on this machine."""
+    if model_path in PUBLISHED:
+        return PUBLISHED[model_path]
+    path = Path(model_path, "config.json")
+    if not path.exists():
+        path = _cached(model_path)
+    try:
+        config = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: cannot be read as JSON: {error}; download the model again") from None
+    experts = {"num_experts", "num_local_experts"} & set(config)
+    if experts or (missing := sorted(REQUIRED - set(config))):
+        found = f"has {experts.pop()}" if experts else f"has no {missing[0]}"
+        raise ModelError(f"{path}: {found}; sizes are read of dense decoders only, such as Llama and Qwen3")
+    return _shape(config)
+
+
+def _cached(model_path: str) -> Path:
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        found = try_to_load_from_cache(model_path, "config.json")
+    except HFValidationError:  # a folder's path is no hub name
+        found = None
+    if not isinstance(found, str):
+        raise ModelError(
+            f"{model_path}: its sizes are not known, because its config.json is not here; set model.path to the "
+            f"model's folder, or download the file: hf download {model_path} config.json"
+        )
+    return Path(found)
+
+
+def _shape(config: dict[str, Any]) -> Shape:
+    heads = config["num_attention_heads"]
+    return Shape(
+        hidden_size=config["hidden_size"],
+        intermediate_size=config["intermediate_size"],
+        num_hidden_layers=config["num_hidden_layers"],
+        num_attention_heads=heads,
+        num_key_value_heads=config.get("num_key_value_heads") or heads,
+        head_dim=config.get("head_dim") or config["hidden_size"] // heads,
+        vocab_size=config["vocab_size"],
+        tie_word_embeddings=config.get("tie_word_embeddings", False),
+        has_head_norms=config.get("model_type") == "qwen3",
+    )
