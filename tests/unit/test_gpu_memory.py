@@ -258,7 +258,7 @@ def test_the_published_configs_are_all_looked_at():
 
 def test_twice_as_many_completions_in_a_pass_do_not_fit_and_the_warning_says_what_does():
     (warning,) = warnings(changed("multi-turn-rl", training__gradient_accumulation_steps=4), "c.yaml")
-    assert warning.startswith("c.yaml: GPU memory of train trained (8 completions of up to 9,700 tokens per pass)")
+    assert warning.startswith("c.yaml: GPU memory of train trained (8 completions of up to 9,700 tokens per pass) is")
     assert "86.2 of 78.1 GiB, 110% (limit 85%)" in warning
     assert "set training.gradient_accumulation_steps to 8 (now 4)" in warning
     assert "arc-refinery memory --config c.yaml" in warning

@@ -87,6 +87,22 @@ def test_a_wrong_config_ends_with_one_message_before_any_job(fresh: Checkout, ch
     assert "Traceback" not in done.stderr
 
 
+def test_a_training_that_does_not_fit_its_gpu_is_said_before_any_job(fresh: Checkout):
+    def halve(content: dict[str, Any]) -> None:
+        content["training"]["gradient_accumulation_steps"] //= 2
+
+    config = fresh.change(halve, base="config/multi-turn-rl.yaml")
+    done = fresh.snakemake("--dry-run", "--configfile", config)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (warning,) = [line for line in (done.stdout + done.stderr).splitlines() if "GPU memory" in line]
+    assert (
+        f"{config}: GPU memory of train" in warning
+        and "set training.gradient_accumulation_steps to 8 (now 4)" in warning
+    )
+    done = fresh.snakemake("--dry-run", "--configfile", "config/multi-turn-rl.yaml")
+    assert "GPU memory" not in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("config", ["config/config.yaml", "config/tool-use-demo.yaml"])
 def test_the_rules_pass_snakemakes_lint(fresh: Checkout, config: str):
     """But for one remark: environments are made beforehand, not by Snakemake."""

@@ -10,7 +10,17 @@ been measured; `LIMIT` leaves room for what is not counted, above all fragmentat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from arc_refinery.config import Experiment, Imitation, Lora, ModelNeeds, Network, PolicyGradient, ToolUse
+from arc_refinery.config import (
+    Experiment,
+    Imitation,
+    Lora,
+    ModelNeeds,
+    Network,
+    PolicyGradient,
+    ToolTraining,
+    ToolUse,
+    Training,
+)
 from arc_refinery.errors import ModelError
 from arc_refinery.model_shape import Shape, shape_of
 
@@ -20,9 +30,9 @@ WIDTH = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes
 NF4 = 4.127 / 8  # bytes of a 4-bit parameter with its doubly quantised scales (Dettmers et al. 2023)
 VLLM_GRAPHS = GIB  # assumed
 
-# Bytes that the backward pass of one layer holds at its peak, the MLP's last matrix, by the width of numbers: for each
-# token, times (intermediate size, hidden size, width of all query heads). In 16 bits LoRA casts its inputs to float32
-# and autocast casts them back. Counted as if all seven matrices carried an adapter.
+# Bytes per token that the backward pass of one layer holds at its peak, which is in the MLP's last matrix: factors of
+# intermediate size, hidden size and width of all query heads, by the width of numbers. In 16 bits LoRA casts inputs to
+# float32 and autocast casts them back. Counted as if all seven matrices carried an adapter.
 LAYER_BACKWARD = {2: (14, 30, 8), 4: (24, 16, 16)}
 HEAD_TILE = (4096, 32768)  # tokens x vocabulary: TRL 1.16 projects hidden states to logits in tiles of that size
 ADAPTER = {4: 4 * 4 + 2, 2: 4 * 2}  # bytes: weights, gradients, Adam's two moments; autocast's copy of float32 ones
@@ -80,7 +90,7 @@ def warnings(experiment: Experiment | ToolUse, origin: str) -> list[str]:
     except ModelError:
         return []
     return [
-        f"{origin}: GPU memory of {count.job} ({count.load}): {count.summary}: {'; '.join(count.faults)}. "
+        f"{origin}: GPU memory of {count.job} ({count.load}) is {count.summary}; {'; '.join(count.faults)}. "
         f"What takes it: arc-refinery memory --config {origin}"
         for count in found
         if count.faults
@@ -147,7 +157,7 @@ class Step:
     """One optimizer step of a training."""
 
     job: str
-    key: str  # of its section in the config
+    key: str  # its section in the config
     settings: Imitation | PolicyGradient
     lora: Lora
     model: Network
@@ -161,19 +171,19 @@ class Step:
 
 
 def _steps(experiment: Experiment | ToolUse) -> Iterator[Step]:
-    training, model = experiment.training, experiment.model
-    if training is None:
-        return
+    model = experiment.model
+    training: Training | ToolTraining
     runs: Mapping[str, PolicyGradient]
-    if isinstance(experiment, ToolUse):
-        assert experiment.training is not None
-        length, n_scored = model.window, experiment.generation.max_episode_tokens
-        runs = {experiment.grpo_adapter: experiment.training} if experiment.grpo_adapter else {}
-    else:
-        assert experiment.training is not None
-        length = min(model.window, experiment.training.max_seq_length)
-        n_scored = length if experiment.training.rollout == "on-policy" else experiment.training.max_completion_length
-        runs = experiment.runs
+    match experiment:
+        case Experiment(training=Training() as training):
+            length = min(model.window, training.max_seq_length)
+            n_scored = length if training.rollout == "on-policy" else training.max_completion_length
+            runs = experiment.runs
+        case ToolUse(training=ToolTraining() as training):
+            length, n_scored = model.window, experiment.generation.max_episode_tokens
+            runs = {experiment.grpo_adapter: training} if experiment.grpo_adapter else {}
+        case _:
+            return
     if training.sft:
         n_rows = training.sft.rows_per_step
         yield Step("sft", "training.sft", training.sft, training, model, n_rows, length, n_scored)

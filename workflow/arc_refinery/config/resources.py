@@ -10,7 +10,7 @@ class Needs(Strict):
     mem_mb: PositiveInt = Field(2000, description="Memory.")
     disk_mb: PositiveInt = Field(2000, description="Scratch disk.")
     gpus: int = Field(0, ge=0, description="GPUs.")
-    gpu_mem_mb: int = Field(0, ge=0, description="Least memory of each GPU.")
+    gpu_mem_mb: int = Field(0, ge=0, description="Least memory of each GPU, in MiB.")
     runtime: PositiveInt = Field(60, description="Minutes after which the job is overdue.")
     requirements: str = Field("", description="HTCondor requirements expression, for instance to pin a machine.")
 
