@@ -4,7 +4,7 @@ from snakemake.logging import logger
 from snakemake.utils import min_version
 
 from arc_refinery.config import ConfigError, check_files, check_tool_use_files, validate, validate_tool_use
-from arc_refinery.gpu_memory import warnings
+from arc_refinery.gpu_memory import memory_warnings
 
 min_version("9.19")
 
@@ -26,7 +26,7 @@ try:
 except ConfigError as error:
     raise WorkflowError(str(error))
 if workflow.is_main_process:  # jobs parse this file again
-    for warning in warnings(experiment, config_origin()):
+    for warning in memory_warnings(experiment, config_origin()):
         logger.warning(warning)
 
 

@@ -25,7 +25,7 @@ from arc_refinery.errors import ModelError
 from arc_refinery.model_shape import Shape, shape_of
 
 LIMIT = 0.85  # of a GPU's memory
-MIB, GIB = 2**20, 2**30
+MIB, GIB = 2**20, 2**30  # HTCondor, too, counts a GPU's memory in MiB
 WIDTH = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes
 NF4 = 4.127 / 8  # bytes of a 4-bit parameter with its doubly quantised scales (Dettmers et al. 2023)
 VLLM_GRAPHS = GIB  # assumed
@@ -83,7 +83,7 @@ def page(experiment: Experiment | ToolUse) -> str:
     return "\n\n".join([f"# {experiment.experiment}: GPU memory", *map(str, counts(experiment)), *notes])
 
 
-def warnings(experiment: Experiment | ToolUse, origin: str) -> list[str]:
+def memory_warnings(experiment: Experiment | ToolUse, origin: str) -> list[str]:
     """A line for each kind of job that does not fit its GPU; none where a model's sizes are not known."""
     try:
         found = counts(experiment)
@@ -131,7 +131,8 @@ def _samplings(experiment: Experiment | ToolUse) -> Iterator[Count]:
             shape, width = shape_of(model.path), WIDTH[model.dtype]
             items = _weights(shape, width, model.use_4bit_quantization)
             items |= _generation(shape, width, n_together, model.window, n_prompts * model.window) | CONTEXT
-            faults = _too_much(items, gpu_mem_mb, f"lower {key}.window or raise resources.sample.gpu_mem_mb")
+            advice = f"lower {key}.window or raise resources.sample.gpu_mem_mb"
+            faults = () if _fits(items, gpu_mem_mb) else (advice,)
             load = f"{n_together} completions of up to {model.window:,} tokens at a time"
             yield Count(job, load, items, gpu_mem_mb, "", faults)
 
@@ -148,8 +149,9 @@ def _vllm_sampling(job: str, key: str, model: Network, gpu_mem_mb: int) -> Count
     items = needed | {f"KV cache of one window ({model.window:,} tokens)": model.window * per_token} | CONTEXT
     advice = f"lower {key}.window or raise resources.sample.gpu_mem_mb"
     remark, starved = _kv_cache(room, per_token, model.window, f"{advice} or {key}.gpu_memory_utilization")
-    faults = (*_too_much(items, gpu_mem_mb, advice), *starved)
-    return Count(job, f"a window of {model.window:,} tokens", items, gpu_mem_mb, remark, faults)
+    faults = starved if _fits(items, gpu_mem_mb) else (advice, *starved)
+    load = f"the least for a window of {model.window:,} tokens"
+    return Count(job, load, items, gpu_mem_mb, remark, faults)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,13 +221,13 @@ def _training(step: Step, gpu_mem_mb: int) -> Count:
     enough = (
         passes
         for passes in range(step.passes, step.n_rows + 1)
-        if step.n_rows % passes == 0 and not _too_much(items(passes), gpu_mem_mb, "")
+        if step.n_rows % passes == 0 and _fits(items(passes), gpu_mem_mb)
     )
-    passes = next(enough, None)
+    fewest = next(enough, None)
     advice = f"lower {shorter} or raise resources.train.gpu_mem_mb"
-    if passes:
-        advice = f"set {step.key}.gradient_accumulation_steps to {passes} (now {step.passes}), or {advice}"
-    faults = (*_too_much(items(step.passes), gpu_mem_mb, advice), *starved)
+    if fewest:
+        advice = f"set {step.key}.gradient_accumulation_steps to {fewest} (now {step.passes}), or {advice}"
+    faults = starved if _fits(items(step.passes), gpu_mem_mb) else (advice, *starved)
     what = "completions" if isinstance(step.settings, PolicyGradient) else "rows"
     load = f"{step.n_rows // step.passes} {what} of up to {step.length:,} tokens per pass"
     return Count(step.job, load, items(step.passes), gpu_mem_mb, remark, faults)
@@ -285,8 +287,8 @@ def _choosing(shape: Shape, n_rows: int) -> int:
     return n_rows * shape.vocab_size * (4 + 4 + 8)
 
 
-def _too_much(items: Items, gpu_mem_mb: int, advice: str) -> Faults:
-    return (advice,) if sum(items.values()) > LIMIT * gpu_mem_mb * MIB else ()
+def _fits(items: Items, gpu_mem_mb: int) -> bool:
+    return sum(items.values()) <= LIMIT * gpu_mem_mb * MIB
 
 
 def _kv_cache(room: int, per_token: int, window: int, advice: str) -> tuple[str, Faults]:
