@@ -70,7 +70,7 @@ class Shape:
 
 REQUIRED = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"}
 
-# From the config.json of each model on the hub. The 8B one is Llama-3.1-8B, fine-tuned.
+# Sizes as published. The 8B model is a fine-tuned Llama-3.1-8B.
 PUBLISHED = {
     "barc0/Llama-3.1-ARC-Potpourri-Induction-8B": Shape(4096, 14336, 32, 32, 8, 128, 128256, False),
     "Qwen/Qwen3-1.7B": Shape(2048, 6144, 28, 16, 8, 128, 151936, True, has_head_norms=True),
