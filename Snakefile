@@ -66,6 +66,7 @@ else:
 
 
 include: "rules/bookkeeping.smk"  # settings, curves of trainings, times
+include: "rules/doctor.smk"  # checks before an experiment: snakemake doctor
 include: "rules/pretrain.smk"  # the embedded models; not a part of any experiment
 include: "rules/pool.smk"  # runs on a cluster: messages about its jobs, and a clean end
 

@@ -65,8 +65,13 @@ def needs(kind: str) -> dict:
 
 def model_needs(kind: str) -> dict:
     """Resources of a job that may use an environment of its own. Not in `params`: another folder is no new setting."""
-    venv = getattr(experiment.resources, kind).venv
+    venv = getattr(getattr(experiment.resources, kind), "venv", "")
     return needs(kind) | {"venv_on_path": f"PATH={shlex.quote(venv)}/bin:$PATH " if venv else ""}
+
+
+def doctor_jobs() -> list[str]:
+    """Kinds of jobs of the experiment."""
+    return ["cpu", "sample", *(["train"] if experiment.training else [])]
 
 
 def cpus(kind: str) -> int:

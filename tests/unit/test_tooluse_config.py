@@ -172,7 +172,7 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "page that compares experiments": (
         lambda c: c.update(experiment="compare"),
-        "the file: experiment: `compare` is the name of the page",
+        "the file: experiment: results/compare.md is the page that compares experiments; choose another",
     ),
 }
 

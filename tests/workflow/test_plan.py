@@ -1,5 +1,6 @@
 """What Snakemake plans, and how it refuses a wrong configuration, before any job starts."""
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -115,3 +116,18 @@ def test_the_rules_pass_snakemakes_lint(fresh: Checkout, config: str):
 def test_nothing_is_planned_for_the_pretrained_model(fresh: Checkout):
     assert "pretrain" not in fresh.planned()
     assert fresh.planned("pretrain") == Counter(pretrain=1)
+
+
+def test_a_failed_check_of_the_doctor_fails_the_run(fresh: Checkout):
+    assert fresh.planned("doctor") == Counter(doctor_config=1, doctor_cpu=1, doctor_sample=1, doctor_train=1, doctor=1)
+    done = fresh.snakemake("--cores", "1", "results/doctor/config.json")
+    assert done.returncode == 0, done.stderr
+    versions = {"Python": "3.11", "numpy": "2.4"}
+    for job, outcome in (("cpu", "passed"), ("sample", "failed"), ("train", "passed")):
+        finding = {"check": "driver", "outcome": outcome, "found": "none", "advice": "install one"}
+        found = {"job": job, "host": "node", "programs_run_under": versions, "findings": [finding]}
+        (fresh.folder / f"results/doctor/{job}.json").write_text(json.dumps(found))
+    done = fresh.snakemake("--cores", "1", "doctor")
+    assert done.returncode != 0
+    assert "| sample | driver | **failed** | none | install one |" in (fresh.folder / "results/doctor.md").read_text()
+    assert fresh.planned("doctor")["doctor_sample"] == 1  # findings are used once

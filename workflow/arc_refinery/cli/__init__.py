@@ -51,9 +51,12 @@ GROUPS: dict[str, dict[str, str]] = {
         "times": "results.Times",
         "submission": "results.Submission",
     },
+    "Before an experiment": {
+        "doctor": "doctor.Doctor",
+        "memory": "results.Memory",
+    },
     "Tools": {
         "execute": "attempts.Execute",
-        "memory": "results.Memory",
         "import-predictions": "attempts.ImportPredictions",
         "prompts learn": "prompts.Learn",
         "select-tasks": "tasks.SelectTasks",

@@ -10,6 +10,8 @@ from arc_refinery.errors import InputError
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 RUN_NAME = r"^[a-z0-9][a-z0-9.-]*$"  # with a point, for numbers
 RunName = Annotated[str, StringConstraints(pattern=RUN_NAME)]
+# Pages in `results/` that are no report of an experiment
+OTHER_PAGES = {"compare": "the page that compares experiments", "doctor": "what `snakemake doctor` writes"}
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 

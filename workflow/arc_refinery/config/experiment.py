@@ -5,7 +5,7 @@ from itertools import combinations, product
 
 from pydantic import Field, model_validator
 
-from arc_refinery.config.base import Name, RunName, Strict
+from arc_refinery.config.base import OTHER_PAGES, Name, RunName, Strict
 from arc_refinery.config.evaluation import Arm, Evaluation, Turn
 from arc_refinery.config.grpo import Grpo
 from arc_refinery.config.resources import Resources
@@ -172,8 +172,10 @@ class Experiment(Strict):
 
     @model_validator(mode="after")
     def _compared_are_several(self) -> "Experiment":
-        if self.experiment == "compare":
-            raise ValueError("experiment: `compare` is the name of the page that compares experiments; choose another")
+        if self.experiment in OTHER_PAGES:
+            raise ValueError(
+                f"experiment: results/{self.experiment}.md is {OTHER_PAGES[self.experiment]}; choose another"
+            )
         if len(self.compare) == 1 or len(set(self.compare)) < len(self.compare):
             raise ValueError(f"compare: [{', '.join(self.compare)}]: name two experiments or more, each of them once")
         return self

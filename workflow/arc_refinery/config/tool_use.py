@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
-from arc_refinery.config.base import Name, Share, Strict
+from arc_refinery.config.base import OTHER_PAGES, Name, Share, Strict
 from arc_refinery.config.grpo import PolicyGradient
 from arc_refinery.config.guard import Guard
 from arc_refinery.config.resources import Resources
@@ -203,6 +203,8 @@ class ToolUse(Strict):
         taken = {"adapters", "report", "training"}
         if clash := sorted(set(self.sets) & taken):
             raise ValueError(f"data: the name {clash[0]} is taken; choose another")
-        if self.experiment == "compare":
-            raise ValueError("experiment: `compare` is the name of the page that compares experiments; choose another")
+        if self.experiment in OTHER_PAGES:
+            raise ValueError(
+                f"experiment: results/{self.experiment}.md is {OTHER_PAGES[self.experiment]}; choose another"
+            )
         return self

@@ -1,0 +1,45 @@
+# Checks of the machines and environments that the experiment's jobs would get. Part of no experiment: snakemake doctor
+
+
+rule doctor_config:
+    output:
+        "results/doctor/config.json",
+    log:
+        "logs/doctor/config.log",
+    localrule: True
+    params:
+        content=experiment.model_dump_json(),
+    shell:
+        "printf '%s\n' {params.content:q} > {output} 2> {log}"
+
+
+for kind in doctor_jobs():
+
+    rule:
+        name:
+            f"doctor_{kind}"
+        input:
+            config="results/doctor/config.json",
+            others="results/doctor/cpu.json" if kind != "cpu" else [],
+        output:
+            f"results/doctor/{kind}.json",
+        log:
+            f"logs/doctor/{kind}.log",
+        threads: cpus(kind)
+        resources:
+            **model_needs(kind),
+        params:
+            flags=flags({"jobs": [kind], "others": ["results/doctor/cpu.json"] if kind != "cpu" else None}),
+        shell:
+            "{resources.venv_on_path}arc-refinery doctor --config {input.config} {params.flags} --findings {output} > {log} 2>&1"
+
+
+rule doctor:
+    input:
+        config="results/doctor/config.json",
+        findings=expand("results/doctor/{kind}.json", kind=doctor_jobs()),
+    log:
+        "logs/doctor/doctor.log",
+    localrule: True
+    shell:
+        "arc-refinery doctor --config {input.config} --jobs --others {input.findings} 2>&1 | tee {log}"

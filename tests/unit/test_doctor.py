@@ -1,0 +1,269 @@
+"""`arc-refinery doctor`: what it checks, what it finds wrong, and what it tells."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from checkout import ROOT, TINY
+
+from arc_refinery.cli.doctor import Doctor
+from arc_refinery.config import Grpo, Lora, ModelNeeds, Needs, Network, Sandbox
+from arc_refinery.doctor import machine, stages
+from arc_refinery.doctor.findings import Finding, Visit, failures, read, table, write
+from arc_refinery.errors import InputError
+from arc_refinery.sandbox import seccomp
+
+VERSIONS = {"Python": "3.11.7", "numpy": "2.4.6", "scipy": "1.17.1"}
+PASSED = Finding("disk", "passed", "7 GB free")
+
+
+def visit(job: Any, *findings: Finding, **versions: str) -> Visit:
+    return Visit(job, f"node-of-{job}", VERSIONS | versions, list(findings))
+
+
+# findings and their table
+
+
+def test_findings_pass_from_job_to_job_as_a_file(tmp_path: Path):
+    written = visit("cpu", PASSED, Finding("sandbox", "failed", "no filter", "pin other machines"))
+    write(tmp_path / "cpu.json", written)
+    assert read(tmp_path / "cpu.json") == written
+
+
+@pytest.mark.parametrize("content", [None, "", "{}", '{"findings": [{"check": "disk"}]}'])
+def test_findings_that_cannot_be_read_are_named(tmp_path: Path, content: str | None):
+    if content is not None:
+        (tmp_path / "cpu.json").write_text(content)
+    with pytest.raises(InputError, match=r"cpu\.json: cannot be read as the findings of a job .* all machines share"):
+        read(tmp_path / "cpu.json")
+
+
+def test_the_table_has_a_row_for_each_finding_and_says_what_to_do():
+    same = "programs run under the same versions everywhere"
+    broken = Finding("driver", "failed", "none | found\nat all", "install one")
+    page = table([visit("cpu", PASSED), visit("train", broken)])
+    rows = [line for line in page.splitlines() if line.startswith(("| cpu", "| train", "| all"))]
+    assert rows == [
+        "| cpu | disk | passed | 7 GB free |  |",
+        "| train | driver | **failed** | none \\| found at all | install one |",
+        f"| all | {same} | passed | Python 3.11.7, numpy 2.4.6, scipy 1.17.1 |  |",
+    ]
+    assert "1 of 3 checks failed. Jobs ran on: `cpu` on node-of-cpu, `train` on node-of-train." in page
+
+
+def test_rewards_and_verdicts_under_two_versions_of_numpy_are_a_failure():
+    (found,) = failures([visit("cpu", PASSED), visit("train", PASSED, numpy="2.3.5")])
+    assert found.check == "programs run under the same versions everywhere"
+    assert "cpu: Python 3.11.7, numpy 2.4.6" in found.found
+    assert "train: Python 3.11.7, numpy 2.3.5" in found.found
+
+
+# software
+
+
+def test_the_environment_of_the_tests_is_as_pinned():
+    assert machine.software(ROOT / "envs/cpu.txt").outcome == "passed"
+
+
+def test_other_versions_and_missing_packages_are_named(tmp_path: Path):
+    (tmp_path / "pins.txt").write_text("# a set\nNumPy==1.0\nno-such-package==2.0\n")
+    found = machine.software(tmp_path / "pins.txt")
+    assert found.outcome == "failed"
+    assert ", pinned 1.0" in found.found
+    assert "no-such-package is missing" in found.found
+
+
+def test_pins_that_are_not_there_are_named(tmp_path: Path):
+    with pytest.raises(InputError, match=r"pins\.txt: cannot be read .*; start this in the checkout"):
+        machine.software(tmp_path / "pins.txt")
+
+
+# the GPU, which is not there: as torch would tell of it
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Have torch tell of GPUs with so much memory (MB)."""
+    import torch
+
+    def tell(version: str | None, *memories: int) -> None:
+        monkeypatch.setattr(torch.version, "cuda", version)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(memories))
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: len(memories))
+        properties = [SimpleNamespace(name="H100", total_memory=memory * 2**20) for memory in memories]
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda number: properties[number])
+
+    return tell
+
+
+GPU = ModelNeeds(gpus=1, gpu_mem_mb=40000)
+
+
+def test_a_torch_for_cpus_is_found_where_a_gpu_is_asked_for(cuda: Callable[..., None]):
+    cuda(None)
+    (found,) = machine.gpu(GPU)
+    assert (found.outcome, "is built for CPUs" in found.found) == ("failed", True)
+    assert "PyPI's index" in found.advice
+
+
+def test_a_driver_that_is_missing_is_found(cuda: Callable[..., None], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-6a96bd13")
+    monkeypatch.setenv("PATH", "")
+    cuda("13.0")
+    built, driver = machine.gpu(GPU)
+    assert (built.outcome, driver.outcome) == ("passed", "failed")
+    assert driver.found.startswith("no GPU; nvidia-smi failed: ")
+    assert driver.found.endswith("CUDA_VISIBLE_DEVICES: GPU-6a96bd13")
+
+
+@pytest.mark.parametrize(("memories", "outcome"), [((39999,), "failed"), ((20000, 40000), "passed")])
+def test_a_gpu_must_be_as_large_as_asked_for(cuda: Callable[..., None], memories: tuple[int, ...], outcome: str):
+    cuda("13.0", *memories)
+    assert [one.outcome for one in machine.gpu(GPU)] == ["passed", "passed", outcome]
+
+
+def test_the_version_of_the_driver_is_shown(cuda: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 580.95.05\necho 580.95.05\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    cuda("13.0", 80000)
+    assert [one.found for one in machine.gpu(GPU)][1] == "driver 580.95.05"
+
+
+def test_a_compiler_is_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CC", raising=False)
+    assert machine.compiler().outcome == "failed"
+    compiler = tmp_path / "mycc"
+    compiler.write_text("#!/bin/sh\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    assert str(compiler) in machine.compiler().found or "Python.h" in machine.compiler().found
+
+
+# disk, files, sandbox
+
+
+def test_a_full_disk_is_found(tmp_path: Path):
+    scratch, results = Needs(disk_mb=10**9), tmp_path
+    for_results, for_scratch = machine.disk(scratch, results)
+    assert (for_results.outcome, for_scratch.outcome) == ("passed", "failed")
+    assert "expected 1048576.0 GB" in for_scratch.found
+    assert "TMPDIR" in for_scratch.advice
+
+
+def test_what_another_job_wrote_is_named():
+    assert machine.shared_files(None).outcome == "not applicable"
+    assert "those of `cpu` on node-of-cpu" in machine.shared_files(visit("cpu")).found
+
+
+def test_the_sandbox_is_tried(monkeypatch: pytest.MonkeyPatch):
+    assert machine.sandbox(Sandbox()) == Finding("the sandbox keeps its promises", "passed", "11 hostile programs")
+    monkeypatch.setattr(seccomp, "what_is_missing", lambda: "there is no filter")
+    refused = machine.sandbox(Sandbox())
+    assert (refused.outcome, "there is no filter" in refused.found) == ("failed", True)
+    allowed = machine.sandbox(Sandbox(allow_without_seccomp=True))
+    assert (allowed.outcome, "no network is reached" in allowed.found) == ("failed", True)
+
+
+# sampling and training, in processes of their own
+
+
+@pytest.mark.model
+def test_sampling_is_tried_with_an_adapter():
+    samples, agrees, changes = stages.sampling(Network(path=TINY, window=1024), Lora())
+    assert samples.outcome == "passed"
+    assert samples.found.endswith(" tokens in float32")
+    assert agrees.outcome == "not applicable"
+    assert changes == Finding("an adapter changes answers", "passed", "12 of 12")
+
+
+@pytest.mark.model
+def test_a_backend_that_is_not_there_is_a_finding(capfd: pytest.CaptureFixture[str]):
+    (found,) = stages.sampling(Network(path=TINY, window=1024, backend="vllm"), Lora())
+    assert (found.check, found.outcome) == ("vllm samples", "failed")
+    assert "backend is vllm, which is not installed here" in found.found
+    assert "$ arc-refinery sample --backend vllm" in capfd.readouterr().err  # the log has all of it
+
+
+def answers(completion: str, logprob: float) -> list[Any]:
+    return [SimpleNamespace(completion=completion, logprob=logprob, n_tokens=10)] * 8
+
+
+@pytest.mark.parametrize(
+    ("theirs", "outcome"),
+    [
+        (answers("a", -5.0), "passed"),
+        (answers("b", -5.0)[:2] + answers("a", -5.0)[2:], "passed"),
+        (answers("b", -5.0)[:3] + answers("a", -5.0)[3:], "failed"),  # 5 of 8 with, 5 of 8 without an adapter
+        (answers("a", -5.02), "failed"),  # 2e-3 nats a token
+    ],
+)
+def test_two_samplers_agree_or_not(theirs: list[Any], outcome: str):
+    ours = answers("a", -5.0)
+    found = {
+        ("vllm", False): ours,
+        ("vllm", True): ours,
+        ("transformers", False): theirs,
+        ("transformers", True): theirs,
+    }
+    assert stages._agreement("", Network(path=TINY, window=9, backend="vllm"), found).outcome == outcome
+
+
+@pytest.mark.training
+def test_training_is_tried_interrupted_and_taken_up():
+    settings = Grpo(learning_rate=1e-4, num_generations=4, max_completion_length=8, max_seq_length=64)
+    steps, follows, resumes = stages.training(Network(path=TINY, window=1024), settings)
+    assert steps == Finding("GRPO makes steps", "passed", "12 steps in float32")
+    assert follows.outcome == "not applicable"
+    assert resumes == Finding("an interrupted training goes on", "passed", "after SIGTERM, from its last checkpoint")
+
+
+@pytest.mark.training
+def test_a_training_that_cannot_start_is_a_finding():
+    settings = Grpo(
+        learning_rate=1e-4, num_generations=4, max_completion_length=8, max_seq_length=64, sampler="vllm-colocate"
+    )
+    (found,) = stages.training(Network(path=TINY, window=1024), settings)
+    assert (found.check, found.outcome) == ("GRPO makes steps", "failed")
+    assert "the package vllm is not installed here" in found.found
+
+
+# the command
+
+
+def small(tmp_path: Path, **resources: dict[str, Any]) -> Path:
+    content = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(content | {"resources": resources}))
+    return tmp_path / "config.yaml"
+
+
+def test_a_check_that_fails_ends_the_command_after_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(ROOT)
+    config = small(tmp_path, cpu={"disk_mb": 10**9})
+    doctor = Doctor(config, jobs=("cpu",), output=tmp_path / "results/doctor.md")
+    with pytest.raises(InputError, match=r"1 checks failed: disk for scratch\. .*doctor\.md says what to do"):
+        doctor.run()
+    page = (tmp_path / "results/doctor.md").read_text()
+    assert capsys.readouterr().out.strip() == page.strip()
+    assert "| cpu | disk for scratch | **failed** |" in page
+
+
+def test_jobs_hand_over_their_findings_which_are_used_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(ROOT)
+    found, output = tmp_path / "cpu.json", tmp_path / "results/doctor.md"
+    Doctor(small(tmp_path), jobs=("cpu",), findings=found, output=output).run()
+    assert not output.exists()
+    Doctor(small(tmp_path), jobs=(), others=(found,), output=output).run()
+    assert "None of 6 checks failed." in output.read_text()
+    assert not found.exists()
+
+
+def test_findings_are_of_one_kind_of_job(tmp_path: Path):
+    with pytest.raises(InputError, match="--findings takes what one kind of job found; --jobs has 2"):
+        Doctor(small(tmp_path), jobs=("cpu", "sample"), findings=tmp_path / "found.json").run()

@@ -1,0 +1,46 @@
+"""Checks before an experiment."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from arc_refinery import config
+from arc_refinery.doctor.findings import JOBS, Job
+from arc_refinery.errors import InputError
+
+
+@dataclass
+class Doctor:
+    """Check hardware, software, sandbox, sampling and training before an experiment; exit code 1 where a check fails.
+
+    Sampling and training run for real, with the embedded model and the settings of the config. On a cluster,
+    `snakemake --profile condor doctor` makes each kind of job check the machine and environment that it gets.
+    """
+
+    config: Path = Path("config/config.yaml")  # of an experiment of either kind
+    jobs: tuple[Job, ...] = JOBS  # kinds of jobs to check for, here and now
+    findings: Path | None = None  # file for what the one kind of --jobs found, in place of the table
+    others: tuple[Path, ...] = ()  # such files of other kinds; those in the table are deleted
+    output: Path = Path("results/doctor.md")  # table
+
+    def run(self) -> None:
+        from arc_refinery.doctor.examine import examine
+        from arc_refinery.doctor.findings import failures, read, table, write
+
+        if self.findings and len(self.jobs) != 1:
+            raise InputError(f"--findings takes what one kind of job found; --jobs has {len(self.jobs)}")
+        visits = [read(path) for path in self.others]
+        experiment = config.load_either(self.config)
+        self.output.parent.mkdir(parents=True, exist_ok=True)
+        for job in self.jobs:
+            visits.append(examine(experiment, job, visits[-1] if visits else None, self.output.parent))
+        if self.findings:
+            write(self.findings, visits[-1])
+            return
+        page = table(visits)
+        self.output.write_text(page)
+        print(page)
+        for path in self.others:
+            path.unlink()  # else they would stand in for the next examination
+        if failed := failures(visits):
+            names = "; ".join(finding.check for finding in failed)
+            raise InputError(f"{len(failed)} checks failed: {names}. {self.output} says what to do")

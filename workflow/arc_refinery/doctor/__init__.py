@@ -1,0 +1,1 @@
+"""Checks of the machines that an experiment would run on: hardware, software, sandbox, files, sampling, training."""

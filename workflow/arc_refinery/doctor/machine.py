@@ -1,0 +1,150 @@
+"""Checks of a machine itself: software, GPU, compiler, disk, files that jobs share, the sandbox."""
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import distributions
+from importlib.util import find_spec
+from pathlib import Path
+
+from arc_refinery.config import ModelNeeds, Needs, Sandbox
+from arc_refinery.doctor.findings import Finding, Job, Visit
+from arc_refinery.errors import InputError
+
+GB = 10**9
+LEAST_FREE = GB  # bytes for results, below which hardly a stage could write its file
+NAMED = 4  # packages that a finding names
+
+
+def software(pins: Path) -> Finding:
+    """Are the packages those of a pinned set? Packages beyond it do not matter."""
+    check = f"packages are as pinned in {pins}"
+    try:
+        lines = [line.strip() for line in pins.read_text().splitlines()]
+    except OSError as error:
+        raise InputError(f"{pins}: cannot be read ({error.strerror}); start this in the checkout") from None
+    pinned = dict(line.split("==") for line in lines if line and not line.startswith("#"))
+    # `+cpu` and the like name a build of the same version
+    installed = {_plain(one.name): one.version.partition("+")[0] for one in distributions()}
+    missing = [name for name in pinned if _plain(name) not in installed]
+    other = {
+        name: (installed[_plain(name)], wanted)
+        for name, wanted in pinned.items()
+        if name not in missing and installed[_plain(name)] != wanted
+    }
+    if not missing and not other:
+        return Finding(check, "passed", f"all {len(pinned)}, Python {platform.python_version()}")
+    found = [f"{name} {given}, pinned {wanted}" for name, (given, wanted) in other.items()]
+    found += [f"{name} is missing" for name in missing]
+    more = f", and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return Finding(check, "failed", ", ".join(found[:NAMED]) + more, "make this environment anew: docs/environments.md")
+
+
+def pins_of(job: Job, wants_gpu: bool) -> Path:
+    """The set of envs/ that a job's environment should have been made from."""
+    if job == "cpu" or not wants_gpu:
+        return Path("envs/cpu.txt")
+    return Path("envs/gpu-unsloth.txt" if find_spec("unsloth") else "envs/gpu.txt")
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def gpu(needs: ModelNeeds) -> Iterator[Finding]:
+    """Is there a GPU with a driver for this torch, as large as the job asks for?"""
+    import torch
+
+    checks = ("torch is built for CUDA", "the driver serves this CUDA", "GPUs are as large as asked for")
+    if torch.version.cuda is None:
+        again = "install it from PyPI's index, not from a folder of wheels: docs/environments.md"
+        yield Finding(checks[0], "failed", f"torch {torch.__version__} is built for CPUs", again)
+        return
+    yield Finding(checks[0], "passed", f"torch {torch.__version__}, CUDA {torch.version.cuda}")
+    driver = _driver()
+    if not torch.cuda.is_available():
+        advice = (
+            f"does `nvidia-smi` show a GPU here, with a driver for CUDA {torch.version.cuda}, and does "
+            "CUDA_VISIBLE_DEVICES name it?"
+        )
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "not set")
+        yield Finding(checks[1], "failed", f"no GPU; {driver}; CUDA_VISIBLE_DEVICES: {visible}", advice)
+        return
+    yield Finding(checks[1], "passed", driver)
+    found = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
+    texts = [f"{one.name}, {one.total_memory / 2**20:.0f} MB" for one in found]
+    large = [one for one in found if one.total_memory / 2**20 >= needs.gpu_mem_mb]
+    if len(large) >= needs.gpus:
+        yield Finding(checks[2], "passed", "; ".join(texts))
+    else:
+        wanted = f"; expected {needs.gpus} with {needs.gpu_mem_mb} MB (gpus, gpu_mem_mb)"
+        yield Finding(
+            checks[2], "failed", "; ".join(texts) + wanted, "pin larger machines: requirements (docs/cluster.md)"
+        )
+
+
+def _driver() -> str:
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"nvidia-smi failed: {error}"
+    return f"driver {', '.join(dict.fromkeys(said.split()))}"
+
+
+def compiler() -> Finding:
+    """Triton, which vLLM and Unsloth use on a GPU, compiles C against Python's headers."""
+    check = "a C compiler and Python's headers"
+    compilers = [os.environ.get("CC", ""), "gcc", "clang"]
+    found = next((path for name in compilers if name and (path := shutil.which(name))), None)
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    if found and header.exists():
+        return Finding(check, "passed", f"{found}, {header}")
+    missing = [
+        *([] if found else ["no gcc, no clang, and CC names none"]),
+        *([] if header.exists() else [f"no {header}"]),
+    ]
+    return Finding(check, "failed", "; ".join(missing), "install gcc and python3-dev, or have CC name a compiler")
+
+
+def disk(needs: Needs, results: Path) -> Iterator[Finding]:
+    """Is there room for results and for scratch files?"""
+    temporary = Path(tempfile.gettempdir())
+    for what, folder, wanted in (("results", results, LEAST_FREE), ("scratch", temporary, needs.disk_mb * 2**20)):
+        free = shutil.disk_usage(folder).free
+        found = f"{folder}: {free / GB:.1f} GB free"
+        if free >= wanted:
+            yield Finding(f"disk for {what}", "passed", found)
+        else:
+            advice = "make room, or set TMPDIR to a larger disk" if what == "scratch" else "make room"
+            yield Finding(f"disk for {what}", "failed", f"{found}, expected {wanted / GB:.1f} GB", advice)
+
+
+def shared_files(visit: Visit | None) -> Finding:
+    """Has this job read what another one wrote, on the same file system as results?"""
+    check = "files of another job are read"
+    if visit is None:
+        return Finding(check, "not applicable", "this is the only job")
+    return Finding(check, "passed", f"those of `{visit.job}` on {visit.host}, here on {platform.node()}")
+
+
+def sandbox(settings: Sandbox) -> Finding:
+    """Does the sandbox keep its promises here?"""
+    from arc_refinery.sandbox.self_check import self_check
+
+    check = "the sandbox keeps its promises"
+    try:
+        with settings.executor(n_jobs=1) as executor:
+            trials = self_check(executor)
+    except InputError as error:
+        return Finding(check, "failed", str(error), "pin other machines for these jobs: requirements")
+    broken = [f"{trial.promise}: {trial.found}" for trial in trials if not trial.is_kept]
+    if not broken:
+        return Finding(check, "passed", f"{len(trials)} hostile programs")
+    advice = "sandbox.allow_without_seccomp lets programs reach what the user can reach; set it to false to be safe"
+    return Finding(check, "failed", "; ".join(broken), advice)

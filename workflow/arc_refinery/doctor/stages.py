@@ -1,0 +1,228 @@
+"""Sampling and training in miniature, by the commands that jobs run, with the embedded model and the config's settings.
+
+Each command runs as a process of its own, as in a job: a GPU's memory is free again after it, and one that crashes is a
+finding.
+"""
+
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from arc_refinery import records
+from arc_refinery.config import Grpo, Lora, Network, PolicyGradient, Problems, Sampling, TaskSet
+from arc_refinery.doctor.findings import Finding
+
+MODEL = Path(__file__).parents[2] / "models/tiny"
+TEMPLATE = "compact"  # what the embedded model reads
+WINDOW = 1024
+N_TASKS = 12
+N_TOKENS = 48
+N_STEPS = 12  # of GRPO: enough to be interrupted before the last
+SECONDS = 600  # after which a command is given up
+AGREEMENT = 0.75  # share of greedy answers that must be equal: in 16 bits, near ties may fall either way
+TOLERANCE = {"float32": 1e-3, "float16": 2e-2, "bfloat16": 5e-2}  # nats a token between two samplers
+SAMPLER_CHECK = re.compile(r"sampler check: .*")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A command that has ended."""
+
+    code: int
+    said: str
+
+    @property
+    def reason(self) -> str:
+        """The last lines of what it said."""
+        lines = [line for line in self.said.splitlines() if line.strip()]
+        return f"exit code {self.code}: {' / '.join(lines[-2:])}"
+
+
+def sampling(model: Network, adapter: Lora) -> Iterator[Finding]:
+    """Does the backend answer as transformers does, without and with an adapter?"""
+    checks = (f"{model.backend} samples", "greedy answers are those of transformers", "an adapter changes answers")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        tasks = _tasks(folder / "tasks.parquet")
+        lora = _adapter(folder / "adapter", model, adapter)
+        answers: dict[tuple[str, bool], list[records.Attempt]] = {}
+        for backend in dict.fromkeys([model.backend, "transformers"]):
+            for with_adapter in (False, True):
+                output = folder / f"{backend}-{with_adapter}"
+                ended = _run(_sample(model, backend, tasks, output, lora if with_adapter else None))
+                if ended.code:
+                    yield Finding(checks[0], "failed", ended.reason, "the log of this job has the whole message")
+                    return
+                answers[backend, with_adapter] = list(records.read_attempts(output / "000.parquet"))
+    plain, adapted = answers[model.backend, False], answers[model.backend, True]
+    yield Finding(checks[0], "passed", f"{sum(one.n_tokens for one in plain)} tokens in {model.dtype}")
+    if model.backend == "transformers":
+        yield Finding(checks[1], "not applicable", "it is the backend")
+    else:
+        yield _agreement(checks[1], model, answers)
+    n_changed = sum(one.completion != other.completion for one, other in zip(plain, adapted, strict=True))
+    found = f"{n_changed} of {len(plain)}"
+    advice = "" if n_changed else "do vllm, transformers and peft have the pinned versions?"
+    yield Finding(checks[2], "passed" if n_changed else "failed", found, advice)
+
+
+def _agreement(check: str, model: Network, answers: dict[tuple[str, bool], list[records.Attempt]]) -> Finding:
+    n_equal, n_answers, differences = 0, 0, [0.0]
+    for with_adapter in (False, True):
+        pairs = zip(answers[model.backend, with_adapter], answers["transformers", with_adapter], strict=True)
+        for one, other in pairs:
+            n_answers += 1
+            if one.completion == other.completion:
+                n_equal += 1
+                differences.append(abs(one.logprob - other.logprob) / one.n_tokens)
+    found = f"{n_equal} of {n_answers} equal; log-probabilities {max(differences):.1e} nats a token apart at most"
+    if n_equal >= AGREEMENT * n_answers and max(differences) <= TOLERANCE[model.dtype]:
+        return Finding(check, "passed", found)
+    advice = "do vllm and torch have the pinned versions? On a GPU, try VLLM_USE_V2_MODEL_RUNNER=0"
+    return Finding(check, "failed", found, advice)
+
+
+def training(model: Network, settings: PolicyGradient) -> Iterator[Finding]:
+    """Does GRPO make steps, does vLLM follow, is an interrupted training taken up?"""
+    checks = ("GRPO makes steps", "new weights reach the sampler", "an interrupted training goes on")
+    sampler = "transformers" if settings.sampler == "vllm-server" else settings.sampler
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        command = _train(model, settings, sampler, _tasks(folder / "tasks.parquet"), folder)
+        first = _run(command, interrupt_at=folder / "checkpoints/checkpoint-1/trainer_state.json")
+        if first.code != -signal.SIGTERM:
+            advice = "the log of this job has the whole message"
+            yield Finding(checks[0], "failed", first.reason, advice)
+            return
+        second = _run(command)
+        said = first.said + second.said
+        if second.code:
+            yield Finding(checks[0], "failed", second.reason, "the log of this job has the whole message")
+        else:
+            yield Finding(checks[0], "passed", f"{N_STEPS} steps in {model.dtype}")
+        followed = SAMPLER_CHECK.search(said)
+        if settings.sampler == "vllm-server":
+            yield Finding(checks[1], "not applicable", "sampler vllm-server: training checks it when it starts")
+        elif sampler == "transformers":
+            yield Finding(checks[1], "not applicable", "the trainer samples from its own weights")
+        elif followed and not second.code:
+            yield Finding(checks[1], "passed", followed[0].removeprefix("sampler check: "))
+        else:
+            advice = "do trl and vllm have the pinned versions?"
+            yield Finding(checks[1], "failed", followed[0] if followed else "training did not get so far", advice)
+        resumed = "training goes on from this checkpoint" in second.said
+        if resumed and not second.code:
+            yield Finding(checks[2], "passed", "after SIGTERM, from its last checkpoint")
+        else:
+            yield Finding(checks[2], "failed", "it began anew" if not second.code else second.reason)
+
+
+def _tasks(path: Path) -> Path:
+    from arc_refinery.sources import evaluation_tasks
+
+    task_set = TaskSet(name="doctor", source="generator", n_tasks=N_TASKS)
+    tasks = evaluation_tasks(task_set, Problems(source="generator", max_cells=300), 0, Counter())
+    records.write(path, "tasks", tasks, 0, {})
+    return path
+
+
+def _adapter(folder: Path, model: Network, lora: Lora) -> Path:
+    """Of the config's rank, with random weights that change answers."""
+    import torch
+
+    from arc_refinery.training.adapters import open_network, write_adapter
+
+    network = open_network(
+        Network(path=str(MODEL), window=WINDOW), lora.model_copy(update={"load_in_4bit": False}), None, 0
+    )
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, weights in network.named_parameters():
+            if "lora_B" in name:
+                weights.copy_(torch.randn(weights.shape, generator=generator) * 0.1)
+    write_adapter(network, folder, lambda _: None)
+    return folder
+
+
+def _sample(model: Network, backend: str, tasks: Path, output: Path, adapter: Path | None) -> list[str]:
+    flags = {
+        "backend": backend,
+        "base-model-path": MODEL,
+        "template": TEMPLATE,
+        "dataset-path": tasks,
+        "output-folder": output,
+        "max-model-len": WINDOW,
+        "max-output-tokens": N_TOKENS,
+        "n-predictions": 1,
+        "batch-size": 1,
+        "temperature": 0,
+        "dtype": model.dtype,
+        "gpu-memory-utilization": model.gpu_memory_utilization,
+        **({"lora-path": adapter} if adapter else {}),
+    }
+    return ["sample", *_words(flags)]
+
+
+def _train(model: Network, settings: PolicyGradient, sampler: str, tasks: Path, folder: Path) -> list[str]:
+    from arc_refinery.prompts import load_template
+    from arc_refinery.refine.first_turn import first_turn_prompts
+    from arc_refinery.refine.rendering import Renderer
+
+    sampling = Sampling(max_output_tokens=N_TOKENS, use_data_augmentation=False)
+    made = first_turn_prompts(
+        list(records.read_tasks(tasks)), 1, sampling, load_template(TEMPLATE), Renderer(str(MODEL)), 0
+    )
+    records.write(folder / "prompts.parquet", "prompts", made, 0, {})
+    flags = {
+        "model-path": MODEL,
+        "template": TEMPLATE,
+        "dataset-path": folder / "prompts.parquet",
+        "output-dir": folder / "trained",
+        "checkpoints": folder / "checkpoints",
+        "dtype": model.dtype,
+        "lora-r": settings.lora_r,
+        "sampler": sampler,
+        "gpu-memory-utilization": settings.gpu_memory_utilization,
+        "importance-sampling-mode": settings.importance_sampling_mode,
+        "learning-rate": 1e-4,
+        "beta": settings.beta,
+        "num-generations": 4,
+        "gradient-accumulation-steps": 2,
+        "max-completion-length": N_TOKENS,
+        "max-seq-length": WINDOW,
+        "max-steps": N_STEPS,
+        "save-steps": 1,
+    }
+    switches = ["--load-in-4bit"] if settings.load_in_4bit else []
+    if isinstance(settings, Grpo) and settings.unsloth:
+        switches.append("--unsloth")
+    return ["train", *_words(flags), *switches, "--report-to"]
+
+
+def _words(flags: dict[str, object]) -> list[str]:
+    return [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
+
+
+def _run(words: list[str], interrupt_at: Path | None = None) -> Ended:
+    """Run a command of this package; with `interrupt_at`, ask it to end as soon as that file is there."""
+    program = [sys.executable, "-c", "from arc_refinery.cli import main; main()"]
+    with tempfile.TemporaryFile("w+") as log:
+        with subprocess.Popen([*program, *words], stdout=log, stderr=subprocess.STDOUT) as running:
+            deadline = time.monotonic() + SECONDS
+            while running.poll() is None and time.monotonic() < deadline:
+                if interrupt_at and interrupt_at.exists():
+                    break
+                time.sleep(0.02)
+            if running.poll() is None:
+                running.terminate()
+        log.seek(0)
+        said = log.read()
+    sys.stderr.write(f"$ arc-refinery {' '.join(words)}\n{said}\n")
+    return Ended(running.returncode, said)
