@@ -5,6 +5,8 @@ nothing else about vLLM or TRL is changed.
 """
 
 import json
+import math
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -53,8 +55,25 @@ def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def train(output: Path, prompts: Path, *flags: str, patch: str = "") -> subprocess.CompletedProcess[str]:
-    settings = f"--model-path {TINY} --template compact --dataset-path {prompts} --output-dir {output} --dtype float32"
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The embedded model, but for its end token: one that it hardly ever writes."""
+    folder = tmp_path_factory.mktemp("models") / "endless"
+    shutil.copytree(TINY, folder)
+    vocabulary = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
+    end = next(token for token, number in vocabulary.items() if number == 1)
+    changes = {"config.json": 1, "generation_config.json": 1, "tokenizer_config.json": end}
+    for name, value in changes.items():
+        content = json.loads((folder / name).read_text())
+        key = "eos_token_id" if isinstance(value, int) else "eos_token"
+        (folder / name).write_text(json.dumps(content | {key: value}))
+    return str(folder)
+
+
+def train(
+    output: Path, prompts: Path, *flags: str, patch: str = "", model: str = TINY
+) -> subprocess.CompletedProcess[str]:
+    settings = f"--model-path {model} --template compact --dataset-path {prompts} --output-dir {output} --dtype float32"
     settings += " --learning-rate 1e-2 --lora-r 4 --max-grad-norm 1 --num-generations 4 --gradient-accumulation-steps 1"
     settings += " --max-completion-length 32 --max-seq-length 512 --max-steps 3 --save-steps 3 --report-to"
     settings += " --sampler vllm-colocate --gpu-memory-utilization 0.1"
@@ -83,6 +102,21 @@ def test_vllm_samples_from_the_weights_that_are_trained(tmp_path: Path, prompts:
     steps = [entry for entry in map(json.loads, lines) if "reward" in entry]
     assert len(steps) == 3
     assert all("sampling/sampling_logp_difference/mean" in entry for entry in steps)
+
+
+def test_the_correction_leaves_long_completions_their_gradient(tmp_path: Path, prompts: Path, endless: str):
+    """vLLM's log-probabilities come after top_p, the trainer's do not: a little a token, much over a completion."""
+    flags = "--temperature 1 --top-p 0.95 --repetition-penalty 1 --no-mask-truncated-completions"
+    flags += " --max-completion-length 400 --max-seq-length 1024 --max-steps 1"
+    done = train(tmp_path / "adapter", prompts, *flags.split(), model=endless)
+    assert done.returncode == 0, done.stderr[-3000:]
+    lines = (tmp_path / "adapter/training.jsonl").read_text().splitlines()
+    (step,) = (entry for entry in map(json.loads, lines) if "reward" in entry)
+    n_tokens = step["completions/mean_length"]
+    assert n_tokens > 300
+    # what a ratio over the whole completion would leave of its gradient
+    assert math.exp(-n_tokens * step["sampling/sampling_logp_difference/mean"]) < 0.1
+    assert 0.5 < step["sampling/importance_sampling_ratio/mean"] < 1.5
 
 
 def test_a_sampler_that_never_gets_the_weights_stops_the_training(tmp_path: Path, prompts: Path):
