@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from checkout import ROOT
 
-from arc_refinery import records, sources
+from arc_refinery import records
 from arc_refinery.barc import rows
 from arc_refinery.barc.problems import Problem
 from arc_refinery.barc.rows import RowError
@@ -398,29 +398,10 @@ def test_the_source_file_reads_the_rows_of_its_path(tmp_path: Path):
     assert [name for table in found for name in table["problem_id"].to_pylist()] == ["rows-000001", "rows-000002"]
 
 
-def test_the_source_hub_reads_the_file_that_was_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    asked = []
-
-    def download(*address: str) -> Path:
-        asked.append(address)
-        return write_jsonl(tmp_path / "data.jsonl", [row()])
-
-    monkeypatch.setattr(sources, "download_barc_rows", download)
+def test_the_source_hub_has_to_be_fetched_first():
     settings = Problems(source="hub", repository="barc0/rows", filename="data.jsonl")
-    assert [table["problem_id"].to_pylist() for table in problem_tables(settings, 99, 0, "x", Counter())] == [
-        ["data-000001"]
-    ]
-    assert asked == [("barc0/rows", "data.jsonl")]
-
-
-def test_a_hub_that_cannot_be_reached_is_told_in_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    for repository in ("barc0/rows", "no/such/name"):
-        with pytest.raises(RowError) as caught:
-            rows.download_barc_rows(repository, "data.jsonl")
-        told = f"problems.repository {repository}: data.jsonl is not in the cache and cannot be downloaded ("
-        assert str(caught.value).startswith(told)
+    with pytest.raises(SourceError, match="arc-refinery fetch --help"):
+        list(problem_tables(settings, 99, 0, "x", Counter()))
 
 
 def test_the_generator_makes_as_many_problems_as_wanted_from_its_address():

@@ -1,7 +1,6 @@
 """Questions from files of GSM8K and MBPP rows, and what is said of rows that cannot be used."""
 
 import gzip
-import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from arc_refinery.tooluse.data import RowError, download, read_questions
+from arc_refinery.tooluse.data import RowError, read_questions
 from arc_refinery.tooluse.questions import Asserts, Form, Question
 
 SUM = {"question": "Ann has 2 hats and buys 1,000. How many?", "answer": "2+1000=<<2+1000=1002>>1002\n#### 1,002"}
@@ -149,21 +148,3 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content:
 def test_a_missing_file_is_named(tmp_path: Path):
     with pytest.raises(RowError, match=r"none\.jsonl: cannot be read"):
         list(read_questions(tmp_path / "none.jsonl", "gsm8k"))
-
-
-def test_a_hub_file_comes_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """As the library keeps it: a snapshot that a reference names."""
-    cached = tmp_path / "datasets--someone--sums"
-    (cached / "refs").mkdir(parents=True)
-    (cached / "refs" / "main").write_text("0" * 40)
-    (cached / "snapshots" / ("0" * 40) / "main").mkdir(parents=True)
-    write_jsonl(cached / "snapshots" / ("0" * 40) / "main" / "train.jsonl", [SUM])
-    constants = importlib.import_module("huggingface_hub.constants")
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    (only,) = read_questions(download("someone/sums", "main/train.jsonl"), "gsm8k")
-    assert only.reference == "1,002"
-    with pytest.raises(
-        RowError, match=r"data\.repository someone/sums: other\.jsonl is not in the cache and cannot be"
-    ):
-        download("someone/sums", "other.jsonl")

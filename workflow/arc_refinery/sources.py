@@ -14,10 +14,11 @@ from tqdm import tqdm
 from arc_refinery import records
 from arc_refinery.barc.generator import Difficulty, Split, generate_problem
 from arc_refinery.barc.problems import Problem
-from arc_refinery.barc.rows import download_barc_rows, read_barc_rows
+from arc_refinery.barc.rows import read_barc_rows
 from arc_refinery.config import Problems, TaskSet
 from arc_refinery.errors import InputError
 from arc_refinery.grids import as_grid
+from arc_refinery.hub import FETCH_FIRST
 from arc_refinery.kaggle import read_challenges
 from arc_refinery.seeding import stream
 from arc_refinery.tasks import Pair, Task
@@ -47,7 +48,7 @@ def problem_tables(
         case "file":
             yield from read_barc_rows(Path(str(settings.path)), left_out)
         case "hub":
-            yield from read_barc_rows(download_barc_rows(str(settings.repository), str(settings.filename)), left_out)
+            raise SourceError(f"problems: {FETCH_FIRST}")
 
 
 def generated(settings: Problems, n_wanted: int, split: Split, seed: int, address: str) -> Iterator[Problem]:

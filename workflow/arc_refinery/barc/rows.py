@@ -1,4 +1,4 @@
-"""BARC rows from a file or from the Hugging Face hub, as tables of problems.
+"""BARC rows from a file, as tables of problems.
 
 A block of rows is checked and converted as a whole. A block with anything unusual in it is taken row by row: that is
 slow, but it says which row and which field cannot be used.
@@ -56,20 +56,6 @@ def read_barc_rows(path: Path, left_out: Counter[str]) -> Iterator[pa.Table]:
         while (table := ahead.result()) is not None:
             ahead = thread.submit(next, tables, None)
             yield table
-
-
-def download_barc_rows(repository: str, filename: str) -> Path:
-    """The file of a hub data set, from the local cache or downloaded; raises `RowError`."""
-    from huggingface_hub import hf_hub_download
-
-    try:
-        return Path(hf_hub_download(repository, filename, repo_type="dataset"))
-    except (OSError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise RowError(
-            f"problems.repository {repository}: {filename} is not in the cache and cannot be downloaded ({reason}); "
-            "correct the names, or give the file on disk with problems.source: file"
-        ) from None
 
 
 Block: TypeAlias = list[bytes] | pa.RecordBatch  # lines of JSON, or rows of a Parquet file

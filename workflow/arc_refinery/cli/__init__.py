@@ -24,6 +24,7 @@ PURPOSE = "Reinforcement learning that teaches a code model to refine its own pr
 # Each command's module and class.
 GROUPS: dict[str, dict[str, str]] = {
     "Stages of an experiment, in running order": {
+        "fetch": "fetch.Fetch",
         "problems": "tasks.Problems",
         "tasks": "tasks.Tasks",
         "task-set": "tasks.TaskSet",

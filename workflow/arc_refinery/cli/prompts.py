@@ -168,16 +168,17 @@ def _judged(folder: Path, n_shards: int) -> Iterator["Judged"]:  # type: ignore[
 class Learn:
     """Recover prompt templates from a model's own training rows: docs/prompts.md."""
 
-    messages: Path  # .jsonl, .json (or these with .gz) or .parquet; a row: {"messages": [{"role", "content"}, ...]}
+    messages: Path  # .jsonl, .json (or these with .gz) or .parquet, or a folder; a row: {"messages": [{"role", ...}]}
     output: Path  # folder that model.template can name
     colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, where the rows have others than ours
     min_share: float = 0.9  # of the rows that the template must fit
+    n_rows: int | None = None  # the first so many are read; by default all
 
     def run(self) -> None:
         from arc_refinery.prompts import save_template
         from arc_refinery.prompts.learning import learn
 
-        learned = learn(self.messages, self.colors, self.min_share)
+        learned = learn(self.messages, self.colors, self.min_share, self.n_rows)
         save_template(learned.template, self.output)
         print(f"{self.output}: the template fits {learned.n_fitting} of {learned.n_rows} rows of {self.messages}")
         if prefix := learned.template.assistant_prefix:

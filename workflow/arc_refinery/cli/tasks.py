@@ -16,7 +16,7 @@ class Problems:
     """Make or read BARC-form problems."""
 
     output: Path
-    n_wanted: int  # the generator makes this many; files and hub give what they have
+    n_wanted: int  # the generator makes this many; files give what they have
     problems: Annotated[config.Problems, Flat]
     seed: int = 0
 

@@ -19,7 +19,17 @@ from arc_refinery.config.loading import (
 )
 from arc_refinery.config.lora import Lora, Optimizer
 from arc_refinery.config.resources import ModelNeeds, Needs, Resources
-from arc_refinery.config.sampling import CHANGE_NO_COMPLETION, Model, Network, Refinement, Sampling, Sandbox, Selection
+from arc_refinery.config.sampling import (
+    CHANGE_NO_COMPLETION,
+    LEARNED,
+    Model,
+    Network,
+    Refinement,
+    Sampling,
+    Sandbox,
+    Selection,
+    TemplateRows,
+)
 from arc_refinery.config.sft import Demonstrations, Imitation, Sft
 from arc_refinery.config.tasks import Parts, Problems, TaskSet
 from arc_refinery.config.tool_use import (
@@ -36,6 +46,7 @@ from arc_refinery.config.training import SFT, TRAINED, Training
 __all__ = [
     "CHANGE_NO_ADAPTER",
     "CHANGE_NO_COMPLETION",
+    "LEARNED",
     "OF_EVALUATION",
     "SFT",
     "TRAINED",
@@ -66,6 +77,7 @@ __all__ = [
     "Selection",
     "Sft",
     "TaskSet",
+    "TemplateRows",
     "ToolArm",
     "ToolSft",
     "ToolTraining",

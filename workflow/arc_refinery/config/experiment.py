@@ -9,9 +9,10 @@ from arc_refinery.config.base import OTHER_PAGES, Name, RunName, Strict
 from arc_refinery.config.evaluation import Arm, Evaluation, Turn
 from arc_refinery.config.grpo import Grpo
 from arc_refinery.config.resources import Resources
-from arc_refinery.config.sampling import Model, Refinement, Sampling, Sandbox
+from arc_refinery.config.sampling import LEARNED, Model, Refinement, Sampling, Sandbox, TemplateRows
 from arc_refinery.config.tasks import Parts, Problems
 from arc_refinery.config.training import SFT, TRAINED, Training
+from arc_refinery.hub import Download, distinct
 
 
 class Experiment(Strict):
@@ -21,6 +22,10 @@ class Experiment(Strict):
     models: dict[RunName, Model] = Field(
         default_factory=dict,
         description="Other models that turns of arms may be sampled with, by name. They write prompts as `model` does.",
+    )
+    template_rows: TemplateRows | None = Field(
+        None,
+        description="Rows that the model was trained with: `model.template: learned` takes its wording from them.",
     )
     problems: Problems | None = Field(None, description="Where training problems come from.")
     parts: Parts | None = Field(None, description="How training tasks are split.")
@@ -38,6 +43,12 @@ class Experiment(Strict):
     def all_models(self) -> dict[str, Model]:
         """By their keys in the config."""
         return {"model": self.model} | {f"models.{name}": model for name, model in self.models.items()}
+
+    @cached_property
+    def downloads(self) -> list[Download]:
+        """What is fetched from the hub."""
+        sections = [*self.all_models.values(), self.problems, self.template_rows]
+        return distinct(filter(None, (section.download for section in sections if section)))
 
     @property
     def part_names(self) -> list[str]:
@@ -163,7 +174,7 @@ class Experiment(Strict):
 
     @model_validator(mode="after")
     def _names_are_free(self) -> "Experiment":
-        taken = {*self.part_names, "adapters", "report", "tasks"}
+        taken = {*self.part_names, "adapters", "fetched", "report", "tasks", "template"}
         if clash := {s.name for s in self.evaluation.sets} & taken:
             raise ValueError(f"evaluation.sets: the name {', '.join(sorted(clash))} is taken; choose another")
         if clash := {arm.name for arm in self.evaluation.arms if arm.name.startswith("turn1")}:
@@ -178,6 +189,19 @@ class Experiment(Strict):
             )
         if len(self.compare) == 1 or len(set(self.compare)) < len(self.compare):
             raise ValueError(f"compare: [{', '.join(self.compare)}]: name two experiments or more, each of them once")
+        return self
+
+    @model_validator(mode="after")
+    def _a_learned_wording_has_rows(self) -> "Experiment":
+        if (self.model.template == LEARNED) != bool(self.template_rows):
+            raise ValueError(
+                "the section `template_rows` belongs to `model.template: learned`; add or remove one of them"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _what_is_fetched_has_one_revision(self) -> "Experiment":
+        _ = self.downloads  # raises where two revisions of one repository are asked for
         return self
 
     @model_validator(mode="after")

@@ -1,6 +1,5 @@
 """Reading a configuration; all that is wrong with it is said before the first job."""
 
-import re
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,13 +9,11 @@ from pydantic import ValidationError
 from arc_refinery.config.base import ConfigError, Strict, explain
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.resources import Resources
-from arc_refinery.config.sampling import Network
+from arc_refinery.config.sampling import LEARNED, Network
 from arc_refinery.config.tool_use import ToolUse
 from arc_refinery.prompts import template_files
 
 Kind = TypeVar("Kind", bound=Strict)
-
-_HUB_NAME = re.compile(r"^[\w.-]+/[\w.-]+$")
 
 
 def validate(config: dict[str, Any], origin: str) -> Experiment:
@@ -70,8 +67,11 @@ def _content(path: Path) -> dict[str, Any]:
 def check_files(experiment: Experiment, origin: str) -> None:
     """Raise `ConfigError` for files and folders that the config names and that are not there."""
     wanted = [_model_folder(key, model) for key, model in experiment.all_models.items()]
-    what = "a file of a folder that `arc-refinery prompts learn` wrote, or the template `compact` or `words`"
-    wanted += [("model.template", path, what) for path in template_files(experiment.model.template)[:1]]
+    what = "a file of a folder that `arc-refinery prompts learn` wrote, or the template `compact`, `words` or `learned`"
+    if experiment.model.template != LEARNED:
+        wanted += [("model.template", path, what) for path in template_files(experiment.model.template)[:1]]
+    if experiment.template_rows and experiment.template_rows.path:
+        wanted.append(("template_rows.path", Path(experiment.template_rows.path), "rows, or a folder of them"))
     if experiment.problems and experiment.problems.source == "file":
         wanted.append(("problems.path", Path(str(experiment.problems.path)), "a file of BARC rows"))
     for number, task_set in enumerate(experiment.evaluation.sets):
@@ -101,7 +101,7 @@ Wanted = tuple[str, Path, str]  # key of the config, what must be there, what th
 
 def _model_folder(key: str, model: Network) -> Wanted:
     """For a hub name, a path that is there in any case."""
-    folder = Path() if _HUB_NAME.match(model.path) else Path(model.path, "config.json")
+    folder = Path() if model.download else Path(model.path, "config.json")
     return f"{key}.path", folder, "a folder with a model, or a hub name"
 
 

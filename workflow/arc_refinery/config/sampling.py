@@ -1,17 +1,28 @@
 """The sections about answering: the model, how it is sampled, how programs run, which attempts are refined."""
 
+import re
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from arc_refinery.config.base import Share, Strict
+from arc_refinery.config.base import Share, Strict, check_source
+from arc_refinery.hub import Download
 from arc_refinery.prompts import Notation
 from arc_refinery.sandbox import Executor, Limits
+
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+LEARNED = "learned"
 
 
 class Network(Strict):
     path: str = Field(
         description="Folder with the model's weights, tokenizer and chat template, or its `owner/name` on the hub."
+    )
+    revision: str | None = Field(
+        None,
+        description="For a model of the hub: the branch, tag or commit to fetch, by default the default branch. The "
+        "report names the commit that was fetched; naming it here pins it.",
     )
     backend: Literal["transformers", "vllm"] = Field("transformers", description="What samples from it.")
     window: PositiveInt = Field(description="Longest prompt and completion together, in tokens.")
@@ -25,6 +36,19 @@ class Network(Strict):
     tensor_parallel_size: PositiveInt = Field(1, description="GPUs that share one vLLM sampler.")
     gpu_memory_utilization: Share = Field(0.9, description="Share of the GPU's memory that vLLM takes when sampling.")
     use_4bit_quantization: bool = Field(False, description="Load the weights in 4 bits (bitsandbytes, GPU only).")
+
+    @property
+    def download(self) -> Download | None:
+        """What to fetch where `path` is not a folder but a name on the hub."""
+        if not _HUB_NAME.fullmatch(self.path) or Path(self.path).exists():
+            return None
+        return Download(self.path, "model", self.revision)
+
+    @model_validator(mode="after")
+    def _a_revision_is_of_the_hub(self) -> "Network":
+        if self.revision and not self.download:
+            raise ValueError(f"revision belongs to a model of the hub, but path {self.path} is a folder; remove one")
+        return self
 
     @model_validator(mode="after")
     def _the_backend_can(self) -> "Network":
@@ -40,7 +64,8 @@ class Model(Network):
     template: str = Field(
         "words",
         description="How prompts are written: `compact` for the embedded model, `words` is our own wording for others, "
-        "or a folder with the templates that `arc-refinery prompts learn` took from a model's training rows.",
+        "`learned` is a model's own wording, taken from `template_rows`, or a folder that `arc-refinery prompts learn` "
+        "wrote.",
     )
     colors: tuple[str, ...] | None = Field(
         None, description="Ten words for the colors 0 to 9, in place of the template's own."
@@ -52,6 +77,36 @@ class Model(Network):
             raise ValueError("the template `compact` writes digits, so `colors` must be left out")
         if self.colors is not None:
             Notation(self.colors)
+        return self
+
+
+class TemplateRows(Strict):
+    source: Literal["hub", "file"] = Field(
+        description="`hub`: a data set of the Hugging Face hub; `file`: rows on disk."
+    )
+    path: str | None = Field(
+        None, description="For `file`: a .jsonl, .json (or these with .gz) or .parquet file, or a folder of such files."
+    )
+    repository: str | None = Field(None, description="For `hub`: name of the data set.")
+    files: str | None = Field(
+        None, description="For `hub`: glob of the files to read, such as `*test_sft*`; `*` also matches `/`."
+    )
+    revision: str | None = Field(
+        None, description="For `hub`: the branch, tag or commit to fetch, by default the default branch."
+    )
+    n_rows: PositiveInt = Field(1000, description="The first so many rows are read; a few hundred are enough.")
+    min_share: Share = Field(0.9, description="Share of the rows that the wording must fit, else the run ends.")
+
+    @property
+    def download(self) -> Download | None:
+        if self.source != "hub":
+            return None
+        return Download(str(self.repository), "dataset", self.revision, (str(self.files),))
+
+    @model_validator(mode="after")
+    def _source_is_complete(self) -> "TemplateRows":
+        on_hub = {"repository": self.repository, "files": self.files}
+        check_source(self.source, "rows", self.path, on_hub, self.revision)
         return self
 
 

@@ -4,7 +4,8 @@ from typing import Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
-from arc_refinery.config.base import Name, Share, Strict
+from arc_refinery.config.base import Name, Share, Strict, check_source
+from arc_refinery.hub import Download
 
 
 class Problems(Strict):
@@ -14,16 +15,23 @@ class Problems(Strict):
     path: str | None = Field(None, description="For `file`: a .jsonl, .jsonl.gz or .parquet file of BARC rows.")
     repository: str | None = Field(None, description="For `hub`: name of the data set.")
     filename: str | None = Field(None, description="For `hub`: the file inside the data set.")
+    revision: str | None = Field(
+        None, description="For `hub`: the branch, tag or commit to fetch, by default the default branch."
+    )
     max_cells: PositiveInt = Field(4500, description="Tasks with more cells than this (all grids) are dropped.")
     max_side: PositiveInt = Field(6, description="For `generator`: longest side of an input grid.")
     compositions: Share = Field(0.3, description="For `generator`: share of problems whose program has two operations.")
 
+    @property
+    def download(self) -> Download | None:
+        if self.source != "hub":
+            return None
+        return Download(str(self.repository), "dataset", self.revision, (str(self.filename),))
+
     @model_validator(mode="after")
     def _source_is_complete(self) -> "Problems":
-        if self.source == "file" and not self.path:
-            raise ValueError("source is `file`, so `path` must name the file of BARC rows")
-        if self.source == "hub" and not (self.repository and self.filename):
-            raise ValueError("source is `hub`, so `repository` and `filename` must be given")
+        on_hub = {"repository": self.repository, "filename": self.filename}
+        check_source(self.source, "BARC rows", self.path, on_hub, self.revision)
         return self
 
 

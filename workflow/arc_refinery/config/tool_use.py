@@ -5,13 +5,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
-from arc_refinery.config.base import OTHER_PAGES, Name, Share, Strict
+from arc_refinery.config.base import OTHER_PAGES, Name, Share, Strict, check_source
 from arc_refinery.config.grpo import PolicyGradient
 from arc_refinery.config.guard import Guard
 from arc_refinery.config.resources import Resources
 from arc_refinery.config.sampling import Network, Sandbox
 from arc_refinery.config.sft import Imitation
 from arc_refinery.config.training import SFT, TRAINED
+from arc_refinery.hub import Download, distinct
 from arc_refinery.tooluse.generator import LEVELS
 from arc_refinery.tooluse.questions import Form
 from arc_refinery.tooluse.tools import ToolName
@@ -29,6 +30,9 @@ class Questions(Strict):
     path: str | None = Field(None, description="For `file`: a .jsonl, .jsonl.gz or .parquet file of rows.")
     repository: str | None = Field(None, description="For `hub`: name of the data set.")
     filename: str | None = Field(None, description="For `hub`: the file inside the data set.")
+    revision: str | None = Field(
+        None, description="For `hub`: the branch, tag or commit to fetch, by default the default branch."
+    )
     levels: tuple[int, ...] = Field(
         (1,), min_length=1, description="For `generator`: how hard, 1 to 3; each has an equal share."
     )
@@ -37,22 +41,23 @@ class Questions(Strict):
     )
     shards: PositiveInt = Field(1, description="Jobs that play the episodes on this set; does not change results.")
 
+    @property
+    def download(self) -> Download | None:
+        if self.source != "hub":
+            return None
+        return Download(str(self.repository), "dataset", self.revision, (str(self.filename),))
+
     @model_validator(mode="after")
     def _source_is_complete(self) -> "Questions":
-        match self.source:
-            case "generator":
-                if self.form == "text":
-                    raise ValueError("the generator makes the forms `gsm8k` and `mbpp`; text needs a file or the hub")
-                if self.n_questions is None:
-                    raise ValueError("n_questions is missing: the generator must be told how many to make")
-                if unknown := sorted(set(self.levels) - set(LEVELS)):
-                    raise ValueError(f"levels: there is no level {unknown[0]}; there are 1, 2 and 3")
-            case "file":
-                if not self.path:
-                    raise ValueError("source is `file`, so `path` must name the file of rows")
-            case "hub":
-                if not (self.repository and self.filename):
-                    raise ValueError("source is `hub`, so `repository` and `filename` must be given")
+        on_hub = {"repository": self.repository, "filename": self.filename}
+        check_source(self.source, "rows", self.path, on_hub, self.revision)
+        if self.source == "generator":
+            if self.form == "text":
+                raise ValueError("the generator makes the forms `gsm8k` and `mbpp`; text needs a file or the hub")
+            if self.n_questions is None:
+                raise ValueError("n_questions is missing: the generator must be told how many to make")
+            if unknown := sorted(set(self.levels) - set(LEVELS)):
+                raise ValueError(f"levels: there is no level {unknown[0]}; there are 1, 2 and 3")
         return self
 
 
@@ -167,6 +172,11 @@ class ToolUse(Strict):
     resources: Resources = Field(default_factory=lambda: Resources(), description="What jobs ask of the machine.")
 
     @cached_property
+    def downloads(self) -> list[Download]:
+        """What is fetched from the hub."""
+        return distinct(filter(None, [self.model.download, *(one.download for one in self.sets.values())]))
+
+    @cached_property
     def sets(self) -> dict[str, Questions]:
         return {one.name: one for one in (*self.data.train, *self.data.heldout)}
 
@@ -200,9 +210,10 @@ class ToolUse(Strict):
             )
         if self.model.window <= self.generation.max_episode_tokens:
             raise ValueError("model.window leaves no room for a prompt beside generation.max_episode_tokens")
-        taken = {"adapters", "report", "training"}
+        taken = {"adapters", "fetched", "report", "training"}
         if clash := sorted(set(self.sets) & taken):
             raise ValueError(f"data: the name {clash[0]} is taken; choose another")
+        _ = self.downloads  # raises where two revisions of one repository are asked for
         if self.experiment in OTHER_PAGES:
             raise ValueError(
                 f"experiment: results/{self.experiment}.md is {OTHER_PAGES[self.experiment]}; choose another"

@@ -85,30 +85,34 @@ class _Reading:
         return texts, kept
 
 
-def learn(path: Path, colors: Sequence[str] | None = None, min_share: float = 0.9) -> Learned:
-    """The template of a file of rows (see `read_rows`); `colors` are the words for 0 to 9 where they are not ours.
+def learn(
+    path: Path, colors: Sequence[str] | None = None, min_share: float = 0.9, n_rows: int | None = None
+) -> Learned:
+    """The template of rows (see `read_rows`); `colors` are the words for 0 to 9 where they are not ours.
+
+    With `n_rows`, only the first so many are read.
 
     The assistant prefix is what the answers of so many rows begin with, too (see `_beginning`). Raises `LearningError`
     where the template is right for less than `min_share` of the rows.
     """
-    rows = read_rows(path)
+    rows = islice(read_rows(path), n_rows)
     sample = list(islice(rows, SAMPLE))
     template, reading = _most_fitting(sample, tuple(colors or COLORS), path)
-    n_rows = n_fitting = n_begun = 0
+    n_read = n_fitting = n_begun = 0
     misfits: list[str] = []
     prefix = _beginning([row.assistant for row in sample if not _misfit(row, template, reading)], min_share)
-    for n_rows, row in enumerate(tqdm(chain(sample, rows), unit="row", mininterval=5), 1):  # noqa: B007
+    for n_read, row in enumerate(tqdm(chain(sample, rows), unit="row", mininterval=5), 1):  # noqa: B007
         if reason := _misfit(row, template, reading):
             misfits += [f"row {row.number}: {reason}"] if len(misfits) < N_DESCRIBED else []
             continue
         n_fitting += 1
         n_begun += row.assistant.startswith(prefix)
-    if n_fitting < min_share * n_rows:
+    if n_fitting < min_share * n_read:
         raise LearningError(
-            f"{path}: the template that fits most rows fits {n_fitting} of {n_rows}; expected {min_share:.0%}, or what "
+            f"{path}: the template that fits most rows fits {n_fitting} of {n_read}; expected {min_share:.0%}, or what "
             "--min-share says. " + "; ".join(misfits[:2]) + _hint(sample, reading.notation)
         )
-    return Learned(replace(template, assistant_prefix=prefix), n_rows, n_fitting, n_begun, tuple(misfits))
+    return Learned(replace(template, assistant_prefix=prefix), n_read, n_fitting, n_begun, tuple(misfits))
 
 
 def _beginning(answers: Sequence[str], min_share: float) -> str:

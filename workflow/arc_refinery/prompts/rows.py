@@ -30,7 +30,15 @@ class Row:
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """The first turns of a file whose rows hold {"messages": [{"role", "content"}, ...]}, in order."""
+    """The first turns of a file whose rows hold {"messages": [{"role", "content"}, ...]}, in order.
+
+    Of a folder, those of all its files but hidden ones, by name.
+    """
+    if path.is_dir():
+        for file in sorted(path.rglob("[!.]*")):
+            if file.is_file():
+                yield from read_rows(file)
+        return
     match path.suffixes[-2:] if path.suffix == ".gz" else path.suffixes[-1:]:
         case [".jsonl"] | [".jsonl", ".gz"]:
             rows = _json_lines(path)

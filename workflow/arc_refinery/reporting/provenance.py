@@ -1,17 +1,21 @@
 """How a result can be made again: command, code, packages, seeds. Nothing here differs between equal runs."""
 
+import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from arc_refinery.config import Experiment, ToolUse
+from arc_refinery.hub import fetched, readable_size, record_of
 from arc_refinery.reporting.tables import markdown_table
 
 PACKAGES = ("arc-refinery", "snakemake", "torch", "transformers", "trl", "peft", "vllm", "unsloth", "numpy", "scipy")
 
 
-def section(name: str, seeds: Mapping[str, Sequence[int]]) -> list[str]:
-    """Markdown blocks, for a report that lies in `results/`; `name` is the experiment's."""
+def section(experiment: Experiment | ToolUse, folder: Path, seeds: Mapping[str, Sequence[int]]) -> list[str]:
+    """Markdown blocks, for a report that lies in `results/`; `folder` is the one of the experiment's results."""
+    name = experiment.experiment
     named = "; ".join(f"{what} {', '.join(map(str, values))}" for what, values in seeds.items() if values)
     return [
         "## How to reproduce",
@@ -19,6 +23,22 @@ def section(name: str, seeds: Mapping[str, Sequence[int]]) -> list[str]:
         f"with the code of commit {_commit()}, seeds: {named}. That file holds all keys of the configuration with "
         f"their values. [What the stages took](../logs/{name}/machine-time.md), as Snakemake measured it.",
         markdown_table(["package", "version"], _versions(PACKAGES)),
+        *_fetched(experiment, folder),
+    ]
+
+
+def _fetched(experiment: Experiment | ToolUse, folder: Path) -> list[str]:
+    """What came from the hub."""
+    rows = []
+    for download in experiment.downloads:
+        record = json.loads(record_of(fetched(folder, download)).read_text())
+        asked = download.revision or "default branch"
+        rows.append([download.place, asked, f"`{record['commit']}`", readable_size(record["bytes"])])
+    if not rows:
+        return []
+    return [
+        "From the Hugging Face hub; a commit that the configuration gives as `revision` is what later runs fetch, too.",
+        markdown_table(["repository", "revision asked for", "commit", "size"], rows),
     ]
 
 

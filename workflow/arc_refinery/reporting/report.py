@@ -62,7 +62,7 @@ def compose(experiment: Experiment, folder: Path, files: Attachments) -> list[st
         *left_out.of_tasks(experiment, folder),
         "## Lengths of prompts",
         *_prompt_lengths(experiment, folder, files),
-        *provenance.section(experiment.experiment, _seeds(experiment)),
+        *provenance.section(experiment, folder, _seeds(experiment)),
         *(published.section() if any(map(_is_the_published_set, experiment.evaluation.sets)) else []),
         *prose.limits(experiment, sum(len(one.comparisons) for one in evaluated)),
     ]

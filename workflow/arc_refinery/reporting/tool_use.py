@@ -15,6 +15,7 @@ import pandas as pd
 from arc_refinery import records
 from arc_refinery.config import Questions, ToolArm, ToolUse
 from arc_refinery.evaluation.statistics import Difference, pass_at_k, percent, points
+from arc_refinery.hub import fetched
 from arc_refinery.records import RecordError
 from arc_refinery.reporting import left_out, provenance, training
 from arc_refinery.reporting.mask import mask_picture
@@ -73,10 +74,10 @@ def compose(experiment: ToolUse, folder: Path, files: Attachments) -> list[str]:
         *_described(experiment),
         *_headline(experiment, evaluated),
         *(block for one in evaluated for block in _set_section(experiment, one, files)),
-        *_mask_section(experiment, evaluated, files),
+        *_mask_section(experiment, folder, evaluated, files),
         *training.section(experiment, folder, files),
         *left_out.of_questions(experiment, folder),
-        *provenance.section(experiment.experiment, {"experiment": (experiment.seed,)}),
+        *provenance.section(experiment, folder, {"experiment": (experiment.seed,)}),
         *_limits(experiment),
     ]
 
@@ -270,7 +271,7 @@ def _quoted(text: str) -> str:
     return re.sub(r"[\\`*_\[\]<&|~$]", r"\\\g<0>", " ".join(text.split()))
 
 
-def _mask_section(experiment: ToolUse, evaluated: Sequence[Evaluated], files: Attachments) -> list[str]:
+def _mask_section(experiment: ToolUse, folder: Path, evaluated: Sequence[Evaluated], files: Attachments) -> list[str]:
     """One episode with all its tokens: which carry loss."""
     from arc_refinery.tokenizers import load_tokenizer  # imports transformers
 
@@ -278,7 +279,8 @@ def _mask_section(experiment: ToolUse, evaluated: Sequence[Evaluated], files: At
     episodes = [episode for one in evaluated for episode in one.of_arm(shown)]
     chosen = next((one for one in episodes if one.calls and one.reward == 1.0), episodes[0])
     chosen = next(one.whole(shown, chosen.episode_id) for one in evaluated if chosen.question_id in one.questions)
-    tokenizer = load_tokenizer(experiment.model.path)
+    download = experiment.model.download
+    tokenizer = load_tokenizer(str(fetched(folder, download)) if download else experiment.model.path)
     tokens = [tokenizer.decode([token]) for token in chosen.completion_ids]
     picture = files.add("mask.png", partial(mask_picture, tokens, chosen.mask))
     return [

@@ -1,4 +1,4 @@
-"""Questions from rows of GSM8K and MBPP, on disk or on the Hugging Face hub.
+"""Questions from rows of GSM8K and MBPP on disk.
 
 GSM8K: `question`, and `answer`, whose last line is `#### number`.
 MBPP: `text`, `code`, `task_id`, `test_list`, and where there are any `test_setup_code` and `challenge_test_list`; in
@@ -35,20 +35,6 @@ def read_questions(path: Path, form: Form) -> Iterator[Question]:
     stem = Path(path.name.removesuffix(".gz")).stem
     for number, row in enumerate(read_rows(path), 1):
         yield READERS[form](row, f"{stem}-{number:06d}", f"{path}: row {number}")
-
-
-def download(repository: str, filename: str) -> Path:
-    """A file of a hub data set, from the local cache or downloaded; raises `RowError`."""
-    from huggingface_hub import hf_hub_download
-
-    try:
-        return Path(hf_hub_download(repository, filename, repo_type="dataset"))
-    except (OSError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise RowError(
-            f"data.repository {repository}: {filename} is not in the cache and cannot be downloaded ({reason}); "
-            "correct the names, or give the file on disk with data.path"
-        ) from None
 
 
 def read_rows(path: Path) -> Iterator[Any]:

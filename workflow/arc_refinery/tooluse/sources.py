@@ -1,4 +1,4 @@
-"""The questions of one set, from the generator, a file or the hub, checked."""
+"""The questions of one set, from the generator or a file, checked."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -9,10 +9,11 @@ from tqdm import tqdm
 
 from arc_refinery.config import Questions
 from arc_refinery.errors import InputError
+from arc_refinery.hub import FETCH_FIRST
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tooluse.code_exec import run_asserts
-from arc_refinery.tooluse.data import download, gsm8k_question, mbpp_question, read_questions
+from arc_refinery.tooluse.data import gsm8k_question, mbpp_question, read_questions
 from arc_refinery.tooluse.generator import gsm8k_row, mbpp_row
 from arc_refinery.tooluse.questions import Question, Split
 
@@ -37,7 +38,7 @@ def _rows(settings: Questions, split: Split, seed: int) -> Iterator[Question]:
         case "file":
             return read_questions(Path(str(settings.path)), settings.form)
         case "hub":
-            return read_questions(download(str(settings.repository), str(settings.filename)), settings.form)
+            raise InputError(f"{settings.name}: {FETCH_FIRST}")
 
 
 def _generated(settings: Questions, split: Split, seed: int) -> Iterator[Question]:

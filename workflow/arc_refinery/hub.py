@@ -1,0 +1,219 @@
+"""Repositories of the Hugging Face hub that an experiment reads: fetched before its jobs, which never call the hub.
+
+    results/x/fetched/owner/model/             links to the model's files in the hub's cache
+    results/x/fetched/owner/model.json         repository, commit, files with their sizes
+    results/x/fetched/datasets/owner/rows/     links to the files of a data set that were asked for
+
+huggingface_hub keeps each finished file in its cache. Within a run it resumes a file whose connection was dropped;
+after a run that ended early, files that were not finished start again.
+"""
+
+import errno
+import json
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from tqdm import tqdm
+
+from arc_refinery.errors import InputError
+from arc_refinery.files import written_as_a_whole
+
+if TYPE_CHECKING:
+    from huggingface_hub import DryRunFileInfo
+
+Kind: TypeAlias = Literal["model", "dataset"]
+
+# Files of models that neither transformers nor vLLM reads: weights of other programs, and copies of the same weights
+UNREAD = ("original/*", "consolidated*", "*.pth", "*.gguf", "*.onnx", "*.msgpack", "*.h5", "*.tflite")
+RETRIES = 3  # of a connection that was reset: what huggingface_hub does not retry by itself
+N_LISTED = 20  # files of a repository that a message names
+
+# Where a command by hand gets `hub` as a source: the rules hand it the file that was fetched
+FETCH_FIRST = (
+    "rows of the hub are fetched first: `arc-refinery fetch --help`; then give the file with the source `file`"
+)
+
+logger = logging.getLogger(__name__)
+
+
+class HubError(InputError):
+    """A repository cannot be fetched; the message names it, the reason, and what to do."""
+
+
+@dataclass(frozen=True)
+class Download:
+    """Files of one repository. `revision` is a branch, tag or commit; by default the default branch.
+
+    `patterns` are names or globs of files, in which `*` also matches `/`; without them, all but `UNREAD`.
+    """
+
+    repository: str
+    kind: Kind
+    revision: str | None = None
+    patterns: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Path below the hub's address, and below `fetched/`."""
+        return self.repository if self.kind == "model" else f"datasets/{self.repository}"
+
+
+def distinct(downloads: Iterable[Download]) -> list[Download]:
+    """One download for each repository; raises `ValueError` where two revisions of one are asked for."""
+    merged: dict[str, Download] = {}
+    for one in downloads:
+        known = merged.setdefault(one.place, one)
+        if known.revision != one.revision:
+            raise ValueError(
+                f"{one.repository} is asked for with the revisions {known.revision} and {one.revision}; give the same "
+                "`revision` wherever it is named"
+            )
+        merged[one.place] = replace(known, patterns=tuple(dict.fromkeys(known.patterns + one.patterns)))
+    return list(merged.values())
+
+
+def fetch(download: Download, folder: Path) -> None:
+    """Download what the hub's cache lacks and link the files into `folder`; `<folder>.json` records what they are.
+
+    Where the hub cannot be reached, or HF_HUB_OFFLINE=1, a complete copy in the cache is used. Raises `HubError`.
+    """
+    snapshot = _snapshot(download)
+    sizes = {name: (snapshot / name).stat().st_size for name in _wanted(download, snapshot)}
+    record = record_of(folder)
+    if record.exists():  # of an earlier commit, perhaps
+        for name in json.loads(record.read_text())["files"]:
+            (folder / name).unlink(missing_ok=True)
+    for name in sizes:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).symlink_to(snapshot / name)
+    content: dict[str, Any] = {
+        "repository": download.repository,
+        "kind": download.kind,
+        "revision": download.revision,
+        "commit": snapshot.name,
+        "bytes": sum(sizes.values()),
+        "files": sizes,
+    }
+    with written_as_a_whole(record) as path:
+        path.write_text(json.dumps(content, indent=1) + "\n")
+    logger.info("%s: %d files, %s, commit %s", folder, len(sizes), readable_size(content["bytes"]), snapshot.name)
+
+
+def fetched(results: Path, download: Download) -> Path:
+    """Where an experiment has the files of a repository, below the folder of its results."""
+    return results / "fetched" / download.place
+
+
+def record_of(folder: Path) -> Path:
+    """The file that says what is in a folder of links."""
+    return folder.with_name(f"{folder.name}.json")
+
+
+def _snapshot(download: Download) -> Path:
+    """Folder of a commit in the hub's cache, with all files that are wanted."""
+    import httpx
+    from huggingface_hub import constants, snapshot_download
+    from huggingface_hub.errors import DryRunError, LocalEntryNotFoundError
+
+    cache = Path(constants.HF_HUB_CACHE)
+    call = partial(
+        snapshot_download,
+        download.repository,
+        repo_type=download.kind,
+        revision=download.revision,
+        allow_patterns=list(download.patterns) or None,
+        ignore_patterns=None if download.patterns else list(UNREAD),
+    )
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        if constants.HF_HUB_OFFLINE:
+            return Path(call(local_files_only=True))
+        try:
+            _require_space(_retried(partial(call, dry_run=True)), cache, download)
+            return Path(_retried(call))
+        except DryRunError as error:
+            try:
+                return Path(call(local_files_only=True))
+            except LocalEntryNotFoundError:
+                raise (error.__cause__ or error) from None
+    except HubError:
+        raise
+    except (httpx.HTTPError, OSError, ValueError, RuntimeError) as error:  # hf_xet raises RuntimeError
+        raise HubError(f"{download.place}: {_reason(error, download, cache)}") from None
+
+
+def _retried(call: Callable[[], Any]) -> Any:
+    import httpx
+
+    for _ in range(RETRIES):
+        try:
+            return call()
+        except (httpx.ReadError, httpx.WriteError, httpx.CloseError, httpx.RemoteProtocolError) as error:
+            logger.warning("the connection to the hub was lost (%s); trying again", error)
+            time.sleep(1)
+    return call()
+
+
+def _require_space(planned: Sequence["DryRunFileInfo"], cache: Path, download: Download) -> None:
+    missing = sum(file.file_size or 0 for file in planned if file.will_download)
+    if missing > (free := shutil.disk_usage(cache).free):
+        raise HubError(
+            f"{download.place}: {readable_size(missing)} are missing, but {readable_size(free)} are free in {cache}; "
+            "make room, or set HF_HOME to a folder on a larger disk"
+        )
+
+
+def _wanted(download: Download, snapshot: Path) -> list[str]:
+    """Names of the files of a snapshot that were asked for; others may be there from other downloads."""
+    from huggingface_hub import get_cached_repo_tree
+
+    there = sorted(str(path.relative_to(snapshot)) for path in snapshot.rglob("*") if path.is_file())
+    for pattern in download.patterns:
+        if not any(fnmatch(name, pattern) for name in there):
+            tree = get_cached_repo_tree(download.repository, repo_type=download.kind, revision=snapshot.name)
+            names = sorted(file.path for file in tree)
+            more = f" and {len(names) - N_LISTED} more" if len(names) > N_LISTED else ""
+            raise HubError(
+                f"{download.place}: no file is called {pattern} at commit {snapshot.name}; there are "
+                f"{', '.join(names[:N_LISTED])}{more}"
+            )
+    if download.patterns:
+        return [name for name in there if any(fnmatch(name, pattern) for pattern in download.patterns)]
+    return [name for name in there if not any(fnmatch(name, pattern) for pattern in UNREAD)]
+
+
+def _reason(error: Exception, download: Download, cache: Path) -> str:
+    """Why a repository cannot be fetched, and what to do."""
+    from huggingface_hub import constants, errors
+
+    log_in = "`hf auth login` on this machine, or a token in $HF_HOME/token"
+    first_line = str(error).strip().partition("\n")[0] or type(error).__name__
+    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in first_line:
+        return f"the disk of {cache} is full; make room, or set HF_HOME to a folder on a larger disk"
+    match error:
+        case errors.HFValidationError():
+            return f"is not the name of a repository ({first_line}); expected owner/name"
+        case errors.GatedRepoError():
+            return f"is gated: accept its terms on {constants.ENDPOINT}/{download.place}, then {log_in}"
+        case errors.RepositoryNotFoundError():
+            return f"there is no such {download.kind}, or it is private; correct the name, or {log_in}"
+        case errors.RevisionNotFoundError():
+            return f"there is no revision {download.revision}; give a branch, a tag or a whole commit hash"
+        case errors.LocalEntryNotFoundError() if constants.HF_HUB_OFFLINE:
+            return (
+                f"not all of it is in {cache}, and HF_HUB_OFFLINE is set; unset it, or fetch where there is a network "
+                "and copy that folder"
+            )
+        case _:
+            return f"cannot be downloaded ({first_line}); try again: files that are complete are kept in {cache}"
+
+
+def readable_size(n_bytes: int) -> str:
+    return str(tqdm.format_sizeof(n_bytes, "B"))
