@@ -36,10 +36,19 @@ pathvars:
     benchmarks=f"logs/{experiment.experiment}/benchmarks",
 
 
+# No job calls the Hugging Face hub: what it reads was fetched. The first words are Snakemake's own prefix.
+shell.prefix("set -euo pipefail; export HF_HUB_OFFLINE=1; ")
+
+
 wildcard_constraints:
     tasks="[a-z0-9.-]+",
     branch="turn1(-[a-z0-9.-]+)?|[a-z0-9.-]+-turn[0-9]+",
     shard="[0-9]+",
+
+
+if experiment.downloads:
+
+    include: "rules/fetch.smk"  # models and data sets of the Hugging Face hub
 
 
 if "data" in config:
@@ -48,6 +57,10 @@ if "data" in config:
     include: "rules/tools.smk"  # questions -> conversations -> SFT, GRPO -> episodes -> report
 
 else:
+    if experiment.template_rows:
+
+        include: "rules/wording.smk"  # the template of the prompts, from the model's training rows
+
     if experiment.parts:
 
         include: "rules/parts.smk"  # problems -> tasks -> parts

@@ -4,7 +4,8 @@
 rule first_prompts:
     input:
         tasks="<results>/tasks/{tasks}.parquet",
-        template=template_files(experiment.model.template),
+        template=template_files(template()),
+        model=branch_model_files,
     output:
         "<results>/{tasks}/{branch}/prompts.parquet",
     log:
@@ -25,6 +26,7 @@ rule first_prompts:
 rule sample:
     input:
         prompts="<results>/{tasks}/{branch}/prompts.parquet",
+        model=branch_model_files,
         adapter=adapter,
     output:
         "<results>/{tasks}/{branch}/attempts/{shard}.parquet",

@@ -1,10 +1,13 @@
 # Functions only: what the rules of several stages ask of the configuration.
 import json
+import os
 import re
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 
-from arc_refinery.config import CHANGE_NO_ADAPTER, CHANGE_NO_COMPLETION, Imitation, Lora, Needs
+from arc_refinery import hub
+from arc_refinery.config import CHANGE_NO_ADAPTER, CHANGE_NO_COMPLETION, LEARNED, Imitation, Lora, Needs
 from arc_refinery.prompts import template_files
 
 
@@ -78,6 +81,51 @@ def cpus(kind: str) -> int:
     return getattr(experiment.resources, kind).cpus
 
 
+def fetched(download) -> str:
+    """The folder of files that takes the place of a repository of the hub."""
+    return str(hub.fetched(Path(f"results/{experiment.experiment}"), download))
+
+
+def fetched_records() -> list[str]:
+    return [str(hub.record_of(Path(fetched(download)))) for download in experiment.downloads]
+
+
+def fetch_flags(wildcards) -> str:
+    (download,) = (one for one in experiment.downloads if one.place == wildcards.repository)
+    return flags(asdict(download))
+
+
+def model_path(model) -> str:
+    return fetched(model.download) if model.download else model.path
+
+
+def model_files(model) -> list[str]:
+    """The model where it is fetched: an input of all that read it."""
+    return [fetched(model.download)] if model.download else []
+
+
+def rows_files(source) -> list[str]:
+    """Where problems, questions or rows of a template are read from: the file on disk, or the folder that is fetched."""
+    if source.download:
+        return [fetched(source.download)]
+    return [source.path] if source.source == "file" else []
+
+
+def on_disk(source) -> dict:
+    """Settings of problems or questions, in which a file that is fetched takes the place of its name on the hub."""
+    settings = source.model_dump()
+    if source.download:
+        path = f"{fetched(source.download)}/{source.filename}"
+        settings |= {"source": "file", "path": path, "repository": None, "filename": None, "revision": None}
+    return settings
+
+
+def template() -> str:
+    """The template of all prompts: its name, or its folder."""
+    name = experiment.model.template
+    return f"results/{experiment.experiment}/template" if name == LEARNED else name
+
+
 def evaluation_set(name: str):
     return next(task_set for task_set in experiment.evaluation.sets if task_set.name == name)
 
@@ -145,6 +193,10 @@ def adapter(wildcards) -> list[str]:
     arm, turn = arm_and_turn(wildcards.branch)
     name = arm.turns[turn - 1].adapter
     return [] if name == "none" else [f"<results>/adapters/{name}"]
+
+
+def branch_model_files(wildcards) -> list[str]:
+    return model_files(model_of(wildcards))
 
 
 def model_of(wildcards):
@@ -241,15 +293,16 @@ def all_prompts() -> list[str]:
 # What the rules hand to the command line, stage by stage: everything that changes a stage's result, and nothing else.
 
 
-def problems_files() -> list[str]:
-    """The file of BARC rows, where it is on disk."""
-    return [experiment.problems.path] if experiment.problems.source == "file" else []
+def wording_settings() -> dict:
+    rows = experiment.template_rows
+    chosen = rows.model_dump(include={"n_rows", "min_share"}) | {"colors": experiment.model.colors}
+    return {"messages": rows_files(rows)[0]} | chosen
 
 
 def problems_settings() -> dict:
     parts = experiment.parts
     n_wanted = parts.n_parts * (parts.tasks_per_part or 0)
-    return experiment.problems.model_dump() | {"n_wanted": n_wanted, "seed": experiment.seed}
+    return on_disk(experiment.problems) | {"n_wanted": n_wanted, "seed": experiment.seed}
 
 
 def task_set_flags(wildcards) -> str:
@@ -262,8 +315,8 @@ def task_set_flags(wildcards) -> str:
 
 def prompt_settings(model, seed: int) -> dict:
     return {
-        "model_path": model.path,
-        "template": model.template,
+        "model_path": model_path(model),
+        "template": template(),
         "colors": model.colors,
         "max_model_len": model.window,
         "seed": seed,
@@ -281,9 +334,9 @@ def first_prompts_flags(wildcards) -> str:
 def sample_flags(wildcards) -> str:
     model = model_of(wildcards)
     settings = {
-        "base_model_path": model.path,
+        "base_model_path": model_path(model),
         "max_model_len": model.window,
-        **model.model_dump(exclude={"path", "window"} | CHANGE_NO_COMPLETION),
+        **model.model_dump(exclude={"path", "revision", "window"} | CHANGE_NO_COMPLETION),
         **experiment.sampling.model_dump(include={"temperature", "top_p", "max_output_tokens"}),
         "seed": sampling_seed(wildcards),
     }
@@ -361,7 +414,7 @@ def sft_flags(wildcards) -> str:
 def sft_settings(seed: int) -> dict:
     model, training = experiment.model, experiment.training
     return {
-        "model_path": model.path,
+        "model_path": model_path(model),
         "dtype": model.dtype,
         "n_threads": model.n_threads,
         **training.model_dump(include=set(Lora.model_fields)),
@@ -378,8 +431,8 @@ def sft_tuning() -> str:
 def train_flags(wildcards) -> str:
     model, sandbox = experiment.model, experiment.sandbox
     settings = {
-        "model_path": model.path,
-        "template": model.template,
+        "model_path": model_path(model),
+        "template": template(),
         "colors": model.colors,
         "include_errors": experiment.refinement.include_errors,
         "dtype": model.dtype,

@@ -3,7 +3,7 @@
 
 rule problems:
     input:
-        problems_files(),
+        rows_files(experiment.problems),
     output:
         "<results>/problems.parquet",
     log:

@@ -7,7 +7,8 @@ rule refining_prompts:
         prompts=parent_prompts,
         attempts=parent_files("attempts"),
         verdicts=parent_files("verdicts"),
-        template=template_files(experiment.model.template),
+        template=template_files(template()),
+        model=branch_model_files,
     output:
         "<results>/{tasks}/{branch}/prompts.parquet",
     log:

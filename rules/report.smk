@@ -4,6 +4,7 @@
 rule report:
     input:
         settings="<results>/settings.json",
+        fetched=fetched_records(),
         tasks=expand("<results>/tasks/{tasks}.parquet", tasks=[s.name for s in experiment.evaluation.sets]),
         adapters=trained_adapters(),
         training_prompts=training_prompts(),

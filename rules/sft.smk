@@ -8,7 +8,8 @@ rule demonstrations:
         prompts="<results>/{tasks}/turn1/prompts.parquet",
         attempts=first_turn_files("attempts"),
         verdicts=first_turn_files("verdicts"),
-        template=template_files(experiment.model.template),
+        template=template_files(template()),
+        model=model_files(experiment.model),
     output:
         "<results>/{tasks}/training/demonstrations.parquet",
     log:
@@ -32,7 +33,8 @@ rule demonstrations:
 
 rule sft:
     input:
-        demonstration_files(),
+        demonstrations=demonstration_files(),
+        model=model_files(experiment.model),
     output:
         directory("<results>/adapters/{sft}"),
     log:
@@ -50,6 +52,6 @@ rule sft:
     params:
         flags=sft_flags,
     shell:
-        "{resources.venv_on_path}arc-refinery sft --dataset-path {input} {params.flags} {resources.tuning}"
+        "{resources.venv_on_path}arc-refinery sft --dataset-path {input.demonstrations} {params.flags} {resources.tuning}"
         " --checkpoints {output}.checkpoints --tensorboard {log.log}.tensorboard --measurements {log.measured}"
         " --output-dir {output} > {log.log} 2>&1"

@@ -24,6 +24,7 @@ rule heldout_questions:
 rule episodes:
     input:
         questions="<results>/questions/{questions}.parquet",
+        model=model_files(experiment.model),
         adapter=arm_adapter,
         files=files_to_read(),
     output:
@@ -77,7 +78,8 @@ if experiment.sft_adapter:
 
     rule conversations:
         input:
-            training_questions_files(),
+            questions=training_questions_files(),
+            model=model_files(experiment.model),
         output:
             "<results>/training/conversations.parquet",
         log:
@@ -91,11 +93,12 @@ if experiment.sft_adapter:
         params:
             flags=conversation_flags(),
         shell:
-            "arc-refinery conversations --dataset-path {input} {params.flags} --output {output} 2> {log}"
+            "arc-refinery conversations --dataset-path {input.questions} {params.flags} --output {output} 2> {log}"
 
     rule sft:
         input:
-            "<results>/training/conversations.parquet",
+            conversations="<results>/training/conversations.parquet",
+            model=model_files(experiment.model),
         output:
             directory(f"<results>/adapters/{experiment.sft_adapter}"),
         log:
@@ -111,7 +114,7 @@ if experiment.sft_adapter:
         params:
             flags=flags(sft_settings(experiment.seed)),
         shell:
-            "{resources.venv_on_path}arc-refinery sft --dataset-path {input} {params.flags} {resources.tuning}"
+            "{resources.venv_on_path}arc-refinery sft --dataset-path {input.conversations} {params.flags} {resources.tuning}"
             " --checkpoints {output}.checkpoints --tensorboard {log.log}.tensorboard --measurements {log.measured}"
             " --output-dir {output} > {log.log} 2>&1"
 
@@ -121,6 +124,7 @@ if experiment.grpo_adapter:
     rule train:
         input:
             questions=training_questions_files(),
+            model=model_files(experiment.model),
             adapter=f"<results>/adapters/{experiment.sft_adapter}" if experiment.sft_adapter else [],
             files=files_to_read(),
         output:
@@ -147,6 +151,7 @@ if experiment.grpo_adapter:
 rule report:
     input:
         settings="<results>/settings.json",
+        fetched=fetched_records(),
         questions=[f"<results>/questions/{one.name}.parquet" for one in experiment.data.heldout],
         adapters=[f"<results>/adapters/{name}" for name in experiment.adapters],
         episodes=all_episodes,

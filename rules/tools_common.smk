@@ -9,13 +9,12 @@ def questions_called(wildcards):
 
 
 def question_files(wildcards) -> list[str]:
-    """The file of rows, where it is on disk."""
-    questions = questions_called(wildcards)
-    return [questions.path] if questions.source == "file" else []
+    return rows_files(questions_called(wildcards))
 
 
 def question_flags(wildcards) -> str:
-    settings = questions_called(wildcards).model_dump(exclude={"shards"})
+    settings = on_disk(questions_called(wildcards))
+    settings.pop("shards")
     return flags(settings | {"sandbox": experiment.sandbox.model_dump(), "seed": experiment.seed})
 
 
@@ -64,7 +63,7 @@ def arm_adapter(wildcards) -> list[str]:
 def tool_settings(tools) -> dict:
     model = experiment.model
     return {
-        "model_path": model.path,
+        "model_path": model_path(model),
         "max_model_len": model.window,
         "tools": tools,
         "generation": experiment.generation.model_dump(exclude=OF_EVALUATION),
@@ -97,7 +96,7 @@ def train_tools_flags() -> str:
 
 def episode_flags(wildcards) -> str:
     tools = experiment.tools if arm_called(wildcards.arm).tools else ()
-    model = experiment.model.model_dump(exclude={"path", "window"} | CHANGE_NO_COMPLETION)
+    model = experiment.model.model_dump(exclude={"path", "revision", "window"} | CHANGE_NO_COMPLETION)
     played = experiment.evaluation.model_dump(include={"n_predictions", "questions_per_batch"})
     drawn = {"generation": experiment.generation.model_dump()}
     return flags(tool_settings(tools) | files_setting(tools) | drawn | model | played)

@@ -7,7 +7,8 @@ if experiment.training.prompts == "first-turn":
     rule training_prompts:
         input:
             tasks="<results>/tasks/{tasks}.parquet",
-            template=template_files(experiment.model.template),
+            template=template_files(template()),
+            model=model_files(experiment.model),
         output:
             "<results>/{tasks}/training/prompts.parquet",
         log:
@@ -32,7 +33,8 @@ else:
             prompts="<results>/{tasks}/turn1/prompts.parquet",
             attempts=first_turn_files("attempts"),
             verdicts=first_turn_files("verdicts"),
-            template=template_files(experiment.model.template),
+            template=template_files(template()),
+            model=model_files(experiment.model),
         output:
             "<results>/{tasks}/training/prompts.parquet",
         log:
@@ -58,7 +60,8 @@ rule train:
     input:
         prompts=training_prompts(),
         adapter=adapter_to_go_on_from,
-        template=template_files(experiment.model.template),
+        template=template_files(template()),
+        model=model_files(experiment.model),
     output:
         directory("<results>/adapters/{run}"),
     log:

@@ -1,0 +1,22 @@
+# What the experiment reads from the Hugging Face hub. Jobs run offline and read the fetched files.
+
+
+rule fetch:
+    output:
+        files=directory("<results>/fetched/{repository}"),
+        record="<results>/fetched/{repository}.json",
+    log:
+        "<logs>/fetched/{repository}.log",
+    benchmark:
+        "<benchmarks>/fetched/{repository}/fetch.tsv"
+    wildcard_constraints:
+        repository="|".join(re.escape(download.place) for download in experiment.downloads),
+    localrule: True  # machines of a cluster may have no network
+    conda:
+        "../envs/cpu.yaml"
+    resources:
+        offline=os.environ.get("HF_HUB_OFFLINE", "0"),  # as the user has it
+    params:
+        flags=fetch_flags,
+    shell:
+        "HF_HUB_OFFLINE={resources.offline} arc-refinery fetch {params.flags} --output {output.files} 2> {log}"
