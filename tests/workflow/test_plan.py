@@ -33,25 +33,46 @@ def test_the_full_size_experiment_is_the_same_dag_with_another_config(fresh: Che
     assert planned["training_prompts"] == 2
     assert planned["train"] == 1
     assert planned["evaluation_tasks"] == 1  # the demo's other sets do not leak in
+    assert (planned["fetch"], planned["wording"]) == (3, 1)  # the model, its training rows, and the problems
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
         # 10 shards of one set: turn 1, and the refining arm
-        ("refine-without-rl", {"problems": 0, "train": 0, "first_prompts": 1, "refining_prompts": 1, "sample": 20}),
+        (
+            "refine-without-rl",
+            {"fetch": 2, "problems": 0, "train": 0, "first_prompts": 1, "refining_prompts": 1, "sample": 20},
+        ),
         # no attempt is needed to train on first turns; 10 shards for the base model and for each of two adapters
-        ("single-turn-rl", {"problems": 1, "training_prompts": 1, "train": 2, "refining_prompts": 0, "sample": 30}),
+        (
+            "single-turn-rl",
+            {"fetch": 3, "problems": 1, "training_prompts": 1, "train": 2, "refining_prompts": 0, "sample": 30},
+        ),
         # 40 shards of two sets, with and without the adapter
-        ("arc-training-rl", {"problems": 0, "training_prompts": 1, "train": 1, "refining_prompts": 0, "sample": 160}),
+        (
+            "arc-training-rl",
+            {"fetch": 2, "problems": 0, "training_prompts": 1, "train": 1, "refining_prompts": 0, "sample": 160},
+        ),
         # one shard of one task, for the base model and two adapters
-        ("one-task-sanity", {"problems": 0, "training_prompts": 1, "train": 2, "refining_prompts": 0, "sample": 3}),
+        (
+            "one-task-sanity",
+            {"fetch": 2, "problems": 0, "training_prompts": 1, "train": 2, "refining_prompts": 0, "sample": 3},
+        ),
     ],
 )
 def test_every_published_experiment_is_one_config(fresh: Checkout, name: str, expected: dict[str, int]):
     planned = fresh.planned("--configfile", f"config/{name}.yaml")
     assert {rule: planned[rule] for rule in expected} == expected
     assert planned["judge"] == planned["sample"]
+    assert planned["wording"] == 1
+
+
+@pytest.mark.parametrize("config", ["config/config.yaml", "config/tool-use-demo.yaml", "config/seeds-demo.yaml"])
+def test_the_embedded_experiments_fetch_nothing(fresh: Checkout, config: str):
+    planned = fresh.planned("--configfile", config)
+    assert planned["report"] == 1
+    assert planned["fetch"] == planned["wording"] == 0
 
 
 def test_no_command_grows_with_the_number_of_shards(fresh: Checkout):
@@ -104,7 +125,7 @@ def test_a_training_that_does_not_fit_its_gpu_is_said_before_any_job(fresh: Chec
     assert "GPU memory" not in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("config", ["config/config.yaml", "config/tool-use-demo.yaml"])
+@pytest.mark.parametrize("config", ["config/config.yaml", "config/tool-use-demo.yaml", "config/multi-turn-rl.yaml"])
 def test_the_rules_pass_snakemakes_lint(fresh: Checkout, config: str):
     """But for one remark: environments are made beforehand, not by Snakemake."""
     done = fresh.snakemake("--lint", "--configfile", config)

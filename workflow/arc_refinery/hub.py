@@ -155,7 +155,7 @@ def _retried(call: Callable[[], Any]) -> Any:
     for _ in range(RETRIES):
         try:
             return call()
-        except (httpx.ReadError, httpx.WriteError, httpx.CloseError, httpx.RemoteProtocolError) as error:
+        except (httpx.ReadError, httpx.WriteError, httpx.CloseError) as error:
             logger.warning("the connection to the hub was lost (%s); trying again", error)
             time.sleep(1)
     return call()

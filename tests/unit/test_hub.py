@@ -1,0 +1,273 @@
+"""`arc-refinery fetch` against a hub on this machine: what it makes, and how it ends when something goes wrong."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hub import Hub, files_of
+from processes import BIN
+
+from arc_refinery.hub import Download, distinct
+
+MODEL = {
+    "config.json": b"{}",
+    "model.safetensors": b"weights",
+    "original/consolidated.pth": b"the same",
+    "a.gguf": b"x",
+}
+ROWS = {"README.md": b"# rows", "data/test.jsonl": b"{}\n", "data/train.jsonl": b"{}\n{}\n"}
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with Hub() as hub:
+        yield hub
+
+
+class Fetcher:
+    """Runs the command in a folder, with a cache of its own."""
+
+    def __init__(self, hub: Hub, folder: Path) -> None:
+        self.hub, self.folder, self.home = hub, folder, folder / "home"
+
+    def run(self, repository: str, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        command = [str(BIN / "arc-refinery"), "fetch", "--repository", repository, "--output", "out/x", *flags]
+        environment = self.hub.environment(self.home, **variables)
+        return subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)
+
+    def succeed(self, repository: str, *flags: str, **variables: str) -> dict[str, bytes]:
+        """The files that it links."""
+        done = self.run(repository, *flags, **variables)
+        assert done.returncode == 0, done.stderr
+        return files_of(self.folder / "out/x")
+
+    def fail(self, repository: str, *flags: str, **variables: str) -> str:
+        """The one message that it ends with; nothing is left that looks like a result."""
+        done = self.run(repository, *flags, **variables)
+        assert done.returncode == 1, done.stderr
+        assert "Traceback" not in done.stderr
+        (message,) = (line for line in done.stderr.splitlines() if line.startswith("arc-refinery: "))
+        assert done.stderr.splitlines()[-1] == message
+        assert not (self.folder / "out/x.json").exists()
+        return message.removeprefix("arc-refinery: ")
+
+    @property
+    def record(self) -> dict[str, object]:
+        content: dict[str, object] = json.loads((self.folder / "out/x.json").read_text())
+        return content
+
+
+@pytest.fixture
+def fetcher(hub: Hub, tmp_path: Path) -> Fetcher:
+    return Fetcher(hub, tmp_path)
+
+
+def test_of_a_model_all_is_fetched_that_is_read(hub: Hub, fetcher: Fetcher):
+    commit = hub.add("model", "someone/m", MODEL)
+    assert fetcher.succeed("someone/m") == {"config.json": b"{}", "model.safetensors": b"weights"}
+    assert fetcher.record == {
+        "repository": "someone/m",
+        "kind": "model",
+        "revision": None,
+        "commit": commit,
+        "bytes": 9,
+        "files": {"config.json": 2, "model.safetensors": 7},
+    }
+    assert sorted(hub.requests) == ["config.json", "model.safetensors"]
+
+
+def test_of_a_data_set_only_the_named_files_are_fetched(hub: Hub, fetcher: Fetcher):
+    hub.add("dataset", "someone/rows", ROWS)
+    assert fetcher.succeed("someone/rows", "--kind", "dataset", "--patterns", "*test*") == {"data/test.jsonl": b"{}\n"}
+    both = fetcher.succeed("someone/rows", "--kind", "dataset", "--patterns", "*test*", "data/train.jsonl")
+    assert sorted(both) == ["data/test.jsonl", "data/train.jsonl"]
+    assert hub.requests == ["data/test.jsonl", "data/train.jsonl"]
+
+
+def test_what_is_there_is_not_downloaded_again(hub: Hub, fetcher: Fetcher):
+    hub.add("model", "someone/m", MODEL)
+    fetcher.succeed("someone/m")
+    first = (fetcher.folder / "out/x.json").read_bytes()
+    hub.requests.clear()
+    assert len(fetcher.succeed("someone/m")) == 2
+    assert hub.requests == []
+    assert (fetcher.folder / "out/x.json").read_bytes() == first
+
+
+def test_another_commit_replaces_the_files_of_the_one_before(hub: Hub, fetcher: Fetcher):
+    old = hub.add("model", "someone/m", {"config.json": b"{}", "model-1.safetensors": b"1"})
+    fetcher.succeed("someone/m")
+    new = hub.add("model", "someone/m", {"config.json": b"{}", "model.safetensors": b"2"})
+    assert sorted(fetcher.succeed("someone/m")) == ["config.json", "model.safetensors"]
+    assert fetcher.record["commit"] == new
+    assert sorted(fetcher.succeed("someone/m", "--revision", old)) == ["config.json", "model-1.safetensors"]
+    assert (fetcher.record["commit"], fetcher.record["revision"]) == (old, old)
+
+
+def test_offline_or_without_the_hub_the_cache_is_enough(hub: Hub, fetcher: Fetcher):
+    commit = hub.add("model", "someone/m", MODEL)
+    fetcher.succeed("someone/m")
+    hub.stop()
+    for variables in ({"HF_HUB_OFFLINE": "1"}, {"HF_HUB_OFFLINE": "0"}):
+        for flags in ([], ["--revision", commit]):
+            assert len(fetcher.succeed("someone/m", *flags, **variables)) == 2
+
+
+def test_a_file_that_the_cache_lacks_is_not_had_offline(hub: Hub, fetcher: Fetcher):
+    hub.add("dataset", "someone/rows", ROWS)
+    fetcher.succeed("someone/rows", "--kind", "dataset", "--patterns", "data/test.jsonl")
+    (fetcher.folder / "out/x.json").unlink()
+    message = fetcher.fail("someone/rows", "--kind", "dataset", "--patterns", "data/train.jsonl", HF_HUB_OFFLINE="1")
+    assert message.startswith(
+        f"datasets/someone/rows: not all of it is in {fetcher.home}/hub, and HF_HUB_OFFLINE is set"
+    )
+
+
+# a connection that drops
+
+LARGE = bytes(12 * 2**20)
+
+
+def test_a_dropped_connection_is_resumed_where_it_was(hub: Hub, fetcher: Fetcher):
+    hub.add("model", "someone/m", {"model.safetensors": LARGE})
+    hub.dropped["model.safetensors"] = 1, 11 * 2**20
+    assert fetcher.succeed("someone/m") == {"model.safetensors": LARGE}
+    assert hub.requests == ["model.safetensors", "model.safetensors from 10485760"]  # in pieces of 10 MiB
+
+
+def test_a_connection_that_is_reset_is_tried_again(hub: Hub, fetcher: Fetcher):
+    hub.add("model", "someone/m", MODEL)
+    hub.dropped["model.safetensors"], hub.resets = (2, 3), True
+    assert len(fetcher.succeed("someone/m")) == 2
+    assert hub.requests.count("model.safetensors") == 3
+
+
+def test_a_connection_that_never_holds_ends_with_a_message_and_the_next_run_continues(hub: Hub, fetcher: Fetcher):
+    hub.add("model", "someone/m", MODEL)
+    hub.dropped["model.safetensors"], hub.resets = (100, 3), True
+    message = fetcher.fail("someone/m")
+    assert message.startswith("someone/m: cannot be downloaded (")
+    assert message.endswith(f"; try again: files that are complete are kept in {fetcher.home}/hub")
+    hub.dropped.clear()
+    hub.requests.clear()
+    assert len(fetcher.succeed("someone/m")) == 2
+    assert hub.requests == ["model.safetensors"]
+
+
+def test_a_hub_that_is_not_there(hub: Hub, fetcher: Fetcher):
+    hub.stop()
+    assert "cannot be downloaded ([Errno 111] Connection refused)" in fetcher.fail("someone/m")
+
+
+# names that are wrong, and what one may not have
+
+
+def test_an_unknown_repository(hub: Hub, fetcher: Fetcher):
+    hub.add("model", "someone/m", MODEL)
+    message = fetcher.fail("someone/else")
+    assert message.startswith(
+        "someone/else: there is no such model, or it is private; correct the name, or `hf auth login`"
+    )
+    assert fetcher.fail("someone/m", "--kind", "dataset", "--patterns", "x").startswith(
+        "datasets/someone/m: there is no such dataset"
+    )
+
+
+@pytest.mark.parametrize("revision", ["v2", "0" * 40])
+def test_an_unknown_revision(hub: Hub, fetcher: Fetcher, revision: str):
+    hub.add("model", "someone/m", MODEL)
+    message = fetcher.fail("someone/m", "--revision", revision)
+    assert message == f"someone/m: there is no revision {revision}; give a branch, a tag or a whole commit hash"
+
+
+def test_a_name_that_is_none(fetcher: Fetcher):
+    assert fetcher.fail("a/b/c").endswith("; expected owner/name")
+
+
+def test_a_gated_repository(hub: Hub, fetcher: Fetcher):
+    hub.add("model", "someone/m", MODEL)
+    hub.gated.add("someone/m")
+    message = fetcher.fail("someone/m")
+    assert message.startswith("someone/m: is gated: accept its terms on http://127.0.0.1:")
+    assert message.endswith("/someone/m, then `hf auth login` on this machine, or a token in $HF_HOME/token")
+
+
+@pytest.mark.parametrize("offline", ["0", "1"])
+def test_a_pattern_that_no_file_has_shows_the_files(hub: Hub, fetcher: Fetcher, offline: str):
+    commit = hub.add("dataset", "someone/rows", ROWS)
+    fetcher.succeed("someone/rows", "--kind", "dataset", "--patterns", "data/*")
+    (fetcher.folder / "out/x.json").unlink()
+    message = fetcher.fail(
+        "someone/rows", "--kind", "dataset", "--patterns", "data/*", "*test_sft*", HF_HUB_OFFLINE=offline
+    )
+    assert message == (
+        f"datasets/someone/rows: no file is called *test_sft* at commit {commit}; there are README.md, "
+        "data/test.jsonl, data/train.jsonl"
+    )
+
+
+# a disk that is full
+
+
+def test_a_disk_that_is_too_small_is_found_before_the_download(hub: Hub, fetcher: Fetcher):
+    hub.add("model", "someone/m", MODEL)
+    hub.sizes["model.safetensors"] = 10**17
+    message = fetcher.fail("someone/m")
+    assert message.startswith("someone/m: 100PB are missing, but ")
+    assert message.endswith(f" are free in {fetcher.home}/hub; make room, or set HF_HOME to a folder on a larger disk")
+    assert hub.requests == []
+
+
+def test_a_disk_that_fills_up_meanwhile(hub: Hub, fetcher: Fetcher):
+    """The hub announces no size, so that nothing is found before."""
+    hub.add("model", "someone/m", {"model.safetensors": bytes(3 * 2**20)})
+    hub.sizes["model.safetensors"] = None
+    fetcher.home.mkdir()
+    mounted = [
+        "unshare",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        f'mount -t tmpfs -o size=2m none {fetcher.home} && "$@"',
+    ]
+    if subprocess.run([*mounted, "sh", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no file system can be mounted here: unshare --map-root-user --mount is refused")
+    command = [
+        str(BIN / "arc-refinery"),
+        "fetch",
+        "--repository",
+        "someone/m",
+        "--output",
+        str(fetcher.folder / "out/x"),
+    ]
+    done = subprocess.run(
+        [*mounted, "sh", *command], env=hub.environment(fetcher.home), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"arc-refinery: someone/m: the disk of {fetcher.home}/hub is full; make room, or set HF_HOME to a folder on a "
+        "larger disk"
+    )
+
+
+# what an experiment asks for
+
+
+def test_a_repository_is_fetched_once_with_all_files_that_are_asked_of_it():
+    asked = [
+        Download("a/rows", "dataset", None, ("train.jsonl",)),
+        Download("a/rows", "model"),
+        Download("a/rows", "dataset", None, ("test.jsonl", "train.jsonl")),
+    ]
+    assert distinct(asked) == [
+        Download("a/rows", "dataset", None, ("train.jsonl", "test.jsonl")),
+        Download("a/rows", "model"),
+    ]
+
+
+def test_two_revisions_of_one_repository_are_refused():
+    with pytest.raises(ValueError, match="a/m is asked for with the revisions None and v2; give the same"):
+        distinct([Download("a/m", "model"), Download("a/m", "model", "v2")])

@@ -1,0 +1,149 @@
+"""Experiments whose model, data and wording come from a hub, which is gone when their jobs run."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checkout import TINY, TOOLS, Checkout
+from hub import Hub, files_of
+from processes import BIN
+
+from arc_refinery import records
+from arc_refinery.barc.generator import Difficulty, generate_problem
+from arc_refinery.grids import Grid
+from arc_refinery.tasks import Pair
+from arc_refinery.tooluse.generator import gsm8k_row, mbpp_row
+
+pytestmark = pytest.mark.snakemake
+
+CODE = "```python\nfrom common import *\n\ndef transform(grid):\n"
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with Hub() as hub:
+        yield hub
+
+
+def json_lines(rows: list[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def problems(n: int) -> list[dict[str, Any]]:
+    """BARC rows."""
+    made = [generate_problem(Difficulty(max_side=4), 4, "pretraining", 0, "hub", number)[0] for number in range(n)]
+    return [
+        {
+            "source": one.source,
+            "examples": [[pair.input.tolist(), pair.output.tolist()] for pair in one.examples],
+            "seeds": list(one.seeds),
+        }
+        for one in made
+    ]
+
+
+def training_row(pairs: tuple[Pair, ...]) -> dict[str, Any]:
+    """A row that a model was trained with, in a wording that no template of ours has."""
+
+    def digits(grid: Grid) -> str:
+        return "\n".join("".join(map(str, row)) for row in grid.tolist())
+
+    shown = "\n".join(f"in\n{digits(pair.input)}\nout\n{digits(pair.output)}" for pair in pairs[:-1])
+    user = f"{shown}\nlast\n{digits(pairs[-1].input)}\n?"
+    return {
+        "messages": [{"role": "user", "content": user}, {"role": "assistant", "content": f"{CODE}    return {pairs}"}]
+    }
+
+
+def training_rows() -> list[dict[str, Any]]:
+    made = [generate_problem(Difficulty(max_side=4), 4, "pretraining", 0, "rows", number)[0] for number in range(40)]
+    return [training_row(one.examples[: 3 + number % 2]) for number, one in enumerate(made)]
+
+
+def run(checkout: Checkout, hub: Hub, home: str, *arguments: str) -> None:
+    done = subprocess.run(
+        [str(BIN / "snakemake"), "--cores", "2", *arguments, "--quiet", "rules"],
+        cwd=checkout.folder, env=hub.environment(checkout.folder / home), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    logs = "\n".join(f"{path}:\n{path.read_text()[-2000:]}" for path in (checkout.folder / "logs").rglob("*.log"))
+    assert done.returncode == 0, done.stdout + done.stderr + logs
+
+
+@pytest.mark.training
+def test_after_the_rule_fetch_no_job_needs_the_hub(hub: Hub, fresh: Checkout):
+    commit = hub.add("model", "someone/tiny", files_of(Path(TINY)))
+    hub.add("dataset", "someone/problems", {"data_100k.jsonl": json_lines(problems(6)), "README.md": b"# Problems"})
+    of_rows = hub.add("dataset", "someone/rows", {"data/test_sft-00000-of-00001.jsonl": json_lines(training_rows())})
+
+    def change(content: dict[str, Any]) -> None:
+        content["experiment"] = "hubbed"
+        content["model"] |= {"path": "someone/tiny", "revision": commit, "template": "learned"}
+        content["template_rows"] = {"source": "hub", "repository": "someone/rows", "files": "*test_sft*"}
+        content["problems"] = {"source": "hub", "repository": "someone/problems", "filename": "data_100k.jsonl"}
+        content["parts"] |= {"n_parts": 1, "tasks_per_part": 4}
+        content["training"] |= {"train": ["grpo"], "prompts": "first-turn", "max_steps": 1, "n_heldout": 0}
+        del content["training"]["sft"]
+        content["evaluation"] = {
+            "sets": [{"name": "heldout", "source": "generator", "n_tasks": 2}],
+            "arms": [
+                {"name": "base", "turns": [{"n_predictions": 2}]},
+                {"name": "trained", "turns": [{"n_predictions": 2, "adapter": "trained"}]},
+            ],
+        }
+
+    config = ["--configfile", fresh.change(change, name="from-hub")]
+    assert fresh.planned(*config)["fetch"] == 3
+    run(fresh, hub, "home", "--until", "fetch", *config)
+    assert not (fresh.folder / "results/hubbed/problems.parquet").exists()
+    hub.stop()
+    run(fresh, hub, "another-home", *config)
+
+    results = fresh.folder / "results/hubbed"
+    assert (results / "template/pair.txt").read_text() == "in\n{input}\nout\n{output}\n"
+    prompt = next(records.read_prompts(results / "heldout/turn1/prompts.parquet"))
+    assert prompt.text.startswith("<|user|>in\n") and "\n?" in prompt.text
+    assert {attempt.model for attempt in records.read_attempts(results / "heldout/turn1/attempts/000.parquet")} == {
+        "results/hubbed/fetched/someone/tiny"
+    }
+    assert next(records.read_problems(results / "problems.parquet")).problem_id == "data_100k-000001"
+    report = (fresh.folder / "results/hubbed.md").read_text()
+    assert f"| someone/tiny | {commit} | `{commit}` |" in report
+    assert f"| datasets/someone/rows | default branch | `{of_rows}` |" in report
+    assert not (fresh.folder / "another-home").exists()  # no job has had a cache to look into
+
+    assert not fresh.planned(*config)
+
+    def pin(content: dict[str, Any]) -> None:
+        change(content)
+        content["problems"]["revision"] = "v2"
+
+    planned = fresh.planned("--configfile", fresh.change(pin, name="pinned"))
+    assert planned["fetch"] == planned["problems"] == planned["train"] == 1
+    assert planned["wording"] == planned["evaluation_tasks"] == 0
+    assert planned["sample"] == 1  # with the new adapter; the base model's attempts are what they were
+
+
+def test_questions_come_from_the_hub(hub: Hub, fresh: Checkout):
+    rows = {"main/train.jsonl": [gsm8k_row(1, "train", 0, number) for number in range(4)]}
+    rows["main/test.jsonl"] = [gsm8k_row(1, "heldout", 0, number) for number in range(3)]
+    hub.add("dataset", "someone/sums", {name: json_lines(of_name) for name, of_name in rows.items()})
+    hub.add(
+        "dataset", "someone/code", {"code.jsonl": json_lines([mbpp_row(1, "train", 0, number) for number in range(2)])}
+    )
+
+    def change(content: dict[str, Any]) -> None:
+        of_hub = {"source": "hub", "repository": "someone/sums"}
+        content["data"]["train"] = [
+            {"name": "sums", "form": "gsm8k", **of_hub, "filename": "main/train.jsonl"},
+            {"name": "code", "form": "mbpp", "source": "hub", "repository": "someone/code", "filename": "code.jsonl"},
+        ]
+        content["data"]["heldout"] = [{"name": "test", "form": "gsm8k", **of_hub, "filename": "main/test.jsonl"}]
+
+    config = fresh.change(change, TOOLS, name="from-hub")
+    wanted = [f"results/tool-use-small/questions/{name}.parquet" for name in ("test", "sums", "code")]
+    run(fresh, hub, "home", *wanted, "--configfile", config)
+    counts = [records.count(fresh.folder / path) for path in wanted]
+    assert counts == [3, 4, 2]
