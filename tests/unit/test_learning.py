@@ -236,6 +236,12 @@ def test_all_rows_are_checked_not_only_those_that_the_template_was_made_from(tmp
     assert learned.misfits[0].startswith("row 321: ")
 
 
+def test_only_the_first_rows_are_read(tmp_path: Path):
+    rows = [*rows_of(numbered), row("No grids here.")]
+    learned = learn(write(tmp_path / "rows.jsonl", rows), n_rows=len(rows) - 1)
+    assert (learned.n_fitting, learned.n_rows) == (len(rows) - 1, len(rows) - 1)
+
+
 # reading rows
 
 
@@ -252,6 +258,15 @@ def test_rows_are_read_from_all_forms_alike(tmp_path: Path):
     assert [one.number for one in first] == [1, 2, 3]
     assert first[1].user == unnumbered(tasks()[1])
     assert len(others) == 4 and all(other == first for other in others)
+
+
+def test_of_a_folder_all_files_are_read_but_hidden_ones(tmp_path: Path):
+    rows = rows_of(unnumbered)[:3]
+    (tmp_path / "data").mkdir()
+    write(tmp_path / "data/b.jsonl", rows[1:])
+    write(tmp_path / "data/a.jsonl", rows[:1])
+    (tmp_path / ".snakemake_timestamp").touch()
+    assert [one.user for one in read_rows(tmp_path)] == [unnumbered(task) for task in tasks()[:3]]
 
 
 def test_of_a_longer_conversation_the_first_turn_counts(tmp_path: Path):

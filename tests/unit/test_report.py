@@ -43,7 +43,7 @@ def experiment(
     task_set = {"name": "small", "source": "generator", "n_tasks": 4, "shards": n_shards, "caveat": "Made by hand."}
     settings = {
         "experiment": "tiny",
-        "model": {"path": "models/m", "template": "compact", "window": 100},
+        "model": {"path": "./models/m", "template": "compact", "window": 100},
         "problems": {"source": "generator"},
         "parts": {"tasks_per_part": 5, "shards_per_part": 1},
         "sampling": {"max_output_tokens": 16},

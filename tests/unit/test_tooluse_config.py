@@ -99,6 +99,10 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda c: train(c, source="hub", repository="openai/gsm8k"),
         "data.train.0: source is `hub`, so `repository` and `filename` must be given",
     ),
+    "revision of a generator": (
+        lambda c: train(c, revision="main"),
+        "data.train.0: revision belongs to the source `hub`, but source is `generator`",
+    ),
     "no questions": (
         lambda c: train(c, n_questions=0),
         "data.train.0.n_questions is 0; input should be greater than 0",

@@ -123,6 +123,18 @@ def composed(results: Path, made: ToolUse) -> str:
     return "\n\n".join(compose(made, results / "by-hand", Attachments("by-hand/report"))) + "\n"
 
 
+def test_a_model_of_the_hub_is_read_where_it_was_fetched_and_its_commit_is_named(tmp_path: Path):
+    made = experiment(tmp_path)
+    model = {"path": "someone/tools", "revision": "v2", "window": 512}
+    folder = tmp_path / "by-hand/fetched/someone"
+    folder.mkdir(parents=True)
+    (folder / "tools").symlink_to(TINY_TOOLS)
+    (folder / "tools.json").write_text(json.dumps({"commit": "c0ffee", "revision": "v2", "bytes": 3_400_000_000}))
+    text = composed(tmp_path, config.validate_tool_use(SETTINGS | {"model": model}, "test"))
+    assert "| someone/tools | v2 | `c0ffee` | 3.40GB |" in text
+    assert "Hugging Face hub" not in composed(tmp_path, made)
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")

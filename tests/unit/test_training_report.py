@@ -113,7 +113,7 @@ def experiment(train: tuple[str, ...] = ("grpo",), **changes: Any) -> Experiment
     return config.validate(
         {
             "experiment": "tiny",
-            "model": {"path": "models/m", "template": "compact", "window": 100},
+            "model": {"path": "./models/m", "template": "compact", "window": 100},
             "problems": {"source": "generator"},
             "parts": {"tasks_per_part": 5, "shards_per_part": 1, "use_data_augmentation": False},
             "sampling": {"max_output_tokens": 16},

@@ -180,6 +180,7 @@ def test_killed_in_training_with_other_shards_and_cores_it_ends_with_the_same_re
 def test_the_full_size_experiment_is_the_same_dag_with_another_config(fresh: Checkout):
     # two sets to train on and two held out, 8 + 4 shards for each of five arms
     expected = {
+        "fetch": 3,  # the model, and the data sets of GSM8K and MBPP
         "training_questions": 2,
         "heldout_questions": 2,
         "conversations": 1,

@@ -194,9 +194,7 @@ class Experiment(Strict):
     @model_validator(mode="after")
     def _a_learned_wording_has_rows(self) -> "Experiment":
         if (self.model.template == LEARNED) != bool(self.template_rows):
-            raise ValueError(
-                "the section `template_rows` belongs to `model.template: learned`; add or remove one of them"
-            )
+            raise ValueError("`model.template: learned` and the section `template_rows` go together; add or remove one")
         return self
 
     @model_validator(mode="after")
