@@ -15,7 +15,7 @@ rule fetch:
     conda:
         "../envs/cpu.yaml"
     resources:
-        offline=os.environ.get("HF_HUB_OFFLINE", "0"),  # as the user has it
+        offline=os.environ.get("HF_HUB_OFFLINE", ""),  # as the user has it
     params:
         flags=fetch_flags,
     shell:

@@ -1,5 +1,6 @@
 """The stage that downloads what an experiment reads from the Hugging Face hub."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,4 +18,7 @@ class Fetch:
     patterns: tuple[str, ...] = ()  # names or globs of files; by default all that transformers and vLLM may read
 
     def run(self) -> None:
+        logging.getLogger("httpx").setLevel(
+            logging.WARNING
+        )  # it logs each address, and those of large files are signed
         fetch(Download(self.repository, self.kind, self.revision, self.patterns), self.output)
