@@ -8,6 +8,7 @@ Reached through HF_ENDPOINT, which is read at import: programs that use it are s
 
 import hashlib
 import json
+import os
 import re
 import socket
 import struct
@@ -140,6 +141,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content[:n_bytes])
         if self.hub.resets:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            os.close(self.connection.detach())  # at once: the server would close it in order
         self.close_connection = True
 
     def _refuse(self, status: int, code: str) -> None:

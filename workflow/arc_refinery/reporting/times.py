@@ -11,18 +11,8 @@ import pandas as pd
 from arc_refinery.errors import InputError
 from arc_refinery.reporting.tables import markdown_table
 
-ORDER = [
-    "fetch",
-    "problems",
-    "tasks",
-    "wording",
-    "prompts",
-    "sample",
-    "judge",
-    "demonstrations",
-    "sft",
-    "train",
-]  # the others come after
+# The others come after these
+ORDER = ["fetch", "problems", "tasks", "wording", "prompts", "sample", "judge", "demonstrations", "sft", "train"]
 COLUMNS = ["s", "cpu_time", "max_rss"]
 CAPTION = """\
 Of each job counts the run that finished it: what a killed run had done before is missing. Wall seconds are summed over
