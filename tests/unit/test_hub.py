@@ -125,6 +125,15 @@ def test_a_file_that_the_cache_lacks_is_not_had_offline(hub: Hub, fetcher: Fetch
     )
 
 
+def test_a_file_of_ones_own_is_not_replaced_by_a_link(hub: Hub, fetcher: Fetcher):
+    hub.add("model", "someone/m", MODEL)
+    mine = fetcher.folder / "out/x/config.json"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    assert fetcher.fail("someone/m") == "out/x/config.json: exists and is not a link; choose another --output"
+    assert mine.read_text() == "mine"
+
+
 # a connection that drops
 
 LARGE = bytes(12 * 2**20)
@@ -195,13 +204,13 @@ def test_a_gated_repository(hub: Hub, fetcher: Fetcher):
 
 
 @pytest.mark.parametrize("offline", ["0", "1"])
-def test_a_pattern_that_no_file_has_shows_the_files(hub: Hub, fetcher: Fetcher, offline: str):
+@pytest.mark.parametrize("patterns", [["*test_sft*"], ["data/*", "*test_sft*"]])
+def test_a_pattern_that_no_file_has_shows_the_files(hub: Hub, fetcher: Fetcher, patterns: list[str], offline: str):
     commit = hub.add("dataset", "someone/rows", ROWS)
-    fetcher.succeed("someone/rows", "--kind", "dataset", "--patterns", "data/*")
-    (fetcher.folder / "out/x.json").unlink()
-    message = fetcher.fail(
-        "someone/rows", "--kind", "dataset", "--patterns", "data/*", "*test_sft*", HF_HUB_OFFLINE=offline
-    )
+    if offline == "1":
+        fetcher.succeed("someone/rows", "--kind", "dataset", "--patterns", "data/*")
+        (fetcher.folder / "out/x.json").unlink()
+    message = fetcher.fail("someone/rows", "--kind", "dataset", "--patterns", *patterns, HF_HUB_OFFLINE=offline)
     assert message == (
         f"datasets/someone/rows: no file is called *test_sft* at commit {commit}; there are README.md, "
         "data/test.jsonl, data/train.jsonl"

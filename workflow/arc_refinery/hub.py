@@ -91,8 +91,7 @@ def fetch(download: Download, folder: Path) -> None:
         for name in json.loads(record.read_text())["files"]:
             (folder / name).unlink(missing_ok=True)
     for name in sizes:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).symlink_to(snapshot / name)
+        _link(folder / name, snapshot / name)
     content: dict[str, Any] = {
         "repository": download.repository,
         "kind": download.kind,
@@ -114,6 +113,16 @@ def fetched(results: Path, download: Download) -> Path:
 def record_of(folder: Path) -> Path:
     """The file that says what is in a folder of links."""
     return folder.with_name(f"{folder.name}.json")
+
+
+def _link(link: Path, file: Path) -> None:
+    link.parent.mkdir(parents=True, exist_ok=True)
+    if link.is_symlink():
+        link.unlink()
+    try:
+        link.symlink_to(file)
+    except FileExistsError:
+        raise HubError(f"{link}: exists and is not a link; choose another --output") from None
 
 
 def _snapshot(download: Download) -> Path:
@@ -172,13 +181,10 @@ def _require_space(planned: Sequence["DryRunFileInfo"], cache: Path, download: D
 
 def _wanted(download: Download, snapshot: Path) -> list[str]:
     """Names of the files of a snapshot that were asked for; others may be there from other downloads."""
-    from huggingface_hub import get_cached_repo_tree
-
     there = sorted(str(path.relative_to(snapshot)) for path in snapshot.rglob("*") if path.is_file())
     for pattern in download.patterns:
         if not any(fnmatch(name, pattern) for name in there):
-            tree = get_cached_repo_tree(download.repository, repo_type=download.kind, revision=snapshot.name)
-            names = sorted(file.path for file in tree)
+            names = _listed(download, snapshot.name) or there
             more = f" and {len(names) - N_LISTED} more" if len(names) > N_LISTED else ""
             raise HubError(
                 f"{download.place}: no file is called {pattern} at commit {snapshot.name}; there are "
@@ -187,6 +193,18 @@ def _wanted(download: Download, snapshot: Path) -> list[str]:
     if download.patterns:
         return [name for name in there if any(fnmatch(name, pattern) for pattern in download.patterns)]
     return [name for name in there if not any(fnmatch(name, pattern) for pattern in UNREAD)]
+
+
+def _listed(download: Download, commit: str) -> list[str]:
+    """Names of all files of a commit; empty where the cache was filled by a huggingface_hub that kept no list."""
+    from huggingface_hub import get_cached_repo_tree
+    from huggingface_hub.errors import CachedRepoTreeNotFoundError
+
+    try:
+        tree = get_cached_repo_tree(download.repository, repo_type=download.kind, revision=commit)
+    except CachedRepoTreeNotFoundError:
+        return []
+    return sorted(file.path for file in tree)
 
 
 def _reason(error: Exception, download: Download, cache: Path) -> str:
