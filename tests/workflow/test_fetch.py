@@ -78,8 +78,14 @@ def test_after_the_rule_fetch_no_job_needs_the_hub(hub: Hub, fresh: Checkout):
     hub.add("dataset", "someone/problems", {"data_100k.jsonl": json_lines(problems(6)), "README.md": b"# Problems"})
     of_rows = hub.add("dataset", "someone/rows", {"data/test_sft-00000-of-00001.jsonl": json_lines(training_rows())})
 
+    program, seen = fresh.folder / "results/venv/bin/arc-refinery", fresh.folder / "results/seen.txt"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\necho "offline $HF_HUB_OFFLINE" >> {seen}\nexec {BIN}/arc-refinery "$@"\n')
+    program.chmod(0o755)
+
     def change(content: dict[str, Any]) -> None:
         content["experiment"] = "hubbed"
+        content["resources"] = {"sample": {"venv": str(program.parents[1])}}
         content["model"] |= {"path": "someone/tiny", "revision": commit, "template": "learned"}
         content["template_rows"] = {"source": "hub", "repository": "someone/rows", "files": "*test_sft*"}
         content["problems"] = {"source": "hub", "repository": "someone/problems", "filename": "data_100k.jsonl"}
@@ -113,6 +119,7 @@ def test_after_the_rule_fetch_no_job_needs_the_hub(hub: Hub, fresh: Checkout):
     assert f"| someone/tiny | {commit} | `{commit}` |" in report
     assert f"| datasets/someone/rows | default branch | `{of_rows}` |" in report
     assert not (fresh.folder / "another-home").exists()  # no job has had a cache to look into
+    assert seen.read_text() == "offline 1\n" * 2  # one job for each arm
 
     assert not fresh.planned(*config)
 
