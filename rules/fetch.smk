@@ -12,8 +12,6 @@ rule fetch:
     wildcard_constraints:
         repository="|".join(re.escape(download.place) for download in experiment.downloads),
     localrule: True  # machines of a cluster may have no network
-    conda:
-        "../envs/cpu.yaml"
     resources:
         offline=os.environ.get("HF_HUB_OFFLINE", ""),  # as the user has it
     params:

@@ -10,8 +10,6 @@ rule wording:
         "<logs>/wording.log",
     benchmark:
         "<benchmarks>/wording.tsv"
-    conda:
-        "../envs/cpu.yaml"
     threads: cpus("cpu")
     resources:
         **needs("cpu"),
