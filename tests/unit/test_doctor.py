@@ -10,10 +10,11 @@ import yaml
 from checkout import ROOT, TINY
 
 from arc_refinery.cli.doctor import Doctor
-from arc_refinery.config import Grpo, Lora, ModelNeeds, Needs, Network, Sandbox
+from arc_refinery.config import Grpo, Lora, ModelNeeds, Needs, Network, Sandbox, validate
 from arc_refinery.doctor import machine, stages
 from arc_refinery.doctor.findings import Finding, Visit, failures, read, table, write
 from arc_refinery.errors import InputError
+from arc_refinery.hub import Download, fetched, record_of
 from arc_refinery.sandbox import seccomp
 
 VERSIONS = {"Python": "3.11.7", "numpy": "2.4.6", "scipy": "1.17.1"}
@@ -133,6 +134,16 @@ def test_the_version_of_the_driver_is_shown(cuda: Callable[..., None], tmp_path:
     assert [one.found for one in machine.gpu(GPU)][1] == "driver 580.95.05"
 
 
+def test_memory_is_counted_for_the_kind_of_job():
+    content = yaml.safe_load((ROOT / "config/multi-turn-rl.yaml").read_text())
+    content["training"]["gradient_accumulation_steps"] = 4
+    experiment = validate(content, "multi-turn-rl")
+    (sample,), (train,) = (machine.gpu_memory(experiment, job) for job in ("sample", "train"))
+    assert (sample.check, sample.outcome) == ("GPU memory of sample, counted", "passed")
+    assert (train.check, train.outcome) == ("GPU memory of train trained, counted", "failed")
+    assert "set training.gradient_accumulation_steps to 8" in train.advice
+
+
 def test_a_compiler_is_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CC", raising=False)
@@ -158,6 +169,26 @@ def test_a_full_disk_is_found(tmp_path: Path):
 def test_what_another_job_wrote_is_named():
     assert machine.shared_files(None).outcome == "not applicable"
     assert "those of `cpu` on node-of-cpu" in machine.shared_files(visit("cpu")).found
+
+
+def test_files_from_the_hub_must_be_there_whole(tmp_path: Path):
+    model, other = Download("owner/model", "model"), Download("owner/rows", "dataset", None, ("*",))
+    assert machine.fetched_files([], tmp_path).outcome == "not applicable"
+    assert "nothing is fetched yet" in machine.fetched_files([model], tmp_path).found
+    folder = fetched(tmp_path, model)
+    folder.mkdir(parents=True)
+    record_of(folder).write_text('{"files": {"config.json": 2, "weights": 7}}')
+    (tmp_path / "cached").write_text("{}")
+    (folder / "config.json").symlink_to(tmp_path / "cached")
+    (folder / "weights").symlink_to("/no/such/cache")
+    found = machine.fetched_files([model, other], tmp_path)
+    assert (found.outcome, found.found) == ("failed", f"1 files are missing here, {folder}/weights first")
+    assert "HF_HOME" in found.advice
+    (folder / "weights").unlink()
+    (folder / "weights").write_text("1234567")
+    assert machine.fetched_files([model], tmp_path).outcome == "passed"
+    (tmp_path / "cached").write_text("{")  # cut off
+    assert machine.fetched_files([model], tmp_path).outcome == "failed"
 
 
 def test_the_sandbox_is_tried(monkeypatch: pytest.MonkeyPatch):
@@ -260,7 +291,7 @@ def test_jobs_hand_over_their_findings_which_are_used_once(tmp_path: Path, monke
     Doctor(small(tmp_path), jobs=("cpu",), findings=found, output=output).run()
     assert not output.exists()
     Doctor(small(tmp_path), jobs=(), others=(found,), output=output).run()
-    assert "None of 6 checks failed." in output.read_text()
+    assert "None of 7 checks failed." in output.read_text()
     assert not found.exists()
 
 

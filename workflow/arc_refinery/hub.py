@@ -125,6 +125,16 @@ def _link(link: Path, file: Path) -> None:
         raise HubError(f"{link}: exists and is not a link; choose another --output") from None
 
 
+def out_of_reach(folder: Path) -> list[str]:
+    """The files of a folder that this machine does not see as they were fetched."""
+
+    def is_there(name: str, size: int) -> bool:
+        return (folder / name).is_file() and (folder / name).stat().st_size == size
+
+    files: dict[str, int] = json.loads(record_of(folder).read_text())["files"]
+    return [name for name, size in files.items() if not is_there(name, size)]
+
+
 def _snapshot(download: Download) -> Path:
     """Folder of a commit in the hub's cache, with all files that are wanted."""
     import httpx

@@ -18,11 +18,13 @@ def _findings(experiment: Experiment | ToolUse, job: Job, other: Visit | None, r
     yield machine.software(machine.pins_of(job, bool(needs.gpus)))
     yield from machine.disk(needs, results)
     yield machine.shared_files(other)
+    yield machine.fetched_files(experiment.downloads, results / experiment.experiment)
     yield machine.sandbox(experiment.sandbox)
     if job == "cpu":
         return
     of_gpu = [*machine.gpu(needs), machine.compiler()] if needs.gpus else []
     yield from of_gpu or [Finding("GPU", "not applicable", "the config asks for none")]
+    yield from machine.gpu_memory(experiment, job)
     if any(finding.outcome == "failed" for finding in of_gpu):
         yield Finding(job, "not applicable", "not tried, because the GPU cannot be used")
     elif job == "sample":

@@ -7,14 +7,16 @@ import shutil
 import subprocess
 import sysconfig
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
 
-from arc_refinery.config import ModelNeeds, Needs, Sandbox
-from arc_refinery.doctor.findings import Finding, Job, Visit
-from arc_refinery.errors import InputError
+from arc_refinery import hub
+from arc_refinery.config import Experiment, ModelNeeds, Needs, Sandbox, ToolUse
+from arc_refinery.doctor.findings import Finding, Job, Outcome, Visit
+from arc_refinery.errors import InputError, ModelError
+from arc_refinery.gpu_memory import counts
 
 GB = 10**9
 LEAST_FREE = GB  # bytes for results, below which hardly a stage could write its file
@@ -88,6 +90,19 @@ def gpu(needs: ModelNeeds) -> Iterator[Finding]:
         )
 
 
+def gpu_memory(experiment: Experiment | ToolUse, job: Job) -> Iterator[Finding]:
+    """Do the jobs of the experiment fit the GPUs that it asks for? Counted, not tried."""
+    try:
+        found = counts(experiment)
+    except ModelError as error:
+        yield Finding("GPU memory, counted", "not applicable", str(error))
+        return
+    for count in found:
+        if count.job.startswith("sample") == (job == "sample"):
+            outcome: Outcome = "failed" if count.faults else "passed"
+            yield Finding(f"GPU memory of {count.job}, counted", outcome, count.summary, "; ".join(count.faults))
+
+
 def _driver() -> str:
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
@@ -131,6 +146,22 @@ def shared_files(visit: Visit | None) -> Finding:
     if visit is None:
         return Finding(check, "not applicable", "this is the only job")
     return Finding(check, "passed", f"those of `{visit.job}` on {visit.host}, here on {platform.node()}")
+
+
+def fetched_files(downloads: Sequence[hub.Download], results: Path) -> Finding:
+    """Does this machine see what was fetched from the hub? `results` is the folder of the experiment."""
+    check = "files from the hub can be read"
+    if not downloads:
+        return Finding(check, "not applicable", "the config names none")
+    folders = [hub.fetched(results, download) for download in downloads]
+    if not any(hub.record_of(folder).exists() for folder in folders):
+        return Finding(check, "not applicable", "nothing is fetched yet: snakemake --cores 1 --until fetch")
+    folders = [folder for folder in folders if hub.record_of(folder).exists()]
+    lost = [str(folder / name) for folder in folders for name in hub.out_of_reach(folder)]
+    if not lost:
+        return Finding(check, "passed", ", ".join(map(str, folders)))
+    advice = f"HF_HOME must be on a file system that all machines share; or delete {results}/fetched to fetch again"
+    return Finding(check, "failed", f"{len(lost)} files are missing here, {lost[0]} first", advice)
 
 
 def sandbox(settings: Sandbox) -> Finding:
