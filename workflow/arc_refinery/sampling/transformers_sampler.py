@@ -15,6 +15,7 @@ from transformers.generation.logits_process import TemperatureLogitsWarper, TopP
 
 from arc_refinery.config import Model, Network
 from arc_refinery.errors import ModelError
+from arc_refinery.library_arguments import four_bits
 from arc_refinery.records import Prompt
 from arc_refinery.sampling.protocol import Completion, Decoding
 from arc_refinery.seeding import stream_seed
@@ -93,13 +94,8 @@ def load_network(model: Network, adapter: Path | None, device: str) -> Any:
 def load_weights(model: Network, in_4bit: bool, **named: Any) -> Any:
     """A model's network; raises `ModelError` where its weights are not there."""
     dtype = getattr(torch, model.dtype)
-    if in_4bit:  # as QLoRA (Dettmers et al. 2023); bitsandbytes' own defaults are fp4, computed in float32
-        named["quantization_config"] = BitsAndBytesConfig(
-            load_in_4bit=True,
-            bnb_4bit_quant_type="nf4",
-            bnb_4bit_use_double_quant=True,
-            bnb_4bit_compute_dtype=dtype,
-        )
+    if in_4bit:
+        named["quantization_config"] = BitsAndBytesConfig(**four_bits(model.dtype))
     try:
         return AutoModelForCausalLM.from_pretrained(model.path, dtype=dtype, **named)
     except OSError as error:

@@ -16,6 +16,7 @@ from typing import Any, get_args
 
 import torch
 
+from arc_refinery import library_arguments
 from arc_refinery.config import Model, Network
 from arc_refinery.records import Prompt
 from arc_refinery.sampling.checks import adapter_config
@@ -23,7 +24,6 @@ from arc_refinery.sampling.protocol import Completion, Decoding
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tokenizers import load_tokenizer
 
-SEEDS = 2**31
 BATCHES_AHEAD = 2  # completions asked for, in units of what the engine works on at once: it never runs dry
 
 
@@ -51,21 +51,20 @@ class VllmSampler:
     def _ask(self, prompt: Prompt) -> None:
         from vllm import SamplingParams
         from vllm.inputs import tokens_input
-        from vllm.sampling_params import RequestOutputKind
 
         # not the text: vLLM would put a second start token before that of the chat template
         ids = self.tokenizer(prompt.text, add_special_tokens=False)["input_ids"]
-        params = SamplingParams(
-            n=prompt.n_predictions if self.decoding.temperature else 1,
-            temperature=self.decoding.temperature,
-            top_p=self.decoding.top_p,
-            max_tokens=self.decoding.max_output_tokens,
-            seed=stream_seed(self.decoding.seed, "sample", prompt.prompt_id) % SEEDS,
-            logprobs=0,  # of the drawn token alone
-            detokenize=False,
-            output_kind=RequestOutputKind.FINAL_ONLY,
+        drawn = self.decoding
+        params = library_arguments.vllm_attempt(
+            drawn.temperature,
+            drawn.top_p,
+            drawn.max_output_tokens,
+            n=prompt.n_predictions if drawn.temperature else 1,
+            seed=stream_seed(drawn.seed, "sample", prompt.prompt_id),
         )
-        self.engine.add_request(prompt.prompt_id, tokens_input(ids), params, lora_request=self.adapter)
+        self.engine.add_request(
+            prompt.prompt_id, tokens_input(ids), SamplingParams(**params), lora_request=self.adapter
+        )
 
     def _completion(self, output: Any) -> Completion:
         ids = list(output.token_ids)
@@ -82,19 +81,8 @@ def open_engine(model: Network, adapter: Path | None, seed: int) -> tuple[Any, A
     from vllm import LLM
     from vllm.lora.request import LoRARequest
 
-    engine = LLM(
-        model.path,
-        dtype=model.dtype,
-        max_model_len=model.window,
-        tensor_parallel_size=model.tensor_parallel_size,
-        gpu_memory_utilization=model.gpu_memory_utilization,
-        enable_prefix_caching=True,
-        logprobs_mode="raw_logprobs",
-        enforce_eager=not on_gpu,
-        enable_chunked_prefill=on_gpu,  # vLLM's CPU build cannot rewind a prompt's random generator
-        seed=seed,
-        **({} if adapter is None else {"enable_lora": True, "max_lora_rank": _rank_served(adapter)}),
-    )
+    lora_rank = None if adapter is None else _rank_served(adapter)
+    engine = LLM(**library_arguments.vllm_engine(model, lora_rank, seed, on_gpu))
     return engine, None if adapter is None else LoRARequest("adapter", 1, str(adapter))
 
 

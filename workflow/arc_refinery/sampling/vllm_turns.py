@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from arc_refinery.config import Generation, Network
-from arc_refinery.sampling.vllm_sampler import SEEDS, open_engine
+from arc_refinery.library_arguments import vllm_turn
+from arc_refinery.sampling.vllm_sampler import open_engine
 
 
 class VllmTurns:
@@ -20,17 +21,7 @@ class VllmTurns:
         from vllm import SamplingParams
         from vllm.inputs import tokens_input
 
-        params = [
-            SamplingParams(
-                temperature=self.generation.temperature,
-                top_p=self.generation.top_p,
-                max_tokens=self.generation.max_turn_tokens,
-                stop_token_ids=sorted(self.ends),
-                seed=seed % SEEDS,
-                detokenize=False,
-            )
-            for seed in seeds
-        ]
+        params = [SamplingParams(**vllm_turn(self.generation, sorted(self.ends), seed)) for seed in seeds]
         asked = [tokens_input(context) for context in contexts]
         answers = self.engine.generate(asked, params, lora_request=self.adapter, use_tqdm=False)
         return [list(answer.outputs[0].token_ids) for answer in answers]

@@ -14,6 +14,7 @@ from transformers import set_seed
 
 from arc_refinery.config import Lora, Network
 from arc_refinery.errors import ModelError
+from arc_refinery.library_arguments import lora_adapter
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
 from arc_refinery.sampling.transformers_sampler import load_weights
 
@@ -42,13 +43,7 @@ def open_base(model: Network, lora: Lora) -> Any:
 
 
 def lora_config(lora: Lora) -> LoraConfig:
-    return LoraConfig(
-        r=lora.lora_r,
-        lora_alpha=lora.lora_alpha,
-        use_rslora=True,
-        target_modules=list(lora.target_modules),
-        task_type="CAUSAL_LM",
-    )
+    return LoraConfig(**lora_adapter(lora))
 
 
 def read_weights(network: Any, folder: Path) -> None:

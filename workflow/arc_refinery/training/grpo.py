@@ -23,13 +23,13 @@ from arc_refinery import records
 from arc_refinery.config import CHANGE_NO_ADAPTER, Grpo, Guard, Network, PolicyGradient, Sandbox
 from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
+from arc_refinery.library_arguments import grpo_settings
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS, adapter_config
 from arc_refinery.sampling.transformers_sampler import end_tokens
 from arc_refinery.seeding import stream
 from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.training import checkpoints
 from arc_refinery.training.adapters import lora_config, open_base, open_network, read_weights, write_adapter
-from arc_refinery.training.arguments import common_arguments
 from arc_refinery.training.guard import Symptom, symptom
 from arc_refinery.training.journal import MEASURED, Journal, write_lines
 from arc_refinery.training.progress import OneLineProgress
@@ -206,62 +206,24 @@ def _network(job: Job) -> dict[str, Any]:
 
 
 def _arguments(job: Job, lesson: Lesson, rate: float) -> GRPOConfig:
-    training = job.training
-    completions = training.num_generations * training.prompts_per_step
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(job.tensorboard)
     os.environ.setdefault("WANDB_MODE", "offline")
-    optional = lesson.arguments()
-    if training.entropy_coef:
-        optional["entropy_coef"] = training.entropy_coef
-    if training.frequency_penalty:
-        kept = optional.get("generation_kwargs", {})
-        optional["generation_kwargs"] = kept | {"frequency_penalty": training.frequency_penalty}
-    if training.sampler != "transformers":
-        optional |= _vllm_arguments(job)
-    if lesson.data.heldout is not None:
-        optional |= {
-            "eval_strategy": "steps",
-            "eval_steps": training.save_steps,
-            "per_device_eval_batch_size": completions,
-        }
-    return GRPOConfig(
-        **common_arguments(job.model, training, job.seed, job.work) | {"learning_rate": rate},
-        beta=training.beta,
-        loss_type=training.loss_type,
-        epsilon=training.epsilon,
-        epsilon_high=training.epsilon_high,
-        importance_sampling_level=training.importance_sampling_level,
-        num_iterations=training.num_iterations,
-        scale_rewards=training.scale_rewards,
-        mask_truncated_completions=training.mask_truncated_completions,
-        repetition_penalty=training.repetition_penalty,
-        temperature=training.temperature,
-        top_p=training.top_p,
-        num_generations=training.num_generations,
-        per_device_train_batch_size=completions // training.gradient_accumulation_steps,
-        gradient_accumulation_steps=training.gradient_accumulation_steps,
-        report_to=list(training.report_to),
-        **optional,
-    )
-
-
-def _vllm_arguments(job: Job) -> dict[str, Any]:
-    training = job.training
-    if training.sampler == "vllm-colocate":
+    if job.training.sampler == "vllm-colocate":
         # TRL takes 29500 where it looks free: of two trainings that start on one machine the second would die.
         with socket.socket() as probe:
             probe.bind(("", 0))
             os.environ.setdefault("MASTER_PORT", str(probe.getsockname()[1]))
-    return {
-        "use_vllm": True,
-        "vllm_mode": training.sampler.removeprefix("vllm-"),
-        "vllm_server_base_url": training.server_url if training.sampler == "vllm-server" else None,
-        "vllm_gpu_memory_utilization": training.gpu_memory_utilization,
-        "vllm_max_model_length": job.model.window,
-        "vllm_importance_sampling_correction": training.importance_sampling_correction,
-        "vllm_importance_sampling_mode": training.importance_sampling_mode,
-        "vllm_importance_sampling_clip_max": training.importance_sampling_cap,
-    }
+    settings = grpo_settings(
+        job.model,
+        job.training,
+        lesson.arguments(),
+        rate,
+        job.seed,
+        job.work,
+        on_gpu=torch.cuda.is_available(),
+        has_heldout=lesson.data.heldout is not None,
+    )
+    return GRPOConfig(**settings)
 
 
 def _measured(trainer: Trainer) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from arc_refinery.config import Grpo
+from arc_refinery.library_arguments import refining_rollouts
 from arc_refinery.prompts import Template, split_prefix
 from arc_refinery.records import Prompt
 from arc_refinery.sandbox import Executor
@@ -59,7 +60,7 @@ class Refining:
         }
 
     def arguments(self) -> dict[str, Any]:
-        return {"max_completion_length": self.training.max_completion_length}
+        return refining_rollouts(self.training)
 
     def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
         begin_answers(tokenizer, self.prefix)

@@ -23,11 +23,11 @@ from trl import SFTConfig, SFTTrainer
 from arc_refinery import records
 from arc_refinery.config import Imitation, Lora, Network
 from arc_refinery.errors import InputError
+from arc_refinery.library_arguments import sft_settings
 from arc_refinery.records import Demonstration
 from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.tooluse.transcripts import Segment
 from arc_refinery.training.adapters import open_network, write_adapter
-from arc_refinery.training.arguments import common_arguments
 from arc_refinery.training.checkpoints import claim, newest
 from arc_refinery.training.journal import Lines, write_lines
 from arc_refinery.training.progress import OneLineProgress
@@ -96,7 +96,7 @@ def open_trainer(
     trainer = SFTTrainer(
         model=open_network(model, lora, None, seed),
         processing_class=tokenizer,
-        args=arguments(model, training, seed, work),
+        args=SFTConfig(**sft_settings(model, training, seed, work, on_gpu=torch.cuda.is_available())),
         train_dataset=dataset(rows, tokenizer),
         callbacks=[OneLineProgress({"loss": "loss"})],
     )
@@ -117,20 +117,6 @@ def _tokens(row: Row, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[int]
         "input_ids": [token for ids, _ in pieces for token in ids],
         "completion_mask": [int(is_sampled) for ids, is_sampled in pieces for _ in ids],
     }
-
-
-def arguments(model: Network, training: Imitation, seed: int, work: Path) -> SFTConfig:
-    """TRL's settings; nothing is cut here, for rows that are too long were left out when they were made."""
-    return SFTConfig(
-        **common_arguments(model, training, seed, work),
-        completion_only_loss=True,
-        loss_type=training.loss_type,
-        max_length=None,
-        per_device_train_batch_size=training.rows_per_step // training.gradient_accumulation_steps,
-        gradient_accumulation_steps=training.gradient_accumulation_steps,
-        save_total_limit=2,
-        report_to="none",
-    )
 
 
 def _check(rows: Sequence[Row]) -> None:

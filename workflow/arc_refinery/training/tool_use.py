@@ -18,6 +18,7 @@ from trl.chat_template_utils import (
 )
 
 from arc_refinery.config import OF_EVALUATION, Generation, ToolTraining
+from arc_refinery.library_arguments import tool_rollouts
 from arc_refinery.records import settings_hash
 from arc_refinery.sandbox import Executor
 from arc_refinery.tooluse.episodes import Play, play
@@ -219,12 +220,7 @@ class CallingTools:
         }
 
     def arguments(self) -> dict[str, Any]:
-        at_stop = {"stop_token_ids": [self.renderer.stop_id]}  # transformers stops at the tokenizer's end token
-        return {
-            "max_completion_length": self.generation.max_turn_tokens,
-            "chat_template_kwargs": {"enable_thinking": self.generation.enable_thinking},
-            "generation_kwargs": {} if self.training.sampler == "transformers" else at_stop,
-        }
+        return tool_rollouts(self.training, self.generation, self.renderer.stop_id)
 
     def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
         tokenizer.eos_token = self.generation.stop_token

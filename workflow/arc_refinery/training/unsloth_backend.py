@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from arc_refinery.config import Grpo, Network
 from arc_refinery.errors import InputError
+from arc_refinery.library_arguments import unsloth_adapter, unsloth_model
 from arc_refinery.sampling.checks import adapter_config
 
 if TYPE_CHECKING:
@@ -43,28 +44,9 @@ def open_network(model: Network, training: Grpo, start: Path | None, seed: int) 
     """The model under a fresh adapter, or under the one in the folder `start`, which training then changes."""
     has_gpu = torch.cuda.is_available()
     _check(model, training, start, has_gpu)
-    checkpointing = "unsloth" if has_gpu else False
-    network, _ = FastLanguageModel.from_pretrained(
-        model.path if start is None else str(start),
-        max_seq_length=training.max_seq_length,
-        dtype=getattr(torch, model.dtype),
-        load_in_4bit=training.load_in_4bit,
-        fast_inference=training.sampler == "vllm-colocate",
-        gpu_memory_utilization=training.gpu_memory_utilization,
-        max_lora_rank=max(8, 1 << (training.lora_r - 1).bit_length()),  # vLLM serves 8, 16, 32, ...
-        use_gradient_checkpointing=checkpointing,
-        random_state=seed,
-    )
+    network, _ = FastLanguageModel.from_pretrained(**unsloth_model(model, training, start, seed, has_gpu))
     if start is None:
-        network = FastLanguageModel.get_peft_model(
-            network,
-            r=training.lora_r,
-            lora_alpha=training.lora_alpha,
-            use_rslora=True,
-            target_modules=list(training.target_modules),
-            use_gradient_checkpointing=checkpointing,
-            random_state=seed,
-        )
+        network = FastLanguageModel.get_peft_model(network, **unsloth_adapter(training, seed, has_gpu))
     loaded = str(network.get_base_model().dtype).removeprefix("torch.")
     if loaded != model.dtype:
         raise UnslothError(f"dtype: is {model.dtype}, but Unsloth loads {loaded} here; set it to {loaded}")

@@ -1,0 +1,262 @@
+"""Keyword arguments that this project passes to vLLM, TRL, peft, bitsandbytes and Unsloth.
+
+They are in one module so that `make check-gpu-envs` can check every one of them against the installed libraries
+(tests/unit/test_library_arguments.py). All functions are pure, and nothing heavy is imported before one is called.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from arc_refinery.config import Generation, Grpo, Imitation, Lora, Network, Optimizer, PolicyGradient
+
+VLLM_SEEDS = 2**31
+
+# Methods of TRL's and transformers' trainers that our class of the given name (in training/) replaces. A method that
+# they rename would never be called again, without an error.
+OVERRIDDEN = {
+    "Trainer": frozenset(
+        {
+            "training_step",
+            "_calculate_rewards",
+            "_generate_and_score_completions",
+            "_generate_single_turn",
+            "_get_per_token_logps_and_entropies",
+            "_load_from_checkpoint",
+        }
+    ),
+    "ToolTrainer": frozenset({"_tool_call_loop"}),
+}
+
+
+# vLLM
+
+
+def vllm_engine(model: Network, lora_rank: int | None, seed: int, on_gpu: bool) -> dict[str, Any]:
+    """Keywords of `vllm.LLM`; `lora_rank` is one that vLLM serves, None without an adapter."""
+    lora = {} if lora_rank is None else {"enable_lora": True, "max_lora_rank": lora_rank}
+    return {
+        "model": model.path,
+        "dtype": model.dtype,
+        "max_model_len": model.window,
+        "tensor_parallel_size": model.tensor_parallel_size,
+        "gpu_memory_utilization": model.gpu_memory_utilization,
+        "enable_prefix_caching": True,
+        "logprobs_mode": "raw_logprobs",
+        "enforce_eager": not on_gpu,
+        "enable_chunked_prefill": on_gpu,  # vLLM's CPU build cannot rewind a prompt's random generator
+        "seed": seed,
+        **lora,
+    }
+
+
+def vllm_attempt(temperature: float, top_p: float, max_tokens: int, n: int, seed: int) -> dict[str, Any]:
+    """Keywords of `vllm.SamplingParams`, for `n` attempts on one prompt."""
+    from vllm.sampling_params import RequestOutputKind
+
+    return {
+        "n": n,
+        "temperature": temperature,
+        "top_p": top_p,
+        "max_tokens": max_tokens,
+        "seed": seed % VLLM_SEEDS,
+        "logprobs": 0,  # of the drawn token alone
+        "detokenize": False,
+        "output_kind": RequestOutputKind.FINAL_ONLY,
+    }
+
+
+def vllm_turn(generation: Generation, ends: Sequence[int], seed: int) -> dict[str, Any]:
+    """Keywords of `vllm.SamplingParams`, for one turn of an episode; `ends` are the tokens that end it."""
+    return {
+        "temperature": generation.temperature,
+        "top_p": generation.top_p,
+        "max_tokens": generation.max_turn_tokens,
+        "stop_token_ids": sorted(ends),
+        "seed": seed % VLLM_SEEDS,
+        "detokenize": False,
+    }
+
+
+# peft and bitsandbytes
+
+
+def lora_adapter(lora: Lora) -> dict[str, Any]:
+    """Keywords of `peft.LoraConfig`."""
+    return {
+        "r": lora.lora_r,
+        "lora_alpha": lora.lora_alpha,
+        "use_rslora": True,
+        "target_modules": list(lora.target_modules),
+        "task_type": "CAUSAL_LM",
+    }
+
+
+def four_bits(dtype: str) -> dict[str, Any]:
+    """Keywords of `transformers.BitsAndBytesConfig`, as QLoRA (Dettmers et al. 2023).
+
+    The defaults of bitsandbytes are fp4, computed in float32.
+    """
+    return {
+        "load_in_4bit": True,
+        "bnb_4bit_quant_type": "nf4",
+        "bnb_4bit_use_double_quant": True,
+        "bnb_4bit_compute_dtype": dtype,
+    }
+
+
+# TRL
+
+
+def sft_settings(model: Network, training: Imitation, seed: int, work: Path, on_gpu: bool) -> dict[str, Any]:
+    """Keywords of `trl.SFTConfig`.
+
+    Nothing is cut here, because rows that are too long were left out when they were made.
+    """
+    return {
+        **_optimizer(model, training, training.learning_rate, seed, work, on_gpu),
+        "completion_only_loss": True,
+        "loss_type": training.loss_type,
+        "max_length": None,
+        "per_device_train_batch_size": training.rows_per_step // training.gradient_accumulation_steps,
+        "gradient_accumulation_steps": training.gradient_accumulation_steps,
+        "save_total_limit": 2,
+        "report_to": "none",
+    }
+
+
+def grpo_settings(
+    model: Network,
+    training: PolicyGradient,
+    of_rollouts: dict[str, Any],
+    rate: float,
+    seed: int,
+    work: Path,
+    on_gpu: bool,
+    has_heldout: bool,
+) -> dict[str, Any]:
+    """Keywords of `trl.GRPOConfig`.
+
+    `of_rollouts` are `refining_rollouts` or `tool_rollouts`, `rate` is the learning rate, lower after a rollback.
+    """
+    completions = training.num_generations * training.prompts_per_step
+    settings = {
+        **_optimizer(model, training, rate, seed, work, on_gpu),
+        "beta": training.beta,
+        "loss_type": training.loss_type,
+        "epsilon": training.epsilon,
+        "epsilon_high": training.epsilon_high,
+        "importance_sampling_level": training.importance_sampling_level,
+        "num_iterations": training.num_iterations,
+        "scale_rewards": training.scale_rewards,
+        "mask_truncated_completions": training.mask_truncated_completions,
+        "repetition_penalty": training.repetition_penalty,
+        "temperature": training.temperature,
+        "top_p": training.top_p,
+        "num_generations": training.num_generations,
+        "per_device_train_batch_size": completions // training.gradient_accumulation_steps,
+        "gradient_accumulation_steps": training.gradient_accumulation_steps,
+        "report_to": list(training.report_to),
+        **of_rollouts,
+    }
+    if training.entropy_coef:
+        settings["entropy_coef"] = training.entropy_coef
+    if training.frequency_penalty:
+        kept = settings.get("generation_kwargs", {})
+        settings["generation_kwargs"] = kept | {"frequency_penalty": training.frequency_penalty}
+    if training.sampler != "transformers":
+        settings |= _trl_with_vllm(model, training)
+    if has_heldout:
+        settings |= {
+            "eval_strategy": "steps",
+            "eval_steps": training.save_steps,
+            "per_device_eval_batch_size": completions,
+        }
+    return settings
+
+
+def refining_rollouts(training: Grpo) -> dict[str, Any]:
+    """Keywords of `trl.GRPOConfig`."""
+    return {"max_completion_length": training.max_completion_length}
+
+
+def tool_rollouts(training: PolicyGradient, generation: Generation, stop_id: int) -> dict[str, Any]:
+    """Keywords of `trl.GRPOConfig`; `stop_id` is the token that ends a turn."""
+    at_stop = {"stop_token_ids": [stop_id]}  # transformers stops at the tokenizer's end token
+    return {
+        "max_completion_length": generation.max_turn_tokens,
+        "chat_template_kwargs": {"enable_thinking": generation.enable_thinking},
+        "generation_kwargs": {} if training.sampler == "transformers" else at_stop,
+    }
+
+
+def _optimizer(model: Network, training: Optimizer, rate: float, seed: int, work: Path, on_gpu: bool) -> dict[str, Any]:
+    """Settings that SFT and GRPO share."""
+    return {
+        "output_dir": str(work),
+        "seed": seed,
+        "learning_rate": rate,
+        "lr_scheduler_type": training.lr_scheduler_type,
+        "warmup_steps": training.warmup_ratio,  # below 1, transformers reads it as a share
+        "max_grad_norm": training.max_grad_norm,
+        "optim": "adamw_torch_fused",  # the defaults, which Unsloth would replace
+        "weight_decay": 0.0,
+        "num_train_epochs": training.epochs,
+        "max_steps": training.max_steps,
+        "save_steps": training.save_steps,
+        "logging_steps": 1,
+        "disable_tqdm": True,
+        "use_cpu": not on_gpu,
+        "bf16": model.dtype == "bfloat16",
+        "fp16": model.dtype == "float16",
+        "gradient_checkpointing": on_gpu,
+    }
+
+
+def _trl_with_vllm(model: Network, training: PolicyGradient) -> dict[str, Any]:
+    return {
+        "use_vllm": True,
+        "vllm_mode": training.sampler.removeprefix("vllm-"),
+        "vllm_server_base_url": training.server_url if training.sampler == "vllm-server" else None,
+        "vllm_gpu_memory_utilization": training.gpu_memory_utilization,
+        "vllm_max_model_length": model.window,
+        "vllm_importance_sampling_correction": training.importance_sampling_correction,
+        "vllm_importance_sampling_mode": training.importance_sampling_mode,
+        "vllm_importance_sampling_clip_max": training.importance_sampling_cap,
+    }
+
+
+# Unsloth
+
+
+def unsloth_model(model: Network, training: Grpo, start: Path | None, seed: int, on_gpu: bool) -> dict[str, Any]:
+    """Keywords of `unsloth.FastLanguageModel.from_pretrained`; `start` is the adapter to continue from."""
+    import torch
+
+    return {
+        "model_name": model.path if start is None else str(start),
+        "max_seq_length": training.max_seq_length,
+        "dtype": getattr(torch, model.dtype),
+        "load_in_4bit": training.load_in_4bit,
+        "fast_inference": training.sampler == "vllm-colocate",
+        "gpu_memory_utilization": training.gpu_memory_utilization,
+        "max_lora_rank": max(8, 1 << (training.lora_r - 1).bit_length()),  # vLLM serves 8, 16, 32, ...
+        "use_gradient_checkpointing": _unsloth_checkpointing(on_gpu),
+        "random_state": seed,
+    }
+
+
+def unsloth_adapter(training: Grpo, seed: int, on_gpu: bool) -> dict[str, Any]:
+    """Keywords of `unsloth.FastLanguageModel.get_peft_model`."""
+    return {
+        "r": training.lora_r,
+        "lora_alpha": training.lora_alpha,
+        "use_rslora": True,
+        "target_modules": list(training.target_modules),
+        "use_gradient_checkpointing": _unsloth_checkpointing(on_gpu),
+        "random_state": seed,
+    }
+
+
+def _unsloth_checkpointing(on_gpu: bool) -> str | bool:
+    return "unsloth" if on_gpu else False
