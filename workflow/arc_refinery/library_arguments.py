@@ -10,7 +10,7 @@ from typing import Any
 
 from arc_refinery.config import Generation, Grpo, Imitation, Lora, Network, Optimizer, PolicyGradient
 
-VLLM_SEEDS = 2**31
+SEEDS = 2**31
 
 # Methods of TRL's and transformers' trainers that our class of the given name (in training/) replaces. A method that
 # they rename would never be called again, without an error.
@@ -59,7 +59,7 @@ def vllm_attempt(temperature: float, top_p: float, max_tokens: int, n: int, seed
         "temperature": temperature,
         "top_p": top_p,
         "max_tokens": max_tokens,
-        "seed": seed % VLLM_SEEDS,
+        "seed": seed % SEEDS,
         "logprobs": 0,  # of the drawn token alone
         "detokenize": False,
         "output_kind": RequestOutputKind.FINAL_ONLY,
@@ -73,7 +73,7 @@ def vllm_turn(generation: Generation, ends: Sequence[int], seed: int) -> dict[st
         "top_p": generation.top_p,
         "max_tokens": generation.max_turn_tokens,
         "stop_token_ids": sorted(ends),
-        "seed": seed % VLLM_SEEDS,
+        "seed": seed % SEEDS,
         "detokenize": False,
     }
 

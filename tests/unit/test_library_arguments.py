@@ -1,0 +1,309 @@
+"""Everything we pass to the installed libraries, or read of them, exists: keywords, variables, methods, attributes.
+
+Each test takes the libraries of the environment it runs in. `make test` runs this file in the default environment and
+with vLLM's CPU build (tests/workflow/test_vllm.py), `make check-gpu-envs` in those for GPUs.
+"""
+
+import ast
+import dataclasses
+import importlib
+import inspect
+import itertools
+import os
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checkout import ROOT, TINY
+
+from arc_refinery import library_arguments
+from arc_refinery.config import Generation, Grpo, Imitation, Lora, Network, ToolTraining
+
+PACKAGE = ROOT / "workflow/arc_refinery"
+MODEL = Network(path=TINY, window=1024)
+LORA = Lora(lora_r=2)
+GENERATION = Generation(max_turn_tokens=64, max_episode_tokens=256)
+LENGTHS: dict[str, Any] = {"learning_rate": 1e-4, "max_completion_length": 48, "max_seq_length": 1024}
+
+needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed in this environment")
+needs_unsloth = pytest.mark.skipif(find_spec("unsloth") is None, reason="Unsloth is not installed in this environment")
+
+
+def source_of(package: str) -> Path:
+    """Folder of an installed package, which is not imported."""
+    found = find_spec(package)
+    assert found is not None and found.origin is not None
+    return Path(found.origin).parent
+
+
+# keywords
+
+
+def sft_keywords(on_gpu: bool = False) -> dict[str, Any]:
+    return library_arguments.sft_settings(MODEL, Imitation(learning_rate=1e-4), 0, Path("work"), on_gpu)
+
+
+def grpo_keywords(on_gpu: bool = False, **settings: Any) -> dict[str, Any]:
+    training = Grpo.model_validate(LENGTHS | settings)
+    rollouts = library_arguments.refining_rollouts(training)
+    return library_arguments.grpo_settings(MODEL, training, rollouts, 1e-4, 0, Path("work"), on_gpu, has_heldout=True)
+
+
+def tool_keywords(**settings: Any) -> dict[str, Any]:
+    training = ToolTraining.model_validate({"learning_rate": 1e-4, "train": ("grpo",)} | settings)
+    rollouts = library_arguments.tool_rollouts(training, GENERATION, stop_id=7)
+    return library_arguments.grpo_settings(MODEL, training, rollouts, 1e-4, 0, Path("work"), False, has_heldout=True)
+
+
+UNCUT: dict[str, Any] = {"top_p": 1.0, "repetition_penalty": 1.0}
+KEYWORDS = {
+    "trl.SFTConfig": [sft_keywords(), sft_keywords(on_gpu=True)],
+    "trl.GRPOConfig": [
+        grpo_keywords(),
+        grpo_keywords(on_gpu=True, entropy_coef=0.1),
+        tool_keywords(),
+        *(
+            make(sampler=sampler, importance_sampling_mode=mode, **UNCUT)
+            for make in (grpo_keywords, tool_keywords)
+            for sampler in ("vllm-colocate", "vllm-server")
+            for mode in ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
+        ),
+        grpo_keywords(sampler="vllm-colocate", frequency_penalty=0.5),
+        tool_keywords(sampler="vllm-colocate", frequency_penalty=0.5),
+    ],
+    "peft.LoraConfig": [library_arguments.lora_adapter(LORA)],
+    "transformers.BitsAndBytesConfig": [library_arguments.four_bits("bfloat16")],
+}
+
+
+@pytest.mark.parametrize("name", KEYWORDS)
+def test_training_libraries_take_every_keyword(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    module, _, attribute = name.partition(".")
+    taken = getattr(importlib.import_module(module), attribute)
+    named = {
+        parameter.name
+        for parameter in inspect.signature(taken).parameters.values()
+        if parameter.kind != inspect.Parameter.VAR_KEYWORD
+    }
+    for keywords in KEYWORDS[name]:
+        assert keywords.keys() <= named
+        if keywords.get("use_cpu", True):  # the others refuse where there is no GPU
+            taken(**keywords)
+
+
+@needs_vllm
+@pytest.mark.parametrize("on_gpu", [False, True])
+@pytest.mark.parametrize("rank", [None, 8])
+def test_vllms_engine_takes_every_keyword(rank: int | None, on_gpu: bool):
+    from vllm import LLM
+    from vllm.engine.arg_utils import EngineArgs
+
+    keywords = library_arguments.vllm_engine(MODEL, rank, 0, on_gpu)
+    inspect.signature(LLM).bind(**keywords)
+    assert keywords.keys() <= {field.name for field in dataclasses.fields(EngineArgs)}
+
+
+@needs_vllm
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_vllm_takes_how_tokens_are_drawn(temperature: float):
+    from vllm import SamplingParams
+
+    attempt = SamplingParams(**library_arguments.vllm_attempt(temperature, 0.9, 48, n=1, seed=2**40 + 5))
+    assert (attempt.max_tokens, attempt.seed) == (48, 5)
+    generation = GENERATION.model_copy(update={"temperature": temperature})
+    turn = SamplingParams(**library_arguments.vllm_turn(generation, [9, 7], seed=2**40 + 5))
+    assert (turn.max_tokens, turn.seed, turn.stop_token_ids) == (64, 5, [7, 9])
+
+
+@needs_unsloth
+def test_unsloth_takes_every_keyword():
+    """Read in its source: importing Unsloth takes a GPU and replaces parts of TRL."""
+    training = Grpo.model_validate(LENGTHS)
+    of_model = library_arguments.unsloth_model(MODEL, training, None, 0, on_gpu=True)
+    assert of_model.keys() <= parameters_of("loader.py", "FastLanguageModel", "from_pretrained")
+    # FastLanguageModel hands these on
+    of_adapter = library_arguments.unsloth_adapter(training, 0, on_gpu=True)
+    assert of_adapter.keys() <= parameters_of("llama.py", "FastLlamaModel", "get_peft_model")
+
+
+def parameters_of(file: str, owner: str, method: str) -> set[str]:
+    """Those that a method of Unsloth's names: a keyword that its `**kwargs` take may do nothing."""
+    tree = ast.parse((source_of("unsloth") / "models" / file).read_text())
+    (cls,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == owner)
+    (function,) = (node for node in cls.body if isinstance(node, ast.FunctionDef) and node.name == method)
+    return {argument.arg for argument in [*function.args.args, *function.args.kwonlyargs]}
+
+
+# environment variables
+
+# Packages that read the variables of each first word; one of those installed must name the variable
+READERS = {
+    "VLLM": ("vllm",),
+    "UNSLOTH": ("unsloth", "unsloth_zoo"),
+    "HF": ("huggingface_hub",),
+    "WANDB": ("wandb",),
+    "TENSORBOARD": ("transformers",),
+    "MASTER": ("accelerate",),
+}
+NAMED = re.compile(r"\b(?:VLLM|UNSLOTH|HF|WANDB)_[A-Z0-9_]*[A-Z0-9](?![\w*])")
+
+
+def variables() -> dict[str, set[str]]:
+    """Variables of libraries that our code sets, or that docs, rules and profiles name, by their first word."""
+    patterns = ("workflow/**/*.py", "rules/*.smk", "profiles/**/*", "docs/*.md", "config/*.md", "README.md")
+    files = [path for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()]
+    names = {name for path in files for name in NAMED.findall(path.read_text())}
+    for path in PACKAGE.rglob("*.py"):
+        names |= set(variables_set_in(ast.parse(path.read_text())))
+    words = itertools.groupby(sorted(names), key=lambda name: name.partition("_")[0])
+    return {word: set(group) for word, group in words}
+
+
+def variables_set_in(tree: ast.AST) -> Iterator[str]:
+    """Of `os.environ["NAME"] = ...` and `os.environ.setdefault("NAME", ...)`."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Subscript(value=owner, slice=ast.Constant(value=str(name)))]):
+                pass
+            case ast.Call(func=ast.Attribute(value=owner, attr="setdefault"), args=[ast.Constant(value=str(name)), *_]):
+                pass
+            case _:
+                continue
+        if ast.unparse(owner) == "os.environ":
+            yield name
+
+
+def test_variables_are_found():
+    found = variables()
+    assert found.keys() == READERS.keys()  # a new one: say which package reads it
+    assert {"VLLM_WORKER_MULTIPROC_METHOD", "VLLM_NO_USAGE_STATS"} <= found["VLLM"]
+    assert found["UNSLOTH"] == {"UNSLOTH_COMPILE_LOCATION", "UNSLOTH_DISABLE_STATISTICS"}
+
+
+@pytest.mark.parametrize("word", READERS)
+def test_every_variable_is_read_by_a_library(word: str):
+    installed = [package for package in READERS[word] if find_spec(package)]
+    if not installed:
+        pytest.skip(f"{' and '.join(READERS[word])} are not installed in this environment")
+    texts = [path.read_text() for package in installed for path in source_of(package).rglob("*.py")]
+    assert {name for name in variables()[word] if not any(f'"{name}"' in text for text in texts)} == set()
+
+
+@needs_vllm
+def test_vllm_starts_its_processes_afresh(monkeypatch: pytest.MonkeyPatch):
+    """On a GPU every job would die in a forked engine."""
+    from vllm import envs
+    from vllm.utils.system_utils import get_mp_context
+
+    from arc_refinery.sampling.vllm_sampler import set_variables
+
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    os.environ.pop("VLLM_WORKER_MULTIPROC_METHOD", None)
+    set_variables(on_gpu=True)
+    assert variables()["VLLM"] <= envs.environment_variables.keys()
+    assert get_mp_context().get_start_method() == "spawn"
+
+
+# methods and attributes of TRL
+
+# What stands for an object of TRL's in the modules of training/: its trainer, or its copy of the weights in vLLM
+TRAINER, GENERATION_OF_TRL = "GRPOTrainer", "generation.vllm_generation.VLLMGeneration"
+OWNERS = {
+    "trainer.py": {"self": TRAINER, "super()": TRAINER, "self.vllm_generation": GENERATION_OF_TRL},
+    "tool_use.py": {"self": TRAINER},
+    "following.py": {
+        "trainer": TRAINER,
+        "trainer.vllm_generation": GENERATION_OF_TRL,
+        "generation": GENERATION_OF_TRL,
+    },
+    "rollout.py": {"trainer": TRAINER},
+    "grpo.py": {"trainer": TRAINER},
+}
+
+
+@pytest.mark.parametrize(("module", "name"), [("trainer", "Trainer"), ("tool_use", "ToolTrainer")])
+def test_methods_that_we_replace_are_there(module: str, name: str):
+    ours = getattr(importlib.import_module(f"arc_refinery.training.{module}"), name)
+    base = ours.__bases__[0]
+    defined = {attribute for attribute in vars(ours) if not attribute.startswith("__")}
+    assert {attribute for attribute in defined if hasattr(base, attribute)} == library_arguments.OVERRIDDEN[name]
+
+
+def test_methods_that_we_replace_take_what_trl_passes():
+    from arc_refinery.training.tool_use import ToolTrainer
+
+    names = frozenset().union(*library_arguments.OVERRIDDEN.values())
+    called = set()
+    for cls in bases_of(TRAINER):
+        for call in ast.walk(syntax_of(cls)):
+            match call:
+                case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if name in names:
+                    bind(getattr(ToolTrainer, name), call)
+                    called.add(name)
+    assert called == names
+
+
+@pytest.mark.parametrize("file", OWNERS)
+def test_what_we_read_and_call_of_trl_is_there(file: str):
+    tree = ast.parse((PACKAGE / "training" / file).read_text())
+    ours = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name in library_arguments.OVERRIDDEN]
+    read_in: list[ast.AST] = [*ours] or [tree]
+    n_read, unknown = 0, set()
+    for node in itertools.chain.from_iterable(map(ast.walk, read_in)):
+        read = node.func if isinstance(node, ast.Call) else node
+        if not isinstance(read, ast.Attribute) or ast.unparse(read.value) not in OWNERS[file]:
+            continue
+        n_read += 1
+        theirs = bases_of(OWNERS[file][ast.unparse(read.value)])
+        if not any(read.attr in attributes_of(cls) for cls in theirs):
+            unknown.add(ast.unparse(read))
+        elif isinstance(node, ast.Call) and read.attr != "__init__" and hasattr(theirs[0], read.attr):
+            bind(getattr(theirs[0], read.attr), node)
+    assert n_read > 0
+    assert unknown - {f"{owner}.{name}" for owner in ("self", "trainer") for name in own_attributes()} == set()
+
+
+def own_attributes() -> set[str]:
+    """Those of our trainers."""
+    trees = [ast.parse((PACKAGE / "training" / file).read_text()) for file in ("trainer.py", "tool_use.py")]
+    classes = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
+    return {name for cls in classes if cls.name in library_arguments.OVERRIDDEN for name in attributes_in(cls)}
+
+
+@cache
+def bases_of(name: str) -> list[type]:
+    """A class of TRL and those of TRL and transformers that it is derived from."""
+    module, _, attribute = f"trl.{name}".rpartition(".")
+    mro = getattr(importlib.import_module(module), attribute).__mro__
+    return [cls for cls in mro if cls.__module__.startswith(("trl", "transformers"))]
+
+
+@cache
+def attributes_of(cls: type) -> frozenset[str]:
+    return frozenset([*dir(cls), *attributes_in(syntax_of(cls))])
+
+
+def attributes_in(tree: ast.AST) -> Iterator[str]:
+    """Methods of a class, and attributes that it gives itself."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
+                yield name
+
+
+def syntax_of(cls: type) -> ast.Module:
+    return ast.parse(inspect.getsource(cls))
+
+
+def bind(method: Any, call: ast.Call) -> None:
+    """Raise `TypeError` where a method does not take what a call passes; `*` and `**` may hold the rest."""
+    positional = [one for one in call.args if not isinstance(one, ast.Starred)]
+    named = {keyword.arg: None for keyword in call.keywords if keyword.arg is not None}
+    is_whole = len(positional) == len(call.args) and len(named) == len(call.keywords)
+    signature = inspect.signature(method)
+    (signature.bind if is_whole else signature.bind_partial)(object(), *positional, **named)
