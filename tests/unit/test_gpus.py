@@ -5,25 +5,14 @@ import os
 from pathlib import Path
 
 import pytest
+from nvidia_smi import FIRST, PART, SECOND, put_on_path
 
 from arc_refinery.gpus import complete_visible_devices
-
-FIRST = "GPU-6a96bd13-70bc-6494-6d62-1b77a9a7f29f"
-SECOND = "GPU-6a96ffff-0000-1111-2222-333344445555"
-PART = "MIG-11c29e81-e611-50b5-b5ef-609c0a0fe58b"
-LISTED = f"""\
-GPU 0: NVIDIA H100 80GB HBM3 (UUID: {FIRST})
-  MIG 1g.10gb     Device  0: (UUID: {PART})
-GPU 1: NVIDIA H100 80GB HBM3 (UUID: {SECOND})
-"""
 
 
 @pytest.fixture
 def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "nvidia-smi"
-    program.write_text(f'#!/bin/sh\n[ "$*" = -L ] && cat <<LISTED\n{LISTED}LISTED\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    put_on_path(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(

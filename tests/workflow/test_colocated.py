@@ -11,19 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import colocated
 import pytest
-from checkout import ROOT, TINY
+from checkout import TINY
 from vllm_cpu import environment, needs_vllm
-
-from arc_refinery import config, records
-from arc_refinery.config import Sampling
-from arc_refinery.prompts import load_template
-from arc_refinery.refine.first_turn import first_turn_prompts
-from arc_refinery.refine.rendering import Renderer
-from arc_refinery.sources import arckit_tasks
-from arc_refinery.tooluse.sources import questions_of
-
-TASKS = ROOT / "config/tasks/one-task.txt"
 
 KEEP_WEIGHTS = """
 import torch
@@ -45,17 +36,6 @@ pytestmark = [pytest.mark.training, needs_vllm]
 
 
 @pytest.fixture(scope="module")
-def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("prompts") / "prompts.parquet"
-    names = [line for line in TASKS.read_text().splitlines() if line and not line.startswith("#")]
-    tasks = arckit_tasks("arcagi", "training", names)
-    sampling = Sampling(batch_size=1, max_output_tokens=32)
-    made = first_turn_prompts(tasks, 2, sampling, load_template("compact"), Renderer(TINY), 0)
-    records.write(path, "prompts", made, 0, {})
-    return path
-
-
-@pytest.fixture(scope="module")
 def endless(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The embedded model, but for its end token: one that it hardly ever writes."""
     folder = tmp_path_factory.mktemp("models") / "endless"
@@ -68,16 +48,6 @@ def endless(tmp_path_factory: pytest.TempPathFactory) -> str:
         key = "eos_token_id" if isinstance(value, int) else "eos_token"
         (folder / name).write_text(json.dumps(content | {key: value}))
     return str(folder)
-
-
-def train(
-    output: Path, prompts: Path, *flags: str, patch: str = "", model: str = TINY
-) -> subprocess.CompletedProcess[str]:
-    settings = f"--model-path {model} --template compact --dataset-path {prompts} --output-dir {output} --dtype float32"
-    settings += " --learning-rate 1e-2 --lora-r 4 --max-grad-norm 1 --num-generations 4 --gradient-accumulation-steps 1"
-    settings += " --max-completion-length 32 --max-seq-length 512 --max-steps 3 --save-steps 3 --report-to"
-    settings += " --sampler vllm-colocate --gpu-memory-utilization 0.1"
-    return run(["train", *settings.split(), *flags], patch)
 
 
 def run(words: list[str], patch: str = "") -> subprocess.CompletedProcess[str]:
@@ -94,8 +64,8 @@ def run(words: list[str], patch: str = "") -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "flags", [(), ("--rollout", "on-policy", "--frequency-penalty", "0.1")], ids=["prepared", "on-policy"]
 )
-def test_vllm_samples_from_the_weights_that_are_trained(tmp_path: Path, prompts: Path, flags: tuple[str, ...]):
-    done = train(tmp_path / "adapter", prompts, *flags)
+def test_vllm_samples_from_the_weights_that_are_trained(tmp_path: Path, flags: tuple[str, ...]):
+    done = run([*colocated.train(tmp_path), *flags])
     assert done.returncode == 0, done.stderr[-3000:]
     assert "sampler check" in done.stderr
     lines = (tmp_path / "adapter/training.jsonl").read_text().splitlines()
@@ -104,11 +74,11 @@ def test_vllm_samples_from_the_weights_that_are_trained(tmp_path: Path, prompts:
     assert all("sampling/sampling_logp_difference/mean" in entry for entry in steps)
 
 
-def test_the_correction_leaves_long_completions_their_gradient(tmp_path: Path, prompts: Path, endless: str):
+def test_the_correction_leaves_long_completions_their_gradient(tmp_path: Path, endless: str):
     """vLLM's log-probabilities come after top_p, the trainer's do not: a little a token, much over a completion."""
     flags = "--temperature 1 --top-p 0.95 --repetition-penalty 1 --no-mask-truncated-completions"
     flags += " --max-completion-length 400 --max-seq-length 1024 --max-steps 1"
-    done = train(tmp_path / "adapter", prompts, *flags.split(), model=endless)
+    done = run([*colocated.train(tmp_path), *flags.split(), "--model-path", endless])
     assert done.returncode == 0, done.stderr[-3000:]
     lines = (tmp_path / "adapter/training.jsonl").read_text().splitlines()
     (step,) = (entry for entry in map(json.loads, lines) if "reward" in entry)
@@ -119,21 +89,15 @@ def test_the_correction_leaves_long_completions_their_gradient(tmp_path: Path, p
     assert 0.5 < step["sampling/importance_sampling_ratio/mean"] < 1.5
 
 
-def test_a_sampler_that_never_gets_the_weights_stops_the_training(tmp_path: Path, prompts: Path):
-    done = train(tmp_path / "adapter", prompts, patch=SEND_NOTHING)
+def test_a_sampler_that_never_gets_the_weights_stops_the_training(tmp_path: Path):
+    done = run(colocated.train(tmp_path), patch=SEND_NOTHING)
     assert done.returncode == 1
     assert "the sampler does not follow the training" in done.stderr.splitlines()[-1]
     assert not (tmp_path / "adapter").exists()
 
 
 def test_vllm_samples_every_turn_of_episodes_with_tools(tmp_path: Path):
-    questions = config.Questions(name="q", form="gsm8k", source="generator", n_questions=8)
-    records.write(tmp_path / "questions.parquet", "questions", questions_of(questions, "train", 0), 0, {})
-    flags = f"train-tools --model-path {TINY}-tools --dataset-path {tmp_path}/questions.parquet --max-model-len 512"
-    flags += f" --output-dir {tmp_path}/adapter --dtype float32 --learning-rate 1e-3 --lora-r 4 --max-grad-norm 1"
-    flags += " --tools calculator --generation.max-turn-tokens 64 --generation.max-episode-tokens 192"
-    flags += " --num-generations 8 --gradient-accumulation-steps 1 --prompts-per-step 4 --max-steps 2 --report-to"
-    done = run([*flags.split(), "--sampler", "vllm-colocate", "--gpu-memory-utilization", "0.1"])
+    done = run(colocated.train_tools(tmp_path))
     assert done.returncode == 0, done.stderr[-3000:]
     assert "sampler check" in done.stderr
     lines = (tmp_path / "adapter/training.jsonl").read_text().splitlines()

@@ -1,0 +1,41 @@
+"""Short trainings with vLLM in the trainer's process: their data and their commands."""
+
+from pathlib import Path
+
+from checkout import ROOT, TINY, TINY_TOOLS
+
+from arc_refinery import config, records
+from arc_refinery.config import Sampling
+from arc_refinery.prompts import load_template
+from arc_refinery.refine.first_turn import first_turn_prompts
+from arc_refinery.refine.rendering import Renderer
+from arc_refinery.sources import arckit_tasks
+from arc_refinery.tooluse.sources import questions_of
+
+TASKS = ROOT / "config/tasks/one-task.txt"
+ADAPTER = "--max-grad-norm 1 --lora-r 4 --gradient-accumulation-steps 1 --report-to"
+SAMPLER = "--sampler vllm-colocate --gpu-memory-utilization 0.1"
+
+
+def train(folder: Path) -> list[str]:
+    """The command `train` in an empty folder, with the prompts that it reads; flags may follow."""
+    names = [line for line in TASKS.read_text().splitlines() if line and not line.startswith("#")]
+    tasks = arckit_tasks("arcagi", "training", names)
+    sampling = Sampling(batch_size=1, max_output_tokens=32)
+    made = first_turn_prompts(tasks, 2, sampling, load_template("compact"), Renderer(TINY), 0)
+    records.write(folder / "prompts.parquet", "prompts", made, 0, {})
+    words = f"train --model-path {TINY} --template compact --dataset-path {folder}/prompts.parquet --dtype float32"
+    words += f" --output-dir {folder}/adapter --learning-rate 1e-2 --num-generations 4 {ADAPTER} {SAMPLER}"
+    words += " --max-completion-length 32 --max-seq-length 512 --max-steps 3 --save-steps 3"
+    return words.split()
+
+
+def train_tools(folder: Path) -> list[str]:
+    """The command `train-tools` in an empty folder, with the questions that it reads; flags may follow."""
+    questions = config.Questions(name="q", form="gsm8k", source="generator", n_questions=8)
+    records.write(folder / "questions.parquet", "questions", questions_of(questions, "train", 0), 0, {})
+    words = f"train-tools --model-path {TINY_TOOLS} --dataset-path {folder}/questions.parquet --dtype float32"
+    words += f" --output-dir {folder}/adapter --learning-rate 1e-3 --num-generations 8 {ADAPTER} {SAMPLER}"
+    words += " --tools calculator --generation.max-turn-tokens 64 --generation.max-episode-tokens 192"
+    words += " --max-model-len 512 --prompts-per-step 4 --max-steps 2"
+    return words.split()

@@ -1,0 +1,150 @@
+"""vLLM's engine on a pretended H100, as far as its configuration: settings, names of GPUs, the server's command.
+
+Not checked, because it takes a GPU: kernels, CUDA graphs, the memory that is left for the KV cache, tensor parallelism
+between processes, and a server that answers.
+"""
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nvidia_smi
+import pytest
+from adapters import make_adapter
+from checkout import TINY, TINY_TOOLS
+from gpu_envs.pretended import engine_config
+from unit.test_documented_commands import commands, texts
+
+from arc_refinery.config import Network
+from arc_refinery.gpus import complete_visible_devices
+
+pytestmark = pytest.mark.usefixtures("h100")
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Keywords of the engines that are opened, as on a GPU; none is started."""
+    import torch
+    import vllm
+
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(vllm, "LLM", lambda **keywords: asked.append(keywords))
+    return asked
+
+
+@pytest.mark.parametrize("rank", [None, 1, 20])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(("path", "n_gpus"), [(TINY, 1), (TINY, 2), (TINY_TOOLS, 1)])
+def test_sampling_opens_an_engine_that_vllm_admits(
+    path: str, n_gpus: int, dtype: str, rank: int | None, opened: list[dict[str, Any]], tmp_path: Path
+):
+    from arc_refinery.sampling.vllm_sampler import open_engine
+
+    model = Network.model_validate(
+        {"path": path, "window": 512, "backend": "vllm", "dtype": dtype, "tensor_parallel_size": n_gpus}
+    )
+    adapter = None if rank is None else make_adapter(tmp_path / "adapter", path, rank=rank)
+    _, request = open_engine(model, adapter, seed=7)
+    config = engine_config(opened[0])
+    assert config.scheduler_config.enable_chunked_prefill
+    assert config.cache_config.enable_prefix_caching
+    assert not config.model_config.enforce_eager
+    assert str(config.model_config.dtype) == f"torch.{dtype}"
+    assert (config.model_config.max_model_len, config.model_config.seed) == (512, 7)
+    assert config.model_config.logprobs_mode == "raw_logprobs"
+    assert config.cache_config.gpu_memory_utilization == 0.9
+    assert config.parallel_config.tensor_parallel_size == n_gpus
+    if rank is None:
+        assert config.lora_config is request is None
+    else:
+        assert config.lora_config.max_lora_rank == {1: 1, 20: 32}[rank]
+        assert (request.lora_path, request.lora_int_id) == (str(adapter), 1)
+
+
+def test_4_bits_would_not_be_admitted(opened: list[dict[str, Any]]):
+    """The reason why the config refuses them with vLLM."""
+    from arc_refinery.sampling.vllm_sampler import open_engine
+
+    open_engine(Network(path=TINY, window=512), None, seed=0)
+    with pytest.raises(ValueError, match="Unknown quantization method: bitsandbytes"):
+        engine_config(opened[0] | {"quantization": "bitsandbytes"})
+
+
+# names of GPUs
+
+
+@pytest.fixture
+def capability(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
+    """vLLM's question for the first visible GPU; NVML knows two."""
+    from vllm.platforms import cuda
+
+    uuids = [nvidia_smi.FIRST, nvidia_smi.SECOND]
+
+    def by_uuid(uuid: str) -> int:
+        if uuid not in uuids:  # NVML compares whole ones
+            raise cuda.pynvml.NVMLError(cuda.pynvml.NVML_ERROR_NOT_FOUND)
+        return uuids.index(uuid)
+
+    stand_ins = {
+        "nvmlInit": lambda: None,
+        "nvmlShutdown": lambda: None,
+        "nvmlDeviceGetHandleByUUID": by_uuid,
+        "nvmlDeviceGetIndex": lambda handle: handle,
+        "nvmlDeviceGetHandleByIndex": lambda index: index,
+        "nvmlDeviceGetCudaComputeCapability": lambda handle: (9, handle),
+    }
+    for name, stand_in in stand_ins.items():
+        monkeypatch.setattr(cuda.pynvml, name, stand_in)
+    cuda.NvmlCudaPlatform.get_device_capability.cache_clear()
+    return lambda: tuple(cuda.NvmlCudaPlatform.get_device_capability())
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("GPU-6a96ffff", (9, 1)), (nvidia_smi.SECOND, (9, 1)), ("1", (9, 1)), ("GPU-6a96b", (9, 0))]
+)
+def test_vllm_finds_the_gpu_that_a_scheduler_names(
+    name: str,
+    expected: tuple[int, int],
+    capability: Callable[[], Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    nvidia_smi.put_on_path(tmp_path, monkeypatch)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", name)
+    complete_visible_devices()
+    assert capability() == expected
+
+
+def test_vllm_would_not_find_it_by_the_first_digits_alone(
+    capability: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+):
+    """The reason why they are completed: once this fails, arc_refinery.gpus may go."""
+    from vllm.platforms import cuda
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-6a96ffff")
+    with pytest.raises(cuda.pynvml.NVMLError):
+        capability()
+
+
+# the server
+
+
+def test_vllm_parses_the_command_of_the_server_that_docs_name():
+    from trl.scripts.vllm_serve import build_command, make_parser
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    (command,) = {
+        command.replace("<model.path>", TINY).replace("<max_seq_length>", "512")
+        for text in texts().values()
+        for command in commands(text)
+        if command.startswith("trl vllm-serve --")
+    }
+    settings, others = make_parser().parse_args_and_config(shlex.split(command)[2:], return_remaining_strings=True)
+    assert others == []
+    built = build_command(settings)
+    parsed = make_arg_parser(FlexibleArgumentParser()).parse_args(built[built.index("serve") + 1 :])
+    assert (parsed.model_tag, parsed.dtype, parsed.max_model_len) == (TINY, "bfloat16", 512)
+    assert parsed.logprobs_mode == "processed_logprobs"
