@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(skip)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def h100(tmp_path_factory: pytest.TempPathFactory) -> None:
     """vLLM's platform is a pretended H100, which modules of vLLM keep that are imported from now on."""
     import vllm.platforms

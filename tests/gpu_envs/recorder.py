@@ -7,11 +7,14 @@ parameters, the names of the weights, and those weights under the adapter that t
 
 import inspect
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+os.environ["TRITON_INTERPRET"] = "1"  # the loss of TRL 1.15 is a Triton kernel, on a CPU too
 
 import torch
 import trl.generation.vllm_generation

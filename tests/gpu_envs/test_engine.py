@@ -19,14 +19,13 @@ from unit.test_documented_commands import commands, texts
 from arc_refinery.config import Network
 from arc_refinery.gpus import complete_visible_devices
 
-pytestmark = pytest.mark.usefixtures("h100")
-
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Keywords of the engines that are opened, as on a GPU; none is started."""
     import torch
     import vllm
+    from vllm import LLM  # noqa: F401  # before there seems to be a GPU: packages that it imports would use it
 
     asked: list[dict[str, Any]] = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

@@ -63,7 +63,8 @@ def missing_in(nodes: Iterable[ast.AST]) -> list[str]:
             case ast.ImportFrom(module=str(module), names=names, level=0) if module.partition(".")[0] == "vllm":
                 missing += [f"{module}.{alias.name}" for alias in names if not is_there(module, alias.name)]
             case ast.If(body=body, orelse=[_, *_] as orelse):
-                missing += min(missing_in(body), missing_in(orelse), key=len)
+                fewest: list[str] = min(missing_in(body), missing_in(orelse), key=len)
+                missing += fewest
             case ast.If(test=test) if "version" in ast.unparse(test).lower():
                 pass
             case ast.Try():

@@ -67,7 +67,6 @@ def stop_id() -> int:
     return int(AutoTokenizer.from_pretrained(TINY_TOOLS).convert_tokens_to_ids("<|im_end|>"))
 
 
-@pytest.mark.usefixtures("h100")
 def test_vllm_admits_the_engine_that_trl_opens(trained: tuple[str, Path, Any]):
     model, _, record = trained
     config = engine_config(record["engine"])
