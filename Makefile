@@ -1,5 +1,6 @@
 # make demo: the whole experiment on two CPU cores.   make test: every test that needs no GPU.
 # make test-fast: the tests that load no model and start no Snakemake, no pool and no hostile program.
+# make gpu-env, gpu-unsloth-env: the environments of GPU jobs, 9 GB each.   make check-gpu-envs: both, checked.
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 PIP := $(BIN)/pip --quiet --disable-pip-version-check
@@ -8,7 +9,7 @@ CORES ?= 2
 WORKERS ?= 3
 export PATH := $(BIN):$(PATH)
 
-.PHONY: demo test test-fast test-unsloth lint env vllm condor clean
+.PHONY: demo test test-fast test-unsloth check-gpu-envs lint env gpu-env gpu-unsloth-env vllm condor clean
 
 demo: env
 	# training takes longest and runs on one core: first everything that it waits for
@@ -31,6 +32,13 @@ test-unsloth: .venv-unsloth/installed
 	.venv-unsloth/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
+# Not part of `make test` either. Two runs each, because a process pretends its GPU before anything imports vLLM.
+check-gpu-envs: gpu-env gpu-unsloth-env
+	for venv in .venv-gpu .venv-gpu-unsloth; do \
+		$(BIN)/uv pip install --quiet --python $$venv/bin/python $$(grep -E '^(execnet|iniconfig|pluggy|pytest|pytest-xdist)==' envs/cpu.txt) \
+		&& $$venv/bin/pytest tests/unit/test_library_arguments.py && $$venv/bin/pytest tests/gpu_envs || exit 1; \
+	done
+
 lint: env
 	$(BIN)/ruff format --check workflow tests benchmarks
 	$(BIN)/ruff check workflow tests benchmarks
@@ -45,6 +53,18 @@ $(VENV)/installed: envs/cpu.txt pyproject.toml
 	$(PIP) install $$(grep -E '^(torch|uv)==' envs/cpu.txt)
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -r envs/cpu.txt || $(PIP) install -r envs/cpu.txt
 	$(PIP) install --no-deps --no-build-isolation -e .
+	touch $@
+
+gpu-env: .venv-gpu/installed
+gpu-unsloth-env: .venv-gpu-unsloth/installed
+
+# uv does not read pip's settings. A folder of wheels (find-links) may hold a CPU build of torch, which would be preferred.
+.venv-gpu/installed .venv-gpu-unsloth/installed: .venv-%/installed: envs/%.txt pyproject.toml | $(VENV)/installed
+	$(BIN)/uv venv --quiet --allow-existing --python 3.11 .venv-$*
+	env --unset=UV_FIND_LINKS $(BIN)/uv pip sync --quiet --compile-bytecode --python .venv-$*/bin/python envs/$*.txt
+	$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --python .venv-$*/bin/python -e .
+	$(BIN)/uv pip check --quiet --python .venv-$*/bin/python
+	.venv-$*/bin/python -c "import sys, torch; torch.version.cuda or sys.exit(f'.venv-$*: torch {torch.__version__} is a CPU build, expected one for CUDA. A setting of uv names it (UV_TORCH_BACKEND, UV_INDEX_URL, uv.toml): change that, remove .venv-$* and run make again')"
 	touch $@
 
 # vLLM's CPU build in a folder of its own, since TRL imports vLLM wherever it finds it. Where it could not be had, its
