@@ -58,12 +58,11 @@ $(VENV)/installed: envs/cpu.txt pyproject.toml
 gpu-env: .venv-gpu/installed
 gpu-unsloth-env: .venv-gpu-unsloth/installed
 
-# uv does not read pip's settings. A folder of wheels (find-links) may hold a CPU build of torch, which would be preferred.
+# The set is whole, so nothing is resolved. uv does not read pip's settings. A folder of wheels (find-links) may hold a CPU build of torch, which would be preferred.
 .venv-gpu/installed .venv-gpu-unsloth/installed: .venv-%/installed: envs/%.txt pyproject.toml | $(VENV)/installed
 	$(BIN)/uv venv --quiet --allow-existing --python 3.11 .venv-$*
 	env --unset=UV_FIND_LINKS $(BIN)/uv pip sync --quiet --compile-bytecode --python .venv-$*/bin/python envs/$*.txt
 	$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --python .venv-$*/bin/python -e .
-	$(BIN)/uv pip check --quiet --python .venv-$*/bin/python
 	.venv-$*/bin/python -c "import sys, torch; torch.version.cuda or sys.exit(f'.venv-$*: torch {torch.__version__} is a CPU build, expected one for CUDA. A setting of uv names it (UV_TORCH_BACKEND, UV_INDEX_URL, uv.toml): change that, remove .venv-$* and run make again')"
 	touch $@
 

@@ -5,6 +5,8 @@ Not checked, because it takes a GPU: `import unsloth`, kernels, NCCL, and whethe
 
 import ast
 import importlib
+import subprocess
+import sys
 from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
@@ -14,6 +16,7 @@ import pytest
 from checkout import ROOT
 
 OURS = "arc_refinery"
+UV = ROOT / ".venv/bin/uv"  # of the default environment, which makes the others
 
 
 @pytest.mark.parametrize("package", ["torch", "transformers", "peft", "trl", "bitsandbytes", "vllm"])
@@ -25,6 +28,14 @@ def test_torch_is_built_for_cuda():
     import torch
 
     assert torch.version.cuda == "13.0"  # as docs/environments.md says
+
+
+def test_versions_agree_but_for_what_is_overridden():
+    """numpy is newer than mistral-common declares (envs/gpu.overrides.txt)."""
+    done = subprocess.run([UV, "pip", "check", "--python", sys.executable], capture_output=True, text=True, check=False)
+    complaints = [line for line in done.stderr.splitlines() if line.startswith("The package ")]
+    assert len(complaints) == 1, done.stderr
+    assert "`mistral-common` requires `numpy" in complaints[0]
 
 
 # names that packages import from vLLM
