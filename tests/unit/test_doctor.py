@@ -6,11 +6,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import tyro
 import yaml
 from checkout import ROOT, TINY
+from factories import make_task
 
+from arc_refinery import records
+from arc_refinery.cli import load
 from arc_refinery.cli.doctor import Doctor
-from arc_refinery.config import Grpo, Lora, ModelNeeds, Needs, Network, Sandbox, validate
+from arc_refinery.config import Grpo, Lora, ModelNeeds, Needs, Network, Sandbox, load_either, validate
 from arc_refinery.doctor import machine, stages
 from arc_refinery.doctor.findings import Finding, Visit, failures, read, table, write
 from arc_refinery.errors import InputError
@@ -298,3 +302,22 @@ def test_jobs_hand_over_their_findings_which_are_used_once(tmp_path: Path, monke
 def test_findings_are_of_one_kind_of_job(tmp_path: Path):
     with pytest.raises(InputError, match="--findings takes what one kind of job found; --jobs has 2"):
         Doctor(small(tmp_path), jobs=("cpu", "sample"), findings=tmp_path / "found.json").run()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "config").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_training_of_every_config_can_be_tried(path: Path, tmp_path: Path):
+    """As far as its flags go: on a GPU there would be no second chance."""
+    settings = load_either(path).training
+    if settings is None or "grpo" not in settings.train:
+        return
+    for changes in ({}, {"unsloth": True, "epsilon_high": 0.2, "scale_rewards": "batch"}):
+        changed = settings.model_copy(update={key: value for key, value in changes.items() if hasattr(settings, key)})
+        words = stages._train(Network(path=TINY, window=9), changed, changed.sampler, small_tasks(tmp_path), tmp_path)
+        command = tyro.cli(load("train"), args=words[1:])
+        assert command.training.loss_type == settings.loss_type
+        assert command.training.sampler == settings.sampler
+
+
+def small_tasks(folder: Path) -> Path:
+    records.write(folder / "tasks.parquet", "tasks", [make_task()], 0, {})
+    return folder / "tasks.parquet"

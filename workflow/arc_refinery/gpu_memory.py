@@ -28,7 +28,7 @@ LIMIT = 0.85  # of a GPU's memory
 MIB, GIB = 2**20, 2**30  # HTCondor, too, counts a GPU's memory in MiB
 WIDTH = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes
 NF4 = 4.127 / 8  # bytes of a 4-bit parameter with its doubly quantised scales (Dettmers et al. 2023)
-VLLM_GRAPHS = GIB  # assumed
+GRAPHS_OF_VLLM = GIB  # assumed
 
 # Bytes per token that the backward pass of one layer holds at its peak, which is in the MLP's last matrix: factors of
 # intermediate size, hidden size and width of all query heads, by the width of numbers. In 16 bits LoRA casts inputs to
@@ -278,7 +278,7 @@ def _generation(shape: Shape, width: int, n_rows: int, length: int, n_read: int)
 
 def _engine(shape: Shape, width: int, n_batched: int, n_sequences: int) -> Items:
     """vLLM's memory beside weights and KV cache, estimated."""
-    n_bytes = forward_pass(shape, width, n_batched) + _choosing(shape, n_sequences) + VLLM_GRAPHS
+    n_bytes = forward_pass(shape, width, n_batched) + _choosing(shape, n_sequences) + GRAPHS_OF_VLLM
     return {"vLLM's activations, logits, CUDA graphs (estimated)": n_bytes}
 
 

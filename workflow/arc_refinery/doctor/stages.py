@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arc_refinery import records
-from arc_refinery.config import Grpo, Lora, Network, PolicyGradient, Problems, Sampling, TaskSet
+from arc_refinery.config import Lora, Network, PolicyGradient, Problems, Sampling, TaskSet
 from arc_refinery.doctor.findings import Finding
 
 MODEL = Path(__file__).parents[2] / "models/tiny"
@@ -28,6 +28,25 @@ N_STEPS = 12  # of GRPO: enough to be interrupted before the last
 SECONDS = 600  # after which a command is given up
 AGREEMENT = 0.75  # share of greedy answers that must be equal: in 16 bits, near ties may fall either way
 TOLERANCE = {"float32": 1e-3, "float16": 2e-2, "bfloat16": 5e-2}  # nats a token between two samplers
+# What training in miniature takes from the config: all that decides which code of TRL, vLLM and Unsloth runs
+OF_CONFIG = {
+    "lora_r",
+    "load_in_4bit",
+    "unsloth",
+    "gpu_memory_utilization",
+    "importance_sampling_correction",
+    "importance_sampling_mode",
+    "importance_sampling_level",
+    "loss_type",
+    "epsilon_high",
+    "beta",
+    "scale_rewards",
+    "mask_truncated_completions",
+    "drop_zero_variance",
+    "temperature",
+    "top_p",
+    "repetition_penalty",
+}
 SAMPLER_CHECK = re.compile(r"sampler check: .*")
 
 
@@ -164,8 +183,10 @@ def _sample(model: Network, backend: str, tasks: Path, output: Path, adapter: Pa
         "batch-size": 1,
         "temperature": 0,
         "dtype": model.dtype,
+        "tensor-parallel-size": model.tensor_parallel_size,
         "gpu-memory-utilization": model.gpu_memory_utilization,
-        **({"lora-path": adapter} if adapter else {}),
+        "use-4bit-quantization": model.use_4bit_quantization,
+        "lora-path": adapter,
     }
     return ["sample", *_words(flags)]
 
@@ -187,12 +208,9 @@ def _train(model: Network, settings: PolicyGradient, sampler: str, tasks: Path, 
         "output-dir": folder / "trained",
         "checkpoints": folder / "checkpoints",
         "dtype": model.dtype,
-        "lora-r": settings.lora_r,
         "sampler": sampler,
-        "gpu-memory-utilization": settings.gpu_memory_utilization,
-        "importance-sampling-mode": settings.importance_sampling_mode,
+        **{key.replace("_", "-"): value for key, value in settings.model_dump(include=OF_CONFIG).items()},
         "learning-rate": 1e-4,
-        "beta": settings.beta,
         "num-generations": 4,
         "gradient-accumulation-steps": 2,
         "max-completion-length": N_TOKENS,
@@ -200,14 +218,20 @@ def _train(model: Network, settings: PolicyGradient, sampler: str, tasks: Path, 
         "max-steps": N_STEPS,
         "save-steps": 1,
     }
-    switches = ["--load-in-4bit"] if settings.load_in_4bit else []
-    if isinstance(settings, Grpo) and settings.unsloth:
-        switches.append("--unsloth")
-    return ["train", *_words(flags), *switches, "--report-to"]
+    return ["train", *_words(flags), "--report-to"]
 
 
 def _words(flags: dict[str, object]) -> list[str]:
-    return [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
+    words = []
+    for flag, value in flags.items():
+        match value:
+            case None:
+                continue
+            case bool():
+                words.append(f"--{flag}" if value else f"--no-{flag}")
+            case _:
+                words += [f"--{flag}", str(value)]
+    return words
 
 
 def _run(words: list[str], interrupt_at: Path | None = None) -> Ended:
