@@ -28,7 +28,7 @@ def end_on_signals():
 
 
 def watch_pool():
-    from arc_refinery import condor  # it reads the pool's configuration
+    from arc_refinery.cluster import condor  # it reads the pool's configuration
 
     try:
         watch = condor.watch(

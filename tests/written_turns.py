@@ -8,11 +8,12 @@ from typing import Any
 from checkout import TINY_TOOLS
 
 from arc_refinery.config import Generation
-from arc_refinery.tooluse.data import gsm8k_question, mbpp_question
-from arc_refinery.tooluse.generator import gsm8k_row, mbpp_row
-from arc_refinery.tooluse.questions import Question
-from arc_refinery.tooluse.rendering import Renderer
-from arc_refinery.tooluse.tools import Toolbox, ToolName
+from arc_refinery.config.tool_use import ToolName
+from arc_refinery.records.questions import Question
+from arc_refinery.tool_use.data import gsm8k_question, mbpp_question
+from arc_refinery.tool_use.generator import gsm8k_row, mbpp_row
+from arc_refinery.tool_use.rendering import Renderer
+from arc_refinery.tool_use.tools import Toolbox
 
 END, OTHER_END = "<|im_end|>", "<|endoftext|>"
 HEADER, NO_THOUGHT = "<|im_start|>assistant\n", "<think>\n\n</think>\n\n"

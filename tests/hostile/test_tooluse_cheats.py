@@ -12,9 +12,9 @@ import psutil
 import pytest
 from hostile import arena
 
+from arc_refinery.records.questions import Asserts, Question
 from arc_refinery.sandbox import Executor, Limits
-from arc_refinery.tooluse.code_exec import Report, run_asserts
-from arc_refinery.tooluse.questions import Asserts, Question
+from arc_refinery.tool_use.code_exec import Report, run_asserts
 
 pytestmark = pytest.mark.hostile
 

@@ -58,7 +58,7 @@ def test_the_next_turn_shows_the_whole_answer_once_and_begins_the_next(renderer:
 def test_training_asks_without_it_and_hands_it_to_the_reward(prompt: Prompt):
     from datasets import Dataset
 
-    from arc_refinery.training.data import row_of
+    from arc_refinery.refine.rows import row_of
 
     (row,) = Dataset.from_list([row_of(prompt)])
     assert row["prompt"] == first_turn(TASK, COMPACT)

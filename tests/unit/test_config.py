@@ -9,8 +9,8 @@ import pytest
 import yaml
 from checkout import ROOT
 
-from arc_refinery import config_docs
 from arc_refinery.config import Arm, ConfigError, Experiment, Network, Sandbox, Turn, check_files, load
+from arc_refinery.config import docs as config_docs
 from arc_refinery.errors import InputError
 from arc_refinery.hub import Download
 from arc_refinery.sandbox import Limits

@@ -104,7 +104,7 @@ def adapted() -> Any:
 def test_vllm_gets_the_merged_weights_and_the_base_keeps_its_bytes(adapted: Any):
     import torch
 
-    from arc_refinery.training.following import merged_weights
+    from arc_refinery.training.weight_sync import merged_weights
 
     base = {name: weights.detach().clone() for name, weights in adapted.named_parameters() if "lora_" not in name}
     for _ in range(20):  # synchronisations

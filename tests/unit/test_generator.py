@@ -12,8 +12,8 @@ from arc_refinery.barc import common, generator
 from arc_refinery.barc.canvases import CANVASES, CHOICES
 from arc_refinery.barc.generator import Difficulty, Statement, generate_problem, run_statements, wrong_program
 from arc_refinery.barc.operations import FOLLOWING_FAMILIES, OPERATIONS, Operation
-from arc_refinery.barc.problems import Problem
 from arc_refinery.grids import Grid, as_grid
+from arc_refinery.problems import Problem
 from arc_refinery.tasks import Pair
 
 EASY = Difficulty()

@@ -8,8 +8,8 @@ import pytest
 from factories import make_attempt, make_grid, make_prompt, make_task
 
 from arc_refinery.augment import Augmentation
-from arc_refinery.judging.judge import ATTEMPTS_AT_ONCE, judge
 from arc_refinery.records import Attempt, Verdict
+from arc_refinery.refine.judge import ATTEMPTS_AT_ONCE, judge
 from arc_refinery.sandbox import Executor
 from arc_refinery.tasks import Pair, Task
 

@@ -11,6 +11,7 @@ from matplotlib.patches import StepPatch
 
 from arc_refinery import records
 from arc_refinery.records import RecordError
+from arc_refinery.refine.prompt_files import write_prompts
 from arc_refinery.reporting import plots
 from arc_refinery.reporting.lengths import Lengths, histogram, labels, read, study, table
 
@@ -18,7 +19,7 @@ from arc_refinery.reporting.lengths import Lengths, histogram, labels, read, stu
 def write(path: Path, lengths: dict[int, list[int]], longest: int = 976) -> Path:
     """A file of prompts of these lengths, by turn."""
     prompts = [make_prompt(turn=turn, n_tokens=n) for turn, of_turn in lengths.items() for n in of_turn]
-    records.write_prompts(path, prompts, longest, 0, {})
+    write_prompts(path, prompts, longest, 0, {})
     return path
 
 

@@ -235,7 +235,7 @@ def test_methods_that_we_replace_are_there(module: str, name: str):
 
 
 def test_methods_that_we_replace_take_what_trl_passes():
-    from arc_refinery.training.tool_use import ToolTrainer
+    from arc_refinery.tool_use.environment import ToolTrainer
 
     names = frozenset().union(*library_arguments.OVERRIDDEN.values())
     called = set()

@@ -15,9 +15,10 @@ from factories import make_attempt, make_demonstration, make_grid, make_prompt, 
 
 from arc_refinery import records
 from arc_refinery.augment import Augmentation
-from arc_refinery.barc.problems import Problem
 from arc_refinery.errors import InputError
+from arc_refinery.problems import Problem
 from arc_refinery.records import RecordError
+from arc_refinery.refine.prompt_files import write_prompts
 from arc_refinery.tasks import Pair, Task
 
 PAIR = Pair(make_grid("123"), make_grid("0", "9"))
@@ -183,13 +184,13 @@ def test_notes_are_taken_when_all_records_are_written(path: Path):
 
 def test_prompts_over_the_limit_are_dropped_and_their_lengths_are_noted(path: Path):
     prompts = [dataclasses.replace(PROMPT, prompt_id=f"p{n}", n_tokens=n) for n in (99, 100, 101, 500)]
-    records.write_prompts(path, prompts, 100, 0, {})
+    write_prompts(path, prompts, 100, 0, {})
     assert [prompt.prompt_id for prompt in records.read_prompts(path)] == ["p99", "p100"]  # 100 is allowed
     assert records.notes(path) == {"longest_allowed": 100, "n_dropped": 2, "dropped": {"2": [101, 500]}}
 
 
 def test_no_prompts_at_all_are_no_error(path: Path):
-    records.write_prompts(path, [], 100, 0, {})
+    write_prompts(path, [], 100, 0, {})
     assert list(records.read_prompts(path)) == []
     assert records.notes(path) == {"longest_allowed": 100, "n_dropped": 0, "dropped": {}}
 

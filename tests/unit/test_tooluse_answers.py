@@ -6,8 +6,8 @@ import pytest
 from factories import make_question
 
 from arc_refinery.sandbox import Executor
-from arc_refinery.tooluse.answers import final_number, final_text
-from arc_refinery.tooluse.rewards import exact_match, grade, gsm8k
+from arc_refinery.tool_use.answers import final_number, final_text
+from arc_refinery.tool_use.rewards import exact_match, grade, gsm8k
 
 
 @pytest.mark.parametrize(

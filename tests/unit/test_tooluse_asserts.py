@@ -2,8 +2,8 @@
 
 import pytest
 
-from arc_refinery.tooluse.asserts import Check, Plan, Unsupported, plan
-from arc_refinery.tooluse.questions import Asserts
+from arc_refinery.records.questions import Asserts
+from arc_refinery.tool_use.asserts import Check, Plan, Unsupported, plan
 
 PROGRAM = "def f(x):\n    data = [x]\n    return data\n"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from arc_refinery.tooluse.calculator import CalculatorError, calculate
+from arc_refinery.tool_use.calculator import CalculatorError, calculate
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from checkout import ROOT
 
 from arc_refinery import cli, records
-from arc_refinery.tooluse.questions import Question
+from arc_refinery.records.questions import Question
 
 pytestmark = pytest.mark.usefixtures("on_a_cpu")
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 from factories import make_question
 
+from arc_refinery.records.questions import Asserts, Question
 from arc_refinery.sandbox import Executor, Limits
-from arc_refinery.tooluse.code_exec import Report, run_asserts
-from arc_refinery.tooluse.data import mbpp_question
-from arc_refinery.tooluse.generator import mbpp_row
-from arc_refinery.tooluse.questions import Asserts, Question
-from arc_refinery.tooluse.rewards import grade
+from arc_refinery.tool_use.code_exec import Report, run_asserts
+from arc_refinery.tool_use.data import mbpp_question
+from arc_refinery.tool_use.generator import mbpp_row
+from arc_refinery.tool_use.rewards import grade
 
 Executors = tuple[Executor, Executor]
 

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from arc_refinery.tooluse.data import RowError, read_questions
-from arc_refinery.tooluse.questions import Asserts, Form, Question
+from arc_refinery.config.tool_use import Form
+from arc_refinery.records.questions import Asserts, Question
+from arc_refinery.tool_use.data import RowError, read_questions
 
 SUM = {"question": "Ann has 2 hats and buys 1,000. How many?", "answer": "2+1000=<<2+1000=1002>>1002\n#### 1,002"}
 MBPP = {

@@ -11,15 +11,15 @@ import pytest
 from checkout import TINY_TOOLS
 from factories import make_question
 
+from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
-from arc_refinery.tooluse.data import gsm8k_question, mbpp_question
-from arc_refinery.tooluse.demonstrations import conversation, demonstration
-from arc_refinery.tooluse.generator import gsm8k_row, mbpp_row
-from arc_refinery.tooluse.questions import Question
-from arc_refinery.tooluse.rendering import Renderer
-from arc_refinery.tooluse.rewards import gsm8k
-from arc_refinery.tooluse.tools import Toolbox, answer_all
-from arc_refinery.tooluse.turns import parse_turn
+from arc_refinery.tool_use.data import gsm8k_question, mbpp_question
+from arc_refinery.tool_use.demonstrations import conversation, demonstration
+from arc_refinery.tool_use.generator import gsm8k_row, mbpp_row
+from arc_refinery.tool_use.rendering import Renderer
+from arc_refinery.tool_use.rewards import gsm8k
+from arc_refinery.tool_use.tools import Toolbox, answer_all
+from arc_refinery.tool_use.turns import parse_turn
 
 HATS = make_question(text="Hats?", reference="14", solution="2 rows: 2*3=<<2*3=6>>6 hats.\nAnd 8: <<6+8=14>>14 hats.")
 

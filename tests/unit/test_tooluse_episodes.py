@@ -8,10 +8,10 @@ import pytest
 from checkout import TINY_TOOLS
 
 from arc_refinery.config import Generation
-from arc_refinery.tooluse.episodes import Play, play
-from arc_refinery.tooluse.rendering import Renderer
-from arc_refinery.tooluse.tools import Toolbox
-from arc_refinery.tooluse.transcripts import Message
+from arc_refinery.records.transcripts import Message
+from arc_refinery.tool_use.episodes import Play, play
+from arc_refinery.tool_use.rendering import Renderer
+from arc_refinery.tool_use.tools import Toolbox
 
 END, OTHER_END = "<|im_end|>", "<|endoftext|>"
 LIMITS = Generation(max_turn_tokens=100, max_episode_tokens=400, max_calls=3)

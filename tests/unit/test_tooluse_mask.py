@@ -9,9 +9,9 @@ from written_turns import END, LIMITS, NO_THOUGHT, NOTES, OTHER_END, loss_mask, 
 
 from arc_refinery.config import Generation
 from arc_refinery.sandbox import Executor
-from arc_refinery.tooluse.demonstrations import demonstration
-from arc_refinery.tooluse.episodes import Play, play
-from arc_refinery.tooluse.tools import Fault, Toolbox
+from arc_refinery.tool_use.demonstrations import demonstration
+from arc_refinery.tool_use.episodes import Play, play
+from arc_refinery.tool_use.tools import Fault, Toolbox
 
 both = pytest.mark.parametrize("thinking", [True, False])
 

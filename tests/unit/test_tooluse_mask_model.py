@@ -12,14 +12,14 @@ from checkout import TINY_TOOLS
 from written_turns import ALL, END, LIMITS, NOTES, OTHER_END, loss_mask, make_renderer, questions, turn
 
 from arc_refinery.config import Generation, Guard, Lora, Network, Sandbox, ToolTraining
-from arc_refinery.config.tool_use import ToolSft
+from arc_refinery.config.tool_use import ToolName, ToolSft
 from arc_refinery.sandbox import Executor
-from arc_refinery.tooluse.data import gsm8k_question
-from arc_refinery.tooluse.demonstrations import conversation
-from arc_refinery.tooluse.generator import gsm8k_row
-from arc_refinery.tooluse.tools import Fault, Toolbox, ToolName
+from arc_refinery.tool_use.data import gsm8k_question
+from arc_refinery.tool_use.demonstrations import conversation
+from arc_refinery.tool_use.environment import CallingTools, ToolTrainer
+from arc_refinery.tool_use.generator import gsm8k_row
+from arc_refinery.tool_use.tools import Fault, Toolbox
 from arc_refinery.training import grpo, sft
-from arc_refinery.training.tool_use import CallingTools, ToolTrainer
 
 pytestmark = [pytest.mark.model, pytest.mark.training, pytest.mark.usefixtures("on_a_cpu")]
 

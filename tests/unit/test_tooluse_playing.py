@@ -10,16 +10,16 @@ from checkout import TINY_TOOLS
 from arc_refinery import records
 from arc_refinery.config import Generation, Network, Questions, Sandbox
 from arc_refinery.errors import InputError
+from arc_refinery.records.questions import Question
+from arc_refinery.records.transcripts import Episode
 from arc_refinery.sampling.progress import progress_path
 from arc_refinery.tokenizers import load_tokenizer
-from arc_refinery.tooluse.playing import Player, play_shard
-from arc_refinery.tooluse.questions import Question
-from arc_refinery.tooluse.rendering import Renderer
-from arc_refinery.tooluse.rewards import gsm8k
-from arc_refinery.tooluse.sources import questions_of
-from arc_refinery.tooluse.tools import Toolbox
-from arc_refinery.tooluse.transcripts import Episode
-from arc_refinery.tooluse.turns import parse_turn
+from arc_refinery.tool_use.playing import Player, play_shard
+from arc_refinery.tool_use.rendering import Renderer
+from arc_refinery.tool_use.rewards import gsm8k
+from arc_refinery.tool_use.sources import questions_of
+from arc_refinery.tool_use.tools import Toolbox
+from arc_refinery.tool_use.turns import parse_turn
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("on_a_cpu")]
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from checkout import TINY, TINY_TOOLS
 
-from arc_refinery.tooluse.rendering import Message, Renderer, TemplateError
-from arc_refinery.tooluse.tools import TOOLS, Toolbox, ToolName
-from arc_refinery.tooluse.transcripts import Segment
+from arc_refinery.config.tool_use import ToolName
+from arc_refinery.records.transcripts import Segment
+from arc_refinery.tool_use.rendering import Message, Renderer, TemplateError
+from arc_refinery.tool_use.tools import TOOLS, Toolbox
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

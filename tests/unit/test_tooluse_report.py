@@ -24,11 +24,11 @@ from markdown_it import MarkdownIt
 from arc_refinery import config, records
 from arc_refinery.config import ToolArm, ToolUse
 from arc_refinery.records import RecordError
+from arc_refinery.records.questions import Question
+from arc_refinery.records.transcripts import Call, Episode, Message
 from arc_refinery.reporting import page
 from arc_refinery.reporting.mask import mask_picture
 from arc_refinery.reporting.publish import Attachments
-from arc_refinery.tooluse.questions import Question
-from arc_refinery.tooluse.transcripts import Call, Episode, Message
 
 GOOD, NO_JSON, UNKNOWN = Call("calculator", ""), Call("", "malformed"), Call("", "unknown_tool")
 # calls, ending, reward, tokens written

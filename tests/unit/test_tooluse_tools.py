@@ -7,8 +7,8 @@ import jinja2
 import pytest
 
 from arc_refinery.sandbox import Executor
-from arc_refinery.tooluse.tools import MAX_FILE_BYTES, Result, Toolbox, answer_all
-from arc_refinery.tooluse.turns import Turn, WrittenCall, parse_turn
+from arc_refinery.tool_use.tools import MAX_FILE_BYTES, Result, Toolbox, answer_all
+from arc_refinery.tool_use.turns import Turn, WrittenCall, parse_turn
 
 CALCULATOR = '{"name": "calculator", "arguments": {"expression": "12 * (3 + 4)"}}'
 HOW = f"Write it like this: {CALCULATOR}"

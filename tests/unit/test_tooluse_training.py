@@ -12,14 +12,15 @@ from checkout import TINY_TOOLS
 from factories import make_question
 
 from arc_refinery.config import Generation, ToolTraining
-from arc_refinery.tooluse.episodes import Play
-from arc_refinery.tooluse.questions import Question
-from arc_refinery.tooluse.rendering import Renderer, TemplateError
-from arc_refinery.tooluse.tools import Result, Toolbox, ToolName
-from arc_refinery.tooluse.transcripts import Ending, Message
+from arc_refinery.config.tool_use import ToolName
+from arc_refinery.records.questions import Question
+from arc_refinery.records.transcripts import Ending, Message
+from arc_refinery.tool_use.episodes import Play
+from arc_refinery.tool_use.rendering import Renderer, TemplateError
+from arc_refinery.tool_use.tools import Result, Toolbox
 
 if TYPE_CHECKING:  # they import torch
-    from arc_refinery.training.tool_use import CallingTools, Environment
+    from arc_refinery.tool_use.environment import CallingTools, Environment
 
 NOBODY: Any = None  # no program is asked for, so none is executed
 GENERATION = Generation(max_turn_tokens=20, max_episode_tokens=50)
@@ -37,7 +38,7 @@ def tokenizer() -> Any:
 
 def environment(question: Question, turn: str, ids: str, mask: str, ending: Ending, *results: Result) -> "Environment":
     """An episode that has ended; ids and mask are a digit each."""
-    from arc_refinery.training.tool_use import Environment
+    from arc_refinery.tool_use.environment import Environment
 
     made = Environment({"q": question}, lambda _: Toolbox())
     made.reset(question_id="q")
@@ -56,7 +57,7 @@ def environment(question: Question, turn: str, ids: str, mask: str, ending: Endi
 
 def test_rewards_and_figures_of_a_step():
     """Two questions with two episodes each, computed by hand."""
-    from arc_refinery.training.tool_use import Rewards
+    from arc_refinery.tool_use.environment import Rewards
 
     six, seven = make_question(reference="6"), make_question(reference="7")
     good, wrong = Result("6", "calculator"), Result("Error: ...", "", "malformed")
@@ -84,7 +85,7 @@ def test_rewards_and_figures_of_a_step():
 
 
 def test_without_any_call_there_is_no_share_of_faulty_ones():
-    from arc_refinery.training.tool_use import Rewards
+    from arc_refinery.tool_use.environment import Rewards
 
     logged: dict[str, float] = {}
     made = environment(make_question(reference="6"), "#### 5", "12", "11", "answer")
@@ -140,7 +141,7 @@ def lesson(
     files_hash: str = "",
     **changed: Any,
 ) -> "CallingTools":
-    from arc_refinery.training.tool_use import CallingTools
+    from arc_refinery.tool_use.environment import CallingTools
 
     training = ToolTraining(train=("grpo",), learning_rate=1e-3, max_grad_norm=1.0, save_steps=1, **changed)
     open_toolbox = lambda _: Toolbox(tools)  # noqa: E731
@@ -243,7 +244,7 @@ def test_trl_is_told_where_a_turn_ends_and_whether_to_think():
 
 
 def test_a_chat_template_that_trl_does_not_know_is_named_before_anything_is_trained():
-    from arc_refinery.training.tool_use import check_template
+    from arc_refinery.tool_use.environment import check_template
 
     check_template(tokenizer())
     assert getattr(tokenizer(), "response_template", None) is None  # asking leaves no trace
@@ -261,7 +262,7 @@ def test_trl_finds_the_tools_and_nothing_else(names: tuple[ToolName, ...]):
     """Read as TRL reads an environment: public methods of the class but `reset`, schemas from their docstrings."""
     from transformers.utils import get_json_schema
 
-    from arc_refinery.training.tool_use import environment_class
+    from arc_refinery.tool_use.environment import environment_class
 
     made = environment_class(names)({}, lambda _: Toolbox())
     methods = [name for name, _ in inspect.getmembers(type(made), inspect.isfunction) if not name.startswith("_")]
@@ -271,7 +272,7 @@ def test_trl_finds_the_tools_and_nothing_else(names: tuple[ToolName, ...]):
 
 
 def test_a_tool_of_an_environment_is_that_of_its_question(tmp_path: Path):
-    from arc_refinery.training.tool_use import environment_class
+    from arc_refinery.tool_use.environment import environment_class
 
     for name in ("a", "b"):
         (tmp_path / name).mkdir()

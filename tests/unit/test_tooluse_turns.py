@@ -2,7 +2,7 @@
 
 import pytest
 
-from arc_refinery.tooluse.turns import Turn, WrittenCall, parse_turn
+from arc_refinery.tool_use.turns import Turn, WrittenCall, parse_turn
 
 CALL = WrittenCall('{"a": 1}')
 

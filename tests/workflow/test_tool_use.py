@@ -13,8 +13,8 @@ import pytest
 from checkout import SMALL, TOOLS, Checkout
 
 from arc_refinery import records
-from arc_refinery.tooluse.questions import Question
-from arc_refinery.tooluse.transcripts import Episode
+from arc_refinery.records.questions import Question
+from arc_refinery.records.transcripts import Episode
 
 pytestmark = [pytest.mark.snakemake, pytest.mark.training]
 

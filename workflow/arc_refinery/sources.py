@@ -13,13 +13,13 @@ from tqdm import tqdm
 
 from arc_refinery import records
 from arc_refinery.barc.generator import Difficulty, Split, generate_problem
-from arc_refinery.barc.problems import Problem
 from arc_refinery.barc.rows import read_barc_rows
 from arc_refinery.config import Problems, TaskSet
 from arc_refinery.errors import InputError
 from arc_refinery.grids import as_grid
 from arc_refinery.hub import FETCH_FIRST
 from arc_refinery.kaggle import read_challenges
+from arc_refinery.problems import Problem
 from arc_refinery.seeding import stream
 from arc_refinery.tasks import Pair, Task
 

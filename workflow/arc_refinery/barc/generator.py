@@ -18,8 +18,8 @@ import numpy as np
 from arc_refinery.barc import common
 from arc_refinery.barc.canvases import CANVASES, CHOICES, SIDES
 from arc_refinery.barc.operations import FOLLOWING_FAMILIES, OPERATIONS, Operation
-from arc_refinery.barc.problems import Problem
 from arc_refinery.grids import Grid, GridError, as_grid
+from arc_refinery.problems import Problem
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tasks import Pair
 

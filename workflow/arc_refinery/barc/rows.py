@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 from arc_refinery import records
 from arc_refinery.arrow_grids import FlatGrids, are_lists, lengths_of, list_array, pair_array
 from arc_refinery.barc.json_examples import NotPlainError, cut, read_examples
-from arc_refinery.barc.problems import Problem
 from arc_refinery.errors import InputError
 from arc_refinery.grids import MAX_SIDE, N_COLORS, Grid, GridError, as_grid
+from arc_refinery.problems import Problem
 from arc_refinery.tasks import Pair
 
 JSON_BLOCK = 8 * 2**20  # bytes

@@ -132,7 +132,7 @@ class Judge:
     seed: int = 0
 
     def run(self) -> None:
-        from arc_refinery.judging.judge import judge
+        from arc_refinery.refine.judge import judge
 
         tasks = {task.task_id: task for task in records.read_tasks(self.tasks_path)}
         attempts = records.read_attempts(self.attempts)

@@ -29,6 +29,7 @@ class FirstPrompts:
     def run(self) -> None:
         from arc_refinery.prompts import load_template
         from arc_refinery.refine.first_turn import first_turn_prompts
+        from arc_refinery.refine.prompt_files import write_prompts
         from arc_refinery.refine.rendering import Renderer
 
         template = load_template(self.template, self.colors)
@@ -44,7 +45,7 @@ class FirstPrompts:
         longest = self.max_model_len - self.sampling.max_output_tokens
         settings = self.sampling.model_dump(exclude={"temperature", "top_p"})
         settings |= {"template": asdict(template), "max_model_len": self.max_model_len, "branch": self.branch}
-        records.write_prompts(self.output, made, longest, self.seed, settings)
+        write_prompts(self.output, made, longest, self.seed, settings)
 
 
 @dataclass
@@ -72,6 +73,7 @@ class Refine:
     def run(self) -> None:
         from arc_refinery.prompts import load_template
         from arc_refinery.refine.next_turn import Plan, next_turn_prompts
+        from arc_refinery.refine.prompt_files import write_prompts
         from arc_refinery.refine.rendering import Renderer
 
         template = load_template(self.template, self.colors)
@@ -89,7 +91,7 @@ class Refine:
         longest = self.max_model_len - self.max_output_tokens
         settings = {name: value for name, value in vars(self).items() if name not in ("folder", "n_shards", "output")}
         settings["template"] = asdict(template)
-        records.write_prompts(self.output, made, longest, self.seed, settings)
+        write_prompts(self.output, made, longest, self.seed, settings)
 
 
 @dataclass

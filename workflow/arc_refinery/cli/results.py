@@ -131,6 +131,6 @@ class ConfigDocs:
     folder: Path = Path("config")
 
     def run(self) -> None:
-        from arc_refinery.config_docs import write
+        from arc_refinery.config.docs import write
 
         write(self.folder)

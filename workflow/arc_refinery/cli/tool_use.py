@@ -12,16 +12,17 @@ import tyro
 
 from arc_refinery import config, records
 from arc_refinery.cli.flags import Flat, beside, start_again, usual_dtype
+from arc_refinery.config.tool_use import ToolName
 from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
+from arc_refinery.records.questions import Question
+from arc_refinery.records.transcripts import Conversation
 from arc_refinery.sandbox import Executor
-from arc_refinery.tooluse.demonstrations import conversation
-from arc_refinery.tooluse.questions import Question
-from arc_refinery.tooluse.tools import Toolbox, ToolName
-from arc_refinery.tooluse.transcripts import Conversation
+from arc_refinery.tool_use.demonstrations import conversation
+from arc_refinery.tool_use.tools import Toolbox
 
 if TYPE_CHECKING:
-    from arc_refinery.tooluse.rendering import Renderer
+    from arc_refinery.tool_use.rendering import Renderer
 
 
 class ToolTrainingFlags(config.ToolTraining):
@@ -45,7 +46,7 @@ class Questions:
     seed: int = 0  # of the generator
 
     def run(self) -> None:
-        from arc_refinery.tooluse.sources import answerable, apart, questions_of
+        from arc_refinery.tool_use.sources import answerable, apart, questions_of
 
         made = list(questions_of(self.questions, self.split, self.seed))
         held_out = (question for path in self.heldout for question in records.read_questions(path))
@@ -76,7 +77,7 @@ class ToolFlags:
     def renderer(self) -> "Renderer":
         """The chat template of the model, once it is known to carry calls of tools."""
         from arc_refinery.tokenizers import load_tokenizer
-        from arc_refinery.tooluse.rendering import Renderer
+        from arc_refinery.tool_use.rendering import Renderer
 
         thinking, stop = self.generation.enable_thinking, self.generation.stop_token
         made = Renderer(load_tokenizer(self.model_path), Toolbox(self.tools).schemas, thinking, stop)
@@ -115,7 +116,7 @@ class Conversations(ToolFlags):
     max_model_len: int  # longest prompt and completion together, in tokens
 
     def run(self) -> None:
-        from arc_refinery.training.tool_use import check_template
+        from arc_refinery.tool_use.environment import check_template
 
         settings = {
             "generation": self.generation.model_dump(exclude=config.OF_EVALUATION),
@@ -179,8 +180,8 @@ class TrainTools(ToolFlags):
     tensorboard: Path | None = None  # folder of curves; by default beside output_dir
 
     def run(self) -> None:
+        from arc_refinery.tool_use.environment import CallingTools, check_template
         from arc_refinery.training.grpo import Job, train
-        from arc_refinery.training.tool_use import CallingTools, check_template
 
         model = config.Network(
             path=self.model_path,
@@ -244,7 +245,7 @@ class Episodes(ToolFlags):
     def run(self) -> None:
         from arc_refinery.sampling.checks import check_model
         from arc_refinery.sampling.progress import progress_path
-        from arc_refinery.tooluse.playing import Player, play_shard
+        from arc_refinery.tool_use.playing import Player, play_shard
 
         model = config.Network(
             path=self.model_path,
@@ -297,6 +298,6 @@ class ToolReport:
 
 @contextmanager
 def _two(sandbox: config.Sandbox, n_jobs: int = 1) -> Iterator[tuple[Executor, Executor]]:
-    """One that runs programs, and one that compares what they give and never runs any (tooluse/code_exec.py)."""
+    """One that runs programs, and one that compares what they give and never runs any (tool_use/code_exec.py)."""
     with sandbox.executor(n_jobs) as candidates, sandbox.executor(1) as judges:
         yield candidates, judges

@@ -43,8 +43,8 @@ class Train:
         if self.training.unsloth:
             from arc_refinery.training import unsloth_backend  # noqa: F401  # replaces parts of trl, so it comes first
         from arc_refinery.prompts import load_template
+        from arc_refinery.refine.environment import Refining
         from arc_refinery.training.grpo import Job, train
-        from arc_refinery.training.refining import Refining
 
         model = config.Model(
             path=self.model_path,

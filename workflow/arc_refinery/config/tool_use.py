@@ -13,9 +13,10 @@ from arc_refinery.config.sampling import Network, Sandbox
 from arc_refinery.config.sft import Imitation
 from arc_refinery.config.training import SFT, TRAINED
 from arc_refinery.hub import Download, distinct
-from arc_refinery.tooluse.generator import LEVELS
-from arc_refinery.tooluse.questions import Form
-from arc_refinery.tooluse.tools import ToolName
+
+Form = Literal["gsm8k", "mbpp", "text"]  # of rows (tool_use/data.py)
+ToolName = Literal["calculator", "execute_code", "read_file"]
+LEVELS = (1, 2, 3)  # of the generator's questions
 
 
 class Questions(Strict):

@@ -11,16 +11,17 @@ from collections.abc import Iterator
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
+from arc_refinery.config.tool_use import LEVELS, ToolName
 from arc_refinery.pretraining.corpus import Bools, Ids
 from arc_refinery.pretraining.qwen_tokenizer import END, START, build_qwen_tokenizer
 from arc_refinery.seeding import stream_seed
-from arc_refinery.tooluse.data import gsm8k_question
-from arc_refinery.tooluse.demonstrations import demonstration
-from arc_refinery.tooluse.generator import gsm8k_row
-from arc_refinery.tooluse.rendering import Renderer
-from arc_refinery.tooluse.tools import Toolbox, ToolName
+from arc_refinery.tool_use.data import gsm8k_question
+from arc_refinery.tool_use.demonstrations import demonstration
+from arc_refinery.tool_use.generator import gsm8k_row
+from arc_refinery.tool_use.rendering import Renderer
+from arc_refinery.tool_use.tools import Toolbox
 
-LEVELS, LEVEL_WEIGHTS = (1, 2, 3), (0.55, 0.35, 0.1)
+LEVEL_WEIGHTS = (0.55, 0.35, 0.1)
 OFFERED: tuple[tuple[ToolName, ...], ...] = (
     (),
     ("calculator",),

@@ -3,8 +3,8 @@
 `docs/prompts.md` describes the templates and how one is learned from a model's own training rows.
 """
 
+from arc_refinery.messages import Message
 from arc_refinery.prompts.conversation import (
-    Message,
     answer,
     body_of,
     error_feedback,

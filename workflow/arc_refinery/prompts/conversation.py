@@ -8,9 +8,9 @@ of the whole answer, and the next turn shows the whole answer. Token counts are 
 
 import re
 from collections.abc import Sequence
-from typing import TypedDict
 
 from arc_refinery.grids import Grid
+from arc_refinery.messages import Message
 from arc_refinery.metrics import pixel_score
 from arc_refinery.prompts.fragments import (
     ANSWER_HEAD,
@@ -29,11 +29,6 @@ from arc_refinery.tasks import Task
 
 _BLOCK = re.compile(r"```(\w*)[ \t]*\r?\n(.*?)(?:```|\Z)", re.DOTALL)
 _PYTHON = ("python", "py", "")
-
-
-class Message(TypedDict):
-    role: str
-    content: str
 
 
 def first_turn(task: Task, template: Template) -> list[Message]:

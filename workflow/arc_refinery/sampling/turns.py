@@ -1,4 +1,4 @@
-"""One more turn for each of many conversations, as token ids; for episodes with tools (tooluse/episodes.py).
+"""One more turn for each of many conversations, as token ids; for episodes with tools (tool_use/episodes.py).
 
 What is drawn depends on the conversations that are handed over together, for padding changes how floats are summed: so
 callers hand over the same ones whatever the number of jobs.

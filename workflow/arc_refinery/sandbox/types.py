@@ -1,6 +1,6 @@
 """The words of the sandbox: programs and scripts go in, outcomes come out. Expected outputs have no place in either.
 
-A script of the caller's own may hold them where its executor runs nothing but such (tooluse/code_exec.py).
+A script of the caller's own may hold them where its executor runs nothing but such (tool_use/code_exec.py).
 """
 
 from dataclasses import asdict, dataclass

@@ -31,7 +31,7 @@ from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.training import checkpoints
 from arc_refinery.training.adapters import lora_config, open_base, open_network, read_weights, write_adapter
 from arc_refinery.training.guard import Symptom, symptom
-from arc_refinery.training.journal import MEASURED, Journal, write_lines
+from arc_refinery.training.log import MEASURED, Journal, write_lines
 from arc_refinery.training.progress import OneLineProgress
 from arc_refinery.training.trainer import Trainer
 

@@ -25,11 +25,11 @@ from arc_refinery.config import Imitation, Lora, Network
 from arc_refinery.errors import InputError
 from arc_refinery.library_arguments import sft_settings
 from arc_refinery.records import Demonstration
+from arc_refinery.records.transcripts import Segment
 from arc_refinery.tokenizers import load_tokenizer
-from arc_refinery.tooluse.transcripts import Segment
 from arc_refinery.training.adapters import open_network, write_adapter
 from arc_refinery.training.checkpoints import claim, newest
-from arc_refinery.training.journal import Lines, write_lines
+from arc_refinery.training.log import Lines, write_lines
 from arc_refinery.training.progress import OneLineProgress
 
 FIGURES = ("step", "epoch", "loss", "learning_rate", "grad_norm", "mean_token_accuracy", "entropy")

@@ -19,9 +19,9 @@ from trl import GRPOTrainer
 from arc_refinery.config import PolicyGradient
 from arc_refinery.sandbox import Executor
 from arc_refinery.training.adapters import read_weights
-from arc_refinery.training.following import check_that_sampler_follows, merged_weights
-from arc_refinery.training.journal import MEASURED
-from arc_refinery.training.rewards import best_of_k_credit
+from arc_refinery.training.advantages import best_of_k_advantages
+from arc_refinery.training.log import MEASURED
+from arc_refinery.training.weight_sync import check_that_sampler_follows, merged_weights
 
 PARTS = ("sampling", "reward", "tools")  # of a step; the rest of it is the update
 
@@ -106,13 +106,3 @@ class Trainer(GRPOTrainer):
             carries_loss = scored["completion_mask"] * scored.get("tool_mask", 1)
             scored["num_items_in_batch"] = carries_loss.sum().to(scored["num_items_in_batch"])
         return scored
-
-
-def best_of_k_advantages(rewards: Tensor, k: int, scale: str) -> Tensor:
-    """(groups, completions) of rewards -> advantages for the best of k completions, scaled as TRL scales the usual."""
-    credit = torch.tensor([best_of_k_credit(group, k) for group in rewards.tolist()])
-    advantages = credit - credit.mean(1, keepdim=True)
-    if scale == "none":
-        return advantages
-    deviation = credit.std() if scale == "batch" else credit.std(1, keepdim=True)
-    return advantages / (deviation + 1e-4)

@@ -6,13 +6,13 @@ the chat template: thinking stands in `<think>` tags at the head of an assistant
 
 import re
 
+from arc_refinery.records.questions import Question
+from arc_refinery.records.transcripts import Conversation
 from arc_refinery.seeding import stream
-from arc_refinery.tooluse.answers import final_number
-from arc_refinery.tooluse.asserts import plan
-from arc_refinery.tooluse.questions import Question
-from arc_refinery.tooluse.rendering import Message, Renderer
-from arc_refinery.tooluse.tools import Toolbox
-from arc_refinery.tooluse.transcripts import Conversation
+from arc_refinery.tool_use.answers import final_number
+from arc_refinery.tool_use.asserts import plan
+from arc_refinery.tool_use.rendering import Message, Renderer
+from arc_refinery.tool_use.tools import Toolbox
 
 _CALCULATION = re.compile(r"<<([^<>=]*)=([^<>]*)>>")
 

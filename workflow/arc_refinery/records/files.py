@@ -6,14 +6,13 @@ made it; nothing measured (times, memory) is stored, so equal settings give equa
 
 import hashlib
 import json
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, is_dataclass
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,164 +20,22 @@ import pyarrow.parquet as pq
 
 from arc_refinery.arrow_grids import SIDES, FlatGrids, lengths_of, list_array, pair_array
 from arc_refinery.augment import Augmentation
-from arc_refinery.barc.problems import Problem
 from arc_refinery.errors import InputError
 from arc_refinery.files import written_as_a_whole
-from arc_refinery.grids import Grid, GridError
-from arc_refinery.prompts import Message
+from arc_refinery.grids import GridError
+from arc_refinery.problems import Problem
+from arc_refinery.records.questions import Asserts, Question
+from arc_refinery.records.refining import Attempt, Demonstration, Prompt, Verdict
+from arc_refinery.records.schemas import GRIDS, PAIRS, Kind, schema
+from arc_refinery.records.transcripts import Conversation, Episode, Segment
 from arc_refinery.tasks import Pair, Task
-from arc_refinery.tooluse.questions import Asserts, Question
-from arc_refinery.tooluse.transcripts import Conversation, Episode, Segment
 
 SCHEMA_VERSION = 1
 ROWS_PER_GROUP = 2000
 
-logger = logging.getLogger(__name__)
-
-Kind = Literal[
-    "problems",
-    "tasks",
-    "prompts",
-    "attempts",
-    "verdicts",
-    "demonstrations",
-    "questions",
-    "conversations",
-    "episodes",
-]
-
 
 class RecordError(InputError):
     """A file of records cannot be used; the message names file and column, what was expected and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """One conversation that waits for an answer, and the task as the model sees it (augmented, reordered)."""
-
-    prompt_id: str
-    task_id: str
-    turn: int
-    parent_id: str  # attempt that is refined; empty in turn 1
-    augmentation: Augmentation
-    train_order: tuple[int, ...]
-    messages: tuple[Message, ...]
-    text: str  # the messages rendered by the model's chat template
-    n_tokens: int
-    n_predictions: int  # completions to draw
-    train: tuple[Pair, ...]
-    test: tuple[Pair, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One completion with its lineage."""
-
-    attempt_id: str
-    prompt_id: str
-    task_id: str
-    turn: int
-    parent_id: str
-    model: str
-    adapter: str  # empty: the model as it is
-    seed: int
-    temperature: float
-    top_p: float
-    augmentation: Augmentation
-    train_order: tuple[int, ...]
-    completion: str
-    n_prompt_tokens: int
-    n_tokens: int
-    finish_reason: str  # stop, or length where the completion was cut
-    logprob: float  # sum over the completion's tokens, natural logarithm, temperature 1
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What executing one attempt's program gave. Outputs have augmentation and order undone; empty unless status is ok.
-
-    Scores compare them with the task's grids (0 where there are none); see metrics.py.
-    """
-
-    attempt_id: str
-    prompt_id: str
-    task_id: str
-    turn: int
-    program_hash: str  # empty: no program could be taken out of the completion
-    status: str  # no_code, or the sandbox's verdict
-    error: str
-    train_outputs: tuple[Grid, ...]
-    test_outputs: tuple[Grid, ...]
-    fingerprint: str  # of all outputs; empty unless status is ok
-    train_pixel_score: float
-    train_correct_grids: float
-    test_pixel_score: float
-    test_correct_grids: float
-
-    @property
-    def train_is_correct(self) -> bool:
-        return self.train_correct_grids == 1.0
-
-    @property
-    def test_is_correct(self) -> bool:
-        return self.test_correct_grids == 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Demonstration:
-    """A prompt of a task and a correct answer to it, for supervised fine-tuning."""
-
-    demonstration_id: str
-    task_id: str
-    turn: int
-    parent_id: str  # attempt that is refined; empty in turn 1
-    text: str  # the rendered prompt, up to where the model goes on
-    completion: str  # what the model is to sample after `text`, without the end token
-    target: str  # where the program comes from: "source", or the id of a correct attempt
-    n_tokens: int  # prompt, completion and one end token
-
-
-_GRID = pa.list_(pa.list_(pa.int8()))
-_PAIRS = pa.list_(pa.struct([("input", _GRID), ("output", _GRID)]))
-_GRIDS = pa.list_(_GRID)
-_AUGMENTATION = pa.struct([("n_rotations", pa.int8()), ("transpose", pa.bool_()), ("colors", pa.list_(pa.int8()))])
-_MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
-_TYPES: dict[str, pa.DataType] = {
-    "seeds": pa.list_(pa.string()),
-    "examples": _PAIRS,
-    "train": _PAIRS,
-    "test": _PAIRS,
-    "augmentation": _AUGMENTATION,
-    "train_order": pa.list_(pa.int8()),
-    "messages": _MESSAGES,
-    "train_outputs": _GRIDS,
-    "test_outputs": _GRIDS,
-    "asserts": pa.struct(
-        [("statements", pa.list_(pa.string())), ("imports", pa.list_(pa.string())), ("setup", pa.string())]
-    ),
-    "segments": pa.list_(pa.struct([("text", pa.string()), ("is_sampled", pa.bool_())])),
-    "calls": pa.list_(pa.struct([("tool", pa.string()), ("fault", pa.string())])),
-    "completion_ids": pa.list_(pa.int32()),
-    "mask": pa.list_(pa.int8()),
-    "kind": pa.string(),
-}
-_SCALARS = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
-_CLASSES: dict[Kind, type] = {
-    "problems": Problem,
-    "tasks": Task,
-    "prompts": Prompt,
-    "attempts": Attempt,
-    "verdicts": Verdict,
-    "demonstrations": Demonstration,
-    "questions": Question,
-    "conversations": Conversation,
-    "episodes": Episode,
-}
-
-
-def schema(kind: Kind) -> pa.Schema:
-    """The columns of a kind of file: the fields of its record class, in order."""
-    return pa.schema([(f.name, _TYPES.get(f.name) or _SCALARS[f.type]) for f in fields(_CLASSES[kind])])  # type: ignore[index]
 
 
 def settings_hash(settings: Mapping[str, Any]) -> str:
@@ -217,7 +74,7 @@ def writer(
 
 def _encodings(kind: Kind) -> dict[str, Any]:
     """Cells as streams of bytes, three in four of them zeros: that is less work than a dictionary of ten colours."""
-    pairs, grids = ([field.name for field in schema(kind) if field.type == one] for one in (_PAIRS, _GRIDS))
+    pairs, grids = ([field.name for field in schema(kind) if field.type == one] for one in (PAIRS, GRIDS))
     lists = [f"{name}.list.element.{side}" for name in pairs for side in SIDES]
     lists += [f"{name}.list.element" for name in grids]
     return {
@@ -239,32 +96,6 @@ def write(
     with writer(path, kind, seed, settings, notes) as add:
         for table in tables(kind, records):
             add(table)
-
-
-def write_prompts(path: Path, prompts: Iterable[Prompt], longest: int, seed: int, settings: Mapping[str, Any]) -> None:
-    """Write the prompts of at most `longest` tokens; the lengths of longer ones are kept, by turn, in the file's notes.
-
-    Notes: `longest_allowed`, `n_dropped`, `dropped` ({turn: [tokens, ...]}).
-    """
-    kept: list[int] = []
-    dropped: dict[int, list[int]] = {}
-
-    def fitting() -> Iterator[Prompt]:
-        for prompt in prompts:
-            if prompt.n_tokens <= longest:
-                kept.append(prompt.n_tokens)
-                yield prompt
-            else:
-                dropped.setdefault(prompt.turn, []).append(prompt.n_tokens)
-
-    def facts() -> dict[str, Any]:
-        return {"longest_allowed": longest, "n_dropped": sum(map(len, dropped.values())), "dropped": dropped}
-
-    write(path, "prompts", fitting(), seed, settings, facts)
-    if lengths := kept + [n_tokens for of_turn in dropped.values() for n_tokens in of_turn]:
-        tokens = np.percentile(lengths, shares := (50, 95, 100), method="inverted_cdf")
-        percentiles = ", ".join(f"{share} %: {n}" for share, n in zip(shares, tokens, strict=True))
-        logger.info("tokens of %d prompts: %s; longest allowed: %d", len(lengths), percentiles, longest)
 
 
 def read_problems(path: Path) -> Iterator[Problem]:
@@ -380,10 +211,10 @@ def _remake(path: Path) -> str:
 
 
 def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
-    if kind not in (_PAIRS, _GRIDS):
+    if kind not in (PAIRS, GRIDS):
         return pa.array([_plain(value) for value in values], kind)
     items = [item for value in values for item in value]
-    if kind == _PAIRS:
+    if kind == PAIRS:
         nested = pair_array(*(FlatGrids.from_grids([getattr(pair, side) for pair in items]) for side in SIDES))
     else:
         nested = FlatGrids.from_grids(items).to_arrow()
@@ -398,14 +229,14 @@ def _plain(value: Any) -> Any:
 
 def _values(column: pa.Array, name: str, path: Path) -> list[Any]:
     """One value a row; grids and pairs as tuples. Only the output of a test pair may be `UNKNOWN`."""
-    if column.type not in (_PAIRS, _GRIDS):
+    if column.type not in (PAIRS, GRIDS):
         values: list[Any] = column.to_pylist()
         return values
     nested = column.flatten()
     try:
         if column.null_count:
             raise GridError(f"missing in column {name!r}")
-        if column.type == _GRIDS:
+        if column.type == GRIDS:
             items: list[Any] = FlatGrids.from_arrow(nested).to_grids()
         else:
             inputs = FlatGrids.from_arrow(nested.field("input"))

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor, Outcome, Script, Status, Value, plain
-from arc_refinery.tooluse.asserts import VALUE, Check, Plan, Unsupported, plan
-from arc_refinery.tooluse.questions import Question
+from arc_refinery.tool_use.asserts import VALUE, Check, Plan, Unsupported, plan
 
 TRUE = plain.pack(True)
 

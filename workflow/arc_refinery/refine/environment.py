@@ -8,12 +8,12 @@ from arc_refinery.config import Grpo
 from arc_refinery.library_arguments import refining_rollouts
 from arc_refinery.prompts import Template, split_prefix
 from arc_refinery.records import Prompt
+from arc_refinery.refine.rollout import TwoTurns
+from arc_refinery.refine.rows import row_of, streamed
+from arc_refinery.refine.scoring import Scorer
 from arc_refinery.sandbox import Executor
 from arc_refinery.tokenizers import begin_answers
-from arc_refinery.training.data import row_of, streamed
 from arc_refinery.training.grpo import Data, TrainingError
-from arc_refinery.training.rollout import TwoTurns
-from arc_refinery.training.scoring import Scorer
 from arc_refinery.training.trainer import Trainer
 
 

@@ -19,9 +19,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from arc_refinery.config.tool_use import Form
 from arc_refinery.errors import InputError
-from arc_refinery.tooluse.answers import final_number
-from arc_refinery.tooluse.questions import Asserts, Form, Question
+from arc_refinery.records.questions import Asserts, Question
+from arc_refinery.tool_use.answers import final_number
 
 ROWS_AT_ONCE = 500
 

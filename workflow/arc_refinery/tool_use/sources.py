@@ -10,12 +10,12 @@ from tqdm import tqdm
 from arc_refinery.config import Questions
 from arc_refinery.errors import InputError
 from arc_refinery.hub import FETCH_FIRST
+from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
-from arc_refinery.tooluse.code_exec import run_asserts
-from arc_refinery.tooluse.data import gsm8k_question, mbpp_question, read_questions
-from arc_refinery.tooluse.generator import gsm8k_row, mbpp_row
-from arc_refinery.tooluse.questions import Question, Split
+from arc_refinery.tool_use.code_exec import run_asserts
+from arc_refinery.tool_use.data import gsm8k_question, mbpp_question, read_questions
+from arc_refinery.tool_use.generator import Split, gsm8k_row, mbpp_row
 
 
 def questions_of(settings: Questions, split: Split, seed: int) -> Iterator[Question]:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from arc_refinery.errors import InputError
 from arc_refinery.metrics import correct_grids
 from arc_refinery.prompts import Template, error_feedback, execution_feedback, next_turn
+from arc_refinery.refine.rewards import Graded, grade
+from arc_refinery.refine.rows import Asked, asked_of
 from arc_refinery.sandbox import Executor, Status
 from arc_refinery.tasks import Task
-from arc_refinery.training.data import Asked, asked_of
-from arc_refinery.training.rewards import Graded, grade
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

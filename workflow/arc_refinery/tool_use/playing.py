@@ -15,17 +15,17 @@ from arc_refinery import records
 from arc_refinery.config import CHANGE_NO_COMPLETION, Generation, Network, Sandbox
 from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
+from arc_refinery.records.questions import Question
+from arc_refinery.records.transcripts import Call, Episode
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
 from arc_refinery.sampling.progress import Progress
 from arc_refinery.sampling.turns import TurnSampler, open_turn_sampler
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
-from arc_refinery.tooluse.episodes import Play, play
-from arc_refinery.tooluse.questions import Question
-from arc_refinery.tooluse.rendering import Renderer
-from arc_refinery.tooluse.rewards import Graded, grade
-from arc_refinery.tooluse.tools import Toolbox
-from arc_refinery.tooluse.transcripts import Call, Episode
+from arc_refinery.tool_use.episodes import Play, play
+from arc_refinery.tool_use.rendering import Renderer
+from arc_refinery.tool_use.rewards import Graded, grade
+from arc_refinery.tool_use.tools import Toolbox
 
 logger = logging.getLogger(__name__)
 

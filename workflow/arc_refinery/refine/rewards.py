@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import comb
 
 from arc_refinery.grids import Grid
-from arc_refinery.judging.judge import NO_CODE
 from arc_refinery.metrics import correct_grids, mean_pixel_score
 from arc_refinery.prompts import extract_code
+from arc_refinery.refine.judge import NO_CODE
 from arc_refinery.sandbox import Executor, Outcome, Program, Status
 
 
@@ -82,20 +81,3 @@ def _graded(outcome: Outcome, truths: Sequence[Grid]) -> Graded:
         return Graded(str(outcome.status), outcome.error)
     outputs = outcome.outputs
     return Graded(str(outcome.status), "", outputs, correct_grids(outputs, truths), mean_pixel_score(outputs, truths))
-
-
-def best_of_k_credit(rewards: Sequence[float], k: int) -> list[float]:
-    """How much each completion adds to the best of k: mean over the sets of k that hold it of (best - best without it).
-
-    The leave-one-out estimator of Walder and Karkhanis 2025 (arXiv 2505.15201), for any real rewards; k = 1 gives the
-    rewards back. Only completions that are the best of some set get credit, so rare good ones count for much.
-    """
-    if k == 1:
-        return list(rewards)
-    n = len(rewards)
-    ascending = sorted(range(n), key=lambda place: rewards[place])
-    credit = [0.0] * n
-    for rank, place in enumerate(ascending):
-        second_best = ((rewards[ascending[below]], comb(below, k - 2)) for below in range(rank))
-        credit[place] = sum((rewards[place] - reward) * sets for reward, sets in second_best) / comb(n - 1, k - 1)
-    return credit

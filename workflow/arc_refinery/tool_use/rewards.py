@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from arc_refinery.prompts import extract_code
+from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
-from arc_refinery.tooluse.answers import final_number, final_text, normalized
-from arc_refinery.tooluse.code_exec import Report, run_asserts
-from arc_refinery.tooluse.questions import Question
-from arc_refinery.tooluse.turns import parse_turn
+from arc_refinery.tool_use.answers import final_number, final_text, normalized
+from arc_refinery.tool_use.code_exec import Report, run_asserts
+from arc_refinery.tool_use.turns import parse_turn
 
 
 @dataclass(frozen=True, slots=True)

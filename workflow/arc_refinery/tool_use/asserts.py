@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from arc_refinery.tooluse.questions import Asserts
+from arc_refinery.records.questions import Asserts
 
 VALUE = "value_{}_of_the_candidate"
 # What these give depends on where they are evaluated.

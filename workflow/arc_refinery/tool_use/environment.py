@@ -1,8 +1,8 @@
 """The lesson of tool use, through TRL's environment interface.
 
 TRL puts the tools that an environment has into the prompt, resets one environment for each episode, and hands them all
-to the reward. The episodes themselves are played by tooluse/episodes.py, in place of TRL's own loop, which takes a call
-that is no JSON for an answer, says nothing of calls that are cut off, and has one limit for all tokens.
+to the reward. The episodes themselves are played by tool_use/episodes.py instead of TRL's own loop, which takes a call
+that is not JSON for an answer, does not report calls that are cut off, and has one limit for all tokens.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,14 +20,14 @@ from trl.chat_template_utils import (
 from arc_refinery.config import OF_EVALUATION, Generation, ToolTraining
 from arc_refinery.library_arguments import tool_rollouts
 from arc_refinery.records import settings_hash
+from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
-from arc_refinery.tooluse.episodes import Play, play
-from arc_refinery.tooluse.questions import Question
-from arc_refinery.tooluse.rendering import Renderer, TemplateError
-from arc_refinery.tooluse.rewards import grade
-from arc_refinery.tooluse.tools import TOOLS, Tool, Toolbox
+from arc_refinery.tool_use.episodes import Play, play
+from arc_refinery.tool_use.rendering import Renderer, TemplateError
+from arc_refinery.tool_use.rewards import grade
+from arc_refinery.tool_use.tools import TOOLS, Tool, Toolbox
 from arc_refinery.training.grpo import Data, TrainingError
-from arc_refinery.training.measures import Measured, step_figures
+from arc_refinery.training.step_metrics import Measured, step_figures
 from arc_refinery.training.trainer import Trainer
 
 

@@ -4,19 +4,22 @@ A problem is drawn from the stream of (seed, level, split, index). Whether it ma
 alone (`split_of`), so that no held-out text is ever among those to train on, whatever the seeds.
 """
 
+import hashlib
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from arc_refinery.seeding import stream_seed
-from arc_refinery.tooluse.questions import Split, split_of
 
 Row = dict[str, Any]
+Split = Literal["train", "heldout"]
+
+HELD_OUT_ONE_IN = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class Difficulty:
     """How hard problems are."""
 
     steps: tuple[int, int]  # operations, least and most
@@ -24,10 +27,10 @@ class Level:
     stories: float  # share of word problems; the others are bare expressions
 
 
-LEVELS = {
-    1: Level((1, 1), (3, 4), 0.3),
-    2: Level((2, 2), (3, 4), 0.6),
-    3: Level((3, 4), (3, 5), 0.8),
+DIFFICULTIES = {
+    1: Difficulty((1, 1), (3, 4), 0.3),
+    2: Difficulty((2, 2), (3, 4), 0.6),
+    3: Difficulty((3, 4), (3, 5), 0.8),
 }
 MAX_VALUE = 10**12  # no step goes beyond
 
@@ -39,7 +42,7 @@ ASKING = ("What is {}?", "Compute {}.", "Calculate {}.", "How much is {}?")
 def gsm8k_row(level: int, split: Split, seed: int, index: int) -> Row:
     """An arithmetic problem: `question`; `answer` with a line a step, its calculation marked, and `#### number`."""
     rng = _stream("gsm8k", level, split, seed, index)
-    how = LEVELS[level]
+    how = DIFFICULTIES[level]
     while True:
         n_steps = rng.randint(*how.steps)
         question, lines, value = (_story if rng.random() < how.stories else _expression)(rng, n_steps, how.digits)
@@ -51,9 +54,15 @@ def mbpp_row(level: int, split: Split, seed: int, index: int) -> Row:
     """A small function to write, with three asserts that go with the text and two that do not."""
     rng = _stream("mbpp", level, split, seed, index)
     while True:
-        row = _function(rng, rng.randint(*LEVELS[level].steps))
+        row = _function(rng, rng.randint(*DIFFICULTIES[level].steps))
         if split_of(row["text"]) == split:
             return row | {"task_id": index}
+
+
+def split_of(text: str) -> Split:
+    """The side that a question is on by its text alone: one in eight is held out."""
+    is_held_out = int(hashlib.sha256(text.encode()).hexdigest(), 16) % HELD_OUT_ONE_IN == 0
+    return "heldout" if is_held_out else "train"
 
 
 def _stream(form: str, level: int, split: Split, seed: int, index: int) -> random.Random:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from arc_refinery.grids import as_grid
 from arc_refinery.prompts import Message, split_prefix
 from arc_refinery.records import Prompt
+from arc_refinery.refine.rewards import Answer
 from arc_refinery.tasks import Pair
-from arc_refinery.training.rewards import Answer
 
 if TYPE_CHECKING:
     from datasets import IterableDataset

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from arc_refinery.tooluse.rendering import Renderer
-from arc_refinery.tooluse.tools import Result, Toolbox, answer_all
-from arc_refinery.tooluse.transcripts import Ending, Message
-from arc_refinery.tooluse.turns import Turn, parse_turn
+from arc_refinery.records.transcripts import Ending, Message
+from arc_refinery.tool_use.rendering import Renderer
+from arc_refinery.tool_use.tools import Result, Toolbox, answer_all
+from arc_refinery.tool_use.turns import Turn, parse_turn
 
 Logprobs = list[float]
 # From contexts to the ids of one more turn each, and their log-probabilities where the sampler gives any

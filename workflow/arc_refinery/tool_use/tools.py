@@ -16,11 +16,11 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import Any, Literal, get_args
 
+from arc_refinery.config.tool_use import ToolName
 from arc_refinery.sandbox import Executor, Outcome, Script, Status
-from arc_refinery.tooluse.calculator import CalculatorError, calculate
-from arc_refinery.tooluse.turns import Turn, WrittenCall
+from arc_refinery.tool_use.calculator import CalculatorError, calculate
+from arc_refinery.tool_use.turns import Turn, WrittenCall
 
-ToolName = Literal["calculator", "execute_code", "read_file"]
 # What is wrong with a call: it is no JSON object with `name` and `arguments`; there is no such tool; the arguments are
 # not the tool's; it is not closed; one turn may not have so many; no calls are left; it is a sound call of which
 # nothing came but an error.

@@ -1,14 +1,9 @@
 """What is asked of the model, and what its answer is held against."""
 
-import hashlib
 from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["gsm8k", "code_exec", "exact_match"]
-Form = Literal["gsm8k", "mbpp", "text"]  # of rows (data.py)
-Split = Literal["train", "heldout"]
-
-HELD_OUT_ONE_IN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +25,3 @@ class Question:
     reference: str  # the right answer: a number, a text, or a program that passes the asserts
     solution: str = ""  # of GSM8K: the worked answer, with its calculations marked <<48/2=24>>
     asserts: Asserts | None = None  # of code_exec
-
-
-def split_of(text: str) -> Split:
-    """The side that a question is on by its text alone: one in eight is held out."""
-    is_held_out = int(hashlib.sha256(text.encode()).hexdigest(), 16) % HELD_OUT_ONE_IN == 0
-    return "heldout" if is_held_out else "train"

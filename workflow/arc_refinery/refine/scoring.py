@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from arc_refinery.config import Grpo
+from arc_refinery.refine.rewards import REWARDS, Graded, grade
+from arc_refinery.refine.rollout import Episode
+from arc_refinery.refine.rows import Asked, asked_of
 from arc_refinery.sandbox import Executor
-from arc_refinery.training.data import Asked, asked_of
-from arc_refinery.training.measures import Measured, ngram_repetition, step_figures
-from arc_refinery.training.rewards import REWARDS, Graded, grade
-from arc_refinery.training.rollout import Episode
+from arc_refinery.training.step_metrics import Measured, ngram_repetition, step_figures
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import TemplateError as JinjaError
 
 from arc_refinery.errors import InputError
-from arc_refinery.tooluse.transcripts import Segment
-from arc_refinery.tooluse.turns import CLOSE_THOUGHT, OPEN_THOUGHT, parse_turn
+from arc_refinery.records.transcripts import Segment
+from arc_refinery.tool_use.turns import CLOSE_THOUGHT, OPEN_THOUGHT, parse_turn
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

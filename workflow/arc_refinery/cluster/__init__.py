@@ -1,0 +1,1 @@
+"""Clusters: messages about jobs on an HTCondor pool."""

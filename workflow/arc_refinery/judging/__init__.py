@@ -1,1 +1,0 @@
-"""Execute the programs of attempts and grade what they give."""

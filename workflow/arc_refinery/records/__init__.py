@@ -1,0 +1,63 @@
+"""What passes between stages: record classes, and the Parquet files that hold them."""
+
+from arc_refinery.records.files import (
+    ROWS_PER_GROUP,
+    SCHEMA_VERSION,
+    RecordError,
+    check,
+    count,
+    kind_of,
+    notes,
+    read_attempts,
+    read_conversations,
+    read_demonstrations,
+    read_episodes,
+    read_problems,
+    read_prompts,
+    read_questions,
+    read_tasks,
+    read_verdicts,
+    settings_hash,
+    tables,
+    write,
+    writer,
+)
+from arc_refinery.records.questions import Asserts, Question
+from arc_refinery.records.refining import Attempt, Demonstration, Prompt, Verdict
+from arc_refinery.records.schemas import Kind, schema
+from arc_refinery.records.transcripts import Call, Conversation, Episode, Segment
+
+__all__ = [
+    "ROWS_PER_GROUP",
+    "SCHEMA_VERSION",
+    "Asserts",
+    "Attempt",
+    "Call",
+    "Conversation",
+    "Demonstration",
+    "Episode",
+    "Kind",
+    "Prompt",
+    "Question",
+    "RecordError",
+    "Segment",
+    "Verdict",
+    "check",
+    "count",
+    "kind_of",
+    "notes",
+    "read_attempts",
+    "read_conversations",
+    "read_demonstrations",
+    "read_episodes",
+    "read_problems",
+    "read_prompts",
+    "read_questions",
+    "read_tasks",
+    "read_verdicts",
+    "schema",
+    "settings_hash",
+    "tables",
+    "write",
+    "writer",
+]

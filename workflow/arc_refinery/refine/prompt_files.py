@@ -1,0 +1,39 @@
+"""Files of prompts: only those that fit the model's window, and how long the others were."""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from arc_refinery import records
+from arc_refinery.records import Prompt
+
+logger = logging.getLogger(__name__)
+
+
+def write_prompts(path: Path, prompts: Iterable[Prompt], longest: int, seed: int, settings: Mapping[str, Any]) -> None:
+    """Write the prompts of at most `longest` tokens; the lengths of longer ones are kept, by turn, in the file's notes.
+
+    Notes: `longest_allowed`, `n_dropped`, `dropped` ({turn: [tokens, ...]}).
+    """
+    kept: list[int] = []
+    dropped: dict[int, list[int]] = {}
+
+    def fitting() -> Iterator[Prompt]:
+        for prompt in prompts:
+            if prompt.n_tokens <= longest:
+                kept.append(prompt.n_tokens)
+                yield prompt
+            else:
+                dropped.setdefault(prompt.turn, []).append(prompt.n_tokens)
+
+    def facts() -> dict[str, Any]:
+        return {"longest_allowed": longest, "n_dropped": sum(map(len, dropped.values())), "dropped": dropped}
+
+    records.write(path, "prompts", fitting(), seed, settings, facts)
+    if lengths := kept + [n_tokens for of_turn in dropped.values() for n_tokens in of_turn]:
+        tokens = np.percentile(lengths, shares := (50, 95, 100), method="inverted_cdf")
+        percentiles = ", ".join(f"{share} %: {n}" for share, n in zip(shares, tokens, strict=True))
+        logger.info("tokens of %d prompts: %s; longest allowed: %d", len(lengths), percentiles, longest)
