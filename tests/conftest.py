@@ -38,8 +38,8 @@ TOGETHER = {
     "tests/workflow/test_turns.py": "turns",
     "tests/workflow/test_templates.py": "templates",
     "tests/unit/test_report.py": "report",
-    "tests/unit/test_tooluse_report.py": "tool report",
-    "tests/unit/test_tooluse_playing.py": "episodes",
+    "tests/unit/test_tool_use_report.py": "tool report",
+    "tests/unit/test_tool_use_rollout.py": "episodes",
     "tests/unit/test_transformers_sampler.py": "sampler",
 }
 

@@ -10,7 +10,7 @@ from arc_refinery.errors import InputError
 
 
 @contextmanager
-def written_as_a_whole(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """A name beside `path` to write to; it becomes `path` if all goes well, and goes away if not."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from tqdm import tqdm
 
 from arc_refinery.errors import InputError
-from arc_refinery.files import written_as_a_whole
+from arc_refinery.files import atomic_write
 
 if TYPE_CHECKING:
     from huggingface_hub import DryRunFileInfo
@@ -100,7 +100,7 @@ def fetch(download: Download, folder: Path) -> None:
         "bytes": sum(sizes.values()),
         "files": sizes,
     }
-    with written_as_a_whole(record) as path:
+    with atomic_write(record) as path:
         path.write_text(json.dumps(content, indent=1) + "\n")
     logger.info("%s: %d files, %s, commit %s", folder, len(sizes), readable_size(content["bytes"]), snapshot.name)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from arc_refinery import config
-from arc_refinery.files import written_as_a_whole
+from arc_refinery.files import atomic_write
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Times:
         if self.output is None:
             print(text)
         else:
-            with written_as_a_whole(self.output) as unfinished:
+            with atomic_write(self.output) as unfinished:
                 unfinished.write_text(text)
 
 

@@ -180,7 +180,7 @@ class TrainTools(ToolFlags):
     tensorboard: Path | None = None  # folder of curves; by default beside output_dir
 
     def run(self) -> None:
-        from arc_refinery.tool_use.environment import CallingTools, check_template
+        from arc_refinery.tool_use.environment import ToolEnvironment, check_template
         from arc_refinery.training.grpo import Job, train
 
         model = config.Network(
@@ -205,7 +205,7 @@ class TrainTools(ToolFlags):
         with _two(self.sandbox, self.n_jobs) as executors:
             renderer = self.renderer()
             check_template(renderer.tokenizer)
-            lesson = CallingTools(
+            environment = ToolEnvironment(
                 questions,
                 renderer,
                 self.training,
@@ -217,8 +217,8 @@ class TrainTools(ToolFlags):
                 self.files_hash(),
                 self.seed,
             )
-            logging.info("%d questions leave no room for an episode and are left out", lesson.n_left_out)
-            is_done = train(job, lesson)
+            logging.info("%d questions leave no room for an episode and are left out", environment.n_left_out)
+            is_done = train(job, environment)
         if not is_done:
             start_again()
 
@@ -245,7 +245,7 @@ class Episodes(ToolFlags):
     def run(self) -> None:
         from arc_refinery.sampling.checks import check_model
         from arc_refinery.sampling.progress import progress_path
-        from arc_refinery.tool_use.playing import Player, play_shard
+        from arc_refinery.tool_use.rollout import EpisodeSettings, run_shard
 
         model = config.Network(
             path=self.model_path,
@@ -261,7 +261,7 @@ class Episodes(ToolFlags):
         output = self.output_folder / f"{self.shard:03d}.parquet"
         questions = list(records.read_questions(self.dataset_path))
         with _two(self.sandbox, self.n_jobs) as executors:
-            player = Player(
+            setup = EpisodeSettings(
                 model=model,
                 adapter=self.lora_path,
                 generation=self.generation,
@@ -274,8 +274,8 @@ class Episodes(ToolFlags):
                 questions_per_batch=self.questions_per_batch,
                 seed=self.seed,
             )
-            played = play_shard(questions, player, self.shard, self.n_shards, output)
-            settings = player.settings() | {"lora_path": self.lora_path}
+            played = run_shard(questions, setup, self.shard, self.n_shards, output)
+            settings = setup.settings() | {"lora_path": self.lora_path}
             records.write(output, "episodes", played, self.seed, settings)
         progress_path(output).unlink()
 

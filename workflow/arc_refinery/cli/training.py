@@ -43,7 +43,7 @@ class Train:
         if self.training.unsloth:
             from arc_refinery.training import unsloth_backend  # noqa: F401  # replaces parts of trl, so it comes first
         from arc_refinery.prompts import load_template
-        from arc_refinery.refine.environment import Refining
+        from arc_refinery.refine.environment import RefineEnvironment
         from arc_refinery.training.grpo import Job, train
 
         model = config.Model(
@@ -72,10 +72,10 @@ class Train:
         )
         prompts_hash, template = content_hash(self.dataset_path), load_template(self.template, self.colors)
         with sandbox.executor(self.training.n_jobs) as executor:
-            lesson = Refining(
+            environment = RefineEnvironment(
                 self._fitting_prompts, prompts_hash, self.training, template, self.include_errors, self.seed, executor
             )
-            is_done = train(job, lesson)
+            is_done = train(job, environment)
         if not is_done:
             start_again()
 

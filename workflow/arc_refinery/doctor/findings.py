@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from arc_refinery.errors import InputError
-from arc_refinery.files import written_as_a_whole
+from arc_refinery.files import atomic_write
 from arc_refinery.reporting.tables import markdown_table
 
 Job = Literal["cpu", "sample", "train"]  # kinds of jobs, as in the section `resources` of a config
@@ -44,7 +44,7 @@ class Visit:
 
 
 def write(path: Path, visit: Visit) -> None:
-    with written_as_a_whole(path) as unfinished:
+    with atomic_write(path) as unfinished:
         unfinished.write_text(json.dumps(asdict(visit), indent=1) + "\n")
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from arc_refinery import records
 from arc_refinery.errors import InputError
-from arc_refinery.files import written_as_a_whole
+from arc_refinery.files import atomic_write
 from arc_refinery.grids import Grid, GridError, as_grid
 from arc_refinery.records import Verdict
 from arc_refinery.tasks import Task
@@ -110,7 +110,7 @@ def write_submission(submission: Submission, tasks: Mapping[str, Task], path: Pa
     """Write a submission as a whole, after a check of what a reader of the file will find."""
     text = json.dumps(submission)
     check(json.loads(text), tasks, path)
-    with written_as_a_whole(path) as unfinished:
+    with atomic_write(path) as unfinished:
         unfinished.write_text(text)
 
 

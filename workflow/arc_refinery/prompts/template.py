@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from arc_refinery.errors import InputError
-from arc_refinery.files import written_as_a_whole
+from arc_refinery.files import atomic_write
 from arc_refinery.prompts.fragments import COMPACT_INPUT, COMPACT_OUTPUT
 from arc_refinery.prompts.notation import COLORS, DIGITS, Notation, NotationError
 
@@ -101,10 +101,10 @@ def template_files(name: str) -> list[Path]:
 def save_template(template: Template, folder: Path) -> None:
     """Write the files that `load_template` reads."""
     for name in _TEXTS:
-        with written_as_a_whole(folder / f"{name}.txt") as path:
+        with atomic_write(folder / f"{name}.txt") as path:
             path.write_bytes(f"{getattr(template, name)}\n".encode())
     separators = {"between_pairs": template.between_pairs, "between_tests": template.between_tests}
-    with written_as_a_whole(folder / NOTATION) as path:
+    with atomic_write(folder / NOTATION) as path:
         path.write_text(json.dumps(separators | asdict(template.notation), indent=1, ensure_ascii=False) + "\n")
 
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from arc_refinery.arrow_grids import SIDES, FlatGrids, lengths_of, list_array, pair_array
 from arc_refinery.augment import Augmentation
 from arc_refinery.errors import InputError
-from arc_refinery.files import written_as_a_whole
+from arc_refinery.files import atomic_write
 from arc_refinery.grids import GridError
 from arc_refinery.problems import Problem
 from arc_refinery.records.questions import Asserts, Question
@@ -67,7 +67,7 @@ def writer(
         "settings": settings_hash(settings),
     }
     columns = schema(kind).with_metadata(metadata)
-    with written_as_a_whole(path) as unfinished, pq.ParquetWriter(unfinished, columns, **_encodings(kind)) as file:
+    with atomic_write(path) as unfinished, pq.ParquetWriter(unfinished, columns, **_encodings(kind)) as file:
         yield lambda table: file.write_table(table.replace_schema_metadata(metadata))
         file.add_key_value_metadata({"notes": json.dumps(notes(), sort_keys=True)})
 

@@ -1,4 +1,4 @@
-"""The lesson of refining ARC programs: prompts of first or second turns, or on-policy second turns."""
+"""The environment of refining ARC programs: prompts of first or second turns, or on-policy second turns."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -17,7 +17,7 @@ from arc_refinery.training.grpo import Data, TrainingError
 from arc_refinery.training.trainer import Trainer
 
 
-class Refining:
+class RefineEnvironment:
     def __init__(
         self,
         read: Callable[[], Iterator[Prompt]],

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from arc_refinery import records
-from arc_refinery.files import written_as_a_whole
+from arc_refinery.files import atomic_write
 from arc_refinery.records import RecordError
 from arc_refinery.reporting import plots
 from arc_refinery.reporting.tables import markdown_table, write_csv
@@ -42,11 +42,11 @@ def study(paths: Sequence[Path], window: int, folder: Path) -> None:
     """Write lengths.md, .csv, .png and .svg of files of prompts to a folder."""
     found = [lengths for path, label in zip(paths, labels(paths), strict=True) for lengths in read(path, label)]
     figures = table(found, window)
-    with written_as_a_whole(folder / "lengths.csv") as unfinished:
+    with atomic_write(folder / "lengths.csv") as unfinished:
         write_csv(figures, unfinished)
     with plots.style():
         histogram(found, window, folder / "lengths.png")
-    with written_as_a_whole(folder / "lengths.md") as unfinished:
+    with atomic_write(folder / "lengths.md") as unfinished:
         unfinished.write_text(_page(figures))
 
 

@@ -15,7 +15,7 @@ from markdown_it.token import Token
 from PIL import Image
 
 from arc_refinery.errors import InputError
-from arc_refinery.files import written_as_a_whole
+from arc_refinery.files import atomic_write
 
 KINDS = {".png": "image/png", ".svg": "image/svg+xml", ".csv": "text/csv"}  # of files that a page can hold
 # A report quotes programs and messages that a model wrote: whatever they hold, no script runs and nothing is loaded.
@@ -44,7 +44,7 @@ class PageError(InputError):
 
 def write_page(markdown: Path, output: Path) -> None:
     """Write a Markdown file as HTML, with everything in it that it shows."""
-    with written_as_a_whole(output) as unfinished:
+    with atomic_write(output) as unfinished:
         unfinished.write_text(page(markdown.read_text(), markdown))
 
 

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from arc_refinery.files import written_as_a_whole
+from arc_refinery.files import atomic_write
 from arc_refinery.reporting.training_log import Decision, Log
 
 DPI = 120
@@ -115,12 +115,12 @@ def style() -> Iterator[None]:
 def save(figure: Figure, path: Path) -> None:
     """Write a PNG file, and an SVG file of the same name beside it."""
     save_png(figure, path)
-    with written_as_a_whole(path.with_suffix(".svg")) as unfinished:
+    with atomic_write(path.with_suffix(".svg")) as unfinished:
         figure.savefig(unfinished, format="svg", metadata={"Creator": None, "Date": None})
 
 
 def save_png(figure: Figure, path: Path, dpi: int = DPI) -> None:
-    with written_as_a_whole(path) as unfinished:
+    with atomic_write(path) as unfinished:
         figure.savefig(unfinished, dpi=dpi, format="png", metadata={"Software": None})
 
 

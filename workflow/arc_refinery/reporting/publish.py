@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from arc_refinery.files import written_as_a_whole
+from arc_refinery.files import atomic_write
 from arc_refinery.reporting import plots
 
 Write = Callable[[Path], None]
@@ -41,5 +41,5 @@ def publish(report: Path, folder: Path, compose: Callable[[Attachments], Sequenc
     attachments.write(temporary)
     shutil.rmtree(folder / "report", ignore_errors=True)
     os.replace(temporary, folder / "report")
-    with written_as_a_whole(report) as unfinished:
+    with atomic_write(report) as unfinished:
         unfinished.write_text("\n\n".join(blocks) + "\n")

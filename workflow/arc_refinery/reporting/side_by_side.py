@@ -11,7 +11,7 @@ import pandas as pd
 from arc_refinery.config import Arm
 from arc_refinery.evaluation.arms import PASS_RATE, SetResults
 from arc_refinery.evaluation.paired import Given, Side, given, pair, shared_tasks
-from arc_refinery.files import written_as_a_whole
+from arc_refinery.files import atomic_write
 from arc_refinery.reporting import training_log
 from arc_refinery.reporting.compare import left_out
 from arc_refinery.reporting.tables import Bootstrap, comparisons_table, markdown_table
@@ -41,7 +41,7 @@ def write_page(sides: Sequence[Side], output: Path) -> None:
         "## Trainings",
         _trainings(sides),
     ]
-    with written_as_a_whole(output) as unfinished:
+    with atomic_write(output) as unfinished:
         unfinished.write_text("\n\n".join(block for block in blocks if block) + "\n")
 
 

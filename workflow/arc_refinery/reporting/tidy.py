@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from arc_refinery import records
 from arc_refinery.config import Arm, Experiment, TaskSet
 from arc_refinery.evaluation.arms import SCORES
-from arc_refinery.files import written_as_a_whole
+from arc_refinery.files import atomic_write
 from arc_refinery.records import RecordError
 
 SCHEMA = pa.schema(
@@ -51,7 +51,7 @@ def write(experiment: Experiment, folder: Path, output: Path) -> None:
     schema = SCHEMA.with_metadata({"package_version": version("arc-refinery"), "seed": str(experiment.seed)})
     texts = [field.name for field in SCHEMA if pa.types.is_string(field.type)]
     with (
-        written_as_a_whole(output) as unfinished,
+        atomic_write(output) as unfinished,
         pq.ParquetWriter(unfinished, schema, compression="zstd", use_dictionary=texts) as file,
     ):
         for task_set in experiment.evaluation.sets:

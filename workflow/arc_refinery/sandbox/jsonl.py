@@ -8,7 +8,7 @@ from typing import Any
 from tqdm import tqdm
 
 from arc_refinery.errors import InputError
-from arc_refinery.files import written_as_a_whole
+from arc_refinery.files import atomic_write
 from arc_refinery.grids import GridError, as_grid
 from arc_refinery.sandbox.executor import Executor
 from arc_refinery.sandbox.types import Outcome, Program
@@ -24,7 +24,7 @@ def execute_file(programs: Path, output: Path, executor: Executor) -> None:
     if programs.exists() and not programs.is_file():
         raise InputError(f"{programs}: is no regular file; it is read twice, first to check it")
     n_programs = sum(1 for _ in read_programs(programs))
-    with written_as_a_whole(output) as unfinished, open(unfinished, "w", encoding="utf-8") as lines:
+    with atomic_write(output) as unfinished, open(unfinished, "w", encoding="utf-8") as lines:
         outcomes = executor.run(read_programs(programs))
         for outcome in tqdm(outcomes, total=n_programs, unit="program", mininterval=1):
             lines.write(f"{json.dumps(verdict(outcome))}\n")

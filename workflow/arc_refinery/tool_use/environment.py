@@ -1,4 +1,4 @@
-"""The lesson of tool use, through TRL's environment interface.
+"""The environment of tool use, through TRL's environment interface.
 
 TRL puts the tools that an environment has into the prompt, resets one environment for each episode, and hands them all
 to the reward. The episodes themselves are played by tool_use/episodes.py instead of TRL's own loop, which takes a call
@@ -22,7 +22,7 @@ from arc_refinery.library_arguments import tool_rollouts
 from arc_refinery.records import settings_hash
 from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
-from arc_refinery.tool_use.episodes import Play, play
+from arc_refinery.tool_use.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.rendering import Renderer, TemplateError
 from arc_refinery.tool_use.rewards import grade
 from arc_refinery.tool_use.tools import TOOLS, Tool, Toolbox
@@ -41,7 +41,7 @@ def check_template(tokenizer: Any) -> None:
         raise TemplateError(f"{tokenizer.name_or_path}: TRL cannot train with its chat template ({error})") from None
 
 
-class Environment:
+class EpisodeEnvironment:
     """What one episode happens in: its question, its tools, and how far it is. Tools are the public methods."""
 
     def __init__(self, questions: dict[str, Question], open_toolbox: Callable[[Question], Toolbox]) -> None:
@@ -49,7 +49,7 @@ class Environment:
         self._open_toolbox = open_toolbox
         self.question: Question
         self.toolbox: Toolbox
-        self.episode: Play
+        self.episode: Rollout
 
     def reset(self, **row: Any) -> None:
         """Begin an episode on the question of a row of the data set."""
@@ -57,13 +57,15 @@ class Environment:
         self.toolbox = self._open_toolbox(self.question)
 
 
-def environment_class(names: Sequence[str]) -> type[Environment]:
-    """An `Environment` with a method for each tool, with the signature and the docstring that TRL reads."""
-    return type("ToolEnvironment", (Environment,), {name: _method(TOOLS[name]) for name in names})
+def environment_class(names: Sequence[str]) -> type[EpisodeEnvironment]:
+    """An `EpisodeEnvironment` with a method for each tool, with the signature and the docstring that TRL reads."""
+    return type("ToolEnvironment", (EpisodeEnvironment,), {name: _method(TOOLS[name]) for name in names})
 
 
 def _method(tool: Tool) -> Callable[..., str]:
-    def call(self: Environment, **arguments: str) -> str:  # TRL only reads how it is called: episodes are played by us
+    def call(
+        self: EpisodeEnvironment, **arguments: str
+    ) -> str:  # TRL only reads how it is called: episodes are played by us
         return self.toolbox.run(tool.name, arguments).text
 
     described = "\n".join(f"    {name}: {text}" for name, text in tool.parameters.items())
@@ -87,7 +89,7 @@ class Rewards:
         self.__name__ = "answer"  # TRL's metrics carry it
 
     def __call__(
-        self, environments: Sequence[Environment], log_metric: Callable[[str, float], None], **_: Any
+        self, environments: Sequence[EpisodeEnvironment], log_metric: Callable[[str, float], None], **_: Any
     ) -> list[float]:
         episodes = [environment.episode for environment in environments]
         questions = [environment.question for environment in environments]
@@ -102,11 +104,11 @@ class Rewards:
         return self.rewards
 
 
-def _sampled(episode: Play) -> list[int]:
+def _sampled(episode: Rollout) -> list[int]:
     return [token for token, is_sampled in zip(episode.completion_ids, episode.mask, strict=True) if is_sampled]
 
 
-def _figures(episodes: Sequence[Play]) -> dict[str, float]:
+def _figures(episodes: Sequence[Rollout]) -> dict[str, float]:
     """Shares of episodes, and of calls."""
     results = [result for episode in episodes for result in episode.results]
     figures = {
@@ -137,18 +139,18 @@ class ToolTrainer(Trainer):
     ) -> tuple[Any, ...]:
         """TRL has sampled the first turns; gives what it gets from its own loop."""
         self._check_prompt(prompts[0], prompt_ids[0])
-        environments: list[Environment] = self.environments
+        environments: list[EpisodeEnvironment] = self.environments
         first_turns = [(completion_ids, logprobs)]
 
         def sample(contexts: list[list[int]]) -> Any:
             return first_turns.pop() if first_turns else self._generate_single_turn(contexts, None, {}, 1)
 
         for environment, ids in zip(environments, prompt_ids, strict=True):
-            environment.episode = Play(list(ids), environment.toolbox)
+            environment.episode = Rollout(list(ids), environment.toolbox)
         episodes = [environment.episode for environment in environments]
         sampled_before = self._seconds["sampling"]
         with self.timed("tools"):
-            play(episodes, sample, self.renderer, self.generation, frozenset(self.eos_token_ids))
+            run_episodes(episodes, sample, self.renderer, self.generation, frozenset(self.eos_token_ids))
         self._seconds["tools"] -= self._seconds["sampling"] - sampled_before
         results = [result for episode in episodes for result in episode.results]
         return (
@@ -169,7 +171,7 @@ class ToolTrainer(Trainer):
             raise TemplateError(f"TRL renders prompts in another way than the evaluation does: {read[-200:]!r}")
 
 
-class CallingTools:
+class ToolEnvironment:
     """Questions, and what answers them with tools."""
 
     def __init__(

@@ -31,7 +31,7 @@ class Limits(Protocol):
 
 
 @dataclass(slots=True)
-class Play:
+class Rollout:
     """One episode while it is played."""
 
     prompt_ids: list[int]
@@ -54,8 +54,10 @@ class Play:
         return self.messages[-1].content if self.ending == "answer" else ""
 
 
-def play(episodes: Sequence[Play], sample: Sample, renderer: Renderer, limits: Limits, ends: frozenset[int]) -> None:
-    """Play episodes to their ends, a turn of all of them at a time. `ends` are the ids that end a turn."""
+def run_episodes(
+    episodes: Sequence[Rollout], sample: Sample, renderer: Renderer, limits: Limits, ends: frozenset[int]
+) -> None:
+    """Run episodes to their ends, one turn of all of them at a time. `ends` are the ids that end a turn."""
     while running := [episode for episode in episodes if episode.ending is None]:
         sampled, logprobs = sample([episode.prompt_ids + episode.completion_ids for episode in running])
         turns = [
@@ -70,7 +72,12 @@ def play(episodes: Sequence[Play], sample: Sample, renderer: Renderer, limits: L
 
 
 def _take(
-    episode: Play, ids: list[int], logprobs: Logprobs | None, renderer: Renderer, limits: Limits, ends: frozenset[int]
+    episode: Rollout,
+    ids: list[int],
+    logprobs: Logprobs | None,
+    renderer: Renderer,
+    limits: Limits,
+    ends: frozenset[int],
 ) -> Turn:
     """Add one turn; an episode goes on where it calls and has not been told that no calls are left."""
     room = min(limits.max_turn_tokens, limits.max_episode_tokens - len(episode.completion_ids))
@@ -86,7 +93,7 @@ def _take(
     return turn
 
 
-def _tell(episode: Play, results: list[Result], renderer: Renderer, limits: Limits) -> None:
+def _tell(episode: Rollout, results: list[Result], renderer: Renderer, limits: Limits) -> None:
     """Add the results of a turn's calls, where there is room for them and another turn."""
     told = renderer.ids(renderer.results([result.text for result in results]))
     if episode.completion_ids[-1] != renderer.stop_id:
@@ -99,7 +106,7 @@ def _tell(episode: Play, results: list[Result], renderer: Renderer, limits: Limi
     episode.messages += [Message("tool", result.text) for result in results]
 
 
-def _extend(episode: Play, ids: list[int], logprobs: Logprobs | None, is_sampled: bool) -> None:
+def _extend(episode: Rollout, ids: list[int], logprobs: Logprobs | None, is_sampled: bool) -> None:
     episode.completion_ids += ids
     episode.mask += [int(is_sampled)] * len(ids)
     episode.logprobs = None if logprobs is None or episode.logprobs is None else episode.logprobs + logprobs

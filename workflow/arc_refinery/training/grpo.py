@@ -44,7 +44,7 @@ class TrainingError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Rows of a data set of TRL: `prompt`, and what the lesson needs besides."""
+    """Rows of a data set of TRL: `prompt`, and what the environment needs besides."""
 
     train: Dataset | IterableDataset
     heldout: Dataset | None
@@ -60,7 +60,7 @@ class Data:
         return cls(Dataset.from_list(train), Dataset.from_list(heldout) if heldout else None)
 
 
-class Lesson(Protocol):
+class Environment(Protocol):
     """What is trained on, and how completions are made and scored."""
 
     data: Data
@@ -93,7 +93,7 @@ class Job:
     measurements: Path | None  # file for what was measured at each step: times, memory
     tensorboard: Path  # folder
 
-    def identity(self, lesson: Lesson) -> str:
+    def identity(self, environment: Environment) -> str:
         """A hash of everything that decides the adapter."""
         return records.settings_hash(
             {
@@ -103,25 +103,25 @@ class Job:
                 "sandbox": self.sandbox.model_dump(),
                 "seed": self.seed,
                 "start": "" if self.start is None else content_hash([self.start / ADAPTER_WEIGHTS]),
-                "lesson": lesson.identity(),
+                "environment": environment.identity(),
             }
         )
 
 
-def train(job: Job, lesson: Lesson) -> bool:
+def train(job: Job, environment: Environment) -> bool:
     """Write the adapter and `training.jsonl` to the folder `job.output`.
 
     False where training collapsed and was rolled back: it is to be called again, in a fresh process, for vLLM does not
     hand back a GPU's memory.
     """
     _check_backends(job.training)
-    _check_size(lesson, job.training)
+    _check_size(environment, job.training)
     if job.start:
         adapter_config(job.start)  # is it an adapter at all?
     torch.set_num_threads(job.model.n_threads)
-    checkpoints.claim(job.work, job.identity(lesson))
+    checkpoints.claim(job.work, job.identity(environment))
     journal = Journal(job.work, job.guard, job.training.learning_rate)
-    trainer, found = _train(job, lesson, journal)
+    trainer, found = _train(job, environment, journal)
     if found and journal.may_roll_back:
         journal.roll_back(found, trainer.state.log_history)
         return False
@@ -136,13 +136,13 @@ def train(job: Job, lesson: Lesson) -> bool:
     return True
 
 
-def _check_size(lesson: Lesson, training: PolicyGradient) -> None:
+def _check_size(environment: Environment, training: PolicyGradient) -> None:
     """A step takes whole prompts: TRL drops what is left of them, and would end without one step."""
     n = training.prompts_per_step
-    if isinstance(lesson.data.train, Dataset) and len(lesson.data.train) < n:
+    if isinstance(environment.data.train, Dataset) and len(environment.data.train) < n:
         raise TrainingError(
-            f"there are {len(lesson.data.train)} prompts to train on, and a step takes prompts_per_step = {n}; lower "
-            "it, or give more tasks or questions"
+            f"there are {len(environment.data.train)} prompts to train on, and a step takes prompts_per_step = {n}; "
+            "lower it, or give more tasks or questions"
         )
 
 
@@ -157,15 +157,15 @@ def _check_backends(training: PolicyGradient) -> None:
         logger.warning("sampler %s: made for GPUs, and there is none here", training.sampler)
 
 
-def _train(job: Job, lesson: Lesson, journal: Journal) -> tuple[Trainer, Symptom | None]:
+def _train(job: Job, environment: Environment, journal: Journal) -> tuple[Trainer, Symptom | None]:
     """Train to the end, or to a collapse, from the newest checkpoint or from the start."""
-    trainer = _trainer(job, lesson, journal.rate)
+    trainer = _trainer(job, environment, journal.rate)
     newest = checkpoints.newest(job.work)
     if newest:
         logger.info("%s: training goes on from this checkpoint", newest)
     else:
         shutil.rmtree(job.tensorboard, ignore_errors=True)  # curves of another training
-    if not newest and lesson.data.heldout:  # each time that training starts, for it moves the random state
+    if not newest and environment.data.heldout:  # each time that training starts, for it moves the random state
         journal.note_start(trainer.evaluate())
     watch = _Watch(job)
     trainer.add_callback(watch)
@@ -173,17 +173,17 @@ def _train(job: Job, lesson: Lesson, journal: Journal) -> tuple[Trainer, Symptom
     return trainer, watch.found
 
 
-def _trainer(job: Job, lesson: Lesson, rate: float) -> Trainer:
+def _trainer(job: Job, environment: Environment, rate: float) -> Trainer:
     tokenizer = load_tokenizer(job.model.path)
     network = _network(job)
-    trainer = lesson.trainer(
+    trainer = environment.trainer(
         tokenizer,
         end_tokens(network["model"], tokenizer),
         **network,
         processing_class=tokenizer,
-        args=_arguments(job, lesson, rate),
-        train_dataset=lesson.data.train,
-        eval_dataset=lesson.data.heldout,
+        args=_arguments(job, environment, rate),
+        train_dataset=environment.data.train,
+        eval_dataset=environment.data.heldout,
         callbacks=[_Rate(rate), OneLineProgress({"reward": "reward", "eval_reward": "held-out reward"})],
     )
     trainer.remove_callback(PrinterCallback)
@@ -205,7 +205,7 @@ def _network(job: Job) -> dict[str, Any]:
     return {"model": open_base(job.model, training), "peft_config": lora_config(training)}
 
 
-def _arguments(job: Job, lesson: Lesson, rate: float) -> GRPOConfig:
+def _arguments(job: Job, environment: Environment, rate: float) -> GRPOConfig:
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(job.tensorboard)
     os.environ.setdefault("WANDB_MODE", "offline")
     if job.training.sampler == "vllm-colocate":
@@ -216,12 +216,12 @@ def _arguments(job: Job, lesson: Lesson, rate: float) -> GRPOConfig:
     settings = grpo_settings(
         job.model,
         job.training,
-        lesson.arguments(),
+        environment.arguments(),
         rate,
         job.seed,
         job.work,
         on_gpu=torch.cuda.is_available(),
-        has_heldout=lesson.data.heldout is not None,
+        has_heldout=environment.data.heldout is not None,
     )
     return GRPOConfig(**settings)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from arc_refinery.config import Guard
-from arc_refinery.files import written_as_a_whole
+from arc_refinery.files import atomic_write
 from arc_refinery.training import checkpoints
 from arc_refinery.training.guard import Symptom
 
@@ -98,7 +98,7 @@ class Journal:
 
 
 def write_lines(path: Path, lines: Lines) -> None:
-    with written_as_a_whole(path) as unfinished:
+    with atomic_write(path) as unfinished:
         unfinished.write_text("".join(json.dumps(line, sort_keys=True) + "\n" for line in lines))
 
 

@@ -14,9 +14,9 @@ from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Episode
 from arc_refinery.sampling.progress import progress_path
 from arc_refinery.tokenizers import load_tokenizer
-from arc_refinery.tool_use.playing import Player, play_shard
 from arc_refinery.tool_use.rendering import Renderer
 from arc_refinery.tool_use.rewards import gsm8k
+from arc_refinery.tool_use.rollout import EpisodeSettings, run_shard
 from arc_refinery.tool_use.sources import questions_of
 from arc_refinery.tool_use.tools import Toolbox
 from arc_refinery.tool_use.turns import parse_turn
@@ -30,11 +30,11 @@ QUESTIONS = list(questions_of(SETS, "heldout", 0))  # four batches, the last one
 
 
 @pytest.fixture(scope="module")
-def player() -> Iterator[Player]:
+def setup() -> Iterator[EpisodeSettings]:
     sandbox = Sandbox()
     with sandbox.executor(1) as candidates, sandbox.executor(1) as judges:
         toolbox = Toolbox(("calculator",), candidates)
-        yield Player(
+        yield EpisodeSettings(
             model=Network(path=TINY_TOOLS, window=512),
             adapter=None,
             generation=Generation(max_turn_tokens=48, max_episode_tokens=160),
@@ -50,15 +50,15 @@ def player() -> Iterator[Player]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(player: Player, tmp_path_factory: pytest.TempPathFactory) -> list[Episode]:
-    return list(play_shard(QUESTIONS, player, 0, 1, tmp_path_factory.mktemp("one") / "000.parquet"))
+def undisturbed(setup: EpisodeSettings, tmp_path_factory: pytest.TempPathFactory) -> list[Episode]:
+    return list(run_shard(QUESTIONS, setup, 0, 1, tmp_path_factory.mktemp("one") / "000.parquet"))
 
 
 @pytest.fixture(scope="module")
-def progress_of_two(player: Player, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def progress_of_two(setup: EpisodeSettings, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The file that is there when the first two questions have been played."""
     output = tmp_path_factory.mktemp("two") / "000.parquet"
-    list(play_shard(QUESTIONS[:2], player, 0, 1, output))
+    list(run_shard(QUESTIONS[:2], setup, 0, 1, output))
     return progress_path(output).read_bytes()
 
 
@@ -101,93 +101,99 @@ def test_each_question_is_played_so_many_times_and_graded(undisturbed: list[Epis
     )
 
 
-def test_each_question_draws_from_its_own_stream(player: Player, tmp_path: Path):
+def test_each_question_draws_from_its_own_stream(setup: EpisodeSettings, tmp_path: Path):
     twins = [replace(QUESTIONS[0], question_id=name) for name in ("a", "b", "c", "d")]
-    played = list(play_shard(twins, player, 0, 1, tmp_path / "000.parquet"))
+    played = list(run_shard(twins, setup, 0, 1, tmp_path / "000.parquet"))
     of_batch = [[episode.messages for episode in played[start : start + 4]] for start in (0, 4)]
     assert of_batch[0] != of_batch[1]
 
 
 @pytest.mark.parametrize("n_shards", [3, 5])  # of four batches: two in one shard; none in one shard
-def test_shards_give_the_same_episodes(player: Player, undisturbed: list[Episode], tmp_path: Path, n_shards: int):
+def test_shards_give_the_same_episodes(
+    setup: EpisodeSettings, undisturbed: list[Episode], tmp_path: Path, n_shards: int
+):
     played = [
         episode
         for shard in range(n_shards)
-        for episode in play_shard(QUESTIONS, player, shard, n_shards, tmp_path / f"{shard:03d}.parquet")
+        for episode in run_shard(QUESTIONS, setup, shard, n_shards, tmp_path / f"{shard:03d}.parquet")
     ]
     assert sorted(played, key=lambda episode: episode.episode_id) == undisturbed
 
 
 def test_an_interrupted_job_goes_on_and_ends_with_the_same_bytes(
-    player: Player, undisturbed: list[Episode], tmp_path: Path
+    setup: EpisodeSettings, undisturbed: list[Episode], tmp_path: Path
 ):
     output = tmp_path / "000.parquet"
     records.write(tmp_path / "undisturbed.parquet", "episodes", undisturbed, 0, {})
     with pytest.raises(KeyboardInterrupt):
-        list(play_shard(QUESTIONS, replace(player, open_toolbox=fails_at(QUESTIONS[5])), 0, 1, output))
+        list(run_shard(QUESTIONS, replace(setup, open_toolbox=fails_at(QUESTIONS[5])), 0, 1, output))
     progress = progress_path(output).read_text()
     assert progress.count("\n") == 1 + 2  # what they belong to, and two whole batches
     progress_path(output).write_text(f'{progress}{{"episodes": [{{')  # and a line that was not finished
 
-    again = replace(player, open_toolbox=fails_at(QUESTIONS[0]))  # which is not played again
-    records.write(output, "episodes", play_shard(QUESTIONS, again, 0, 1, output), 0, {})
+    again = replace(setup, open_toolbox=fails_at(QUESTIONS[0]))  # which is not played again
+    records.write(output, "episodes", run_shard(QUESTIONS, again, 0, 1, output), 0, {})
     assert output.read_bytes() == (tmp_path / "undisturbed.parquet").read_bytes()
 
 
-def test_what_is_done_is_not_played_again(player: Player, undisturbed: list[Episode], output: Path):
-    refuses = replace(player, open_toolbox=fails_at(QUESTIONS[0]))
-    assert list(play_shard(QUESTIONS[:2], refuses, 0, 1, output)) == undisturbed[:4]
+def test_what_is_done_is_not_played_again(setup: EpisodeSettings, undisturbed: list[Episode], output: Path):
+    refuses = replace(setup, open_toolbox=fails_at(QUESTIONS[0]))
+    assert list(run_shard(QUESTIONS[:2], refuses, 0, 1, output)) == undisturbed[:4]
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        lambda player: replace(player, seed=2),
-        lambda player: replace(player, generation=player.generation.model_copy(update={"max_calls": 1})),
-        lambda player: replace(player, sandbox=Sandbox(cpu_seconds=2.0)),
-        lambda player: replace(player, files_hash="other"),
-        lambda player: replace(player, questions_per_batch=1),
-        lambda player: replace(player, n_predictions=1),
-        lambda player: replace(player, renderer=replace(player.renderer, schemas=())),
+        lambda setup: replace(setup, seed=2),
+        lambda setup: replace(setup, generation=setup.generation.model_copy(update={"max_calls": 1})),
+        lambda setup: replace(setup, sandbox=Sandbox(cpu_seconds=2.0)),
+        lambda setup: replace(setup, files_hash="other"),
+        lambda setup: replace(setup, questions_per_batch=1),
+        lambda setup: replace(setup, n_predictions=1),
+        lambda setup: replace(setup, renderer=replace(setup.renderer, schemas=())),
     ],
     ids=["seed", "limit on calls", "limit of the sandbox", "files", "batches", "repetitions", "tools"],
 )
-def test_progress_of_other_settings_is_forgotten(player: Player, output: Path, other: Callable[[Player], Player]):
-    changed = replace(other(player), open_toolbox=fails_at(QUESTIONS[0]))
+def test_progress_of_other_settings_is_forgotten(
+    setup: EpisodeSettings, output: Path, other: Callable[[EpisodeSettings], EpisodeSettings]
+):
+    changed = replace(other(setup), open_toolbox=fails_at(QUESTIONS[0]))
     with pytest.raises(KeyboardInterrupt):
-        list(play_shard(QUESTIONS[:2], changed, 0, 1, output))
+        list(run_shard(QUESTIONS[:2], changed, 0, 1, output))
     assert progress_path(output).read_text().count("\n") == 1
 
 
-def test_progress_on_other_questions_is_forgotten(player: Player, output: Path):
+def test_progress_on_other_questions_is_forgotten(setup: EpisodeSettings, output: Path):
     other = replace(QUESTIONS[0], reference="0")
     with pytest.raises(KeyboardInterrupt):
-        list(play_shard([other, QUESTIONS[1]], replace(player, open_toolbox=fails_at(other)), 0, 1, output))
+        list(run_shard([other, QUESTIONS[1]], replace(setup, open_toolbox=fails_at(other)), 0, 1, output))
 
 
-def test_a_prompt_that_leaves_no_room_for_an_episode_is_named(player: Player, tmp_path: Path):
-    prompts = {one.question_id: player.renderer.ids(player.renderer.prompt(one.text)) for one in QUESTIONS}
+def test_a_prompt_that_leaves_no_room_for_an_episode_is_named(setup: EpisodeSettings, tmp_path: Path):
+    prompts = {one.question_id: setup.renderer.ids(setup.renderer.prompt(one.text)) for one in QUESTIONS}
     longest = max(prompts, key=lambda name: len(prompts[name]))
     n_tokens = len(prompts[longest])
-    fits, short = (player.model.model_copy(update={"window": 160 + n_tokens - less}) for less in (0, 1))
+    fits, short = (setup.model.model_copy(update={"window": 160 + n_tokens - less}) for less in (0, 1))
     with pytest.raises(InputError) as caught:
-        next(play_shard(QUESTIONS, replace(player, model=short), 0, 1, tmp_path / "000.parquet"))
+        next(run_shard(QUESTIONS, replace(setup, model=short), 0, 1, tmp_path / "000.parquet"))
     assert str(caught.value).startswith(
         f"{longest}: its prompt has {n_tokens} tokens, expected at most {n_tokens - 1}, that is model.window less "
         "generation.max_episode_tokens"
     )
-    assert next(play_shard(QUESTIONS, replace(player, model=fits), 0, 1, tmp_path / "000.parquet"))
+    assert next(run_shard(QUESTIONS, replace(setup, model=fits), 0, 1, tmp_path / "000.parquet"))
 
 
 @pytest.mark.parametrize("shard", [-1, 2])
-def test_there_are_as_many_shards_as_there_are(player: Player, tmp_path: Path, shard: int):
+def test_there_are_as_many_shards_as_there_are(setup: EpisodeSettings, tmp_path: Path, shard: int):
     with pytest.raises(InputError, match=rf"shard {shard} of 2: expected 0\.\.1"):
-        next(play_shard(QUESTIONS, player, shard, 2, tmp_path / "000.parquet"))
+        next(run_shard(QUESTIONS, setup, shard, 2, tmp_path / "000.parquet"))
 
 
 @pytest.mark.parametrize(
-    "none", [lambda player: replace(player, n_predictions=0), lambda player: replace(player, questions_per_batch=0)]
+    "none", [lambda setup: replace(setup, n_predictions=0), lambda setup: replace(setup, questions_per_batch=0)]
 )
-def test_nothing_is_played_no_times(player: Player, tmp_path: Path, none: Callable[[Player], Player]):
+def test_nothing_is_played_no_times(
+    setup: EpisodeSettings, tmp_path: Path, none: Callable[[EpisodeSettings], EpisodeSettings]
+):
     with pytest.raises(InputError, match="expected at least 1"):
-        next(play_shard(QUESTIONS, none(player), 0, 1, tmp_path / "000.parquet"))
+        next(run_shard(QUESTIONS, none(setup), 0, 1, tmp_path / "000.parquet"))

@@ -9,7 +9,7 @@ from checkout import TINY_TOOLS
 
 from arc_refinery.config import Generation
 from arc_refinery.records.transcripts import Message
-from arc_refinery.tool_use.episodes import Play, play
+from arc_refinery.tool_use.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.rendering import Renderer
 from arc_refinery.tool_use.tools import Toolbox
 
@@ -51,12 +51,12 @@ class Turns:
         return sampled, [[-float(token) for token in ids] for ids in sampled] if self.has_logprobs else None
 
 
-def played(renderer: Renderer, *turns: str | list[int], limits: Generation = LIMITS, **toolbox: Any) -> Play:
+def played(renderer: Renderer, *turns: str | list[int], limits: Generation = LIMITS, **toolbox: Any) -> Rollout:
     """One episode; a turn is a text or ids."""
-    episode = Play(renderer.ids(renderer.prompt("Hats?")), Toolbox(("calculator",), **toolbox))
+    episode = Rollout(renderer.ids(renderer.prompt("Hats?")), Toolbox(("calculator",), **toolbox))
     ids = [renderer.ids(turn) if isinstance(turn, str) else turn for turn in turns]
     turn_by_turn = Turns(*([one] for one in ids))
-    play([episode], turn_by_turn, renderer, limits, ends_of(renderer))
+    run_episodes([episode], turn_by_turn, renderer, limits, ends_of(renderer))
     assert len(turn_by_turn.contexts) == len(turns)  # all were asked for
     return episode
 
@@ -65,7 +65,7 @@ def ends_of(renderer: Renderer) -> frozenset[int]:
     return frozenset(renderer.ids(END + OTHER_END))
 
 
-def stretches(renderer: Renderer, episode: Play) -> list[tuple[str, int]]:
+def stretches(renderer: Renderer, episode: Rollout) -> list[tuple[str, int]]:
     """Texts of an episode between changes of its mask."""
     found: list[tuple[list[int], int]] = []
     for token, is_sampled in zip(episode.completion_ids, episode.mask, strict=True):
@@ -258,10 +258,10 @@ def test_each_context_is_the_prompt_and_all_ids_so_far(renderer: Renderer):
     """Of three episodes; one ends after each round, and the others go on with their own."""
     ids = [renderer.ids(call(f"{number}+1") + END) for number in range(3)]
     answer = renderer.ids(ANSWER)
-    episodes = [Play(renderer.ids(renderer.prompt(f"{n} hats?")), Toolbox(("calculator",))) for n in range(3)]
+    episodes = [Rollout(renderer.ids(renderer.prompt(f"{n} hats?")), Toolbox(("calculator",))) for n in range(3)]
     prompts = [episode.prompt_ids.copy() for episode in episodes]
     turns = Turns(ids, [answer, ids[1], ids[2]], [answer, ids[2]], [answer], has_logprobs=True)
-    play(episodes, turns, renderer, LIMITS, ends_of(renderer))
+    run_episodes(episodes, turns, renderer, LIMITS, ends_of(renderer))
     first = [
         prompt + one + renderer.ids(told(str(n + 1))) for n, (prompt, one) in enumerate(zip(prompts, ids, strict=True))
     ]
@@ -274,7 +274,7 @@ def test_each_context_is_the_prompt_and_all_ids_so_far(renderer: Renderer):
     assert [episode.logprobs for episode in episodes] == [logprobs(episode) for episode in episodes]
 
 
-def logprobs(episode: Play) -> list[float]:
+def logprobs(episode: Rollout) -> list[float]:
     """-token, and 0 where nothing was sampled."""
     return [-token * is_sampled for token, is_sampled in zip(episode.completion_ids, episode.mask, strict=True)]
 
@@ -282,9 +282,9 @@ def logprobs(episode: Play) -> list[float]:
 @pytest.mark.parametrize("cut", [False, True])
 def test_logprobs_are_the_samplers_and_0_where_nothing_was_sampled(renderer: Renderer, cut: bool):
     first = renderer.ids(call("2*3") + (" " + call("2*3") * 9 if cut else END))
-    episode = Play([5], Toolbox(("calculator",)))
+    episode = Rollout([5], Toolbox(("calculator",)))
     turns = Turns([first], [renderer.ids(ANSWER)], has_logprobs=True)
-    play([episode], turns, renderer, LIMITS, ends_of(renderer))
+    run_episodes([episode], turns, renderer, LIMITS, ends_of(renderer))
     assert 0 in episode.mask
     assert episode.logprobs == logprobs(episode)
 
@@ -310,8 +310,8 @@ def test_no_ids_raise_and_every_episode_ends_inside_its_limits(renderer: Rendere
         return [turn() for _ in contexts], None
 
     limits = Generation(max_turn_tokens=40, max_episode_tokens=600, max_calls=3)
-    episodes = [Play([5], Toolbox()) for _ in range(300)]
-    play(episodes, sample, renderer, limits, ends)
+    episodes = [Rollout([5], Toolbox()) for _ in range(300)]
+    run_episodes(episodes, sample, renderer, limits, ends)
     assert {episode.ending for episode in episodes} == {"answer", "truncated", "tokens", "calls"}
     for episode in episodes:
         assert len(episode.mask) == len(episode.completion_ids) <= 600

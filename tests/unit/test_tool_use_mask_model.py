@@ -16,7 +16,7 @@ from arc_refinery.config.tool_use import ToolName, ToolSft
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.data import gsm8k_question
 from arc_refinery.tool_use.demonstrations import conversation
-from arc_refinery.tool_use.environment import CallingTools, ToolTrainer
+from arc_refinery.tool_use.environment import ToolEnvironment, ToolTrainer
 from arc_refinery.tool_use.generator import gsm8k_row
 from arc_refinery.tool_use.tools import Fault, Toolbox
 from arc_refinery.training import grpo, sft
@@ -82,7 +82,7 @@ def trainer_of(
     asked = [gsm8k_question(gsm8k_row(1, "train", 0, place), f"sum-{place}", "") for place in range(8)]
     none: Any = None  # nothing is executed here
     tools_of = lambda question: Toolbox(tools, folder=folder, max_calls_per_turn=2)  # noqa: E731
-    lesson = CallingTools(asked, made, training, generation, model.window, tools_of, tools, (none, none), "", 0)
+    environment = ToolEnvironment(asked, made, training, generation, model.window, tools_of, tools, (none, none), "", 0)
     job = grpo.Job(
         model=model,
         training=training,
@@ -95,7 +95,7 @@ def trainer_of(
         measurements=None,
         tensorboard=folder / "tensorboard",
     )
-    trainer = grpo._trainer(job, lesson, training.learning_rate)
+    trainer = grpo._trainer(job, environment, training.learning_rate)
     assert isinstance(trainer, ToolTrainer)
     trainer.model.train()
     return trainer

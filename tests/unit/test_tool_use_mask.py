@@ -10,7 +10,7 @@ from written_turns import END, LIMITS, NO_THOUGHT, NOTES, OTHER_END, loss_mask, 
 from arc_refinery.config import Generation
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.demonstrations import demonstration
-from arc_refinery.tool_use.episodes import Play, play
+from arc_refinery.tool_use.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.tools import Fault, Toolbox
 
 both = pytest.mark.parametrize("thinking", [True, False])
@@ -21,9 +21,9 @@ def test_one_episode_by_hand():
     made = make_renderer(True, ())
     tokenizer = made.tokenizer
     turns = iter([[made.ids("<tool_call>\n1234567")], [made.ids(f"42{END}")]])
-    episode = Play(made.ids(made.prompt("9?")), Toolbox(()))
+    episode = Rollout(made.ids(made.prompt("9?")), Toolbox(()))
     limits = Generation(max_turn_tokens=8, max_episode_tokens=200)
-    play([episode], lambda contexts: (next(turns), None), made, limits, frozenset(made.ids(END)))
+    run_episodes([episode], lambda contexts: (next(turns), None), made, limits, frozenset(made.ids(END)))
     result = [tokenizer.decode([one]) for one in made.ids(f"\n{episode.results[0].text}\n")]
     given = ["<|im_start|>", "user", "\n", "9", "?", END, "\n", "<|im_start|>", "assistant", "\n"]
     cut_turn = ["<tool_call>", "\n", "1", "2", "3", "4", "5", "6"]
@@ -42,7 +42,7 @@ def test_of_an_episode_all_that_was_sampled_carries_loss_and_nothing_else(thinki
     (tmp_path / "notes.txt").write_text(NOTES)
     made, rng = make_renderer(thinking), random.Random(0)
     prompt = made.ids(made.prompt("How many hats?"))
-    episodes = [Play(list(prompt), Toolbox(folder=tmp_path, max_calls_per_turn=2)) for _ in range(100)]
+    episodes = [Rollout(list(prompt), Toolbox(folder=tmp_path, max_calls_per_turn=2)) for _ in range(100)]
     by_prompt = {id(episode): list[int]() for episode in episodes}
 
     def sample(contexts: list[list[int]]) -> tuple[list[list[int]], None]:
@@ -51,7 +51,7 @@ def test_of_an_episode_all_that_was_sampled_carries_loss_and_nothing_else(thinki
             by_prompt[id(episode)] += ids
         return turns, None
 
-    play(episodes, sample, made, LIMITS, frozenset(made.ids(END + OTHER_END)))
+    run_episodes(episodes, sample, made, LIMITS, frozenset(made.ids(END + OTHER_END)))
     for episode in episodes:
         ids = episode.prompt_ids + episode.completion_ids
         expected = loss_mask(ids, made.tokenizer, thinking, (END, OTHER_END), LIMITS.max_turn_tokens)

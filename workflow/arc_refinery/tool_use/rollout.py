@@ -22,7 +22,7 @@ from arc_refinery.sampling.progress import Progress
 from arc_refinery.sampling.turns import TurnSampler, open_turn_sampler
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
-from arc_refinery.tool_use.episodes import Play, play
+from arc_refinery.tool_use.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.rendering import Renderer
 from arc_refinery.tool_use.rewards import Graded, grade
 from arc_refinery.tool_use.tools import Toolbox
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Player:
+class EpisodeSettings:
     """Who answers, and under which rules."""
 
     model: Network
@@ -60,37 +60,37 @@ class Player:
         }
 
 
-def play_shard(
-    questions: Sequence[Question], player: Player, shard: int, n_shards: int, output: Path
+def run_shard(
+    questions: Sequence[Question], setup: EpisodeSettings, shard: int, n_shards: int, output: Path
 ) -> Iterator[Episode]:
     """The episodes of every `n_shards`-th batch from batch `shard` on; progress is kept beside `output`."""
     if not 0 <= shard < n_shards:
         raise InputError(f"shard {shard} of {n_shards}: expected 0..{n_shards - 1}")
-    if min(player.n_predictions, player.questions_per_batch) < 1:
+    if min(setup.n_predictions, setup.questions_per_batch) < 1:
         raise InputError("n_predictions and questions_per_batch: expected at least 1")
-    size = player.questions_per_batch
+    size = setup.questions_per_batch
     batches = [questions[start : start + size] for start in range(0, len(questions), size)][shard::n_shards]
-    prompts = [[_prompt(question, player) for question in batch] for batch in batches]
-    weights = "" if player.adapter is None else content_hash([player.adapter / ADAPTER_WEIGHTS])
+    prompts = [[_prompt(question, setup) for question in batch] for batch in batches]
+    weights = "" if setup.adapter is None else content_hash([setup.adapter / ADAPTER_WEIGHTS])
     asked = [repr(question) for batch in batches for question in batch]
-    progress = Progress(output, records.settings_hash({**player.settings(), "adapter": weights, "questions": asked}))
+    progress = Progress(output, records.settings_hash({**setup.settings(), "adapter": weights, "questions": asked}))
     done = [[Episode.of(one) for one in entry["episodes"]] for entry in progress.entries]
     if done:
         logger.info("%s: %d of %d batches were played before", progress.path, len(done), len(batches))
     yield from (episode for batch in done for episode in batch)
     if len(done) == len(batches):
         return
-    sampler = open_turn_sampler(player.model, player.adapter, player.generation)
+    sampler = open_turn_sampler(setup.model, setup.adapter, setup.generation)
     left = list(zip(batches, prompts, strict=True))[len(done) :]
     for batch, ids in tqdm(left, initial=len(done), total=len(batches), unit="batch", mininterval=5):
-        played = _play(batch, ids, player, sampler)
+        played = _run_batch(batch, ids, setup, sampler)
         progress.add({"episodes": [asdict(episode) for episode in played]})
         yield from played
 
 
-def _prompt(question: Question, player: Player) -> list[int]:
-    ids = player.renderer.ids(player.renderer.prompt(question.text))
-    longest = player.model.window - player.generation.max_episode_tokens
+def _prompt(question: Question, setup: EpisodeSettings) -> list[int]:
+    ids = setup.renderer.ids(setup.renderer.prompt(question.text))
+    longest = setup.model.window - setup.generation.max_episode_tokens
     if len(ids) > longest:
         raise InputError(
             f"{question.question_id}: its prompt has {len(ids)} tokens, expected at most {longest}, that is "
@@ -99,39 +99,39 @@ def _prompt(question: Question, player: Player) -> list[int]:
     return ids
 
 
-def _play(
-    questions: Sequence[Question], prompts: Sequence[list[int]], player: Player, sampler: TurnSampler
+def _run_batch(
+    questions: Sequence[Question], prompts: Sequence[list[int]], setup: EpisodeSettings, sampler: TurnSampler
 ) -> list[Episode]:
     asked = [
-        (question, ids) for question, ids in zip(questions, prompts, strict=True) for _ in range(player.n_predictions)
+        (question, ids) for question, ids in zip(questions, prompts, strict=True) for _ in range(setup.n_predictions)
     ]
-    plays = [Play(list(ids), player.open_toolbox(question)) for question, ids in asked]
+    rollouts = [Rollout(list(ids), setup.open_toolbox(question)) for question, ids in asked]
 
     def sample(contexts: list[list[int]]) -> tuple[list[list[int]], None]:
-        running = [(number, one) for number, one in enumerate(plays) if one.ending is None]
+        running = [(number, one) for number, one in enumerate(rollouts) if one.ending is None]
         seeds = [
-            stream_seed(player.seed, asked[number][0].question_id, number % player.n_predictions, len(one.messages))
+            stream_seed(setup.seed, asked[number][0].question_id, number % setup.n_predictions, len(one.messages))
             for number, one in running
         ]
         return sampler.sample(contexts, seeds), None
 
-    play(plays, sample, player.renderer, player.generation, sampler.ends)
-    graded = grade([one.last_turn for one in plays], [question for question, _ in asked], *player.executors)
+    run_episodes(rollouts, sample, setup.renderer, setup.generation, sampler.ends)
+    graded = grade([one.last_turn for one in rollouts], [question for question, _ in asked], *setup.executors)
     return [
-        _record(number % player.n_predictions, question, one, grades, player)
-        for number, ((question, _), one, grades) in enumerate(zip(asked, plays, graded, strict=True))
+        _record(number % setup.n_predictions, question, one, grades, setup)
+        for number, ((question, _), one, grades) in enumerate(zip(asked, rollouts, graded, strict=True))
     ]
 
 
-def _record(number: int, question: Question, played: Play, graded: Graded, player: Player) -> Episode:
+def _record(number: int, question: Question, played: Rollout, graded: Graded, setup: EpisodeSettings) -> Episode:
     return Episode(
         episode_id=f"{question.question_id}/{number:03d}",
         question_id=question.question_id,
-        model=player.model.path,
-        adapter=str(player.adapter or ""),
-        seed=player.seed,
-        temperature=player.generation.temperature,
-        top_p=player.generation.top_p,
+        model=setup.model.path,
+        adapter=str(setup.adapter or ""),
+        seed=setup.seed,
+        temperature=setup.generation.temperature,
+        top_p=setup.generation.top_p,
         messages=tuple(played.messages),
         calls=tuple(Call(result.tool, result.fault or "") for result in played.results),
         completion_ids=tuple(played.completion_ids),

@@ -1,4 +1,4 @@
-"""The lesson of tool use: what a step is measured by, which questions are trained on, which tools TRL is shown."""
+"""The environment of tool use: what a step is measured by, which questions are trained on, which tools TRL is shown."""
 
 import inspect
 from copy import copy
@@ -15,12 +15,12 @@ from arc_refinery.config import Generation, ToolTraining
 from arc_refinery.config.tool_use import ToolName
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Ending, Message
-from arc_refinery.tool_use.episodes import Play
+from arc_refinery.tool_use.episodes import Rollout
 from arc_refinery.tool_use.rendering import Renderer, TemplateError
 from arc_refinery.tool_use.tools import Result, Toolbox
 
 if TYPE_CHECKING:  # they import torch
-    from arc_refinery.tool_use.environment import CallingTools, Environment
+    from arc_refinery.tool_use.environment import EpisodeEnvironment, ToolEnvironment
 
 NOBODY: Any = None  # no program is asked for, so none is executed
 GENERATION = Generation(max_turn_tokens=20, max_episode_tokens=50)
@@ -36,13 +36,15 @@ def tokenizer() -> Any:
 # rewards and figures
 
 
-def environment(question: Question, turn: str, ids: str, mask: str, ending: Ending, *results: Result) -> "Environment":
+def ended_episode(
+    question: Question, turn: str, ids: str, mask: str, ending: Ending, *results: Result
+) -> "EpisodeEnvironment":
     """An episode that has ended; ids and mask are a digit each."""
-    from arc_refinery.tool_use.environment import Environment
+    from arc_refinery.tool_use.environment import EpisodeEnvironment
 
-    made = Environment({"q": question}, lambda _: Toolbox())
+    made = EpisodeEnvironment({"q": question}, lambda _: Toolbox())
     made.reset(question_id="q")
-    made.episode = Play(
+    made.episode = Rollout(
         [1],
         made.toolbox,
         [int(one) for one in ids],
@@ -62,10 +64,10 @@ def test_rewards_and_figures_of_a_step():
     six, seven = make_question(reference="6"), make_question(reference="7")
     good, wrong = Result("6", "calculator"), Result("Error: ...", "", "malformed")
     environments = [
-        environment(six, "<think>\n2*3\n</think>\n\n#### 6", "111119", "111100", "answer", good, wrong, good),
-        environment(six, "#### 6", "1234", "1111", "answer"),
-        environment(seven, "#### 7", "12", "11", "truncated"),  # right, but without its end
-        environment(seven, "#### 7", "111222", "111001", "tokens", wrong),  # its last turn called something
+        ended_episode(six, "<think>\n2*3\n</think>\n\n#### 6", "111119", "111100", "answer", good, wrong, good),
+        ended_episode(six, "#### 6", "1234", "1111", "answer"),
+        ended_episode(seven, "#### 7", "12", "11", "truncated"),  # right, but without its end
+        ended_episode(seven, "#### 7", "111222", "111001", "tokens", wrong),  # its last turn called something
     ]
     logged: dict[str, float] = {}
     rewards = Rewards(NOBODY, NOBODY, num_generations=2)
@@ -88,7 +90,7 @@ def test_without_any_call_there_is_no_share_of_faulty_ones():
     from arc_refinery.tool_use.environment import Rewards
 
     logged: dict[str, float] = {}
-    made = environment(make_question(reference="6"), "#### 5", "12", "11", "answer")
+    made = ended_episode(make_question(reference="6"), "#### 5", "12", "11", "answer")
     assert Rewards(NOBODY, NOBODY, 2)(environments=[made, made], log_metric=logged.__setitem__) == [0.0, 0.0]
     assert (logged["calls"], logged["share/calling"]) == (0.0, 0.0)
     assert "share/faulty_calls" not in logged
@@ -133,20 +135,20 @@ def test_none_may_be_kept_out_but_not_all():
 # questions
 
 
-def lesson(
+def environment(
     asked: list[Question],
     window: int = 512,
     generation: Generation = GENERATION,
     tools: tuple[ToolName, ...] = ("calculator",),
     files_hash: str = "",
     **changed: Any,
-) -> "CallingTools":
-    from arc_refinery.tool_use.environment import CallingTools
+) -> "ToolEnvironment":
+    from arc_refinery.tool_use.environment import ToolEnvironment
 
     training = ToolTraining(train=("grpo",), learning_rate=1e-3, max_grad_norm=1.0, save_steps=1, **changed)
     open_toolbox = lambda _: Toolbox(tools)  # noqa: E731
     renderer = Renderer(tokenizer(), Toolbox(tools).schemas, generation.enable_thinking, generation.stop_token)
-    return CallingTools(
+    return ToolEnvironment(
         asked, renderer, training, generation, window, open_toolbox, tools, (NOBODY, NOBODY), files_hash, seed=0
     )
 
@@ -164,9 +166,9 @@ def prompt_tokens(text: str) -> int:
 def test_a_question_is_left_out_where_its_prompt_and_an_episode_do_not_fit():
     short, longer = "1?", "1 + 2 + 3?"
     window = prompt_tokens(longer) + GENERATION.max_episode_tokens
-    made = lesson(asking(short, longer), window)
+    made = environment(asking(short, longer), window)
     assert (made.n_left_out, list(made.data.train["question_id"])) == (0, ["q0", "q1"])
-    made = lesson(asking(short, longer), window - 1)
+    made = environment(asking(short, longer), window - 1)
     assert (made.n_left_out, list(made.data.train["question_id"])) == (1, ["q0"])
     assert list(made.data.train["prompt"]) == [[{"role": "user", "content": short}]]
 
@@ -180,7 +182,7 @@ def test_where_no_question_is_left_the_error_says_what_to_change():
         "generation.max_episode_tokens; raise the one or lower the other"
     )
     with pytest.raises(TrainingError) as raised:
-        lesson(asking("12?", "34?"), n - 1 + GENERATION.max_episode_tokens)
+        environment(asking("12?", "34?"), n - 1 + GENERATION.max_episode_tokens)
     assert str(raised.value) == expected
 
 
@@ -188,11 +190,11 @@ def test_where_there_was_none_to_begin_with_the_error_says_so():
     from arc_refinery.training.grpo import TrainingError
 
     with pytest.raises(TrainingError, match="there are no training questions"):
-        lesson([])
+        environment([])
 
 
 def test_questions_are_kept_out_of_training():
-    made = lesson(asking(*(f"{n}?" for n in range(10))), n_heldout=3)
+    made = environment(asking(*(f"{n}?" for n in range(10))), n_heldout=3)
     train, heldout = set(made.data.train["question_id"]), set(made.data.heldout["question_id"])  # type: ignore[index]
     assert (len(train), len(heldout), train & heldout) == (7, 3, set())
     assert train | heldout == set(made.questions)  # environments find them all
@@ -200,16 +202,16 @@ def test_questions_are_kept_out_of_training():
 
 def test_what_decides_the_adapter_is_in_the_identity():
     asked = asking("1?", "2?")
-    before = lesson(asked).identity()
-    assert lesson(asked).identity() == before
+    before = environment(asked).identity()
+    assert environment(asked).identity() == before
     others = [
-        lesson(asking("1?", "3?")),
-        lesson([asked[0], replace(asked[1], reference="8")]),
-        lesson(asked[:1]),
-        lesson(asked, tools=("calculator", "execute_code")),
-        lesson(asked, files_hash="of other files"),
+        environment(asking("1?", "3?")),
+        environment([asked[0], replace(asked[1], reference="8")]),
+        environment(asked[:1]),
+        environment(asked, tools=("calculator", "execute_code")),
+        environment(asked, files_hash="of other files"),
         *(
-            lesson(asked, generation=GENERATION.model_copy(update=changed))
+            environment(asked, generation=GENERATION.model_copy(update=changed))
             for changed in (
                 {"max_turn_tokens": 21},
                 {"max_episode_tokens": 51},
@@ -226,7 +228,7 @@ def test_what_decides_the_adapter_is_in_the_identity():
 
 def test_how_the_evaluation_samples_is_not_in_the_identity():
     greedy = GENERATION.model_copy(update={"temperature": 0.0, "top_p": 0.5})
-    assert lesson(asking("1?"), generation=greedy).identity() == lesson(asking("1?")).identity()
+    assert environment(asking("1?"), generation=greedy).identity() == environment(asking("1?")).identity()
 
 
 def test_trl_is_told_where_a_turn_ends_and_whether_to_think():
@@ -236,7 +238,7 @@ def test_trl_is_told_where_a_turn_ends_and_whether_to_think():
         "vllm-colocate": {"stop_token_ids": tokenizer().convert_tokens_to_ids(["<|im_end|>"])},
     }
     for sampler, expected in stops.items():
-        assert lesson(asking("1?"), generation=quick, sampler=sampler).arguments() == {
+        assert environment(asking("1?"), generation=quick, sampler=sampler).arguments() == {
             "max_completion_length": 20,
             "chat_template_kwargs": {"enable_thinking": False},
             "generation_kwargs": expected,
