@@ -1,6 +1,7 @@
 """What the model reads, to the character, and which program is taken out of what it writes."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,12 @@ from arc_refinery.prompts import (
     first_turn,
     load_template,
     next_turn,
+    no_feedback,
     save_template,
     split_prefix,
 )
 from arc_refinery.prompts.notation import NotationError
-from arc_refinery.prompts.template import TemplateError
+from arc_refinery.prompts.template import Feedback, TemplateError
 from arc_refinery.tasks import Pair, Task
 
 
@@ -132,6 +134,9 @@ def test_a_name_that_is_no_template_is_an_error_that_says_what_there_is():
         load_template("barc")
 
 
+FEEDBACK = asdict(Feedback())
+
+
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
@@ -142,6 +147,11 @@ def test_a_name_that_is_no_template_is_an_error_that_says_what_there_is():
         ("notation.json", '{"between_pairs": "", "between_tests": ""}', "colors"),
         ("notation.json", '{"between_pairs": "", "between_tests": "", "colors": ["a"]}', "colors"),
         ("notation.json", '{"between_pairs": "", "between_tests": "", "colors": [], "color": 1}', "notation.json"),
+        ("feedback.json", "{", "is not valid JSON"),
+        ("feedback.json", '{"head": "So:"}', "head, correct, wrong, other_shape, error, tail"),
+        ("feedback.json", json.dumps(FEEDBACK | {"head": 1}), "expected texts"),
+        ("feedback.json", json.dumps(FEEDBACK | {"wrong": "pair {number} is wrong"}), "{grid}"),
+        ("feedback.json", json.dumps(FEEDBACK | {"error": "It failed"}), "{error}"),
     ],
 )
 def test_an_edited_folder_that_cannot_be_used_is_named(tmp_path: Path, name: str, text: str, reason: str):
@@ -163,6 +173,28 @@ def test_an_edited_folder_that_cannot_be_used_is_named(tmp_path: Path, name: str
 def test_a_config_with_colors_that_cannot_be_used_is_refused(values: dict[str, Any], reason: str):
     with pytest.raises(ValidationError, match=reason):
         Model(path="m", window=10, **values)
+
+
+def test_the_wording_of_later_turns_can_be_edited(tmp_path: Path):
+    save_template(WORDS, tmp_path)
+    mine = {
+        "head": "Results.",
+        "correct": " {number}: yes.",
+        "wrong": " {number}: no ({similarity} of 100{other_shape}): {grid}",
+        "other_shape": ", not {shape}",
+        "error": "Sorry: {error}",
+        "tail": " Again!",
+    }
+    (tmp_path / "feedback.json").write_text(json.dumps(mine))
+    template = load_template(str(tmp_path))
+    zero, one = np.zeros((1, 2), np.uint8), np.ones((1, 1), np.uint8)
+    task = Task("t", (Pair(zero, zero), Pair(zero, zero), Pair(zero, zero)), (), "")
+    # one of two cells of the larger shape could match, and does not
+    assert execution_feedback(task, (zero, zero + np.array([[0, 1]], np.uint8), one), template) == (
+        "Results. 1: yes. 2: no (50 of 100): 1x2:\nBlack Blue 3: no (0 of 100, not 1x2): 1x1:\nBlue Again!"
+    )
+    assert error_feedback("NameError: {grid}", template) == "Sorry: NameError: {grid} Again!"
+    assert no_feedback(template) == " Again!"
 
 
 def test_our_own_wording_is_the_default():
@@ -254,7 +286,7 @@ def test_feedback_needs_one_output_for_each_train_pair(three: tuple[Task, tuple[
 
 
 def test_a_program_that_raised_is_told_its_exception():
-    assert error_feedback("NameError: name 'x' is not defined (line 4)") == (
+    assert error_feedback("NameError: name 'x' is not defined (line 4)", COMPACT) == (
         "Executing your program failed with NameError: name 'x' is not defined (line 4)\nWrite a corrected program."
     )
 

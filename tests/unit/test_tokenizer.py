@@ -1,6 +1,8 @@
 """The embedded model's tokenizer: any text round-trips, and what compact prompts are made of is one token each."""
 
+import hashlib
 import random
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -168,3 +170,17 @@ def test_the_shipped_tokenizer_is_the_one_that_is_built(tokenizer: "PreTrainedTo
     assert shipped.chat_template == tokenizer.chat_template
     assert (shipped.eos_token_id, shipped.pad_token_id) == (tokenizer.eos_token_id, tokenizer.pad_token_id)
     assert (shipped.model_max_length, shipped.padding_side) == (2048, "left")
+
+
+def test_the_tokenizer_keeps_its_bytes(tokenizer: "PreTrainedTokenizerFast", tmp_path: Path) -> None:
+    """The model's weights know its ids: no text and no order of fragments may change."""
+    tokenizer.save_pretrained(tmp_path)
+    digest = hashlib.sha256((tmp_path / "tokenizer.json").read_bytes()).hexdigest()
+    assert digest == "f5c44d9665ea7e037284c059ef22ed2c027f58ea0bcdca843bc9bb146989f8bb"
+
+
+def test_the_fragments_are_the_embedded_models_wording() -> None:
+    from arc_refinery.pretraining.tokenizer import PROMPT_FRAGMENTS
+
+    texts = "".join(asdict(prompts.COMPACT.feedback).values()) + prompts.COMPACT.pair + prompts.answer("")
+    assert [fragment for fragment in PROMPT_FRAGMENTS if fragment not in texts] == []

@@ -26,6 +26,7 @@ from arc_refinery.barc.generator import (
 )
 from arc_refinery.grids import Grid, GridError, as_grid
 from arc_refinery.pretraining.tokenizer import ASSISTANT
+from arc_refinery.prompts.template import COMPACT_INPUT, COMPACT_OUTPUT
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tasks import Pair, Task
 
@@ -130,8 +131,8 @@ class TaskConversations:
     def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
         self.tokenizer = tokenizer
         self._assistant: int = tokenizer.convert_tokens_to_ids(ASSISTANT)
-        self._input: int = tokenizer.convert_tokens_to_ids(prompts.fragments.COMPACT_INPUT)
-        self._output: int = tokenizer.convert_tokens_to_ids(prompts.fragments.COMPACT_OUTPUT)
+        self._input: int = tokenizer.convert_tokens_to_ids(COMPACT_INPUT)
+        self._output: int = tokenizer.convert_tokens_to_ids(COMPACT_OUTPUT)
 
     def conversation(self, progress: float, *address: int | str) -> list[int] | None:
         stage = next(stage for stage in reversed(CURRICULUM) if progress >= stage.start)

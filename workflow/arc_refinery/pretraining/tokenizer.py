@@ -9,7 +9,6 @@ from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
 
-from arc_refinery import prompts
 from arc_refinery.barc.operations import OPERATIONS
 from arc_refinery.grids import MAX_SIDE
 
@@ -22,6 +21,22 @@ CHAT_TEMPLATE = (
     "{%- else -%}<|user|>{{ message['content'] }}{%- endif -%}"
     "{%- endfor -%}"
     "{%- if add_generation_prompt -%}<|assistant|>{%- endif -%}"
+)
+
+# Pieces of compact prompts and answers that are one token each. The order decides the ids of the shipped tokenizer.
+PROMPT_FRAGMENTS = (
+    "```python\nfrom common import *\n\ndef transform(grid):\n",
+    "    return grid\n```",
+    "\ninput ",
+    "\noutput ",
+    " correct",
+    "Executing your program failed with ",
+    ", given ",
+    "Executing your program gave:",
+    "\npair ",
+    ", expected shape ",
+    "\nWrite a corrected program.",
+    " wrong, pixel similarity ",
 )
 
 _PLACE_HOLDER = re.compile(r"\{\w+\}")
@@ -49,11 +64,7 @@ def build_tokenizer(max_length: int) -> PreTrainedTokenizerFast:
 def fragments() -> list[str]:
     """Texts of more than one character that are one token each, without repeats, in a fixed order."""
     texts = [f"\n{row} " for row in range(1, MAX_SIDE + 1)] + [f"{height}x" for height in range(1, MAX_SIDE + 1)]
-    texts += [
-        value
-        for name, value in sorted(vars(prompts.fragments).items())
-        if name.startswith(("COMPACT_", "ANSWER_", "FEEDBACK_"))
-    ]
+    texts += PROMPT_FRAGMENTS
     for operation in OPERATIONS:
         lines = "\n".join(f"    {line}" for line in operation.code.splitlines()) + "\n"
         texts += _PLACE_HOLDER.split(lines)

@@ -12,23 +12,15 @@ from collections.abc import Sequence
 from arc_refinery.grids import Grid
 from arc_refinery.messages import Message
 from arc_refinery.metrics import pixel_score
-from arc_refinery.prompts.fragments import (
-    ANSWER_HEAD,
-    ANSWER_TAIL,
-    FEEDBACK_CORRECT,
-    FEEDBACK_ERROR,
-    FEEDBACK_GIVEN,
-    FEEDBACK_HEAD,
-    FEEDBACK_PAIR,
-    FEEDBACK_SHAPE,
-    FEEDBACK_TAIL,
-    FEEDBACK_WRONG,
-)
 from arc_refinery.prompts.template import Template, fill
 from arc_refinery.tasks import Task
 
 _BLOCK = re.compile(r"```(\w*)[ \t]*\r?\n(.*?)(?:```|\Z)", re.DOTALL)
 _PYTHON = ("python", "py", "")
+
+# What the embedded model's answers begin and end with
+ANSWER_HEAD = "```python\nfrom common import *\n\ndef transform(grid):\n"
+ANSWER_TAIL = "    return grid\n```"
 
 
 def first_turn(task: Task, template: Template) -> list[Message]:
@@ -73,33 +65,36 @@ def execution_feedback(task: Task, outputs: tuple[Grid, ...], template: Template
 
     `outputs` are the program's grids for the train inputs (what they show of the test pairs is never fed back).
     """
-    notation, lines = template.notation, [FEEDBACK_HEAD]
+    notation, texts = template.notation, template.feedback
+    lines = [texts.head]
     for number, (pair, output) in enumerate(zip(task.train, outputs, strict=True), 1):
         score = pixel_score(output, pair.output)
         if score == 1.0:
-            lines.append(f"{FEEDBACK_PAIR}{number}{FEEDBACK_CORRECT}")
-        else:
-            expected = FEEDBACK_SHAPE + shape_text(pair.output) if output.shape != pair.output.shape else ""
-            given = (
-                FEEDBACK_GIVEN + ("" if notation.shows_shape else f"{shape_text(output)}:\n") + notation.write(output)
-            )
-            percent = min(round(100 * score), 99)  # what is wrong is never called 100 %
-            lines.append(f"{FEEDBACK_PAIR}{number}{FEEDBACK_WRONG}{percent}%{expected}{given}")
-    return "".join(lines) + FEEDBACK_TAIL
+            lines.append(fill(texts.correct, {"number": number}))
+            continue
+        has_other_shape = output.shape != pair.output.shape
+        facts = {
+            "number": number,
+            "similarity": min(round(100 * score), 99),  # what is wrong is never called 100 %
+            "other_shape": fill(texts.other_shape, {"shape": shape_text(pair.output)}) if has_other_shape else "",
+            "grid": ("" if notation.shows_shape else f"{shape_text(output)}:\n") + notation.write(output),
+        }
+        lines.append(fill(texts.wrong, facts))
+    return "".join([*lines, texts.tail])
 
 
 def shape_text(grid: Grid) -> str:
     return f"{grid.shape[0]}x{grid.shape[1]}"
 
 
-def error_feedback(error: str) -> str:
-    """What a program that raised is told: the exception's type, message and line."""
-    return f"{FEEDBACK_ERROR}{error}{FEEDBACK_TAIL}"
+def error_feedback(error: str, template: Template) -> str:
+    """Feedback for a program that raised: the exception's type, message and line."""
+    return fill(template.feedback.error, {"error": error}) + template.feedback.tail
 
 
-def no_feedback() -> str:
-    """What a model is told that shall refine without knowing what its program gave: a control."""
-    return FEEDBACK_TAIL
+def no_feedback(template: Template) -> str:
+    """Control: ask for a correction without showing the execution result."""
+    return template.feedback.tail
 
 
 def answer(body: str) -> str:

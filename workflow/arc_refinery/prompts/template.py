@@ -1,7 +1,15 @@
 """Templates of prompts: `compact` is the embedded model's, `words` is ours, others are folders learned from rows.
 
-A folder holds `system.txt`, `user.txt`, `pair.txt`, `test.txt`, `assistant_prefix.txt` and `notation.json`, for people
-to read and edit: the last line break of a text file is no part of its text.
+A folder holds `system.txt`, `user.txt`, `pair.txt`, `test.txt`, `assistant_prefix.txt`, `notation.json` and
+`feedback.json`, for people to read and edit. The last line break of a text file is not part of its text.
+
+A second turn of `compact`, as `Feedback` words it:
+
+    Executing your program gave:
+    pair 1 correct
+    pair 2 wrong, pixel similarity 50%, expected shape 2x2, given 1x2
+    1 30
+    Write a corrected program.
 """
 
 import json
@@ -12,16 +20,34 @@ from pathlib import Path
 
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
-from arc_refinery.prompts.fragments import COMPACT_INPUT, COMPACT_OUTPUT
 from arc_refinery.prompts.notation import COLORS, DIGITS, Notation, NotationError
 
 BUILT_IN = ("compact", "words")
-NOTATION = "notation.json"  # of a folder, besides the text files
-SLOT = re.compile(r"\{(colors|n_pairs|next_number|number|index|pairs|tests|input|output)\}")
+NOTATION, FEEDBACK = "notation.json", "feedback.json"  # of a folder, besides the text files
+SLOT = re.compile(
+    r"\{(colors|n_pairs|next_number|number|index|pairs|tests|input|output|similarity|shape|other_shape|grid|error)\}"
+)
+
+COMPACT_INPUT, COMPACT_OUTPUT = "\ninput ", "\noutput "
 
 
 class TemplateError(InputError):
     """A template cannot be used; the message names the file, what was expected and what to do."""
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """The texts of a later turn: `head`, one of `correct` and `wrong` for each train pair, and `tail`, joined.
+
+    Or `error` and `tail` for a program that raised. All slots:
+    """
+
+    head: str = "Executing your program gave:"
+    correct: str = "\npair {number} correct"  # {number}: 1, 2, ...
+    wrong: str = "\npair {number} wrong, pixel similarity {similarity}%{other_shape}, given {grid}"  # 0..99
+    other_shape: str = ", expected shape {shape}"  # {shape}: 2x2; empty where the program's grid has the right shape
+    error: str = "Executing your program failed with {error}"
+    tail: str = "\nWrite a corrected program."
 
 
 @dataclass(frozen=True)
@@ -36,6 +62,7 @@ class Template:
     between_tests: str
     assistant_prefix: str  # what the model's answer always begins with: it goes on from there
     notation: Notation
+    feedback: Feedback = Feedback()  # texts of later turns
 
 
 COMPACT = Template(
@@ -73,7 +100,9 @@ WORDS = Template(
 )
 
 _TEXTS = tuple(
-    field.name for field in fields(Template) if field.name not in ("between_pairs", "between_tests", "notation")
+    field.name
+    for field in fields(Template)
+    if field.name not in ("between_pairs", "between_tests", "notation", "feedback")
 )
 _NEEDED = {"user": ("{pairs}",), "pair": ("{input}", "{output}")}
 
@@ -95,7 +124,9 @@ def load_template(name: str, colors: Sequence[str] | None = None) -> Template:
 
 def template_files(name: str) -> list[Path]:
     """The files that a template is made of: none of a built-in one."""
-    return [] if name in BUILT_IN else [Path(name, f"{text}.txt") for text in _TEXTS] + [Path(name, NOTATION)]
+    if name in BUILT_IN:
+        return []
+    return [*(Path(name, f"{text}.txt") for text in _TEXTS), Path(name, NOTATION), Path(name, FEEDBACK)]
 
 
 def save_template(template: Template, folder: Path) -> None:
@@ -104,8 +135,9 @@ def save_template(template: Template, folder: Path) -> None:
         with atomic_write(folder / f"{name}.txt") as path:
             path.write_bytes(f"{getattr(template, name)}\n".encode())
     separators = {"between_pairs": template.between_pairs, "between_tests": template.between_tests}
-    with atomic_write(folder / NOTATION) as path:
-        path.write_text(json.dumps(separators | asdict(template.notation), indent=1, ensure_ascii=False) + "\n")
+    for file, content in ((NOTATION, separators | asdict(template.notation)), (FEEDBACK, asdict(template.feedback))):
+        with atomic_write(folder / file) as path:
+            path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def _read(folder: Path) -> Template:
@@ -130,4 +162,19 @@ def _read(folder: Path) -> Template:
         raise TemplateError(f"{path}: colors: {error}") from None
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise TemplateError(f"{path}: {error}; expected the keys that `arc-refinery prompts learn` writes") from None
-    return Template(**texts, **separators, notation=notation)
+    return Template(**texts, **separators, notation=notation, feedback=_read_feedback(folder / FEEDBACK))
+
+
+def _read_feedback(path: Path) -> Feedback:
+    try:
+        texts = json.loads(path.read_text())
+    except json.JSONDecodeError as error:
+        raise TemplateError(f"{path}: is not valid JSON: {error}") from None
+    names = [field.name for field in fields(Feedback)]
+    are_texts = isinstance(texts, dict) and all(isinstance(text, str) for text in texts.values())
+    if not are_texts or sorted(texts) != sorted(names):
+        raise TemplateError(f"{path}: expected texts under the keys {', '.join(names)}, and no other key")
+    for name, slot in (("wrong", "{grid}"), ("error", "{error}")):
+        if slot not in texts[name]:
+            raise TemplateError(f"{path}: {name} has no {slot}; put it where the model is to see what its program gave")
+    return Feedback(**texts)

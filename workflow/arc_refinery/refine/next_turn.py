@@ -55,7 +55,7 @@ def next_turn_prompts(judged: Iterable[Judged], plan: Plan, template: Template, 
         for start in range(0, plan.n_predictions, plan.batch_size):
             number = start // plan.batch_size
             parent = parents[number % len(parents)]
-            feedback = feedback_on(told[number % len(told)], template) if told else no_feedback()
+            feedback = feedback_on(told[number % len(told)], template) if told else no_feedback(template)
             messages = next_turn(list(parent.prompt.messages), parent.attempt.completion, feedback)
             text, n_tokens = renderer.render(messages)
             yield Prompt(
@@ -118,7 +118,7 @@ def feedback_on(parent: Judged, template: Template) -> str:
     """What executing an attempt gave, in the form in which it saw the task."""
     prompt, verdict = parent.prompt, parent.verdict
     if verdict.status != Status.ok:
-        return error_feedback(verdict.error)
+        return error_feedback(verdict.error, template)
     seen: tuple[Grid, ...] = tuple(
         prompt.augmentation.apply(verdict.train_outputs[place]) for place in prompt.train_order
     )

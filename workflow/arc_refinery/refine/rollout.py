@@ -134,7 +134,7 @@ class TwoTurns:
     def _feedback(self, asked: Asked, graded: Graded) -> str:
         """What the model is told; empty where there is nothing to refine. Test pairs have no part in it."""
         if graded.status == Status.error and self.include_errors:
-            return error_feedback(graded.error)
+            return error_feedback(graded.error, self.template)
         outputs = graded.outputs[: len(asked.train)]
         if not outputs or correct_grids(outputs, [pair.output for pair in asked.train]) == 1.0:
             return ""
