@@ -7,6 +7,8 @@ from arc_refinery.grids import Grid
 from arc_refinery.messages import Message
 from arc_refinery.tasks import Pair
 
+NO_CODE = "no_code"  # status of an attempt whose completion holds no program
+
 
 @dataclass(frozen=True, slots=True)
 class Prompt:

@@ -11,10 +11,10 @@ from arc_refinery.grids import Grid, fingerprint
 from arc_refinery.metrics import correct_grids, mean_pixel_score
 from arc_refinery.prompts import extract_code
 from arc_refinery.records import Attempt, Verdict
+from arc_refinery.records.refining import NO_CODE
 from arc_refinery.sandbox import Executor, Outcome, Program
 from arc_refinery.tasks import Task
 
-NO_CODE = "no_code"
 ATTEMPTS_AT_ONCE = 2000  # what is in memory of a shard
 
 

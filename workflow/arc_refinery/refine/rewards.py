@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from arc_refinery.grids import Grid
 from arc_refinery.metrics import correct_grids, mean_pixel_score
 from arc_refinery.prompts import extract_code
-from arc_refinery.refine.judge import NO_CODE
+from arc_refinery.records.refining import NO_CODE
 from arc_refinery.sandbox import Executor, Outcome, Program, Status
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from arc_refinery.refine.judge import NO_CODE
+from arc_refinery.records.refining import NO_CODE
 from arc_refinery.sandbox import Status
 
 NGRAM = 4  # tokens

@@ -1,0 +1,51 @@
+"""The package's floors: a module imports from its own room and from lower floors, never upward."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from checkout import ROOT
+
+PACKAGE = ROOT / "workflow/arc_refinery"
+# From the ground up; rooms of one floor do not import each other
+FLOORS = (
+    {"errors", "gpus", "grids", "messages", "seeding"},
+    {"arrow_grids", "augment", "cluster", "files", "metrics", "model_shape", "tasks", "tokenizers"},
+    {"hub", "kaggle", "problems", "prompts", "sandbox"},
+    {"chat", "config", "records"},
+    {"barc", "evaluation", "gpu_memory", "library_arguments"},
+    {"reporting", "sampling", "sources"},
+    {"training"},
+    {"refine", "tool_use"},
+    {"doctor", "predictions", "pretraining"},
+    {"cli"},
+)
+FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
+
+
+def imported_rooms(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.ImportFrom(module="arc_refinery"):
+                yield from (alias.name for alias in node.names)
+            case ast.ImportFrom(module=str(module)) if module.startswith("arc_refinery."):
+                yield module.split(".")[1]
+            case ast.Import():
+                names = (alias.name for alias in node.names)
+                yield from (name.split(".")[1] for name in names if name.startswith("arc_refinery."))
+
+
+def test_every_room_has_a_floor() -> None:
+    rooms = {path.stem for path in PACKAGE.glob("*.py")} | {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert rooms - {"__init__"} == FLOOR_OF.keys()
+
+
+def test_no_import_leads_upward() -> None:
+    upward = {
+        f"{path.relative_to(PACKAGE)} imports {there}"
+        for path in PACKAGE.rglob("*.py")
+        if (here := path.relative_to(PACKAGE).parts[0].removesuffix(".py")) != "__init__"
+        for there in imported_rooms(path)
+        if here != there and FLOOR_OF[here] <= FLOOR_OF[there]
+    }
+    assert upward == set()
