@@ -15,7 +15,7 @@ from arc_refinery.config import Experiment
 from arc_refinery.records import RecordError
 from arc_refinery.reporting import plots, prose, tables, training, training_log
 from arc_refinery.reporting.publish import Attachments
-from arc_refinery.reporting.training_log import Check, Chosen, Decision
+from arc_refinery.training.log import Check, Choice, Decision, read_lines, write_lines
 
 Entries = Iterable[Mapping[str, Any]]
 
@@ -61,7 +61,14 @@ def test_a_rollback_abandons_the_steps_after_the_one_it_goes_back_to(tmp_path: P
     assert log.abandoned_checks == [Check(12, 1.0, 0.25)]
     assert log.decisions[0] == Decision(14, "truncated", 0.7123, 0.5, "rollback", 10, 5e-4)
     assert log.decisions[1] == Decision(20, "reward", 0.4, 1.2, "stop")
-    assert log.chosen == Chosen(10, "it earns most on 4 held-out prompts", 4.0)
+    assert log.chosen == Choice(10, "it earns most on 4 held-out prompts", 4.0)
+
+
+def test_lines_are_written_as_they_are_read(tmp_path: Path):
+    log = written(tmp_path / "by-hand.jsonl", COLLAPSED)
+    write_lines(tmp_path / "written.jsonl", read_lines(log))
+    in_order = [json.dumps(entry, sort_keys=True) for entry in COLLAPSED]
+    assert (tmp_path / "written.jsonl").read_text().splitlines() == in_order
 
 
 def test_a_rollback_that_ends_the_log_abandons_too(tmp_path: Path):
@@ -94,7 +101,7 @@ def test_older_logs_have_their_shares_under_the_names_of_trl(tmp_path: Path):
 )
 def test_a_broken_line_is_named(tmp_path: Path, line: str):
     (tmp_path / "training.jsonl").write_text(f'{{"step": 1, "reward": 1.0}}\n{line}\n')
-    with pytest.raises(RecordError, match=r"training\.jsonl, line 2: is no entry of a training log"):
+    with pytest.raises(RecordError, match=r"training\.jsonl, line 2: is not a line of a training log"):
         training_log.read(tmp_path / "training.jsonl")
 
 
@@ -163,7 +170,7 @@ def test_a_collapse_is_the_first_thing_said(tmp_path: Path):
 
 
 def test_a_collapse_that_nothing_was_done_about_is_a_warning_too():
-    told = training.collapse("trained", Decision(7, "loss", float("nan"), 0.0, "none"), window=10)
+    told = training.collapse("trained", Decision(7, "loss", None, 0.0, "none"), window=10)
     assert told.startswith("**Warning: the training `trained` collapsed at step 7: the loss was no number.** Nothing")
 
 

@@ -1,12 +1,13 @@
 """Training as users run it: killed and resumed, rolled back or stopped when it collapses, chosen by held-out reward."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from checkout import Checkout
 from safetensors.torch import load_file
+
+from arc_refinery.training.log import Check, Choice, Decision, read_lines
 
 pytestmark = [pytest.mark.snakemake, pytest.mark.training]
 
@@ -33,13 +34,10 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def log_of(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """Lines of training.jsonl by what they are."""
-    found: dict[str, list[dict[str, Any]]] = {"step": [], "heldout": [], "guard": [], "chosen": []}
-    for entry in map(json.loads, (folder / "training.jsonl").read_text().splitlines()):
-        kind = next(iter(entry)) if len(entry) == 1 else "step"
-        found[kind].append(entry if kind == "step" else entry[kind])
-    return found
+def log_of(folder: Path) -> dict[type, list[Any]]:
+    """Lines of training.jsonl by their kinds; steps are dicts."""
+    lines = read_lines(folder / "training.jsonl")
+    return {kind: [line for line in lines if isinstance(line, kind)] for kind in (dict, Check, Decision, Choice)}
 
 
 @pytest.mark.parametrize(
@@ -64,40 +62,40 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
     assert "training goes on from this checkpoint" in run(finished, killed)
     assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
     log = log_of(tmp_path / "killed")
-    assert [entry["step"] for entry in log["step"]] == [1, 2, 3, 4]
-    assert not log["guard"], "the guard is quiet on a healthy training"
+    assert [entry["step"] for entry in log[dict]] == [1, 2, 3, 4]
+    assert not log[Decision], "the guard is quiet on a healthy training"
     if "--n-heldout" in flags:
-        rewards = {entry["step"]: entry["reward"] for entry in log["heldout"]}
+        rewards = {check.step: check.reward for check in log[Check]}
         assert list(rewards) == [0, 2, 4]
-        (chosen,) = log["chosen"]
-        assert chosen["heldout_reward"] == rewards[chosen["step"]] == max(rewards.values())
+        (choice,) = log[Choice]
+        assert choice.heldout_reward == rewards[choice.step] == max(rewards.values())
     else:
-        assert log["chosen"] == [{"step": 4, "why": "the last step"}]
+        assert log[Choice] == [Choice(4, "the last step")]
     if "on-policy" in flags:
-        assert any(entry["share/second_turn"] > 0 for entry in log["step"])
+        assert any(entry["share/second_turn"] > 0 for entry in log[dict])
 
 
 def test_a_collapse_is_rolled_back_and_training_goes_on_at_a_lower_rate(finished: Checkout, tmp_path: Path):
     run(finished, training(tmp_path / "wrecked", WRECKED, "--beta 0 --no-mask-truncated-completions"))
     log = log_of(tmp_path / "wrecked")
-    (decision,) = log["guard"]
-    assert decision["action"] == "rollback"
-    assert decision["to_step"] <= decision["step"] - 2
-    assert decision["learning_rate"] == pytest.approx(1e-4)
-    steps = [entry["step"] for entry in log["step"]]
-    first, again = steps[: decision["step"]], steps[decision["step"] :]
-    assert first == list(range(1, decision["step"] + 1))
-    assert again == list(range(decision["to_step"] + 1, 13))
-    assert log["step"][-1]["learning_rate"] == pytest.approx(1e-4)
+    (decision,) = log[Decision]
+    assert decision.action == "rollback"
+    assert decision.to_step <= decision.step - 2
+    assert decision.learning_rate == pytest.approx(1e-4)
+    steps = [entry["step"] for entry in log[dict]]
+    first, again = steps[: decision.step], steps[decision.step :]
+    assert first == list(range(1, decision.step + 1))
+    assert again == list(range(decision.to_step + 1, 13))
+    assert log[dict][-1]["learning_rate"] == pytest.approx(1e-4)
 
 
 def test_a_collapse_that_nothing_helps_against_stops_before_it(finished: Checkout, tmp_path: Path):
     run(finished, training(tmp_path / "stopped", WRECKED, "--guard.action stop --n-heldout 3"))
     log = log_of(tmp_path / "stopped")
-    (decision,), (chosen,) = log["guard"], log["chosen"]
-    assert decision["action"] == "stop" and log["step"][-1]["step"] == decision["step"] < 12
-    assert chosen["step"] <= decision["step"] - 2
-    if chosen["step"] == 0:  # an adapter that changes nothing
+    (decision,), (choice,) = log[Decision], log[Choice]
+    assert decision.action == "stop" and log[dict][-1]["step"] == decision.step < 12
+    assert choice.step <= decision.step - 2
+    if choice.step == 0:  # an adapter that changes nothing
         weights = load_file(tmp_path / "stopped/adapter_model.safetensors")
         assert all(not bool(tensor.any()) for name, tensor in weights.items() if "lora_B" in name)
 

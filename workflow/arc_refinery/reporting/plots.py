@@ -17,7 +17,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from arc_refinery.files import atomic_write
-from arc_refinery.reporting.training_log import Decision, Log
+from arc_refinery.reporting.training_log import Log
+from arc_refinery.training.log import Decision
 
 DPI = 120
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito 2008

@@ -7,7 +7,8 @@ from arc_refinery.config import Experiment, ToolUse
 from arc_refinery.records import RecordError
 from arc_refinery.reporting import plots, tables, training_log
 from arc_refinery.reporting.publish import Attachments
-from arc_refinery.reporting.training_log import Decision, Log
+from arc_refinery.reporting.training_log import Log
+from arc_refinery.training.log import Decision
 
 REWARDS = (
     "Mean reward over the first and the last tenth of the logged steps. These are rewards on training prompts, with "
@@ -63,7 +64,7 @@ def section(experiment: Experiment | ToolUse, folder: Path, files: Attachments) 
 
 def collapse(name: str, decision: Decision, window: int) -> str:
     """What went wrong, by which measure, and what was done: a warning."""
-    if decision.criterion == "loss":
+    if decision.value is None:  # only a loss can be
         symptom = "the loss was no number"
     else:
         figure = CRITERIA.get(decision.criterion, decision.criterion)

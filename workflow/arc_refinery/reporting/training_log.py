@@ -1,16 +1,12 @@
-"""The log of a training, training.jsonl: a JSON object for each step, held-out check and decision, in running order.
+"""The log of a training as tables: what led to its end, and what rollbacks abandoned."""
 
-A rollback abandons the steps after the one it goes back to; they stay in the file, before those that took their place.
-"""
-
-import json
-from dataclasses import dataclass, field, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from arc_refinery.records import RecordError
+from arc_refinery.training.log import Check, Choice, Decision, Step, read_lines
 
 # Figures of a step that the report shows, of which any may be missing, and what they are called there
 FIGURES = {
@@ -45,37 +41,6 @@ OF_TRL = {
 }  # in older logs
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """What a checkpoint earned on the held-out prompts."""
-
-    step: int
-    reward: float
-    solved: float | None = None  # share of completions
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A collapse, and what the guard did about it."""
-
-    step: int
-    criterion: str
-    value: float
-    limit: float
-    action: str  # rollback, stop, none
-    to_step: int | None = None
-    learning_rate: float | None = None  # from then on
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The checkpoint that became the adapter."""
-
-    step: int
-    why: str
-    heldout_reward: float | None = None
-
-
 @dataclass(slots=True)
 class Log:
     """A training as it went."""
@@ -85,7 +50,7 @@ class Log:
     checks: list[Check] = field(default_factory=list)
     abandoned_checks: list[Check] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
-    chosen: Chosen | None = None
+    chosen: Choice | None = None
 
     @property
     def is_grpo(self) -> bool:
@@ -103,38 +68,28 @@ class Log:
 
 
 def read(path: Path) -> Log:
-    """The whole log. Of steps that are there twice the later ones count, also where no decision explains why."""
-    if not path.exists():
-        raise RecordError(f"{path}: no such file; train first: snakemake {path.parent}")
+    """The whole log; raises `RecordError`. Of a step that is there twice the later one counts."""
     log = Log()
-    kept: list[dict[str, Any]] = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
-        try:
-            entry = json.loads(line)
-            match entry:
-                case {"heldout": check}:
-                    log.checks.append(_record(Check, check))
-                case {"guard": decision}:
-                    log.decisions.append(_record(Decision, decision))
-                    if log.decisions[-1].action == "rollback" and log.decisions[-1].to_step is not None:
-                        kept = _back_to(log.decisions[-1].to_step, kept, log)
-                case {"chosen": chosen}:
-                    log.chosen = _record(Chosen, chosen)
-                case {"step": step} if "reward" in entry or "loss" in entry:  # others are summaries
-                    kept = [*_back_to(step - 1, kept, log), entry]
-        except (json.JSONDecodeError, TypeError) as error:
-            raise RecordError(f"{path}, line {number}: is no entry of a training log ({error}). Train again") from None
+    kept: list[Step] = []
+    for line in read_lines(path):
+        match line:
+            case Check():
+                log.checks.append(line)
+            case Decision():
+                log.decisions.append(line)
+                if line.action == "rollback" and line.to_step is not None:
+                    kept = _back_to(line.to_step, kept, log)
+            case Choice():
+                log.chosen = line
+            case {"step": step} if "reward" in line or "loss" in line:  # others are summaries
+                kept = [*_back_to(step - 1, kept, log), line]
     log.steps = _table(kept)
     figures = list(dict.fromkeys(name for part in (log.steps, *log.abandoned) for name in part))
     log.steps = log.steps.reindex(columns=figures)
     return log
 
 
-def _record(kind: type, values: dict[str, Any]) -> Any:
-    return kind(**{each.name: values[each.name] for each in fields(kind) if each.name in values})
-
-
-def _back_to(step: int, kept: list[dict[str, Any]], log: Log) -> list[dict[str, Any]]:
+def _back_to(step: int, kept: Sequence[Step], log: Log) -> list[Step]:
     """What is left of the entries up to a step; the others become a part of the log that was abandoned."""
     left = [entry for entry in kept if entry["step"] <= step]
     if len(left) < len(kept):
@@ -144,7 +99,7 @@ def _back_to(step: int, kept: list[dict[str, Any]], log: Log) -> list[dict[str, 
     return left
 
 
-def _table(entries: list[dict[str, Any]]) -> pd.DataFrame:
+def _table(entries: Sequence[Step]) -> pd.DataFrame:
     table = pd.DataFrame(entries).apply(pd.to_numeric)  # what was no number is null in the log, and nan from here on
     for name, older in OF_TRL.items():
         if name not in table and older in table:

@@ -31,7 +31,7 @@ from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.training import checkpoints
 from arc_refinery.training.adapters import lora_config, open_base, open_network, read_weights, write_adapter
 from arc_refinery.training.guard import Symptom, symptom
-from arc_refinery.training.log import MEASURED, Journal, write_lines
+from arc_refinery.training.log import MEASURED, Journal, Line, write_lines
 from arc_refinery.training.progress import OneLineProgress
 from arc_refinery.training.trainer import Trainer
 
@@ -126,10 +126,9 @@ def train(job: Job, environment: Environment) -> bool:
         journal.roll_back(found, trainer.state.log_history)
         return False
     history = journal.history(trainer.state.log_history, found)
-    chosen = journal.choose(history, found, trainer.state.global_step)
-    _take_weights(trainer.model, job, chosen["step"])
-    lines = [*history, {"chosen": chosen}]
-    write_adapter(trainer.model, job.output, lambda folder: write_lines(folder / "training.jsonl", lines))
+    choice = journal.choose(history, found, trainer.state.global_step)
+    _take_weights(trainer.model, job, choice.step)
+    write_adapter(trainer.model, job.output, lambda folder: write_lines(folder / "training.jsonl", [*history, choice]))
     if job.measurements:
         write_lines(job.measurements, _measured(trainer))
     shutil.rmtree(job.work)
@@ -226,7 +225,7 @@ def _arguments(job: Job, environment: Environment, rate: float) -> GRPOConfig:
     return GRPOConfig(**settings)
 
 
-def _measured(trainer: Trainer) -> list[dict[str, Any]]:
+def _measured(trainer: Trainer) -> list[Line]:
     return [
         {"step": entry["step"]}
         | {name.removeprefix(MEASURED): value for name, value in entry.items() if name.startswith(MEASURED)}

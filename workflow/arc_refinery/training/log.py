@@ -1,27 +1,107 @@
-"""What a training went through: the lines of training.jsonl, kept over kills and rollbacks.
+"""The log of a training: the lines of training.jsonl, and the journal that keeps them over kills and rollbacks.
 
-A line is a logged step, a mean reward on held-out prompts, a decision of the guard, or the choice of the step that
-becomes the adapter. A step occurs again where training went back to before it.
+    {"kl": 0.01, "reward": 2.5, "step": 2, ...}                                    a step: any number of metrics
+    {"heldout": {"reward": 3.1, "solved": 0.25, "step": 2}}                        a `Check`
+    {"guard": {"action": "rollback", "criterion": "kl", "step": 9, "to_step": 2, ...}}   a `Decision`
+    {"chosen": {"heldout_reward": 3.1, "step": 2, "why": "best held-out reward"}}  a `Choice`, the last line
+
+A rollback abandons the steps after the one it goes back to; they stay in the file, before those that replace them.
 """
 
 import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from arc_refinery.config import Guard
 from arc_refinery.files import atomic_write
+from arc_refinery.records import RecordError
 from arc_refinery.training import checkpoints
 from arc_refinery.training.guard import Symptom
 
 MEASURED = "measured/"  # figures that differ from run to run: never written beside those that do not
 
-Lines = list[dict[str, Any]]
-
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Result of a checkpoint on the held-out prompts."""
+
+    step: int
+    reward: float
+    solved: float | None = None  # share of completions
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A collapse, and what the guard did about it."""
+
+    step: int
+    criterion: str
+    value: float | None  # None: not a finite number
+    limit: float
+    action: str  # rollback, stop, none
+    to_step: int | None = None
+    learning_rate: float | None = None  # from then on
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The checkpoint that became the adapter."""
+
+    step: int
+    why: str
+    heldout_reward: float | None = None
+
+
+Step: TypeAlias = dict[str, Any]  # `step`, and metrics by name
+Line: TypeAlias = Step | Check | Decision | Choice
+
+_KINDS: dict[str, type[Check | Decision | Choice]] = {"heldout": Check, "guard": Decision, "chosen": Choice}
+_KEYS = {kind: key for key, kind in _KINDS.items()}
+
+
+def write_lines(path: Path, lines: Sequence[Line]) -> None:
+    with atomic_write(path) as unfinished:
+        unfinished.write_text("".join(json.dumps(_encoded(line), sort_keys=True) + "\n" for line in lines))
+
+
+def read_lines(path: Path) -> list[Line]:
+    """All lines of a log, in order; raises `RecordError`."""
+    if not path.exists():
+        raise RecordError(f"{path}: no such file; train first: snakemake {path.parent}")
+    lines = []
+    for number, text in enumerate(path.read_text().splitlines(), 1):
+        try:
+            lines.append(_decoded(json.loads(text)))
+        except (json.JSONDecodeError, TypeError) as error:
+            raise RecordError(
+                f"{path}, line {number}: is not a line of a training log ({error}). Train again"
+            ) from None
+    return lines
+
+
+def _encoded(line: Line) -> dict[str, Any]:
+    """Optional fields are absent where they are None."""
+    if isinstance(line, dict):
+        return line
+    optional = {field.name for field in fields(line) if field.default is None}
+    values = {name: value for name, value in asdict(line).items() if value is not None or name not in optional}
+    return {_KEYS[type(line)]: values}
+
+
+def _decoded(entry: Any) -> Line:
+    match entry:
+        case {"step": int()}:
+            return dict(entry)
+        case dict() if len(entry) == 1 and (key := next(iter(entry))) in _KINDS:
+            kind, values = _KINDS[key], entry[key]
+            return kind(**{field.name: values[field.name] for field in fields(kind) if field.name in values})
+    raise TypeError(f"expected a step or one of {', '.join(_KINDS)}")
 
 
 class Journal:
@@ -32,21 +112,21 @@ class Journal:
         self._guard = guard
         self._learning_rate = learning_rate
         self._file, self._start = work / "journal.jsonl", work / "start.jsonl"
-        self._abandoned = _read(self._file)
-        self._n_rollbacks = sum("guard" in line for line in self._abandoned)
+        self._abandoned = read_lines(self._file) if self._file.exists() else []
+        self._rollbacks = [line for line in self._abandoned if isinstance(line, Decision)]
 
     @property
     def rate(self) -> float:
         """The learning rate after the rollbacks so far."""
-        return self._learning_rate * self._guard.rate_factor**self._n_rollbacks
+        return self._learning_rate * self._guard.rate_factor ** len(self._rollbacks)
 
     @property
     def may_roll_back(self) -> bool:
-        return self._guard.action == "rollback" and self._n_rollbacks < self._guard.max_rollbacks
+        return self._guard.action == "rollback" and len(self._rollbacks) < self._guard.max_rollbacks
 
-    def note_start(self, figures: Mapping[str, float]) -> None:
-        """The held-out figures before the first step."""
-        write_lines(self._start, [_heldout(figures, 0)])
+    def note_start(self, metrics: Mapping[str, float]) -> None:
+        """Keep the held-out metrics from before the first step."""
+        write_lines(self._start, [_check(metrics, 0)])
 
     def roll_back(self, found: Symptom, log: Sequence[dict[str, Any]]) -> None:
         """Forget the checkpoints of the collapse; the journal keeps its steps, and how often that happened.
@@ -54,64 +134,55 @@ class Journal:
         In this order: killed in between, the training collapses again at the same step, and ends as it would have.
         """
         to_step = max([0, *self._good_steps(found)])
-        rate = self.rate * self._guard.rate_factor
-        decision = _decision(found) | {"action": "rollback", "to_step": to_step, "learning_rate": rate}
+        decision = _decision(found, "rollback", to_step, self.rate * self._guard.rate_factor)
         logger.warning("the training collapsed and goes back: %s", decision)
         checkpoints.drop_after(self._work, to_step)
-        write_lines(self._file, [*self._abandoned, *self._since_last_rollback(log), {"guard": decision}])
+        write_lines(self._file, [*self._abandoned, *self._since_last_rollback(log), decision])
 
-    def history(self, log: Sequence[dict[str, Any]], found: Symptom | None) -> Lines:
+    def history(self, log: Sequence[dict[str, Any]], found: Symptom | None) -> list[Line]:
         """Everything from the start to the end of a training, or to the collapse that ended it."""
-        lines = [*_read(self._start), *self._abandoned, *self._since_last_rollback(log)]
+        start = read_lines(self._start) if self._start.exists() else []
+        lines = [*start, *self._abandoned, *self._since_last_rollback(log)]
         if found:
             action = "none" if self._guard.action == "none" else "stop"
-            lines.append({"guard": _decision(found) | {"action": action}})
+            lines.append(_decision(found, action))
         return lines
 
-    def choose(self, history: Lines, found: Symptom | None, last_step: int) -> dict[str, Any]:
+    def choose(self, history: Sequence[Line], found: Symptom | None, last_step: int) -> Choice:
         """Which step's weights become the adapter; 0: those that training started from."""
         ended_in_collapse = found is not None and self._guard.action != "none"
         there = [0, *(self._good_steps(found) if found and ended_in_collapse else checkpoints.steps_of(self._work))]
-        rewards = {line["heldout"]["step"]: line["heldout"]["reward"] for line in history if "heldout" in line}
-        if rewards := {step: reward for step, reward in rewards.items() if step in there}:
+        rewards = {line.step: line.reward for line in history if isinstance(line, Check) and line.step in there}
+        if rewards:
             step = checkpoints.best(rewards)
-            return {"step": step, "heldout_reward": rewards[step], "why": "best held-out reward"}
+            return Choice(step, "best held-out reward", rewards[step])
         if ended_in_collapse:
-            return {"step": there[-1], "why": "the last one before the collapse"}
-        return {"step": last_step, "why": "the last step"}
+            return Choice(there[-1], "the last one before the collapse")
+        return Choice(last_step, "the last step")
 
     def _good_steps(self, found: Symptom) -> list[int]:
         """Checkpoints from before the steps over which the guard averages."""
         return [step for step in checkpoints.steps_of(self._work) if step <= found.step - self._guard.window]
 
-    def _since_last_rollback(self, log: Sequence[dict[str, Any]]) -> Lines:
+    def _since_last_rollback(self, log: Sequence[dict[str, Any]]) -> list[Line]:
         """Steps and held-out rewards, without what differs from run to run, and without TRL's summary of a run."""
-        since = self._abandoned[-1]["guard"]["to_step"] if self._abandoned else 0
-        lines = []
+        since = self._rollbacks[-1].to_step or 0 if self._rollbacks else 0
+        lines: list[Line] = []
         for entry in log:
             if entry["step"] > since and "reward" in entry:
                 measured = {name for name in entry if name.startswith(MEASURED)} | {"step_time"}
                 lines.append({name: _finite(value) for name, value in entry.items() if name not in measured})
             elif entry["step"] > since and "eval_reward" in entry:
-                lines.append(_heldout(entry, entry["step"]))
+                lines.append(_check(entry, entry["step"]))
         return lines
 
 
-def write_lines(path: Path, lines: Lines) -> None:
-    with atomic_write(path) as unfinished:
-        unfinished.write_text("".join(json.dumps(line, sort_keys=True) + "\n" for line in lines))
+def _check(metrics: Mapping[str, float], step: int) -> Check:
+    return Check(step, metrics["eval_reward"], metrics["eval_share/solved"])
 
 
-def _read(path: Path) -> Lines:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def _heldout(figures: Mapping[str, float], step: int) -> dict[str, Any]:
-    return {"heldout": {"step": step, "reward": figures["eval_reward"], "solved": figures["eval_share/solved"]}}
-
-
-def _decision(found: Symptom) -> dict[str, Any]:
-    return {name: _finite(value) for name, value in asdict(found).items()}
+def _decision(found: Symptom, action: str, to_step: int | None = None, learning_rate: float | None = None) -> Decision:
+    return Decision(found.step, found.criterion, _finite(found.value), found.limit, action, to_step, learning_rate)
 
 
 def _finite(value: Any) -> Any:

@@ -29,7 +29,7 @@ from arc_refinery.records.transcripts import Segment
 from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.training.adapters import open_network, write_adapter
 from arc_refinery.training.checkpoints import claim, newest
-from arc_refinery.training.log import Lines, write_lines
+from arc_refinery.training.log import Line, write_lines
 from arc_refinery.training.progress import OneLineProgress
 
 FIGURES = ("step", "epoch", "loss", "learning_rate", "grad_norm", "mean_token_accuracy", "entropy")
@@ -143,7 +143,7 @@ def _identity(rows: Sequence[Row], model: Network, lora: Lora, training: Imitati
     )
 
 
-def _steps(trainer: SFTTrainer) -> Lines:
+def _steps(trainer: SFTTrainer) -> list[Line]:
     steps = [
         entry for entry in trainer.state.log_history if "loss" in entry
     ]  # not the summary of what ran since a kill
