@@ -54,7 +54,7 @@ ATTEMPTS = """
 import sys
 from pathlib import Path
 from arc_refinery import config
-from arc_refinery.reporting import tidy
+from arc_refinery.reporting.refining import tidy
 tidy.write(config.load(Path(sys.argv[1], "settings.json")), Path(sys.argv[1]), Path(sys.argv[1], "attempts.parquet"))
 """
 

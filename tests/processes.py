@@ -21,7 +21,7 @@ from pathlib import Path
 PROGRAMS = ("arc-refinery", "snakemake")
 BIN = Path(sys.executable).parent
 _PRELOADED = ["snakemake.cli", "snakemake.api", "arc_refinery.config", "arc_refinery.sampling.transformers_sampler"]
-_PRELOADED += ["arc_refinery.training.grpo", "arc_refinery.training.sft", "arc_refinery.reporting.report"]
+_PRELOADED += ["arc_refinery.training.grpo", "arc_refinery.training.sft", "arc_refinery.reporting.refining.report"]
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(_PRELOADED)

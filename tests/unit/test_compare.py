@@ -11,11 +11,12 @@ from handmade import WRONG, finished, settings
 
 from arc_refinery import records
 from arc_refinery.config import ConfigError, validate
+from arc_refinery.evaluation.bootstrap import Bootstrap
 from arc_refinery.evaluation.paired import PairingError, arms_to_pair, given, pair, shared_tasks, side
-from arc_refinery.reporting import side_by_side
-from arc_refinery.reporting.compare import paired_comparison
-from arc_refinery.reporting.side_by_side import differences
-from arc_refinery.reporting.tables import Bootstrap, comparisons
+from arc_refinery.reporting.refining import side_by_side
+from arc_refinery.reporting.refining.compare import paired_comparison
+from arc_refinery.reporting.refining.side_by_side import differences
+from arc_refinery.reporting.refining.tables import comparisons
 from arc_refinery.tasks import Pair
 
 ARMS = {

@@ -18,9 +18,9 @@ from arc_refinery.augment import IDENTITY, Augmentation
 from arc_refinery.config import Experiment
 from arc_refinery.evaluation.arms import SetResults
 from arc_refinery.grids import UNKNOWN, Grid
-from arc_refinery.reporting import gallery, pictures
-from arc_refinery.reporting.gallery import BROKEN, NOBODY, ONLY_BY_REFINING, Told
-from arc_refinery.reporting.pictures import Execution
+from arc_refinery.reporting.refining import gallery, pictures
+from arc_refinery.reporting.refining.gallery import BROKEN, NOBODY, ONLY_BY_REFINING, Told
+from arc_refinery.reporting.refining.pictures import Execution
 from arc_refinery.tasks import Pair, Task
 
 

@@ -13,7 +13,7 @@ from arc_refinery import records
 from arc_refinery.records import RecordError
 from arc_refinery.refine.prompt_files import write_prompts
 from arc_refinery.reporting import plots
-from arc_refinery.reporting.lengths import Lengths, histogram, labels, read, study, table
+from arc_refinery.reporting.refining.lengths import Lengths, histogram, labels, read, study, table
 
 
 def write(path: Path, lengths: dict[int, list[int]], longest: int = 976) -> Path:

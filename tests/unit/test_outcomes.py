@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 from arc_refinery import config
 from arc_refinery.config import Experiment
 from arc_refinery.evaluation.arms import SetResults, per_task
-from arc_refinery.reporting import outcomes, plots
+from arc_refinery.evaluation.bootstrap import Bootstrap
 from arc_refinery.reporting.publish import Attachments
-from arc_refinery.reporting.tables import Bootstrap
+from arc_refinery.reporting.refining import outcomes, plots
 
 # status and type of error of each letter; S solves all pairs, T the train pairs, t the test pairs, w none
 ENDS = {

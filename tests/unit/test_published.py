@@ -4,8 +4,8 @@ from math import comb, erfc, sqrt
 
 import pytest
 
-from arc_refinery.reporting import published
-from arc_refinery.reporting.published import Published, tasks_needed, unpaired
+from arc_refinery.reporting.refining import published
+from arc_refinery.reporting.refining.published import Published, tasks_needed, unpaired
 
 Z = 1.959963984540054  # of 95 %, two-sided
 

@@ -18,9 +18,9 @@ from arc_refinery.config import Experiment
 from arc_refinery.grids import UNKNOWN
 from arc_refinery.prompts import Message
 from arc_refinery.records import Attempt, RecordError, Verdict
-from arc_refinery.reporting import gallery, pictures
 from arc_refinery.reporting.publish import Attachments, publish
-from arc_refinery.reporting.report import compose, write_report
+from arc_refinery.reporting.refining import gallery, pictures
+from arc_refinery.reporting.refining.report import compose, write_report
 from arc_refinery.tasks import Pair
 
 # What each attempt gave: S solves all pairs, T the train pairs only, w wrong in one of four cells, e error, n no code.

@@ -27,8 +27,8 @@ from arc_refinery.records import RecordError
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Call, Episode, Message
 from arc_refinery.reporting import page
-from arc_refinery.reporting.mask import mask_picture
 from arc_refinery.reporting.publish import Attachments
+from arc_refinery.reporting.tool_use.mask import mask_picture
 
 GOOD, NO_JSON, UNKNOWN = Call("calculator", ""), Call("", "malformed"), Call("", "unknown_tool")
 # calls, ending, reward, tokens written
@@ -109,7 +109,7 @@ def experiment(results: Path, change: Change = lambda one: one, questions: Seque
 
 
 def report(results: Path, made: ToolUse) -> None:
-    from arc_refinery.reporting.tool_use import write_report  # it imports torch
+    from arc_refinery.reporting.tool_use.report import write_report  # it imports torch
 
     path = results / "by-hand.md"
     write_report(made, results / "by-hand", path)
@@ -118,7 +118,7 @@ def report(results: Path, made: ToolUse) -> None:
 
 def composed(results: Path, made: ToolUse) -> str:
     """The report's text alone: nothing is drawn."""
-    from arc_refinery.reporting.tool_use import compose
+    from arc_refinery.reporting.tool_use.report import compose
 
     return "\n\n".join(compose(made, results / "by-hand", Attachments("by-hand/report"))) + "\n"
 
@@ -290,7 +290,7 @@ def arms(*described: str) -> list[ToolArm]:
 def test_arms_are_compared_with_the_first_one_and_with_those_that_differ_in_one_thing(
     described: tuple[str, ...], expected: list[str]
 ):
-    from arc_refinery.reporting.tool_use import compared
+    from arc_refinery.reporting.tool_use.report import compared
 
     assert [f"{first.name} less {second.name}" for first, second in compared(arms(*described))] == expected
 

@@ -13,8 +13,10 @@ import pytest
 from arc_refinery import cli, config
 from arc_refinery.config import Experiment
 from arc_refinery.records import RecordError
-from arc_refinery.reporting import plots, prose, tables, training, training_log
+from arc_refinery.reporting import plots, training, training_log
 from arc_refinery.reporting.publish import Attachments
+from arc_refinery.reporting.refining import prose
+from arc_refinery.reporting.training_plot import PANELS, training_plot
 from arc_refinery.training.log import Check, Choice, Decision, read_lines, write_lines
 
 Entries = Iterable[Mapping[str, Any]]
@@ -200,7 +202,7 @@ def test_figures_of_abandoned_steps_alone_are_drawn_and_not_averaged(tmp_path: P
     entries = [*steps(1, 10), *steps(11, 14, **{"reward/truncated": 0.9}), {"guard": ROLLBACK}, *steps(11, 20)]
     log = training_log.read(written(tmp_path / "training.jsonl", entries))
     assert "reward/truncated" in log.steps
-    assert "mean reward of those" not in tables.training_table(log)
+    assert "mean reward of those" not in training.training_table(log)
 
 
 def test_a_log_without_steps_is_named(tmp_path: Path):
@@ -214,7 +216,7 @@ def test_a_log_without_steps_is_named(tmp_path: Path):
 def drawn(folder: Path, entries: Entries) -> Path:
     log = training_log.read(written(folder / "training.jsonl", entries))
     with plots.style():
-        plots.training_plot(log, folder / "curves.png")
+        training_plot(log, folder / "curves.png")
     return folder / "curves.png"
 
 
@@ -236,7 +238,7 @@ def test_panels_are_those_of_the_figures_that_were_logged(tmp_path: Path):
 
 
 def test_every_panel_can_be_drawn(tmp_path: Path):
-    figures = {name: 0.5 for panel in plots.PANELS for name in [*panel.lines, *(panel.band or ())]}
+    figures = {name: 0.5 for panel in PANELS for name in [*panel.lines, *(panel.band or ())]}
     picture(tmp_path, [{"step": step, **figures} for step in (1, 2)])
 
 

@@ -198,6 +198,6 @@ class Lengths:
     output_folder: Path
 
     def run(self) -> None:
-        from arc_refinery.reporting.lengths import study
+        from arc_refinery.reporting.refining.lengths import study
 
         study(self.prompts, self.window, self.output_folder)

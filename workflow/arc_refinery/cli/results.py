@@ -19,8 +19,9 @@ class Report:
     output: Path  # the Markdown file; the HTML file is named alike
 
     def run(self) -> None:
-        from arc_refinery.reporting import page, tidy
-        from arc_refinery.reporting.report import write_report
+        from arc_refinery.reporting import page
+        from arc_refinery.reporting.refining import tidy
+        from arc_refinery.reporting.refining.report import write_report
 
         experiment = config.load(self.config)
         write_report(experiment, self.folder, self.output)
@@ -41,7 +42,7 @@ class Compare:
 
     def run(self) -> None:
         from arc_refinery.evaluation.paired import side
-        from arc_refinery.reporting.compare import paired_comparison
+        from arc_refinery.reporting.refining.compare import paired_comparison
 
         print(paired_comparison(side(self.first), side(self.second), self.set))
 
@@ -55,7 +56,8 @@ class SideBySide:
 
     def run(self) -> None:
         from arc_refinery.evaluation.paired import side
-        from arc_refinery.reporting import page, side_by_side
+        from arc_refinery.reporting import page
+        from arc_refinery.reporting.refining import side_by_side
 
         side_by_side.write_page([side(str(folder)) for folder in self.folders], self.output)
         page.write_page(self.output, self.output.with_suffix(".html"))

@@ -290,7 +290,7 @@ class ToolReport:
 
     def run(self) -> None:
         from arc_refinery.reporting import page
-        from arc_refinery.reporting.tool_use import write_report
+        from arc_refinery.reporting.tool_use.report import write_report
 
         write_report(config.load_tool_use(self.config), self.folder, self.output)
         page.write_page(self.output, self.output.with_suffix(".html"))

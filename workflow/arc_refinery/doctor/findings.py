@@ -10,7 +10,7 @@ from typing import Literal
 
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
-from arc_refinery.reporting.tables import markdown_table
+from arc_refinery.reporting.markdown import markdown_table
 
 Job = Literal["cpu", "sample", "train"]  # kinds of jobs, as in the section `resources` of a config
 JOBS: tuple[Job, ...] = ("cpu", "sample", "train")

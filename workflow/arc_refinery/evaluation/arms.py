@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from arc_refinery import records
-from arc_refinery.config import Arm, Experiment, TaskSet
+from arc_refinery.config import Arm, TaskSet
 from arc_refinery.records import RecordError
 
 METRICS = (
@@ -100,11 +100,6 @@ def load(folder: Path, task_set: TaskSet, arms: Iterable[Arm]) -> SetResults:
                 "Re-make it: delete the folder, then run snakemake again"
             )
     return SetResults(task_set.name, task_ids, branches)
-
-
-def resampling(experiment: Experiment, set_name: str) -> tuple[int, int, str, str]:
-    """How many resamples of a set's tasks, and the address of their random stream: the same wherever it is compared."""
-    return experiment.evaluation.n_bootstrap, experiment.seed, "bootstrap", set_name
 
 
 def turns_of(arms: Iterable[Arm]) -> list[TurnOfArms]:

@@ -10,7 +10,8 @@ import pandas as pd
 from arc_refinery import config, records
 from arc_refinery.config import Experiment
 from arc_refinery.errors import InputError
-from arc_refinery.evaluation.arms import SetResults, load, per_task, resampling
+from arc_refinery.evaluation.arms import SetResults, load, per_task
+from arc_refinery.evaluation.bootstrap import Bootstrap
 from arc_refinery.evaluation.statistics import Comparison, compare, compare_repeated
 from arc_refinery.grids import fingerprint
 
@@ -144,11 +145,11 @@ def pair(first: Given, second: Given, arms: tuple[str, str], task_ids: Sequence[
         for one, arm in zip((first, second), arms, strict=True)
     )
     labels = [f"{one.side.folder}:{arm}" for one, arm in zip((first, second), arms, strict=True)]
-    drawn = resampling(first.side.experiment, first.results.name)
+    bootstrap = Bootstrap.of(first.side.experiment, first.results.name)
     if len(a) == len(b) == 1:
-        comparison = compare(labels[0], labels[1], a[0], b[0], *drawn)
+        comparison = compare(labels[0], labels[1], a[0], b[0], bootstrap.n_resamples, *bootstrap.address)
     else:
-        comparison = compare_repeated(labels[0], labels[1], a, b, *drawn)
+        comparison = compare_repeated(labels[0], labels[1], a, b, bootstrap.n_resamples, *bootstrap.address)
     more = np.sign(np.mean(a, axis=0) - np.mean(b, axis=0))
     return Pair(
         comparison,

@@ -6,7 +6,7 @@ from typing import Any
 
 from arc_refinery import records
 from arc_refinery.config import Experiment, ToolUse
-from arc_refinery.reporting.tables import markdown_table
+from arc_refinery.reporting.markdown import markdown_table
 
 
 def of_tasks(experiment: Experiment, folder: Path) -> list[str]:

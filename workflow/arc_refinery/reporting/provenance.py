@@ -8,7 +8,7 @@ from pathlib import Path
 
 from arc_refinery.config import Experiment, ToolUse
 from arc_refinery.hub import fetched, readable_size, record_of
-from arc_refinery.reporting.tables import markdown_table
+from arc_refinery.reporting.markdown import markdown_table
 
 PACKAGES = ("arc-refinery", "snakemake", "torch", "transformers", "trl", "peft", "vllm", "unsloth", "numpy", "scipy")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from arc_refinery.errors import InputError
-from arc_refinery.reporting.tables import markdown_table
+from arc_refinery.reporting.markdown import markdown_table
 
 # The others come after these
 ORDER = ["fetch", "problems", "tasks", "wording", "prompts", "sample", "judge", "demonstrations", "sft", "train"]

@@ -1,19 +1,50 @@
 """The report's section about training: how it went, whether it collapsed, which checkpoint became the adapter."""
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 from arc_refinery.config import Experiment, ToolUse
+from arc_refinery.evaluation.statistics import percent
 from arc_refinery.records import RecordError
-from arc_refinery.reporting import plots, tables, training_log
+from arc_refinery.reporting import plots, training_log
+from arc_refinery.reporting.markdown import markdown_table
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.training_log import Log
+from arc_refinery.reporting.training_plot import training_plot
 from arc_refinery.training.log import Decision
 
 REWARDS = (
     "Mean reward over the first and the last tenth of the logged steps. These are rewards on training prompts, with "
     "the sampling of training; whether a gain carries over to other tasks is what the sets above say."
 )
+# Figures of a step that the report shows, of which any may be missing, and what they are called there
+FIGURES = {
+    "reward": "mean reward",
+    "reward/max": "best reward of a step",
+    "loss": "loss (nats/token)",  # of SFT; that of GRPO says nothing
+    "mean_token_accuracy": "token accuracy",
+    "share/solved": "share of completions that solve their task",
+    "share/zero_variance": "share of groups with equal rewards",
+    "share/calling": "share of episodes that call a tool",
+    "share/faulty_calls": "share of calls that go wrong",
+    "calls": "calls in an episode",
+    "share/improved": "share of second turns that earn more than the first",
+    "kl": "KL from the start (nats/token)",
+    "entropy": "entropy (nats/token)",
+    "completions/mean_length": "completion length (tokens)",
+    "share/truncated": "share of completions cut",
+    "reward/truncated": "mean reward of those",
+    "unique_tokens/finished": "unique tokens / tokens, completions not cut",
+    "repetition": "share of repeated 4-grams",
+    "share/no_code": "share of completions without a program",
+    "share/error": "share that fail with an error",
+    "share/invalid_output": "share with invalid outputs",
+    "share/timeout": "share that time out",
+    "share/memory": "share that run out of memory",
+    "sampling/sampling_logp_difference/mean": "log-probability gap, trainer to sampler",
+    "grad_norm": "gradient norm before clipping",
+}
 # What is looked at, by the guard's criteria
 CRITERIA = {
     "truncated": "the share of completions cut",
@@ -30,7 +61,7 @@ def draw_curves(log: Path, output: Path) -> None:
     if read.steps.empty:
         raise RecordError(f"{log}: holds no step with a reward or a loss, so there is nothing to draw. Train again")
     with plots.style():
-        plots.training_plot(read, output)
+        training_plot(read, output)
 
 
 def section(experiment: Experiment | ToolUse, folder: Path, files: Attachments) -> list[str]:
@@ -49,14 +80,14 @@ def section(experiment: Experiment | ToolUse, folder: Path, files: Attachments) 
     logs = {name: log for name, log in logs.items() if name not in silent}
     rewarded = {name: log for name, log in logs.items() if log.is_grpo}
     if rewarded:
-        blocks += [REWARDS, tables.runs_table(rewarded)]
+        blocks += [REWARDS, _runs_table(rewarded)]
     for name, log in logs.items():
-        plot = files.add(f"training-{name}.png", partial(plots.training_plot, log))
+        plot = files.add(f"training-{name}.png", partial(training_plot, log))
         blocks += [
             *([f"### `{name}`"] if len(logs) > 1 else []),
             _adapter(name, log),
-            *([tables.checks_table(log)] if log.checks or log.abandoned_checks else []),
-            tables.training_table(log),
+            *([_checks_table(log)] if log.checks or log.abandoned_checks else []),
+            training_table(log),
             f"![Training curves of {name}]({plot})",
         ]
     return blocks
@@ -89,3 +120,38 @@ def _adapter(name: str, log: Log) -> str:
         return f"{took}{abandoned}. The adapter is that of the last step."
     what = f"that of step {log.chosen.step}" if log.chosen.step else "what the training started from (step 0)"
     return f"{took}{abandoned}. The adapter is {what}: {log.chosen.why}."
+
+
+def _runs_table(logs: Mapping[str, Log]) -> str:
+    """Mean reward of each GRPO training at its start and at its end, and of its adapter on held-out prompts."""
+    rows = []
+    for run, log in logs.items():
+        first, last = log.first_and_last("reward")
+        n_steps = int(log.steps["step"].max())
+        heldout = "–" if log.chosen is None or log.chosen.heldout_reward is None else f"{log.chosen.heldout_reward:.2f}"
+        step = log.chosen.step if log.chosen else n_steps
+        rows.append([f"`{run}`", n_steps, f"{first:.2f}", f"{last:.2f}", f"{last - first:+.2f}", step, heldout])
+    header = ["training", "steps", "first tenth", "last tenth", "change", "adapter of step", "its held-out reward"]
+    return markdown_table(header, rows)
+
+
+def training_table(log: Log) -> str:
+    """Means over the first and the last tenth of the logged steps, of the figures that were logged."""
+    rows = [
+        [title, *(f"{mean:.3f}" for mean in log.first_and_last(name))]
+        for name, title in FIGURES.items()
+        if name in log.steps and log.steps[name].notna().any() and (name != "loss" or not log.is_grpo)
+    ]
+    steps = "step" if log.window == 1 else f"{log.window} steps"
+    return markdown_table(["", f"first {steps}", f"last {steps}"], rows).replace(" nan ", " – ")
+
+
+def _checks_table(log: Log) -> str:
+    """What each checkpoint earned on the held-out prompts."""
+    rows = []
+    for check in sorted(log.checks + log.abandoned_checks, key=lambda check: check.step):
+        is_kept = check in log.checks
+        note = "the adapter" if is_kept and log.chosen and check.step == log.chosen.step else ""
+        solved = "–" if check.solved is None else percent(check.solved)
+        rows.append([check.step, f"{check.reward:.2f}", solved, note if is_kept else "abandoned by a rollback"])
+    return markdown_table(["held out: step", "mean reward", "completions that solve", ""], rows)

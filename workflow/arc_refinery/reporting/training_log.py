@@ -8,33 +8,6 @@ import pandas as pd
 
 from arc_refinery.training.log import Check, Choice, Decision, Step, read_lines
 
-# Figures of a step that the report shows, of which any may be missing, and what they are called there
-FIGURES = {
-    "reward": "mean reward",
-    "reward/max": "best reward of a step",
-    "loss": "loss (nats/token)",  # of SFT; that of GRPO says nothing
-    "mean_token_accuracy": "token accuracy",
-    "share/solved": "share of completions that solve their task",
-    "share/zero_variance": "share of groups with equal rewards",
-    "share/calling": "share of episodes that call a tool",
-    "share/faulty_calls": "share of calls that go wrong",
-    "calls": "calls in an episode",
-    "share/improved": "share of second turns that earn more than the first",
-    "kl": "KL from the start (nats/token)",
-    "entropy": "entropy (nats/token)",
-    "completions/mean_length": "completion length (tokens)",
-    "share/truncated": "share of completions cut",
-    "reward/truncated": "mean reward of those",
-    "unique_tokens/finished": "unique tokens / tokens, completions not cut",
-    "repetition": "share of repeated 4-grams",
-    "share/no_code": "share of completions without a program",
-    "share/error": "share that fail with an error",
-    "share/invalid_output": "share with invalid outputs",
-    "share/timeout": "share that time out",
-    "share/memory": "share that run out of memory",
-    "sampling/sampling_logp_difference/mean": "log-probability gap, trainer to sampler",
-    "grad_norm": "gradient norm before clipping",
-}
 OF_TRL = {
     "share/zero_variance": "frac_reward_zero_std",
     "share/truncated": "completions/clipped_ratio",

@@ -17,7 +17,7 @@ from arc_refinery import records
 from arc_refinery.files import atomic_write
 from arc_refinery.records import RecordError
 from arc_refinery.reporting import plots
-from arc_refinery.reporting.tables import markdown_table, write_csv
+from arc_refinery.reporting.markdown import markdown_table, write_csv
 
 N_BINS = 40
 CAPTION = """\

@@ -8,7 +8,7 @@ import pandas as pd
 from scipy.stats import binomtest, chi2_contingency, fisher_exact, norm
 
 from arc_refinery.evaluation.statistics import POWER, SIGNIFICANCE, mcnemar, p_text, points
-from arc_refinery.reporting.tables import markdown_table
+from arc_refinery.reporting.markdown import markdown_table
 
 COMPARED = (("refine-trained", "independent"), ("refine-trained", "refine-base"))
 

@@ -10,11 +10,13 @@ import pandas as pd
 
 from arc_refinery.config import Arm
 from arc_refinery.evaluation.arms import PASS_RATE, SetResults
+from arc_refinery.evaluation.bootstrap import Bootstrap
 from arc_refinery.evaluation.paired import Given, Side, given, pair, shared_tasks
 from arc_refinery.files import atomic_write
 from arc_refinery.reporting import training_log
-from arc_refinery.reporting.compare import left_out
-from arc_refinery.reporting.tables import Bootstrap, comparisons_table, markdown_table
+from arc_refinery.reporting.markdown import markdown_table
+from arc_refinery.reporting.refining.compare import left_out
+from arc_refinery.reporting.refining.tables import comparisons_table
 from arc_refinery.reporting.training_log import Log
 
 HOW_TO_READ = """\

@@ -1,13 +1,11 @@
 """Figures as Markdown tables. Every share of tasks comes with n and a 95 % interval (bootstrap over tasks)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from arc_refinery.config import Arm, Experiment
 from arc_refinery.evaluation.arms import (
@@ -16,62 +14,24 @@ from arc_refinery.evaluation.arms import (
     SetResults,
     TurnOfArms,
     n_tasks_with_budget_left,
-    resampling,
 )
+from arc_refinery.evaluation.bootstrap import Bootstrap
 from arc_refinery.evaluation.statistics import (
     Comparison,
-    Difference,
-    Interval,
-    bootstrap_interval,
     compare,
     compare_repeated,
     generated_tokens,
     p_text,
-    paired_difference,
     pass_at_k_scores,
     percent,
     points,
     solved_within,
     two_guess_scores,
 )
-from arc_refinery.reporting.training_log import FIGURES, Log
+from arc_refinery.reporting.markdown import markdown_table, write_csv
 
 SOLVED = ("train_is_correct", "test_is_correct", "is_correct")  # shares of tasks, so they can be counted
 PASS_AT = (1, 8, 64, 512)
-
-
-@dataclass(frozen=True, slots=True)
-class Bootstrap:
-    """Intervals over the tasks of one evaluation set. All figures see the same resamples, drawn by `address`."""
-
-    n_resamples: int
-    address: tuple[int | str, ...]
-
-    @classmethod
-    def of(cls, experiment: Experiment, set_name: str) -> "Bootstrap":
-        drawn = resampling(experiment, set_name)
-        return cls(drawn[0], drawn[1:])
-
-    def interval(self, values: ArrayLike) -> Interval:
-        return bootstrap_interval(values, self.n_resamples, *self.address)
-
-    def share(self, values: Sequence[float]) -> str:
-        if len(values) < 2:  # nothing can be said of other tasks
-            return percent(float(np.mean(values)))
-        low, high = self.interval(values)
-        return f"{percent(float(np.mean(values)))} [{100 * low:.1f}, {100 * high:.1f}]"
-
-    def solved(self, values: Sequence[float]) -> str:
-        return f"{round(sum(values))}/{len(values)} = {self.share(values)}"
-
-    def difference(self, a: ArrayLike, b: ArrayLike) -> Difference:
-        return paired_difference(a, b, self.n_resamples, *self.address)
-
-
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table: the first column to the left, the others to the right."""
-    lines = [list(header), ["---", *["---:"] * (len(header) - 1)], *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
 def figures_table(columns: Mapping[str, pd.DataFrame], bootstrap: Bootstrap) -> str:
@@ -88,10 +48,6 @@ def figures_csv(columns: Mapping[str, pd.DataFrame], path: Path) -> None:
     """The published table's own form: one line an arm or turn, one column a figure (shares 0..1, means over tasks)."""
     lines = {name: {"n_tasks": len(figures), **figures.mean()} for name, figures in columns.items()}
     write_csv(pd.DataFrame.from_dict(lines, orient="index").rename_axis("name").reset_index(), path)
-
-
-def write_csv(table: pd.DataFrame, path: Path) -> None:
-    table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
 
 
 def turn_title(turn: TurnOfArms) -> str:
@@ -320,38 +276,3 @@ def spending_table(results: SetResults, arms: Iterable[Arm], bootstrap: Bootstra
         "two guesses",
     ]
     return markdown_table(header, rows)
-
-
-def runs_table(logs: Mapping[str, Log]) -> str:
-    """Mean reward of each GRPO training at its start and at its end, and of its adapter on held-out prompts."""
-    rows = []
-    for run, log in logs.items():
-        first, last = log.first_and_last("reward")
-        n_steps = int(log.steps["step"].max())
-        heldout = "–" if log.chosen is None or log.chosen.heldout_reward is None else f"{log.chosen.heldout_reward:.2f}"
-        step = log.chosen.step if log.chosen else n_steps
-        rows.append([f"`{run}`", n_steps, f"{first:.2f}", f"{last:.2f}", f"{last - first:+.2f}", step, heldout])
-    header = ["training", "steps", "first tenth", "last tenth", "change", "adapter of step", "its held-out reward"]
-    return markdown_table(header, rows)
-
-
-def training_table(log: Log) -> str:
-    """Means over the first and the last tenth of the logged steps, of the figures that were logged."""
-    rows = [
-        [title, *(f"{mean:.3f}" for mean in log.first_and_last(name))]
-        for name, title in FIGURES.items()
-        if name in log.steps and log.steps[name].notna().any() and (name != "loss" or not log.is_grpo)
-    ]
-    steps = "step" if log.window == 1 else f"{log.window} steps"
-    return markdown_table(["", f"first {steps}", f"last {steps}"], rows).replace(" nan ", " – ")
-
-
-def checks_table(log: Log) -> str:
-    """What each checkpoint earned on the held-out prompts."""
-    rows = []
-    for check in sorted(log.checks + log.abandoned_checks, key=lambda check: check.step):
-        is_kept = check in log.checks
-        note = "the adapter" if is_kept and log.chosen and check.step == log.chosen.step else ""
-        solved = "–" if check.solved is None else percent(check.solved)
-        rows.append([check.step, f"{check.reward:.2f}", solved, note if is_kept else "abandoned by a rollback"])
-    return markdown_table(["held out: step", "mean reward", "completions that solve", ""], rows)

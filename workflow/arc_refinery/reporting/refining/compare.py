@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from arc_refinery.evaluation.paired import Given, Pair, Side, arms_to_pair, given, pair, sets_to_pair, shared_tasks
 from arc_refinery.evaluation.statistics import verdict_sentence
-from arc_refinery.reporting.tables import comparisons_table
+from arc_refinery.reporting.refining.tables import comparisons_table
 
 MANY = 20  # more tasks are counted, not named
 

@@ -14,15 +14,16 @@ import pandas as pd
 
 from arc_refinery import records
 from arc_refinery.config import Questions, ToolArm, ToolUse
+from arc_refinery.evaluation.bootstrap import Bootstrap
 from arc_refinery.evaluation.statistics import Difference, pass_at_k, percent, points
 from arc_refinery.hub import fetched
 from arc_refinery.records import RecordError
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Episode
 from arc_refinery.reporting import left_out, provenance, training
-from arc_refinery.reporting.mask import mask_picture
+from arc_refinery.reporting.markdown import markdown_table, write_csv
 from arc_refinery.reporting.publish import Attachments, publish
-from arc_refinery.reporting.tables import Bootstrap, markdown_table, write_csv
+from arc_refinery.reporting.tool_use.mask import mask_picture
 
 MAX_TRANSCRIPTS = 3
 ENDINGS = {

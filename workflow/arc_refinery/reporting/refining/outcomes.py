@@ -8,9 +8,11 @@ import pandas as pd
 
 from arc_refinery.config import Arm, Experiment
 from arc_refinery.evaluation.arms import PASS_RATE, SetResults, per_task, tasks_with_attempts, turns_of
-from arc_refinery.reporting import plots
+from arc_refinery.evaluation.bootstrap import Bootstrap
+from arc_refinery.reporting.markdown import markdown_table, write_csv
 from arc_refinery.reporting.publish import Attachments
-from arc_refinery.reporting.tables import Bootstrap, markdown_table, pairs_of_arms, turn_title, write_csv
+from arc_refinery.reporting.refining import plots
+from arc_refinery.reporting.refining.tables import pairs_of_arms, turn_title
 
 N_ERRORS = 4  # types of errors that are told apart: the most frequent ones of a set
 CORRECT, TRAIN_ONLY, WRONG, OTHER_ERRORS = "correct", "train pairs only", "wrong", "other errors"

@@ -13,21 +13,13 @@ import pandas as pd
 from arc_refinery import records
 from arc_refinery.config import Arm, Experiment, TaskSet
 from arc_refinery.evaluation.arms import SetResults, load, n_tasks_with_budget_left, per_task, turns_of
+from arc_refinery.evaluation.bootstrap import Bootstrap
 from arc_refinery.evaluation.statistics import Comparison, budget_curve, percent, verdict_sentence
-from arc_refinery.reporting import (
-    gallery,
-    left_out,
-    lengths,
-    outcomes,
-    plots,
-    prose,
-    provenance,
-    published,
-    tables,
-    training,
-)
+from arc_refinery.reporting import left_out, provenance, training
+from arc_refinery.reporting.markdown import markdown_table, write_csv
 from arc_refinery.reporting.publish import Attachments, publish
-from arc_refinery.reporting.tables import Bootstrap, markdown_table
+from arc_refinery.reporting.refining import gallery, lengths, outcomes, prose, published, tables
+from arc_refinery.reporting.refining.plots import Curve, budget_plot
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +111,7 @@ def _set_section(experiment: Experiment, folder: Path, one: Evaluated, files: At
     of_arms = files.add(f"{name}-arms.csv", partial(tables.figures_csv, one.arms))
     of_turns = files.add(f"{name}-turns.csv", partial(tables.figures_csv, plain_titles))
     every_task = pd.concat(one.arms, names=["arm", "task_id"]).reset_index()
-    of_tasks = files.add(f"{name}-tasks.csv", partial(tables.write_csv, every_task))
+    of_tasks = files.add(f"{name}-tasks.csv", partial(write_csv, every_task))
     blocks = [
         f"## Set `{name}` ({one.n} tasks)",
         f"> {one.task_set.caveat}" if one.task_set.caveat else "",
@@ -190,11 +182,11 @@ def _budget_plot(one: Evaluated, arms: Sequence[Arm], files: Attachments) -> lis
             *one.bootstrap.address,
         )
         ends = tuple(sum(turn.n_predictions for turn in arm.turns[:number]) for number in range(1, len(arm.turns)))
-        curves[arm.name] = plots.Curve(table, ends)
+        curves[arm.name] = Curve(table, ends)
     title = f"Tasks solved against budget: {name} (n = {one.n} tasks)"
-    plot = files.add(f"{name}-budget.png", partial(plots.budget_plot, curves, title))
+    plot = files.add(f"{name}-budget.png", partial(budget_plot, curves, title))
     points = pd.concat({arm: curve.table for arm, curve in curves.items()}, names=["arm", None]).reset_index("arm")
-    table = files.add(f"{name}-budget.csv", partial(tables.write_csv, points))
+    table = files.add(f"{name}-budget.csv", partial(write_csv, points))
     return [
         f"![Tasks solved against attempts and against tokens, one line an arm]({plot})",
         "In the first turn a curve is the expectation over the order of the attempts, so arms with first turns of "

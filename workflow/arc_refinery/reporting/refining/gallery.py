@@ -16,9 +16,9 @@ from arc_refinery.config import Arm, Experiment, TaskSet
 from arc_refinery.evaluation.arms import SetResults
 from arc_refinery.grids import as_grid
 from arc_refinery.prompts import extract_code
-from arc_refinery.reporting.outcomes import refining_pairs
-from arc_refinery.reporting.pictures import Execution, draw
 from arc_refinery.reporting.publish import Attachments
+from arc_refinery.reporting.refining.outcomes import refining_pairs
+from arc_refinery.reporting.refining.pictures import Execution, draw
 
 N_SHOWN = 2  # tasks of each class
 MAX_PROGRAM, MAX_FEEDBACK = 60, 100  # lines

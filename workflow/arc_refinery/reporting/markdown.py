@@ -1,0 +1,16 @@
+"""Tables in Markdown and CSV."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table: the first column to the left, the others to the right."""
+    lines = [list(header), ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def write_csv(table: pd.DataFrame, path: Path) -> None:
+    table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")

@@ -1,0 +1,1 @@
+"""The report of a refining experiment, and comparisons of several."""
