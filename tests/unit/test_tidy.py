@@ -92,7 +92,7 @@ def test_verdicts_of_other_attempts_are_refused(tmp_path: Path):
     experiment, folder = finished(tmp_path, settings(ARMS), ANSWERS, "abc")
     branch = folder / "small/refine-turn2"
     (branch / "verdicts/000.parquet").write_bytes((folder / "small/turn1/verdicts/000.parquet").read_bytes())
-    with pytest.raises(RecordError, match="its verdicts are not those of the attempts beside them"):
+    with pytest.raises(RecordError, match="its 12 verdicts are not those of the 4 attempts"):
         tidy.write(experiment, folder, folder / "attempts.parquet")
     assert not (folder / "attempts.parquet").exists()
 

@@ -3,7 +3,7 @@
 Only figures are loaded, never grids or completions: 400 tasks x 256 attempts take some tens of MB.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,9 +61,15 @@ class SetResults:
     _of_turns: dict[tuple[str, int], pd.DataFrame] = field(default_factory=dict, repr=False, compare=False)
 
     def of_turn(self, arm: Arm, turn: int) -> pd.DataFrame:
-        """What an arm owns of one turn: the first attempts of each task, as many as the turn's budget."""
+        """What an arm owns of one turn: the first attempts of each task, as many as the turn's budget.
+
+        With `turn`, and `slot`: the place 0, 1, ... in the task's budget. A turn's slots start where the budgets of the
+        turns before it end, also where these were not spent.
+        """
         attempts = self.branches[arm.branch(turn)]
-        return attempts[attempts["place"] < arm.turns[turn - 1].n_predictions]
+        own = attempts[attempts["place"] < arm.turns[turn - 1].n_predictions]
+        start = sum(earlier.n_predictions for earlier in arm.turns[: turn - 1])
+        return own.assign(turn=turn, slot=own["place"] + start)
 
     def figures_of_turn(self, arm: Arm, turn: int) -> pd.DataFrame:
         """`per_task` of one turn alone; of later turns over the tasks that had something to refine. Computed once."""
@@ -75,31 +81,51 @@ class SetResults:
         return self._of_turns[key]
 
     def of_arm(self, arm: Arm) -> pd.DataFrame:
-        """All attempts of an arm, turn by turn, with `turn` and `slot`: the place 0, 1, ... in the task's budget.
-
-        A turn's slots start where the budgets of the turns before it end, also where these were not spent.
-        """
-        turns, start = [], 0
-        for number, turn in enumerate(arm.turns, 1):
-            attempts = self.of_turn(arm, number)
-            turns.append(attempts.assign(turn=number, slot=attempts["place"] + start))
-            start += turn.n_predictions
-        return pd.concat(turns, ignore_index=True)
+        """All attempts of an arm, turn by turn."""
+        return pd.concat([self.of_turn(arm, turn) for turn in range(1, len(arm.turns) + 1)], ignore_index=True)
 
 
 def load(folder: Path, task_set: TaskSet, arms: Iterable[Arm]) -> SetResults:
     """The figures of all attempts that the arms made on a set, from the experiment's folder."""
-    tasks_path = folder / "tasks" / f"{task_set.name}.parquet"
-    task_ids = tuple(_read(tasks_path, "tasks", ["task_id"])["task_id"])
+    task_ids = read_task_ids(folder, task_set)
     names = sorted({branch for arm in arms for branch in arm.branches})
-    branches = {name: _load_branch(folder / task_set.name / name, task_set.shards) for name in names}
-    for name, attempts in branches.items():
-        if strangers := sorted(set(attempts["task_id"]) - set(task_ids)):
-            raise RecordError(
-                f"{folder / task_set.name / name}: has attempts on task {strangers[0]}, which is not in {tasks_path}. "
-                "Re-make it: delete the folder, then run snakemake again"
-            )
+    branches = {name: load_branch(folder, task_set, name, task_ids) for name in names}
     return SetResults(task_set.name, task_ids, branches)
+
+
+def read_task_ids(folder: Path, task_set: TaskSet) -> tuple[str, ...]:
+    """The tasks of a set, in its order."""
+    return tuple(_read(folder / "tasks" / f"{task_set.name}.parquet", "tasks", ["task_id"])["task_id"])
+
+
+def load_branch(
+    folder: Path, task_set: TaskSet, branch: str, task_ids: Collection[str], further: Sequence[str] = ()
+) -> pd.DataFrame:
+    """One branch of `SetResults`, with further columns of attempts; raises `RecordError`."""
+    place = folder / task_set.name / branch
+    shards = [f"{shard:03d}.parquet" for shard in range(task_set.shards)]
+    columns = [*_ATTEMPT_COLUMNS, *further]
+    verdicts = pd.concat([_read(place / "verdicts" / shard, "verdicts", _VERDICT_COLUMNS) for shard in shards])
+    attempts = pd.concat([_read(place / "attempts" / shard, "attempts", columns) for shard in shards])
+    if sorted(verdicts["attempt_id"]) != sorted(attempts["attempt_id"]):
+        raise RecordError(
+            f"{place / 'verdicts'}: its {len(verdicts)} verdicts are not those of the {len(attempts)} attempts in "
+            f"{place / 'attempts'}. Re-make them: delete the verdicts, then run snakemake again"
+        )
+    if strangers := sorted(set(verdicts["task_id"]) - set(task_ids)):
+        raise RecordError(
+            f"{place}: has attempts on task {strangers[0]}, which is not in {folder}/tasks/{task_set.name}.parquet. "
+            "Re-make it: delete the folder, then run snakemake again"
+        )
+    table = verdicts.merge(attempts, on="attempt_id", how="left", validate="one_to_one")
+    completions_of_prompt = table.groupby("prompt_id")["attempt_id"].transform("size")
+    return table.drop(columns="error").assign(
+        error_type=table["error"].str.extract(r"^([\w.]{0,40})", expand=False).astype("category"),
+        train_is_correct=table["train_correct_grids"] == 1.0,
+        test_is_correct=table["test_correct_grids"] == 1.0,
+        place=table.groupby("task_id").cumcount(),
+        tokens=table["n_tokens"] + table["n_prompt_tokens"] / completions_of_prompt,
+    )
 
 
 def turns_of(arms: Iterable[Arm]) -> list[TurnOfArms]:
@@ -150,26 +176,6 @@ def n_tasks_with_budget_left(attempts: pd.DataFrame, arm: Arm, task_ids: Sequenc
     """Tasks that have fewer attempts than the arm may spend, because there was nothing (or too little) to refine."""
     spent = attempts.groupby("task_id").size().reindex(list(task_ids), fill_value=0)
     return int((spent < arm.budget).sum())
-
-
-def _load_branch(folder: Path, n_shards: int) -> pd.DataFrame:
-    shards = [f"{shard:03d}.parquet" for shard in range(n_shards)]
-    verdicts = pd.concat([_read(folder / "verdicts" / shard, "verdicts", _VERDICT_COLUMNS) for shard in shards])
-    attempts = pd.concat([_read(folder / "attempts" / shard, "attempts", _ATTEMPT_COLUMNS) for shard in shards])
-    if sorted(verdicts["attempt_id"]) != sorted(attempts["attempt_id"]):
-        raise RecordError(
-            f"{folder / 'verdicts'}: its {len(verdicts)} verdicts are not those of the {len(attempts)} attempts in "
-            f"{folder / 'attempts'}. Re-make them: delete the verdicts, then run snakemake again"
-        )
-    table = verdicts.merge(attempts, on="attempt_id", how="left", validate="one_to_one")
-    completions_of_prompt = table.groupby("prompt_id")["attempt_id"].transform("size")
-    return table.drop(columns="error").assign(
-        error_type=table["error"].str.extract(r"^([\w.]{0,40})", expand=False).astype("category"),
-        train_is_correct=table["train_correct_grids"] == 1.0,
-        test_is_correct=table["test_correct_grids"] == 1.0,
-        place=table.groupby("task_id").cumcount(),
-        tokens=table["n_tokens"] + table["n_prompt_tokens"] / completions_of_prompt,
-    )
 
 
 def _read(path: Path, kind: records.Kind, columns: list[str]) -> pd.DataFrame:

@@ -107,7 +107,7 @@ def choose(results: SetResults, arm: Arm, baseline: Arm, solved: pd.DataFrame) -
     `solved`: one row a task, in the set's order; one column of booleans an arm.
     """
     turns = range(2, len(arm.turns) + 1)
-    refined = pd.concat([results.of_turn(arm, turn).assign(turn=turn) for turn in turns], ignore_index=True)
+    refined = pd.concat([results.of_turn(arm, turn) for turn in turns], ignore_index=True)
     solving = refined[refined["train_is_correct"] & refined["test_is_correct"]]
     by_refining, by_baseline = solved[arm.name], solved[baseline.name]
     classes = {
