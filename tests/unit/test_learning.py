@@ -19,7 +19,8 @@ from factories import make_task
 from arc_refinery.grids import Grid
 from arc_refinery.prompts import COLORS, Template, first_turn, load_template, save_template
 from arc_refinery.prompts.learning import LearningError, learn
-from arc_refinery.prompts.rows import RowsError, read_rows
+from arc_refinery.prompts.rows import read_first_turns
+from arc_refinery.rows import RowError
 from arc_refinery.tasks import Pair, Task
 
 SYSTEM = "You are good at puzzles. Black is often the background."
@@ -254,7 +255,7 @@ def test_rows_are_read_from_all_forms_alike(tmp_path: Path):
     message = pa.struct([("role", pa.string()), ("content", pa.string())])
     columns = {"id": pa.array([1, 2, 3]), "messages": pa.array([one["messages"] for one in rows], pa.list_(message))}
     pq.write_table(pa.table(columns), tmp_path / "e.parquet")
-    first, *others = [list(read_rows(path)) for path in sorted(tmp_path.iterdir())]
+    first, *others = [list(read_first_turns(path)) for path in sorted(tmp_path.iterdir())]
     assert [one.number for one in first] == [1, 2, 3]
     assert first[1].user == unnumbered(tasks()[1])
     assert len(others) == 4 and all(other == first for other in others)
@@ -266,13 +267,13 @@ def test_of_a_folder_all_files_are_read_but_hidden_ones(tmp_path: Path):
     write(tmp_path / "data/b.jsonl", rows[1:])
     write(tmp_path / "data/a.jsonl", rows[:1])
     (tmp_path / ".snakemake_timestamp").touch()
-    assert [one.user for one in read_rows(tmp_path)] == [unnumbered(task) for task in tasks()[:3]]
+    assert [one.user for one in read_first_turns(tmp_path)] == [unnumbered(task) for task in tasks()[:3]]
 
 
 def test_of_a_longer_conversation_the_first_turn_counts(tmp_path: Path):
     turns = [("user", "u1"), ("assistant", "a1"), ("user", "u2"), ("assistant", "a2")]
     content = {"messages": [{"role": role, "content": text} for role, text in turns]}
-    (only,) = read_rows(write(tmp_path / "rows.jsonl", [content]))
+    (only,) = read_first_turns(write(tmp_path / "rows.jsonl", [content]))
     assert (only.system, only.user, only.assistant) == ("", "u1", "a1")
 
 
@@ -281,8 +282,9 @@ def test_of_a_longer_conversation_the_first_turn_counts(tmp_path: Path):
     [
         ("rows.jsonl", b'{"messages": [{"role": "user", "content": "u"}]}\n', "row 1"),
         ("rows.jsonl", b'{"prompt": "u"}\n', "row 1"),
-        ("rows.jsonl", b"{\n", "cannot be read"),
+        ("rows.jsonl", b"{\n", "row 1 is not valid JSON"),
         ("rows.json", b'{"messages": []}', "a list of rows"),
+        ("rows.json", b"[{", "is not valid JSON .*; expected a list of rows"),
         ("rows.json.gz", b"not gzip", "cannot be read"),
         ("rows.parquet", b"PAR1", "cannot be read"),
         ("rows.txt", b"", "ends in"),
@@ -291,14 +293,14 @@ def test_of_a_longer_conversation_the_first_turn_counts(tmp_path: Path):
 def test_a_file_that_holds_no_rows_is_named(tmp_path: Path, name: str, content: bytes, reason: str):
     path = tmp_path / name
     path.write_bytes(content)
-    with pytest.raises(RowsError, match=reason) as error:
-        list(read_rows(path))
+    with pytest.raises(RowError, match=reason) as error:
+        list(read_first_turns(path))
     assert str(path) in str(error.value)
 
 
 def test_a_missing_file_is_named(tmp_path: Path):
-    with pytest.raises(RowsError, match=r"nothing\.jsonl"):
-        list(read_rows(tmp_path / "nothing.jsonl"))
+    with pytest.raises(RowError, match=r"nothing\.jsonl"):
+        list(read_first_turns(tmp_path / "nothing.jsonl"))
 
 
 def test_an_empty_file_is_named(tmp_path: Path):
@@ -327,5 +329,5 @@ def test_a_prefix_does_not_end_between_a_sign_and_a_line_break(tmp_path: Path):
 def test_an_answer_that_is_no_text_is_named(tmp_path: Path, content: object):
     rows = rows_of(numbered)
     rows[1]["messages"][-1]["content"] = content
-    with pytest.raises(RowsError, match=r"rows\.jsonl: row 2: expected"):
+    with pytest.raises(RowError, match=r"rows\.jsonl: row 2: expected"):
         learn(write(tmp_path / "rows.jsonl", rows))

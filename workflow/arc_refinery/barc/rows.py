@@ -7,9 +7,7 @@ BARC's own check admits grids that ARC does not: of any size, of truth values, o
 values are read as cells; pairs with other grids are left out and counted.
 """
 
-import gzip
 import json
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,9 +21,9 @@ import pyarrow.parquet as pq
 from arc_refinery import records
 from arc_refinery.arrow_grids import FlatGrids, are_lists, lengths_of, list_array, pair_array
 from arc_refinery.barc.json_examples import NotPlainError, cut, read_examples
-from arc_refinery.errors import InputError
 from arc_refinery.grids import MAX_SIDE, N_COLORS, Grid, GridError, as_grid
 from arc_refinery.problems import Problem
+from arc_refinery.rows import UNREADABLE, RowError, decoded, open_binary
 from arc_refinery.tasks import Pair
 
 JSON_BLOCK = 8 * 2**20  # bytes
@@ -37,10 +35,6 @@ EMPTY = "a grid without cells"
 TOO_LARGE = f"a grid with a side over {MAX_SIDE}"
 FRACTIONS = "a grid of fractions"
 OTHER_COLORS = f"a grid with cells outside 0..{N_COLORS - 1}"
-
-
-class RowError(InputError):
-    """A BARC row cannot be used; the message names file, row and field."""
 
 
 def read_barc_rows(path: Path, left_out: Counter[str]) -> Iterator[pa.Table]:
@@ -69,11 +63,11 @@ def _blocks(path: Path) -> Iterator[Block]:
             with pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as table:
                 yield from table.iter_batches(PARQUET_BLOCK, columns=[*{*FIELDS} & {*table.schema_arrow.names}])
         else:
-            with gzip.open(path) if path.suffix == ".gz" else path.open("rb", JSON_BLOCK) as file:
+            with open_binary(path, JSON_BLOCK) as file:
                 while lines := file.readlines(JSON_BLOCK):
                     if rows := [line for line in lines if not line.isspace()]:
                         yield rows
-    except (pa.ArrowInvalid, OSError, EOFError, zlib.error) as error:
+    except UNREADABLE as error:
         raise RowError(f"{path}: cannot be read ({error})") from None
 
 
@@ -129,10 +123,7 @@ def _problems(block: Block, names: list[str], path: Path, first: int, left_out: 
 
 def _decoded(lines: Iterable[bytes], path: Path, first: int) -> Iterator[Any]:
     for number, line in enumerate(lines, first):
-        try:
-            yield json.loads(line)
-        except ValueError as error:
-            raise RowError(f"{path}: row {number} is no JSON ({error}); expected one BARC row a line") from None
+        yield decoded(line, f"{path}: row {number}", "one BARC row per line")
 
 
 def _field(row: Any, name: str, kind: type, where: str) -> Any:

@@ -22,7 +22,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.grids import Grid
 from arc_refinery.prompts.conversation import first_turn
 from arc_refinery.prompts.notation import COLORS, DIGITS, Notation
-from arc_refinery.prompts.rows import Row, read_rows
+from arc_refinery.prompts.rows import Row, read_first_turns
 from arc_refinery.prompts.template import SLOT, Template, fill
 from arc_refinery.tasks import Pair, Task
 
@@ -88,14 +88,14 @@ class _Reading:
 def learn(
     path: Path, colors: Sequence[str] | None = None, min_share: float = 0.9, n_rows: int | None = None
 ) -> Learned:
-    """The template of rows (see `read_rows`); `colors` are the words for 0 to 9 where they are not ours.
+    """The template of rows (see `read_first_turns`); `colors` are the words for 0 to 9 where they are not ours.
 
     With `n_rows`, only the first so many are read.
 
     The assistant prefix is what the answers of so many rows begin with, too (see `_beginning`). Raises `LearningError`
     where the template is right for less than `min_share` of the rows.
     """
-    rows = islice(read_rows(path), n_rows)
+    rows = islice(read_first_turns(path), n_rows)
     sample = list(islice(rows, SAMPLE))
     template, reading = _most_fitting(sample, tuple(colors or COLORS), path)
     n_read = n_fitting = n_begun = 0

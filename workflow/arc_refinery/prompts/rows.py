@@ -1,22 +1,11 @@
-"""Training rows in `messages` form, from JSON lines, JSON or Parquet; the first two may be gzipped."""
+"""First turns of training rows in `messages` form."""
 
-import gzip
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from arc_refinery.errors import InputError
-
-ROWS_AT_ONCE = 500
-
-
-class RowsError(InputError):
-    """Rows cannot be read; the message names file and row, and what was expected."""
+from arc_refinery.rows import RowError, read_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,55 +18,18 @@ class Row:
     assistant: str
 
 
-def read_rows(path: Path) -> Iterator[Row]:
-    """The first turns of a file whose rows hold {"messages": [{"role", "content"}, ...]}, in order.
+def read_first_turns(path: Path) -> Iterator[Row]:
+    """The first turns of a file whose rows hold {"messages": [{"role", "content"}, ...]}, in order; raises `RowError`.
 
     Of a folder, those of all its files but hidden ones, by name.
     """
     if path.is_dir():
         for file in sorted(path.rglob("[!.]*")):
             if file.is_file():
-                yield from read_rows(file)
+                yield from read_first_turns(file)
         return
-    match path.suffixes[-2:] if path.suffix == ".gz" else path.suffixes[-1:]:
-        case [".jsonl"] | [".jsonl", ".gz"]:
-            rows = _json_lines(path)
-        case [".json"] | [".json", ".gz"]:
-            rows = _json_list(path)
-        case [".parquet"]:
-            rows = _parquet(path)
-        case _:
-            raise RowsError(f"{path}: expected a file that ends in .jsonl, .json (or these with .gz) or .parquet")
-    try:
-        for number, row in enumerate(rows, 1):
-            yield _row(row, number, path)
-    except (OSError, EOFError, UnicodeDecodeError, json.JSONDecodeError, pa.ArrowInvalid) as error:
-        raise RowsError(f"{path}: cannot be read: {error}") from None
-
-
-def _json_lines(path: Path) -> Iterator[Any]:
-    with _open(path) as file:
-        yield from (json.loads(line) for line in file if line.strip())
-
-
-def _json_list(path: Path) -> Iterator[Any]:
-    with _open(path) as file:
-        content = json.load(file)
-    if not isinstance(content, list):
-        raise RowsError(f"{path}: holds one {type(content).__name__}; expected a list of rows")
-    yield from content
-
-
-def _parquet(path: Path) -> Iterator[Any]:
-    with pq.ParquetFile(path) as file:
-        if "messages" not in file.schema_arrow.names:
-            raise RowsError(f"{path}: has no column `messages`, but {', '.join(file.schema_arrow.names)}")
-        for batch in file.iter_batches(ROWS_AT_ONCE, columns=["messages"]):
-            yield from batch.to_pylist()
-
-
-def _open(path: Path) -> Any:
-    return gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
+    for number, row in enumerate(read_rows(path, ["messages"]), 1):
+        yield _row(row, number, path)
 
 
 def _row(row: Any, number: int, path: Path) -> Row:
@@ -89,7 +41,7 @@ def _row(row: Any, number: int, path: Path) -> Row:
             raise TypeError
         return Row(number, *texts)
     except (KeyError, TypeError):
-        raise RowsError(
+        raise RowError(
             f'{path}: row {number}: expected {{"messages": [{{"role", "content"}}, ...]}} with the roles user and '
             "assistant, and perhaps system before them"
         ) from None

@@ -8,52 +8,22 @@ Text with a short right answer, for `exact_match`: `question` and `answer`.
 Other fields and blank lines are ignored. A row that cannot be used is an error, never left out in silence.
 """
 
-import gzip
-import json
 import re
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from arc_refinery.config.tool_use import Form
-from arc_refinery.errors import InputError
 from arc_refinery.records.questions import Asserts, Question
+from arc_refinery.rows import RowError, read_rows
 from arc_refinery.tool_use.answers import final_number
-
-ROWS_AT_ONCE = 500
-
-
-class RowError(InputError):
-    """A row cannot be used; the message names file, row, field and what was expected."""
 
 
 def read_questions(path: Path, form: Form) -> Iterator[Question]:
-    """The questions of a .jsonl, .jsonl.gz or .parquet file, in order; raises `RowError`."""
+    """The questions of a file of rows, in order; raises `RowError`."""
     stem = Path(path.name.removesuffix(".gz")).stem
     for number, row in enumerate(read_rows(path), 1):
         yield READERS[form](row, f"{stem}-{number:06d}", f"{path}: row {number}")
-
-
-def read_rows(path: Path) -> Iterator[Any]:
-    """The rows of a file as they are; blank lines are no rows."""
-    if not path.name.endswith((".jsonl", ".jsonl.gz", ".parquet")):
-        raise RowError(f"{path}: ends in {path.suffix!r}; expected a .jsonl, .jsonl.gz or .parquet file")
-    try:
-        if path.suffix == ".parquet":
-            with pq.ParquetFile(path) as table:
-                for batch in table.iter_batches(ROWS_AT_ONCE):
-                    yield from batch.to_pylist()
-        else:
-            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-                lines = (line for line in file if not line.isspace())
-                for number, line in enumerate(lines, 1):
-                    yield _decoded(line, f"{path}: row {number}")
-    except (pa.ArrowInvalid, OSError, EOFError, zlib.error) as error:
-        raise RowError(f"{path}: cannot be read ({error})") from None
 
 
 def gsm8k_question(row: Any, name: str, where: str) -> Question:
@@ -91,13 +61,6 @@ READERS: dict[Form, Callable[[Any, str, str], Question]] = {
     "mbpp": mbpp_question,
     "text": text_question,
 }
-
-
-def _decoded(line: bytes, where: str) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise RowError(f"{where} is no JSON ({error}); expected one object a line") from None
 
 
 def _text(row: Any, field: str, where: str, or_empty: bool = False) -> str:

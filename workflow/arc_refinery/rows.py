@@ -1,0 +1,66 @@
+"""Rows of files that others made: JSON lines, a JSON list (both may be gzipped) or Parquet."""
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from gzip import GzipFile
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from arc_refinery.errors import InputError
+
+ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet")
+ROWS_AT_ONCE = 500  # of a Parquet file
+UNREADABLE = (pa.ArrowInvalid, OSError, EOFError, zlib.error)  # what a missing, truncated or foreign file raises
+
+
+class RowError(InputError):
+    """A file of rows or one of its rows cannot be used; the message names file, row, field and what was expected."""
+
+
+def read_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]:
+    """The rows of a file as they are, in order; blank lines are not rows. Raises `RowError`.
+
+    `columns`: all that is needed; of Parquet files only these are read.
+    """
+    if not path.name.endswith(ENDINGS):
+        raise RowError(f"{path}: ends in {path.suffix!r}; expected a file that ends in {', '.join(ENDINGS)}")
+    try:
+        if path.suffix == ".parquet":
+            with pq.ParquetFile(path) as table:
+                wanted = None if columns is None else [name for name in columns if name in table.schema_arrow.names]
+                for batch in table.iter_batches(ROWS_AT_ONCE, columns=wanted):
+                    yield from batch.to_pylist()
+        else:
+            with open_binary(path) as file:
+                yield from (_list if path.name.endswith((".json", ".json.gz")) else _lines)(file, path)
+    except UNREADABLE as error:
+        raise RowError(f"{path}: cannot be read ({error})") from None
+
+
+def open_binary(path: Path, buffering: int = -1) -> GzipFile | BinaryIO:
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb", buffering)
+
+
+def decoded(text: bytes, where: str, expected: str) -> Any:
+    """A JSON value; raises `RowError`."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RowError(f"{where} is not valid JSON ({error}); expected {expected}") from None
+
+
+def _lines(file: GzipFile | BinaryIO, path: Path) -> Iterator[Any]:
+    for number, line in enumerate((line for line in file if not line.isspace()), 1):
+        yield decoded(line, f"{path}: row {number}", "one object per line")
+
+
+def _list(file: GzipFile | BinaryIO, path: Path) -> Iterator[Any]:
+    content = decoded(file.read(), str(path), "a list of rows")
+    if not isinstance(content, list):
+        raise RowError(f"{path}: holds one {type(content).__name__}; expected a list of rows")
+    yield from content
