@@ -67,9 +67,11 @@ def test_a_rollback_abandons_the_steps_after_the_one_it_goes_back_to(tmp_path: P
 
 
 def test_lines_are_written_as_they_are_read(tmp_path: Path):
-    log = written(tmp_path / "by-hand.jsonl", COLLAPSED)
+    no_number = {"guard": {"step": 21, "criterion": "loss", "value": None, "limit": 0.0, "action": "none"}}
+    entries = [*COLLAPSED, no_number]
+    log = written(tmp_path / "by-hand.jsonl", entries)
     write_lines(tmp_path / "written.jsonl", read_lines(log))
-    in_order = [json.dumps(entry, sort_keys=True) for entry in COLLAPSED]
+    in_order = [json.dumps(entry, sort_keys=True) for entry in entries]
     assert (tmp_path / "written.jsonl").read_text().splitlines() == in_order
 
 

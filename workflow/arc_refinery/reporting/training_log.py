@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from arc_refinery.training.log import Check, Choice, Decision, Step, read_lines
+from arc_refinery.training.guard import Step
+from arc_refinery.training.log import Check, Choice, Decision, read_lines
 
 OF_TRL = {
     "share/zero_variance": "frac_reward_zero_std",

@@ -8,11 +8,11 @@ shortly. Each criterion looks at the mean over the last steps, for single steps 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, TypeAlias
 
 from arc_refinery.config import Guard
 
-Step = Mapping[str, Any]  # one logged step of training.jsonl
+Step: TypeAlias = Mapping[str, Any]  # a logged step of training.jsonl: `step`, and metrics by name
 
 
 @dataclass(frozen=True, slots=True)

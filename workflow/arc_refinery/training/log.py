@@ -20,7 +20,7 @@ from arc_refinery.config import Guard
 from arc_refinery.files import atomic_write
 from arc_refinery.records import RecordError
 from arc_refinery.training import checkpoints
-from arc_refinery.training.guard import Symptom
+from arc_refinery.training.guard import Step, Symptom
 
 MEASURED = "measured/"  # figures that differ from run to run: never written beside those that do not
 
@@ -58,7 +58,6 @@ class Choice:
     heldout_reward: float | None = None
 
 
-Step: TypeAlias = dict[str, Any]  # `step`, and metrics by name
 Line: TypeAlias = Step | Check | Decision | Choice
 
 _KINDS: dict[str, type[Check | Decision | Choice]] = {"heldout": Check, "guard": Decision, "chosen": Choice}
@@ -87,8 +86,8 @@ def read_lines(path: Path) -> list[Line]:
 
 def _encoded(line: Line) -> dict[str, Any]:
     """Optional fields are absent where they are None."""
-    if isinstance(line, dict):
-        return line
+    if isinstance(line, Mapping):
+        return dict(line)
     optional = {field.name for field in fields(line) if field.default is None}
     values = {name: value for name, value in asdict(line).items() if value is not None or name not in optional}
     return {_KEYS[type(line)]: values}

@@ -94,7 +94,7 @@ def _evaluated(experiment: ToolUse, folder: Path, settings: Questions) -> Evalua
             for episode in records.read_episodes(folder / settings.name / arm.name / f"{shard:03d}.parquet"):
                 played[episode.question_id].append(replace(episode, messages=(), completion_ids=(), mask=()))
         episodes[arm.name] = played
-    bootstrap = Bootstrap(experiment.evaluation.n_bootstrap, (experiment.seed, "bootstrap", settings.name))
+    bootstrap = Bootstrap.of(experiment, settings.name)
     return Evaluated(settings, questions, episodes, bootstrap, folder / settings.name)
 
 
