@@ -10,14 +10,15 @@ PACKAGE = ROOT / "workflow/arc_refinery"
 # From the ground up; rooms of one floor do not import each other
 FLOORS = (
     {"errors", "gpus", "grids", "messages", "seeding"},
-    {"arrow_grids", "augment", "cluster", "files", "metrics", "model_shape", "tasks", "tokenizers"},
+    {"arrow_grids", "augment", "cluster", "files", "metrics", "model_shape", "rows", "tasks", "tokenizers"},
     {"hub", "kaggle", "problems", "prompts", "sandbox"},
     {"chat", "config", "records"},
     {"barc", "evaluation", "gpu_memory", "library_arguments"},
-    {"reporting", "sampling", "sources"},
+    {"sampling", "sources"},
     {"training"},
     {"refine", "tool_use"},
-    {"doctor", "predictions", "pretraining"},
+    {"predictions", "pretraining", "reporting"},
+    {"doctor"},
     {"cli"},
 )
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
