@@ -82,7 +82,7 @@ def test_a_comparison_may_name_one_repetition() -> None:
 
 
 def test_a_comparison_with_no_arm_is_refused() -> None:
-    assert "evaluation.comparisons: nobody is no arm; there are base, refined" in refused(
+    assert "evaluation.comparisons: nobody is not an arm; there are base, refined" in refused(
         BASE, comparisons=[["refined", "nobody"]]
     )
     assert "base cannot be compared with itself" in refused(BASE, comparisons=[["base", "base"]])
@@ -109,7 +109,7 @@ def test_models_that_cannot_take_turns_are_refused() -> None:
     assert "the adapter trained belongs to the experiment's model" in refused(
         {"other": [{"model": "big", "adapter": "trained"}]}, models={"big": OTHER}
     )
-    assert "models: an adapter is called trained, too" in refused(arms, models={"big": OTHER, "trained": OTHER})
+    assert "models: an adapter is also called trained" in refused(arms, models={"big": OTHER, "trained": OTHER})
 
 
 def test_a_turn_refines_as_usual_but_for_what_it_says_itself() -> None:

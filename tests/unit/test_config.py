@@ -79,14 +79,14 @@ def rename(section: dict[str, Any], old: str, new: str) -> None:
 
 
 WRONG: dict[str, tuple[Change, str]] = {
-    "misspelt key": (lambda c: rename(c, "seed", "sede"), "sede is no known key; see config/README.md"),
+    "misspelt key": (lambda c: rename(c, "seed", "sede"), "sede is not a known key; see config/README.md"),
     "misspelt key in a section": (
         lambda c: rename(c["training"], "save_steps", "save_step"),
-        "training.save_step is no known key; see config/README.md",
+        "training.save_step is not a known key; see config/README.md",
     ),
     "misspelt key in a list": (
         lambda c: c["evaluation"]["arms"][1]["turns"][0].update(adaptor="trained"),
-        "evaluation.arms.1.turns.0.adaptor is no known key; see config/README.md",
+        "evaluation.arms.1.turns.0.adaptor is not a known key; see config/README.md",
     ),
     "wrong type": (
         lambda c: c["sampling"].update(batch_size="many"),
@@ -145,7 +145,7 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "revision of a folder": (
         lambda c: c["model"].update(revision="main"),
-        "model: revision belongs to a model of the hub, but path workflow/models/tiny is a folder",
+        "model: revision belongs to a hub model, but path workflow/models/tiny is a folder",
     ),
     "rows of the hub without their files": (
         lambda c: c.update(template_rows={"source": "hub", "repository": "barc0/rows"}),
@@ -183,11 +183,11 @@ WRONG: dict[str, tuple[Change, str]] = {
             c["training"].update(sweep=[{"lora_r": 1}]),
             c["evaluation"]["arms"][0].update(name="refine-trained-lora-r-1"),
         ),
-        "the file: evaluation.arms: an arm is called as the sweep calls another: refine-trained-lora-r-1",
+        "the file: evaluation.arms: the sweep gives another arm the same name: refine-trained-lora-r-1",
     ),
     "parts that nothing is trained on": (
         lambda c: c["training"].update(sets=["heldout"]),
-        "the file: parts are not used, for training.sets says what is trained on",
+        "the file: parts are not used, because training.sets names what to train on",
     ),
     "a set twice": (
         lambda c: (c.pop("parts"), c["training"].update(sets=["heldout", "heldout"])),
@@ -228,9 +228,9 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "training on a set that is not there": (
         lambda c: (c.pop("parts"), c["training"].update(sets=["held-out"])),
-        "the file: training.sets: held-out is no evaluation set",
+        "the file: training.sets: held-out is not an evaluation set",
     ),
-    "parts of nothing": (lambda c: c.pop("problems"), "the file: problems is missing: parts are made of them"),
+    "parts of nothing": (lambda c: c.pop("problems"), "the file: problems is missing: parts are made from them"),
     "a generator that does not know when to stop": (
         lambda c: c["parts"].pop("tasks_per_part"),
         "the file: parts.tasks_per_part is missing",

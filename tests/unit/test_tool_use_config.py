@@ -59,12 +59,12 @@ def nothing_trained(content: Content) -> None:
 WRONG: dict[str, tuple[Change, str]] = {
     "misspelt key": (
         lambda c: c["generation"].update(max_call=3),
-        "generation.max_call is no known key; see config/README.md",
+        "generation.max_call is not a known key; see config/README.md",
     ),
     "missing section": (lambda c: c.pop("generation"), "generation is missing; see config/README.md"),
     "misspelt key in the only item of a list": (
         lambda c: c["data"]["heldout"][0].update(shard=2),
-        "data.heldout.0.shard is no known key; see config/README.md",
+        "data.heldout.0.shard is not a known key; see config/README.md",
     ),
     "no held-out set": (
         lambda c: c["data"].update(heldout=[]),
@@ -72,7 +72,7 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "generator that is not told how many": (
         lambda c: c["data"]["train"][0].pop("n_questions"),
-        "data.train.0: n_questions is missing: the generator must be told how many to make",
+        "data.train.0: n_questions is missing: the generator needs the number to make",
     ),
     "unknown level": (
         lambda c: train(c, levels=[1, 4]),
@@ -130,7 +130,7 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "tool that has nothing to read": (
         lambda c: c.update(tools=["calculator", "read_file"]),
-        "the file: data.files is missing: `read_file` reads what lies there",
+        "the file: data.files is missing: `read_file` reads from that folder",
     ),
     "no tools": (lambda c: c.update(tools=[]), "tools is []; tuple should have at least 1 item"),
     "turn longer than an episode": (
@@ -168,11 +168,11 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "adapter of nothing": (
         nothing_trained,
-        "the file: evaluation.arms: sft plays with the adapter sft; there are none",
+        "the file: evaluation.arms: sft samples with the adapter sft; there are none",
     ),
     "adapter of another method": (
         only_grpo,
-        "the file: evaluation.arms: sft plays with the adapter sft; there are none, trained",
+        "the file: evaluation.arms: sft samples with the adapter sft; there are none, trained",
     ),
     "page that compares experiments": (
         lambda c: c.update(experiment="compare"),
@@ -234,7 +234,7 @@ def test_missing_files_are_all_named_with_their_keys(content: Content, tmp_path:
             ("model.path", "model/config.json", "a folder with a model, or a hub name"),
             ("data.train.0.path", "train.jsonl", "rows of mbpp"),
             ("data.heldout.0.path", "heldout.jsonl", "rows of gsm8k"),
-            ("data.files", "files", "a folder with a folder for each question"),
+            ("data.files", "files", "a folder with one folder per question"),
             (
                 "resources.train.venv",
                 "venv/bin/arc-refinery",

@@ -19,9 +19,9 @@ PLAIN: dict[str, Any] = {"sampler": "vllm-colocate", "top_p": 1.0, "repetition_p
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"frequency_penalty": 0.5}, "frequency_penalty is vLLM's alone"),
-        ({"stream": True}, "say with max_steps how many steps"),
-        ({"stream": True, "max_steps": 5, "n_heldout": 2}, "of a stream nothing can be kept out"),
+        ({"frequency_penalty": 0.5}, "frequency_penalty needs a vLLM sampler"),
+        ({"stream": True}, "a stream has no known length; set max_steps"),
+        ({"stream": True, "max_steps": 5, "n_heldout": 2}, "prompts cannot be held out of a stream"),
         ({"epsilon": 0.3, "epsilon_high": 0.2}, "must not be below epsilon = 0.3"),
         ({"pass_at_k": 33}, "more than num_generations = 32"),
         ({"loss_type": "dapo", "importance_sampling_level": "sequence"}, "goes with loss_type `grpo`"),
@@ -36,9 +36,12 @@ PLAIN: dict[str, Any] = {"sampler": "vllm-colocate", "top_p": 1.0, "repetition_p
             },
             "`token_truncate` or `token_mask`",
         ),
-        ({"load_in_4bit": True, "sampler": "vllm-colocate"}, "vLLM 0.31 knows no 4-bit weights"),
-        ({"load_in_4bit": True, "sampler": "vllm-server"}, "vLLM 0.31 knows no 4-bit weights"),
-        ({"load_in_4bit": True, "sampler": "vllm-colocate", "unsloth": True}, "vLLM 0.31 knows no 4-bit weights"),
+        ({"load_in_4bit": True, "sampler": "vllm-colocate"}, "vLLM 0.31 cannot load 4-bit bitsandbytes weights"),
+        ({"load_in_4bit": True, "sampler": "vllm-server"}, "vLLM 0.31 cannot load 4-bit bitsandbytes weights"),
+        (
+            {"load_in_4bit": True, "sampler": "vllm-colocate", "unsloth": True},
+            "vLLM 0.31 cannot load 4-bit bitsandbytes weights",
+        ),
         *(
             (
                 PLAIN | {"importance_sampling_mode": mode} | cutting,
@@ -107,7 +110,7 @@ def test_published_trainings_correct_nothing_and_take_at_most_four_completions_a
             {"train": ["sft"], "sft": SFT | {"rows_per_step": 2, "gradient_accumulation_steps": 3}},
             "must be divisible by",
         ),
-        ({"train": ["sft"], "sft": SFT, "unsloth": True}, "SFT does not go through it"),
+        ({"train": ["sft"], "sft": SFT, "unsloth": True}, "SFT does not use it"),
         ({"seeds": [1, 1]}, "name each seed once"),
         ({"rollout": "on-policy"}, "set prompts to `first-turn`"),
     ],
@@ -141,7 +144,7 @@ def test_an_arm_may_use_the_adapter_that_grpo_went_on_from() -> None:
 def test_sources_answer_tasks_that_are_shown_as_they_are() -> None:
     content = demo(train=["sft"], sft=SFT)
     content["parts"]["use_data_augmentation"] = True
-    with pytest.raises(ConfigError, match=r"sample parts with parts\.use_data_augmentation: false"):
+    with pytest.raises(ConfigError, match=r"set parts\.use_data_augmentation to false"):
         validate(content, "demo")
     content["parts"]["use_data_augmentation"] = False
     assert not validate(content, "demo").augments_parts

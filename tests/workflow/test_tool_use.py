@@ -216,5 +216,5 @@ def test_a_wrong_config_ends_with_one_message_before_any_job(fresh: Checkout):
     done = fresh.snakemake("--cores", "1", "--configfile", config)
     assert done.returncode != 0
     (message,) = [line for line in done.stderr.splitlines() if "generation.max_call" in line]
-    assert "results/wrong.yaml: generation.max_call is no known key" in message
+    assert "results/wrong.yaml: generation.max_call is not a known key" in message
     assert "Traceback" not in done.stderr

@@ -1,4 +1,4 @@
-"""The experiment's configuration: every key with its type, default and meaning, a module for each group of sections.
+"""The experiment's configuration: every key with its type, default and meaning, one module per group of sections.
 
 The JSON schema and the tables of config/README.md are generated from these models (`arc-refinery config`).
 """

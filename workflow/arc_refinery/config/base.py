@@ -1,4 +1,4 @@
-"""What the sections of a configuration are made of, and how a wrong key is explained."""
+"""Building blocks of the config models, and messages for wrong keys."""
 
 from typing import Annotated, Any
 
@@ -6,11 +6,11 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from arc_refinery.errors import InputError
 
-# Folders, parts of files' names and of Snakemake's wildcards
+# Used in folder names, file names and Snakemake wildcards
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
-RUN_NAME = r"^[a-z0-9][a-z0-9.-]*$"  # with a point, for numbers
+RUN_NAME = r"^[a-z0-9][a-z0-9.-]*$"  # allows a decimal point
 RunName = Annotated[str, StringConstraints(pattern=RUN_NAME)]
-# Pages in `results/` that are no report of an experiment
+# Pages in `results/` that are not an experiment's report
 OTHER_PAGES = {"compare": "the page that compares experiments", "doctor": "what `snakemake doctor` writes"}
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
@@ -37,7 +37,7 @@ def explain(problem: Any) -> str:
     key = ".".join(str(part) for part in problem["loc"]) or "the file"
     match problem["type"]:
         case "extra_forbidden":
-            return f"{key} is no known key; see config/README.md for those there are"
+            return f"{key} is not a known key; see config/README.md for the known ones"
         case "missing":
             return f"{key} is missing; see config/README.md for its meaning"
         case "value_error":

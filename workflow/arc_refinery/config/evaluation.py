@@ -1,4 +1,4 @@
-"""The section about evaluation: arms, turns, sets."""
+"""The section `evaluation`: arms, turns, sets."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -9,8 +9,8 @@ from arc_refinery.config.base import Name, RunName, Strict
 from arc_refinery.config.sampling import Refinement, Selection
 from arc_refinery.config.tasks import TaskSet
 
-# What a refining prompt tells of the attempt: what executing it gave, nothing, or what another task's attempt gave. The
-# last two are controls: a model that reads its feedback refines worse with them.
+# Feedback in a refining prompt: the result of executing the attempt, nothing, or the result of another task's attempt.
+# The last two are controls: a model that uses its feedback refines worse with them.
 Feedback = Literal["real", "none", "other-task"]
 
 
@@ -20,22 +20,22 @@ OF_LATER_TURNS = ("feedback", "select", "n_parents", "include_errors")
 class Turn(Strict):
     n_predictions: PositiveInt = Field(description="Completions per task in this turn.")
     model: RunName | None = Field(
-        None, description="Which of `models` samples them, without an adapter; by default the experiment's `model`."
+        None, description="Entry of `models` that samples them, without an adapter; default: the experiment's `model`."
     )
     adapter: RunName = Field(
         "none",
-        description="Which adapter samples them: `none`, `trained`, or the name of one run of a sweep. In a sweep, an "
-        "arm with `trained` stands for one arm for each run.",
+        description="Adapter that samples them: `none`, `trained`, or the name of one run of a sweep. In a sweep, an "
+        "arm with `trained` expands to one arm per run.",
     )
     feedback: Feedback = Field(
         "real",
-        description="For turn 2 and later, what the model is told of the attempt that it refines: what executing it "
-        "gave; nothing; what executing an attempt on another task gave. The last two are controls.",
+        description="For turn 2 and later, feedback on the attempt: the result of executing it; nothing; the result of "
+        "executing an attempt on another task. The last two are controls.",
     )
-    select: Selection | None = Field(None, description="For turn 2 and later, in place of `refinement.select`.")
-    n_parents: PositiveInt | None = Field(None, description="For turn 2 and later, in place of `refinement.n_parents`.")
+    select: Selection | None = Field(None, description="For turn 2 and later, overrides `refinement.select`.")
+    n_parents: PositiveInt | None = Field(None, description="For turn 2 and later, overrides `refinement.n_parents`.")
     include_errors: bool | None = Field(
-        None, description="For turn 2 and later, in place of `refinement.include_errors`."
+        None, description="For turn 2 and later, overrides `refinement.include_errors`."
     )
 
     @model_validator(mode="after")
@@ -45,7 +45,7 @@ class Turn(Strict):
         return self
 
     def refinement(self, usual: Refinement) -> Refinement:
-        """Which attempts of the turn before it refines."""
+        """Return the settings that choose which attempts of the previous turn are refined."""
         own = {key: getattr(self, key) for key in Refinement.model_fields if getattr(self, key) is not None}
         return usual.model_copy(update=own)
 
@@ -54,12 +54,12 @@ class Arm(Strict):
     name: Name = Field(description="Name of the arm, used in file names and in the report.")
     turns: tuple[Turn, ...] = Field(
         min_length=1,
-        description="Turn 1 answers the task; each later turn refines incorrect attempts of the one before.",
+        description="Turn 1 answers the task; each later turn refines incorrect attempts of the previous one.",
     )
     seed: NonNegativeInt | None = Field(
         None,
-        description="Of its sampling and augmentation; the experiment's unless given. Arms with equal first turns and "
-        "seeds share these.",
+        description="Seed of this arm's sampling and augmentation (default: the experiment's). Arms with the same "
+        "first turn and seed share first-turn attempts.",
     )
 
     @model_validator(mode="after")
@@ -74,7 +74,7 @@ class Arm(Strict):
         return sum(turn.n_predictions for turn in self.turns)
 
     def branch(self, turn: int) -> str:
-        """Folder name of what samples turn `turn` (1, 2, ...). Arms share their first turns, not the later ones."""
+        """Folder name of turn `turn` (1, 2, ...). Arms share first turns, not later ones."""
         if turn > 1:
             return f"{self.name}-turn{turn}"
         first = self.turns[0]
@@ -84,18 +84,18 @@ class Arm(Strict):
 
     @property
     def branches(self) -> tuple[str, ...]:
-        """Folder names of its turns, in order."""
+        """Folder names of the arm's turns, in order."""
         return tuple(self.branch(turn) for turn in range(1, len(self.turns) + 1))
 
     def with_adapters(self, name: str, adapters: Mapping[str, str]) -> "Arm":
-        """This arm, called after `name`, with other adapters in place of some."""
+        """Return this arm with some adapters replaced and `name` appended to its name."""
         turns = tuple(
             turn.model_copy(update={"adapter": adapters.get(turn.adapter, turn.adapter)}) for turn in self.turns
         )
         return self.model_copy(update={"name": f"{self.name}-{name}", "turns": turns})
 
     def with_seed(self, seed: int) -> "Arm":
-        """This arm, sampled with another seed."""
+        """Return this arm, sampled with another seed."""
         return self.model_copy(update={"name": f"{self.name}-sampling-{seed}", "seed": seed})
 
 
@@ -103,18 +103,17 @@ class Evaluation(Strict):
     sets: tuple[TaskSet, ...] = Field(min_length=1, description="Sets of tasks that the arms are compared on.")
     arms: tuple[Arm, ...] = Field(
         min_length=1,
-        description="Ways to spend a budget. The first one is the baseline that the others are compared with.",
+        description="Ways to spend a sampling budget. The first one is the baseline of the others.",
     )
     comparisons: tuple[tuple[str, str], ...] = Field(
         (),
-        description="Pairs of arms to compare besides, `[refine-trained, refine-base]`: the first less the second. "
-        "Without any, up to three arms are all compared with each other.",
+        description="Further pairs of arms to compare, such as `[refine-trained, refine-base]`: the first minus the "
+        "second. If there are none, up to three arms are all compared with each other.",
     )
     seeds: tuple[NonNegativeInt, ...] = Field(
         (),
-        description="Repeat all arms with each of these seeds of sampling; they are then called "
-        "`<arm>-sampling-<seed>`, and the report says how far figures hold over them. By default once, with the seed "
-        "of the experiment.",
+        description="Repeat all arms with each of these sampling seeds, as `<arm>-sampling-<seed>`; the report shows "
+        "how much results vary between them. Default: once, with the experiment's seed.",
     )
     n_bootstrap: PositiveInt = Field(10000, description="Resamples of the tasks for the 95 % intervals.")
 

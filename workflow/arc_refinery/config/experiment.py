@@ -1,4 +1,4 @@
-"""A whole configuration: sections that fit together."""
+"""A whole configuration, and checks across its sections."""
 
 from functools import cached_property
 from itertools import combinations, product
@@ -17,36 +17,36 @@ from arc_refinery.hub import Download, distinct
 
 class Experiment(Strict):
     experiment: Name = Field(description="Names the report `results/<experiment>.md` and its folder.")
-    seed: int = Field(0, ge=0, description="Reaches every random choice.")
+    seed: int = Field(0, ge=0, description="Seeds every random choice.")
     model: Model = Field(description="The model that answers.")
     models: dict[RunName, Model] = Field(
         default_factory=dict,
-        description="Other models that turns of arms may be sampled with, by name. They write prompts as `model` does.",
+        description="Other models that can sample turns of arms, by name. Their prompts are written as for `model`.",
     )
     template_rows: TemplateRows | None = Field(
         None,
-        description="Rows that the model was trained with: `model.template: learned` takes its wording from them.",
+        description="Rows that the model was trained on; `model.template: learned` takes its wording from them.",
     )
     problems: Problems | None = Field(None, description="Where training problems come from.")
     parts: Parts | None = Field(None, description="How training tasks are split.")
-    sampling: Sampling = Field(description="How completions are drawn, in attempts and evaluation.")
-    sandbox: Sandbox = Field(default_factory=lambda: Sandbox(), description="Limits of executed programs.")
+    sampling: Sampling = Field(description="How completions are sampled, for training tasks and evaluation.")
+    sandbox: Sandbox = Field(default_factory=lambda: Sandbox(), description="Limits on executed programs.")
     refinement: Refinement = Field(default_factory=lambda: Refinement(), description="Which attempts get another turn.")
     training: Training | None = Field(None, description="Training of a LoRA adapter; without it, nothing is trained.")
     evaluation: Evaluation = Field(description="What is compared, and on which tasks.")
-    resources: Resources = Field(default_factory=lambda: Resources(), description="What jobs ask of the machine.")
+    resources: Resources = Field(default_factory=lambda: Resources(), description="What jobs request.")
     compare: tuple[Name, ...] = Field(
-        (), description="Experiments that `snakemake compare` sets side by side in `results/compare.md`, by name."
+        (), description="Names of experiments that `snakemake compare` compares in `results/compare.md`."
     )
 
     @property
     def all_models(self) -> dict[str, Model]:
-        """By their keys in the config."""
+        """All models by their keys in the config."""
         return {"model": self.model} | {f"models.{name}": model for name, model in self.models.items()}
 
     @cached_property
     def downloads(self) -> list[Download]:
-        """What is fetched from the hub."""
+        """Repositories to fetch from the hub."""
         sections = [*self.all_models.values(), self.problems, self.template_rows]
         return distinct(filter(None, (section.download for section in sections if section)))
 
@@ -56,24 +56,24 @@ class Experiment(Strict):
 
     @cached_property
     def runs(self) -> dict[str, Grpo]:
-        """The GRPO trainings by name; each gives the adapter of that name."""
+        """GRPO trainings by name, which is also the name of the adapter they produce."""
         return self.training.runs() if self.training else {}
 
     @cached_property
     def sft_adapters(self) -> list[str]:
-        """The adapters that SFT gives: what the training ends with, or what GRPO goes on from."""
+        """Adapters that SFT produces: the final ones, or those that GRPO starts from."""
         if self.training is None or self.training.sft is None:
             return []
         return list(self.training.repeated(SFT if self.runs else TRAINED))
 
     @property
     def trained(self) -> list[str]:
-        """The adapters that the training ends with."""
+        """Final adapters of the training."""
         return list(self.runs) or self.sft_adapters
 
     @property
     def adapters(self) -> list[str]:
-        """All adapters that are trained."""
+        """All trained adapters."""
         return list(dict.fromkeys([*self.sft_adapters, *self.runs]))
 
     def seed_of(self, adapter: str) -> int:
@@ -82,7 +82,7 @@ class Experiment(Strict):
         return self.seed if seed is None else seed
 
     def start_of(self, run: str) -> str | None:
-        """The adapter that a GRPO training goes on from."""
+        """The SFT adapter that a GRPO training starts from, if any."""
         of_its_seed = [name for name in self.sft_adapters if self.seed_of(name) == self.seed_of(run)]
         return of_its_seed[0] if of_its_seed else None
 
@@ -98,19 +98,19 @@ class Experiment(Strict):
 
     @property
     def training_tasks(self) -> list[str]:
-        """Parts or evaluation sets whose tasks are trained on."""
+        """Parts or evaluation sets to train on."""
         if self.training is None:
             return []
         return list(self.training.sets) or self.part_names
 
     @cached_property
     def arms(self) -> tuple[Arm, ...]:
-        """The arms that are compared: those of the config, of which some stand for one for each adapter and seed."""
+        """The configured arms, expanded to one arm per adapter and seed."""
         return tuple(arm for repeated in self.repetitions.values() for arm in repeated)
 
     @cached_property
     def repetitions(self) -> dict[str, list[Arm]]:
-        """The arms by what they would be called without seeds: those of one name differ in nothing but seeds."""
+        """The arms, grouped by their name without seeds: arms of one group differ only in seeds."""
         named: dict[str, list[Arm]] = {}
         for arm in self.evaluation.arms:
             for name, one in self._with_adapters(arm):
@@ -119,7 +119,7 @@ class Experiment(Strict):
         return named
 
     def _with_adapters(self, arm: Arm) -> list[tuple[str, Arm]]:
-        """What an arm stands for: arms, by what they would be called without seeds of training."""
+        """Expand an arm over trained adapters, as (name without training seed, arm) pairs."""
         asked = {turn.adapter for turn in arm.turns}
         if self.training and TRAINED in asked and self.trained not in ([], [TRAINED]):
             bases = {run: self.training.base_of(run) for run in self.trained}
@@ -137,7 +137,7 @@ class Experiment(Strict):
 
     @cached_property
     def compared(self) -> list[tuple[str, str]]:
-        """Names in `repetitions` that are compared, the first less the second."""
+        """Pairs of names in `repetitions` to compare: the first minus the second."""
         names = list(self.repetitions)
         with_baseline = [(name, names[0]) for name in names[1:]]
         chosen = [
@@ -150,26 +150,26 @@ class Experiment(Strict):
         return list(dict.fromkeys([*with_baseline, *chosen]))
 
     def _names_of(self, arm: str) -> list[str]:
-        """What `arms_called` knows of an arm of the config, or of one of those that it stands for."""
+        """Names for `arms_called` of a configured arm, or of one of the arms it expands to."""
         of_config = {one.name: one for one in self.evaluation.arms}
         if arm in of_config:
             return list(dict.fromkeys(name for name, _ in self._with_adapters(of_config[arm])))
         return [arm]
 
     def arms_called(self, name: str) -> list[Arm]:
-        """The repetitions of that name, or the one arm."""
+        """Return the repetitions of that name, or the one arm of that name."""
         return self.repetitions.get(name) or [arm for arm in self.arms if arm.name == name]
 
     def model_of(self, turn: Turn) -> Model:
         return self.models[turn.model] if turn.model else self.model
 
     def seed_of_arm(self, arm: Arm) -> int:
-        """Of its sampling and augmentation."""
+        """Seed of the arm's sampling and augmentation."""
         return self.seed if arm.seed is None else arm.seed
 
     @property
     def branches(self) -> list[str]:
-        """Folder names of all turns of all arms; arms share some."""
+        """Folder names of all turns of all arms, each once."""
         return list(dict.fromkeys(branch for arm in self.arms for branch in arm.branches))
 
     @model_validator(mode="after")
@@ -199,17 +199,17 @@ class Experiment(Strict):
 
     @model_validator(mode="after")
     def _what_is_fetched_has_one_revision(self) -> "Experiment":
-        _ = self.downloads  # raises where two revisions of one repository are asked for
+        _ = self.downloads  # raises if two revisions of one repository are requested
         return self
 
     @model_validator(mode="after")
     def _what_is_used_is_there(self) -> "Experiment":
         if self.parts and not self.problems:
-            raise ValueError("problems is missing: parts are made of them")
+            raise ValueError("problems is missing: parts are made from them")
         if self.parts and self.problems and self.problems.source == "generator" and not self.parts.tasks_per_part:
-            raise ValueError("parts.tasks_per_part is missing: the generator must be told how many problems to make")
+            raise ValueError("parts.tasks_per_part is missing: the generator needs the number of problems to make")
         if self.parts and self.training and self.training.sets:
-            raise ValueError("parts are not used, for training.sets says what is trained on; remove one of them")
+            raise ValueError("parts are not used, because training.sets names what to train on; remove one of them")
         if self.training and self.training.prompts_per_task > 1 and not self.sampling.use_data_augmentation:
             raise ValueError("training.prompts_per_task: without sampling.use_data_augmentation they are all the same")
         for key, model in self.all_models.items():
@@ -221,21 +221,21 @@ class Experiment(Strict):
             raise ValueError("training: there is nothing to train on; give parts, or training.sets")
         sets = [task_set.name for task_set in self.evaluation.sets]
         if self.training and (unknown := sorted(set(self.training.sets) - set(sets))):
-            raise ValueError(f"training.sets: {unknown[0]} is no evaluation set; there are {', '.join(sets)}")
+            raise ValueError(f"training.sets: {unknown[0]} is not an evaluation set; there are {', '.join(sets)}")
         if self._learns_from_sources and (not self.parts or self.augments_parts):
             raise ValueError(
-                "training.sft.demonstrations.targets `source`: a task's source answers the task as it is; sample parts "
-                "with parts.use_data_augmentation: false, or take the targets `attempts`"
+                "training.sft.demonstrations.targets `source`: a task's source answers the unaugmented task; set "
+                "parts.use_data_augmentation to false, or the targets to `attempts`"
             )
         if clash := sorted(set(self.models) & set(self.adapters)):
-            raise ValueError(f"models: an adapter is called {clash[0]}, too; choose another name")
+            raise ValueError(f"models: an adapter is also called {clash[0]}; choose another name")
         adapters = ["none", *self.adapters]
         names = [arm.name for arm in self.arms]
         if twice := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"evaluation.arms: an arm is called as the sweep calls another: {', '.join(twice)}")
+            raise ValueError(f"evaluation.arms: the sweep gives another arm the same name: {', '.join(twice)}")
         known = {*names, *self.repetitions, *(arm.name for arm in self.evaluation.arms)}
         if unknown := [name for pair in self.evaluation.comparisons for name in pair if name not in known]:
-            raise ValueError(f"evaluation.comparisons: {unknown[0]} is no arm; there are {', '.join(names)}")
+            raise ValueError(f"evaluation.comparisons: {unknown[0]} is not an arm; there are {', '.join(names)}")
         for arm in self.arms:
             for turn in arm.turns:
                 if turn.model and turn.model not in self.models:

@@ -1,4 +1,4 @@
-"""GRPO: of any model, and what `train` takes on its command line and a sweep may vary."""
+"""Settings of GRPO: for any environment (`PolicyGradient`) and for refining (`Grpo`); `train` takes them as flags."""
 
 from typing import Annotated, Literal
 
@@ -13,61 +13,68 @@ class PolicyGradient(Optimizer, Lora):
 
     pass_at_k: PositiveInt = Field(
         1,
-        description="Above 1, the advantage is that of the best of k completions, which leaves room for diversity "
+        description="Above 1, the advantage rewards the best of k completions, which leaves room for diversity "
         "(Walder and Karkhanis 2025).",
     )
-    beta: NonNegativeFloat = Field(0.02, description="Weight of the KL term against the model before this training.")
+    beta: NonNegativeFloat = Field(
+        0.02, description="Weight of the KL term; the reference is the model before this training."
+    )
     loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo"] = Field(
         "grpo", description="How token losses are clipped and averaged (TRL)."
     )
-    epsilon: PositiveFloat = Field(0.2, description="Clipping of the probability ratio, downwards and upwards.")
+    epsilon: PositiveFloat = Field(0.2, description="Clipping range of the probability ratio, below and above 1.")
     epsilon_high: PositiveFloat | None = Field(
-        None, description="Clipping upwards where it differs (clip-higher, DAPO); for `cispo` the cap of the ratio."
+        None, description="Upper clipping range, if different (clip-higher, DAPO); for `cispo` the cap of the ratio."
     )
     importance_sampling_level: Literal["token", "sequence"] = Field(
-        "token", description="Probability ratios of tokens, or of whole completions (GSPO)."
+        "token", description="Probability ratios per token, or per completion (GSPO)."
     )
-    num_iterations: PositiveInt = Field(1, description="Optimizer steps on the same completions.")
-    scale_rewards: Literal["group", "batch", "none"] = Field("batch", description="What advantages are divided by.")
+    num_iterations: PositiveInt = Field(1, description="Optimizer steps per batch of completions.")
+    scale_rewards: Literal["group", "batch", "none"] = Field(
+        "batch", description="Divide advantages by the rewards' deviation over this."
+    )
     drop_zero_variance: bool = Field(
-        False, description="Completions of a prompt that all earn the same carry no loss, KL included."
+        False, description="Exclude groups whose completions all earn the same reward from the loss, KL included."
     )
-    mask_truncated_completions: bool = Field(True, description="Cut completions carry no loss.")
+    mask_truncated_completions: bool = Field(True, description="Exclude truncated completions from the loss.")
     entropy_coef: NonNegativeFloat = Field(0.0, description="Weight of an entropy bonus (nats/token).")
     repetition_penalty: PositiveFloat = Field(1.02, description="Penalty on repeated tokens while sampling.")
     frequency_penalty: float = Field(
-        0.0, ge=-2.0, le=2.0, description="Penalty on frequent tokens while sampling; vLLM's alone."
+        0.0, ge=-2.0, le=2.0, description="Penalty on frequent tokens while sampling (vLLM only)."
     )
     temperature: PositiveFloat = Field(1.0, description="Softmax temperature while sampling.")
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = Field(0.95, description="Probability mass kept while sampling.")
     num_generations: int = Field(
-        32, ge=2, description="Completions of one prompt in one optimizer step; they are compared with each other."
+        32, ge=2, description="Completions per prompt in one optimizer step: the group for the advantages."
     )
-    gradient_accumulation_steps: PositiveInt = Field(4, description="Passes that these completions are split into.")
-    prompts_per_step: PositiveInt = Field(1, description="Prompts in one optimizer step.")
+    gradient_accumulation_steps: PositiveInt = Field(4, description="Forward and backward passes per optimizer step.")
+    prompts_per_step: PositiveInt = Field(1, description="Prompts per optimizer step.")
     n_heldout: NonNegativeInt = Field(
         0,
-        description="Prompts that are kept out of training; the checkpoint with the best mean reward on them becomes "
+        description="Number of prompts held out of training; the checkpoint with the best mean reward on them becomes "
         "the adapter. 0: the last step does.",
     )
-    keep_best: PositiveInt = Field(2, description="Checkpoints kept for their held-out reward, besides the newest.")
+    keep_best: PositiveInt = Field(
+        2, description="Checkpoints with the best held-out reward to keep, in addition to the newest."
+    )
     n_jobs: PositiveInt = Field(1, description="Sandbox servers that execute completions for the reward.")
     sampler: Literal["transformers", "vllm-colocate", "vllm-server"] = Field(
         "transformers",
-        description="What samples completions: the trained network itself, vLLM on the same GPU, or the server of "
-        "`trl vllm-serve` (docs/training.md).",
+        description="What samples completions: the model in the trainer, vLLM on the same GPU, or a server started "
+        "with `trl vllm-serve` (docs/training.md).",
     )
-    server_url: str = Field("http://127.0.0.1:8000", description="For `vllm-server`: where it listens.")
+    server_url: str = Field("http://127.0.0.1:8000", description="For `vllm-server`: the server's address.")
     importance_sampling_correction: bool = Field(
-        True, description="With vLLM: weigh losses by how likely trainer and sampler each find the completion."
+        True, description="With vLLM: weight losses by the ratio of the trainer's to the sampler's probabilities."
     )
     importance_sampling_mode: Literal["token_truncate", "token_mask", "sequence_truncate", "sequence_mask"] = Field(
-        "token_truncate", description="With vLLM: of what these weights are, and what happens above the cap."
+        "token_truncate",
+        description="With vLLM: weights per token or per sequence; truncate or mask those above the cap.",
     )
-    importance_sampling_cap: PositiveFloat = Field(2.0, description="With vLLM: the cap of these weights.")
+    importance_sampling_cap: PositiveFloat = Field(2.0, description="With vLLM: cap on these weights.")
     gpu_memory_utilization: Share = Field(0.3, description="Share of the GPU's memory for vLLM inside the trainer.")
     report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = Field(
-        ("tensorboard",), description="Where steps are logged besides training.jsonl."
+        ("tensorboard",), description="Where steps are logged in addition to training.jsonl."
     )
 
     @model_validator(mode="after")
@@ -88,7 +95,7 @@ class PolicyGradient(Optimizer, Lora):
             raise ValueError(f"pass_at_k = {self.pass_at_k} is more than num_generations = {self.num_generations}")
         if self.importance_sampling_level == "sequence" and self.loss_type in ("bnpo", "dr_grpo", "dapo", "cispo"):
             raise ValueError(
-                f"importance_sampling_level `sequence`: the loss {self.loss_type} sums over tokens, so that long "
+                f"importance_sampling_level `sequence`: the loss {self.loss_type} sums over tokens, so long "
                 "completions would count more; the sequence-level ratio goes with loss_type `grpo` (GSPO) or `luspo`"
             )
         if self.loss_type == "luspo" and self.importance_sampling_level != "sequence":
@@ -99,17 +106,17 @@ class PolicyGradient(Optimizer, Lora):
     def _the_sampler_can(self) -> "PolicyGradient":
         if self.load_in_4bit and self.sampler != "transformers":
             raise ValueError(
-                f"load_in_4bit with sampler `{self.sampler}`: vLLM 0.31 knows no 4-bit weights of bitsandbytes, and "
+                f"load_in_4bit with sampler `{self.sampler}`: vLLM 0.31 cannot load 4-bit bitsandbytes weights, and "
                 "TRL would send it packed ones (trl issue 4973); set load_in_4bit to false or sampler to `transformers`"
             )
         if self.frequency_penalty and self.sampler == "transformers":
-            raise ValueError("frequency_penalty is vLLM's alone; use repetition_penalty, or a vLLM sampler")
+            raise ValueError("frequency_penalty needs a vLLM sampler; use one, or repetition_penalty")
         corrects = self.sampler != "transformers" and self.importance_sampling_correction
         cuts = self.top_p < 1.0 or self.repetition_penalty != 1.0 or self.frequency_penalty != 0.0
         if corrects and cuts and self.importance_sampling_mode.startswith("sequence"):
             raise ValueError(
                 f"importance_sampling_mode `{self.importance_sampling_mode}` with top_p below 1 or a penalty: vLLM's "
-                "log-probabilities are those after them, the trainer's are not, and over a whole completion the "
+                "log-probabilities include them, the trainer's do not, and over a whole completion the "
                 "difference drowns the gradient (trl issue 6789); use `token_truncate`, or set "
                 "importance_sampling_correction to false"
             )
@@ -124,25 +131,23 @@ class PolicyGradient(Optimizer, Lora):
 class Grpo(PolicyGradient):
     rollout: Literal["prepared", "on-policy"] = Field(
         "prepared",
-        description="`prepared`: answer a prompt as it is; `on-policy`: answer it, execute the answer, append the "
+        description="`prepared`: answer each prompt once; `on-policy`: answer it, execute the answer, append the "
         "feedback, refine; both answers carry loss, the feedback does not.",
     )
     reward_name: Literal["arc-v1", "arc-v2-no-pixel-score", "staged"] = Field(
         "arc-v2-no-pixel-score", description="Reward function: docs/training.md."
     )
     improvement_weight: NonNegativeFloat = Field(
-        0.0, description="Adds this many times what an answer earns more than the attempt that it refines."
+        0.0, description="Bonus weight on the improvement of the reward over the refined attempt's."
     )
     repetition_weight: NonNegativeFloat = Field(
-        0.0, description="Takes this many times the share of a completion's 4-grams that repeat earlier ones."
+        0.0, description="Penalty weight on the share of repeated 4-grams in a completion."
     )
-    truncation_penalty: NonNegativeFloat = Field(0.0, description="Takes this much from completions that were cut.")
+    truncation_penalty: NonNegativeFloat = Field(0.0, description="Penalty subtracted from truncated completions.")
     max_completion_length: PositiveInt = Field(description="Longest completion of one turn, in tokens.")
     max_seq_length: PositiveInt = Field(description="Longest prompt and completion together, in tokens.")
-    stream: bool = Field(
-        False, description="Read prompts from disk as they are needed, in their order; needs `max_steps`."
-    )
-    unsloth: bool = Field(False, description="Train through Unsloth: faster and in less memory on one GPU.")
+    stream: bool = Field(False, description="Read prompts from disk as needed, in file order; needs `max_steps`.")
+    unsloth: bool = Field(False, description="Train with Unsloth: faster and in less memory on one GPU.")
 
     @model_validator(mode="after")
     def _prompts_can_be_read(self) -> "Grpo":
@@ -152,33 +157,34 @@ class Grpo(PolicyGradient):
                 f"{self.max_completion_length}"
             )
         if self.stream and self.max_steps < 1:
-            raise ValueError("stream: a stream has no known length; say with max_steps how many steps to make")
+            raise ValueError("stream: a stream has no known length; set max_steps")
         if self.stream and self.n_heldout:
-            raise ValueError("n_heldout: of a stream nothing can be kept out; set n_heldout to 0 or stream to false")
+            raise ValueError("n_heldout: prompts cannot be held out of a stream; set n_heldout to 0 or stream to false")
         return self
 
     @model_validator(mode="after")
     def _unsloth_can(self) -> "Grpo":
-        """What Unsloth's trainer for GPUs would not do, or silently otherwise (read in 2026.10.7 and 2026.10.9)."""
+        """Refuse what Unsloth's GPU trainer does not do, or silently does differently (2026.10.7 and 2026.10.9)."""
         if not self.unsloth:
             return self
         if self.sampler == "vllm-server":
-            raise ValueError("unsloth has vLLM in its own process or none: set sampler to `vllm-colocate`")
+            raise ValueError("unsloth runs vLLM in its own process or not at all: set sampler to `vllm-colocate`")
         if self.loss_type == "bnpo":
             raise ValueError("unsloth averages the loss `bnpo` as it does `dapo`: set loss_type to `dapo`")
         if self.loss_type in ("dapo", "cispo") and self.epsilon_high is None:
-            raise ValueError(f"unsloth has an epsilon_high of its own for the loss {self.loss_type}: set it")
+            raise ValueError(f"unsloth has its own default epsilon_high for the loss {self.loss_type}: set it")
         if self.loss_type == "dr_grpo" and self.scale_rewards == "group":
             raise ValueError(
-                "unsloth scales no rewards by group with the loss `dr_grpo`: set scale_rewards to `none` or `batch`"
+                "unsloth does not scale rewards by group with the loss `dr_grpo`: set scale_rewards to `none` or "
+                "`batch`"
             )
         if self.drop_zero_variance and not self.mask_truncated_completions:
             raise ValueError("unsloth drops completions only with mask_truncated_completions: set it to true")
         return self
 
 
-# Settings of a training that decide how it runs, not what comes out
+# Training settings that do not change the adapter
 CHANGE_NO_ADAPTER = {"n_jobs", "gpu_memory_utilization", "server_url", "report_to"}
 
-# What decides the prompts is the same in all runs of a sweep: they train on the same files
+# These decide the prompts, so they are the same in all runs of a sweep, which train on the same files
 SHARED_BY_RUNS = {"max_completion_length", "max_seq_length", "rollout"}

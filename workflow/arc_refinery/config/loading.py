@@ -1,4 +1,4 @@
-"""Reading a configuration; all that is wrong with it is said before the first job."""
+"""Read and validate a configuration; all its faults are reported before the first job."""
 
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,12 +17,12 @@ Kind = TypeVar("Kind", bound=Strict)
 
 
 def validate(config: dict[str, Any], origin: str) -> Experiment:
-    """The experiment that a mapping describes; raises `ConfigError` with one line for each wrong key of `origin`."""
+    """Return the experiment that a mapping describes; raise `ConfigError` with one line per wrong key of `origin`."""
     return _validated(Experiment, config, origin)
 
 
 def validate_tool_use(config: dict[str, Any], origin: str) -> ToolUse:
-    """The experiment in tool use that a mapping describes; raises as `validate` does."""
+    """Return the tool-use experiment that a mapping describes; raises as `validate` does."""
     return _validated(ToolUse, config, origin)
 
 
@@ -32,12 +32,12 @@ def load(path: Path) -> Experiment:
 
 
 def load_tool_use(path: Path) -> ToolUse:
-    """Read and validate a config file of an experiment in tool use."""
+    """Read and validate the config file of a tool-use experiment."""
     return validate_tool_use(_content(path), str(path))
 
 
 def load_either(path: Path) -> Experiment | ToolUse:
-    """Read and validate a config file of either kind; the section `data` is that of tool use alone."""
+    """Read and validate a config file of either kind; only tool-use experiments have a section `data`."""
     content = _content(path)
     return validate_tool_use(content, str(path)) if "data" in content else validate(content, str(path))
 
@@ -46,7 +46,7 @@ def _validated(kind: type[Kind], config: dict[str, Any], origin: str) -> Kind:
     try:
         return kind.model_validate(config)
     except ValidationError as error:
-        # A list whose only item is wrong is called empty besides
+        # pydantic also calls a list empty if its only item is wrong
         problems = [one for one in error.errors() if one["type"] != "too_short" or not one["input"]]
         lines = [explain(problem) for problem in problems]
         raise ConfigError("\n".join(f"{origin}: {line}" for line in lines)) from None
@@ -65,7 +65,7 @@ def _content(path: Path) -> dict[str, Any]:
 
 
 def check_files(experiment: Experiment, origin: str) -> None:
-    """Raise `ConfigError` for files and folders that the config names and that are not there."""
+    """Raise `ConfigError` if files or folders that the config names do not exist."""
     wanted = [_model_folder(key, model) for key, model in experiment.all_models.items()]
     what = "a file of a folder that `arc-refinery prompts learn` wrote, or the template `compact`, `words` or `learned`"
     if experiment.model.template != LEARNED:
@@ -85,22 +85,22 @@ def check_files(experiment: Experiment, origin: str) -> None:
 
 
 def check_tool_use_files(experiment: ToolUse, origin: str) -> None:
-    """Raise `ConfigError` for files and folders that the config names and that are not there."""
+    """Raise `ConfigError` if files or folders that the config names do not exist."""
     wanted = [_model_folder("model", experiment.model)]
     for side in ("train", "heldout"):
         for number, questions in enumerate(getattr(experiment.data, side)):
             if questions.source == "file":
                 wanted.append((f"data.{side}.{number}.path", Path(questions.path), f"rows of {questions.form}"))
     if experiment.data.files:
-        wanted.append(("data.files", Path(experiment.data.files), "a folder with a folder for each question"))
+        wanted.append(("data.files", Path(experiment.data.files), "a folder with one folder per question"))
     _require([*wanted, *_environments(experiment.resources)], origin)
 
 
-Wanted = tuple[str, Path, str]  # key of the config, what must be there, what that is
+Wanted = tuple[str, Path, str]  # config key, path that must exist, what it should be
 
 
 def _model_folder(key: str, model: Network) -> Wanted:
-    """For a hub name, a path that is there in any case."""
+    """The model's config.json; for hub names, a path that always exists."""
     folder = Path() if model.download else Path(model.path, "config.json")
     return f"{key}.path", folder, "a folder with a model, or a hub name"
 

@@ -1,4 +1,4 @@
-"""Settings of every method of training: the adapter, the weights under it, and the optimizer."""
+"""Settings shared by SFT and GRPO: adapter, precision of the weights, optimizer."""
 
 from typing import Literal
 
@@ -16,8 +16,8 @@ class Lora(Strict):
     )
     load_in_4bit: bool = Field(
         False,
-        description="Train on the model's weights in 4 bits (nf4 by bitsandbytes, on a GPU; GRPO not with vLLM, which "
-        "cannot take them).",
+        description="Train with the model's weights in 4 bits (bitsandbytes nf4, GPU only; not for GRPO with a vLLM "
+        "sampler, which cannot load them).",
     )
 
 
@@ -26,10 +26,10 @@ class Optimizer(Strict):
     lr_scheduler_type: Literal["constant_with_warmup", "linear", "cosine"] = Field(
         "constant_with_warmup", description="Learning-rate schedule."
     )
-    warmup_ratio: Share = Field(0.01, description="Share of the steps in which the learning rate rises.")
+    warmup_ratio: Share = Field(0.01, description="Share of the steps during which the learning rate rises.")
     max_grad_norm: PositiveFloat = Field(0.05, description="Gradients are clipped to this norm.")
     epochs: PositiveFloat = Field(1.0, description="Passes over the training data.")
-    max_steps: int = Field(-1, ge=-1, description="Optimizer steps at most; -1: as many as `epochs` takes.")
+    max_steps: int = Field(-1, ge=-1, description="Maximum number of optimizer steps; -1: as many as `epochs` takes.")
     save_steps: PositiveInt = Field(
-        200, description="Steps between checkpoints, from which an interrupted job goes on."
+        200, description="Steps between checkpoints, from which an interrupted job resumes."
     )

