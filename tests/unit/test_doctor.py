@@ -300,7 +300,7 @@ def test_jobs_hand_over_their_findings_which_are_used_once(tmp_path: Path, monke
 
 
 def test_findings_are_of_one_kind_of_job(tmp_path: Path):
-    with pytest.raises(InputError, match="--findings takes what one kind of job found; --jobs has 2"):
+    with pytest.raises(InputError, match="--findings holds the findings of one kind of job; --jobs has 2"):
         Doctor(small(tmp_path), jobs=("cpu", "sample"), findings=tmp_path / "found.json").run()
 
 

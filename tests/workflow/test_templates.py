@@ -36,7 +36,7 @@ def learned(pristine: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Che
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         "results/mine: the template fits 2 of 2 rows of results/rows.jsonl",
-        "2 of their answers begin with the assistant prefix 'So be it:'",
+        "2 of their answers start with the assistant prefix 'So be it:'",
     ]
     return checkout
 

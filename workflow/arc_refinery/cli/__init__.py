@@ -1,7 +1,7 @@
 """The command line: `arc-refinery <command>`, one command per stage of the experiment.
 
 A command is a dataclass in a module of this package: its fields are the flags, its docstring is the help. Only the
-module of the command that runs is imported, because most of a short job's time would go into imports.
+module of the requested command is imported, because imports would dominate the time of a short job.
 """
 
 import ast
@@ -37,7 +37,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "train": "training.Train",
         "report": "results.Report",
     },
-    "Stages of an experiment in tool use": {
+    "Stages of a tool-use experiment": {
         "questions": "tool_use.Questions",
         "conversations": "tool_use.Conversations",
         "train-tools": "tool_use.TrainTools",
@@ -71,7 +71,7 @@ COMMANDS = {name: target for group in GROUPS.values() for name, target in group.
 
 
 def main() -> None:
-    """Run one command; bad input ends with one message and exit code 1, a wrong command line with exit code 2."""
+    """Run one command. Exit code 1 and one message on bad input, exit code 2 on a wrong command line."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     words = sys.argv[1:]
     if not words or words[0] in ("-h", "--help"):
@@ -93,14 +93,14 @@ def main() -> None:
 
 
 def load(name: str) -> Callable[..., Any]:
-    """The dataclass of a command."""
+    """Return the dataclass of a command."""
     module, _, class_name = COMMANDS[name].partition(".")
     loaded: Callable[..., Any] = getattr(import_module(f"{__name__}.{module}"), class_name)
     return loaded
 
 
 def overview() -> str:
-    """All commands with the first sentence of their help."""
+    """Return a list of all commands with the first sentence of their help."""
     columns = min(shutil.get_terminal_size().columns, 120)
     indent = 4 + max(map(len, COMMANDS))
     lines = ["usage: arc-refinery <command> [flags]", "", PURPOSE]
@@ -114,7 +114,7 @@ def overview() -> str:
 
 
 def _end_with_all_that_was_started(number: int, _frame: FrameType | None) -> None:
-    """Pass the signal on before ending by it: vLLM's engine, a process of its own, would keep the GPU."""
+    """Forward the signal to child processes first: vLLM's engine is one, and would keep the GPU."""
     import psutil
 
     for process in psutil.Process().children(recursive=True):

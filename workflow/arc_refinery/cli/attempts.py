@@ -1,4 +1,4 @@
-"""Stages that sample, read and judge attempts. The flags of `sample` keep the names of the published scripts."""
+"""Commands that sample, import and judge attempts. The flags of `sample` keep the names of the published scripts."""
 
 import logging
 from dataclasses import asdict, dataclass
@@ -13,23 +13,23 @@ from arc_refinery.errors import InputError
 
 @dataclass
 class Sample:
-    """Draw completions for a shard of prompts; an interrupted run goes on where it was."""
+    """Sample completions for a shard of prompts; an interrupted run resumes."""
 
     dataset_path: Path  # prompts; or tasks (.parquet, .json, .json.gz), whose first-turn prompts are made on the fly
-    output_folder: Path  # gets <shard>.parquet
+    output_folder: Path  # <shard>.parquet is written here
     base_model_path: str
     max_model_len: int
     max_output_tokens: int
     shard: int = 0
     n_shards: int = 1
-    n_predictions: int = 8  # for tasks: completions of each
-    batch_size: int = 8  # for tasks: completions of one prompt
+    n_predictions: int = 8  # for tasks: completions per task
+    batch_size: int = 8  # for tasks: completions per prompt
     use_data_augmentation: bool = False  # for tasks
     lora_path: Path | None = None
-    backend: Literal["transformers", "vllm"] | None = None  # by default vllm where it is installed and there is a GPU
+    backend: Literal["transformers", "vllm"] | None = None  # default: vllm if it is installed and there is a GPU
     template: str = "words"  # for tasks; compact for the embedded model, or a folder
     colors: tuple[str, ...] | None = None  # for tasks
-    dtype: Literal["float32", "float16", "bfloat16"] | None = None  # by default bfloat16 where there is a GPU
+    dtype: Literal["float32", "float16", "bfloat16"] | None = None  # default: bfloat16 if there is a GPU
     n_threads: int = 1
     temperature: float = 1.0
     top_p: float = 0.95
@@ -87,21 +87,23 @@ class Sample:
         template = load_template(self.template, self.colors)
         made = list(first_turn_prompts(tasks, self.n_predictions, sampling, template, renderer, self.seed))
         fitting = [prompt for prompt in made if prompt.n_tokens + self.max_output_tokens <= self.max_model_len]
-        logging.info("%d of %d prompts are too long for the window and left out", len(made) - len(fitting), len(made))
+        logging.info(
+            "%d of %d prompts are too long for the window and were left out", len(made) - len(fitting), len(made)
+        )
         return fitting
 
 
 @dataclass
 class ImportPredictions:
-    """Read a predictions file of the original scripts as attempts: docs/data.md."""
+    """Convert a predictions file of the original scripts to attempts: docs/data.md."""
 
     predictions: Path  # .json or .json.gz
     tasks_path: Path
     output: Path  # attempts
-    model: str = "imported"  # what the attempts name as their model
-    prompts_output: Path | None = None  # what they answer, for `refine`; needs the two below
-    model_path: str | None = None  # whose chat template the prompts are rendered with
-    template: str = "words"  # compact, words, or a folder that `prompts learn` wrote
+    model: str = "imported"  # model name to record in the attempts
+    prompts_output: Path | None = None  # the attempts' prompts, for `refine`; needs the two flags below
+    model_path: str | None = None  # model whose chat template renders the prompts
+    template: str = "words"  # compact, words, or a folder written by `prompts learn`
 
     def run(self) -> None:
         from arc_refinery.predictions import prompts_of, read_predictions
@@ -122,7 +124,7 @@ class ImportPredictions:
 
 @dataclass
 class Judge:
-    """Execute the programs of attempts in the sandbox and grade what they give."""
+    """Execute the programs of attempts in the sandbox and grade their outputs."""
 
     attempts: Path
     tasks_path: Path
@@ -143,22 +145,22 @@ class Judge:
 
 @dataclass
 class Execute:
-    """Execute programs of a JSON-lines file in the sandbox: the sandbox as a tool of its own.
+    """Execute the programs of a JSON-lines file in the sandbox, outside any experiment.
 
     A line of --programs: {"program_id", "source", "inputs": [grid, ...]}. A line of --output, in the same order:
     {"program_id", "status", "outputs", "error_type", "error_message", "error_line", "cpu_seconds"}.
-    With --self-check instead: small hostile programs show whether the sandbox keeps its promises on this machine.
+    --self-check instead runs small hostile programs, to test whether the sandbox keeps its promises on this machine.
     """
 
     programs: Path | None = None
     output: Path | None = None
-    self_check: bool = False  # print what became of the hostile programs; exit code 1 where a promise is broken
-    n_jobs: int = 1  # programs at once
-    cpu_seconds: float = 1.0  # CPU time of one program over all its inputs
-    wall_seconds: float = 10.0  # after which a program that sleeps is ended
-    memory_limit_mb: int = 512  # memory of one program above the server's own
-    programs_per_child: int = 1  # programs that may share a process; 32 makes scoring in bulk cheaper
-    allow_without_seccomp: bool = False  # execute also where the kernel cannot filter system calls
+    self_check: bool = False  # print the results of the hostile programs; exit code 1 if a promise is broken
+    n_jobs: int = 1  # programs to run at once
+    cpu_seconds: float = 1.0  # CPU time limit per program, over all its inputs
+    wall_seconds: float = 10.0  # wall time limit per program, which ends one that sleeps
+    memory_limit_mb: int = 512  # memory limit per program, above the server's own
+    programs_per_child: int = 1  # programs that may share a process; 32 makes bulk scoring cheaper
+    allow_without_seccomp: bool = False  # execute even if the kernel cannot filter system calls
 
     def run(self) -> None:
         from arc_refinery.sandbox import Executor, Limits
@@ -175,8 +177,8 @@ class Execute:
                     print(f"{'kept' if trial.is_kept else 'BROKEN':8}{trial.promise:42}{trial.found}")
                 if broken := sum(not trial.is_kept for trial in trials):
                     raise InputError(
-                        f"{broken} of {len(trials)} promises of the sandbox are broken here: execute no programs on "
-                        "this machine that you have not read (docs/sandbox.md)"
+                        f"{broken} of {len(trials)} promises of the sandbox are broken here: on this machine, do not "
+                        "execute programs that you have not read (docs/sandbox.md)"
                     )
             else:
                 raise InputError("give --programs and --output, or --self-check alone")

@@ -1,4 +1,4 @@
-"""Checks before an experiment."""
+"""The command that checks machines and environments before an experiment."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,24 +10,24 @@ from arc_refinery.errors import InputError
 
 @dataclass
 class Doctor:
-    """Check hardware, software, sandbox, sampling and training before an experiment; exit code 1 where a check fails.
+    """Check hardware, software, sandbox, sampling and training before an experiment; exit code 1 if a check fails.
 
-    Sampling and training run for real, with the embedded model and the settings of the config. On a cluster,
+    Sampling and training really run, with the embedded model and the config's settings. On a cluster,
     `snakemake --profile condor doctor` makes each kind of job check the machine and environment that it gets.
     """
 
-    config: Path = Path("config/config.yaml")  # of an experiment of either kind
-    jobs: tuple[Job, ...] = JOBS  # kinds of jobs to check for, here and now
-    findings: Path | None = None  # file for what the one kind of --jobs found, in place of the table
-    others: tuple[Path, ...] = ()  # such files of other kinds; those in the table are deleted
-    output: Path = Path("results/doctor.md")  # table
+    config: Path = Path("config/config.yaml")  # config of an experiment of either kind
+    jobs: tuple[Job, ...] = JOBS  # kinds of jobs to check on this machine
+    findings: Path | None = None  # write the findings of the one kind in --jobs to this file, and no table
+    others: tuple[Path, ...] = ()  # findings files of other kinds; deleted once they are in the table
+    output: Path = Path("results/doctor.md")  # the table
 
     def run(self) -> None:
         from arc_refinery.doctor.examine import examine
         from arc_refinery.doctor.findings import failures, read, table, write
 
         if self.findings and len(self.jobs) != 1:
-            raise InputError(f"--findings takes what one kind of job found; --jobs has {len(self.jobs)}")
+            raise InputError(f"--findings holds the findings of one kind of job; --jobs has {len(self.jobs)}")
         visits = [read(path) for path in self.others]
         experiment = config.load_either(self.config)
         self.output.parent.mkdir(parents=True, exist_ok=True)
@@ -40,7 +40,7 @@ class Doctor:
         self.output.write_text(page)
         print(page)
         for path in self.others:
-            path.unlink()  # else they would stand in for the next examination
+            path.unlink()  # or the next run would take them for its own
         if failed := failures(visits):
             names = "; ".join(finding.check for finding in failed)
             raise InputError(f"{len(failed)} checks failed: {names}. {self.output} says what to do")

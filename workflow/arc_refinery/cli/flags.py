@@ -1,4 +1,4 @@
-"""How dataclasses become flags, and what flags that are not given mean."""
+"""CLI flag helpers and machine-dependent defaults."""
 
 import os
 import sys
@@ -10,11 +10,11 @@ import tyro
 Flat = tyro.conf.OmitArgPrefixes  # type: ignore[type-arg]
 
 
-_ENVIRONMENT = dict(os.environ)  # as it was at the start
+_ENVIRONMENT = dict(os.environ)  # as it was at startup
 
 
 def start_again() -> NoReturn:
-    """Replace this process by one that was started alike: TRL has set RANK, MASTER_PORT and others in this one."""
+    """Restart this process with its original arguments and environment: TRL has set RANK, MASTER_PORT and others."""
     os.execve(sys.executable, sys.orig_argv, _ENVIRONMENT)
 
 

@@ -1,4 +1,4 @@
-"""Stages that write prompts, and commands about them."""
+"""Commands that write prompts, learn their wording or study their lengths."""
 
 import logging
 from collections import Counter
@@ -14,16 +14,16 @@ from arc_refinery.cli.flags import Flat
 
 @dataclass
 class FirstPrompts:
-    """Write the first-turn prompts of a file of tasks."""
+    """Write first-turn prompts for a file of tasks."""
 
     tasks_path: Path
     output: Path
     model_path: str
-    template: str  # compact, words, or a folder that `prompts learn` wrote
+    template: str  # compact, words, or a folder written by `prompts learn`
     max_model_len: int  # tokens of prompt and completion together; longer prompts are dropped and counted
     sampling: Annotated[config.Sampling, Flat]
-    branch: str = "turn1"  # goes into the names of the prompts; other branches get other augmentations
-    colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, in place of the template's own
+    branch: str = "turn1"  # part of prompt ids; each branch gets its own augmentations
+    colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, instead of the template's own
     seed: int = 0
 
     def run(self) -> None:
@@ -50,23 +50,23 @@ class FirstPrompts:
 
 @dataclass
 class Refine:
-    """Turn incorrect attempts into the prompts of the next turn, with execution feedback."""
+    """Turn incorrect attempts into next-turn prompts, with execution feedback."""
 
-    folder: Path  # of the turn before: prompts.parquet, attempts/<shard>.parquet, verdicts/<shard>.parquet
+    folder: Path  # the previous turn: prompts.parquet, attempts/<shard>.parquet, verdicts/<shard>.parquet
     n_shards: int
     output: Path
-    branch: str  # goes into the names of the prompts
+    branch: str  # part of prompt ids
     model_path: str
     template: str
     max_model_len: int
     max_output_tokens: int
-    n_considered: int  # the first attempts of each task that may be refined
-    n_parents: int  # of those, how many are refined in turn
+    n_considered: int  # attempts per task that may be refined, from the first
+    n_parents: int  # how many of those to cycle through
     n_predictions: int  # completions per task in the next turn
-    batch_size: int  # completions of one prompt
+    batch_size: int  # completions per prompt
     include_errors: bool = False
-    feedback: config.Feedback = "real"  # the others are controls
-    select: config.Selection = "best-distinct"  # which incorrect attempts, best first
+    feedback: config.Feedback = "real"  # the other values are controls
+    select: config.Selection = "best-distinct"  # which incorrect attempts to refine, best first
     colors: tuple[str, ...] | None = None
     seed: int = 0
 
@@ -96,17 +96,17 @@ class Refine:
 
 @dataclass
 class Demonstrations:
-    """Give incorrect first attempts a correct program to learn: what `sft` trains on."""
+    """Pair incorrect first attempts with a correct program: the training data of `sft`."""
 
-    folder: Path  # of turn 1: prompts.parquet, attempts/<shard>.parquet, verdicts/<shard>.parquet
+    folder: Path  # turn 1: prompts.parquet, attempts/<shard>.parquet, verdicts/<shard>.parquet
     n_shards: int
     tasks_path: Path
     output: Path
     model_path: str
     template: str
     demonstrations: Annotated[config.Demonstrations, Flat]
-    sandbox: Annotated[config.Sandbox, Flat]  # in which the tasks' own programs are executed
-    n_considered: int  # the first attempts of each task that may be refined or learned from
+    sandbox: Annotated[config.Sandbox, Flat]  # executes the tasks' own programs
+    n_considered: int  # attempts per task that may be refined or learned from, from the first
     max_seq_length: int  # tokens of prompt, completion and end token; longer rows are left out and counted
     max_completion_length: int  # tokens of completion and end token
     include_errors: bool = False
@@ -151,7 +151,7 @@ class Demonstrations:
 
 
 def _judged(folder: Path, n_shards: int) -> Iterator["Judged"]:  # type: ignore[name-defined]  # noqa: F821
-    """All attempts of a branch with prompt and verdict, tasks in the order of the prompts, whatever their shard."""
+    """Yield all attempts of a branch with prompt and verdict, in the prompts' order of tasks, whatever their shard."""
     from arc_refinery.refine.next_turn import Judged
 
     prompts = {prompt.prompt_id: prompt for prompt in records.read_prompts(folder / "prompts.parquet")}
@@ -170,11 +170,11 @@ def _judged(folder: Path, n_shards: int) -> Iterator["Judged"]:  # type: ignore[
 class Learn:
     """Recover prompt templates from a model's own training rows: docs/prompts.md."""
 
-    messages: Path  # .jsonl, .json (or these with .gz) or .parquet, or a folder; a row: {"messages": [{"role", ...}]}
-    output: Path  # folder that model.template can name
-    colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, where the rows have others than ours
-    min_share: float = 0.9  # of the rows that the template must fit
-    n_rows: int | None = None  # the first so many are read; by default all
+    messages: Path  # .jsonl, .json (either with .gz) or .parquet, or a folder; a row: {"messages": [{"role", ...}]}
+    output: Path  # folder to write; model.template can name it
+    colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, if the rows use others than ours
+    min_share: float = 0.9  # share of the rows that the template must fit
+    n_rows: int | None = None  # number of rows to read, from the first; default: all
 
     def run(self) -> None:
         from arc_refinery.prompts import save_template
@@ -184,16 +184,16 @@ class Learn:
         save_template(learned.template, self.output)
         print(f"{self.output}: the template fits {learned.n_fitting} of {learned.n_rows} rows of {self.messages}")
         if prefix := learned.template.assistant_prefix:
-            print(f"{learned.n_begun} of their answers begin with the assistant prefix {prefix!r}")
+            print(f"{learned.n_begun} of their answers start with the assistant prefix {prefix!r}")
         for reason in learned.misfits:
             print(f"does not fit: {reason}")
 
 
 @dataclass
 class Lengths:
-    """Study how long prompts are against the model's window: lengths.md, .csv, .png, .svg."""
+    """Compare prompt lengths with the model's window: lengths.md, .csv, .png, .svg."""
 
-    prompts: tuple[Path, ...]  # files of prompts, of any turns
+    prompts: tuple[Path, ...]  # files of prompts, of any turn
     window: int  # tokens of prompt and completion together
     output_folder: Path
 

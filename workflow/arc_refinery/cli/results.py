@@ -1,4 +1,4 @@
-"""Commands that write what people and others read."""
+"""Commands that write reports, plots, submissions and reference pages."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +15,8 @@ class Report:
     """Write the report of an experiment: Markdown, HTML, tables, plots, gallery, and a table of all attempts."""
 
     config: Path  # the validated config of the experiment
-    folder: Path  # of the experiment's results; gets report/ and attempts.parquet
-    output: Path  # the Markdown file; the HTML file is named alike
+    folder: Path  # the experiment's results; report/ and attempts.parquet are written here
+    output: Path  # Markdown file; the HTML file gets the same name
 
     def run(self) -> None:
         from arc_refinery.reporting import page
@@ -33,12 +33,12 @@ class Report:
 class Compare:
     """Compare two experiments, or two arms, on the tasks that both have: arc-refinery compare results/a results/b:arm.
 
-    Without arms, those of one name are compared. Differences are A less B.
+    Without arms, arms with the same name are compared. Differences are A minus B.
     """
 
     first: Annotated[str, Positional, arg(metavar="A")]  # folder of an experiment's results, or <folder>:<arm>
     second: Annotated[str, Positional, arg(metavar="B")]  # the same
-    set: tuple[str, ...] = ()  # sets of tasks; by default all that both have
+    set: tuple[str, ...] = ()  # sets of tasks; default: all that both have
 
     def run(self) -> None:
         from arc_refinery.evaluation.paired import side
@@ -51,8 +51,8 @@ class Compare:
 class SideBySide:
     """Write one page that compares finished experiments: arms, paired differences, settings, trainings."""
 
-    folders: tuple[Path, ...]  # of the experiments' results
-    output: Path  # a Markdown file; an HTML file is named alike
+    folders: tuple[Path, ...]  # the experiments' results
+    output: Path  # Markdown file; the HTML file gets the same name
 
     def run(self) -> None:
         from arc_refinery.evaluation.paired import side
@@ -65,10 +65,10 @@ class SideBySide:
 
 @dataclass
 class Times:
-    """Print what the jobs of each stage took, from Snakemake's benchmark files."""
+    """Print the time and memory that each stage's jobs took, from Snakemake's benchmark files."""
 
     benchmarks: Path  # logs/<experiment>/benchmarks
-    output: Path | None = None  # a Markdown file in place of the terminal
+    output: Path | None = None  # write to this Markdown file instead
 
     def run(self) -> None:
         from arc_refinery.reporting import times
@@ -86,7 +86,7 @@ class Curves:
     """Draw the curves of one training."""
 
     log: Path  # its training.jsonl
-    output: Path  # a PNG file; an SVG file goes beside it
+    output: Path  # PNG file; an SVG file is written next to it
 
     def run(self) -> None:
         from arc_refinery.reporting.training import draw_curves
@@ -96,12 +96,12 @@ class Curves:
 
 @dataclass
 class Submission:
-    """Write Kaggle's submission.json: two guesses for each test input, by vote among the attempts."""
+    """Write Kaggle's submission.json: two guesses per test input, by vote among the attempts."""
 
-    verdicts: tuple[Path, ...]  # of all attempts that may vote
-    challenges: Path  # Kaggle's JSON file of the tasks
+    verdicts: tuple[Path, ...]  # verdicts on the attempts that vote
+    challenges: Path  # Kaggle's JSON file of tasks
     output: Path
-    solutions: Path | None = None  # Kaggle's JSON file of their test outputs: prints the score
+    solutions: Path | None = None  # Kaggle's JSON file of test outputs; if given, the score is printed
 
     def run(self) -> None:
         from arc_refinery.evaluation.submission import count_votes, make_submission, score, write_submission
@@ -116,9 +116,9 @@ class Submission:
 
 @dataclass
 class Memory:
-    """Print how much GPU memory the jobs of an experiment take, counted from its config, without a GPU."""
+    """Print how much GPU memory an experiment's jobs need, estimated from its config; needs no GPU."""
 
-    config: Path  # of an experiment of either kind
+    config: Path  # config of an experiment of either kind
 
     def run(self) -> None:
         from arc_refinery.gpu_memory import page

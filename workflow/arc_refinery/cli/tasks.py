@@ -1,4 +1,4 @@
-"""Stages that make or collect problems and tasks."""
+"""Commands that make or collect problems and tasks."""
 
 import logging
 from collections import Counter
@@ -13,10 +13,10 @@ from arc_refinery.cli.flags import Flat
 
 @dataclass
 class Problems:
-    """Make or read BARC-form problems."""
+    """Generate or read BARC problems."""
 
     output: Path
-    n_wanted: int  # the generator makes this many; files give what they have
+    n_wanted: int  # number of problems to generate; files are read whole
     problems: Annotated[config.Problems, Flat]
     seed: int = 0
 
@@ -35,12 +35,12 @@ class Problems:
 
 @dataclass
 class Tasks:
-    """Turn problems into ARC-form tasks and split them into parts."""
+    """Turn problems into ARC tasks and split them into parts."""
 
     problems_path: Path
-    outputs: tuple[Path, ...]  # one file a part
-    tasks_per_part: int | None = None  # by default all that there are, dealt evenly
-    max_cells: int = 4500  # of all grids of a task
+    outputs: tuple[Path, ...]  # one file per part
+    tasks_per_part: int | None = None  # default: all tasks, dealt evenly
+    max_cells: int = 4500  # drop tasks with more cells than this, over all grids
     seed: int = 0
 
     def run(self) -> None:
@@ -70,7 +70,7 @@ class TaskSet:
 
     output: Path
     task_set: Annotated[config.TaskSet, Flat]
-    max_side: int = 6  # of generated inputs
+    max_side: int = 6  # longest side of a generated input
     compositions: float = 0.3  # share of generated programs with two operations
     max_cells: int = 4500
     seed: int = 0
@@ -92,7 +92,7 @@ class TaskSet:
 
 @dataclass
 class SelectTasks:
-    """Print the ids of the real ARC tasks whose first-turn prompt has at most so many tokens."""
+    """Print the ids of the real ARC tasks whose first-turn prompt has at most --max-prompt-tokens tokens."""
 
     model_path: str
     max_prompt_tokens: int

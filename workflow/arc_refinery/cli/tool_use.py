@@ -1,4 +1,4 @@
-"""Stages of experiments in tool use."""
+"""Commands of tool-use experiments."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ToolTrainingFlags(config.ToolTraining):
-    """Without what other stages are told, and without what `ToolFlags` has."""
+    """Training settings, without those of other stages and those in `ToolFlags`."""
 
     train: Annotated[tuple[Literal["sft", "grpo"], ...], tyro.conf.Suppress] = ("grpo",)
     sft: Annotated[config.ToolSft | None, tyro.conf.Suppress] = None
@@ -36,14 +36,14 @@ class ToolTrainingFlags(config.ToolTraining):
 
 @dataclass
 class Questions:
-    """Make or read a set of questions; those that ask for programs only where their own passes its tests."""
+    """Generate or read a set of questions; a programming question is kept only if its own program passes its tests."""
 
     output: Path  # file of questions
     questions: Annotated[config.Questions, Flat]
     sandbox: config.Sandbox
     split: Literal["train", "heldout"] = "train"  # for the generator, which keeps one text in eight out of training
-    heldout: tuple[Path, ...] = ()  # sets that must have nothing in common with this one
-    seed: int = 0  # of the generator
+    heldout: tuple[Path, ...] = ()  # held-out sets; their questions are removed from this one
+    seed: int = 0  # seed of the generator
 
     def run(self) -> None:
         from arc_refinery.tool_use.sources import answerable, apart, questions_of
@@ -52,11 +52,11 @@ class Questions:
         held_out = (question for path in self.heldout for question in records.read_questions(path))
         unseen = apart(made, held_out)
         if len(unseen) < len(made):
-            logging.warning("%d questions are left out: they are held out", len(made) - len(unseen))
+            logging.warning("%d questions were left out: they are held out", len(made) - len(unseen))
         with _two(self.sandbox) as executors:
             kept, failing = answerable(unseen, *executors)
         if failing:
-            logging.warning("%d questions are left out: their own programs fail their tests", len(failing))
+            logging.warning("%d questions were left out: their own programs fail their tests", len(failing))
         settings = {"questions": self.questions.model_dump(exclude={"shards"}), "split": self.split}
         notes = {"n_held_out": len(made) - len(unseen), "failing": failing}
         records.write(self.output, "questions", kept, self.seed, settings, lambda: notes)
@@ -64,18 +64,18 @@ class Questions:
 
 @dataclass(kw_only=True)
 class ToolFlags:
-    """What every stage that plays or renders conversations is told."""
+    """Flags shared by all commands that run episodes or render conversations."""
 
     model_path: str  # folder with a model, or its name on the hub
     generation: config.Generation
     sandbox: config.Sandbox
-    tools: tuple[ToolName, ...] = ()  # those that are offered
-    files: Path | None = None  # folder for read_file, with a folder for each question
+    tools: tuple[ToolName, ...] = ()  # tools to offer
+    files: Path | None = None  # folder for read_file, with one folder per question
     n_jobs: int = 1  # sandbox servers
-    seed: int = 0  # reaches every random choice
+    seed: int = 0  # seeds every random choice
 
     def renderer(self) -> "Renderer":
-        """The chat template of the model, once it is known to carry calls of tools."""
+        """Return a renderer with the model's chat template, after checking that the template supports tool calls."""
         from arc_refinery.tokenizers import load_tokenizer
         from arc_refinery.tool_use.rendering import Renderer
 
@@ -85,11 +85,11 @@ class ToolFlags:
         return made
 
     def files_hash(self) -> str:
-        """Of all that can be read; empty where nothing can."""
+        """Hash of all readable files; empty if there are none."""
         if self.files is None:
             return ""
         if not self.files.is_dir():
-            raise InputError(f"{self.files}: no such folder; expected one with a folder for each question")
+            raise InputError(f"{self.files}: no such folder; expected one with one folder per question")
         return content_hash(sorted(path for path in self.files.rglob("*") if path.is_file()))
 
     def toolboxes(self, executor: Executor) -> Callable[[Question], Toolbox]:
@@ -107,12 +107,12 @@ class ToolFlags:
 
 @dataclass(kw_only=True)
 class Conversations(ToolFlags):
-    """Write right answers to training questions, with calls of tools and without, for supervised fine-tuning."""
+    """Write correct answers to training questions, with and without tool calls, for supervised fine-tuning."""
 
     dataset_path: tuple[Path, ...]  # questions
     output: Path  # file of conversations
     without_tools: float = 0.5  # share that calls no tool
-    n_questions: int | None = None  # of each file, from the first on; by default all
+    n_questions: int | None = None  # number per file, from the first; default: all
     max_model_len: int  # longest prompt and completion together, in tokens
 
     def run(self) -> None:
@@ -126,7 +126,7 @@ class Conversations(ToolFlags):
         }
         n_asked, n_long = 0, 0
         renderer = self.renderer()
-        check_template(renderer.tokenizer)  # now, and not after SFT
+        check_template(renderer.tokenizer)  # now, not after SFT
         with self.sandbox.executor(self.n_jobs) as executor:
             toolbox = self.toolboxes(executor)
 
@@ -148,10 +148,10 @@ class Conversations(ToolFlags):
 
             records.write(self.output, "conversations", conversations(), self.seed, settings, facts)
         n_made = records.count(self.output)
-        logging.info("%d conversations of %d questions; %d were too long for an episode", n_made, n_asked, n_long)
+        logging.info("%d conversations from %d questions; %d were too long for an episode", n_made, n_asked, n_long)
 
     def _is_short_enough(self, made: Conversation, renderer: "Renderer") -> bool:
-        """Whether an episode may be like it."""
+        """Whether the conversation is within the limits of an episode."""
         lengths = [len(renderer.ids(segment.text)) for segment in made.segments]
         turns = [n for n, segment in zip(lengths, made.segments, strict=True) if segment.is_sampled]
         limits = self.generation
@@ -165,19 +165,19 @@ class Conversations(ToolFlags):
 
 @dataclass(kw_only=True)
 class TrainTools(ToolFlags):
-    """Train a LoRA adapter with GRPO on episodes with tools; an interrupted run goes on from its last checkpoint."""
+    """Train a LoRA adapter with GRPO on episodes with tools; an interrupted run resumes from its last checkpoint."""
 
     dataset_path: tuple[Path, ...]  # questions
-    output_dir: Path  # gets the adapter and training.jsonl
+    output_dir: Path  # the adapter and training.jsonl are written here
     training: Annotated[ToolTrainingFlags, Flat]
     guard: config.Guard
     max_model_len: int  # longest prompt and completion together, in tokens
-    lora_path: Path | None = None  # adapter to go on from, as SFT made it; by default a fresh one
-    checkpoints: Path | None = None  # folder that no rule owns; by default beside output_dir
-    dtype: Literal["float32", "float16", "bfloat16"] | None = None  # by default bfloat16 where there is a GPU
-    n_threads: int = 1  # of the CPU; results depend on it
-    measurements: Path | None = None  # JSON lines: seconds and peak memory of each step
-    tensorboard: Path | None = None  # folder of curves; by default beside output_dir
+    lora_path: Path | None = None  # adapter to start from, as written by SFT; default: a new one
+    checkpoints: Path | None = None  # folder outside any rule's outputs; default: next to output_dir
+    dtype: Literal["float32", "float16", "bfloat16"] | None = None  # default: bfloat16 if there is a GPU
+    n_threads: int = 1  # CPU threads; results depend on it
+    measurements: Path | None = None  # JSON lines: seconds and peak memory per step
+    tensorboard: Path | None = None  # folder for TensorBoard; default: next to output_dir
 
     def run(self) -> None:
         from arc_refinery.tool_use.environment import ToolEnvironment, check_template
@@ -217,7 +217,7 @@ class TrainTools(ToolFlags):
                 self.files_hash(),
                 self.seed,
             )
-            logging.info("%d questions leave no room for an episode and are left out", environment.n_left_out)
+            logging.info("%d questions leave no room for an episode and were left out", environment.n_left_out)
             is_done = train(job, environment)
         if not is_done:
             start_again()
@@ -225,19 +225,19 @@ class TrainTools(ToolFlags):
 
 @dataclass(kw_only=True)
 class Episodes(ToolFlags):
-    """Play and grade episodes on a shard of questions; an interrupted run goes on where it was."""
+    """Run and grade episodes on a shard of questions; an interrupted run resumes."""
 
     dataset_path: Path  # questions
-    output_folder: Path  # gets <shard>.parquet
+    output_folder: Path  # <shard>.parquet is written here
     max_model_len: int  # longest prompt and completion together, in tokens
-    n_predictions: int = 8  # episodes of each question
-    questions_per_batch: int = 8  # questions that are played together
-    shard: int = 0  # which one is played
-    n_shards: int = 1  # how many there are; does not change results
-    lora_path: Path | None = None  # folder of an adapter; by default the model plays as it is
-    backend: Literal["transformers", "vllm"] = "transformers"  # what samples
-    dtype: Literal["float32", "float16", "bfloat16"] | None = None  # by default bfloat16 where there is a GPU
-    n_threads: int = 1  # of the CPU; results depend on it
+    n_predictions: int = 8  # episodes per question
+    questions_per_batch: int = 8  # questions whose episodes run together
+    shard: int = 0  # index of the shard to run
+    n_shards: int = 1  # number of shards; does not change results
+    lora_path: Path | None = None  # folder of an adapter; default: none
+    backend: Literal["transformers", "vllm"] = "transformers"  # library that samples
+    dtype: Literal["float32", "float16", "bfloat16"] | None = None  # default: bfloat16 if there is a GPU
+    n_threads: int = 1  # CPU threads; results depend on it
     tensor_parallel_size: int = 1  # GPUs that share one vLLM sampler
     use_4bit_quantization: bool = False  # load the weights in 4 bits (GPU only)
     gpu_memory_utilization: float = 0.9  # share of the GPU's memory that vLLM takes
@@ -282,11 +282,11 @@ class Episodes(ToolFlags):
 
 @dataclass
 class ToolReport:
-    """Write the report of an experiment in tool use: Markdown, HTML, tables, plots, transcripts."""
+    """Write the report of a tool-use experiment: Markdown, HTML, tables, plots, transcripts."""
 
     config: Path  # the validated config of the experiment
-    folder: Path  # of the experiment's results; gets report/
-    output: Path  # the Markdown file; the HTML file is named alike
+    folder: Path  # the experiment's results; report/ is written here
+    output: Path  # Markdown file; the HTML file gets the same name
 
     def run(self) -> None:
         from arc_refinery.reporting import page
@@ -298,6 +298,6 @@ class ToolReport:
 
 @contextmanager
 def _two(sandbox: config.Sandbox, n_jobs: int = 1) -> Iterator[tuple[Executor, Executor]]:
-    """One that runs programs, and one that compares what they give and never runs any (tool_use/code_exec.py)."""
+    """Open one executor that runs programs, and one that only compares their results (tool_use/code_exec.py)."""
     with sandbox.executor(n_jobs) as candidates, sandbox.executor(1) as judges:
         yield candidates, judges

@@ -1,4 +1,4 @@
-"""Stages that train. The flags of `train` keep the names of the published scripts."""
+"""Commands that train. The flags of `train` keep the names of the published scripts."""
 
 import logging
 from collections.abc import Iterator
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 @dataclass
 class Train:
-    """Train a LoRA adapter with GRPO on prompts; an interrupted run goes on from its last checkpoint."""
+    """Train a LoRA adapter with GRPO on prompts; an interrupted run resumes from its last checkpoint."""
 
     model_path: str
     dataset_path: tuple[Path, ...]  # prompts
-    output_dir: Path  # gets the adapter and training.jsonl
+    output_dir: Path  # the adapter and training.jsonl are written here
     training: Annotated[config.Grpo, Flat]
     guard: config.Guard
-    lora_path: Path | None = None  # adapter to go on from, as SFT made it; by default a fresh one
-    checkpoints: Path | None = None  # folder that no rule owns; by default beside output_dir
-    dtype: Literal["float32", "float16", "bfloat16"] | None = None  # by default bfloat16 where there is a GPU
+    lora_path: Path | None = None  # adapter to start from, as written by SFT; default: a new one
+    checkpoints: Path | None = None  # folder outside any rule's outputs; default: next to output_dir
+    dtype: Literal["float32", "float16", "bfloat16"] | None = None  # default: bfloat16 if there is a GPU
     n_threads: int = 1
-    template: str = "words"  # of the feedback in on-policy second turns: compact, words, or a learned folder
+    template: str = "words"  # wording of the feedback in on-policy second turns: compact, words, or a learned folder
     colors: tuple[str, ...] | None = None  # ten words for the colors 0 to 9 in that feedback
-    include_errors: bool = False  # on-policy: programs that raised get a second turn too
+    include_errors: bool = False  # on-policy: also refine programs that raised an exception
     code_execution_cpu_seconds: float = 1.0
     code_execution_wall_seconds: float = 10.0
     code_execution_memory_limit_mb: int = 512
     allow_without_seccomp: bool = False
-    measurements: Path | None = None  # JSON lines: seconds and peak memory of each step
-    tensorboard: Path | None = None  # folder of curves; by default beside output_dir
+    measurements: Path | None = None  # JSON lines: seconds and peak memory per step
+    tensorboard: Path | None = None  # folder for TensorBoard; default: next to output_dir
     seed: int = 0
 
     def run(self) -> None:
@@ -88,23 +88,23 @@ class Train:
                     yield prompt
                 else:
                     n_left_out += 1
-        logging.info("%d prompts leave no room for an answer and are left out", n_left_out)
+        logging.info("%d prompts leave no room for an answer and were left out", n_left_out)
 
 
 @dataclass
 class Sft:
-    """Train a LoRA adapter on demonstrations; an interrupted run goes on from its last checkpoint."""
+    """Train a LoRA adapter on demonstrations; an interrupted run resumes from its last checkpoint."""
 
     model_path: str
     dataset_path: tuple[Path, ...]  # demonstrations of refining, or conversations with tools
-    output_dir: Path  # gets the adapter and training.jsonl
+    output_dir: Path  # the adapter and training.jsonl are written here
     lora: Annotated[config.Lora, Flat]
     training: Annotated[config.Imitation, Flat]
-    checkpoints: Path | None = None  # folder that no rule owns; by default beside output_dir
-    dtype: Literal["float32", "float16", "bfloat16"] | None = None  # by default bfloat16 where there is a GPU
+    checkpoints: Path | None = None  # folder outside any rule's outputs; default: next to output_dir
+    dtype: Literal["float32", "float16", "bfloat16"] | None = None  # default: bfloat16 if there is a GPU
     n_threads: int = 1
-    measurements: Path | None = None  # JSON lines: seconds and peak memory of each step
-    tensorboard: Path | None = None  # folder of curves
+    measurements: Path | None = None  # JSON lines: seconds and peak memory per step
+    tensorboard: Path | None = None  # folder for TensorBoard
     seed: int = 0
 
     def run(self) -> None:
@@ -143,10 +143,10 @@ class Sft:
 
 @dataclass
 class Pretrain:
-    """Train the embedded model from scratch on generated problems; an interrupted run goes on."""
+    """Train the embedded model from scratch on generated problems; an interrupted run resumes."""
 
     output_folder: Path
-    checkpoint: Path  # file that no rule owns
+    checkpoint: Path  # file outside any rule's outputs
     settings: Annotated[PretrainingSettings, Flat]
 
     def run(self) -> None:
