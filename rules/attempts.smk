@@ -1,4 +1,4 @@
-# Sampling holds a GPU, judging does not: two rules, so that no GPU waits for Python.
+# Sampling needs a GPU, judging does not: with two rules, no GPU waits for Python.
 
 
 rule first_prompts:
@@ -61,7 +61,7 @@ rule judge:
     threads: cpus("cpu")
     resources:
         **needs("cpu"),
-        judging=1,  # profiles that group these jobs allow one at a time, so that a group asks for no more than one
+        judging=1,  # profiles that group these jobs run one at a time, so a group requests the resources of one
     params:
         flags=flags(experiment.sandbox.model_dump() | {"seed": experiment.seed}),
     shell:

@@ -1,4 +1,4 @@
-# What every experiment has: its settings, the curves of its trainings, what its jobs took.
+# Part of every experiment: settings, training curves, machine time.
 
 
 rule settings:
@@ -36,7 +36,7 @@ if experiment.training:
 
 rule machine_time:
     input:
-        f"results/{experiment.experiment}.md",  # then all else has run
+        f"results/{experiment.experiment}.md",  # so this runs last
     output:
         "<logs>/machine-time.md",
     log:

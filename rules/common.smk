@@ -1,4 +1,4 @@
-# Functions only: what the rules of several stages ask of the configuration.
+# Functions only: what the rules of several stages need from the configuration.
 import json
 import os
 import re
@@ -45,7 +45,7 @@ def _flags(settings: dict) -> list[str]:
 def requests(wanted: Needs) -> dict:
     """Resources of a job, under the names that the executors of HTCondor and Slurm each read."""
     resources = {
-        "nodes": 1,  # Slurm would spread the GPUs of a job over several
+        "nodes": 1,  # else Slurm might spread a job's GPUs over several nodes
         "mem_mb": wanted.mem_mb,
         "disk_mb": wanted.disk_mb,
         "runtime": wanted.runtime,

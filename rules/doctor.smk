@@ -1,4 +1,4 @@
-# Checks of the machines and environments that the experiment's jobs would get. Part of no experiment: snakemake doctor
+# `snakemake doctor`: check the machines and environments that the experiment's jobs would get. Not part of any experiment.
 
 
 rule doctor_config:

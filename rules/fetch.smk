@@ -1,4 +1,4 @@
-# What the experiment reads from the Hugging Face hub. Jobs run offline and read the fetched files.
+# Download models and data from the Hugging Face hub. Jobs run offline and read the fetched files.
 
 
 rule fetch:
@@ -11,9 +11,9 @@ rule fetch:
         "<benchmarks>/fetched/{repository}/fetch.tsv"
     wildcard_constraints:
         repository="|".join(re.escape(download.place) for download in experiment.downloads),
-    localrule: True  # machines of a cluster may have no network
+    localrule: True  # cluster machines may have no network
     resources:
-        offline=os.environ.get("HF_HUB_OFFLINE", ""),  # as the user has it
+        offline=os.environ.get("HF_HUB_OFFLINE", ""),  # the user's setting
     params:
         flags=fetch_flags,
     shell:

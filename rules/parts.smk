@@ -1,4 +1,4 @@
-# Problems become tasks, and tasks are dealt into parts, to be trained on.
+# Training data: turn problems into tasks and split them into parts.
 
 
 rule problems:

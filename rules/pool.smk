@@ -1,4 +1,4 @@
-# A run on a cluster: it ends when it is asked to, and says what HTCondor's executor leaves unsaid about its jobs.
+# Runs on a cluster: exit cleanly on signals, and report what HTCondor's executor does not say about its jobs.
 import atexit
 import os
 import signal
@@ -9,7 +9,7 @@ from snakemake.logging import logger
 
 from arc_refinery.errors import InputError
 
-# Jobs start `arc-refinery` of the environment that runs Snakemake, whether or not anything activated it for them.
+# Jobs use the `arc-refinery` of the environment that runs Snakemake, activated or not.
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
 
 

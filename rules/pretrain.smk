@@ -1,5 +1,5 @@
-# The embedded models, from nothing: `snakemake pretrain` and `snakemake pretrain_tool_use`. Their weights are shipped, so
-# no experiment asks for them.
+# Train the embedded models from scratch: `snakemake pretrain` and `snakemake pretrain_tool_use`. Their weights are in the
+# repository, so no experiment needs this.
 
 
 rule pretrain:
@@ -13,7 +13,7 @@ rule pretrain:
     resources:
         **requests(Needs(mem_mb=4000, runtime=120)),
     shell:
-        # Without these two, glibc gives memory back to the kernel after each step and asks for it again.
+        # Without these two, glibc returns memory to the kernel after each step and requests it again.
         "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592"
         " arc-refinery pretrain --output-folder {output} --checkpoint {output}.checkpoint 2> {log}"
 

@@ -1,5 +1,5 @@
-# Incorrect attempts on the evaluation sets become the prompts of the next turn.
-# The command is told their folder and number: the paths of many shards do not fit into one command line.
+# Turn incorrect attempts on the evaluation sets into next-turn prompts.
+# The command gets the folder and the number of shards: the paths of many shards would not fit on a command line.
 
 
 rule refining_prompts:

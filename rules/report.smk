@@ -1,4 +1,4 @@
-# The comparison of the arms, for people.
+# Compare the arms and write the report.
 
 
 rule report:

@@ -1,5 +1,5 @@
-# Correct answers to first-turn attempts, and supervised fine-tuning on them.
-# Checkpoints lie where Snakemake deletes nothing, so an evicted job goes on.
+# Pair first-turn attempts with correct answers, and fine-tune on them.
+# Checkpoints are outside the rule's outputs, where Snakemake deletes nothing, so an evicted job resumes.
 
 
 rule demonstrations:
@@ -44,7 +44,7 @@ rule sft:
         "<benchmarks>/adapters/{sft}.tsv"
     wildcard_constraints:
         sft="|".join(map(re.escape, experiment.sft_adapters)),
-    priority: 10  # everything that is trained waits for it
+    priority: 10  # all other training waits for it
     threads: cpus("train")
     resources:
         **model_needs("train"),

@@ -1,4 +1,4 @@
-# The tasks of the evaluation sets.
+# Collect the tasks of the evaluation sets.
 
 
 rule evaluation_tasks:

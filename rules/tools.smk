@@ -1,4 +1,4 @@
-# Tool use: questions become conversations to imitate, training makes adapters, episodes on held-out questions are compared.
+# Tool use: questions, conversations for SFT, training, episodes on held-out questions, report.
 
 
 rule heldout_questions:
@@ -134,7 +134,7 @@ if experiment.grpo_adapter:
             measured=f"<logs>/adapters/{experiment.grpo_adapter}.measured.jsonl",
         benchmark:
             f"<benchmarks>/adapters/{experiment.grpo_adapter}.tsv"
-        priority: 10  # it takes longest, and others can run beside it
+        priority: 10  # it takes longest, and other jobs can run meanwhile
         threads: cpus("train")
         resources:
             **model_needs("train"),

@@ -1,4 +1,4 @@
-# Functions only: what the rules of tool use ask of the configuration.
+# Functions only: what the tool-use rules need from the configuration.
 from pathlib import Path
 
 from arc_refinery.config import CHANGE_NO_ADAPTER, CHANGE_NO_COMPLETION, OF_EVALUATION

@@ -1,5 +1,5 @@
-# Prompts to train on, and GRPO with a LoRA adapter, once for each run of a sweep.
-# Checkpoints lie where Snakemake deletes nothing, so an evicted job goes on.
+# Write training prompts, and train a LoRA adapter with GRPO, once per run of a sweep.
+# Checkpoints are outside the rule's outputs, where Snakemake deletes nothing, so an evicted job resumes.
 
 
 if experiment.training.prompts == "first-turn":
@@ -71,7 +71,7 @@ rule train:
         "<benchmarks>/adapters/{run}.tsv"
     wildcard_constraints:
         run="|".join(map(re.escape, experiment.runs)),
-    priority: 10  # it takes longest, and others can run beside it
+    priority: 10  # it takes longest, and other jobs can run meanwhile
     threads: cpus("train")
     resources:
         **model_needs("train"),

@@ -1,4 +1,4 @@
-# The wording that the model was trained with, from its own training rows.
+# Learn the wording that the model was trained on from its own training rows.
 
 
 rule wording:
