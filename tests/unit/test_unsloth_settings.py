@@ -22,8 +22,8 @@ def test_without_unsloth_the_sets_that_have_it_are_named() -> None:
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"sampler": "vllm-server"}, "set sampler to `vllm-colocate`"),
     ({"loss_type": "bnpo"}, "set loss_type to `dapo`"),
-    ({"loss_type": "dapo"}, "an epsilon_high of its own for the loss dapo"),
-    ({"loss_type": "cispo"}, "an epsilon_high of its own for the loss cispo"),
+    ({"loss_type": "dapo"}, "its own default epsilon_high for the loss dapo"),
+    ({"loss_type": "cispo"}, "its own default epsilon_high for the loss cispo"),
     ({"loss_type": "dr_grpo", "scale_rewards": "group"}, "set scale_rewards to"),
     ({"drop_zero_variance": True, "mask_truncated_completions": False}, "only with mask_truncated_completions"),
 ]
