@@ -62,7 +62,7 @@ class Sample:
         prompts = shard_of(self._prompts(), self.shard, self.n_shards)
         output = self.output_folder / f"{self.shard:03d}.parquet"
         attempts = sample_shard(prompts, model, self.lora_path, decoding, output)
-        decisive = model.model_dump(exclude=config.CHANGE_NO_COMPLETION)
+        decisive = model.model_dump(exclude=config.marked(config.Model, config.PROMPTS, config.TUNING))
         settings = {"model": decisive, "lora_path": self.lora_path, "decoding": asdict(decoding)}
         records.write(output, "attempts", attempts, self.seed, settings)
         progress_path(output).unlink()

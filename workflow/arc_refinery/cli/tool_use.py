@@ -31,7 +31,7 @@ class ToolTrainingFlags(config.ToolTraining):
     train: Annotated[tuple[Literal["sft", "grpo"], ...], tyro.conf.Suppress] = ("grpo",)
     sft: Annotated[config.ToolSft | None, tyro.conf.Suppress] = None
     guard: Annotated[config.Guard, tyro.conf.Suppress] = config.Guard()
-    n_jobs: Annotated[int, tyro.conf.Suppress] = 1
+    n_jobs: Annotated[int, config.TUNING, tyro.conf.Suppress] = 1
 
 
 @dataclass
@@ -56,8 +56,11 @@ class Questions:
         with _two(self.sandbox) as executors:
             kept, failing = answerable(unseen, *executors)
         if failing:
-            logging.warning("%d questions were left out: their own programs fail their tests", len(failing))
-        settings = {"questions": self.questions.model_dump(exclude={"shards"}), "split": self.split}
+            logging.warning("%d questions are left out: their own programs fail their tests", len(failing))
+        settings = {
+            "questions": self.questions.model_dump(exclude=config.marked(config.Questions, config.TUNING)),
+            "split": self.split,
+        }
         notes = {"n_held_out": len(made) - len(unseen), "failing": failing}
         records.write(self.output, "questions", kept, self.seed, settings, lambda: notes)
 
@@ -119,7 +122,7 @@ class Conversations(ToolFlags):
         from arc_refinery.tool_use.environment import check_template
 
         settings = {
-            "generation": self.generation.model_dump(exclude=config.OF_EVALUATION),
+            "generation": self.generation.model_dump(exclude=config.marked(config.Generation, config.EVALUATION)),
             "tools": self.tools,
             "without_tools": self.without_tools,
             "n_questions": self.n_questions,

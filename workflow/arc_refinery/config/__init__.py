@@ -3,10 +3,10 @@
 The JSON schema and the tables of config/README.md are generated from these models (`arc-refinery config`).
 """
 
-from arc_refinery.config.base import ConfigError
+from arc_refinery.config.base import EVALUATION, PROMPTS, REPORT, ROWS, TUNING, ConfigError, Mark, marked
 from arc_refinery.config.evaluation import Arm, Evaluation, Feedback, Turn
 from arc_refinery.config.experiment import Experiment
-from arc_refinery.config.grpo import CHANGE_NO_ADAPTER, Grpo, PolicyGradient
+from arc_refinery.config.grpo import Grpo, PolicyGradient
 from arc_refinery.config.guard import Guard
 from arc_refinery.config.loading import (
     check_files,
@@ -20,7 +20,6 @@ from arc_refinery.config.loading import (
 from arc_refinery.config.lora import Lora, Optimizer
 from arc_refinery.config.resources import ModelNeeds, Needs, Resources
 from arc_refinery.config.sampling import (
-    CHANGE_NO_COMPLETION,
     LEARNED,
     Model,
     Network,
@@ -33,7 +32,6 @@ from arc_refinery.config.sampling import (
 from arc_refinery.config.sft import Demonstrations, Imitation, Sft
 from arc_refinery.config.tasks import Parts, Problems, TaskSet
 from arc_refinery.config.tool_use import (
-    OF_EVALUATION,
     Generation,
     Questions,
     ToolArm,
@@ -44,12 +42,14 @@ from arc_refinery.config.tool_use import (
 from arc_refinery.config.training import SFT, TRAINED, Training
 
 __all__ = [
-    "CHANGE_NO_ADAPTER",
-    "CHANGE_NO_COMPLETION",
+    "EVALUATION",
     "LEARNED",
-    "OF_EVALUATION",
+    "PROMPTS",
+    "REPORT",
+    "ROWS",
     "SFT",
     "TRAINED",
+    "TUNING",
     "Arm",
     "ConfigError",
     "Demonstrations",
@@ -61,6 +61,7 @@ __all__ = [
     "Guard",
     "Imitation",
     "Lora",
+    "Mark",
     "Model",
     "ModelNeeds",
     "Needs",
@@ -89,6 +90,7 @@ __all__ = [
     "load",
     "load_either",
     "load_tool_use",
+    "marked",
     "validate",
     "validate_tool_use",
 ]

@@ -1,8 +1,10 @@
 """Building blocks of the config models, and messages for wrong keys."""
 
+from enum import Enum
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic.fields import FieldInfo
 
 from arc_refinery.errors import InputError
 
@@ -21,6 +23,31 @@ class ConfigError(InputError):
 
 class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Mark(Enum):
+    """All that a field of the configuration changes: `Annotated[PositiveInt, TUNING]`.
+
+    A field without a mark changes every result of the stages that read its section.
+    """
+
+    TUNING = "how jobs run, and no result"
+    PROMPTS = "prompts, which later stages read as they are written"
+    ROWS = "rows to learn from, which fine-tuning reads as they are written"
+    EVALUATION = "evaluation, not training"
+    REPORT = "the report"
+
+
+TUNING, PROMPTS, ROWS, EVALUATION, REPORT = Mark
+
+
+def marked(section: type[BaseModel], *marks: Mark) -> set[str]:
+    """Names of the fields that have one of the marks."""
+    return {name for name, field in section.model_fields.items() if not set(marks).isdisjoint(_marks(field))}
+
+
+def _marks(field: FieldInfo) -> list[Mark]:
+    return [one for one in field.metadata if isinstance(one, Mark)]
 
 
 def check_source(source: str, rows: str, path: str | None, on_hub: dict[str, str | None], revision: str | None) -> None:

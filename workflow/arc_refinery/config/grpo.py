@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from arc_refinery.config.base import Share
+from arc_refinery.config.base import PROMPTS, TUNING, Share
 from arc_refinery.config.lora import Lora, Optimizer
 
 
@@ -54,16 +54,18 @@ class PolicyGradient(Optimizer, Lora):
         description="Number of prompts held out of training; the checkpoint with the best mean reward on them becomes "
         "the adapter. 0: the last step does.",
     )
-    keep_best: PositiveInt = Field(
-        2, description="Checkpoints with the best held-out reward to keep, in addition to the newest."
+    keep_best: PositiveInt = Field(2, description="Checkpoints kept for their held-out reward, besides the newest.")
+    n_jobs: Annotated[PositiveInt, TUNING] = Field(
+        1, description="Sandbox servers that execute completions for the reward."
     )
-    n_jobs: PositiveInt = Field(1, description="Sandbox servers that execute completions for the reward.")
     sampler: Literal["transformers", "vllm-colocate", "vllm-server"] = Field(
         "transformers",
         description="What samples completions: the model in the trainer, vLLM on the same GPU, or a server started "
         "with `trl vllm-serve` (docs/training.md).",
     )
-    server_url: str = Field("http://127.0.0.1:8000", description="For `vllm-server`: the server's address.")
+    server_url: Annotated[str, TUNING] = Field(
+        "http://127.0.0.1:8000", description="For `vllm-server`: where it listens."
+    )
     importance_sampling_correction: bool = Field(
         True, description="With vLLM: weight losses by the ratio of the trainer's to the sampler's probabilities."
     )
@@ -71,10 +73,12 @@ class PolicyGradient(Optimizer, Lora):
         "token_truncate",
         description="With vLLM: weights per token or per sequence; truncate or mask those above the cap.",
     )
-    importance_sampling_cap: PositiveFloat = Field(2.0, description="With vLLM: cap on these weights.")
-    gpu_memory_utilization: Share = Field(0.3, description="Share of the GPU's memory for vLLM inside the trainer.")
-    report_to: tuple[Literal["tensorboard", "wandb", "trackio"], ...] = Field(
-        ("tensorboard",), description="Where steps are logged in addition to training.jsonl."
+    importance_sampling_cap: PositiveFloat = Field(2.0, description="With vLLM: the cap of these weights.")
+    gpu_memory_utilization: Annotated[Share, TUNING] = Field(
+        0.3, description="Share of the GPU's memory for vLLM inside the trainer."
+    )
+    report_to: Annotated[tuple[Literal["tensorboard", "wandb", "trackio"], ...], TUNING] = Field(
+        ("tensorboard",), description="Where steps are logged besides training.jsonl."
     )
 
     @model_validator(mode="after")
@@ -129,7 +133,7 @@ class PolicyGradient(Optimizer, Lora):
 
 
 class Grpo(PolicyGradient):
-    rollout: Literal["prepared", "on-policy"] = Field(
+    rollout: Annotated[Literal["prepared", "on-policy"], PROMPTS] = Field(
         "prepared",
         description="`prepared`: answer each prompt once; `on-policy`: answer it, execute the answer, append the "
         "feedback, refine; both answers carry loss, the feedback does not.",
@@ -143,11 +147,17 @@ class Grpo(PolicyGradient):
     repetition_weight: NonNegativeFloat = Field(
         0.0, description="Penalty weight on the share of repeated 4-grams in a completion."
     )
-    truncation_penalty: NonNegativeFloat = Field(0.0, description="Penalty subtracted from truncated completions.")
-    max_completion_length: PositiveInt = Field(description="Longest completion of one turn, in tokens.")
-    max_seq_length: PositiveInt = Field(description="Longest prompt and completion together, in tokens.")
-    stream: bool = Field(False, description="Read prompts from disk as needed, in file order; needs `max_steps`.")
-    unsloth: bool = Field(False, description="Train with Unsloth: faster and in less memory on one GPU.")
+    truncation_penalty: NonNegativeFloat = Field(0.0, description="Takes this much from completions that were cut.")
+    max_completion_length: Annotated[PositiveInt, PROMPTS] = Field(
+        description="Longest completion of one turn, in tokens."
+    )
+    max_seq_length: Annotated[PositiveInt, PROMPTS] = Field(
+        description="Longest prompt and completion together, in tokens."
+    )
+    stream: bool = Field(
+        False, description="Read prompts from disk as they are needed, in their order; needs `max_steps`."
+    )
+    unsloth: bool = Field(False, description="Train through Unsloth: faster and in less memory on one GPU.")
 
     @model_validator(mode="after")
     def _prompts_can_be_read(self) -> "Grpo":
@@ -181,10 +191,3 @@ class Grpo(PolicyGradient):
         if self.drop_zero_variance and not self.mask_truncated_completions:
             raise ValueError("unsloth drops completions only with mask_truncated_completions: set it to true")
         return self
-
-
-# Training settings that do not change the adapter
-CHANGE_NO_ADAPTER = {"n_jobs", "gpu_memory_utilization", "server_url", "report_to"}
-
-# These decide the prompts, so they are the same in all runs of a sweep, which train on the same files
-SHARED_BY_RUNS = {"max_completion_length", "max_seq_length", "rollout"}

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from arc_refinery.config.base import Share, Strict, check_source
+from arc_refinery.config.base import PROMPTS, TUNING, Share, Strict, check_source
 from arc_refinery.hub import Download
 from arc_refinery.prompts import Notation
 from arc_refinery.sandbox import Executor, Limits
@@ -34,7 +34,9 @@ class Network(Strict):
         description="CPU threads for sampling and training; not taken from the machine, because results depend on it.",
     )
     tensor_parallel_size: PositiveInt = Field(1, description="GPUs that share one vLLM sampler.")
-    gpu_memory_utilization: Share = Field(0.9, description="Share of the GPU's memory that vLLM takes when sampling.")
+    gpu_memory_utilization: Annotated[Share, TUNING] = Field(
+        0.9, description="Share of the GPU's memory that vLLM takes when sampling."
+    )
     use_4bit_quantization: bool = Field(False, description="Load the weights in 4 bits (bitsandbytes, GPU only).")
 
     @property
@@ -61,13 +63,13 @@ class Network(Strict):
 
 
 class Model(Network):
-    template: str = Field(
+    template: Annotated[str, PROMPTS] = Field(
         "words",
         description="Wording of prompts: `compact` for the embedded model; `words`, our own for other models; "
         "`learned`, the model's own, taken from `template_rows`; or a folder written by `arc-refinery prompts learn`.",
     )
-    colors: tuple[str, ...] | None = Field(
-        None, description="Ten words for the colors 0 to 9, instead of the template's own."
+    colors: Annotated[tuple[str, ...] | None, PROMPTS] = Field(
+        None, description="Ten words for the colors 0 to 9, in place of the template's own."
     )
 
     @model_validator(mode="after")
@@ -107,10 +109,6 @@ class TemplateRows(Strict):
         on_hub = {"repository": self.repository, "files": self.files}
         check_source(self.source, "rows", self.path, on_hub, self.revision)
         return self
-
-
-# Keys of a model that do not change the completions of given prompts
-CHANGE_NO_COMPLETION = {"template", "colors", "gpu_memory_utilization"}
 
 
 class Sampling(Strict):

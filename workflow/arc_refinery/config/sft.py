@@ -1,10 +1,10 @@
 """The section `training.sft`: fine-tuning on any rows (`Imitation`), and on second turns (`Sft`)."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
-from arc_refinery.config.base import Share, Strict
+from arc_refinery.config.base import ROWS, TUNING, Share, Strict
 from arc_refinery.config.lora import Optimizer
 
 
@@ -32,8 +32,11 @@ class Imitation(Optimizer):
         description="`nll`: negative log-likelihood; `dft`: the same, each token weighted by its probability, so that "
         "unlikely targets are not forced on the model (Wu et al. 2025).",
     )
-    rows_per_step: PositiveInt = Field(32, description="Rows per optimizer step.")
-    gradient_accumulation_steps: PositiveInt = Field(1, description="Forward and backward passes per optimizer step.")
+    save_steps: Annotated[PositiveInt, TUNING] = Field(
+        200, description=Optimizer.model_fields["save_steps"].description
+    )
+    rows_per_step: PositiveInt = Field(32, description="Rows in one optimizer step.")
+    gradient_accumulation_steps: PositiveInt = Field(1, description="Passes that these rows are split into.")
 
     @model_validator(mode="after")
     def _passes_come_out_even(self) -> "Imitation":
@@ -46,6 +49,6 @@ class Imitation(Optimizer):
 
 
 class Sft(Imitation):
-    demonstrations: Demonstrations = Field(
-        default_factory=lambda: Demonstrations(), description="Demonstrations to train on."
+    demonstrations: Annotated[Demonstrations, ROWS] = Field(
+        default_factory=lambda: Demonstrations(), description="What is learned from."
     )

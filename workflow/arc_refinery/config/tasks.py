@@ -1,10 +1,10 @@
 """The sections about tasks: training problems, the parts they are split into, evaluation sets."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
-from arc_refinery.config.base import Name, Share, Strict, check_source
+from arc_refinery.config.base import REPORT, TUNING, Name, Share, Strict, check_source
 from arc_refinery.hub import Download
 
 
@@ -36,9 +36,13 @@ class Problems(Strict):
 
 
 class Parts(Strict):
-    n_parts: PositiveInt = Field(2, description="Number of parts that the training tasks are split into.")
-    tasks_per_part: PositiveInt | None = Field(None, description="Tasks per part; default: all tasks, dealt evenly.")
-    shards_per_part: PositiveInt = Field(description="Sampling jobs per part; does not change results.")
+    n_parts: PositiveInt = Field(2, description="Parts that the training tasks are split into.")
+    tasks_per_part: PositiveInt | None = Field(
+        None, description="Tasks in each part; without it, all tasks that there are, dealt evenly."
+    )
+    shards_per_part: Annotated[PositiveInt, TUNING] = Field(
+        description="Jobs that sample one part; does not change results."
+    )
     use_data_augmentation: bool | None = Field(
         None, description="Whether attempts on the parts are augmented; default: as in `sampling`."
     )
@@ -66,8 +70,10 @@ class TaskSet(Strict):
     only: str | None = Field(
         None, description="Keep only the task ids listed in this text file, one per line (not for `generator`)."
     )
-    shards: PositiveInt = Field(1, description="Sampling jobs for this set; does not change results.")
-    caveat: str = Field("", description="Text that the report prints next to this set's results.")
+    shards: Annotated[PositiveInt, TUNING] = Field(1, description="Jobs that sample this set; does not change results.")
+    caveat: Annotated[str, REPORT] = Field(
+        "", description="A sentence that the report prints beside this set's figures."
+    )
 
     @model_validator(mode="after")
     def _generated_sets_have_a_size(self) -> "TaskSet":

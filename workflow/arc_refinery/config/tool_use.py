@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
-from arc_refinery.config.base import OTHER_PAGES, Name, Share, Strict, check_source
+from arc_refinery.config.base import EVALUATION, OTHER_PAGES, ROWS, TUNING, Name, Share, Strict, check_source
 from arc_refinery.config.grpo import PolicyGradient
 from arc_refinery.config.guard import Guard
 from arc_refinery.config.resources import Resources
@@ -40,7 +40,9 @@ class Questions(Strict):
     n_questions: PositiveInt | None = Field(
         None, description="For `generator`: how many to make; otherwise how many to read, from the first; default: all."
     )
-    shards: PositiveInt = Field(1, description="Jobs that run the episodes on this set; does not change results.")
+    shards: Annotated[PositiveInt, TUNING] = Field(
+        1, description="Jobs that play the episodes on this set; does not change results."
+    )
 
     @property
     def download(self) -> Download | None:
@@ -87,9 +89,14 @@ class Generation(Strict):
     max_calls: PositiveInt = Field(8, description="Maximum number of tool calls per episode.")
     max_calls_per_turn: PositiveInt = Field(4, description="Maximum number of tool calls per turn.")
     max_result_chars: PositiveInt = Field(2000, description="Longest result of a call; longer ones are cut.")
-    stop_token: str = Field("<|im_end|>", description="Token of the model that ends a turn.")
-    temperature: NonNegativeFloat = Field(1.0, description="Softmax temperature in the evaluation; 0: greedy.")
-    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = Field(1.0, description="Probability mass kept in the evaluation.")
+    stop_token: str = Field("<|im_end|>", description="Ends a turn: a token of the model.")
+    # training samples with keys of its own
+    temperature: Annotated[NonNegativeFloat, EVALUATION] = Field(
+        1.0, description="Softmax temperature of the evaluation; 0: greedy."
+    )
+    top_p: Annotated[float, Field(gt=0.0, le=1.0), EVALUATION] = Field(
+        1.0, description="Probability mass kept in the evaluation."
+    )
 
     @model_validator(mode="after")
     def _an_episode_holds_a_turn(self) -> "Generation":
@@ -100,16 +107,12 @@ class Generation(Strict):
         return self
 
 
-# Keys of `generation` that training ignores: it has its own
-OF_EVALUATION = {"temperature", "top_p"}
-
-
 class ToolSft(Imitation):
-    without_tools: Share = Field(
-        0.5, description="Share of SFT examples that call no tool, so that GRPO has something left to learn."
+    without_tools: Annotated[Share, ROWS] = Field(
+        0.5, description="Share of the demonstrations that call no tool, so that GRPO has something to find out."
     )
-    n_questions: PositiveInt | None = Field(
-        None, description="Training questions per set to demonstrate, from the first; default: all."
+    n_questions: Annotated[PositiveInt | None, ROWS] = Field(
+        None, description="Training questions that are demonstrated, from the first on; by default all."
     )
 
 

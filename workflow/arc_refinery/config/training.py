@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
 
-from arc_refinery.config.base import RUN_NAME, Name, explain
-from arc_refinery.config.grpo import SHARED_BY_RUNS, Grpo
+from arc_refinery.config.base import PROMPTS, RUN_NAME, Name, explain, marked
+from arc_refinery.config.grpo import Grpo
 from arc_refinery.config.guard import Guard
 from arc_refinery.config.lora import Lora
 from arc_refinery.config.sft import Sft
@@ -79,7 +79,8 @@ class Training(Grpo):
     def _runs_are_distinct_trainings(self) -> "Training":
         names: list[str] = []
         for changes in self.sweep:
-            shared = SHARED_BY_RUNS | (set(Lora.model_fields) if self.sft else set())  # all start from one adapter
+            # All train on the same prompts and, after SFT, go on from one adapter
+            shared = marked(Grpo, PROMPTS) | (set(Lora.model_fields) if self.sft else set())
             if unknown := sorted(set(changes) - set(Grpo.model_fields) | set(changes) & shared):
                 raise ValueError(f"sweep: {unknown[0]} cannot differ between runs; name keys such as learning_rate")
             try:

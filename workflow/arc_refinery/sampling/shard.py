@@ -12,7 +12,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from arc_refinery import records
-from arc_refinery.config import CHANGE_NO_COMPLETION, Model
+from arc_refinery.config import PROMPTS, TUNING, Model, marked
 from arc_refinery.errors import InputError
 from arc_refinery.prompts import split_prefix
 from arc_refinery.records import Attempt, Prompt
@@ -67,7 +67,7 @@ def _identity(prompts: Sequence[Prompt], model: Model, adapter: Path | None, dec
     asked = [(prompt.prompt_id, prompt.text, prompt.n_predictions) for prompt in prompts]
     return records.settings_hash(
         {
-            "model": model.model_dump(exclude=CHANGE_NO_COMPLETION),
+            "model": model.model_dump(exclude=marked(Model, PROMPTS, TUNING)),
             "adapter": weights,
             "decoding": asdict(decoding),
             "prompts": asked,

@@ -17,7 +17,7 @@ from trl.chat_template_utils import (
     is_chat_template_prefix_preserving,
 )
 
-from arc_refinery.config import OF_EVALUATION, Generation, ToolTraining
+from arc_refinery.config import EVALUATION, Generation, ToolTraining, marked
 from arc_refinery.library_arguments import tool_rollouts
 from arc_refinery.records import settings_hash
 from arc_refinery.records.questions import Question
@@ -215,7 +215,7 @@ class ToolEnvironment:
 
     def identity(self) -> dict[str, Any]:
         return {
-            "generation": self.generation.model_dump(exclude=OF_EVALUATION),
+            "generation": self.generation.model_dump(exclude=marked(Generation, EVALUATION)),
             "tools": list(self.names),
             "files": self.files_hash,
             "questions": settings_hash({name: repr(question) for name, question in self.questions.items()}),

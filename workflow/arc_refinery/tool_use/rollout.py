@@ -12,7 +12,7 @@ from typing import Any
 from tqdm import tqdm
 
 from arc_refinery import records
-from arc_refinery.config import CHANGE_NO_COMPLETION, Generation, Network, Sandbox
+from arc_refinery.config import TUNING, Generation, Network, Sandbox, marked
 from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
 from arc_refinery.records.questions import Question
@@ -49,7 +49,7 @@ class EpisodeSettings:
     def settings(self) -> dict[str, Any]:
         """What decides the episodes, but for the adapter's weights and the questions."""
         return {
-            "model": self.model.model_dump(exclude=CHANGE_NO_COMPLETION),
+            "model": self.model.model_dump(exclude=marked(Network, TUNING)),
             "generation": self.generation.model_dump(),
             "tools": list(self.renderer.schemas),
             "sandbox": self.sandbox.model_dump(),

@@ -20,7 +20,7 @@ from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig
 
 from arc_refinery import records
-from arc_refinery.config import CHANGE_NO_ADAPTER, Grpo, Guard, Network, PolicyGradient, Sandbox
+from arc_refinery.config import TUNING, Grpo, Guard, Network, PolicyGradient, Sandbox, marked
 from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
 from arc_refinery.library_arguments import grpo_settings
@@ -98,7 +98,7 @@ class Job:
         return records.settings_hash(
             {
                 "model": self.model.model_dump(),
-                "training": self.training.model_dump(exclude=CHANGE_NO_ADAPTER),
+                "training": self.training.model_dump(exclude=marked(type(self.training), TUNING)),
                 "guard": self.guard.model_dump(),
                 "sandbox": self.sandbox.model_dump(),
                 "seed": self.seed,

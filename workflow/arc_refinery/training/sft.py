@@ -21,7 +21,7 @@ from transformers.integrations import TensorBoardCallback, is_tensorboard_availa
 from trl import SFTConfig, SFTTrainer
 
 from arc_refinery import records
-from arc_refinery.config import Imitation, Lora, Network
+from arc_refinery.config import ROWS, TUNING, Imitation, Lora, Network, marked
 from arc_refinery.errors import InputError
 from arc_refinery.library_arguments import sft_settings
 from arc_refinery.records import Demonstration
@@ -33,8 +33,6 @@ from arc_refinery.training.log import Line, write_lines
 from arc_refinery.training.progress import OneLineProgress
 
 FIGURES = ("step", "epoch", "loss", "learning_rate", "grad_norm", "mean_token_accuracy", "entropy")
-# What these decide of the rows is in the rows
-CHANGE_NO_ADAPTER = {"save_steps", "demonstrations", "without_tools", "n_questions"}
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +134,7 @@ def _identity(rows: Sequence[Row], model: Network, lora: Lora, training: Imitati
             "method": "sft",
             "model": model.model_dump(include={"path", "dtype", "n_threads"}),
             "lora": lora.model_dump(),
-            "training": training.model_dump(exclude=CHANGE_NO_ADAPTER),
+            "training": training.model_dump(exclude=marked(type(training), TUNING, ROWS)),
             "seed": seed,
             "rows": [asdict(row) for row in rows],
         }
