@@ -53,31 +53,19 @@ if experiment.downloads:
 
 if "data" in config:
 
-    include: "rules/tools_common.smk"
-    include: "rules/tools.smk"  # questions -> conversations -> SFT, GRPO -> episodes -> report
+    include: "rules/tools.smk"  # questions -> conversations to learn from; episodes
 
 else:
     if experiment.template_rows:
 
         include: "rules/wording.smk"  # the template of the prompts, from the model's training rows
-
-    if experiment.parts:
-
-        include: "rules/parts.smk"  # problems -> tasks -> parts
-    include: "rules/tasks.smk"  # the tasks of the evaluation sets
+    include: "rules/tasks.smk"  # problems -> tasks -> parts; the tasks of the evaluation sets
     include: "rules/attempts.smk"  # prompts of turn 1; sample completions, judge them
-    include: "rules/refine.smk"  # incorrect attempts -> prompts of the next turn
-
-    if experiment.sft_adapters:
-
-        include: "rules/sft.smk"  # correct answers to learn from; supervised fine-tuning
-
-    if experiment.runs:
-
-        include: "rules/train.smk"  # prompts to train on; GRPO
-    include: "rules/report.smk"  # compare the arms
+    include: "rules/refine.smk"  # incorrect attempts -> prompts of the next turn, and what is trained on
 
 
+include: "rules/training.smk"  # adapters: supervised fine-tuning, GRPO
+include: "rules/report.smk"  # compare the arms
 include: "rules/bookkeeping.smk"  # settings, curves of trainings, times
 include: "rules/doctor.smk"  # checks before an experiment: snakemake doctor
 include: "rules/pretrain.smk"  # the embedded models; not a part of any experiment

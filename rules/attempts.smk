@@ -4,8 +4,8 @@
 rule first_prompts:
     input:
         tasks="<results>/tasks/{tasks}.parquet",
-        template=template_files(template()),
-        model=branch_model_files,
+        template=inputs.templates(experiment),
+        model=of(inputs.sampler, "tasks", "branch"),
     output:
         "<results>/{tasks}/{branch}/prompts.parquet",
     log:
@@ -18,7 +18,7 @@ rule first_prompts:
     resources:
         **needs("cpu"),
     params:
-        flags=first_prompts_flags,
+        flags=flags_of(stages.first_prompts, "tasks", "branch"),
     shell:
         "arc-refinery first-prompts --tasks-path {input.tasks} {params.flags} --output {output} 2> {log}"
 
@@ -26,8 +26,8 @@ rule first_prompts:
 rule sample:
     input:
         prompts="<results>/{tasks}/{branch}/prompts.parquet",
-        model=branch_model_files,
-        adapter=adapter,
+        model=of(inputs.sampler, "tasks", "branch"),
+        adapter=of(inputs.adapter, "tasks", "branch"),
     output:
         "<results>/{tasks}/{branch}/attempts/{shard}.parquet",
     log:
@@ -37,12 +37,12 @@ rule sample:
     threads: cpus("sample")
     resources:
         **model_needs("sample"),
-        tuning=sample_tuning,
+        tuning=tuning_of(stages.sample, "tasks", "branch"),
     params:
-        flags=sample_flags,
+        flags=flags_of(stages.sample, "tasks", "branch"),
         adapter=adapter_flag,
         folder=subpath(output[0], parent=True),
-        n_shards=shard_count,
+        n_shards=of(Experiment.n_shards, "tasks"),
     shell:
         "{resources.venv_on_path}arc-refinery sample --dataset-path {input.prompts} {params.flags} {params.adapter} {resources.tuning}"
         " --shard {wildcards.shard} --n-shards {params.n_shards} --output-folder {params.folder} 2> {log}"
@@ -63,7 +63,7 @@ rule judge:
         **needs("cpu"),
         judging=1,  # profiles that group these jobs run one at a time, so a group requests the resources of one
     params:
-        flags=flags(experiment.sandbox.model_dump() | {"seed": experiment.seed}),
+        flags=flags_of(stages.judge),
     shell:
         "arc-refinery judge --attempts {input.attempts} --tasks-path {input.tasks} {params.flags}"
         " --n-jobs {threads} --output {output} 2> {log}"

@@ -8,7 +8,7 @@ rule settings:
         "<logs>/settings.log",
     localrule: True
     params:
-        content=settings_text(),
+        content=stages.settings_text(experiment),
     shell:
         "printf '%s\n' {params.content:q} > {output} 2> {log}"
 
@@ -26,7 +26,7 @@ if experiment.training:
         benchmark:
             "<benchmarks>/adapters/{name}.curves.tsv"
         wildcard_constraints:
-            name="|".join(map(re.escape, experiment.adapters)),
+            name=one_of(experiment.adapters),
         threads: cpus("cpu")
         resources:
             **needs("cpu"),

@@ -13,7 +13,8 @@ rule doctor_config:
         "printf '%s\n' {params.content:q} > {output} 2> {log}"
 
 
-for kind in doctor_jobs():
+doctor_jobs = ["cpu", "sample", *(["train"] if experiment.training else [])]
+for kind in doctor_jobs:
 
     rule:
         name:
@@ -29,7 +30,7 @@ for kind in doctor_jobs():
         resources:
             **model_needs(kind),
         params:
-            flags=flags({"jobs": [kind], "others": ["results/doctor/cpu.json"] if kind != "cpu" else None}),
+            flags=flags_of(stages.doctor, job=kind, others=["results/doctor/cpu.json"] if kind != "cpu" else []),
         shell:
             "{resources.venv_on_path}arc-refinery doctor --config {input.config} {params.flags} --findings {output} > {log} 2>&1"
 
@@ -37,7 +38,7 @@ for kind in doctor_jobs():
 rule doctor:
     input:
         config="results/doctor/config.json",
-        findings=expand("results/doctor/{kind}.json", kind=doctor_jobs()),
+        findings=expand("results/doctor/{kind}.json", kind=doctor_jobs),
     log:
         "logs/doctor/doctor.log",
     localrule: True

@@ -10,11 +10,11 @@ rule fetch:
     benchmark:
         "<benchmarks>/fetched/{repository}/fetch.tsv"
     wildcard_constraints:
-        repository="|".join(re.escape(download.place) for download in experiment.downloads),
-    localrule: True  # cluster machines may have no network
+        repository=one_of(download.place for download in experiment.downloads),
+    localrule: True  # machines of a cluster may have no network
     resources:
         offline=os.environ.get("HF_HUB_OFFLINE", ""),  # the user's setting
     params:
-        flags=fetch_flags,
+        flags=flags_of(stages.fetch, "repository"),
     shell:
         "HF_HUB_OFFLINE={resources.offline} arc-refinery fetch {params.flags} --output {output.files} 2> {log}"

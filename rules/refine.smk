@@ -1,14 +1,14 @@
-# Turn incorrect attempts on the evaluation sets into next-turn prompts.
-# The command gets the folder and the number of shards: the paths of many shards would not fit on a command line.
+# First-turn attempts and their verdicts become the prompts of the next turn, to evaluate or to train on, and
+# demonstrations. Commands get their folder and number: the paths of many shards do not fit into one command line.
 
 
 rule refining_prompts:
     input:
-        prompts=parent_prompts,
-        attempts=parent_files("attempts"),
-        verdicts=parent_files("verdicts"),
-        template=template_files(template()),
-        model=branch_model_files,
+        prompts=of(inputs.parent_prompts, "tasks", "branch"),
+        attempts=of(inputs.parents, "tasks", "branch", what="attempts"),
+        verdicts=of(inputs.parents, "tasks", "branch", what="verdicts"),
+        template=inputs.templates(experiment),
+        model=of(inputs.sampler, "tasks", "branch"),
     output:
         "<results>/{tasks}/{branch}/prompts.parquet",
     log:
@@ -21,9 +21,89 @@ rule refining_prompts:
     resources:
         **needs("cpu"),
     params:
-        flags=next_turn_flags,
+        flags=flags_of(stages.refining_prompts, "branch"),
         folder=subpath(input.prompts, parent=True),
-        n_shards=shard_count,
+        n_shards=of(Experiment.n_shards, "tasks"),
     shell:
         "arc-refinery refine --folder {params.folder} --n-shards {params.n_shards}"
         " --branch {wildcards.branch} {params.flags} --output {output} 2> {log}"
+
+
+if experiment.runs and experiment.training.prompts == "first-turn":
+
+    use rule first_prompts as training_prompts with:
+        input:
+            tasks="<results>/tasks/{tasks}.parquet",
+            template=inputs.templates(experiment),
+            model=inputs.models(experiment),
+        output:
+            "<results>/{tasks}/training/prompts.parquet",
+        log:
+            "<logs>/{tasks}/training/prompts.log",
+        benchmark:
+            "<benchmarks>/{tasks}/training/prompts.tsv"
+        wildcard_constraints:
+            tasks=one_of(experiment.training_tasks),
+        priority: 10  # training waits for it
+        params:
+            flags=flags_of(stages.training_prompts),
+
+elif experiment.runs:
+
+    rule training_prompts:
+        input:
+            prompts="<results>/{tasks}/turn1/prompts.parquet",
+            attempts=of(inputs.first_turn, "tasks", what="attempts"),
+            verdicts=of(inputs.first_turn, "tasks", what="verdicts"),
+            template=inputs.templates(experiment),
+            model=inputs.models(experiment),
+        output:
+            "<results>/{tasks}/training/prompts.parquet",
+        log:
+            "<logs>/{tasks}/training/prompts.log",
+        benchmark:
+            "<benchmarks>/{tasks}/training/prompts.tsv"
+        wildcard_constraints:
+            tasks=one_of(experiment.training_tasks),
+        priority: 10  # training waits for it
+        threads: cpus("cpu")
+        resources:
+            **needs("cpu"),
+        params:
+            flags=flags_of(stages.training_prompts),
+            folder=subpath(input.prompts, parent=True),
+            n_shards=of(Experiment.n_shards, "tasks"),
+        shell:
+            "arc-refinery refine --folder {params.folder} --n-shards {params.n_shards}"
+            " {params.flags} --output {output} 2> {log}"
+
+
+if experiment.sft_adapters:
+
+    rule demonstrations:
+        input:
+            tasks="<results>/tasks/{tasks}.parquet",
+            prompts="<results>/{tasks}/turn1/prompts.parquet",
+            attempts=of(inputs.first_turn, "tasks", what="attempts"),
+            verdicts=of(inputs.first_turn, "tasks", what="verdicts"),
+            template=inputs.templates(experiment),
+            model=inputs.models(experiment),
+        output:
+            "<results>/{tasks}/training/demonstrations.parquet",
+        log:
+            "<logs>/{tasks}/training/demonstrations.log",
+        benchmark:
+            "<benchmarks>/{tasks}/training/demonstrations.tsv"
+        wildcard_constraints:
+            tasks=one_of(experiment.training_tasks),
+        priority: 10  # training waits for it
+        threads: cpus("cpu")
+        resources:
+            **needs("cpu"),
+        params:
+            flags=flags_of(stages.demonstrations),
+            folder=subpath(input.prompts, parent=True),
+            n_shards=of(Experiment.n_shards, "tasks"),
+        shell:
+            "arc-refinery demonstrations --folder {params.folder} --n-shards {params.n_shards} --tasks-path {input.tasks}"
+            " {params.flags} --n-jobs {threads} --output {output} 2> {log}"

@@ -1,20 +1,19 @@
 # Compare the arms and write the report.
 
 
+tables = {} if "data" in config else {"attempts": "<results>/attempts.parquet"}
+
+
 rule report:
     input:
         settings="<results>/settings.json",
-        fetched=fetched_records(),
-        tasks=expand("<results>/tasks/{tasks}.parquet", tasks=[s.name for s in experiment.evaluation.sets]),
-        adapters=trained_adapters(),
-        training_prompts=training_prompts(),
-        prompts=evaluation_prompts(),
-        attempts=evaluation_files("attempts"),
-        verdicts=evaluation_files("verdicts"),
+        fetched=inputs.fetched_records(experiment),
+        adapters=inputs.adapters(experiment.adapters),
+        compared=of(inputs.compared),
     output:
+        **tables,
         markdown=f"results/{experiment.experiment}.md",
         html=report(f"results/{experiment.experiment}.html", caption="../workflow/report/report.rst", category="Report"),
-        attempts="<results>/attempts.parquet",
         figures=report(
             directory("<results>/report"),
             patterns=["{name}.png"],
@@ -35,42 +34,43 @@ rule report:
         "arc-refinery report --config {input.settings} --folder {params.folder} --output {output.markdown} 2> {log}"
 
 
-rule prompt_lengths:
-    input:
-        all_prompts(),
-    output:
-        markdown="<results>/lengths.md",
-        figure=report("<results>/lengths.png", caption="../workflow/report/figure.rst", category="Figures"),
-        svg="<results>/lengths.svg",
-        table="<results>/lengths.csv",
-    log:
-        "<logs>/lengths.log",
-    benchmark:
-        "<benchmarks>/lengths.tsv"
-    threads: cpus("cpu")
-    resources:
-        **needs("cpu"),
-    params:
-        window=experiment.model.window,
-        folder=subpath(output.markdown, parent=True),
-    shell:
-        "arc-refinery lengths --prompts {input} --window {params.window} --output-folder {params.folder} 2> {log}"
+if "data" not in config:
 
+    rule prompt_lengths:
+        input:
+            inputs.all_prompts(experiment),
+        output:
+            markdown="<results>/lengths.md",
+            figure=report("<results>/lengths.png", caption="../workflow/report/figure.rst", category="Figures"),
+            svg="<results>/lengths.svg",
+            table="<results>/lengths.csv",
+        log:
+            "<logs>/lengths.log",
+        benchmark:
+            "<benchmarks>/lengths.tsv"
+        threads: cpus("cpu")
+        resources:
+            **needs("cpu"),
+        params:
+            window=experiment.model.window,
+            folder=subpath(output.markdown, parent=True),
+        shell:
+            "arc-refinery lengths --prompts {input} --window {params.window} --output-folder {params.folder} 2> {log}"
 
-rule compare:
-    input:
-        compared_reports,
-    output:
-        markdown="results/compare.md",
-        html="results/compare.html",
-    log:
-        "logs/compare.log",
-    benchmark:
-        "logs/benchmarks/compare.tsv"
-    threads: cpus("cpu")
-    resources:
-        **needs("cpu"),
-    params:
-        folders=[f"results/{name}" for name in experiment.compare],
-    shell:
-        "arc-refinery side-by-side --folders {params.folders} --output {output.markdown} 2> {log}"
+    rule compare:
+        input:
+            of(inputs.reports, origin=config_origin()),
+        output:
+            markdown="results/compare.md",
+            html="results/compare.html",
+        log:
+            "logs/compare.log",
+        benchmark:
+            "logs/benchmarks/compare.tsv"
+        threads: cpus("cpu")
+        resources:
+            **needs("cpu"),
+        params:
+            folders=[f"results/{name}" for name in experiment.compare],
+        shell:
+            "arc-refinery side-by-side --folders {params.folders} --output {output.markdown} 2> {log}"

@@ -1,9 +1,9 @@
-# Collect the tasks of the evaluation sets.
+# Tasks: those of the evaluation sets, and problems that become tasks to be trained on, dealt into parts.
 
 
 rule evaluation_tasks:
     input:
-        task_set_files,
+        of(inputs.task_set, "tasks"),
     output:
         "<results>/tasks/{tasks}.parquet",
     log:
@@ -11,11 +11,48 @@ rule evaluation_tasks:
     benchmark:
         "<benchmarks>/{tasks}/tasks.tsv"
     wildcard_constraints:
-        tasks="|".join(task_set.name for task_set in experiment.evaluation.sets),
+        tasks=one_of(task_set.name for task_set in experiment.evaluation.sets),
     threads: cpus("cpu")
     resources:
         **needs("cpu"),
     params:
-        flags=task_set_flags,
+        flags=flags_of(stages.evaluation_tasks, "tasks"),
     shell:
         "arc-refinery task-set {params.flags} --output {output} 2> {log}"
+
+
+if experiment.parts:
+
+    rule problems:
+        input:
+            stages.rows_files(experiment, experiment.problems),
+        output:
+            "<results>/problems.parquet",
+        log:
+            "<logs>/problems.log",
+        benchmark:
+            "<benchmarks>/problems.tsv"
+        threads: cpus("cpu")
+        resources:
+            **needs("cpu"),
+        params:
+            flags=flags_of(stages.problems),
+        shell:
+            "arc-refinery problems {params.flags} --output {output} 2> {log}"
+
+    rule tasks:
+        input:
+            "<results>/problems.parquet",
+        output:
+            expand("<results>/tasks/{part}.parquet", part=experiment.part_names),
+        log:
+            "<logs>/tasks.log",
+        benchmark:
+            "<benchmarks>/tasks.tsv"
+        threads: cpus("cpu")
+        resources:
+            **needs("cpu"),
+        params:
+            flags=flags_of(stages.tasks),
+        shell:
+            "arc-refinery tasks --problems-path {input} {params.flags} --outputs {output} 2> {log}"

@@ -3,9 +3,9 @@
 
 rule wording:
     input:
-        rows_files(experiment.template_rows),
+        stages.rows_files(experiment, experiment.template_rows),
     output:
-        template_files(template()),
+        inputs.templates(experiment),
     log:
         "<logs>/wording.log",
     benchmark:
@@ -14,7 +14,7 @@ rule wording:
     resources:
         **needs("cpu"),
     params:
-        flags=flags(wording_settings()),
+        flags=flags_of(stages.wording),
         folder=subpath(output[0], parent=True),
     shell:
         "arc-refinery prompts learn {params.flags} --output {params.folder} > {log} 2>&1"

@@ -13,7 +13,7 @@ from arc_refinery.records.questions import Question
 
 pytestmark = pytest.mark.usefixtures("on_a_cpu")
 
-STAGES = ["questions", "conversations", "train-tools", "episodes", "tool-report"]
+STAGES = ["questions", "conversations", "train-tools", "episodes", "report"]
 MODEL = "--model-path workflow/models/tiny-tools"
 SIZES = "--max-model-len 512 --generation.max-turn-tokens 48 --generation.max-episode-tokens 96"
 
@@ -97,8 +97,8 @@ def test_every_flag_is_explained(stage: str, monkeypatch: pytest.MonkeyPatch, ca
             f"episodes --output-folder a {MODEL} {SIZES} --dataset-path sums.parquet --shard 2 --n-shards 2",
             "shard 2 of 2: expected 0..1",
         ),
-        ("tool-report --output a.md --folder . --config none.json", "none.json: no such file"),
-        ("tool-report --output a.md --folder . --config settings.json", "questions/sums.parquet: no such file"),
+        ("report --output a.md --folder . --config none.json", "none.json: no such file"),
+        ("report --output a.md --folder . --config settings.json", "questions/sums.parquet: no such file"),
     ],
 )
 def test_bad_input_ends_with_one_message(folder: Path, monkeypatch: pytest.MonkeyPatch, words: str, message: str):

@@ -197,20 +197,20 @@ def test_a_wrong_key_gives_one_line_that_names_file_and_key(
 @pytest.mark.parametrize(
     ("methods", "adapters", "sft", "grpo"),
     [
-        (["sft"], ["trained"], "trained", None),
-        (["grpo"], ["trained"], None, "trained"),
-        (["sft", "grpo"], ["sft", "trained"], "sft", "trained"),
+        (["sft"], ["trained"], ["trained"], []),
+        (["grpo"], ["trained"], [], ["trained"]),
+        (["sft", "grpo"], ["sft", "trained"], ["sft"], ["trained"]),
     ],
 )
 def test_the_adapters_of_each_method(
-    content: Content, methods: list[str], adapters: list[str], sft: str | None, grpo: str | None
+    content: Content, methods: list[str], adapters: list[str], sft: list[str], grpo: list[str]
 ):
     content["training"]["train"] = methods
     if "sft" not in methods:
         del content["training"]["sft"]
     content["evaluation"]["arms"] = [{"name": "only", "adapter": "trained"}]
     experiment = validate_tool_use(content, "mine.yaml")
-    assert (experiment.adapters, experiment.sft_adapter, experiment.grpo_adapter) == (adapters, sft, grpo)
+    assert (experiment.adapters, experiment.sft_adapters, list(experiment.runs)) == (adapters, sft, grpo)
 
 
 def test_without_training_neither_adapters_nor_training_questions_are_needed(content: Content):

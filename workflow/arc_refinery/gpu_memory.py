@@ -183,7 +183,7 @@ def _steps(experiment: Experiment | ToolUse) -> Iterator[Step]:
             runs = experiment.runs
         case ToolUse(training=ToolTraining() as training):
             length, n_scored = model.window, experiment.generation.max_episode_tokens
-            runs = {experiment.grpo_adapter: training} if experiment.grpo_adapter else {}
+            runs = experiment.runs
         case _:
             return
     if training.sft:

@@ -42,7 +42,6 @@ GROUPS: dict[str, dict[str, str]] = {
         "conversations": "tool_use.Conversations",
         "train-tools": "tool_use.TrainTools",
         "episodes": "tool_use.Episodes",
-        "tool-report": "tool_use.ToolReport",
     },
     "Results": {
         "compare": "results.Compare",

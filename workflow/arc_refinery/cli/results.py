@@ -12,21 +12,22 @@ from arc_refinery.files import atomic_write
 
 @dataclass
 class Report:
-    """Write the report of an experiment: Markdown, HTML, tables, plots, gallery, and a table of all attempts."""
+    """Write the report of an experiment: Markdown, HTML, tables, plots, gallery or transcripts, table of attempts."""
 
     config: Path  # the validated config of the experiment
-    folder: Path  # the experiment's results; report/ and attempts.parquet are written here
-    output: Path  # Markdown file; the HTML file gets the same name
+    folder: Path  # of the experiment's results; gets report/, and attempts.parquet
+    output: Path  # the Markdown file; the HTML file is named alike
 
     def run(self) -> None:
-        from arc_refinery.reporting import page
-        from arc_refinery.reporting.refining import tidy
-        from arc_refinery.reporting.refining.report import write_report
+        from arc_refinery.reporting import page, report, tidy, tool_use
 
-        experiment = config.load(self.config)
-        write_report(experiment, self.folder, self.output)
+        experiment = config.load_either(self.config)
+        if isinstance(experiment, config.ToolUse):
+            tool_use.write_report(experiment, self.folder, self.output)
+        else:
+            report.write_report(experiment, self.folder, self.output)
+            tidy.write(experiment, self.folder, self.folder / "attempts.parquet")
         page.write_page(self.output, self.output.with_suffix(".html"))
-        tidy.write(experiment, self.folder, self.folder / "attempts.parquet")
 
 
 @dataclass

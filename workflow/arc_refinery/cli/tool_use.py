@@ -283,22 +283,6 @@ class Episodes(ToolFlags):
         progress_path(output).unlink()
 
 
-@dataclass
-class ToolReport:
-    """Write the report of a tool-use experiment: Markdown, HTML, tables, plots, transcripts."""
-
-    config: Path  # the validated config of the experiment
-    folder: Path  # the experiment's results; report/ is written here
-    output: Path  # Markdown file; the HTML file gets the same name
-
-    def run(self) -> None:
-        from arc_refinery.reporting import page
-        from arc_refinery.reporting.tool_use.report import write_report
-
-        write_report(config.load_tool_use(self.config), self.folder, self.output)
-        page.write_page(self.output, self.output.with_suffix(".html"))
-
-
 @contextmanager
 def _two(sandbox: config.Sandbox, n_jobs: int = 1) -> Iterator[tuple[Executor, Executor]]:
     """Open one executor that runs programs, and one that only compares their results (tool_use/code_exec.py)."""

@@ -5,7 +5,10 @@ for ever for one whose end that log does not tell, and leaves in the queue what 
 queue beside it.
 """
 
+import atexit
 import fcntl
+import os
+import signal
 import threading
 import time
 from collections import Counter
@@ -177,8 +180,8 @@ class Watch(threading.Thread):
         return [job for job, looks in self._missing.items() if looks >= _LOOKS_FOR_LOST]
 
 
-def watch(folder: Path, every: float, say: Callable[[str], None], give_up: Callable[[], None]) -> Watch:
-    """Begin a run: remove what killed ones left in the queue, and follow the jobs of this one.
+def watch(folder: Path, every: float, say: Callable[[str], None]) -> None:
+    """Begin a run: remove what killed ones left in the queue, and follow the jobs of this one until the process ends.
 
     `folder` is that of the run's event log; those of other runs lie beside it. Raises `InputError` where HTCondor
     cannot be reached, or could not run a job.
@@ -203,9 +206,9 @@ def watch(folder: Path, every: float, say: Callable[[str], None], give_up: Calla
         )
     for run in killed:
         (run / _LOCK).unlink(missing_ok=True)  # another run that starts just now may have done it
-    started = Watch(folder, every, say, give_up)
+    started = Watch(folder, every, say, give_up=lambda: os.kill(os.getpid(), signal.SIGTERM))
     started.start()
-    return started
+    atexit.register(started.stop)  # also after an exception, where Snakemake calls no `onerror`
 
 
 def remove(event_logs: Sequence[Path]) -> tuple[list[int], list[int]]:

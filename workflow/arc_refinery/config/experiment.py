@@ -5,12 +5,12 @@ from itertools import combinations, product
 
 from pydantic import Field, model_validator
 
-from arc_refinery.config.base import OTHER_PAGES, Name, RunName, Strict
+from arc_refinery.config.base import OTHER_PAGES, ConfigError, Name, RunName, Strict
 from arc_refinery.config.evaluation import Arm, Evaluation, Turn
 from arc_refinery.config.grpo import Grpo
 from arc_refinery.config.resources import Resources
 from arc_refinery.config.sampling import LEARNED, Model, Refinement, Sampling, Sandbox, TemplateRows
-from arc_refinery.config.tasks import Parts, Problems
+from arc_refinery.config.tasks import Parts, Problems, TaskSet
 from arc_refinery.config.training import SFT, TRAINED, Training
 from arc_refinery.hub import Download, distinct
 
@@ -166,6 +166,65 @@ class Experiment(Strict):
     def seed_of_arm(self, arm: Arm) -> int:
         """Seed of the arm's sampling and augmentation."""
         return self.seed if arm.seed is None else arm.seed
+
+    def evaluation_set(self, name: str) -> TaskSet:
+        return next(task_set for task_set in self.evaluation.sets if task_set.name == name)
+
+    def n_shards(self, tasks: str) -> int:
+        """How many sampling jobs a part or an evaluation set is split into."""
+        if self.parts and tasks in self.part_names:
+            return self.parts.shards_per_part
+        return self.evaluation_set(tasks).shards
+
+    @property
+    def refined_for_training(self) -> list[str]:
+        """Parts or evaluation sets whose first-turn attempts become training prompts or demonstrations."""
+        refines = self.runs and self.training and self.training.prompts == "second-turn"
+        return self.training_tasks if refines or self.sft_adapters else []
+
+    def arm_and_turn(self, branch: str) -> tuple[Arm, int]:
+        """The arm and the number of the turn that a branch such as `refine-trained-turn2` belongs to.
+
+        Raises `ConfigError` where the experiment has no such branch.
+        """
+        for arm in self.arms:
+            if branch in arm.branches:
+                return arm, 1 + arm.branches.index(branch)
+        raise ConfigError(f"{branch} is no branch of this experiment; there are {', '.join(self.branches)}")
+
+    def branch_before(self, branch: str) -> str:
+        """The branch that one of turn 2 or later refines."""
+        arm, number = self.arm_and_turn(branch)
+        return arm.branch(number - 1)
+
+    def first_turn_predictions(self, tasks: str, branch: str) -> int:
+        """Completions per task in turn 1: the arms share them, so the largest arm decides."""
+        if tasks in self.part_names:
+            return self.sampling.n_predictions
+        sizes = [arm.turns[0].n_predictions for arm in self.arms if arm.branch(1) == branch]
+        if self._is_for_training(tasks, branch):
+            sizes.append(self.sampling.n_predictions)
+        return max(sizes)
+
+    def sampler(self, tasks: str, branch: str) -> Model:
+        """What a branch is sampled with."""
+        return self.model if self._is_for_training(tasks, branch) else self.model_of(self._turn(branch))
+
+    def sampling_seed(self, tasks: str, branch: str) -> int:
+        return self.seed if self._is_for_training(tasks, branch) else self.seed_of_arm(self.arm_and_turn(branch)[0])
+
+    def adapter_of(self, tasks: str, branch: str) -> str | None:
+        """The adapter that a branch is sampled with."""
+        name = "none" if self._is_for_training(tasks, branch) else self._turn(branch).adapter
+        return None if name == "none" else name
+
+    def _turn(self, branch: str) -> Turn:
+        arm, number = self.arm_and_turn(branch)
+        return arm.turns[number - 1]
+
+    def _is_for_training(self, tasks: str, branch: str) -> bool:
+        """Whether a branch is sampled whatever the arms are: training begins with it."""
+        return tasks in self.part_names or (branch == "turn1" and tasks in self.refined_for_training)
 
     @property
     def branches(self) -> list[str]:

@@ -184,20 +184,40 @@ class ToolUse(Strict):
         return {one.name: one for one in (*self.data.train, *self.data.heldout)}
 
     @property
-    def adapters(self) -> list[str]:
-        """All trained adapters, in order."""
-        if self.training is None:
+    def runs(self) -> dict[str, ToolTraining]:
+        """The GRPO training by the name of its adapter, where there is one."""
+        return {TRAINED: self.training} if self.training and "grpo" in self.training.train else {}
+
+    @property
+    def sft_adapters(self) -> list[str]:
+        """The adapter that SFT gives, where there is one."""
+        if self.training is None or self.training.sft is None:
             return []
-        return [SFT, TRAINED] if self.training.train == ("sft", "grpo") else [TRAINED]
+        return [SFT if self.runs else TRAINED]
 
     @property
-    def sft_adapter(self) -> str | None:
-        """The adapter that SFT produces."""
-        return self.adapters[0] if self.training and self.training.sft else None
+    def adapters(self) -> list[str]:
+        """All adapters that are trained, in order."""
+        return [*self.sft_adapters, *self.runs]
 
-    @property
-    def grpo_adapter(self) -> str | None:
-        return TRAINED if self.training and "grpo" in self.training.train else None
+    def seed_of(self, _adapter: str) -> int:
+        """The seed of an adapter's training."""
+        return self.seed
+
+    def start_of(self, _run: str) -> str | None:
+        """The adapter that GRPO goes on from."""
+        return next(iter(self.sft_adapters), None)
+
+    def n_shards(self, questions: str) -> int:
+        return self.sets[questions].shards
+
+    def arm(self, name: str) -> ToolArm:
+        return next(arm for arm in self.evaluation.arms if arm.name == name)
+
+    def adapter_of(self, arm: str) -> str | None:
+        """The adapter that an arm plays with."""
+        name = self.arm(arm).adapter
+        return None if name == "none" else name
 
     @model_validator(mode="after")
     def _what_is_used_is_there(self) -> "ToolUse":

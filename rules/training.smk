@@ -1,0 +1,69 @@
+# LoRA adapters: supervised fine-tuning on demonstrations or conversations, and GRPO, once for each run of a sweep.
+# Checkpoints lie where Snakemake deletes nothing, so an evicted job goes on.
+
+
+# Words of the commands below. Snakemake would train finished adapters again where one changes.
+if "data" in config:
+    rows, grpo = "conversations", "train-tools --dataset-path {input.questions}"
+else:
+    rows, grpo = "demonstrations", "train --dataset-path {input.prompts}"
+
+
+if experiment.sft_adapters:
+
+    rule sft:
+        input:
+            **{rows: inputs.demonstrations(experiment)},
+            model=inputs.models(experiment),
+        output:
+            directory("<results>/adapters/{sft}"),
+        log:
+            log="<logs>/adapters/{sft}.log",
+            measured="<logs>/adapters/{sft}.measured.jsonl",
+        benchmark:
+            "<benchmarks>/adapters/{sft}.tsv"
+        wildcard_constraints:
+            sft=one_of(experiment.sft_adapters),
+        priority: 10  # everything that is trained waits for it
+        threads: cpus("train")
+        resources:
+            **model_needs("train"),
+            tuning=tuning_of(stages.sft, "sft"),
+        params:
+            flags=flags_of(stages.sft, "sft"),
+        shell:
+            "{resources.venv_on_path}arc-refinery sft --dataset-path {input."
+            + rows
+            + "} {params.flags} {resources.tuning}"
+            " --checkpoints {output}.checkpoints --tensorboard {log.log}.tensorboard --measurements {log.measured}"
+            " --output-dir {output} > {log.log} 2>&1"
+
+
+if experiment.runs:
+
+    rule train:
+        input:
+            **inputs.trained_on(experiment),
+            adapter=of(inputs.start_of, "run"),
+            model=inputs.models(experiment),
+        output:
+            directory("<results>/adapters/{run}"),
+        log:
+            log="<logs>/adapters/{run}.log",
+            measured="<logs>/adapters/{run}.measured.jsonl",
+        benchmark:
+            "<benchmarks>/adapters/{run}.tsv"
+        wildcard_constraints:
+            run=one_of(experiment.runs),
+        priority: 10  # it takes longest, and others can run beside it
+        threads: cpus("train")
+        resources:
+            **model_needs("train"),
+            tuning=tuning_of(stages.train, "run"),
+        params:
+            flags=flags_of(stages.train, "run"),
+            adapter=adapter_flag,
+        shell:
+            "{resources.venv_on_path}arc-refinery " + grpo + " {params.flags} {params.adapter}"
+            " {resources.tuning} --checkpoints {output}.checkpoints --tensorboard {log.log}.tensorboard"
+            " --measurements {log.measured} --output-dir {output} > {log.log} 2>&1"

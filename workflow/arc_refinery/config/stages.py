@@ -1,0 +1,334 @@
+"""What each stage is given, by the names of its flags: all that changes its result, and what else it needs.
+
+    sample(experiment, "heldout", "turn1") == Stage(
+        params={"base_model_path": "workflow/models/tiny", "max_model_len": 1024, ..., "temperature": 1.0, "seed": 0},
+        tuning={"gpu_memory_utilization": 0.9},
+    )
+
+Snakemake makes a result again when its `params` change. `tuning` may change between two runs of one stage: sampling
+that ran out of memory continues with another value.
+"""
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from arc_refinery import hub
+from arc_refinery.config.base import EVALUATION, PROMPTS, REPORT, ROWS, TUNING, marked
+from arc_refinery.config.experiment import Experiment
+from arc_refinery.config.grpo import PolicyGradient
+from arc_refinery.config.lora import Lora
+from arc_refinery.config.sampling import LEARNED, Model, Network, TemplateRows
+from arc_refinery.config.tasks import Problems
+from arc_refinery.config.tool_use import Questions, ToolUse
+from arc_refinery.hub import Download
+
+Settings = dict[str, Any]
+
+
+class Stage(NamedTuple):
+    params: Settings
+    tuning: Mapping[str, Any] = MappingProxyType({})
+
+
+def command_line(settings: Mapping[str, Any]) -> str:
+    """Settings as flags, quoted for a shell; those of a section in them are `--section.key`."""
+    return shlex.join(_words(settings))
+
+
+def _words(settings: Mapping[str, Any]) -> list[str]:
+    words: list[str] = []
+    for name, value in settings.items():
+        flag = name.replace("_", "-")
+        match value:
+            case None | "":
+                continue
+            case bool():
+                # tyro writes the `no` of a section's flag before its last word
+                section, point, key = flag.rpartition(".")
+                words.append(f"--{flag}" if value else f"--{section}{point}no-{key}")
+            case list() | tuple():
+                words += [f"--{flag}", *map(str, value)]
+            case dict():
+                words += _words({f"{name}.{key}": inner for key, inner in value.items()})
+            case _:
+                words += [f"--{flag}", str(value)]
+    return words
+
+
+# Places of models and rows, which may be fetched
+
+
+def fetched(experiment: Experiment | ToolUse, download: Download) -> str:
+    """The folder of files that takes the place of a repository of the hub."""
+    return str(hub.fetched(Path(f"results/{experiment.experiment}"), download))
+
+
+def model_path(experiment: Experiment | ToolUse, model: Network) -> str:
+    return fetched(experiment, model.download) if model.download else model.path
+
+
+def template(experiment: Experiment) -> str:
+    """The template of all prompts: its name, or its folder."""
+    name = experiment.model.template
+    return f"results/{experiment.experiment}/template" if name == LEARNED else name
+
+
+def rows_files(experiment: Experiment | ToolUse, source: Problems | Questions | TemplateRows) -> list[str]:
+    """Where problems, questions or rows of a template are read from: a file on disk, or the folder that is fetched."""
+    if source.download:
+        return [fetched(experiment, source.download)]
+    return [str(source.path)] if source.source == "file" else []
+
+
+def _on_disk(experiment: Experiment | ToolUse, source: Problems | Questions) -> Settings:
+    """Settings of problems or questions, in which a file that is fetched takes the place of its name on the hub."""
+    settings = source.model_dump(exclude=marked(type(source), TUNING))
+    if source.download:
+        path = f"{fetched(experiment, source.download)}/{source.filename}"
+        settings |= {"source": "file", "path": path, "repository": None, "filename": None, "revision": None}
+    return settings
+
+
+# Stages of every experiment
+
+
+def settings_text(experiment: Experiment | ToolUse) -> str:
+    """The validated configuration as JSON, without what changes no result."""
+    return json.dumps(experiment.model_dump(mode="json", exclude={"resources", "compare"}), indent=1)
+
+
+def fetch(experiment: Experiment | ToolUse, repository: str) -> Stage:
+    (download,) = (one for one in experiment.downloads if one.place == repository)
+    return Stage(asdict(download))
+
+
+def sft(experiment: Experiment | ToolUse, adapter: str) -> Stage:
+    model, training = experiment.model, experiment.training
+    assert training and training.sft
+    rest = marked(type(training.sft), TUNING, ROWS)
+    params = {
+        "model_path": model_path(experiment, model),
+        "dtype": model.dtype,
+        "n_threads": model.n_threads,
+        **training.model_dump(include=set(Lora.model_fields)),
+        **training.sft.model_dump(exclude=rest),
+        "seed": experiment.seed_of(adapter),
+    }
+    return Stage(params, _tuning(training.sft))
+
+
+def train(experiment: Experiment | ToolUse, adapter: str) -> Stage:
+    model, training = experiment.model, experiment.training
+    assert training
+    run = experiment.runs[adapter]
+    tuning = _tuning(run)
+    if isinstance(experiment, ToolUse):
+        params = {
+            **_tools(experiment, experiment.tools),
+            **_files(experiment, experiment.tools),
+            "dtype": model.dtype,
+            "n_threads": model.n_threads,
+            **run.model_dump(include=set(PolicyGradient.model_fields) - set(tuning)),
+            "guard": training.guard.model_dump(),
+        }
+        return Stage(params, tuning)
+    sandbox = experiment.sandbox
+    params = {
+        "model_path": model_path(experiment, model),
+        "template": template(experiment),
+        "colors": experiment.model.colors,
+        "include_errors": experiment.refinement.include_errors,
+        "dtype": model.dtype,
+        "n_threads": model.n_threads,
+        "code_execution_cpu_seconds": sandbox.cpu_seconds,
+        "code_execution_wall_seconds": sandbox.wall_seconds,
+        "code_execution_memory_limit_mb": sandbox.memory_mb,
+        "allow_without_seccomp": sandbox.allow_without_seccomp,
+        **run.model_dump(exclude=set(tuning)),
+        "guard": training.guard.model_dump(),
+        "seed": experiment.seed_of(adapter),
+    }
+    return Stage(params, tuning)
+
+
+def doctor(_: Experiment | ToolUse, job: str, others: Iterable[str]) -> Stage:
+    return Stage({"jobs": [job], "others": list(others) or None})
+
+
+def _tuning(section: Any) -> Settings:
+    dumped: Settings = section.model_dump(include=marked(type(section), TUNING))
+    return dumped
+
+
+# Stages of refining: tasks
+
+
+def wording(experiment: Experiment) -> Stage:
+    rows = experiment.template_rows
+    assert rows
+    chosen = rows.model_dump(include={"n_rows", "min_share"}) | {"colors": experiment.model.colors}
+    return Stage({"messages": rows_files(experiment, rows)[0]} | chosen)
+
+
+def problems(experiment: Experiment) -> Stage:
+    parts, source = experiment.parts, experiment.problems
+    assert parts and source
+    n_wanted = parts.n_parts * (parts.tasks_per_part or 0)
+    return Stage(_on_disk(experiment, source) | {"n_wanted": n_wanted, "seed": experiment.seed})
+
+
+def tasks(experiment: Experiment) -> Stage:
+    parts, source = experiment.parts, experiment.problems
+    assert parts and source
+    sizes = {"tasks_per_part": parts.tasks_per_part, "max_cells": source.max_cells}
+    return Stage(sizes | {"seed": experiment.seed})
+
+
+def evaluation_tasks(experiment: Experiment, tasks: str) -> Stage:
+    task_set = experiment.evaluation_set(tasks)
+    generator = {}
+    if task_set.source == "generator" and experiment.problems:
+        generator = experiment.problems.model_dump(include={"max_side", "compositions", "max_cells"})
+    of_set = task_set.model_dump(exclude=marked(type(task_set), TUNING, REPORT))
+    return Stage(of_set | generator | {"seed": experiment.seed})
+
+
+# Stages of refining: prompts, attempts, verdicts
+
+
+def first_prompts(experiment: Experiment, tasks: str, branch: str) -> Stage:
+    sampling = experiment.sampling.model_dump(include={"batch_size", "use_data_augmentation", "max_output_tokens"})
+    if tasks in experiment.part_names:
+        sampling["use_data_augmentation"] = experiment.augments_parts
+    prompts = _prompts(experiment, experiment.sampler(tasks, branch), experiment.sampling_seed(tasks, branch))
+    return Stage(prompts | sampling | {"n_predictions": experiment.first_turn_predictions(tasks, branch)})
+
+
+def sample(experiment: Experiment, tasks: str, branch: str) -> Stage:
+    model = experiment.sampler(tasks, branch)
+    params = {
+        "base_model_path": model_path(experiment, model),
+        "max_model_len": model.window,
+        **_sampler(model),
+        **experiment.sampling.model_dump(include={"temperature", "top_p", "max_output_tokens"}),
+        "seed": experiment.sampling_seed(tasks, branch),
+    }
+    return Stage(params, _tuning(model))
+
+
+def judge(experiment: Experiment) -> Stage:
+    return Stage(experiment.sandbox.model_dump() | {"seed": experiment.seed})
+
+
+def refining_prompts(experiment: Experiment, branch: str) -> Stage:
+    """How many attempts of the turn before a branch considers, and how many completions it asks for."""
+    arm, number = experiment.arm_and_turn(branch)
+    turn = arm.turns[number - 1]
+    sizes = {
+        "n_considered": arm.turns[number - 2].n_predictions,
+        "n_predictions": turn.n_predictions,
+        "feedback": turn.feedback,
+    }
+    chosen = turn.refinement(experiment.refinement).model_dump()
+    prompts = _prompts(experiment, experiment.model_of(turn), experiment.seed_of_arm(arm))
+    return Stage(prompts | _refining(experiment) | chosen | sizes)
+
+
+def _prompts(experiment: Experiment, model: Model, seed: int) -> Settings:
+    return {
+        "model_path": model_path(experiment, model),
+        "template": template(experiment),
+        "colors": model.colors,
+        "max_model_len": model.window,
+        "seed": seed,
+    }
+
+
+def _refining(experiment: Experiment) -> Settings:
+    sampling = experiment.sampling
+    return {"max_output_tokens": sampling.max_output_tokens, "batch_size": sampling.batch_size}
+
+
+def _sampler(model: Network) -> Settings:
+    """A model as it samples a prompt that is written: without what has other names as flags."""
+    return model.model_dump(exclude={"path", "revision", "window"} | marked(type(model), PROMPTS, TUNING))
+
+
+# Stages of refining: what is trained on
+
+
+def training_prompts(experiment: Experiment) -> Stage:
+    training = experiment.training
+    assert training
+    prompts = _prompts(experiment, experiment.model, experiment.seed)
+    if training.prompts == "first-turn":  # each stands for itself, with its own augmentation
+        sizes = {"n_predictions": training.prompts_per_task, "batch_size": 1}
+        augmented = experiment.sampling.model_dump(include={"use_data_augmentation"})
+        return Stage(prompts | sizes | augmented | _window(experiment) | {"branch": "training"})
+    # one per task, which refines its best incorrect attempt
+    chosen = {"n_parents": 1, "include_errors": experiment.refinement.include_errors}
+    sizes = {"n_considered": experiment.sampling.n_predictions, "n_predictions": 1}
+    return Stage(prompts | _refining(experiment) | chosen | sizes | _window(experiment) | {"branch": "training"})
+
+
+def demonstrations(experiment: Experiment) -> Stage:
+    training, window = experiment.training, _window(experiment)
+    assert training and training.sft
+    prompts = _prompts(experiment, experiment.model, experiment.seed)
+    del prompts["max_model_len"]
+    return Stage(
+        prompts
+        | {"max_seq_length": window["max_model_len"], "max_completion_length": window["max_output_tokens"]}
+        | {"n_considered": experiment.sampling.n_predictions, "include_errors": experiment.refinement.include_errors}
+        | training.sft.demonstrations.model_dump()
+        | experiment.sandbox.model_dump()
+    )
+
+
+def _window(experiment: Experiment) -> dict[str, int]:
+    training = experiment.training
+    assert training
+    window = min(experiment.model.window, training.max_seq_length)
+    return {"max_model_len": window, "max_output_tokens": training.max_completion_length}
+
+
+# Stages of tool use
+
+
+def questions(experiment: ToolUse, name: str) -> Stage:
+    chosen = _on_disk(experiment, experiment.sets[name])
+    return Stage(chosen | {"sandbox": experiment.sandbox.model_dump(), "seed": experiment.seed})
+
+
+def conversations(experiment: ToolUse) -> Stage:
+    assert experiment.training and experiment.training.sft
+    chosen = experiment.training.sft.model_dump(include=marked(type(experiment.training.sft), ROWS))
+    return Stage(_tools(experiment, experiment.tools) | chosen)
+
+
+def episodes(experiment: ToolUse, arm: str) -> Stage:
+    tools = experiment.tools if experiment.arm(arm).tools else ()
+    played = experiment.evaluation.model_dump(include={"n_predictions", "questions_per_batch"})
+    drawn = {"generation": experiment.generation.model_dump()}
+    params = _tools(experiment, tools) | _files(experiment, tools) | drawn | _sampler(experiment.model) | played
+    return Stage(params, _tuning(experiment.model) | {"n_jobs": experiment.resources.sample.cpus})
+
+
+def _tools(experiment: ToolUse, tools: tuple[str, ...]) -> Settings:
+    return {
+        "model_path": model_path(experiment, experiment.model),
+        "max_model_len": experiment.model.window,
+        "tools": tools,
+        "generation": experiment.generation.model_dump(exclude=marked(type(experiment.generation), EVALUATION)),
+        "sandbox": experiment.sandbox.model_dump(),
+        "seed": experiment.seed,
+    }
+
+
+def _files(experiment: ToolUse, tools: tuple[str, ...]) -> Settings:
+    return {"files": experiment.data.files if "read_file" in tools else None}
