@@ -1,11 +1,31 @@
 """What stages are given: a changed setting changes the `params` of exactly the stages whose results it changes."""
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
+import yaml
+from checkout import ROOT, SMALL, TOOLS
 from pydantic import BaseModel
 
 from arc_refinery import config
 from arc_refinery.cli.tool_use import ToolTrainingFlags
-from arc_refinery.config import EVALUATION, PROMPTS, REPORT, ROWS, TUNING, Mark, marked
+from arc_refinery.config import (
+    EVALUATION,
+    PROMPTS,
+    REPORT,
+    ROWS,
+    TUNING,
+    ConfigError,
+    Experiment,
+    Mark,
+    ToolUse,
+    inputs,
+    marked,
+    stages,
+)
+from arc_refinery.config.stages import command_line
 
 OF_A_TRAINING = {"n_jobs", "gpu_memory_utilization", "server_url", "report_to"}
 
@@ -30,3 +50,192 @@ OF_A_TRAINING = {"n_jobs", "gpu_memory_utilization", "server_url", "report_to"}
 )
 def test_fields_say_what_alone_they_change(section: type[BaseModel], marks: list[Mark], names: set[str]) -> None:
     assert marked(section, *marks) == names
+
+
+# settings and the stages that they change
+
+SETS = ("arc-agi-1-evaluation", "heldout")
+PARTS = ("part1", "part2")
+SAMPLES = {
+    *(f"sample {tasks} turn1" for tasks in (*PARTS, *SETS)),
+    *(f"sample {tasks} {arm}-turn2" for tasks in SETS for arm in ("refine-base", "refine-trained")),
+}
+REFINING_PROMPTS = {job.replace("sample", "prompts") for job in SAMPLES if "turn2" in job}
+
+Change = Callable[[dict[str, Any]], Any]
+
+
+def changed(config_file: str, change: Change, validated: Callable[..., Any], given: Callable[..., Any]) -> set[str]:
+    """The jobs that a change of a config gives other `params`, or to others."""
+    content = yaml.safe_load((ROOT / config_file).read_text())
+    before = given(validated(content, "before.yaml"))
+    change(content)
+    after = given(validated(content, "after.yaml"))
+    return {job for job in before.keys() | after.keys() if before.get(job) != after.get(job)}
+
+
+def of_refining(experiment: Experiment) -> dict[str, dict[str, Any]]:
+    """The `params` of every job, shards apart."""
+    evaluated = [(one.name, branch) for one in experiment.evaluation.sets for branch in experiment.branches]
+    branches = list(dict.fromkeys([*((part, "turn1") for part in experiment.part_names), *evaluated]))
+    jobs = {
+        "problems": stages.problems(experiment),
+        "tasks": stages.tasks(experiment),
+        "judge": stages.judge(experiment),
+        "training_prompts": stages.training_prompts(experiment),
+        "demonstrations": stages.demonstrations(experiment),
+        **{f"evaluation_tasks {name}": stages.evaluation_tasks(experiment, name) for name in SETS},
+        **{f"sample {tasks} {branch}": stages.sample(experiment, tasks, branch) for tasks, branch in branches},
+        **{f"sft {name}": stages.sft(experiment, name) for name in experiment.sft_adapters},
+        **{f"train {name}": stages.train(experiment, name) for name in experiment.runs},
+    }
+    for tasks, branch in branches:
+        first = branch.startswith("turn1")
+        jobs[f"prompts {tasks} {branch}"] = (
+            stages.first_prompts(experiment, tasks, branch) if first else stages.refining_prompts(experiment, branch)
+        )
+    return {name: stage.params for name, stage in jobs.items()}
+
+
+def of_tool_use(experiment: ToolUse) -> dict[str, dict[str, Any]]:
+    jobs = {
+        "conversations": stages.conversations(experiment),
+        **{f"questions {name}": stages.questions(experiment, name) for name in experiment.sets},
+        **{f"episodes {arm.name}": stages.episodes(experiment, arm.name) for arm in experiment.evaluation.arms},
+        **{f"sft {name}": stages.sft(experiment, name) for name in experiment.sft_adapters},
+        **{f"train {name}": stages.train(experiment, name) for name in experiment.runs},
+    }
+    return {name: stage.params for name, stage in jobs.items()}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda c: c["training"].update(learning_rate=2.0e-3), {"train trained"}),
+        (lambda c: c["training"].update(save_steps=3), {"train trained"}),
+        (lambda c: c["training"]["sft"].update(epochs=2), {"sft sft"}),
+        (lambda c: c["training"]["sft"].update(save_steps=3), set()),
+        (lambda c: c["training"].update(n_jobs=2, gpu_memory_utilization=0.5, report_to=["wandb"]), set()),
+        (lambda c: c["training"].update(lora_r=4), {"train trained", "sft sft"}),
+        (lambda c: c["training"]["sft"].update(demonstrations={"n_parents": 2}), {"demonstrations"}),
+        (lambda c: c["training"].update(max_seq_length=900), {"train trained", "training_prompts", "demonstrations"}),
+        (
+            lambda c: c["evaluation"]["arms"][1]["turns"][1].update(n_predictions=12),
+            {f"prompts {one} refine-base-turn2" for one in SETS},
+        ),
+        (lambda c: c["refinement"].update(n_parents=3), REFINING_PROMPTS),
+        (
+            lambda c: c["refinement"].update(include_errors=True),
+            {"train trained", "training_prompts", "demonstrations"} | REFINING_PROMPTS,
+        ),
+        (lambda c: c["sampling"].update(temperature=0.7), SAMPLES),
+        (
+            lambda c: c["sampling"].update(n_predictions=4),
+            {"training_prompts", "demonstrations", *(f"prompts {one} turn1" for one in PARTS)},
+        ),
+        (lambda c: c["model"].update(gpu_memory_utilization=0.5), set()),
+        (lambda c: c["model"].update(n_threads=2), SAMPLES | {"train trained", "sft sft"}),
+        (lambda c: c.update(sandbox={"memory_mb": 600}), {"judge", "demonstrations", "train trained"}),
+        (lambda c: c["evaluation"]["sets"][1].update(shards=3, caveat="easy"), set()),
+        (lambda c: c["evaluation"]["sets"][1].update(n_tasks=7), {"evaluation_tasks heldout"}),
+        (lambda c: c["parts"].update(shards_per_part=2), set()),
+        (lambda c: c["parts"].update(tasks_per_part=7), {"problems", "tasks"}),
+        (lambda c: c["problems"].update(compositions=0.4), {"problems", "evaluation_tasks heldout"}),
+        (
+            lambda c: c.update(
+                resources={"sample": {"cpus": 2, "mem_mb": 3000, "venv": "a"}, "train": {"runtime": 90}}
+            ),
+            set(),
+        ),
+    ],
+)
+def test_a_setting_of_refining_changes_its_stages(change: Change, expected: set[str]) -> None:
+    assert changed(SMALL, change, config.validate, of_refining) == expected
+
+
+EPISODES = {"episodes untrained", "episodes trained"}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda c: c["generation"].update(temperature=0.7), EPISODES),
+        (lambda c: c["generation"].update(max_calls=2), EPISODES | {"conversations", "train trained"}),
+        (lambda c: c["training"].update(learning_rate=2.0e-3), {"train trained"}),
+        (lambda c: c["training"]["sft"].update(epochs=2), {"sft sft"}),
+        (lambda c: c["training"]["sft"].update(without_tools=0.25), {"conversations"}),
+        (lambda c: c["training"]["sft"].update(save_steps=2), set()),
+        (lambda c: c["training"].update(n_jobs=2, gpu_memory_utilization=0.5), set()),
+        (lambda c: c["data"]["train"][1].update(n_questions=5), {"questions programs-train"}),
+        (lambda c: c["data"]["heldout"][0].update(shards=1), set()),
+        (lambda c: c["evaluation"]["arms"].append({"name": "plain", "tools": False}), {"episodes plain"}),
+        (lambda c: c["evaluation"].update(questions_per_batch=1), EPISODES),
+        (lambda c: c["model"].update(gpu_memory_utilization=0.5), set()),
+        (lambda c: c.update(resources={"sample": {"cpus": 2, "mem_mb": 3000}, "train": {"runtime": 90}}), set()),
+    ],
+)
+def test_a_setting_of_tool_use_changes_its_stages(change: Change, expected: set[str]) -> None:
+    assert changed(TOOLS, change, config.validate_tool_use, of_tool_use) == expected
+
+
+def test_what_changes_no_result_is_given_beside() -> None:
+    content = yaml.safe_load((ROOT / SMALL).read_text())
+    content["training"] |= {"n_jobs": 2, "gpu_memory_utilization": 0.5}
+    content["model"]["gpu_memory_utilization"] = 0.7
+    experiment = config.validate(content, "mine.yaml")
+    assert stages.sample(experiment, "heldout", "turn1").tuning == {"gpu_memory_utilization": 0.7}
+    assert stages.sft(experiment, "sft").tuning == {"save_steps": 2}
+    assert stages.train(experiment, "trained").tuning == {
+        "n_jobs": 2,
+        "server_url": "http://127.0.0.1:8000",
+        "gpu_memory_utilization": 0.5,
+        "report_to": ("tensorboard",),
+    }
+    episodes = config.validate_tool_use(
+        yaml.safe_load((ROOT / TOOLS).read_text()) | {"resources": {"sample": {"cpus": 2}}}, ""
+    )
+    assert stages.episodes(episodes, "trained").tuning == {"gpu_memory_utilization": 0.9, "n_jobs": 2}
+
+
+def test_only_what_plays_with_read_file_is_given_the_files(tmp_path: Path) -> None:
+    (tmp_path / "sums-0").mkdir()
+    (tmp_path / "sums-0/a.txt").touch()
+    content = yaml.safe_load((ROOT / TOOLS).read_text())
+    content["tools"] = ["calculator", "read_file"]
+    content["data"]["files"] = str(tmp_path)
+    content["evaluation"]["arms"].append({"name": "plain", "tools": False})
+    given = of_tool_use(experiment := config.validate_tool_use(content, "mine.yaml"))
+    assert {job for job, params in given.items() if params.get("files")} == EPISODES | {"train trained"}
+    assert inputs.files_to_read(experiment) == [str(tmp_path / "sums-0/a.txt")]
+
+
+# command lines
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"lora_r": 1, "learning_rate": 1e-4}, "--lora-r 1 --learning-rate 0.0001"),
+        ({"path": None, "name": "", "n": 0}, "--n 0"),
+        ({"load_in_4bit": False, "stream": True}, "--no-load-in-4bit --stream"),
+        ({"guard": {"window": 5, "is_on": False}}, "--guard.window 5 --guard.no-is-on"),
+        ({"colors": ("black", "dark red")}, "--colors black 'dark red'"),
+        ({"tools": ()}, "--tools"),
+    ],
+)
+def test_settings_become_flags(settings: dict[str, Any], line: str) -> None:
+    assert command_line(settings) == line
+
+
+# inputs
+
+
+def test_refining_reads_all_shards_of_the_turn_before() -> None:
+    experiment = config.load(ROOT / SMALL)
+    shards = ["<results>/heldout/turn1/verdicts/000.parquet", "<results>/heldout/turn1/verdicts/001.parquet"]
+    assert inputs.parents(experiment, "heldout", "refine-trained-turn2", "verdicts") == shards
+    assert inputs.adapter(experiment, "heldout", "refine-trained-turn2") == ["<results>/adapters/trained"]
+    assert inputs.adapter(experiment, "heldout", "refine-base-turn2") == []
+    assert inputs.start_of(experiment, "trained") == ["<results>/adapters/sft"]
+    with pytest.raises(ConfigError, match="refine-turn2 is no branch of this experiment; there are turn1, refine-base"):
+        inputs.adapter(experiment, "heldout", "refine-turn2")

@@ -76,14 +76,6 @@ def test_another_learning_rate_reruns_training_and_what_follows_from_it(finished
     assert finished.planned("--configfile", config) == expected
 
 
-def test_another_number_of_refinements_reruns_that_arm_only(finished: Checkout):
-    def more(content: dict[str, Any]) -> None:
-        content["evaluation"]["arms"][1]["turns"][1]["n_predictions"] = 12
-
-    expected = {"settings": 1, "refining_prompts": 2, "sample": 3, "judge": 3, "report": 1, "machine_time": 1, "all": 1}
-    assert finished.planned("--configfile", finished.change(more)) == expected
-
-
 def test_an_edited_list_of_tasks_reruns_its_evaluation_set(finished: Checkout):
     listed = finished.folder / "tests/workflow/tasks.txt"
     content, written = listed.read_text(), listed.stat().st_mtime_ns
