@@ -3,7 +3,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 from snakemake.utils import min_version
 
-from arc_refinery.config import ConfigError, check_files, check_tool_use_files, validate, validate_tool_use
+from arc_refinery.config import ConfigError, check_files, validate_experiment
 from arc_refinery.gpu_memory import memory_warnings
 
 min_version("9.19")
@@ -17,12 +17,8 @@ include: "rules/common.smk"
 
 
 try:
-    if "data" in config:  # tool use
-        experiment = validate_tool_use(config, config_origin())
-        check_tool_use_files(experiment, config_origin())
-    else:
-        experiment = validate(config, config_origin())
-        check_files(experiment, config_origin())
+    experiment = validate_experiment(config, config_origin())
+    check_files(experiment, config_origin())
 except ConfigError as error:
     raise WorkflowError(str(error))
 if workflow.is_main_process:  # jobs parse this file again
@@ -51,7 +47,7 @@ if experiment.downloads:
     include: "rules/fetch.smk"  # models and data sets of the Hugging Face hub
 
 
-if "data" in config:
+if experiment.kind == "tool-use":
 
     include: "rules/tools.smk"  # questions -> conversations to learn from; episodes
 

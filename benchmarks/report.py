@@ -46,7 +46,7 @@ import sys
 from pathlib import Path
 from arc_refinery import config
 from arc_refinery.evaluation.arms import load
-experiment = config.load(Path(sys.argv[1], "settings.json"))
+experiment = config.load_experiment(Path(sys.argv[1], "settings.json"), config.Experiment)
 results = load(Path(sys.argv[1]), experiment.evaluation.sets[0], experiment.arms)
 print(sum(len(results.of_arm(arm)) for arm in experiment.arms))
 """
@@ -54,8 +54,9 @@ ATTEMPTS = """
 import sys
 from pathlib import Path
 from arc_refinery import config
-from arc_refinery.reporting.refining import tidy
-tidy.write(config.load(Path(sys.argv[1], "settings.json")), Path(sys.argv[1]), Path(sys.argv[1], "attempts.parquet"))
+from arc_refinery.reporting import tidy
+folder = Path(sys.argv[1])
+tidy.write(config.load_experiment(folder / "settings.json", config.Experiment), folder, folder / "attempts.parquet")
 """
 
 Rng = np.random.Generator
@@ -78,7 +79,7 @@ def experiment(n_tasks: int, n_attempts: int, seed: int) -> Experiment:
             ],
         },
     }
-    return config.validate(settings, "benchmarks/report.py")
+    return config.validate_experiment(settings, "benchmarks/report.py", Experiment)
 
 
 def make(made: Experiment, folder: Path) -> None:

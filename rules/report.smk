@@ -1,7 +1,7 @@
 # Compare the arms and write the report.
 
 
-tables = {} if "data" in config else {"attempts": "<results>/attempts.parquet"}
+tables = {} if experiment.kind == "tool-use" else {"attempts": "<results>/attempts.parquet"}
 
 
 rule report:
@@ -34,7 +34,7 @@ rule report:
         "arc-refinery report --config {input.settings} --folder {params.folder} --output {output.markdown} 2> {log}"
 
 
-if "data" not in config:
+if experiment.kind == "refining":
 
     rule prompt_lengths:
         input:

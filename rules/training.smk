@@ -3,7 +3,7 @@
 
 
 # Words of the commands below. Snakemake would train finished adapters again where one changes.
-if "data" in config:
+if experiment.kind == "tool-use":
     rows, grpo = "conversations", "train-tools --dataset-path {input.questions}"
 else:
     rows, grpo = "demonstrations", "train --dataset-path {input.prompts}"

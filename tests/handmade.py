@@ -49,7 +49,7 @@ def finished(
     results: Path, content: Mapping[str, Any], answers: Answers, tasks: Sequence[str], n_shards: int = 1
 ) -> tuple[Experiment, Path]:
     """Write the files of a finished experiment with one set, in shards; returns it with its folder."""
-    experiment = config.validate(dict(content), "test")
+    experiment = config.validate_experiment(dict(content), "test", config.Experiment)
     (task_set,) = experiment.evaluation.sets
     sharded = task_set.model_copy(update={"shards": n_shards})
     evaluation = experiment.evaluation.model_copy(update={"sets": (sharded,)})

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from checkout import ROOT
 
-from arc_refinery.config import ConfigError, Experiment, Refinement, Turn, validate
+from arc_refinery.config import ConfigError, Experiment, Refinement, Turn, validate_experiment
 
 SEEDS_OF_TRAINING = {"seeds": [0, 1]}
 
@@ -24,7 +24,7 @@ def experiment(
         {"name": name, "turns": [{"n_predictions": 8} | turn for turn in turns]} for name, turns in arms.items()
     ]
     content["evaluation"] |= evaluation
-    return validate(content, "test")
+    return validate_experiment(content, "test", Experiment)
 
 
 def refused(*arguments: Any, **named: Any) -> str:
@@ -125,4 +125,5 @@ def test_a_first_turn_refines_nothing(key: dict[str, Any]) -> None:
 
 def test_settings_as_they_are_written_down_are_read_again() -> None:
     made = experiment(BASE, SEEDS_OF_TRAINING, {"big": OTHER}, seeds=[1, 2])
-    assert validate(made.model_dump(mode="json", exclude={"resources"}), "settings.json").arms == made.arms
+    settings = made.model_dump(mode="json", exclude={"resources"})
+    assert validate_experiment(settings, "settings.json", Experiment).arms == made.arms

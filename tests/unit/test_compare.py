@@ -10,8 +10,7 @@ from factories import make_task
 from handmade import WRONG, finished, settings
 
 from arc_refinery import records
-from arc_refinery.config import ConfigError, validate
-from arc_refinery.evaluation.bootstrap import Bootstrap
+from arc_refinery.config import ConfigError, Experiment, validate_experiment
 from arc_refinery.evaluation.paired import PairingError, arms_to_pair, given, pair, shared_tasks, side
 from arc_refinery.reporting.refining import side_by_side
 from arc_refinery.reporting.refining.compare import paired_comparison
@@ -182,5 +181,5 @@ def test_the_page_shows_sets_that_several_have_only(demo: Path, tmp_path: Path):
 @pytest.mark.parametrize(("names", "experiment"), [(["a"], "tiny"), (["a", "b", "a"], "tiny"), ([], "compare")])
 def test_a_config_names_two_experiments_or_more_once(names: list[str], experiment: str):
     with pytest.raises(ConfigError, match="compare"):
-        validate(settings(ARMS, experiment, compare=names), "test")
-    assert validate(settings(ARMS, compare=["a", "b"]), "test").compare == ("a", "b")
+        validate_experiment(settings(ARMS, experiment, compare=names), "test", Experiment)
+    assert validate_experiment(settings(ARMS, compare=["a", "b"]), "test", Experiment).compare == ("a", "b")

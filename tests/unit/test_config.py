@@ -9,7 +9,7 @@ import pytest
 import yaml
 from checkout import ROOT
 
-from arc_refinery.config import Arm, ConfigError, Experiment, Network, Sandbox, Turn, check_files, load
+from arc_refinery.config import Arm, ConfigError, Experiment, Network, Sandbox, Turn, check_files, load_experiment
 from arc_refinery.config import docs as config_docs
 from arc_refinery.errors import InputError
 from arc_refinery.hub import Download
@@ -38,7 +38,7 @@ def path(tmp_path: Path) -> Path:
 
 def message(path: Path) -> str:
     with pytest.raises(ConfigError) as caught:
-        load(path)
+        load_experiment(path, Experiment)
     assert isinstance(caught.value, InputError)  # so that the command line shows it without a traceback
     return str(caught.value)
 
@@ -48,22 +48,22 @@ def message(path: Path) -> str:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_config_is_valid(name: str):
-    assert isinstance(load(ROOT / name), Experiment)
+    assert isinstance(load_experiment(ROOT / name, Experiment), Experiment)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_what_a_shipped_config_names_is_there(name: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(ROOT)  # paths in a config are relative to the repository
-    check_files(load(ROOT / name), name)
+    check_files(load_experiment(ROOT / name, Experiment), name)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_arms_of_a_shipped_config_spend_equal_budgets(name: str):
-    assert len({arm.budget for arm in load(ROOT / name).arms}) == 1
+    assert len({arm.budget for arm in load_experiment(ROOT / name, Experiment).arms}) == 1
 
 
 def test_values_of_a_file_arrive_and_the_others_have_their_defaults():
-    experiment = load(ROOT / "config/config.yaml")
+    experiment = load_experiment(ROOT / "config/config.yaml", Experiment)
     assert experiment.experiment == "demo"
     assert experiment.training
     assert experiment.training.learning_rate == 3e-4  # in the file
@@ -282,7 +282,7 @@ def test_a_file_that_holds_no_keys_is_named(path: Path, text: str, found: str):
 def test_a_learning_rate_may_be_written_without_a_point(path: Path, content: dict[str, Any]):
     # YAML 1.1 reads 4e-6 as text
     path.write_text(yaml.safe_dump(content).replace("learning_rate: 0.0003", "learning_rate: 4e-6"))
-    training = load(path).training
+    training = load_experiment(path, Experiment).training
     assert training
     assert training.learning_rate == 4e-6
 
@@ -339,10 +339,10 @@ def test_runs_are_named_by_their_values_however_these_are_written(content: dict[
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_report_finds_the_runs_and_arms_that_the_rules_made(name: str, path: Path):
-    experiment = load(ROOT / name)
+    experiment = load_experiment(ROOT / name, Experiment)
     path.write_text(json.dumps(experiment.model_dump(mode="json")))  # as the rule `settings` writes them
-    assert list(load(path).runs) == list(experiment.runs)
-    assert load(path).arms == experiment.arms
+    assert list(load_experiment(path, Experiment).runs) == list(experiment.runs)
+    assert load_experiment(path, Experiment).arms == experiment.arms
 
 
 def test_without_a_sweep_there_is_one_training(content: dict[str, Any]):
@@ -423,7 +423,7 @@ def test_a_model_on_the_hub_needs_no_folder(content: dict[str, Any], tmp_path: P
 
 def test_the_8b_experiment_fetches_its_model_its_problems_and_the_rows_of_its_wording(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(ROOT)
-    assert load(ROOT / "config/multi-turn-rl.yaml").downloads == [
+    assert load_experiment(ROOT / "config/multi-turn-rl.yaml", Experiment).downloads == [
         Download("barc0/Llama-3.1-ARC-Potpourri-Induction-8B", "model"),
         Download(
             "barc0/200k_HEAVY_gpt4o-description-gpt4omini-code_generated_problems",
@@ -435,7 +435,8 @@ def test_the_8b_experiment_fetches_its_model_its_problems_and_the_rows_of_its_wo
 
 
 def test_every_config_of_the_8b_model_asks_in_words_that_it_knows():
-    of_8b = [one for one in map(load, [ROOT / name for name in SHIPPED]) if one.model.path.startswith("barc0/")]
+    shipped = [load_experiment(ROOT / name, Experiment) for name in SHIPPED]
+    of_8b = [one for one in shipped if one.model.path.startswith("barc0/")]
     assert len(of_8b) == 5
     assert {one.model.template for one in of_8b} == {"learned"}
 

@@ -14,7 +14,17 @@ from factories import make_task
 from arc_refinery import records
 from arc_refinery.cli import load
 from arc_refinery.cli.doctor import Doctor
-from arc_refinery.config import Grpo, Lora, ModelNeeds, Needs, Network, Sandbox, load_either, validate
+from arc_refinery.config import (
+    Experiment,
+    Grpo,
+    Lora,
+    ModelNeeds,
+    Needs,
+    Network,
+    Sandbox,
+    load_experiment,
+    validate_experiment,
+)
 from arc_refinery.doctor import machine, stages
 from arc_refinery.doctor.findings import Finding, Visit, failures, read, table, write
 from arc_refinery.errors import InputError
@@ -141,7 +151,7 @@ def test_the_version_of_the_driver_is_shown(cuda: Callable[..., None], tmp_path:
 def test_memory_is_counted_for_the_kind_of_job():
     content = yaml.safe_load((ROOT / "config/multi-turn-rl.yaml").read_text())
     content["training"]["gradient_accumulation_steps"] = 4
-    experiment = validate(content, "multi-turn-rl")
+    experiment = validate_experiment(content, "multi-turn-rl", Experiment)
     (sample,), (train,) = (machine.gpu_memory(experiment, job) for job in ("sample", "train"))
     assert (sample.check, sample.outcome) == ("GPU memory of sample, counted", "passed")
     assert (train.check, train.outcome) == ("GPU memory of train trained, counted", "failed")
@@ -307,7 +317,7 @@ def test_findings_are_of_one_kind_of_job(tmp_path: Path):
 @pytest.mark.parametrize("path", sorted((ROOT / "config").glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_training_of_every_config_can_be_tried(path: Path, tmp_path: Path):
     """As far as its flags go: on a GPU there would be no second chance."""
-    settings = load_either(path).training
+    settings = load_experiment(path).training
     if settings is None or "grpo" not in settings.train:
         return
     for changes in ({}, {"unsloth": True, "epsilon_high": 0.2, "scale_rewards": "batch"}):

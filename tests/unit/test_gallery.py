@@ -26,7 +26,7 @@ from arc_refinery.tasks import Pair, Task
 
 def experiment(*arms: Mapping[str, Any]) -> Experiment:
     content = settings({one["name"]: one["turns"] for one in arms})
-    return config.validate(content, "test")
+    return config.validate_experiment(content, "test", config.Experiment)
 
 
 def arm(name: str, *budgets: int, feedback: str = "real") -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from checkout import ROOT, TINY
 
-from arc_refinery.config import Experiment, ToolUse, load_either, validate, validate_tool_use
+from arc_refinery.config import Experiment, ToolUse, load_experiment, validate_experiment
 from arc_refinery.errors import ModelError
 from arc_refinery.gpu_memory import GIB, WIDTH, Items, counts, forward_pass, memory_warnings, page, training_pass
 from arc_refinery.model_shape import PUBLISHED, Shape, shape_of
@@ -238,12 +238,12 @@ def changed(name: str, **changes: Any) -> Experiment | ToolUse:
         for part in outer:
             section = section[part]
         section[last] = value
-    return validate_tool_use(config, "c.yaml") if "data" in config else validate(config, "c.yaml")
+    return validate_experiment(config, "c.yaml")
 
 
 @pytest.mark.parametrize("name", FULL_SIZE)
 def test_every_published_config_fits_its_gpus(name: str):
-    experiment = load_either(CONFIGS[name])
+    experiment = load_experiment(CONFIGS[name])
     found = counts(experiment)
     kinds = {count.job.split()[0] for count in found}
     assert kinds >= ({"sample", "train"} if experiment.training else {"sample"})
@@ -279,10 +279,10 @@ def test_vllm_needs_room_for_one_window():
 
 
 def test_one_table_per_kind_of_job():
-    jobs = [count.job for count in counts(load_either(CONFIGS["tool-use"]))]
+    jobs = [count.job for count in counts(load_experiment(CONFIGS["tool-use"]))]
     assert jobs == ["sample", "sft", "train trained"]
     # the sweep's trainings hold the same
-    jobs = [count.job for count in counts(load_either(CONFIGS["one-task-sanity"]))]
+    jobs = [count.job for count in counts(load_experiment(CONFIGS["one-task-sanity"]))]
     assert jobs == ["sample", "train learning-rate-0.0001, train learning-rate-1e-9"]
 
 
@@ -306,7 +306,7 @@ def test_4_bit_weights_and_sampling_without_vllm():
 
 
 def test_without_gpus_nothing_is_counted():
-    experiment = load_either(CONFIGS["config"])
+    experiment = load_experiment(CONFIGS["config"])
     assert counts(experiment) == []
     assert "resources.train asks for no GPU" in page(experiment)
 

@@ -176,10 +176,10 @@ def test_files_that_a_source_does_not_have_or_needs_are_refused(settings: dict[s
 
 
 def test_missing_files_of_sets_are_named_before_anything_runs(tmp_path: Path):
-    whole = config.load(ROOT / "config/config.yaml").model_dump()
+    whole = config.load_experiment(ROOT / "config/config.yaml", config.Experiment).model_dump()
     whole["evaluation"]["sets"] = [{"name": "k", "source": "kaggle", "path": "no/c.json", "solutions": "no/s.json"}]
     with pytest.raises(ConfigError) as caught:
-        config.check_files(config.validate(whole, "mine.yaml"), "mine.yaml")
+        config.check_files(config.validate_experiment(whole, "mine.yaml", config.Experiment), "mine.yaml")
     assert "mine.yaml: evaluation.sets.0.path: no/c.json does not exist; expected a JSON file of tasks" in str(
         caught.value
     )

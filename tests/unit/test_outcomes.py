@@ -57,7 +57,7 @@ def experiment(arms: Mapping[str, list[int]], **evaluation: Any) -> Experiment:
     turns = {name: [{"n_predictions": n} for n in budgets] for name, budgets in arms.items()}
     content = settings(turns)
     content["evaluation"] |= evaluation
-    return config.validate(content, "test")
+    return config.validate_experiment(content, "test", config.Experiment)
 
 
 def shares(**branches: Mapping[str, str]) -> dict[str, pd.DataFrame]:

@@ -54,7 +54,7 @@ def experiment(
             "n_bootstrap": 200,
         },
     }
-    return config.validate(settings, "test")
+    return config.validate_experiment(settings, "test", config.Experiment)
 
 
 def attempt_and_verdict(task_id: str, branch: str, place: int, letter: str) -> tuple[Attempt, Verdict]:

@@ -22,8 +22,10 @@ from arc_refinery.config import (
     Mark,
     ToolUse,
     inputs,
+    load_experiment,
     marked,
     stages,
+    validate_experiment,
 )
 from arc_refinery.config.stages import command_line
 
@@ -65,12 +67,12 @@ REFINING_PROMPTS = {job.replace("sample", "prompts") for job in SAMPLES if "turn
 Change = Callable[[dict[str, Any]], Any]
 
 
-def changed(config_file: str, change: Change, validated: Callable[..., Any], given: Callable[..., Any]) -> set[str]:
+def changed(config_file: str, change: Change, given: Callable[[Any], Any]) -> set[str]:
     """The jobs that a change of a config gives other `params`, or to others."""
     content = yaml.safe_load((ROOT / config_file).read_text())
-    before = given(validated(content, "before.yaml"))
+    before = given(validate_experiment(content, "before.yaml"))
     change(content)
-    after = given(validated(content, "after.yaml"))
+    after = given(validate_experiment(content, "after.yaml"))
     return {job for job in before.keys() | after.keys() if before.get(job) != after.get(job)}
 
 
@@ -150,7 +152,7 @@ def of_tool_use(experiment: ToolUse) -> dict[str, dict[str, Any]]:
     ],
 )
 def test_a_setting_of_refining_changes_its_stages(change: Change, expected: set[str]) -> None:
-    assert changed(SMALL, change, config.validate, of_refining) == expected
+    assert changed(SMALL, change, of_refining) == expected
 
 
 EPISODES = {"episodes untrained", "episodes trained"}
@@ -175,14 +177,14 @@ EPISODES = {"episodes untrained", "episodes trained"}
     ],
 )
 def test_a_setting_of_tool_use_changes_its_stages(change: Change, expected: set[str]) -> None:
-    assert changed(TOOLS, change, config.validate_tool_use, of_tool_use) == expected
+    assert changed(TOOLS, change, of_tool_use) == expected
 
 
 def test_what_changes_no_result_is_given_beside() -> None:
     content = yaml.safe_load((ROOT / SMALL).read_text())
     content["training"] |= {"n_jobs": 2, "gpu_memory_utilization": 0.5}
     content["model"]["gpu_memory_utilization"] = 0.7
-    experiment = config.validate(content, "mine.yaml")
+    experiment = validate_experiment(content, "mine.yaml", Experiment)
     assert stages.sample(experiment, "heldout", "turn1").tuning == {"gpu_memory_utilization": 0.7}
     assert stages.sft(experiment, "sft").tuning == {"save_steps": 2}
     assert stages.train(experiment, "trained").tuning == {
@@ -191,8 +193,8 @@ def test_what_changes_no_result_is_given_beside() -> None:
         "gpu_memory_utilization": 0.5,
         "report_to": ("tensorboard",),
     }
-    episodes = config.validate_tool_use(
-        yaml.safe_load((ROOT / TOOLS).read_text()) | {"resources": {"sample": {"cpus": 2}}}, ""
+    episodes = validate_experiment(
+        yaml.safe_load((ROOT / TOOLS).read_text()) | {"resources": {"sample": {"cpus": 2}}}, "", config.ToolUse
     )
     assert stages.episodes(episodes, "trained").tuning == {"gpu_memory_utilization": 0.9, "n_jobs": 2}
 
@@ -204,7 +206,7 @@ def test_only_what_plays_with_read_file_is_given_the_files(tmp_path: Path) -> No
     content["tools"] = ["calculator", "read_file"]
     content["data"]["files"] = str(tmp_path)
     content["evaluation"]["arms"].append({"name": "plain", "tools": False})
-    given = of_tool_use(experiment := config.validate_tool_use(content, "mine.yaml"))
+    given = of_tool_use(experiment := validate_experiment(content, "mine.yaml", ToolUse))
     assert {job for job, params in given.items() if params.get("files")} == EPISODES | {"train trained"}
     assert inputs.files_to_read(experiment) == [str(tmp_path / "sums-0/a.txt")]
 
@@ -231,7 +233,7 @@ def test_settings_become_flags(settings: dict[str, Any], line: str) -> None:
 
 
 def test_refining_reads_all_shards_of_the_turn_before() -> None:
-    experiment = config.load(ROOT / SMALL)
+    experiment = load_experiment(ROOT / SMALL, Experiment)
     shards = ["<results>/heldout/turn1/verdicts/000.parquet", "<results>/heldout/turn1/verdicts/001.parquet"]
     assert inputs.parents(experiment, "heldout", "refine-trained-turn2", "verdicts") == shards
     assert inputs.adapter(experiment, "heldout", "refine-trained-turn2") == ["<results>/adapters/trained"]

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from checkout import ROOT
 
-from arc_refinery.config import ConfigError, check_tool_use_files, load_tool_use, validate_tool_use
+from arc_refinery.config import ConfigError, Experiment, ToolUse, check_files, load_experiment, validate_experiment
 
 DEMO = "config/tool-use-demo.yaml"
 SHIPPED = ["config/tool-use.yaml", DEMO, "tests/workflow/tool-use-small.yaml"]
@@ -28,15 +28,31 @@ def content() -> Content:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_config_is_valid_and_what_it_names_is_there(name: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(ROOT)  # paths in a config are relative to the repository
-    check_tool_use_files(load_tool_use(Path(name)), name)
+    check_files(load_experiment(Path(name), ToolUse), name)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_settings_that_are_written_down_are_the_same_experiment(name: str, tmp_path: Path):
-    experiment = load_tool_use(ROOT / name)
+    experiment = load_experiment(ROOT / name, ToolUse)
     settings = tmp_path / "settings.json"
     settings.write_text(json.dumps(experiment.model_dump(mode="json")))  # as the rule `settings` writes them
-    assert load_tool_use(settings) == experiment
+    assert load_experiment(settings, ToolUse) == experiment
+
+
+def test_the_kind_of_an_experiment_is_written_or_seen_from_its_questions(content: Content):
+    assert content.pop("kind") == "tool-use"
+    assert isinstance(validate_experiment(content, "mine.yaml"), ToolUse)
+    content["kind"] = "tools"
+    with pytest.raises(ConfigError, match=r"^mine.yaml: kind is 'tools'; expected refining or tool-use$"):
+        validate_experiment(content, "mine.yaml")
+    content["kind"] = "refining"
+    with pytest.raises(ConfigError, match=r"mine.yaml: data is no known key"):
+        validate_experiment(content, "mine.yaml")
+
+
+def test_a_command_for_one_kind_refuses_the_other():
+    with pytest.raises(ConfigError, match=r"its kind is tool-use; expected an experiment of the kind refining$"):
+        load_experiment(ROOT / DEMO, Experiment)
 
 
 def train(content: Content, **changes: Any) -> None:
@@ -189,7 +205,7 @@ def test_a_wrong_key_gives_one_line_that_names_file_and_key(
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(content))
     with pytest.raises(ConfigError) as caught:
-        load_tool_use(path)
+        load_experiment(path, ToolUse)
     assert str(caught.value).startswith(f"{path}: {expected}")
     assert len(str(caught.value).splitlines()) == 1
 
@@ -209,7 +225,7 @@ def test_the_adapters_of_each_method(
     if "sft" not in methods:
         del content["training"]["sft"]
     content["evaluation"]["arms"] = [{"name": "only", "adapter": "trained"}]
-    experiment = validate_tool_use(content, "mine.yaml")
+    experiment = validate_experiment(content, "mine.yaml", ToolUse)
     assert (experiment.adapters, experiment.sft_adapters, list(experiment.runs)) == (adapters, sft, grpo)
 
 
@@ -217,7 +233,7 @@ def test_without_training_neither_adapters_nor_training_questions_are_needed(con
     nothing_trained(content)
     del content["data"]["train"]
     content["evaluation"]["arms"] = [{"name": "untrained"}]
-    assert validate_tool_use(content, "mine.yaml").adapters == []
+    assert validate_experiment(content, "mine.yaml", ToolUse).adapters == []
 
 
 def test_missing_files_are_all_named_with_their_keys(content: Content, tmp_path: Path):
@@ -227,7 +243,7 @@ def test_missing_files_are_all_named_with_their_keys(content: Content, tmp_path:
     content["data"]["files"] = str(tmp_path / "files")
     content["resources"] = {"train": {"venv": str(tmp_path / "venv")}}
     with pytest.raises(ConfigError) as caught:
-        check_tool_use_files(validate_tool_use(content, "mine.yaml"), "mine.yaml")
+        check_files(validate_experiment(content, "mine.yaml", ToolUse), "mine.yaml")
     assert str(caught.value).splitlines() == [
         f"mine.yaml: {key}: {tmp_path}/{path} does not exist; expected {what}"
         for key, path, what in (
@@ -250,4 +266,4 @@ def test_files_that_are_there_are_accepted(content: Content, tmp_path: Path):
     content["model"]["path"] = str(tmp_path)
     content["data"]["train"][0] |= {"source": "file", "path": str(tmp_path / "rows.jsonl")}
     content["data"]["files"] = str(tmp_path)
-    check_tool_use_files(validate_tool_use(content, "mine.yaml"), "mine.yaml")
+    check_files(validate_experiment(content, "mine.yaml", ToolUse), "mine.yaml")

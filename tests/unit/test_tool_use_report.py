@@ -90,7 +90,7 @@ def episode(question: Question, number: int, letter: str) -> Episode:
 
 def experiment(results: Path, change: Change = lambda one: one, questions: Sequence[Question] = QUESTIONS) -> ToolUse:
     """The files of a finished experiment, in the folder `results`; its first batches are in shard 0, others in 1."""
-    made = config.validate_tool_use(SETTINGS, "test")
+    made = config.validate_experiment(SETTINGS, "test", config.ToolUse)
     folder = results / made.experiment
     records.write(folder / "questions/sums.parquet", "questions", questions, 0, {})
     for arm, answers in ANSWERS.items():
@@ -130,7 +130,7 @@ def test_a_model_of_the_hub_is_read_where_it_was_fetched_and_its_commit_is_named
     folder.mkdir(parents=True)
     (folder / "tools").symlink_to(TINY_TOOLS)
     (folder / "tools.json").write_text(json.dumps({"commit": "c0ffee", "revision": "v2", "bytes": 3_400_000_000}))
-    text = composed(tmp_path, config.validate_tool_use(SETTINGS | {"model": model}, "test"))
+    text = composed(tmp_path, config.validate_experiment(SETTINGS | {"model": model}, "test", config.ToolUse))
     assert "| someone/tools | v2 | `c0ffee` | 3.40GB |" in text
     assert "Hugging Face hub" not in composed(tmp_path, made)
 

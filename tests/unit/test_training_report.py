@@ -121,7 +121,7 @@ def test_what_was_no_number_is_missing(tmp_path: Path):
 def experiment(train: tuple[str, ...] = ("grpo",), **changes: Any) -> Experiment:
     sft = {"sft": {"learning_rate": 1e-3}} if "sft" in train else {}
     settings = {"learning_rate": 1e-3, "max_completion_length": 16, "max_seq_length": 100, "train": train, **sft}
-    return config.validate(
+    return config.validate_experiment(
         {
             "experiment": "tiny",
             "model": {"path": "./models/m", "template": "compact", "window": 100},
@@ -135,6 +135,7 @@ def experiment(train: tuple[str, ...] = ("grpo",), **changes: Any) -> Experiment
             },
         },
         "test",
+        config.Experiment,
     )
 
 

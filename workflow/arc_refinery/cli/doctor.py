@@ -29,7 +29,7 @@ class Doctor:
         if self.findings and len(self.jobs) != 1:
             raise InputError(f"--findings holds the findings of one kind of job; --jobs has {len(self.jobs)}")
         visits = [read(path) for path in self.others]
-        experiment = config.load_either(self.config)
+        experiment = config.load_experiment(self.config)
         self.output.parent.mkdir(parents=True, exist_ok=True)
         for job in self.jobs:
             visits.append(examine(experiment, job, visits[-1] if visits else None, self.output.parent))

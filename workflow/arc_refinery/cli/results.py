@@ -21,7 +21,7 @@ class Report:
     def run(self) -> None:
         from arc_refinery.reporting import page, report, tidy, tool_use
 
-        experiment = config.load_either(self.config)
+        experiment = config.load_experiment(self.config)
         if isinstance(experiment, config.ToolUse):
             tool_use.write_report(experiment, self.folder, self.output)
         else:
@@ -124,7 +124,7 @@ class Memory:
     def run(self) -> None:
         from arc_refinery.gpu_memory import page
 
-        print(page(config.load_either(self.config)))
+        print(page(config.load_experiment(self.config)))
 
 
 @dataclass

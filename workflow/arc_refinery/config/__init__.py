@@ -8,15 +8,7 @@ from arc_refinery.config.evaluation import Arm, Evaluation, Feedback, Turn
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.grpo import Grpo, PolicyGradient
 from arc_refinery.config.guard import Guard
-from arc_refinery.config.loading import (
-    check_files,
-    check_tool_use_files,
-    load,
-    load_either,
-    load_tool_use,
-    validate,
-    validate_tool_use,
-)
+from arc_refinery.config.loading import AnyExperiment, check_files, load_experiment, validate_experiment
 from arc_refinery.config.lora import Lora, Optimizer
 from arc_refinery.config.resources import ModelNeeds, Needs, Resources
 from arc_refinery.config.sampling import (
@@ -50,6 +42,7 @@ __all__ = [
     "SFT",
     "TRAINED",
     "TUNING",
+    "AnyExperiment",
     "Arm",
     "ConfigError",
     "Demonstrations",
@@ -86,11 +79,7 @@ __all__ = [
     "Training",
     "Turn",
     "check_files",
-    "check_tool_use_files",
-    "load",
-    "load_either",
-    "load_tool_use",
+    "load_experiment",
     "marked",
-    "validate",
-    "validate_tool_use",
+    "validate_experiment",
 ]

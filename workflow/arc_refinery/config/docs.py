@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticUndefined
 
-from arc_refinery.config import Experiment, ToolUse
+from arc_refinery.config import AnyExperiment, Experiment, ToolUse
 
 SCHEMA = "schema.json"
 README = "README.md"
@@ -25,7 +25,7 @@ def write(folder: Path) -> None:
 
 
 def schema_text() -> str:
-    return json.dumps(TypeAdapter(Experiment | ToolUse).json_schema(), indent=1) + "\n"
+    return json.dumps(TypeAdapter[AnyExperiment](AnyExperiment).json_schema(), indent=1) + "\n"
 
 
 def reference() -> str:
@@ -33,7 +33,7 @@ def reference() -> str:
     tables = [
         "## Keys of experiments on ARC\n",
         *_tables("the top level", Experiment),
-        "## Keys of experiments in tool use\n\nA config with a `data` section is a tool-use experiment.\n",
+        "## Keys of experiments in tool use\n\nThese have `kind: tool-use`.\n",
         *_tables("the top level", ToolUse),
     ]
     return "".join(f"\n{line}" if line.startswith("#") else line for line in tables)

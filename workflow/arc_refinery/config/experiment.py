@@ -2,6 +2,7 @@
 
 from functools import cached_property
 from itertools import combinations, product
+from typing import Literal
 
 from pydantic import Field, model_validator
 
@@ -16,6 +17,7 @@ from arc_refinery.hub import Download, distinct
 
 
 class Experiment(Strict):
+    kind: Literal["refining"] = Field("refining", description="What is learned: to refine programs that were wrong.")
     experiment: Name = Field(description="Names the report `results/<experiment>.md` and its folder.")
     seed: int = Field(0, ge=0, description="Seeds every random choice.")
     model: Model = Field(description="The model that answers.")

@@ -1,48 +1,35 @@
 """Read and validate a configuration; all its faults are reported before the first job."""
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar, overload
 
 import yaml
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
-from arc_refinery.config.base import ConfigError, Strict, explain
+from arc_refinery.config.base import ConfigError, explain
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.resources import Resources
 from arc_refinery.config.sampling import LEARNED, Network
 from arc_refinery.config.tool_use import ToolUse
 from arc_refinery.prompts import template_files
 
-Kind = TypeVar("Kind", bound=Strict)
+AnyExperiment = Annotated[Experiment | ToolUse, Field(discriminator="kind")]
+Kind = TypeVar("Kind", Experiment, ToolUse)
 
 
-def validate(config: dict[str, Any], origin: str) -> Experiment:
-    """Return the experiment that a mapping describes; raise `ConfigError` with one line per wrong key of `origin`."""
-    return _validated(Experiment, config, origin)
+@overload
+def validate_experiment(config: dict[str, Any], origin: str) -> AnyExperiment: ...
+@overload
+def validate_experiment(config: dict[str, Any], origin: str, expected: type[Kind]) -> Kind: ...
+def validate_experiment(config: dict[str, Any], origin: str, expected: Any = None) -> Any:
+    """The experiment that a mapping describes, of either kind, or of the one that is expected.
 
-
-def validate_tool_use(config: dict[str, Any], origin: str) -> ToolUse:
-    """Return the tool-use experiment that a mapping describes; raises as `validate` does."""
-    return _validated(ToolUse, config, origin)
-
-
-def load(path: Path) -> Experiment:
-    """Read and validate a config file."""
-    return validate(_content(path), str(path))
-
-
-def load_tool_use(path: Path) -> ToolUse:
-    """Read and validate the config file of a tool-use experiment."""
-    return validate_tool_use(_content(path), str(path))
-
-
-def load_either(path: Path) -> Experiment | ToolUse:
-    """Read and validate a config file of either kind; only tool-use experiments have a section `data`."""
-    content = _content(path)
-    return validate_tool_use(content, str(path)) if "data" in content else validate(content, str(path))
-
-
-def _validated(kind: type[Kind], config: dict[str, Any], origin: str) -> Kind:
+    Raises `ConfigError` with one line for each wrong key of the file `origin`.
+    """
+    kind = _kind(config, origin)
+    if expected not in (None, kind):
+        wanted, given = (one.model_fields["kind"].default for one in (expected, kind))
+        raise ConfigError(f"{origin}: its kind is {given}; expected an experiment of the kind {wanted}")
     try:
         return kind.model_validate(config)
     except ValidationError as error:
@@ -50,6 +37,26 @@ def _validated(kind: type[Kind], config: dict[str, Any], origin: str) -> Kind:
         problems = [one for one in error.errors() if one["type"] != "too_short" or not one["input"]]
         lines = [explain(problem) for problem in problems]
         raise ConfigError("\n".join(f"{origin}: {line}" for line in lines)) from None
+
+
+@overload
+def load_experiment(path: Path) -> AnyExperiment: ...
+@overload
+def load_experiment(path: Path, expected: type[Kind]) -> Kind: ...
+def load_experiment(path: Path, expected: Any = None) -> Any:
+    """Read a config file and validate it, as `validate_experiment` does."""
+    return validate_experiment(_content(path), str(path), expected)
+
+
+def _kind(config: dict[str, Any], origin: str) -> type[Experiment | ToolUse]:
+    """The section `data` is that of tool use alone, so older configs need no `kind`."""
+    match config.get("kind", "tool-use" if "data" in config else "refining"):
+        case "refining":
+            return Experiment
+        case "tool-use":
+            return ToolUse
+        case other:
+            raise ConfigError(f"{origin}: kind is {other!r}; expected refining or tool-use")
 
 
 def _content(path: Path) -> dict[str, Any]:
@@ -64,8 +71,20 @@ def _content(path: Path) -> dict[str, Any]:
     return content
 
 
-def check_files(experiment: Experiment, origin: str) -> None:
-    """Raise `ConfigError` if files or folders that the config names do not exist."""
+def check_files(experiment: AnyExperiment, origin: str) -> None:
+    """Raise `ConfigError` for files and folders that the config names and that are not there."""
+    named = _of_tool_use(experiment) if isinstance(experiment, ToolUse) else _of_refining(experiment)
+    wanted = [*named, *_environments(experiment.resources)]
+    if missing := [(key, path, what) for key, path, what in wanted if not path.exists()]:
+        raise ConfigError(
+            "\n".join(f"{origin}: {key}: {path} does not exist; expected {what}" for key, path, what in missing)
+        )
+
+
+Wanted = tuple[str, Path, str]  # key of the config, what must be there, what that is
+
+
+def _of_refining(experiment: Experiment) -> list[Wanted]:
     wanted = [_model_folder(key, model) for key, model in experiment.all_models.items()]
     what = "a file of a folder that `arc-refinery prompts learn` wrote, or the template `compact`, `words` or `learned`"
     if experiment.model.template != LEARNED:
@@ -81,22 +100,18 @@ def check_files(experiment: Experiment, origin: str) -> None:
             wanted.append((f"evaluation.sets.{number}.path", Path(task_set.path), "a JSON file of tasks"))
         if task_set.solutions:
             wanted.append((f"evaluation.sets.{number}.solutions", Path(task_set.solutions), "a JSON file of outputs"))
-    _require([*wanted, *_environments(experiment.resources)], origin)
+    return wanted
 
 
-def check_tool_use_files(experiment: ToolUse, origin: str) -> None:
-    """Raise `ConfigError` if files or folders that the config names do not exist."""
+def _of_tool_use(experiment: ToolUse) -> list[Wanted]:
     wanted = [_model_folder("model", experiment.model)]
     for side in ("train", "heldout"):
         for number, questions in enumerate(getattr(experiment.data, side)):
             if questions.source == "file":
                 wanted.append((f"data.{side}.{number}.path", Path(questions.path), f"rows of {questions.form}"))
     if experiment.data.files:
-        wanted.append(("data.files", Path(experiment.data.files), "a folder with one folder per question"))
-    _require([*wanted, *_environments(experiment.resources)], origin)
-
-
-Wanted = tuple[str, Path, str]  # config key, path that must exist, what it should be
+        wanted.append(("data.files", Path(experiment.data.files), "a folder with a folder for each question"))
+    return wanted
 
 
 def _model_folder(key: str, model: Network) -> Wanted:
@@ -109,10 +124,3 @@ def _environments(resources: Resources) -> list[Wanted]:
     what = "a virtual environment with this package (pip install -e . with its pip)"
     venvs = {kind: getattr(resources, kind).venv for kind in ("sample", "train")}
     return [(f"resources.{kind}.venv", Path(venv, "bin", "arc-refinery"), what) for kind, venv in venvs.items() if venv]
-
-
-def _require(wanted: list[Wanted], origin: str) -> None:
-    if missing := [(key, path, what) for key, path, what in wanted if not path.exists()]:
-        raise ConfigError(
-            "\n".join(f"{origin}: {key}: {path} does not exist; expected {what}" for key, path, what in missing)
-        )

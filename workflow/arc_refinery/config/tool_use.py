@@ -161,6 +161,7 @@ class ToolEvaluation(Strict):
 
 
 class ToolUse(Strict):
+    kind: Literal["tool-use"] = Field("tool-use", description="What is learned: to call tools.")
     experiment: Name = Field(description="Names the report `results/<experiment>.md` and its folder.")
     seed: int = Field(0, ge=0, description="Seeds every random choice.")
     model: Network = Field(description="The model that answers.")

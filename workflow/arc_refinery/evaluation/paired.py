@@ -66,7 +66,7 @@ def side(text: str) -> Side:
             f"{settings}: no such file; expected the results of an experiment, such as results/demo, or of one of its "
             "arms, such as results/demo:independent. Run it first: snakemake --cores 2 --configfile <its config>"
         )
-    found = Side(Path(folder), config.load(settings), arm)
+    found = Side(Path(folder), config.load_experiment(settings, Experiment), arm)
     if arm and arm not in found.arms:
         raise PairingError(f"{settings}: has no arm {arm}; there are {', '.join(found.arms)}")
     return found
