@@ -4,16 +4,16 @@
 
 # Words of the commands below. Snakemake would train finished adapters again where one changes.
 if experiment.kind == "tool-use":
-    rows, grpo = "conversations", "train-tools --dataset-path {input.questions}"
+    imitate, explore = "sft --dataset-path {input.conversations}", "train-tools --dataset-path {input.questions}"
 else:
-    rows, grpo = "demonstrations", "train --dataset-path {input.prompts}"
+    imitate, explore = "sft --dataset-path {input.demonstrations}", "train --dataset-path {input.prompts}"
 
 
 if experiment.sft_adapters:
 
     rule sft:
         input:
-            **{rows: inputs.demonstrations(experiment)},
+            **inputs.demonstrations(experiment),
             model=inputs.models(experiment),
         output:
             directory("<results>/adapters/{sft}"),
@@ -32,9 +32,7 @@ if experiment.sft_adapters:
         params:
             flags=flags_of(stages.sft, "sft"),
         shell:
-            "{resources.venv_on_path}arc-refinery sft --dataset-path {input."
-            + rows
-            + "} {params.flags} {resources.tuning}"
+            "{resources.venv_on_path}arc-refinery " + imitate + " {params.flags} {resources.tuning}"
             " --checkpoints {output}.checkpoints --tensorboard {log.log}.tensorboard --measurements {log.measured}"
             " --output-dir {output} > {log.log} 2>&1"
 
@@ -64,6 +62,6 @@ if experiment.runs:
             flags=flags_of(stages.train, "run"),
             adapter=adapter_flag,
         shell:
-            "{resources.venv_on_path}arc-refinery " + grpo + " {params.flags} {params.adapter}"
+            "{resources.venv_on_path}arc-refinery " + explore + " {params.flags} {params.adapter}"
             " {resources.tuning} --checkpoints {output}.checkpoints --tensorboard {log.log}.tensorboard"
             " --measurements {log.measured} --output-dir {output} > {log.log} 2>&1"

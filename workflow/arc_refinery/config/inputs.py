@@ -38,15 +38,16 @@ def start_of(experiment: Experiment | ToolUse, run: str) -> Paths:
     return adapters([name] if name else [])
 
 
-def demonstrations(experiment: Experiment | ToolUse) -> Paths:
-    """What fine-tuning learns from: conversations, in tool use."""
+def demonstrations(experiment: Experiment | ToolUse) -> dict[str, Paths]:
+    """What fine-tuning learns from, under the name of the rule's input."""
     if isinstance(experiment, ToolUse):
-        return ["<results>/training/conversations.parquet"]
-    return [f"<results>/{tasks}/training/demonstrations.parquet" for tasks in experiment.training_tasks]
+        return {"conversations": ["<results>/training/conversations.parquet"]}
+    rows = [f"<results>/{tasks}/training/demonstrations.parquet" for tasks in experiment.training_tasks]
+    return {"demonstrations": rows}
 
 
 def trained_on(experiment: Experiment | ToolUse) -> dict[str, Paths]:
-    """What all GRPO trainings of the experiment are trained on."""
+    """What all GRPO trainings of the experiment are trained on, under the names of the rule's inputs."""
     if isinstance(experiment, ToolUse):
         return {"questions": training_questions(experiment), "files": files_to_read(experiment)}
     return {"prompts": training_prompts(experiment), "template": templates(experiment)}
