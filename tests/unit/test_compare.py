@@ -11,6 +11,7 @@ from handmade import WRONG, finished, settings
 
 from arc_refinery import records
 from arc_refinery.config import ConfigError, Experiment, validate_experiment
+from arc_refinery.evaluation.bootstrap import Bootstrap
 from arc_refinery.evaluation.paired import PairingError, arms_to_pair, given, pair, shared_tasks, side
 from arc_refinery.reporting.refining import side_by_side
 from arc_refinery.reporting.refining.compare import paired_comparison

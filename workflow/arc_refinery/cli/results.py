@@ -19,7 +19,9 @@ class Report:
     output: Path  # the Markdown file; the HTML file is named alike
 
     def run(self) -> None:
-        from arc_refinery.reporting import page, report, tidy, tool_use
+        from arc_refinery.reporting import page
+        from arc_refinery.reporting.refining import report, tidy
+        from arc_refinery.reporting.tool_use import report as tool_use
 
         experiment = config.load_experiment(self.config)
         if isinstance(experiment, config.ToolUse):

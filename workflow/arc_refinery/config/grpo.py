@@ -54,7 +54,9 @@ class PolicyGradient(Optimizer, Lora):
         description="Number of prompts held out of training; the checkpoint with the best mean reward on them becomes "
         "the adapter. 0: the last step does.",
     )
-    keep_best: PositiveInt = Field(2, description="Checkpoints kept for their held-out reward, besides the newest.")
+    keep_best: PositiveInt = Field(
+        2, description="Checkpoints with the best held-out reward to keep, in addition to the newest."
+    )
     n_jobs: Annotated[PositiveInt, TUNING] = Field(
         1, description="Sandbox servers that execute completions for the reward."
     )
@@ -64,7 +66,7 @@ class PolicyGradient(Optimizer, Lora):
         "with `trl vllm-serve` (docs/training.md).",
     )
     server_url: Annotated[str, TUNING] = Field(
-        "http://127.0.0.1:8000", description="For `vllm-server`: where it listens."
+        "http://127.0.0.1:8000", description="For `vllm-server`: the server's address."
     )
     importance_sampling_correction: bool = Field(
         True, description="With vLLM: weight losses by the ratio of the trainer's to the sampler's probabilities."
@@ -73,12 +75,12 @@ class PolicyGradient(Optimizer, Lora):
         "token_truncate",
         description="With vLLM: weights per token or per sequence; truncate or mask those above the cap.",
     )
-    importance_sampling_cap: PositiveFloat = Field(2.0, description="With vLLM: the cap of these weights.")
+    importance_sampling_cap: PositiveFloat = Field(2.0, description="With vLLM: cap on these weights.")
     gpu_memory_utilization: Annotated[Share, TUNING] = Field(
         0.3, description="Share of the GPU's memory for vLLM inside the trainer."
     )
     report_to: Annotated[tuple[Literal["tensorboard", "wandb", "trackio"], ...], TUNING] = Field(
-        ("tensorboard",), description="Where steps are logged besides training.jsonl."
+        ("tensorboard",), description="Where steps are logged in addition to training.jsonl."
     )
 
     @model_validator(mode="after")
@@ -147,17 +149,15 @@ class Grpo(PolicyGradient):
     repetition_weight: NonNegativeFloat = Field(
         0.0, description="Penalty weight on the share of repeated 4-grams in a completion."
     )
-    truncation_penalty: NonNegativeFloat = Field(0.0, description="Takes this much from completions that were cut.")
+    truncation_penalty: NonNegativeFloat = Field(0.0, description="Penalty subtracted from truncated completions.")
     max_completion_length: Annotated[PositiveInt, PROMPTS] = Field(
         description="Longest completion of one turn, in tokens."
     )
     max_seq_length: Annotated[PositiveInt, PROMPTS] = Field(
         description="Longest prompt and completion together, in tokens."
     )
-    stream: bool = Field(
-        False, description="Read prompts from disk as they are needed, in their order; needs `max_steps`."
-    )
-    unsloth: bool = Field(False, description="Train through Unsloth: faster and in less memory on one GPU.")
+    stream: bool = Field(False, description="Read prompts from disk as needed, in file order; needs `max_steps`.")
+    unsloth: bool = Field(False, description="Train with Unsloth: faster and in less memory on one GPU.")
 
     @model_validator(mode="after")
     def _prompts_can_be_read(self) -> "Grpo":

@@ -72,7 +72,7 @@ def _content(path: Path) -> dict[str, Any]:
 
 
 def check_files(experiment: AnyExperiment, origin: str) -> None:
-    """Raise `ConfigError` for files and folders that the config names and that are not there."""
+    """Raise `ConfigError` if files or folders that the config names do not exist."""
     named = _of_tool_use(experiment) if isinstance(experiment, ToolUse) else _of_refining(experiment)
     wanted = [*named, *_environments(experiment.resources)]
     if missing := [(key, path, what) for key, path, what in wanted if not path.exists()]:

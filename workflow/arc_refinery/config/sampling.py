@@ -69,7 +69,7 @@ class Model(Network):
         "`learned`, the model's own, taken from `template_rows`; or a folder written by `arc-refinery prompts learn`.",
     )
     colors: Annotated[tuple[str, ...] | None, PROMPTS] = Field(
-        None, description="Ten words for the colors 0 to 9, in place of the template's own."
+        None, description="Ten words for the colors 0 to 9, instead of the template's own."
     )
 
     @model_validator(mode="after")

@@ -35,8 +35,8 @@ class Imitation(Optimizer):
     save_steps: Annotated[PositiveInt, TUNING] = Field(
         200, description=Optimizer.model_fields["save_steps"].description
     )
-    rows_per_step: PositiveInt = Field(32, description="Rows in one optimizer step.")
-    gradient_accumulation_steps: PositiveInt = Field(1, description="Passes that these rows are split into.")
+    rows_per_step: PositiveInt = Field(32, description="Rows per optimizer step.")
+    gradient_accumulation_steps: PositiveInt = Field(1, description="Forward and backward passes per optimizer step.")
 
     @model_validator(mode="after")
     def _passes_come_out_even(self) -> "Imitation":
@@ -50,5 +50,5 @@ class Imitation(Optimizer):
 
 class Sft(Imitation):
     demonstrations: Annotated[Demonstrations, ROWS] = Field(
-        default_factory=lambda: Demonstrations(), description="What is learned from."
+        default_factory=lambda: Demonstrations(), description="Demonstrations to train on."
     )

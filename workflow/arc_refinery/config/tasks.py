@@ -36,12 +36,10 @@ class Problems(Strict):
 
 
 class Parts(Strict):
-    n_parts: PositiveInt = Field(2, description="Parts that the training tasks are split into.")
-    tasks_per_part: PositiveInt | None = Field(
-        None, description="Tasks in each part; without it, all tasks that there are, dealt evenly."
-    )
+    n_parts: PositiveInt = Field(2, description="Number of parts that the training tasks are split into.")
+    tasks_per_part: PositiveInt | None = Field(None, description="Tasks per part; default: all tasks, dealt evenly.")
     shards_per_part: Annotated[PositiveInt, TUNING] = Field(
-        description="Jobs that sample one part; does not change results."
+        description="Sampling jobs per part; does not change results."
     )
     use_data_augmentation: bool | None = Field(
         None, description="Whether attempts on the parts are augmented; default: as in `sampling`."
@@ -70,10 +68,10 @@ class TaskSet(Strict):
     only: str | None = Field(
         None, description="Keep only the task ids listed in this text file, one per line (not for `generator`)."
     )
-    shards: Annotated[PositiveInt, TUNING] = Field(1, description="Jobs that sample this set; does not change results.")
-    caveat: Annotated[str, REPORT] = Field(
-        "", description="A sentence that the report prints beside this set's figures."
+    shards: Annotated[PositiveInt, TUNING] = Field(
+        1, description="Sampling jobs for this set; does not change results."
     )
+    caveat: Annotated[str, REPORT] = Field("", description="Text that the report prints next to this set's results.")
 
     @model_validator(mode="after")
     def _generated_sets_have_a_size(self) -> "TaskSet":

@@ -41,7 +41,7 @@ class Questions(Strict):
         None, description="For `generator`: how many to make; otherwise how many to read, from the first; default: all."
     )
     shards: Annotated[PositiveInt, TUNING] = Field(
-        1, description="Jobs that play the episodes on this set; does not change results."
+        1, description="Jobs that run the episodes on this set; does not change results."
     )
 
     @property
@@ -89,10 +89,10 @@ class Generation(Strict):
     max_calls: PositiveInt = Field(8, description="Maximum number of tool calls per episode.")
     max_calls_per_turn: PositiveInt = Field(4, description="Maximum number of tool calls per turn.")
     max_result_chars: PositiveInt = Field(2000, description="Longest result of a call; longer ones are cut.")
-    stop_token: str = Field("<|im_end|>", description="Ends a turn: a token of the model.")
+    stop_token: str = Field("<|im_end|>", description="Token of the model that ends a turn.")
     # training samples with keys of its own
     temperature: Annotated[NonNegativeFloat, EVALUATION] = Field(
-        1.0, description="Softmax temperature of the evaluation; 0: greedy."
+        1.0, description="Softmax temperature in the evaluation; 0: greedy."
     )
     top_p: Annotated[float, Field(gt=0.0, le=1.0), EVALUATION] = Field(
         1.0, description="Probability mass kept in the evaluation."
@@ -109,10 +109,10 @@ class Generation(Strict):
 
 class ToolSft(Imitation):
     without_tools: Annotated[Share, ROWS] = Field(
-        0.5, description="Share of the demonstrations that call no tool, so that GRPO has something to find out."
+        0.5, description="Share of SFT examples that call no tool, so that GRPO has something left to learn."
     )
     n_questions: Annotated[PositiveInt | None, ROWS] = Field(
-        None, description="Training questions that are demonstrated, from the first on; by default all."
+        None, description="Training questions per set to demonstrate, from the first; default: all."
     )
 
 
@@ -198,7 +198,7 @@ class ToolUse(Strict):
 
     @property
     def adapters(self) -> list[str]:
-        """All adapters that are trained, in order."""
+        """All trained adapters, in order."""
         return [*self.sft_adapters, *self.runs]
 
     def seed_of(self, _adapter: str) -> int:
