@@ -32,7 +32,8 @@ if experiment.sft_adapters:
         params:
             flags=flags_of(stages.sft, "sft"),
         shell:
-            "{resources.venv_on_path}arc-refinery " + imitate + " {params.flags} {resources.tuning}"
+            f"{{resources.venv_on_path}}arc-refinery {imitate}"
+            " {params.flags} {resources.tuning}"
             " --checkpoints {output}.checkpoints --tensorboard {log.log}.tensorboard --measurements {log.measured}"
             " --output-dir {output} > {log.log} 2>&1"
 
@@ -62,6 +63,7 @@ if experiment.runs:
             flags=flags_of(stages.train, "run"),
             adapter=adapter_flag,
         shell:
-            "{resources.venv_on_path}arc-refinery " + explore + " {params.flags} {params.adapter}"
+            f"{{resources.venv_on_path}}arc-refinery {explore}"
+            " {params.flags} {params.adapter}"
             " {resources.tuning} --checkpoints {output}.checkpoints --tensorboard {log.log}.tensorboard"
             " --measurements {log.measured} --output-dir {output} > {log.log} 2>&1"
