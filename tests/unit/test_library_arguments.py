@@ -211,24 +211,24 @@ def test_vllm_starts_its_processes_afresh(monkeypatch: pytest.MonkeyPatch):
 
 # methods and attributes of TRL
 
-# What stands for an object of TRL's in the modules of training/: its trainer, or its copy of the weights in vLLM
+# What stands for an object of TRL's in our modules: its trainer, or its copy of the weights in vLLM
 TRAINER, GENERATION_OF_TRL = "GRPOTrainer", "generation.vllm_generation.VLLMGeneration"
 OWNERS = {
-    "trainer.py": {"self": TRAINER, "super()": TRAINER, "self.vllm_generation": GENERATION_OF_TRL},
-    "tool_use.py": {"self": TRAINER},
-    "following.py": {
+    "training/trainer.py": {"self": TRAINER, "super()": TRAINER, "self.vllm_generation": GENERATION_OF_TRL},
+    "tool_use/environment.py": {"self": TRAINER},
+    "training/weight_sync.py": {
         "trainer": TRAINER,
         "trainer.vllm_generation": GENERATION_OF_TRL,
         "generation": GENERATION_OF_TRL,
     },
-    "rollout.py": {"trainer": TRAINER},
-    "grpo.py": {"trainer": TRAINER},
+    "refine/rollout.py": {"trainer": TRAINER},
+    "training/grpo.py": {"trainer": TRAINER},
 }
 
 
-@pytest.mark.parametrize(("module", "name"), [("trainer", "Trainer"), ("tool_use", "ToolTrainer")])
+@pytest.mark.parametrize(("module", "name"), [("training.trainer", "Trainer"), ("tool_use.environment", "ToolTrainer")])
 def test_methods_that_we_replace_are_there(module: str, name: str):
-    ours = getattr(importlib.import_module(f"arc_refinery.training.{module}"), name)
+    ours = getattr(importlib.import_module(f"arc_refinery.{module}"), name)
     base = ours.__bases__[0]
     defined = {attribute for attribute in vars(ours) if not attribute.startswith("__")}
     assert {attribute for attribute in defined if hasattr(base, attribute)} == library_arguments.OVERRIDDEN[name]
@@ -250,7 +250,7 @@ def test_methods_that_we_replace_take_what_trl_passes():
 
 @pytest.mark.parametrize("file", OWNERS)
 def test_what_we_read_and_call_of_trl_is_there(file: str):
-    tree = ast.parse((PACKAGE / "training" / file).read_text())
+    tree = ast.parse((PACKAGE / file).read_text())
     ours = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name in library_arguments.OVERRIDDEN]
     read_in: list[ast.AST] = [*ours] or [tree]
     n_read, unknown = 0, set()
@@ -270,7 +270,7 @@ def test_what_we_read_and_call_of_trl_is_there(file: str):
 
 def own_attributes() -> set[str]:
     """Those of our trainers."""
-    trees = [ast.parse((PACKAGE / "training" / file).read_text()) for file in ("trainer.py", "tool_use.py")]
+    trees = [ast.parse((PACKAGE / file).read_text()) for file in ("training/trainer.py", "tool_use/environment.py")]
     classes = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
     return {name for cls in classes if cls.name in library_arguments.OVERRIDDEN for name in attributes_in(cls)}
 

@@ -46,7 +46,7 @@ def test_the_kind_of_an_experiment_is_written_or_seen_from_its_questions(content
     with pytest.raises(ConfigError, match=r"^mine.yaml: kind is 'tools'; expected refining or tool-use$"):
         validate_experiment(content, "mine.yaml")
     content["kind"] = "refining"
-    with pytest.raises(ConfigError, match=r"mine.yaml: data is no known key"):
+    with pytest.raises(ConfigError, match=r"mine.yaml: data is not a known key"):
         validate_experiment(content, "mine.yaml")
 
 

@@ -144,7 +144,7 @@ def test_an_arm_may_use_the_adapter_that_grpo_went_on_from() -> None:
 def test_sources_answer_tasks_that_are_shown_as_they_are() -> None:
     content = demo(train=["sft"], sft=SFT)
     content["parts"]["use_data_augmentation"] = True
-    with pytest.raises(ConfigError, match=r"sample parts with parts\.use_data_augmentation: false"):
+    with pytest.raises(ConfigError, match=r"set parts\.use_data_augmentation to false"):
         validate_experiment(content, "demo", Experiment)
     content["parts"]["use_data_augmentation"] = False
     assert not validate_experiment(content, "demo", Experiment).augments_parts

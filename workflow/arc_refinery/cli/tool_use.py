@@ -56,7 +56,7 @@ class Questions:
         with _two(self.sandbox) as executors:
             kept, failing = answerable(unseen, *executors)
         if failing:
-            logging.warning("%d questions are left out: their own programs fail their tests", len(failing))
+            logging.warning("%d questions were left out: their own programs fail their tests", len(failing))
         settings = {
             "questions": self.questions.model_dump(exclude=config.marked(config.Questions, config.TUNING)),
             "split": self.split,

@@ -110,7 +110,7 @@ def _of_tool_use(experiment: ToolUse) -> list[Wanted]:
             if questions.source == "file":
                 wanted.append((f"data.{side}.{number}.path", Path(questions.path), f"rows of {questions.form}"))
     if experiment.data.files:
-        wanted.append(("data.files", Path(experiment.data.files), "a folder with a folder for each question"))
+        wanted.append(("data.files", Path(experiment.data.files), "a folder with one folder per question"))
     return wanted
 
 
