@@ -54,7 +54,7 @@ ATTEMPTS = """
 import sys
 from pathlib import Path
 from arc_refinery import config
-from arc_refinery.reporting import tidy
+from arc_refinery.reporting.refining import tidy
 folder = Path(sys.argv[1])
 tidy.write(config.load_experiment(folder / "settings.json", config.Experiment), folder, folder / "attempts.parquet")
 """

@@ -11,7 +11,7 @@ rule fetch:
         "<benchmarks>/fetched/{repository}/fetch.tsv"
     wildcard_constraints:
         repository=one_of(download.place for download in experiment.downloads),
-    localrule: True  # machines of a cluster may have no network
+    localrule: True  # cluster machines may have no network
     resources:
         offline=os.environ.get("HF_HUB_OFFLINE", ""),  # the user's setting
     params:

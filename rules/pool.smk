@@ -1,4 +1,4 @@
-# A run on a cluster: it ends when it is asked to, and says what HTCondor's executor leaves unsaid about its jobs.
+# Runs on a cluster: exit cleanly on signals, and report what HTCondor's executor does not say about its jobs.
 import sys
 
 from arc_refinery.cluster.signals import end_on_signals

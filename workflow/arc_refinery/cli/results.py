@@ -15,8 +15,8 @@ class Report:
     """Write the report of an experiment: Markdown, HTML, tables, plots, gallery or transcripts, table of attempts."""
 
     config: Path  # the validated config of the experiment
-    folder: Path  # of the experiment's results; gets report/, and attempts.parquet
-    output: Path  # the Markdown file; the HTML file is named alike
+    folder: Path  # the experiment's results; report/ and attempts.parquet are written here
+    output: Path  # Markdown file; the HTML file gets the same name
 
     def run(self) -> None:
         from arc_refinery.reporting import page

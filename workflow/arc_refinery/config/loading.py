@@ -81,7 +81,7 @@ def check_files(experiment: AnyExperiment, origin: str) -> None:
         )
 
 
-Wanted = tuple[str, Path, str]  # key of the config, what must be there, what that is
+Wanted = tuple[str, Path, str]  # config key, path that must exist, what it should be
 
 
 def _of_refining(experiment: Experiment) -> list[Wanted]:
