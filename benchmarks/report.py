@@ -68,7 +68,7 @@ def experiment(n_tasks: int, n_attempts: int, seed: int) -> Experiment:
     settings = {
         "experiment": "large",
         "seed": seed,
-        "model": {"path": "models/m", "template": "compact", "window": 8192},
+        "model": {"path": "./models/m", "template": "compact", "window": 8192},
         "sampling": {"max_output_tokens": 1024, "batch_size": BATCH},
         "evaluation": {
             "sets": [{"name": "large", "source": "generator", "n_tasks": n_tasks, "shards": N_SHARDS}],
