@@ -2,7 +2,6 @@
 
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sysconfig
@@ -11,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
+
+from packaging.utils import canonicalize_name
 
 from arc_refinery import hub
 from arc_refinery.config import Experiment, ModelNeeds, Needs, Sandbox, ToolUse
@@ -32,12 +33,12 @@ def software(pins: Path) -> Finding:
         raise InputError(f"{pins}: cannot be read ({error.strerror}); start this in the checkout") from None
     pinned = dict(line.split("==") for line in lines if line and not line.startswith("#"))
     # `+cpu` and the like name a build of the same version
-    installed = {_plain(one.name): one.version.partition("+")[0] for one in distributions()}
-    missing = [name for name in pinned if _plain(name) not in installed]
+    installed = {canonicalize_name(one.name): one.version.partition("+")[0] for one in distributions()}
+    missing = [name for name in pinned if canonicalize_name(name) not in installed]
     other = {
-        name: (installed[_plain(name)], wanted)
+        name: (installed[canonicalize_name(name)], wanted)
         for name, wanted in pinned.items()
-        if name not in missing and installed[_plain(name)] != wanted
+        if name not in missing and installed[canonicalize_name(name)] != wanted
     }
     if not missing and not other:
         return Finding(check, "passed", f"all {len(pinned)}, Python {platform.python_version()}")
@@ -52,10 +53,6 @@ def pins_of(job: Job, wants_gpu: bool) -> Path:
     if job == "cpu" or not wants_gpu:
         return Path("envs/cpu.txt")
     return Path("envs/gpu-unsloth.txt" if find_spec("unsloth") else "envs/gpu.txt")
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def gpu(needs: ModelNeeds) -> Iterator[Finding]:
