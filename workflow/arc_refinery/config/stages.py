@@ -36,11 +36,12 @@ class Stage(NamedTuple):
 
 
 def command_line(settings: Mapping[str, Any]) -> str:
-    """Settings as flags, quoted for a shell; those of a section in them are `--section.key`."""
-    return shlex.join(_words(settings))
+    """Settings as flags, quoted for a shell."""
+    return shlex.join(flag_words(settings))
 
 
-def _words(settings: Mapping[str, Any]) -> list[str]:
+def flag_words(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as the words of flags; those of a section in them are `--section.key`."""
     words: list[str] = []
     for name, value in settings.items():
         flag = name.replace("_", "-")
@@ -54,7 +55,7 @@ def _words(settings: Mapping[str, Any]) -> list[str]:
             case list() | tuple():
                 words += [f"--{flag}", *map(str, value)]
             case dict():
-                words += _words({f"{name}.{key}": inner for key, inner in value.items()})
+                words += flag_words({f"{name}.{key}": inner for key, inner in value.items()})
             case _:
                 words += [f"--{flag}", str(value)]
     return words

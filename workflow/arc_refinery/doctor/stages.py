@@ -17,6 +17,7 @@ from pathlib import Path
 
 from arc_refinery import records
 from arc_refinery.config import Lora, Network, PolicyGradient, Problems, Sampling, TaskSet
+from arc_refinery.config.stages import flag_words
 from arc_refinery.doctor.findings import Finding
 
 MODEL = Path(__file__).parents[2] / "models/tiny"
@@ -188,7 +189,7 @@ def _sample(model: Network, backend: str, tasks: Path, output: Path, adapter: Pa
         "use-4bit-quantization": model.use_4bit_quantization,
         "lora-path": adapter,
     }
-    return ["sample", *_words(flags)]
+    return ["sample", *flag_words(flags)]
 
 
 def _train(model: Network, settings: PolicyGradient, sampler: str, tasks: Path, folder: Path) -> list[str]:
@@ -209,7 +210,7 @@ def _train(model: Network, settings: PolicyGradient, sampler: str, tasks: Path, 
         "checkpoints": folder / "checkpoints",
         "dtype": model.dtype,
         "sampler": sampler,
-        **{key.replace("_", "-"): value for key, value in settings.model_dump(include=OF_CONFIG).items()},
+        **settings.model_dump(include=OF_CONFIG),
         "learning-rate": 1e-4,
         "num-generations": 4,
         "gradient-accumulation-steps": 2,
@@ -218,20 +219,7 @@ def _train(model: Network, settings: PolicyGradient, sampler: str, tasks: Path, 
         "max-steps": N_STEPS,
         "save-steps": 1,
     }
-    return ["train", *_words(flags), "--report-to"]
-
-
-def _words(flags: dict[str, object]) -> list[str]:
-    words = []
-    for flag, value in flags.items():
-        match value:
-            case None:
-                continue
-            case bool():
-                words.append(f"--{flag}" if value else f"--no-{flag}")
-            case _:
-                words += [f"--{flag}", str(value)]
-    return words
+    return ["train", *flag_words(flags), "--report-to"]
 
 
 def _run(words: list[str], interrupt_at: Path | None = None) -> Ended:
