@@ -1,5 +1,5 @@
 # LoRA adapters: supervised fine-tuning on demonstrations or conversations, and GRPO, once for each run of a sweep.
-# Checkpoints lie where Snakemake deletes nothing, so an evicted job goes on.
+# Checkpoints are kept where Snakemake deletes nothing, so an evicted job resumes.
 
 
 # Words of the commands below. Snakemake would train finished adapters again where one changes.
