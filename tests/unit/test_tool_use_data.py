@@ -6,9 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from row_files import write_gzip, write_parquet
 
 from arc_refinery.config.tool_use import Form
 from arc_refinery.records.questions import Asserts, Question
@@ -36,16 +35,6 @@ SANITIZED = {
 
 def write_jsonl(path: Path, rows: list[Any]) -> Path:
     path.write_text("\n".join(json.dumps(row) + "\n" for row in rows))  # with blank lines between
-    return path
-
-
-def write_gzip(path: Path, rows: list[Any]) -> Path:
-    path.write_bytes(gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode()))
-    return path
-
-
-def write_parquet(path: Path, rows: list[Any]) -> Path:
-    pq.write_table(pa.Table.from_pylist(rows), path)
     return path
 
 
