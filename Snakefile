@@ -51,13 +51,17 @@ if experiment.kind == "tool-use":
 
     include: "rules/tools.smk"  # questions -> conversations to learn from; episodes
 
-else:
+elif experiment.kind == "refining":
     if experiment.template_rows:
 
         include: "rules/wording.smk"  # the template of the prompts, from the model's training rows
     include: "rules/tasks.smk"  # problems -> tasks -> parts; the tasks of the evaluation sets
-    include: "rules/attempts.smk"  # prompts of turn 1; sample completions, judge them
+    include: "rules/attempts.smk"  # prompts of turn 1; sample completions, grade them
     include: "rules/refine.smk"  # incorrect attempts -> prompts of the next turn, and what is trained on
+
+else:
+
+    include: experiment.rules  # of a kind from outside: docs/development.md
 
 
 include: "rules/training.smk"  # adapters: supervised fine-tuning, GRPO

@@ -87,11 +87,11 @@ def main() -> None:
         n_jobs = count_jobs(wanted)
         per_job = (plan - parse) / n_jobs
         first = first or per_job
-        figures = [
+        metrics = [
             shards, n_jobs, f"{parse:.1f}", f"{plan:.1f}", f"{1000 * per_job:.2f}", f"{per_job / first:.2f}",
             f"{memory:.0f}",
         ]  # fmt: skip
-        rows.append([str(figure) for figure in figures])
+        rows.append([str(figure) for figure in metrics])
     print(f"{machine()}\n")
     show(
         "Planning",

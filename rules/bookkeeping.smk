@@ -31,7 +31,7 @@ if experiment.training:
         resources:
             **needs("cpu"),
         shell:
-            "arc-refinery curves --log {input}/training.jsonl --output {output.png} 2> {log}"
+            "arc-refinery report curves --log {input}/training.jsonl --output {output.png} 2> {log}"
 
 
 rule machine_time:
@@ -45,4 +45,4 @@ rule machine_time:
     params:
         logs=subpath(output[0], parent=True),
     shell:
-        "arc-refinery times --benchmarks {params.logs}/benchmarks --output {output} 2> {log}"
+        "arc-refinery report times --benchmarks {params.logs}/benchmarks --output {output} 2> {log}"

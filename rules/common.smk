@@ -4,7 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
-from arc_refinery.config import Experiment, Needs, ToolUse, inputs, stages
+from arc_refinery.config import Refining, Needs, ToolUse, inputs, stages
 from arc_refinery.config.stages import command_line
 
 

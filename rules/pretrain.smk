@@ -15,7 +15,7 @@ rule pretrain:
     shell:
         # Without these two, glibc returns memory to the kernel after each step and requests it again.
         "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592"
-        " arc-refinery pretrain --output-folder {output} --checkpoint {output}.checkpoint 2> {log}"
+        " arc-refinery dev pretrain --output-folder {output} --checkpoint {output}.checkpoint 2> {log}"
 
 
 rule pretrain_tool_use:
@@ -30,5 +30,5 @@ rule pretrain_tool_use:
         **requests(Needs(mem_mb=4000, runtime=120)),
     shell:
         "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592"
-        " arc-refinery pretrain --model tool-use --n-chunks 140 --window 1024"
+        " arc-refinery dev pretrain --model tool-use --n-chunks 140 --window 1024"
         " --output-folder {output} --checkpoint {output}.checkpoint 2> {log}"

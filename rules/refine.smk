@@ -23,9 +23,9 @@ rule refining_prompts:
     params:
         flags=flags_of(stages.refining_prompts, "branch"),
         folder=subpath(input.prompts, parent=True),
-        n_shards=of(Experiment.n_shards, "tasks"),
+        n_shards=of(Refining.n_shards, "tasks"),
     shell:
-        "arc-refinery refine --folder {params.folder} --n-shards {params.n_shards}"
+        "arc-refinery prompts refine --folder {params.folder} --n-shards {params.n_shards}"
         " --branch {wildcards.branch} {params.flags} --output {output} 2> {log}"
 
 
@@ -72,9 +72,9 @@ elif experiment.runs:
         params:
             flags=flags_of(stages.training_prompts),
             folder=subpath(input.prompts, parent=True),
-            n_shards=of(Experiment.n_shards, "tasks"),
+            n_shards=of(Refining.n_shards, "tasks"),
         shell:
-            "arc-refinery refine --folder {params.folder} --n-shards {params.n_shards}"
+            "arc-refinery prompts refine --folder {params.folder} --n-shards {params.n_shards}"
             " {params.flags} --output {output} 2> {log}"
 
 
@@ -103,7 +103,7 @@ if experiment.sft_adapters:
         params:
             flags=flags_of(stages.demonstrations),
             folder=subpath(input.prompts, parent=True),
-            n_shards=of(Experiment.n_shards, "tasks"),
+            n_shards=of(Refining.n_shards, "tasks"),
         shell:
-            "arc-refinery demonstrations --folder {params.folder} --n-shards {params.n_shards} --tasks-path {input.tasks}"
+            "arc-refinery prompts demonstrations --folder {params.folder} --n-shards {params.n_shards} --tasks-path {input.tasks}"
             " {params.flags} --n-jobs {threads} --output {output} 2> {log}"

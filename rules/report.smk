@@ -55,7 +55,7 @@ if experiment.kind == "refining":
             window=experiment.model.window,
             folder=subpath(output.markdown, parent=True),
         shell:
-            "arc-refinery lengths --prompts {input} --window {params.window} --output-folder {params.folder} 2> {log}"
+            "arc-refinery report lengths --prompts {input} --window {params.window} --output-folder {params.folder} 2> {log}"
 
     rule compare:
         input:
@@ -73,4 +73,4 @@ if experiment.kind == "refining":
         params:
             folders=[f"results/{name}" for name in experiment.compare],
         shell:
-            "arc-refinery side-by-side --folders {params.folders} --output {output.markdown} 2> {log}"
+            "arc-refinery report compare --folders {params.folders} --output {output.markdown} 2> {log}"

@@ -18,7 +18,7 @@ rule evaluation_tasks:
     params:
         flags=flags_of(stages.evaluation_tasks, "tasks"),
     shell:
-        "arc-refinery task-set {params.flags} --output {output} 2> {log}"
+        "arc-refinery tasks evaluation {params.flags} --output {output} 2> {log}"
 
 
 if experiment.parts:
@@ -38,7 +38,7 @@ if experiment.parts:
         params:
             flags=flags_of(stages.problems),
         shell:
-            "arc-refinery problems {params.flags} --output {output} 2> {log}"
+            "arc-refinery tasks problems {params.flags} --output {output} 2> {log}"
 
     rule tasks:
         input:
@@ -55,4 +55,4 @@ if experiment.parts:
         params:
             flags=flags_of(stages.tasks),
         shell:
-            "arc-refinery tasks --problems-path {input} {params.flags} --outputs {output} 2> {log}"
+            "arc-refinery tasks split --problems-path {input} {params.flags} --outputs {output} 2> {log}"

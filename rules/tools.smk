@@ -18,7 +18,7 @@ rule heldout_questions:
     params:
         flags=flags_of(stages.questions, "heldout"),
     shell:
-        "arc-refinery questions {params.flags} --split heldout --output {output} 2> {log}"
+        "arc-refinery tools questions {params.flags} --split heldout --output {output} 2> {log}"
 
 
 rule episodes:
@@ -46,7 +46,7 @@ rule episodes:
         folder=subpath(output[0], parent=True),
         n_shards=of(ToolUse.n_shards, "questions"),
     shell:
-        "{resources.venv_on_path}arc-refinery episodes --dataset-path {input.questions} {params.flags} {params.adapter}"
+        "{resources.venv_on_path}arc-refinery tools episodes --dataset-path {input.questions} {params.flags} {params.adapter}"
         " {resources.tuning} --shard {wildcards.shard} --n-shards {params.n_shards} --output-folder {params.folder} 2> {log}"
 
 
@@ -71,7 +71,7 @@ if experiment.training:
         params:
             flags=flags_of(stages.questions, "train"),
         shell:
-            "arc-refinery questions {params.flags} --split train --heldout {input.heldout} --output {output} 2> {log}"
+            "arc-refinery tools questions {params.flags} --split train --heldout {input.heldout} --output {output} 2> {log}"
 
 
 if experiment.sft_adapters:
@@ -93,4 +93,4 @@ if experiment.sft_adapters:
         params:
             flags=flags_of(stages.conversations),
         shell:
-            "arc-refinery conversations --dataset-path {input.questions} {params.flags} --output {output} 2> {log}"
+            "arc-refinery tools conversations --dataset-path {input.questions} {params.flags} --output {output} 2> {log}"

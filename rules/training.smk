@@ -2,13 +2,6 @@
 # Checkpoints are kept where Snakemake deletes nothing, so an evicted job resumes.
 
 
-# Words of the commands below. Snakemake would train finished adapters again where one changes.
-if experiment.kind == "tool-use":
-    imitate, explore = "sft --dataset-path {input.conversations}", "train-tools --dataset-path {input.questions}"
-else:
-    imitate, explore = "sft --dataset-path {input.demonstrations}", "train --dataset-path {input.prompts}"
-
-
 if experiment.sft_adapters:
 
     rule sft:
@@ -32,8 +25,7 @@ if experiment.sft_adapters:
         params:
             flags=flags_of(stages.sft, "sft"),
         shell:
-            f"{{resources.venv_on_path}}arc-refinery {imitate}"
-            " {params.flags} {resources.tuning}"
+            "{resources.venv_on_path}arc-refinery sft --dataset-path {input.data} {params.flags} {resources.tuning}"
             " --checkpoints {output}.checkpoints --tensorboard {log.log}.tensorboard --measurements {log.measured}"
             " --output-dir {output} > {log.log} 2>&1"
 
@@ -63,7 +55,7 @@ if experiment.runs:
             flags=flags_of(stages.train, "run"),
             adapter=adapter_flag,
         shell:
-            f"{{resources.venv_on_path}}arc-refinery {explore}"
-            " {params.flags} {params.adapter}"
-            " {resources.tuning} --checkpoints {output}.checkpoints --tensorboard {log.log}.tensorboard"
+            f"{{resources.venv_on_path}}arc-refinery train --kind {experiment.kind} --dataset-path {{input.data}}"
+            " {params.flags} {params.adapter} {resources.tuning}"
+            " --checkpoints {output}.checkpoints --tensorboard {log.log}.tensorboard"
             " --measurements {log.measured} --output-dir {output} > {log.log} 2>&1"

@@ -12,7 +12,7 @@ from typing import Any
 from factories import make_attempt, make_grid, make_prompt, make_task, make_verdict
 
 from arc_refinery import config, records
-from arc_refinery.config import Experiment
+from arc_refinery.config import Refining
 from arc_refinery.grids import Grid
 from arc_refinery.records import Attempt, Verdict
 
@@ -47,9 +47,9 @@ def settings(arms: Mapping[str, Sequence[Mapping[str, Any]]], name: str = "tiny"
 
 def finished(
     results: Path, content: Mapping[str, Any], answers: Answers, tasks: Sequence[str], n_shards: int = 1
-) -> tuple[Experiment, Path]:
+) -> tuple[Refining, Path]:
     """Write the files of a finished experiment with one set, in shards; returns it with its folder."""
-    experiment = config.validate_experiment(dict(content), "test", config.Experiment)
+    experiment = config.validate_experiment(dict(content), "test", config.Refining)
     (task_set,) = experiment.evaluation.sets
     sharded = task_set.model_copy(update={"shards": n_shards})
     evaluation = experiment.evaluation.model_copy(update={"sets": (sharded,)})
@@ -59,18 +59,18 @@ def finished(
     for branch, of_tasks in answers.items():
         for shard in range(n_shards):
             ours = [task for task in tasks if task in of_tasks][shard::n_shards]
-            rows = [judged(task, branch, place, letter) for task in ours for place, letter in enumerate(of_tasks[task])]
-            place = folder / task_set.name / branch
-            records.write(place / f"attempts/{shard:03d}.parquet", "attempts", [row[0] for row in rows], 0, {})
-            records.write(place / f"verdicts/{shard:03d}.parquet", "verdicts", [row[1] for row in rows], 0, {})
+            rows = [graded(task, branch, index, letter) for task in ours for index, letter in enumerate(of_tasks[task])]
+            index = folder / task_set.name / branch
+            records.write(index / f"attempts/{shard:03d}.parquet", "attempts", [row[0] for row in rows], 0, {})
+            records.write(index / f"verdicts/{shard:03d}.parquet", "verdicts", [row[1] for row in rows], 0, {})
     (folder / "settings.json").write_text(json.dumps(experiment.model_dump(mode="json", exclude={"resources"})))
     return experiment, folder
 
 
-def judged(task_id: str, branch: str, place: int, letter: str) -> tuple[Attempt, Verdict]:
+def graded(task_id: str, branch: str, index: int, letter: str) -> tuple[Attempt, Verdict]:
     """An attempt and its verdict; two attempts share a prompt. Later turns refine the second attempt of turn 1."""
     turn = 1 if branch.startswith("turn1") else int(branch.rpartition("turn")[2])
-    prompt_id = f"{task_id}/{branch}-{place // 2}"
+    prompt_id = f"{task_id}/{branch}-{index // 2}"
     attempt = make_attempt(
         make_prompt(
             make_task(task_id),
@@ -79,10 +79,10 @@ def judged(task_id: str, branch: str, place: int, letter: str) -> tuple[Attempt,
             parent_id=f"{task_id}/turn1-0/1" if turn > 1 else "",
             n_tokens=20 * turn,
         ),
-        attempt_id=f"{prompt_id}/{place}",
-        n_tokens=10 + place,
+        attempt_id=f"{prompt_id}/{index}",
+        n_tokens=10 + index,
         finish_reason="length" if letter == "n" else "stop",
-        logprob=-1.0 - place,
+        logprob=-1.0 - index,
     )
     outputs = OUTPUTS[letter]
     train, test = _pixels(outputs[:1]), _pixels(outputs[1:])

@@ -85,6 +85,6 @@ def turn(rng: random.Random, made: Renderer, longest: int) -> list[int]:
 
 
 def questions(n: int) -> list[Question]:
-    sums = [gsm8k_question(gsm8k_row(1 + place % 3, "train", 0, place), f"sum-{place}", "") for place in range(n)]
-    programs = [mbpp_question(mbpp_row(1, "train", 0, place), f"program-{place}", "") for place in range(n // 4)]
+    sums = [gsm8k_question(gsm8k_row(1 + index % 3, "train", 0, index), f"sum-{index}", "") for index in range(n)]
+    programs = [mbpp_question(mbpp_row(1, "train", 0, index), f"program-{index}", "") for index in range(n // 4)]
     return sums + programs

@@ -82,7 +82,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm.Slurm]:
 
 @pytest.fixture(scope="module")
 def submitted(cluster: slurm.Slurm, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout where one shard has been sampled and judged by jobs of Slurm."""
+    """A checkout where one shard has been sampled and graded by jobs of Slurm."""
     folder = prepare(tmp_path_factory.mktemp("submitted"))
     with snakemake(folder, *SUBMIT, TARGET, programs=cluster.programs):
         pass
@@ -104,7 +104,7 @@ def test_jobs_of_slurm_write_the_same_bytes_as_a_local_run(submitted: Path, tmp_
 
 def test_a_job_without_gpu_asks_for_what_the_config_says(cluster: slurm.Slurm, submitted: Path):
     asked = {"NumNodes": "1", "NumCPUs": "4", "MinMemoryNode": "8000M", "TimeLimit": "04:00:00"}
-    assert asked_for(cluster, "judge") == asked
+    assert asked_for(cluster, "grade") == asked
 
 
 def test_a_job_with_a_gpu_asks_for_it_too(cluster: slurm.Slurm, submitted: Path):

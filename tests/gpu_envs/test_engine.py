@@ -16,7 +16,7 @@ from checkout import TINY, TINY_TOOLS
 from gpu_envs.pretended import engine_config
 from unit.test_documented_commands import commands, texts
 
-from arc_refinery.config import Network
+from arc_refinery.config import ModelConfig
 from arc_refinery.gpus import complete_visible_devices
 
 
@@ -41,7 +41,7 @@ def test_sampling_opens_an_engine_that_vllm_admits(
 ):
     from arc_refinery.sampling.vllm_sampler import open_engine
 
-    model = Network.model_validate(
+    model = ModelConfig.model_validate(
         {"path": path, "window": 512, "backend": "vllm", "dtype": dtype, "tensor_parallel_size": n_gpus}
     )
     adapter = None if rank is None else make_adapter(tmp_path / "adapter", path, rank=rank)
@@ -66,7 +66,7 @@ def test_4_bits_would_not_be_admitted(opened: list[dict[str, Any]]):
     """The reason why the config refuses them with vLLM."""
     from arc_refinery.sampling.vllm_sampler import open_engine
 
-    open_engine(Network(path=TINY, window=512), None, seed=0)
+    open_engine(ModelConfig(path=TINY, window=512), None, seed=0)
     with pytest.raises(ValueError, match="Unknown quantization method: bitsandbytes"):
         engine_config(opened[0] | {"quantization": "bitsandbytes"})
 

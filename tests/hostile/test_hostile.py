@@ -621,15 +621,15 @@ def patient(mode: str) -> Iterator[Executor]:
 
 
 @pytest.mark.parametrize(("place", "is_spoilt"), [(0, False), (3, False), (3, True), (6, False), (6, True), (7, True)])
-def test_other_programs_grids_cannot_be_found(patient: Executor, place: int, is_spoilt: bool) -> None:
+def test_other_programs_grids_cannot_be_found(patient: Executor, index: int, is_spoilt: bool) -> None:
     """At each place of a batch of 7, and behind a program whose child is not used again."""
     sources = [SAME.format(i) for i in range(12)]
     inputs = [MARKER] * 12
-    sources[place], inputs[place] = WALK, GRID
+    sources[index], inputs[index] = WALK, GRID
     if is_spoilt:
-        sources[place - 1] = SPOIL
+        sources[index - 1] = SPOIL
     outcomes = arena.outcomes_of(patient, sources, inputs)
-    assert outcomes.pop(place).error_message == "0"
+    assert outcomes.pop(index).error_message == "0"
     assert [[grid.tolist() for grid in outcome.outputs] for outcome in outcomes] == [[MARKER.tolist()]] * 11
 
 

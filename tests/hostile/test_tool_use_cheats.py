@@ -31,8 +31,8 @@ SQUARES = question("assert f(3) == [26]", "assert f(10) == [117]")
 
 @pytest.fixture(scope="module")
 def executors() -> Iterator[tuple[Executor, Executor]]:
-    with Executor(1, LIMITS) as candidates, Executor(1, LIMITS) as judges:
-        yield candidates, judges
+    with Executor(1, LIMITS) as candidates, Executor(1, LIMITS) as graders:
+        yield candidates, graders
 
 
 def graded(executors: tuple[Executor, Executor], program: str, asked: Question = SQUARES) -> Report:
@@ -262,20 +262,20 @@ WRONG = ["def f(n): return 0"] * len(ASKED)
 @pytest.fixture
 def patient() -> Iterator[tuple[Executor, Executor]]:
     limits = Limits(cpu_seconds=5.0, wall_seconds=20.0, memory_mb=512)
-    with Executor(1, limits) as candidates, Executor(1, limits) as judges:
-        yield candidates, judges
+    with Executor(1, limits) as candidates, Executor(1, limits) as graders:
+        yield candidates, graders
 
 
 def test_expected_values_are_not_in_memory(patient: tuple[Executor, Executor]):
-    candidates, judges = patient
-    run_asserts(WRONG, ASKED, candidates, judges)
-    (report,) = run_asserts([SEARCH], [question(HIDDEN, reference=NEEDLE)], candidates, judges)
+    candidates, graders = patient
+    run_asserts(WRONG, ASKED, candidates, graders)
+    (report,) = run_asserts([SEARCH], [question(HIDDEN, reference=NEEDLE)], candidates, graders)
     assert [str(tested.verdict) for tested in report.asserts] == ["failed"]
 
 
-def test_expected_values_would_be_in_the_memory_of_a_judge(patient: tuple[Executor, Executor]):
+def test_expected_values_would_be_in_the_memory_of_a_grader(patient: tuple[Executor, Executor]):
     """Not an attack: it shows that the search above finds what is there, and why no executor may be both."""
-    candidates, judges = patient
-    run_asserts(WRONG, ASKED, candidates, judges)
-    (report,) = run_asserts([SEARCH], [question(HIDDEN, reference=NEEDLE)], candidates=judges, judges=candidates)
+    candidates, graders = patient
+    run_asserts(WRONG, ASKED, candidates, graders)
+    (report,) = run_asserts([SEARCH], [question(HIDDEN, reference=NEEDLE)], candidates=graders, graders=candidates)
     assert report.is_passed

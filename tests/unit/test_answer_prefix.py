@@ -6,7 +6,7 @@ import pytest
 from checkout import TINY
 from factories import make_grid, make_task
 
-from arc_refinery.config import Model, Sampling
+from arc_refinery.config import PromptedModel, Sampling
 from arc_refinery.prompts import COMPACT, extract_code, first_turn, next_turn
 from arc_refinery.records import Attempt, Prompt
 from arc_refinery.refine.first_turn import first_turn_prompts
@@ -29,7 +29,7 @@ def prompt(renderer: Renderer) -> Prompt:
 
 @pytest.fixture(scope="module")
 def attempts(prompt: Prompt, on_a_cpu: None, tmp_path_factory: pytest.TempPathFactory) -> list[Attempt]:
-    model = Model(path=TINY, template="compact", window=1024)
+    model = PromptedModel(path=TINY, template="compact", window=1024)
     output = tmp_path_factory.mktemp("attempts") / "000.parquet"
     return list(sample_shard([prompt], model, None, Decoding(1.0, 1.0, 16, seed=0), output))
 

@@ -22,7 +22,7 @@ TRAINED = Arm(name="refine-trained", turns=(Turn(n_predictions=2), Turn(n_predic
 
 def attempt(
     task_id: str,
-    place: int,
+    index: int,
     status: str,
     fingerprint: str = "",
     train: tuple[float, float] = (0.0, 0.0),
@@ -30,9 +30,9 @@ def attempt(
 ) -> dict[str, Any]:
     """One row; `train` and `test` are (pixel score, share of correct grids)."""
     return {
-        "attempt_id": f"{task_id}/{place}",
+        "attempt_id": f"{task_id}/{index}",
         "task_id": task_id,
-        "place": place,
+        "place": index,
         "status": status,
         "fingerprint": fingerprint,
         "train_pixel_score": train[0],
@@ -60,7 +60,7 @@ def four_attempts() -> pd.DataFrame:
 
 
 def test_figures_of_a_task_are_means_over_its_attempts():
-    figures = per_task(four_attempts(), ["mixed"]).loc["mixed"]
+    metrics = per_task(four_attempts(), ["mixed"]).loc["mixed"]
     expected = {
         "valid code": 1.0,
         "valid outputs": 3 / 4,
@@ -76,27 +76,27 @@ def test_figures_of_a_task_are_means_over_its_attempts():
         "is_correct": 0.0,
         "pass_rate": 0.0,
     }
-    assert figures.to_dict() == pytest.approx(expected)
-    assert tuple(figures.index) == (*METRICS, "pass_rate")
+    assert metrics.to_dict() == pytest.approx(expected)
+    assert tuple(metrics.index) == (*METRICS, "pass_rate")
 
 
 def test_code_that_never_ended_is_valid_code_without_outputs():
-    figures = per_task(four_attempts(), ["dumb"]).loc["dumb"]
-    assert figures["valid code"] == 0.5
-    assert figures.drop("valid code").tolist() == [0.0] * (len(figures) - 1)
+    metrics = per_task(four_attempts(), ["dumb"]).loc["dumb"]
+    assert metrics["valid code"] == 0.5
+    assert metrics.drop("valid code").tolist() == [0.0] * (len(metrics) - 1)
 
 
 def test_a_task_is_correct_when_train_and_test_each_have_a_correct_attempt():
-    figures = per_task(four_attempts(), ["split"]).loc["split"]
-    assert figures["train_pass_rate"] == figures["test_pass_rate"] == 0.5
-    assert figures["pass_rate"] == 0.0  # neither attempt is right on all pairs
-    assert figures["is_correct"] == 1.0
+    metrics = per_task(four_attempts(), ["split"]).loc["split"]
+    assert metrics["train_pass_rate"] == metrics["test_pass_rate"] == 0.5
+    assert metrics["pass_rate"] == 0.0  # neither attempt is right on all pairs
+    assert metrics["is_correct"] == 1.0
 
 
 def test_tasks_keep_their_order_and_one_without_attempts_counts_as_zero():
-    figures = per_task(four_attempts(), ["split", "untried", "mixed"])
-    assert list(figures.index) == ["split", "untried", "mixed"]
-    assert figures.loc["untried"].tolist() == [0.0] * len(figures.columns)
+    metrics = per_task(four_attempts(), ["split", "untried", "mixed"])
+    assert list(metrics.index) == ["split", "untried", "mixed"]
+    assert metrics.loc["untried"].tolist() == [0.0] * len(metrics.columns)
 
 
 def test_no_attempts_at_all_give_zeros():
@@ -104,9 +104,9 @@ def test_no_attempts_at_all_give_zeros():
 
 
 def results() -> SetResults:
-    first = [attempt(task, place, "ok", "A") for task in ("x", "y") for place in range(4)]
-    base = [attempt("x", place, "ok", "B") for place in range(2)]
-    trained = [attempt("x", place, "ok", "C") for place in range(3)]
+    first = [attempt(task, index, "ok", "A") for task in ("x", "y") for index in range(4)]
+    base = [attempt("x", index, "ok", "B") for index in range(2)]
+    trained = [attempt("x", index, "ok", "C") for index in range(3)]
     tables = {"turn1": first, "refine-base-turn2": base, "refine-trained-turn2": trained}
     return SetResults("set", ("x", "y"), {name: pd.DataFrame(rows) for name, rows in tables.items()})
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from checkout import ROOT
 
-from arc_refinery.config import ConfigError, Experiment, Refinement, Turn, validate_experiment
+from arc_refinery.config import ConfigError, Refinement, Refining, Turn, validate_experiment
 
 SEEDS_OF_TRAINING = {"seeds": [0, 1]}
 
@@ -16,7 +16,7 @@ def experiment(
     training: dict[str, Any] | None = None,
     models: dict[str, Any] | None = None,
     **evaluation: Any,
-) -> Experiment:
+) -> Refining:
     content = yaml.safe_load((ROOT / "config/config.yaml").read_text())
     content["training"] |= training or {}
     content["models"] = models or {}
@@ -24,7 +24,7 @@ def experiment(
         {"name": name, "turns": [{"n_predictions": 8} | turn for turn in turns]} for name, turns in arms.items()
     ]
     content["evaluation"] |= evaluation
-    return validate_experiment(content, "test", Experiment)
+    return validate_experiment(content, "test", Refining)
 
 
 def refused(*arguments: Any, **named: Any) -> str:
@@ -126,4 +126,4 @@ def test_a_first_turn_refines_nothing(key: dict[str, Any]) -> None:
 def test_settings_as_they_are_written_down_are_read_again() -> None:
     made = experiment(BASE, SEEDS_OF_TRAINING, {"big": OTHER}, seeds=[1, 2])
     settings = made.model_dump(mode="json", exclude={"resources"})
-    assert validate_experiment(settings, "settings.json", Experiment).arms == made.arms
+    assert validate_experiment(settings, "settings.json", Refining).arms == made.arms

@@ -270,8 +270,8 @@ def test_blit_casts_to_the_dtype_of_the_grid() -> None:
 
 def test_blit_sprite_works_in_place_and_truncates_the_place() -> None:
     grid = zeros(3, 3)
-    place: Any = (1.9, -0.9)
-    assert common.blit_sprite(grid, g("10 23"), *place) is grid
+    index: Any = (1.9, -0.9)
+    assert common.blit_sprite(grid, g("10 23"), *index) is grid
     assert words(grid) == "000 100 230"
 
 
@@ -1044,8 +1044,8 @@ CORNER = g("11 10")
 
 
 def test_free_locations_are_all_places_where_the_cells_are_free() -> None:
-    places = {common.random_free_location_for_sprite(ROOM, CORNER) for _ in range(500)}
-    assert places == {(0, 0), (0, 2), (1, 2), (2, 0), (2, 1), (2, 2)}
+    indices = {common.random_free_location_for_sprite(ROOM, CORNER) for _ in range(500)}
+    assert indices == {(0, 0), (0, 2), (1, 2), (2, 0), (2, 1), (2, 2)}
 
 
 def test_free_location_padding_grows_the_grid() -> None:
@@ -1061,8 +1061,8 @@ def test_free_location_border_keeps_off_the_edges() -> None:
 
 def test_free_location_background_may_hang_over_a_negative_border() -> None:
     sprite = g("000 010 000")
-    places = {common.random_free_location_for_sprite(zeros(1, 1), sprite, border_size=-1) for _ in range(20)}
-    assert places == {(-1, -1)}
+    indices = {common.random_free_location_for_sprite(zeros(1, 1), sprite, border_size=-1) for _ in range(20)}
+    assert indices == {(-1, -1)}
 
 
 def test_free_location_draws() -> None:

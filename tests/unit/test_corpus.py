@@ -112,7 +112,7 @@ def test_answer_marks_the_last_assistant_turn_with_its_end_token(
         text = unpadded(tokenizer, ids)
         assert marked(tokenizer, ids, answer) == text.rpartition("<|assistant|>")[2]
         assert text.endswith("    return grid\n```<|end|>")
-        last = max(place for place, number in enumerate(ids) if number != tokenizer.pad_token_id)
+        last = max(index for index, number in enumerate(ids) if number != tokenizer.pad_token_id)
         assert answer[last - sum(answer) + 1 : last + 1] == [True] * sum(answer)  # at that place and nowhere else
 
 

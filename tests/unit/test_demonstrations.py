@@ -19,7 +19,7 @@ from arc_refinery.prompts import COMPACT, Template, answer
 from arc_refinery.records import Demonstration, Prompt
 from arc_refinery.refine.demonstrations import Answer, Plan, demonstrations, source_answers
 from arc_refinery.refine.first_turn import first_turn_prompts
-from arc_refinery.refine.next_turn import Judged, refining_conversation
+from arc_refinery.refine.next_turn import GradedAttempt, refining_conversation
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.tasks import Pair, Task
 
@@ -42,7 +42,7 @@ def asked(renderer: Renderer, name: str = "it", template: Template = COMPACT) ->
     return prompt
 
 
-def attempt(prompt: Prompt, name: str, correct: float = 0.0, completion: str = "", **verdict: Any) -> Judged:
+def attempt(prompt: Prompt, name: str, correct: float = 0.0, completion: str = "", **verdict: Any) -> GradedAttempt:
     """An attempt that gave its own kind of wrong grids, with this share of correct train grids."""
     made = make_attempt(
         prompt,
@@ -60,10 +60,10 @@ def attempt(prompt: Prompt, name: str, correct: float = 0.0, completion: str = "
         "train_pixel_score": correct,
         "train_correct_grids": correct,
     }
-    return Judged(prompt, made, make_verdict(made, **fields | verdict))
+    return GradedAttempt(prompt, made, make_verdict(made, **fields | verdict))
 
 
-def solved(prompt: Prompt, name: str, completion: str, test: float = 1.0, **verdict: Any) -> Judged:
+def solved(prompt: Prompt, name: str, completion: str, test: float = 1.0, **verdict: Any) -> GradedAttempt:
     return attempt(prompt, name, 1.0, completion, test_correct_grids=test, **verdict)
 
 
@@ -74,16 +74,16 @@ def a_plan(**changed: Any) -> Plan:
 
 
 def rows_of(
-    judged: list[Judged],
+    graded: list[GradedAttempt],
     renderer: Renderer,
     counts: Counter[str] | None = None,
     generated: Collection[str] = (),
     **plan: Any,
 ) -> list[Demonstration]:
     """Rows where every task's own program is right."""
-    sources = {one.attempt.task_id: Answer("source", FLIPPED) for one in judged}
+    sources = {one.attempt.task_id: Answer("source", FLIPPED) for one in graded}
     counts = Counter() if counts is None else counts
-    return list(demonstrations(judged, sources, a_plan(**plan), COMPACT, renderer, counts, generated))
+    return list(demonstrations(graded, sources, a_plan(**plan), COMPACT, renderer, counts, generated))
 
 
 # the tasks' own programs
@@ -163,7 +163,7 @@ def test_the_source_does_not_answer_an_augmented_task(renderer: Renderer):
 def test_the_shortest_correct_attempt_on_the_same_prompt_is_the_target(renderer: Renderer):
     first = asked(renderer)
     second, third = (replace(first, prompt_id=f"it/turn1-00{n}", augmentation=TURNED) for n in (1, 2))
-    judged = [
+    graded = [
         attempt(first, "wrong"),
         solved(first, "long", "```python\nx = 100\n```"),
         solved(first, "short", "```python\nx = 1\n```"),
@@ -174,7 +174,7 @@ def test_the_shortest_correct_attempt_on_the_same_prompt_is_the_target(renderer:
         solved(second, "its own", "```python\nx = 3000\n```"),
         attempt(third, "nothing correct"),
     ]
-    rows = rows_of(judged, renderer, targets="attempts")
+    rows = rows_of(graded, renderer, targets="attempts")
     assert [(row.parent_id, row.target, row.completion) for row in rows] == [
         ("it/wrong", "it/short", "```python\nx = 1\n```"),
         ("it/other prompt", "it/its own", "```python\nx = 3000\n```"),
@@ -184,22 +184,22 @@ def test_the_shortest_correct_attempt_on_the_same_prompt_is_the_target(renderer:
 def test_the_most_frequent_correct_attempt_is_the_target(renderer: Renderer):
     prompt = asked(renderer)
     often, seldom = "```python\nx = 1000\n```", "```python\nx = 1\n```"
-    judged = [
+    graded = [
         attempt(prompt, "wrong"),
         solved(prompt, "a", seldom),
         solved(prompt, "b", often),
         solved(prompt, "c", often),
     ]
-    (row,) = rows_of(judged, renderer, targets="attempts")
+    (row,) = rows_of(graded, renderer, targets="attempts")
     assert (row.target, row.completion) == ("it/b", often)
 
 
 def test_tasks_that_are_solved_too_often_are_left_out(renderer: Renderer):
     easy, hard = asked(renderer, "easy"), asked(renderer, "hard")
-    judged = [attempt(easy, "a"), solved(easy, "b", FLIPPED), attempt(hard, "a"), attempt(hard, "b")]
+    graded = [attempt(easy, "a"), solved(easy, "b", FLIPPED), attempt(hard, "a"), attempt(hard, "b")]
     for most, tasks in ((1.0, {"easy", "hard"}), (0.5, {"easy", "hard"}), (0.4, {"hard"}), (0.0, {"hard"})):
         counts: Counter[str] = Counter()
-        assert {row.task_id for row in rows_of(judged, renderer, counts, max_pass_rate=most)} == tasks
+        assert {row.task_id for row in rows_of(graded, renderer, counts, max_pass_rate=most)} == tasks
         assert counts["n_too_easy"] == 2 - len(tasks)
 
 
@@ -208,43 +208,43 @@ def test_programs_that_evaluation_tasks_are_made_of_are_not_learned(renderer: Re
     bodies = [f"    grid = np.rot90(grid, {n})" for n in range(10, 50)]
     held_out = next(body for body in bodies if int(sha256(body.encode()).hexdigest(), 16) % 8 == 0)
     learned = next(body for body in bodies if int(sha256(body.encode()).hexdigest(), 16) % 8)
-    judged = [attempt(prompt, "wrong"), solved(prompt, "a", answer(held_out)), solved(prompt, "b", answer(learned))]
-    assert [row.target for row in rows_of(judged, renderer, targets="attempts")] == ["it/a"]
-    assert [row.target for row in rows_of(judged, renderer, targets="attempts", generated={"it"})] == ["it/b"]
+    graded = [attempt(prompt, "wrong"), solved(prompt, "a", answer(held_out)), solved(prompt, "b", answer(learned))]
+    assert [row.target for row in rows_of(graded, renderer, targets="attempts")] == ["it/a"]
+    assert [row.target for row in rows_of(graded, renderer, targets="attempts", generated={"it"})] == ["it/b"]
 
 
 def test_some_rows_ask_the_task_itself(renderer: Renderer):
     prompts = [asked(renderer, f"task {number}") for number in range(50)]
-    judged = [attempt(prompt, name) for prompt in prompts for name in ("a", "bb", "ccc", "dddd")]
-    rows = rows_of(judged, renderer, first_turn_share=0.3)
+    graded = [attempt(prompt, name) for prompt in prompts for name in ("a", "bb", "ccc", "dddd")]
+    rows = rows_of(graded, renderer, first_turn_share=0.3)
     first = [row for row in rows if row.turn == 1]
     assert (len(rows), all(row.parent_id == "" for row in first)) == (200, True)
     assert 40 <= len(first) <= 80  # 60 +- 3 standard deviations
     assert {row.text for row in first} == {prompts[0].text}  # all tasks are alike
     assert all(row.turn == 2 and row.parent_id for row in rows if row not in first)
-    backwards = rows_of(judged[::-1], renderer, first_turn_share=0.3)
+    backwards = rows_of(graded[::-1], renderer, first_turn_share=0.3)
     assert {row.demonstration_id for row in backwards if row.turn == 1} == {row.demonstration_id for row in first}
-    assert all(row.turn == 1 for row in rows_of(judged, renderer, first_turn_share=1.0))
+    assert all(row.turn == 1 for row in rows_of(graded, renderer, first_turn_share=1.0))
 
 
 def test_rows_that_are_too_long_are_left_out_and_counted(renderer: Renderer):
-    judged = [attempt(asked(renderer), "wrong")]
-    (row,) = rows_of(judged, renderer)
+    graded = [attempt(asked(renderer), "wrong")]
+    (row,) = rows_of(graded, renderer)
     n_completion = renderer.count(FLIPPED) + 1
     fitting: dict[str, Any] = {"max_seq_length": row.n_tokens, "max_completion_length": n_completion}
-    assert rows_of(judged, renderer, **fitting) == [row]
+    assert rows_of(graded, renderer, **fitting) == [row]
     for name in fitting:
         counts: Counter[str] = Counter()
-        assert rows_of(judged, renderer, counts, **fitting | {name: fitting[name] - 1}) == []
+        assert rows_of(graded, renderer, counts, **fitting | {name: fitting[name] - 1}) == []
         assert counts["n_too_long"] == 1
 
 
 def test_an_assistant_prefix_belongs_to_the_prompt(renderer: Renderer):
     template = replace(COMPACT, assistant_prefix="```python\nfrom common import *")
     prompt = asked(renderer, template=template)
-    judged = [attempt(prompt, "wrong", completion="```python\nfrom common import *\nx = 1\n```")]
+    graded = [attempt(prompt, "wrong", completion="```python\nfrom common import *\nx = 1\n```")]
     plan, sources = a_plan(), {"it": Answer("source", FLIPPED)}
-    (row,) = demonstrations(judged, sources, plan, template, renderer, Counter())
+    (row,) = demonstrations(graded, sources, plan, template, renderer, Counter())
     assert row.text.endswith("<|assistant|>```python\nfrom common import *")
     assert row.completion == FLIPPED.removeprefix("```python\nfrom common import *")
     assert row.n_tokens == renderer.count(row.text) + renderer.count(row.completion) + 1
@@ -253,12 +253,12 @@ def test_an_assistant_prefix_belongs_to_the_prompt(renderer: Renderer):
 # the stage
 
 
-def write_turn(folder: Path, n_shards: int, judged: list[Judged], prompts: list[Prompt]) -> Path:
+def write_turn(folder: Path, n_shards: int, graded: list[GradedAttempt], prompts: list[Prompt]) -> Path:
     """A turn's files, with tasks dealt over shards as sampling deals them."""
     records.write(folder / "prompts.parquet", "prompts", prompts, 0, {})
     for shard in range(n_shards):
         mine = {prompt.task_id for prompt in prompts[shard::n_shards]}
-        some = [one for one in judged if one.attempt.task_id in mine]
+        some = [one for one in graded if one.attempt.task_id in mine]
         records.write(folder / f"attempts/{shard:03d}.parquet", "attempts", [one.attempt for one in some], 0, {})
         records.write(folder / f"verdicts/{shard:03d}.parquet", "verdicts", [one.verdict for one in some], 0, {})
     return folder
@@ -267,13 +267,13 @@ def write_turn(folder: Path, n_shards: int, judged: list[Judged], prompts: list[
 def test_the_stage_writes_the_same_bytes_whatever_the_number_of_shards(renderer: Renderer, tmp_path: Path):
     names = ["c", "a", "e", "b", "d"]
     prompts = [asked(renderer, name) for name in names]
-    judged = [attempt(prompt, name) for prompt in prompts for name in ("x", "yy")]
+    graded = [attempt(prompt, name) for prompt in prompts for name in ("x", "yy")]
     records.write(tmp_path / "tasks.parquet", "tasks", [a_task(name) for name in names], 0, {})
     contents = set()
     for n_shards in (1, 3):
         output = tmp_path / f"{n_shards}.parquet"
         Demonstrations(
-            folder=write_turn(tmp_path / str(n_shards), n_shards, judged, prompts),
+            folder=write_turn(tmp_path / str(n_shards), n_shards, graded, prompts),
             n_shards=n_shards,
             tasks_path=tmp_path / "tasks.parquet",
             output=output,

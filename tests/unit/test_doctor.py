@@ -15,12 +15,12 @@ from arc_refinery import records
 from arc_refinery.cli import load
 from arc_refinery.cli.doctor import Doctor
 from arc_refinery.config import (
-    Experiment,
     Grpo,
     Lora,
+    ModelConfig,
     ModelNeeds,
     Needs,
-    Network,
+    Refining,
     Sandbox,
     load_experiment,
     validate_experiment,
@@ -151,7 +151,7 @@ def test_the_version_of_the_driver_is_shown(cuda: Callable[..., None], tmp_path:
 def test_memory_is_counted_for_the_kind_of_job():
     content = yaml.safe_load((ROOT / "config/multi-turn-rl.yaml").read_text())
     content["training"]["gradient_accumulation_steps"] = 4
-    experiment = validate_experiment(content, "multi-turn-rl", Experiment)
+    experiment = validate_experiment(content, "multi-turn-rl", Refining)
     (sample,), (train,) = (machine.gpu_memory(experiment, job) for job in ("sample", "train"))
     assert (sample.check, sample.outcome) == ("GPU memory of sample, counted", "passed")
     assert (train.check, train.outcome) == ("GPU memory of train trained, counted", "failed")
@@ -219,7 +219,7 @@ def test_the_sandbox_is_tried(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.model
 def test_sampling_is_tried_with_an_adapter():
-    samples, agrees, changes = stages.sampling(Network(path=TINY, window=1024), Lora())
+    samples, agrees, changes = stages.sampling(ModelConfig(path=TINY, window=1024), Lora())
     assert samples.outcome == "passed"
     assert samples.found.endswith(" tokens in float32")
     assert agrees.outcome == "not applicable"
@@ -228,7 +228,7 @@ def test_sampling_is_tried_with_an_adapter():
 
 @pytest.mark.model
 def test_a_backend_that_is_not_there_is_a_finding(capfd: pytest.CaptureFixture[str]):
-    (found,) = stages.sampling(Network(path=TINY, window=1024, backend="vllm"), Lora())
+    (found,) = stages.sampling(ModelConfig(path=TINY, window=1024, backend="vllm"), Lora())
     assert (found.check, found.outcome) == ("vllm samples", "failed")
     assert "backend is vllm, which is not installed here" in found.found
     assert "$ arc-refinery sample --backend vllm" in capfd.readouterr().err  # the log has all of it
@@ -255,13 +255,13 @@ def test_two_samplers_agree_or_not(theirs: list[Any], outcome: str):
         ("transformers", False): theirs,
         ("transformers", True): theirs,
     }
-    assert stages._agreement("", Network(path=TINY, window=9, backend="vllm"), found).outcome == outcome
+    assert stages._agreement("", ModelConfig(path=TINY, window=9, backend="vllm"), found).outcome == outcome
 
 
 @pytest.mark.training
 def test_training_is_tried_interrupted_and_taken_up():
     settings = Grpo(learning_rate=1e-4, num_generations=4, max_completion_length=8, max_seq_length=64)
-    steps, follows, resumes = stages.training(Network(path=TINY, window=1024), settings)
+    steps, follows, resumes = stages.training(ModelConfig(path=TINY, window=1024), settings)
     assert steps == Finding("GRPO makes steps", "passed", "12 steps in float32")
     assert follows.outcome == "not applicable"
     assert resumes == Finding("an interrupted training goes on", "passed", "after SIGTERM, from its last checkpoint")
@@ -272,7 +272,7 @@ def test_a_training_that_cannot_start_is_a_finding():
     settings = Grpo(
         learning_rate=1e-4, num_generations=4, max_completion_length=8, max_seq_length=64, sampler="vllm-colocate"
     )
-    (found,) = stages.training(Network(path=TINY, window=1024), settings)
+    (found,) = stages.training(ModelConfig(path=TINY, window=1024), settings)
     assert (found.check, found.outcome) == ("GRPO makes steps", "failed")
     assert "the package vllm is not installed here" in found.found
 
@@ -322,7 +322,9 @@ def test_the_training_of_every_config_can_be_tried(path: Path, tmp_path: Path):
         return
     for changes in ({}, {"unsloth": True, "epsilon_high": 0.2, "scale_rewards": "batch"}):
         changed = settings.model_copy(update={key: value for key, value in changes.items() if hasattr(settings, key)})
-        words = stages._train(Network(path=TINY, window=9), changed, changed.sampler, small_tasks(tmp_path), tmp_path)
+        words = stages._train(
+            ModelConfig(path=TINY, window=9), changed, changed.sampler, small_tasks(tmp_path), tmp_path
+        )
         command = tyro.cli(load("train"), args=words[1:])
         assert command.training.loss_type == settings.loss_type
         assert command.training.sampler == settings.sampler

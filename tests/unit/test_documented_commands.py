@@ -131,9 +131,9 @@ def fault_of_trl(words: list[str]) -> str | None:
 
 
 def test_every_command_that_is_named_exists():
-    named = {(place, command) for place, text in texts().items() for command in commands(text)}
+    named = {(index, command) for index, text in texts().items() for command in commands(text)}
     assert len(named) > 100
-    faults = [f"{place}: `{command}`: {found}" for place, command in sorted(named) if (found := fault(command))]
+    faults = [f"{index}: `{command}`: {found}" for index, command in sorted(named) if (found := fault(command))]
     assert not faults, "\n".join(faults)
 
 

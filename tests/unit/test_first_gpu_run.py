@@ -13,7 +13,7 @@ import pytest
 from checkout import TINY
 
 from arc_refinery.cli import flags
-from arc_refinery.config import Lora, Network
+from arc_refinery.config import Lora, ModelConfig
 from arc_refinery.errors import ModelError
 
 
@@ -33,7 +33,7 @@ def test_4_bits_are_nf4_with_double_quantisation_computed_in_the_models_dtype(lo
 
     from arc_refinery.training.adapters import open_base
 
-    open_base(Network(path=TINY, window=9, dtype=dtype), Lora(load_in_4bit=True))
+    open_base(ModelConfig(path=TINY, window=9, dtype=dtype), Lora(load_in_4bit=True))
     settings = loaded[0]["quantization_config"]
     assert settings.load_in_4bit
     assert (settings.bnb_4bit_quant_type, settings.bnb_4bit_use_double_quant) == ("nf4", True)
@@ -43,7 +43,7 @@ def test_4_bits_are_nf4_with_double_quantisation_computed_in_the_models_dtype(lo
 def test_whole_weights_are_not_quantised(loaded: list[dict[str, Any]]):
     from arc_refinery.training.adapters import open_base
 
-    open_base(Network(path=TINY, window=9), Lora())
+    open_base(ModelConfig(path=TINY, window=9), Lora())
     assert "quantization_config" not in loaded[0]
 
 
@@ -51,7 +51,7 @@ def test_sft_trains_on_4_bits_too(monkeypatch: pytest.MonkeyPatch, loaded: list[
     from arc_refinery.training import adapters
 
     monkeypatch.setattr(adapters, "get_peft_model", lambda network, config: network)
-    adapters.open_network(Network(path=TINY, window=9), Lora(load_in_4bit=True), None, seed=0)
+    adapters.open_network(ModelConfig(path=TINY, window=9), Lora(load_in_4bit=True), None, seed=0)
     assert loaded[0]["quantization_config"].load_in_4bit
 
 
@@ -65,10 +65,12 @@ def test_a_torch_for_gpus_that_finds_none_trains_no_16_bit_weights(
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ModelError, match=r"a driver for CUDA 13\.0, and does CUDA_VISIBLE_DEVICES name it"):
-        open_base(Network(path=TINY, window=9, dtype="bfloat16"), Lora())
-    open_base(Network(path=TINY, window=9, dtype="float32"), Lora())  # as the demo does, whatever torch is installed
+        open_base(ModelConfig(path=TINY, window=9, dtype="bfloat16"), Lora())
+    open_base(
+        ModelConfig(path=TINY, window=9, dtype="float32"), Lora()
+    )  # as the demo does, whatever torch is installed
     monkeypatch.setattr(torch.version, "cuda", None)
-    open_base(Network(path=TINY, window=9, dtype="bfloat16"), Lora())
+    open_base(ModelConfig(path=TINY, window=9, dtype="bfloat16"), Lora())
     assert len(loaded) == 2
 
 

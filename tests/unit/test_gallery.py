@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from arc_refinery import config, records
 from arc_refinery.augment import IDENTITY, Augmentation
-from arc_refinery.config import Experiment
+from arc_refinery.config import Refining
 from arc_refinery.evaluation.arms import SetResults
 from arc_refinery.grids import UNKNOWN, Grid
 from arc_refinery.reporting.refining import gallery, pictures
@@ -24,9 +24,9 @@ from arc_refinery.reporting.refining.pictures import Execution
 from arc_refinery.tasks import Pair, Task
 
 
-def experiment(*arms: Mapping[str, Any]) -> Experiment:
+def experiment(*arms: Mapping[str, Any]) -> Refining:
     content = settings({one["name"]: one["turns"] for one in arms})
-    return config.validate_experiment(content, "test", config.Experiment)
+    return config.validate_experiment(content, "test", config.Refining)
 
 
 def arm(name: str, *budgets: int, feedback: str = "real") -> dict[str, Any]:
@@ -42,15 +42,15 @@ def refined(turn: int, answers: Mapping[str, str]) -> pd.DataFrame:
     rows = [
         [
             task,
-            f"{task}{turn}{place}",
+            f"{task}{turn}{index}",
             f"{task}{turn - 1}x",
             f"{task}-prompt{turn}",
-            place,
+            index,
             letter in "ST",
             letter == "S",
         ]
         for task, letters in answers.items()
-        for place, letter in enumerate(letters)
+        for index, letter in enumerate(letters)
     ]
     columns = ["task_id", "attempt_id", "parent_id", "prompt_id", "place", "train_is_correct", "test_is_correct"]
     return pd.DataFrame(rows, columns=columns)
@@ -162,10 +162,10 @@ WIDE = make_grid("123")
 
 
 def drawn(task: Task, monkeypatch: pytest.MonkeyPatch, *outputs: Grid, problem: str = "") -> Figure:
-    figures: list[Figure] = []
-    monkeypatch.setattr(pictures, "save_png", lambda figure, path, dpi: figures.append(figure))
+    metrics: list[Figure] = []
+    monkeypatch.setattr(pictures, "save_png", lambda figure, path, dpi: metrics.append(figure))
     pictures.draw(task, {"first": Execution(outputs, problem, "")}, Path("unused.png"))
-    return figures[0]
+    return metrics[0]
 
 
 def words(figure: Figure) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from checkout import ROOT, TINY
 
-from arc_refinery.config import Experiment, ToolUse, load_experiment, validate_experiment
+from arc_refinery.config import load_experiment, validate_experiment
 from arc_refinery.errors import ModelError
 from arc_refinery.gpu_memory import GIB, WIDTH, Items, counts, forward_pass, memory_warnings, page, training_pass
 from arc_refinery.model_shape import PUBLISHED, Shape, shape_of
@@ -229,7 +229,7 @@ def test_a_small_pass_takes_what_is_measured_on_a_cpu(
     assert sum(held.values()) == pytest.approx(peak, rel=0.03)  # left out: the adapter's gradients, statistics of norms
 
 
-def changed(name: str, **changes: Any) -> Experiment | ToolUse:
+def changed(name: str, **changes: Any) -> Experiment:
     """An experiment of config/, with other values of keys such as `training__beta`."""
     config = content(name)
     for key, value in changes.items():
@@ -261,7 +261,7 @@ def test_twice_as_many_completions_in_a_pass_do_not_fit_and_the_warning_says_wha
     assert warning.startswith("c.yaml: GPU memory of train trained (8 completions of up to 9,700 tokens per pass) is")
     assert "86.2 of 78.1 GiB, 110% (limit 85%)" in warning
     assert "set training.gradient_accumulation_steps to 8 (now 4)" in warning
-    assert "arc-refinery memory --config c.yaml" in warning
+    assert "arc-refinery doctor memory --config c.yaml" in warning
 
 
 def test_where_no_number_of_passes_is_enough_another_gpu_is_advised():

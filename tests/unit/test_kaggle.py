@@ -14,7 +14,7 @@ from factories import make_grid, make_task
 
 from arc_refinery import config, records
 from arc_refinery.augment import Augmentation
-from arc_refinery.cli.attempts import Judge
+from arc_refinery.cli.attempts import Grade
 from arc_refinery.cli.prompts import Refine
 from arc_refinery.cli.tasks import TaskSet
 from arc_refinery.config import ConfigError, Problems
@@ -176,10 +176,10 @@ def test_files_that_a_source_does_not_have_or_needs_are_refused(settings: dict[s
 
 
 def test_missing_files_of_sets_are_named_before_anything_runs(tmp_path: Path):
-    whole = config.load_experiment(ROOT / "config/config.yaml", config.Experiment).model_dump()
+    whole = config.load_experiment(ROOT / "config/config.yaml", config.Refining).model_dump()
     whole["evaluation"]["sets"] = [{"name": "k", "source": "kaggle", "path": "no/c.json", "solutions": "no/s.json"}]
     with pytest.raises(ConfigError) as caught:
-        config.check_files(config.validate_experiment(whole, "mine.yaml", config.Experiment), "mine.yaml")
+        config.check_files(config.validate_experiment(whole, "mine.yaml", config.Refining), "mine.yaml")
     assert "mine.yaml: evaluation.sets.0.path: no/c.json does not exist; expected a JSON file of tasks" in str(
         caught.value
     )
@@ -217,7 +217,7 @@ def test_unknown_outputs_of_test_pairs_come_back_and_others_are_refused(tmp_path
             list(records.read_tasks(path))
 
 
-def test_attempts_on_tasks_with_unknown_outputs_are_judged_and_refined(
+def test_attempts_on_tasks_with_unknown_outputs_are_graded_and_refined(
     tmp_path: Path, challenges: Path, renderer: Renderer
 ):
     tasks = {task.task_id: task for task in read_challenges(challenges)}
@@ -229,7 +229,7 @@ def test_attempts_on_tasks_with_unknown_outputs_are_judged_and_refined(
     records.write(folder / "attempts/000.parquet", "attempts", attempts, 0, {})
     records.write(folder / "prompts.parquet", "prompts", prompts_of(attempts, tasks, WORDS, renderer), 0, {})
     records.write(tmp_path / "tasks.parquet", "tasks", tasks.values(), 0, {})
-    Judge(
+    Grade(
         folder / "attempts/000.parquet",
         tmp_path / "tasks.parquet",
         folder / "verdicts/000.parquet",

@@ -7,12 +7,12 @@ from checkout import ROOT
 from factories import make_task
 
 from arc_refinery import records
-from arc_refinery.config import Experiment, ToolUse, validate_experiment
+from arc_refinery.config import Refining, ToolUse, validate_experiment
 from arc_refinery.reporting.left_out import of_questions, of_tasks
 
 
-def demo() -> Experiment:
-    return validate_experiment(yaml.safe_load((ROOT / "config/config.yaml").read_text()), "demo", Experiment)
+def demo() -> Refining:
+    return validate_experiment(yaml.safe_load((ROOT / "config/config.yaml").read_text()), "demo", Refining)
 
 
 def write_tasks(folder: Path, name: str, left_out: dict[str, int]) -> None:
@@ -52,7 +52,7 @@ def test_nothing_left_out_is_said_too(tmp_path: Path):
 
 def test_real_tasks_alone_leave_nothing_to_say(tmp_path: Path):
     config = yaml.safe_load((ROOT / "config/one-task-sanity-cpu.yaml").read_text())
-    assert of_tasks(validate_experiment(config, "one task", Experiment), tmp_path) == []
+    assert of_tasks(validate_experiment(config, "one task", Refining), tmp_path) == []
 
 
 def test_questions_are_counted_by_reason(tmp_path: Path):

@@ -28,10 +28,10 @@ def lengths_of(*n_tokens: int, turn: int = 1, label: str = "x") -> Lengths:
 
 
 def drawn(found: list[Lengths], window: int, monkeypatch: pytest.MonkeyPatch) -> Figure:
-    figures: list[Figure] = []
-    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
+    metrics: list[Figure] = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: metrics.append(figure))
     histogram(found, window, Path("unused.png"))
-    return figures[0]
+    return metrics[0]
 
 
 def test_dropped_prompts_are_in_the_study(tmp_path: Path):
@@ -95,8 +95,8 @@ def test_the_page_has_the_table_the_window_and_the_published_lengths(tmp_path: P
     assert "| `refine-turn2` | 2 | 2 | 400 | 2000 | 2000 | 2000 | 1024 | 1 | 976 | 1 |" in text
     assert "published for the 8B model: at most 8635 tokens in the first turn, 8511 in the second" in text
     assert "(lengths.png)" in text
-    figures = pd.read_csv(tmp_path / "out/lengths.csv", index_col="prompts")
-    assert figures.loc["refine-turn2", ["n", "median", "max", "dropped"]].tolist() == [2, 400, 2000, 1]
+    metrics = pd.read_csv(tmp_path / "out/lengths.csv", index_col="prompts")
+    assert metrics.loc["refine-turn2", ["n", "median", "max", "dropped"]].tolist() == [2, 400, 2000, 1]
 
 
 def test_equal_prompts_give_equal_bytes(tmp_path: Path):

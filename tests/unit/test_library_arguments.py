@@ -21,10 +21,10 @@ import pytest
 from checkout import ROOT, TINY
 
 from arc_refinery import library_arguments
-from arc_refinery.config import Generation, Grpo, Imitation, Lora, Network, ToolTraining
+from arc_refinery.config import Generation, Grpo, Imitation, Lora, ModelConfig, ToolTraining
 
 PACKAGE = ROOT / "workflow/arc_refinery"
-MODEL = Network(path=TINY, window=1024)
+MODEL = ModelConfig(path=TINY, window=1024)
 LORA = Lora(lora_r=2)
 GENERATION = Generation(max_turn_tokens=64, max_episode_tokens=256)
 LENGTHS: dict[str, Any] = {"learning_rate": 1e-4, "max_completion_length": 48, "max_seq_length": 1024}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from arc_refinery.training.step_metrics import Measured, ngram_repetition, step_figures, unique_token_ratio
+from arc_refinery.training.step_metrics import Measured, ngram_repetition, step_metrics, unique_token_ratio
 
 
 @pytest.mark.parametrize(("ids", "expected"), [([], 1.0), ([7], 1.0), ([7, 7, 7, 7], 1 / 4), ([1, 2, 1, 3], 3 / 4)])
@@ -39,7 +39,7 @@ STEP = [
 
 
 def test_figures_of_a_step():
-    figures = step_figures(STEP, group_size=2)
+    metrics = step_metrics(STEP, group_size=2)
     expected = {
         "reward/max": 10.0,
         "reward/min": 0.0,
@@ -61,22 +61,22 @@ def test_figures_of_a_step():
         "repetition/finished": 0.0,
         "repetition": 1 / 8,
     }
-    assert figures == pytest.approx(expected)
+    assert metrics == pytest.approx(expected)
 
 
 def test_no_group_of_four_has_equal_rewards():
-    assert step_figures(STEP, group_size=4)["share/zero_variance"] == 0.0
+    assert step_metrics(STEP, group_size=4)["share/zero_variance"] == 0.0
 
 
 @pytest.mark.parametrize(("kept", "absent"), [(False, "truncated"), (True, "finished")])
 def test_figures_of_no_completions_are_absent(kept: bool, absent: str):
-    figures = step_figures([one for one in STEP if one.truncated is kept], group_size=1)
+    metrics = step_metrics([one for one in STEP if one.truncated is kept], group_size=1)
     missing = {f"{what}/{absent}" for what in ("reward", "unique_tokens", "repetition")}
-    assert missing.isdisjoint(figures)
-    assert len(figures) == 19 - len(missing)
+    assert missing.isdisjoint(metrics)
+    assert len(metrics) == 19 - len(missing)
 
 
 @pytest.mark.parametrize("n", [0, 3])
 def test_broken_groups_are_refused(n: int):
     with pytest.raises(ValueError, match=f"{n} completions are no groups of 2"):
-        step_figures(STEP[:n], group_size=2)
+        step_metrics(STEP[:n], group_size=2)

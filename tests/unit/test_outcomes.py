@@ -13,7 +13,7 @@ from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
 from arc_refinery import config
-from arc_refinery.config import Experiment
+from arc_refinery.config import Refining
 from arc_refinery.evaluation.arms import SetResults, per_task
 from arc_refinery.evaluation.bootstrap import Bootstrap
 from arc_refinery.reporting.publish import Attachments
@@ -40,11 +40,11 @@ def attempts(answers: Mapping[str, str]) -> pd.DataFrame:
     """A branch: the attempts on each task by their letters."""
     rows = []
     for task_id, letters in answers.items():
-        for place, letter in enumerate(letters):
+        for index, letter in enumerate(letters):
             status, error_type = ENDS[letter]
             train, test = letter in "ST", letter in "St"
             rows.append(
-                [task_id, place, status, error_type, train, test, letter, *[float(train)] * 2, *[float(test)] * 2]
+                [task_id, index, status, error_type, train, test, letter, *[float(train)] * 2, *[float(test)] * 2]
             )
     columns = ["task_id", "place", "status", "error_type", "train_is_correct", "test_is_correct", "fingerprint"]
     scores = ["train_pixel_score", "train_correct_grids", "test_pixel_score", "test_correct_grids"]
@@ -52,12 +52,12 @@ def attempts(answers: Mapping[str, str]) -> pd.DataFrame:
     return table.astype({"error_type": "category", "train_is_correct": bool, "test_is_correct": bool, "place": int})
 
 
-def experiment(arms: Mapping[str, list[int]], **evaluation: Any) -> Experiment:
+def experiment(arms: Mapping[str, list[int]], **evaluation: Any) -> Refining:
     """Arms by the budgets of their turns."""
     turns = {name: [{"n_predictions": n} for n in budgets] for name, budgets in arms.items()}
     content = settings(turns)
     content["evaluation"] |= evaluation
-    return config.validate_experiment(content, "test", config.Experiment)
+    return config.validate_experiment(content, "test", config.Refining)
 
 
 def shares(**branches: Mapping[str, str]) -> dict[str, pd.DataFrame]:
@@ -169,8 +169,8 @@ def section(files: Attachments, arms: Mapping[str, list[int]]) -> str:
     of = experiment(arms)
     branches = {branch: attempts(ANSWERS[branch]) for branch in of.branches}
     results = SetResults("small", tuple("abcd"), branches)
-    figures = {arm.name: per_task(results.of_arm(arm), results.task_ids) for arm in of.arms}
-    return "\n\n".join(outcomes.section(of, results, figures, Bootstrap(200, (0,)), files))
+    metrics = {arm.name: per_task(results.of_arm(arm), results.task_ids) for arm in of.arms}
+    return "\n\n".join(outcomes.section(of, results, metrics, Bootstrap(200, (0,)), files))
 
 
 @pytest.fixture(scope="module")
@@ -206,10 +206,10 @@ def test_where_nothing_refines_there_is_nothing_to_win():
 
 
 def drawn(monkeypatch: pytest.MonkeyPatch, panels: Mapping[str, pd.DataFrame]) -> Figure:
-    figures: list[Figure] = []
-    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
+    metrics: list[Figure] = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: metrics.append(figure))
     plots.pass_rates_plot(panels, outcomes.MARKS, "title", Path("unused.png"))
-    return figures[0]
+    return metrics[0]
 
 
 def test_each_arm_has_a_panel_and_equal_tasks_share_a_mark(monkeypatch: pytest.MonkeyPatch):
@@ -225,11 +225,11 @@ def test_each_arm_has_a_panel_and_equal_tasks_share_a_mark(monkeypatch: pytest.M
 
 
 def test_a_bar_is_as_long_as_its_share_and_ends_at_a_hundred(monkeypatch: pytest.MonkeyPatch):
-    figures: list[Figure] = []
-    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
+    metrics: list[Figure] = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: metrics.append(figure))
     of_turn = pd.DataFrame({"correct": [1.0, 0.5], "no program": [0.0, 0.5]}, index=["a", "b"])
     plots.outcomes_plot({"turn 1": of_turn, "turn 2": of_turn[1:]}, outcomes.LOOKS, "title", Path("unused.png"))
-    bars = figures[0].axes[0].containers
+    bars = metrics[0].axes[0].containers
     assert [[bar.get_width() for bar in of_outcome] for of_outcome in bars] == [[75, 50], [25, 50]]
     assert [bar.get_x() + bar.get_width() for bar in bars[-1]] == [100, 100]
 

@@ -1,4 +1,4 @@
-"""Predictions of the original scripts: which forms are read, what augmentation means, and that they can be judged."""
+"""Predictions of the original scripts: which forms are read, what augmentation means, and that they can be graded."""
 
 import gzip
 import json
@@ -14,7 +14,7 @@ from factories import make_grid, make_task
 
 from arc_refinery import config, records
 from arc_refinery.augment import IDENTITY, Augmentation
-from arc_refinery.cli.attempts import ImportPredictions, Judge
+from arc_refinery.cli.attempts import Grade, ImportPredictions
 from arc_refinery.errors import InputError
 from arc_refinery.predictions import PredictionError, augmentation_of, read_predictions
 from arc_refinery.tasks import Pair
@@ -116,7 +116,7 @@ def test_other_forms_are_named_with_task_and_prediction(tmp_path: Path, content:
     assert str(caught.value).startswith(f"{tmp_path / 'x_predictions.json.gz'}: {expected}")
 
 
-def test_imported_predictions_are_judged_in_the_form_that_the_model_saw(tmp_path: Path):
+def test_imported_predictions_are_graded_in_the_form_that_the_model_saw(tmp_path: Path):
     # the rule of the task is the identity; the program raises unless it is given the task's first grid as it was seen
     turned = {"hflip": True, "n_rot90": 1, "color_map": COLOR_MAP}
     seen = np.array(COLORS)[np.rot90(np.fliplr(GIVEN))].tolist()
@@ -129,7 +129,7 @@ def test_imported_predictions_are_judged_in_the_form_that_the_model_saw(tmp_path
     predictions.write_bytes(gzip.compress(json.dumps({"t": listed}).encode()))
     prompts = tmp_path / "prompts.parquet"
     ImportPredictions(predictions, tasks, attempts, prompts_output=prompts, model_path=TINY).run()
-    Judge(attempts, tasks, tmp_path / "verdicts.parquet", config.Sandbox(wall_seconds=60.0)).run()
+    Grade(attempts, tasks, tmp_path / "verdicts.parquet", config.Sandbox(wall_seconds=60.0)).run()
     plain, flipped = records.read_verdicts(tmp_path / "verdicts.parquet")
     assert (plain.status, flipped.status, flipped.train_is_correct, flipped.test_is_correct) == (
         "error",

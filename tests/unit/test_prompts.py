@@ -10,7 +10,7 @@ import pytest
 from factories import make_task
 from pydantic import ValidationError
 
-from arc_refinery.config import Model
+from arc_refinery.config import PromptedModel
 from arc_refinery.grids import Grid, as_grid
 from arc_refinery.prompts import (
     COLORS,
@@ -172,7 +172,7 @@ def test_an_edited_folder_that_cannot_be_used_is_named(tmp_path: Path, name: str
 )
 def test_a_config_with_colors_that_cannot_be_used_is_refused(values: dict[str, Any], reason: str):
     with pytest.raises(ValidationError, match=reason):
-        Model(path="m", window=10, **values)
+        PromptedModel(path="m", window=10, **values)
 
 
 def test_the_wording_of_later_turns_can_be_edited(tmp_path: Path):
@@ -198,7 +198,7 @@ def test_the_wording_of_later_turns_can_be_edited(tmp_path: Path):
 
 
 def test_our_own_wording_is_the_default():
-    assert (Model(path="m", window=10).template, Model(path="m", window=10).colors) == ("words", None)
+    assert (PromptedModel(path="m", window=10).template, PromptedModel(path="m", window=10).colors) == ("words", None)
 
 
 def test_what_is_put_into_a_slot_is_left_alone(task: Task):

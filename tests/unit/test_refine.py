@@ -16,7 +16,7 @@ from arc_refinery.records import Prompt
 from arc_refinery.refine.first_turn import first_turn_prompts
 from arc_refinery.refine.next_turn import (
     FeedbackError,
-    Judged,
+    GradedAttempt,
     Plan,
     best_incorrect,
     next_turn_prompts,
@@ -56,14 +56,14 @@ def prompt(
     return replace(plain, augmentation=augmentation, train_order=order)
 
 
-def judged(asked: Prompt, name: str, outputs: tuple[Grid, ...] = (), **verdict: Any) -> Judged:
+def graded(asked: Prompt, name: str, outputs: tuple[Grid, ...] = (), **verdict: Any) -> GradedAttempt:
     """An attempt whose program gave wrong grids unless `verdict` says something else."""
     attempt = make_attempt(asked, attempt_id=name, completion=f"my answer {name}")
     fields = {"program_hash": f"hash of {name}", "fingerprint": f"print of {name}", "train_outputs": outputs}
-    return Judged(asked, attempt, make_verdict(attempt, **fields | verdict))
+    return GradedAttempt(asked, attempt, make_verdict(attempt, **fields | verdict))
 
 
-def names(chosen: list[Judged]) -> list[str]:
+def names(chosen: list[GradedAttempt]) -> list[str]:
     return [one.attempt.attempt_id for one in chosen]
 
 
@@ -146,20 +146,20 @@ def asked(renderer: Renderer) -> Prompt:
 
 def test_parents_are_ranked_by_correct_grids_then_pixels_then_order(asked: Prompt) -> None:
     attempts = [
-        judged(asked, "low", train_correct_grids=0.0, train_pixel_score=0.9),
-        judged(asked, "tie 1", train_correct_grids=1 / 3, train_pixel_score=0.5),
-        judged(asked, "high", train_correct_grids=1 / 3, train_pixel_score=0.6),
-        judged(asked, "tie 2", train_correct_grids=1 / 3, train_pixel_score=0.5),
-        judged(asked, "best", train_correct_grids=2 / 3, train_pixel_score=0.1),
+        graded(asked, "low", train_correct_grids=0.0, train_pixel_score=0.9),
+        graded(asked, "tie 1", train_correct_grids=1 / 3, train_pixel_score=0.5),
+        graded(asked, "high", train_correct_grids=1 / 3, train_pixel_score=0.6),
+        graded(asked, "tie 2", train_correct_grids=1 / 3, train_pixel_score=0.5),
+        graded(asked, "best", train_correct_grids=2 / 3, train_pixel_score=0.1),
     ]
     assert names(best_incorrect(attempts, False)) == ["best", "high", "tie 1", "tie 2", "low"]
 
 
 def test_of_equal_fingerprints_the_first_is_kept(asked: Prompt) -> None:
     attempts = [
-        judged(asked, "worse", train_pixel_score=0.1),
-        judged(asked, "one", train_pixel_score=0.5, fingerprint="same"),
-        judged(asked, "its copy", train_pixel_score=0.5, fingerprint="same"),
+        graded(asked, "worse", train_pixel_score=0.1),
+        graded(asked, "one", train_pixel_score=0.5, fingerprint="same"),
+        graded(asked, "its copy", train_pixel_score=0.5, fingerprint="same"),
     ]
     assert names(best_incorrect(attempts, False)) == ["one", "worse"]
     assert names(best_incorrect(attempts, False, "best")) == ["one", "its copy", "worse"]
@@ -167,17 +167,17 @@ def test_of_equal_fingerprints_the_first_is_kept(asked: Prompt) -> None:
 
 def test_attempts_that_solve_the_train_pairs_are_no_parents_whatever_their_test_pairs(asked: Prompt) -> None:
     attempts = [
-        judged(asked, "solved", train_correct_grids=1.0, train_pixel_score=1.0, test_correct_grids=1.0),
-        judged(asked, "misled", train_correct_grids=1.0, train_pixel_score=1.0, test_correct_grids=0.0),
-        judged(asked, "lucky", train_correct_grids=0.5, train_pixel_score=0.7, test_correct_grids=1.0),
+        graded(asked, "solved", train_correct_grids=1.0, train_pixel_score=1.0, test_correct_grids=1.0),
+        graded(asked, "misled", train_correct_grids=1.0, train_pixel_score=1.0, test_correct_grids=0.0),
+        graded(asked, "lucky", train_correct_grids=0.5, train_pixel_score=0.7, test_correct_grids=1.0),
     ]
     assert names(best_incorrect(attempts, True)) == ["lucky"]
 
 
 def test_test_scores_do_not_rank(asked: Prompt) -> None:
     attempts = [
-        judged(asked, "first", train_pixel_score=0.5),
-        judged(asked, "second", train_pixel_score=0.5, test_correct_grids=1.0, test_pixel_score=1.0),
+        graded(asked, "first", train_pixel_score=0.5),
+        graded(asked, "second", train_pixel_score=0.5, test_correct_grids=1.0, test_pixel_score=1.0),
     ]
     assert names(best_incorrect(attempts, False)) == ["first", "second"]
 
@@ -185,10 +185,10 @@ def test_test_scores_do_not_rank(asked: Prompt) -> None:
 def test_programs_that_raised_are_parents_only_if_asked_for_and_come_last(asked: Prompt) -> None:
     raised: dict[str, Any] = {"status": "error", "error": "ValueError: no (line 2)", "fingerprint": ""}
     attempts = [
-        judged(asked, "raised", **raised, program_hash="x"),
-        judged(asked, "raised again", **raised, program_hash="x"),
-        judged(asked, "raised too", **raised, program_hash="y"),
-        judged(asked, "wrong"),
+        graded(asked, "raised", **raised, program_hash="x"),
+        graded(asked, "raised again", **raised, program_hash="x"),
+        graded(asked, "raised too", **raised, program_hash="y"),
+        graded(asked, "wrong"),
     ]
     assert names(best_incorrect(attempts, False)) == ["wrong"]
     assert names(best_incorrect(attempts, True)) == ["wrong", "raised", "raised too"]
@@ -196,18 +196,18 @@ def test_programs_that_raised_are_parents_only_if_asked_for_and_come_last(asked:
 
 @pytest.mark.parametrize("status", ["no_code", "timeout", "memory", "crash", "protocol", "invalid_output"])
 def test_attempts_without_valid_outputs_or_exception_are_no_parents(asked: Prompt, status: str) -> None:
-    assert best_incorrect([judged(asked, "it", status=status, fingerprint="")], True) == []
+    assert best_incorrect([graded(asked, "it", status=status, fingerprint="")], True) == []
 
 
 # prompts of the next turn
 
 
-def five(asked: Prompt) -> list[Judged]:
+def five(asked: Prompt) -> list[GradedAttempt]:
     """Attempts a..e whose scores rank them d, b, a, c; e is correct."""
     scores = {"a": 0.3, "b": 0.4, "c": 0.2, "d": 0.5}
     outputs = (make_grid("11"), make_grid("11"), make_grid("11"))
-    wrong = [judged(asked, name, outputs, train_pixel_score=score) for name, score in scores.items()]
-    return [*wrong, judged(asked, "e", outputs, train_correct_grids=1.0, train_pixel_score=1.0)]
+    wrong = [graded(asked, name, outputs, train_pixel_score=score) for name, score in scores.items()]
+    return [*wrong, graded(asked, "e", outputs, train_correct_grids=1.0, train_pixel_score=1.0)]
 
 
 def test_prompts_cycle_through_the_parents(asked: Prompt, renderer: Renderer) -> None:
@@ -236,14 +236,14 @@ def test_each_task_considers_its_own_first_attempts(renderer: Renderer) -> None:
 
 def test_a_task_without_parents_has_no_prompts(renderer: Renderer) -> None:
     solved, open_task = (prompt(a_task(name), renderer) for name in ("solved", "open"))
-    attempts = [judged(solved, "done", train_correct_grids=1.0), *five(open_task)]
+    attempts = [graded(solved, "done", train_correct_grids=1.0), *five(open_task)]
     made = next_turn_prompts(attempts, PLAN, COMPACT, renderer)
     assert {one.task_id for one in made} == {"open"}
 
 
 def test_controls_are_told_nothing_or_what_another_tasks_attempt_gave(renderer: Renderer) -> None:
     wrong = make_grid("1"), make_grid("2"), make_grid("3")
-    attempts = [judged(prompt(a_task(name), renderer), f"{name}-1", wrong) for name in ("a", "b", "c")]
+    attempts = [graded(prompt(a_task(name), renderer), f"{name}-1", wrong) for name in ("a", "b", "c")]
     attempts[1] = replace(attempts[1], verdict=replace(attempts[1].verdict, train_outputs=(make_grid("4"), *wrong[1:])))
 
     def told(feedback: Feedback) -> list[str]:
@@ -263,14 +263,14 @@ def test_with_one_task_there_is_no_other(asked: Prompt, renderer: Renderer) -> N
     with pytest.raises(FeedbackError, match="only one task"):
         list(
             next_turn_prompts(
-                [judged(asked, "x", (make_grid("1"),) * 3)], replace(PLAN, feedback="other-task"), COMPACT, renderer
+                [graded(asked, "x", (make_grid("1"),) * 3)], replace(PLAN, feedback="other-task"), COMPACT, renderer
             )
         )
 
 
 def test_a_third_turn_refines_the_second_in_one_conversation(asked: Prompt, renderer: Renderer) -> None:
     second = next(next_turn_prompts(five(asked), PLAN, COMPACT, renderer))
-    wrong = judged(second, "second wrong", (make_grid("22"), make_grid("22"), make_grid("22")))
+    wrong = graded(second, "second wrong", (make_grid("22"), make_grid("22"), make_grid("22")))
     third = next(next_turn_prompts([wrong], PLAN, COMPACT, renderer))
     assert (third.turn, third.parent_id) == (3, "second wrong")
     assert [message["role"] for message in third.messages] == ["user", "assistant"] * 2 + ["user"]
@@ -288,9 +288,9 @@ def turned(renderer: Renderer) -> Prompt:
     return prompt(a_task(), renderer, TURNED, SHOWN)
 
 
-def wrong_in_two(asked: Prompt) -> Judged:
+def wrong_in_two(asked: Prompt) -> GradedAttempt:
     """Outputs in the original task's form and order: the second one is right."""
-    return judged(
+    return graded(
         asked, "w", (make_grid("120", "000"), make_grid("05"), make_grid("77")), test_outputs=(make_grid("888", "888"),)
     )
 
@@ -324,7 +324,7 @@ def test_the_refining_prompt_keeps_augmentation_order_and_the_task_as_seen(turne
 
 
 def test_a_program_that_raised_is_told_its_exception(asked: Prompt) -> None:
-    raised = judged(asked, "it", status="error", error="IndexError: too far (line 3)", fingerprint="")
+    raised = graded(asked, "it", status="error", error="IndexError: too far (line 3)", fingerprint="")
     assert refining_conversation(raised, COMPACT)[-1]["content"] == (
         "Executing your program failed with IndexError: too far (line 3)\nWrite a corrected program."
     )
@@ -334,7 +334,7 @@ def test_a_program_that_raised_is_told_its_exception(asked: Prompt) -> None:
 def test_feedback_does_not_depend_on_the_test_pairs(turned: Prompt, template: Template) -> None:
     wrong = wrong_in_two(turned)
     elsewhere = replace(turned, test=(Pair(make_grid("123"), make_grid("444")),) * 2)
-    other = Judged(elsewhere, wrong.attempt, replace(wrong.verdict, test_outputs=(make_grid("666", "666"),) * 2))
+    other = GradedAttempt(elsewhere, wrong.attempt, replace(wrong.verdict, test_outputs=(make_grid("666", "666"),) * 2))
     messages, others = (refining_conversation(one, template) for one in (wrong, other))
     assert messages[-1] == others[-1]
     assert messages[-1]["content"].count("\npair ") == 3

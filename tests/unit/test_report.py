@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 import pytest
 from factories import make_prompt, make_task
-from handmade import judged
+from handmade import graded
 
 from arc_refinery import config, records
 from arc_refinery.augment import IDENTITY
-from arc_refinery.config import Experiment
+from arc_refinery.config import Refining
 from arc_refinery.grids import UNKNOWN
 from arc_refinery.prompts import Message
 from arc_refinery.records import Attempt, RecordError, Verdict
@@ -32,9 +32,7 @@ ANSWERS = {
 PROGRAM = "def transform(grid):\n    return grid + 0\n"
 
 
-def experiment(
-    n_shards: int = 1, arms: tuple[str, ...] = ("independent", "refine-base", "refine-trained")
-) -> Experiment:
+def experiment(n_shards: int = 1, arms: tuple[str, ...] = ("independent", "refine-base", "refine-trained")) -> Refining:
     turns = {
         "independent": [{"n_predictions": 4}],
         "refine-base": [{"n_predictions": 2}, {"n_predictions": 2}],
@@ -54,13 +52,13 @@ def experiment(
             "n_bootstrap": 200,
         },
     }
-    return config.validate_experiment(settings, "test", config.Experiment)
+    return config.validate_experiment(settings, "test", config.Refining)
 
 
-def attempt_and_verdict(task_id: str, branch: str, place: int, letter: str) -> tuple[Attempt, Verdict]:
+def attempt_and_verdict(task_id: str, branch: str, index: int, letter: str) -> tuple[Attempt, Verdict]:
     completion = "no idea" if letter == "n" else f"```python\n{PROGRAM}```"
-    attempt, verdict = judged(task_id, branch, place, letter)
-    error = ("TypeError: bad operand (line 2)", "KeyError (line 3)")[place % 2] if letter == "e" else ""
+    attempt, verdict = graded(task_id, branch, index, letter)
+    error = ("TypeError: bad operand (line 2)", "KeyError (line 3)")[index % 2] if letter == "e" else ""
     return (
         dataclasses.replace(attempt, completion=completion, n_tokens=10, logprob=-1.0),
         dataclasses.replace(verdict, error=error),
@@ -92,9 +90,9 @@ def write_branch(
     for shard in range(n_shards):
         tasks = list(answers)[shard::n_shards]
         rows = [
-            attempt_and_verdict(task, branch, place, letter)
+            attempt_and_verdict(task, branch, index, letter)
             for task in tasks
-            for place, letter in enumerate(answers[task])
+            for index, letter in enumerate(answers[task])
         ]
         name = f"{shard:03d}.parquet"
         records.write(folder / branch / "attempts" / name, "attempts", [attempt for attempt, _ in rows], 0, {})
@@ -134,7 +132,7 @@ def text(folder: Path) -> str:
     return (folder.parent / "tiny.md").read_text()
 
 
-def composed(made: Experiment, folder: Path) -> str:
+def composed(made: Refining, folder: Path) -> str:
     """The report's text alone: nothing is drawn or written."""
     before = sorted(folder.rglob("*"))
     text = "\n\n".join(compose(made, folder, Attachments("tiny/report")))
@@ -337,7 +335,7 @@ def test_one_arm_is_compared_with_nothing(tmp_path: Path):
 def test_an_experiment_without_training_says_so(tmp_path: Path):
     folder = write_experiment(tmp_path)
     content = experiment(arms=("independent",)).model_dump() | {"training": None}
-    text = composed(Experiment.model_validate(content), folder)
+    text = composed(Refining.model_validate(content), folder)
     assert "Nothing was trained." in text
     assert "GRPO" not in text
     assert "`part1/training`" not in text

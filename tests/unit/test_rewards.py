@@ -10,7 +10,8 @@ from arc_refinery.config import Grpo
 from arc_refinery.grids import UNKNOWN
 from arc_refinery.prompts import Message
 from arc_refinery.records import Prompt
-from arc_refinery.refine.rewards import REWARDS, Answer, Graded, grade
+from arc_refinery.refine.grading import Answer, Grade, grade_answers
+from arc_refinery.refine.rewards import REWARDS
 from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.tasks import Pair
 from arc_refinery.training.advantages import best_of_k_credit
@@ -24,8 +25,8 @@ RIGHT_IN_HALF = "```python\ndef transform(grid):\n    return grid\n```"
 ADDS_ONE = "```python\ndef transform(grid):\n    return grid + 1\n```"
 
 
-def graded(correct: float, pixels: float, status: str = "ok") -> Graded:
-    return Graded(status, "", (ONE,) if status == "ok" else (), correct, pixels)
+def graded(correct: float, pixels: float, status: str = "ok") -> Grade:
+    return Grade(status, "", (ONE,) if status == "ok" else (), correct, pixels)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def graded(correct: float, pixels: float, status: str = "ok") -> Graded:
         (graded(0.0, 0.0, "no_code"), 0.0, 0.0, 0.0),
     ],
 )
-def test_rewards_by_hand(what: Graded, v1: float, v2: float, staged: float) -> None:
+def test_rewards_by_hand(what: Grade, v1: float, v2: float, staged: float) -> None:
     assert {name: reward(what) for name, reward in REWARDS.items()} == {
         "arc-v1": pytest.approx(v1),
         "arc-v2-no-pixel-score": pytest.approx(v2),
@@ -50,7 +51,7 @@ def test_rewards_by_hand(what: Graded, v1: float, v2: float, staged: float) -> N
 def test_grades_by_hand(executor: Executor) -> None:
     text = "```python\ndef transform(grid):\n    return grid if grid[0, 0] == 1 else grid[:1]\n```"
     truths = (ONE, TWO)
-    (half,) = grade([Answer(text, (ONE, TWO), truths)], executor)
+    (half,) = grade_answers([Answer(text, (ONE, TWO), truths)], executor)
     assert half.correct_grids == 0.5
     assert half.pixel_score == (1 + 2 / 4) / 2  # a row of two in a box of four cells
     assert not half.is_solved
@@ -68,29 +69,29 @@ def test_grades_by_hand(executor: Executor) -> None:
     ],
 )
 def test_an_answer_without_valid_outputs_is_graded_by_its_status(executor: Executor, text: str, status: str) -> None:
-    (what,) = grade([Answer(text, (ONE,), (ONE,))], executor)
+    (what,) = grade_answers([Answer(text, (ONE,), (ONE,))], executor)
     assert (what.status, what.outputs, what.correct_grids) == (status, (), 0.0)
     assert REWARDS["arc-v1"](what) == REWARDS["arc-v2-no-pixel-score"](what) == 0.0
 
 
 def test_grades_come_in_order(executor: Executor) -> None:
     answers = [Answer(text, (ONE,), (ONE,)) for text in (ADDS_ONE, "none", RIGHT_IN_HALF, ADDS_ONE)]
-    assert [what.correct_grids for what in grade(answers, executor)] == [0.0, 0.0, 1.0, 0.0]
+    assert [what.correct_grids for what in grade_answers(answers, executor)] == [0.0, 0.0, 1.0, 0.0]
 
 
 def test_a_sandbox_that_is_gone_is_no_reward_of_zero() -> None:
     with Executor(1, Limits()) as gone:
         pass
     with pytest.raises(RuntimeError, match="closed"):
-        grade([Answer(RIGHT_IN_HALF, (ONE,), (ONE,))], gone)
+        grade_answers([Answer(RIGHT_IN_HALF, (ONE,), (ONE,))], gone)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
 def test_credit_for_the_best_of_k_equals_that_over_all_sets(k: int) -> None:
     rewards = [1.0, 5.5, 1.0, 0.0, 10.0]
-    for place, credit in enumerate(best_of_k_credit(rewards, k)):
-        sets = [chosen for chosen in combinations(range(5), k) if place in chosen]
-        without = [max([rewards[other] for other in chosen if other != place], default=0.0) for chosen in sets]
+    for index, credit in enumerate(best_of_k_credit(rewards, k)):
+        sets = [chosen for chosen in combinations(range(5), k) if index in chosen]
+        without = [max([rewards[other] for other in chosen if other != index], default=0.0) for chosen in sets]
         expected = sum(max(rewards[i] for i in chosen) - less for chosen, less in zip(sets, without, strict=True))
         assert credit == pytest.approx(expected / len(sets))
 
@@ -125,7 +126,7 @@ def score(
 
     (row,) = Dataset.from_list([row_of(asked)])
     columns = {name: [row[name]] * len(texts) for name in ("assistant_prefix", "train", "test")}
-    figures: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     grpo = Grpo(
         learning_rate=1e-3, max_completion_length=9, max_seq_length=99, num_generations=len(texts), **settings,
         gradient_accumulation_steps=1,
@@ -135,18 +136,18 @@ def score(
         prompts=[row["prompt"]] * len(texts),
         completions=[[{"role": "assistant", "content": text}] for text in texts],
         completion_ids=ids or [[5, END]] * len(texts),
-        log_metric=figures.__setitem__,
+        log_metric=metrics.__setitem__,
         task_id=["another column"] * len(texts),
         **columns,
     )
     assert scorer.rewards == earned
-    return earned, figures
+    return earned, metrics
 
 
 def test_half_of_the_grids_right_earn_half_of_the_nine(executor: Executor) -> None:
-    earned, figures = score(executor, [RIGHT_IN_HALF, ADDS_ONE, "none"], prompt(PAIRS, "?"))
+    earned, metrics = score(executor, [RIGHT_IN_HALF, ADDS_ONE, "none"], prompt(PAIRS, "?"))
     assert earned == [5.5, 1.0, 0.0]
-    assert (figures["reward/max"], figures["share/no_code"], figures["share/solved"]) == (5.5, 1 / 3, 0.0)
+    assert (metrics["reward/max"], metrics["share/no_code"], metrics["share/solved"]) == (5.5, 1 / 3, 0.0)
 
 
 def test_an_answer_is_executed_with_what_it_began_with(executor: Executor) -> None:
@@ -163,12 +164,12 @@ def test_what_improves_on_the_refined_attempt_earns_more_and_what_does_not_loses
 
 def test_repetition_and_being_cut_cost_what_the_settings_say(executor: Executor) -> None:
     ids = [[7] * 8, [1, 3, 4, 5, END]]  # of five 4-grams of the first, four repeat; it has no end
-    earned, figures = score(
+    earned, metrics = score(
         executor, [ADDS_ONE, ADDS_ONE], prompt(PLUS_ONE, "?"), ids, repetition_weight=2.0, truncation_penalty=3.0
     )
     assert earned == [pytest.approx(10 - 2 * 4 / 5 - 3), 10.0]
-    assert figures["share/truncated"] == 0.5
-    assert figures["repetition/truncated"] == pytest.approx(0.8)
+    assert metrics["share/truncated"] == 0.5
+    assert metrics["repetition/truncated"] == pytest.approx(0.8)
 
 
 def test_the_name_that_metrics_carry(executor: Executor) -> None:
@@ -181,10 +182,10 @@ def test_the_name_that_metrics_carry(executor: Executor) -> None:
 def test_a_test_pair_whose_output_nobody_knows_is_not_asked_for() -> None:
     from datasets import Dataset
 
-    from arc_refinery.refine.rows import asked_of, row_of
+    from arc_refinery.refine.rows import prompt_of_row, row_of
 
     task = make_task(train=(Pair(ONE, TWO),), test=(Pair(ONE, UNKNOWN), Pair(TWO, ONE)))
     (row,) = Dataset.from_list([row_of(make_prompt(task))])
-    answer = asked_of(row).answered("text")
+    answer = prompt_of_row(row).answered("text")
     assert [grid.tolist() for grid in answer.inputs] == [ONE.tolist(), TWO.tolist()]
     assert [grid.tolist() for grid in answer.truths] == [TWO.tolist(), ONE.tolist()]

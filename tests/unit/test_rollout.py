@@ -18,7 +18,6 @@ if TYPE_CHECKING:  # they import transformers
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
     from arc_refinery.refine.rollout import Episode
-    from arc_refinery.refine.rows import Asked
 
 GRID, TURNED, TWICE = make_grid("12", "34"), make_grid("24", "13"), make_grid("43", "21")
 TASK = make_task(train=(Pair(GRID, TURNED), Pair(TURNED, TWICE)), test=(Pair(GRID, TURNED),))
@@ -47,7 +46,7 @@ def bytewise(template: str, *special: str) -> "PreTrainedTokenizerFast":
     from transformers import PreTrainedTokenizerFast
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    inner = Tokenizer(models.WordLevel({token: place for place, token in enumerate(alphabet)}, unk_token="Ā"))
+    inner = Tokenizer(models.WordLevel({token: index for index, token in enumerate(alphabet)}, unk_token="Ā"))
     inner.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.ByteLevel(add_prefix_space=False), pre_tokenizers.Split("", "isolated")]
     )
@@ -61,10 +60,10 @@ def ids_of(tokenizer: Any, text: str) -> list[int]:
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def asked(prompt: Prompt = PROMPT) -> "Asked":
-    from arc_refinery.refine.rows import asked_of, row_of
+def asked(prompt: Prompt = PROMPT) -> "TrainingPrompt":
+    from arc_refinery.refine.rows import prompt_of_row, row_of
 
-    return asked_of(row_of(prompt))
+    return prompt_of_row(row_of(prompt))
 
 
 class Sampling:

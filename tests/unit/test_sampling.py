@@ -13,7 +13,7 @@ from checkout import TINY
 from factories import make_prompt, make_task
 
 from arc_refinery.augment import Augmentation
-from arc_refinery.config import Model
+from arc_refinery.config import PromptedModel
 from arc_refinery.errors import InputError
 from arc_refinery.records import Attempt, Prompt
 from arc_refinery.sampling import checks, shard
@@ -21,7 +21,7 @@ from arc_refinery.sampling.progress import progress_path
 from arc_refinery.sampling.protocol import Completion, Decoding
 from arc_refinery.sampling.shard import sample_shard, shard_of
 
-MODEL = Model(path=TINY, template="compact", window=2048, n_threads=1)
+MODEL = PromptedModel(path=TINY, template="compact", window=2048, n_threads=1)
 DECODING = Decoding(temperature=1.0, top_p=0.95, max_output_tokens=24, seed=7)
 
 

@@ -11,14 +11,14 @@ import torch
 from checkout import TINY
 from factories import make_demonstration
 
-from arc_refinery.config import Lora, Model, Sft
+from arc_refinery.config import Lora, PromptedModel, Sft
 from arc_refinery.prompts import Message
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.tokenizers import begin_answers, load_tokenizer
 from arc_refinery.training import progress, sft
 from arc_refinery.training.sft import Row, refinement_row
 
-MODEL = Model(path=TINY, template="compact", window=1024)
+MODEL = PromptedModel(path=TINY, template="compact", window=1024)
 LORA = Lora(lora_r=2, lora_alpha=4)
 # 5 rows, 2 a step: 3 steps an epoch, the last of one row
 TRAINING = Sft(learning_rate=3e-3, max_grad_norm=1.0, rows_per_step=2, epochs=2, save_steps=2)
@@ -92,12 +92,12 @@ def test_exactly_the_answer_and_its_end_carry_loss(prefix: str, renderer: Render
     learned = set()
     for ids, labels, attended in zip(batch["input_ids"], batch["labels"], batch["attention_mask"], strict=True):
         n_tokens = int(attended.sum())
-        place = (labels != -100).nonzero().flatten().tolist()
-        assert place == list(range(place[0], n_tokens))  # one stretch, to the end token, without padding
-        assert torch.equal(labels[place], ids[place])
+        index = (labels != -100).nonzero().flatten().tolist()
+        assert index == list(range(index[0], n_tokens))  # one stretch, to the end token, without padding
+        assert torch.equal(labels[index], ids[index])
         assert ids[n_tokens - 1] == tokenizer.eos_token_id
         assert set(ids[n_tokens:].tolist()) <= {tokenizer.pad_token_id}
-        learned.add((tokenizer.decode(ids[: place[0]]), tokenizer.decode(ids[place])))
+        learned.add((tokenizer.decode(ids[: index[0]]), tokenizer.decode(ids[index])))
     assert learned == {(asked.text, answer.text + "<|end|>") for asked, answer, _ in (row.segments for row in rows)}
     assert len({len(row.segments[0].text) for row in rows}) > 1  # so there was padding
 

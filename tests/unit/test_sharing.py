@@ -129,7 +129,7 @@ def test_outcomes_are_those_of_programs_that_run_alone(alone: Executor, shared: 
     rng = np.random.default_rng(0)
     order = [int(i) for _ in range(2) for i in rng.permutation(len(MIX))]
     expected = [(o.status, o.error, [grid.tolist() for grid in o.outputs]) for o in outcomes(alone, MIX)]
-    found = outcomes(shared, [f"{MIX[i]}\n# {place}" for place, i in enumerate(order)])
+    found = outcomes(shared, [f"{MIX[i]}\n# {index}" for index, i in enumerate(order)])
     assert [(o.status, o.error, [grid.tolist() for grid in o.outputs]) for o in found] == [expected[i] for i in order]
     assert {str(status) for status, _, _ in expected} == {
         "ok", "invalid_output", "error", "timeout", "memory", "crash", "protocol"

@@ -18,8 +18,8 @@ from arc_refinery.config import (
     ROWS,
     TUNING,
     ConfigError,
-    Experiment,
     Mark,
+    Refining,
     ToolUse,
     inputs,
     load_experiment,
@@ -39,8 +39,8 @@ OF_A_TRAINING = {"n_jobs", "gpu_memory_utilization", "server_url", "report_to"}
         (config.ToolTraining, [TUNING], OF_A_TRAINING),
         (ToolTrainingFlags, [TUNING], OF_A_TRAINING),  # hides some of them, which keeps them out of identities
         (config.Grpo, [PROMPTS], {"rollout", "max_completion_length", "max_seq_length"}),
-        (config.Model, [PROMPTS, TUNING], {"template", "colors", "gpu_memory_utilization"}),
-        (config.Network, [TUNING], {"gpu_memory_utilization"}),
+        (config.PromptedModel, [PROMPTS, TUNING], {"template", "colors", "gpu_memory_utilization"}),
+        (config.ModelConfig, [TUNING], {"gpu_memory_utilization"}),
         (config.Imitation, [TUNING], {"save_steps"}),  # GRPO chooses among its checkpoints: there they are a setting
         (config.Sft, [ROWS], {"demonstrations"}),
         (config.ToolSft, [ROWS], {"without_tools", "n_questions"}),
@@ -76,14 +76,14 @@ def changed(config_file: str, change: Change, given: Callable[[Any], Any]) -> se
     return {job for job in before.keys() | after.keys() if before.get(job) != after.get(job)}
 
 
-def of_refining(experiment: Experiment) -> dict[str, dict[str, Any]]:
+def of_refining(experiment: Refining) -> dict[str, dict[str, Any]]:
     """The `params` of every job, shards apart."""
     evaluated = [(one.name, branch) for one in experiment.evaluation.sets for branch in experiment.branches]
     branches = list(dict.fromkeys([*((part, "turn1") for part in experiment.part_names), *evaluated]))
     jobs = {
         "problems": stages.problems(experiment),
         "tasks": stages.tasks(experiment),
-        "judge": stages.judge(experiment),
+        "grade": stages.grade(experiment),
         "training_prompts": stages.training_prompts(experiment),
         "demonstrations": stages.demonstrations(experiment),
         **{f"evaluation_tasks {name}": stages.evaluation_tasks(experiment, name) for name in SETS},
@@ -137,7 +137,7 @@ def of_tool_use(experiment: ToolUse) -> dict[str, dict[str, Any]]:
         ),
         (lambda c: c["model"].update(gpu_memory_utilization=0.5), set()),
         (lambda c: c["model"].update(n_threads=2), SAMPLES | {"train trained", "sft sft"}),
-        (lambda c: c.update(sandbox={"memory_mb": 600}), {"judge", "demonstrations", "train trained"}),
+        (lambda c: c.update(sandbox={"memory_mb": 600}), {"grade", "demonstrations", "train trained"}),
         (lambda c: c["evaluation"]["sets"][1].update(shards=3, caveat="easy"), set()),
         (lambda c: c["evaluation"]["sets"][1].update(n_tasks=7), {"evaluation_tasks heldout"}),
         (lambda c: c["parts"].update(shards_per_part=2), set()),
@@ -184,7 +184,7 @@ def test_what_changes_no_result_is_given_beside() -> None:
     content = yaml.safe_load((ROOT / SMALL).read_text())
     content["training"] |= {"n_jobs": 2, "gpu_memory_utilization": 0.5}
     content["model"]["gpu_memory_utilization"] = 0.7
-    experiment = validate_experiment(content, "mine.yaml", Experiment)
+    experiment = validate_experiment(content, "mine.yaml", Refining)
     assert stages.sample(experiment, "heldout", "turn1").tuning == {"gpu_memory_utilization": 0.7}
     assert stages.sft(experiment, "sft").tuning == {"save_steps": 2}
     assert stages.train(experiment, "trained").tuning == {
@@ -233,7 +233,7 @@ def test_settings_become_flags(settings: dict[str, Any], line: str) -> None:
 
 
 def test_refining_reads_all_shards_of_the_turn_before() -> None:
-    experiment = load_experiment(ROOT / SMALL, Experiment)
+    experiment = load_experiment(ROOT / SMALL, Refining)
     shards = ["<results>/heldout/turn1/verdicts/000.parquet", "<results>/heldout/turn1/verdicts/001.parquet"]
     assert inputs.parents(experiment, "heldout", "refine-trained-turn2", "verdicts") == shards
     assert inputs.adapter(experiment, "heldout", "refine-trained-turn2") == ["<results>/adapters/trained"]

@@ -123,7 +123,7 @@ def test_tasks_without_valid_outputs_get_their_test_input_and_are_counted(
 
 def test_verdicts_on_a_task_that_the_challenges_do_not_have_are_refused(tmp_path: Path):
     path = write_verdicts(tmp_path / "v.parquet", verdict((), (0.0, 0.0), "other"))
-    with pytest.raises(SubmissionError, match=f"{path}: judges task other, which the challenges do not have"):
+    with pytest.raises(SubmissionError, match=f"{path}: grades task other, which the challenges do not have"):
         count_votes([path], {"t": a_task(1)})
 
 

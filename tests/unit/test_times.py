@@ -22,8 +22,8 @@ def benchmarks(tmp_path: Path) -> Path:
     benchmark(tmp_path / "problems.tsv", 0.25, None, None)
     benchmark(tmp_path / "heldout/turn1/sample-000.tsv", 60.0, 50.0, 500.0)
     benchmark(tmp_path / "heldout/refine-base-turn2/sample-001.tsv", 90.5, 70.25, 700.0)
-    benchmark(tmp_path / "part1/turn1/judge-000.tsv", 10.0, 12.0, 100.0)
-    benchmark(tmp_path / "part1/turn1/judge-001.tsv", 0.5, None, None)
+    benchmark(tmp_path / "part1/turn1/grade-000.tsv", 10.0, 12.0, 100.0)
+    benchmark(tmp_path / "part1/turn1/grade-001.tsv", 0.5, None, None)
     benchmark(tmp_path / "adapters/sft.tsv", 200.0, 150.0, 1500.0)
     benchmark(tmp_path / "adapters/trained.tsv", 1000.0, 900.0, 2800.0)
     benchmark(tmp_path / "report.tsv", 12.0, 11.0, 330.0)
@@ -39,7 +39,7 @@ def benchmarks(tmp_path: Path) -> Path:
         ("part1/training/prompts.tsv", "prompts"),
         ("part1/training/demonstrations.tsv", "demonstrations"),
         ("heldout/turn1-learning-rate-1e-9/sample-012.tsv", "sample"),
-        ("part10/turn1/judge-1234.tsv", "judge"),
+        ("part10/turn1/grade-1234.tsv", "grade"),
         ("adapters/sft.tsv", "sft"),
         ("adapters/sft-seed-0.tsv", "sft"),
         ("adapters/trained.tsv", "train"),
@@ -54,9 +54,9 @@ def test_a_file_name_says_the_stage(path: str, expected: str):
 
 def test_stages_are_sums_over_their_jobs_in_running_order(benchmarks: Path):
     found = table(benchmarks)
-    assert found.index.tolist() == ["problems", "sample", "judge", "sft", "train", "report"]
+    assert found.index.tolist() == ["problems", "sample", "grade", "sft", "train", "report"]
     assert found.loc["sample"].tolist() == [2, 150.5, 120.25, 700.0]
-    assert found.loc["judge"].tolist() == [2, 10.5, 12.0, 100.0]  # what was not measured adds nothing
+    assert found.loc["grade"].tolist() == [2, 10.5, 12.0, 100.0]  # what was not measured adds nothing
 
 
 def test_the_page_has_a_total_and_says_what_was_not_measured(benchmarks: Path):

@@ -7,7 +7,7 @@ from factories import make_question
 
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.answers import final_number, final_text
-from arc_refinery.tool_use.rewards import exact_match, grade, gsm8k
+from arc_refinery.tool_use.rewards import exact_match, grade_episodes, gsm8k
 
 
 @pytest.mark.parametrize(
@@ -170,20 +170,20 @@ NUMBER = make_question(reference="42")
     ],
 )
 def test_the_last_turn_is_graded_without_its_thinking(turn: str, reward: float):
-    (graded,) = grade([turn], [NUMBER], None, None)
+    (graded,) = grade_episodes([turn], [NUMBER], None, None)
     assert graded.reward == reward
 
 
 def test_kinds_are_graded_side_by_side():
     code = make_question(kind="code_exec", reference="def f(): return 1")
     with pytest.raises(ValueError, match="code_exec need executors"):
-        grade(["", ""], [NUMBER, code], None, None)
+        grade_episodes(["", ""], [NUMBER, code], None, None)
     text = make_question(kind="exact_match", reference="here")
-    graded = grade(["It is 42", "Here!", "#### 42"], [NUMBER, text, text], None, None)
+    graded = grade_episodes(["It is 42", "Here!", "#### 42"], [NUMBER, text, text], None, None)
     assert [(one.reward, one.answer) for one in graded] == [(1.0, "42"), (1.0, "here"), (0.0, "42")]
 
 
 def test_one_executor_is_not_enough():
     executor = Executor.__new__(Executor)  # nothing is started
     with pytest.raises(ValueError, match="an executor each"):
-        grade([""], [make_question(kind="code_exec")], executor, executor)
+        grade_episodes([""], [make_question(kind="code_exec")], executor, executor)

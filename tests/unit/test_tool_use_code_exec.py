@@ -10,15 +10,15 @@ from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.tool_use.code_exec import Report, run_asserts
 from arc_refinery.tool_use.data import mbpp_question
 from arc_refinery.tool_use.generator import mbpp_row
-from arc_refinery.tool_use.rewards import grade
+from arc_refinery.tool_use.rewards import grade_episodes
 
 Executors = tuple[Executor, Executor]
 
 
 @pytest.fixture(scope="module")
 def executors(executor: Executor) -> Iterator[Executors]:
-    with Executor(1, Limits(cpu_seconds=1.0, wall_seconds=10.0, memory_mb=256)) as judges:
-        yield executor, judges
+    with Executor(1, Limits(cpu_seconds=1.0, wall_seconds=10.0, memory_mb=256)) as graders:
+        yield executor, graders
 
 
 def question(reference: str, *asserts: str, imports: tuple[str, ...] = (), setup: str = "") -> Question:
@@ -199,7 +199,7 @@ def test_own_instances_cannot_be_compared(executors: Executors):
 def test_programs_of_many_questions_are_graded_in_one_go_and_in_order(executors: Executors):
     rows = [mbpp_row(2, "train", 0, index) for index in range(6)]
     asked = [mbpp_question(row, "q", "here") for row in rows]
-    programs = [row["code"] if place % 2 else "def other(): pass" for place, row in enumerate(rows)]
+    programs = [row["code"] if index % 2 else "def other(): pass" for index, row in enumerate(rows)]
     reports = run_asserts([*programs, None], [*asked, asked[0]], *executors)
     assert [found.is_passed for found in reports] == [False, True, False, True, False, True, False]
     assert [len(found.asserts) for found in reports] == [5] * 7
@@ -212,7 +212,7 @@ def test_the_last_block_of_an_answer_is_the_program(executors: Executors):
         DOUBLE.reference,  # no block
         f"<think>\n```python\n{DOUBLE.reference}\n```",  # thinking only
     ]
-    graded = grade(answers, [DOUBLE] * 4, *executors)
+    graded = grade_episodes(answers, [DOUBLE] * 4, *executors)
     assert [one.reward for one in graded] == [1.0, 0.0, 0.0, 0.0]
     assert graded[0].answer.strip() == DOUBLE.reference
     assert [verdicts(one.report)[0][0] for one in graded if one.report] == ["passed", "failed", "no_code", "no_code"]

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from checkout import ROOT
 
-from arc_refinery.config import ConfigError, Experiment, ToolUse, check_files, load_experiment, validate_experiment
+from arc_refinery.config import ConfigError, Refining, ToolUse, check_files, load_experiment, validate_experiment
 
 DEMO = "config/tool-use-demo.yaml"
 SHIPPED = ["config/tool-use.yaml", DEMO, "tests/workflow/tool-use-small.yaml"]
@@ -52,7 +52,7 @@ def test_the_kind_of_an_experiment_is_written_or_seen_from_its_questions(content
 
 def test_a_command_for_one_kind_refuses_the_other():
     with pytest.raises(ConfigError, match=r"its kind is tool-use; expected an experiment of the kind refining$"):
-        load_experiment(ROOT / DEMO, Experiment)
+        load_experiment(ROOT / DEMO, Refining)
 
 
 def train(content: Content, **changes: Any) -> None:

@@ -86,11 +86,11 @@ def test_demonstrations_have_the_mask_of_trls_template_for_qwen3(thinking: bool,
             return_assistant_tokens_mask=True,
         )
         ids, mask = list(whole["input_ids"]), list(whole["assistant_masks"])
-        for place in range(len(ids)):
-            if ids[place - 1] == made.stop_id:
-                assert [ids[place]] == newline
-                mask[place] = 0
-            if not thinking and ids[place : place + len(nothing_thought)] == nothing_thought:
-                mask[place : place + len(nothing_thought)] = [0] * len(nothing_thought)
+        for index in range(len(ids)):
+            if ids[index - 1] == made.stop_id:
+                assert [ids[index]] == newline
+                mask[index] = 0
+            if not thinking and ids[index : index + len(nothing_thought)] == nothing_thought:
+                mask[index : index + len(nothing_thought)] = [0] * len(nothing_thought)
         assert made.tokens(made.segments(messages)) == (ids[:-1], mask[:-1])
         assert mask[:-1] == loss_mask(ids[:-1], tokenizer, thinking)

@@ -11,7 +11,7 @@ import torch
 from checkout import TINY_TOOLS
 from written_turns import ALL, END, LIMITS, NOTES, OTHER_END, loss_mask, make_renderer, questions, turn
 
-from arc_refinery.config import Generation, Guard, Lora, Network, Sandbox, ToolTraining
+from arc_refinery.config import Generation, Guard, Lora, ModelConfig, Sandbox, ToolTraining
 from arc_refinery.config.tool_use import ToolName, ToolSft
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.data import gsm8k_question
@@ -23,7 +23,7 @@ from arc_refinery.training import grpo, sft
 
 pytestmark = [pytest.mark.model, pytest.mark.training, pytest.mark.usefixtures("on_a_cpu")]
 
-NETWORK = Network(path=TINY_TOOLS, window=1024)
+NETWORK = ModelConfig(path=TINY_TOOLS, window=1024)
 both = pytest.mark.parametrize("thinking", [True, False])
 
 
@@ -32,7 +32,7 @@ def test_sft_gets_labels_on_what_the_model_is_to_write(thinking: bool, executor:
     made, toolbox = make_renderer(thinking), Toolbox(executor=executor)
     asked = [(question, share) for share in (0.0, 1.0) for question in questions(16)]
     told = [conversation(question, toolbox, made, share, 0) for question, share in asked]
-    rows = [sft.Row(f"{place}", one.segments) for place, one in enumerate(told) if one is not None]
+    rows = [sft.Row(f"{index}", one.segments) for index, one in enumerate(told) if one is not None]
     assert len(rows) > 30
     training = ToolSft(rows_per_step=len(rows), learning_rate=1e-3, max_grad_norm=1.0, epochs=1, save_steps=1)
     trainer = sft.open_trainer(rows, NETWORK, Lora(lora_r=2), training, 0, tmp_path)
@@ -73,13 +73,13 @@ def trainer_of(
     folder: Path,
     tools: tuple[ToolName, ...] = ("calculator",),
     generation: Generation = LIMITS,
-    model: Network = NETWORK,
+    model: ModelConfig = NETWORK,
     **changed: Any,
 ) -> Any:
-    """TRL's trainer on eight sums, as `arc-refinery train-tools` makes it."""
+    """TRL's trainer on eight sums, as `arc-refinery train --kind tool-use` makes it."""
     training = TRAINING.model_copy(update=changed)
     made = make_renderer(generation.enable_thinking, tools)
-    asked = [gsm8k_question(gsm8k_row(1, "train", 0, place), f"sum-{place}", "") for place in range(8)]
+    asked = [gsm8k_question(gsm8k_row(1, "train", 0, index), f"sum-{index}", "") for index in range(8)]
     none: Any = None  # nothing is executed here
     tools_of = lambda question: Toolbox(tools, folder=folder, max_calls_per_turn=2)  # noqa: E731
     environment = ToolEnvironment(asked, made, training, generation, model.window, tools_of, tools, (none, none), "", 0)

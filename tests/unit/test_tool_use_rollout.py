@@ -8,7 +8,7 @@ import pytest
 from checkout import TINY_TOOLS
 
 from arc_refinery import records
-from arc_refinery.config import Generation, Network, Questions, Sandbox
+from arc_refinery.config import Generation, ModelConfig, Questions, Sandbox
 from arc_refinery.errors import InputError
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Episode
@@ -32,15 +32,15 @@ QUESTIONS = list(questions_of(SETS, "heldout", 0))  # four batches, the last one
 @pytest.fixture(scope="module")
 def setup() -> Iterator[EpisodeSettings]:
     sandbox = Sandbox()
-    with sandbox.executor(1) as candidates, sandbox.executor(1) as judges:
+    with sandbox.executor(1) as candidates, sandbox.executor(1) as graders:
         toolbox = Toolbox(("calculator",), candidates)
         yield EpisodeSettings(
-            model=Network(path=TINY_TOOLS, window=512),
+            model=ModelConfig(path=TINY_TOOLS, window=512),
             adapter=None,
             generation=Generation(max_turn_tokens=48, max_episode_tokens=160),
             renderer=Renderer(load_tokenizer(TINY_TOOLS), toolbox.schemas, True, "<|im_end|>"),
             open_toolbox=lambda question: toolbox,
-            executors=(candidates, judges),
+            executors=(candidates, graders),
             sandbox=sandbox,
             files_hash="",
             n_predictions=2,

@@ -27,8 +27,8 @@ CAPITAL = {"question": "Capital of Peru?", "answer": "Lima"}
 
 @pytest.fixture(scope="module")
 def executors(executor: Executor) -> Iterator[Executors]:
-    with Executor(1, Limits(cpu_seconds=1.0, wall_seconds=10.0, memory_mb=256)) as judges:
-        yield executor, judges
+    with Executor(1, Limits(cpu_seconds=1.0, wall_seconds=10.0, memory_mb=256)) as graders:
+        yield executor, graders
 
 
 def generated(form: str = "gsm8k", levels: tuple[int, ...] = (1,), n: int = 6, name: str = "mine") -> Questions:

@@ -103,7 +103,7 @@ def split(n: int, n_heldout: int, seed: int = 0) -> tuple[list[int], list[int]]:
     """Which of n rows are trained on, and which are kept out."""
     from arc_refinery.training.grpo import Data
 
-    data = Data.split([{"prompt": "?", "place": place} for place in range(n)], n_heldout, seed)
+    data = Data.split([{"prompt": "?", "place": index} for index in range(n)], n_heldout, seed)
     return list(data.train["place"]), list(data.heldout["place"]) if data.heldout else []
 
 
@@ -154,7 +154,7 @@ def environment(
 
 
 def asking(*texts: str) -> list[Question]:
-    return [make_question(question_id=f"q{place}", text=text) for place, text in enumerate(texts)]
+    return [make_question(question_id=f"q{index}", text=text) for index, text in enumerate(texts)]
 
 
 def prompt_tokens(text: str) -> int:

@@ -7,7 +7,7 @@ import yaml
 from checkout import ROOT
 from pydantic import ValidationError
 
-from arc_refinery.config import ConfigError, Experiment, Grpo, Training, validate_experiment
+from arc_refinery.config import ConfigError, Grpo, Refining, Training, validate_experiment
 
 GRPO: dict[str, Any] = {"learning_rate": 1e-4, "max_completion_length": 48, "max_seq_length": 1024}
 SFT: dict[str, Any] = {"learning_rate": 1e-3}
@@ -92,7 +92,7 @@ def test_the_correction_for_vllms_probabilities_is_of_tokens_and_capped_at_two()
 @pytest.mark.parametrize("name", ["multi-turn-rl", "single-turn-rl", "arc-training-rl", "one-task-sanity"])
 def test_published_trainings_correct_nothing_and_take_at_most_four_completions_a_pass(name: str) -> None:
     path = ROOT / f"config/{name}.yaml"
-    training = validate_experiment(yaml.safe_load(path.read_text()), str(path), Experiment).training
+    training = validate_experiment(yaml.safe_load(path.read_text()), str(path), Refining).training
     assert training is not None
     assert not training.importance_sampling_correction
     assert training.num_generations * training.prompts_per_step // training.gradient_accumulation_steps == 4
@@ -127,34 +127,34 @@ def demo(**training: Any) -> dict[str, Any]:
 
 
 def test_the_adapters_of_each_method() -> None:
-    assert validate_experiment(demo(), "demo", Experiment).adapters == ["trained"]
+    assert validate_experiment(demo(), "demo", Refining).adapters == ["trained"]
     attempts = SFT | {"demonstrations": {"targets": "attempts"}}
-    alone = validate_experiment(demo(train=["sft"], sft=attempts), "demo", Experiment)
+    alone = validate_experiment(demo(train=["sft"], sft=attempts), "demo", Refining)
     assert (alone.adapters, alone.trained, dict(alone.runs)) == (["trained"], ["trained"], {})
-    both = validate_experiment(demo(train=["sft", "grpo"], sft=attempts), "demo", Experiment)
+    both = validate_experiment(demo(train=["sft", "grpo"], sft=attempts), "demo", Refining)
     assert (both.adapters, both.trained, both.start_of("trained")) == (["sft", "trained"], ["trained"], "sft")
 
 
 def test_an_arm_may_use_the_adapter_that_grpo_went_on_from() -> None:
     content = demo(train=["sft", "grpo"], sft=SFT | {"demonstrations": {"targets": "attempts"}})
     content["evaluation"]["arms"][2]["turns"][1]["adapter"] = "sft"
-    assert "refine-trained-turn2" in validate_experiment(content, "demo", Experiment).branches
+    assert "refine-trained-turn2" in validate_experiment(content, "demo", Refining).branches
 
 
 def test_sources_answer_tasks_that_are_shown_as_they_are() -> None:
     content = demo(train=["sft"], sft=SFT)
     content["parts"]["use_data_augmentation"] = True
     with pytest.raises(ConfigError, match=r"set parts\.use_data_augmentation to false"):
-        validate_experiment(content, "demo", Experiment)
+        validate_experiment(content, "demo", Refining)
     content["parts"]["use_data_augmentation"] = False
-    assert not validate_experiment(content, "demo", Experiment).augments_parts
+    assert not validate_experiment(content, "demo", Refining).augments_parts
 
 
 def test_with_seeds_everything_is_trained_for_each_and_compared_apart() -> None:
     attempts = SFT | {"demonstrations": {"targets": "attempts"}}
     content = demo(train=["sft", "grpo"], sft=attempts, seeds=[3, 13], sweep=[{"beta": 0.1}])
     content["evaluation"]["arms"].append({"name": "by-sft", "turns": [{"n_predictions": 8, "adapter": "sft"}]})
-    experiment = validate_experiment(content, "demo", Experiment)
+    experiment = validate_experiment(content, "demo", Refining)
     assert experiment.adapters == ["sft-seed-3", "sft-seed-13", "beta-0.1-seed-3", "beta-0.1-seed-13"]
     assert [experiment.seed_of(name) for name in experiment.adapters] == [3, 13, 3, 13]
     assert experiment.start_of("beta-0.1-seed-13") == "sft-seed-13"
@@ -165,6 +165,6 @@ def test_with_seeds_everything_is_trained_for_each_and_compared_apart() -> None:
         "by-sft-seed-13",
     ]
     assert experiment.arms[-1].turns[0].adapter == "sft-seed-13"
-    alone = validate_experiment(demo(train=["sft"], sft=attempts, seeds=[3, 13]), "demo", Experiment)
+    alone = validate_experiment(demo(train=["sft"], sft=attempts, seeds=[3, 13]), "demo", Refining)
     assert alone.adapters == alone.trained == ["seed-3", "seed-13"]
     assert [arm.turns[-1].adapter for arm in alone.arms] == ["none", "none", "seed-3", "seed-13"]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from arc_refinery import cli, config
-from arc_refinery.config import Experiment
+from arc_refinery.config import Refining
 from arc_refinery.records import RecordError
 from arc_refinery.reporting import plots, training, training_log
 from arc_refinery.reporting.publish import Attachments
@@ -28,8 +28,8 @@ def written(path: Path, entries: Entries) -> Path:
     return path
 
 
-def steps(first: int, last: int, **figures: float) -> list[dict[str, Any]]:
-    return [{"step": step, "reward": step / 10, **figures} for step in range(first, last + 1)]
+def steps(first: int, last: int, **metrics: float) -> list[dict[str, Any]]:
+    return [{"step": step, "reward": step / 10, **metrics} for step in range(first, last + 1)]
 
 
 def heldout(step: int, reward: float, solved: float = 0.25) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def test_what_was_no_number_is_missing(tmp_path: Path):
 # ---- the section ----
 
 
-def experiment(train: tuple[str, ...] = ("grpo",), **changes: Any) -> Experiment:
+def experiment(train: tuple[str, ...] = ("grpo",), **changes: Any) -> Refining:
     sft = {"sft": {"learning_rate": 1e-3}} if "sft" in train else {}
     settings = {"learning_rate": 1e-3, "max_completion_length": 16, "max_seq_length": 100, "train": train, **sft}
     return config.validate_experiment(
@@ -135,11 +135,11 @@ def experiment(train: tuple[str, ...] = ("grpo",), **changes: Any) -> Experiment
             },
         },
         "test",
-        config.Experiment,
+        config.Refining,
     )
 
 
-def section(folder: Path, of: Experiment, logs: Mapping[str, Entries], files: Attachments | None = None) -> str:
+def section(folder: Path, of: Refining, logs: Mapping[str, Entries], files: Attachments | None = None) -> str:
     """The text alone: pictures are left in `files`."""
     for name, entries in logs.items():
         written(folder / "adapters" / name / "training.jsonl", entries)
@@ -241,8 +241,8 @@ def test_panels_are_those_of_the_figures_that_were_logged(tmp_path: Path):
 
 
 def test_every_panel_can_be_drawn(tmp_path: Path):
-    figures = {name: 0.5 for panel in PANELS for name in [*panel.lines, *(panel.band or ())]}
-    picture(tmp_path, [{"step": step, **figures} for step in (1, 2)])
+    metrics = {name: 0.5 for panel in PANELS for name in [*panel.lines, *(panel.band or ())]}
+    picture(tmp_path, [{"step": step, **metrics} for step in (1, 2)])
 
 
 @pytest.mark.parametrize("left_out", ["guard", "heldout", "chosen"])
@@ -267,7 +267,7 @@ def test_no_curves_of_no_steps(tmp_path: Path):
 # ---- the settings in words ----
 
 
-def described(of: Experiment) -> str:
+def described(of: Refining) -> str:
     return "\n".join(prose.compared(of, {"small": 4}))
 
 

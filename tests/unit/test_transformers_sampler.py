@@ -16,7 +16,7 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from arc_refinery.barc.generator import Difficulty, generate_problem
-from arc_refinery.config import Model, Sampling
+from arc_refinery.config import PromptedModel, Sampling
 from arc_refinery.prompts import COMPACT
 from arc_refinery.records import Prompt
 from arc_refinery.refine.first_turn import first_turn_prompts
@@ -26,7 +26,7 @@ from arc_refinery.sampling.protocol import Completion, Decoding
 from arc_refinery.sampling.transformers_sampler import TransformersSampler
 from arc_refinery.sources import GENERATED_EXAMPLES, tasks_from_problems
 
-MODEL = Model(path=TINY, template="compact", window=2048, n_threads=1)
+MODEL = PromptedModel(path=TINY, template="compact", window=2048, n_threads=1)
 DECODING = Decoding(temperature=1.0, top_p=0.95, max_output_tokens=24, seed=7)
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("on_a_cpu")]
@@ -157,7 +157,7 @@ def test_logprob_is_the_sum_over_the_completions_tokens_at_temperature_one(
             with torch.no_grad():
                 logprobs = tiny_network(ids).logits.log_softmax(-1)[0]
             start = ids.shape[1] - len(answer)
-            expected = sum(float(logprobs[start + place - 1, token]) for place, token in enumerate(answer))
+            expected = sum(float(logprobs[start + index - 1, token]) for index, token in enumerate(answer))
             assert completion.logprob == pytest.approx(expected, abs=1e-3)
             n_compared += 1
     assert n_compared >= 6  # of 12
@@ -202,8 +202,8 @@ def test_end_tokens_of_the_generation_config_end_a_completion(prompts: list[Prom
     (folder / "generation_config.json").write_text(json.dumps({**settings, "eos_token_id": [257, ids[-2]]}))
     model = MODEL.model_copy(update={"path": str(folder)})
     after = sampled(TransformersSampler(model, None, coldest), prompts[:1])[0][0]
-    place = ids.index(ids[-2])
-    assert (after.text, after.n_tokens, after.finish_reason) == (tokenizer.decode(ids[:place]), place + 1, "stop")
+    index = ids.index(ids[-2])
+    assert (after.text, after.n_tokens, after.finish_reason) == (tokenizer.decode(ids[:index]), index + 1, "stop")
 
 
 # one shard, interrupted and resumed (test_sampling.py has its other tests, with a sampler that is made up)

@@ -68,7 +68,7 @@ def second_turns(first_turns: Path) -> Path:
     attempts, verdicts = folder / "attempts", folder / "verdicts/000.parquet"
     succeed("sample", "--dataset-path", first_turns, "--base-model-path", TINY, "--output-folder", attempts, *LENGTHS)
     tasks = ["--tasks-path", folder / "tasks.parquet"]
-    succeed("judge", "--attempts", attempts / "000.parquet", *tasks, "--output", verdicts)
+    succeed("grade", "--attempts", attempts / "000.parquet", *tasks, "--output", verdicts)
     chosen = ["--n-considered", 8, "--n-parents", 1, "--n-predictions", 1, "--batch-size", 1, "--branch", "training"]
     succeed("refine", "--folder", folder, "--n-shards", 1, *MODEL, *LENGTHS, *chosen, "--output", prompts)
     return prompts

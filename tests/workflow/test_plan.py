@@ -13,11 +13,11 @@ pytestmark = pytest.mark.snakemake
 
 def test_a_fresh_clone_plans_every_stage_of_the_demo(fresh: Checkout):
     planned = fresh.planned()
-    for rule in ("problems", "tasks", "evaluation_tasks", "first_prompts", "sample", "judge", "training_prompts"):
+    for rule in ("problems", "tasks", "evaluation_tasks", "first_prompts", "sample", "grade", "training_prompts"):
         assert planned[rule] > 0
     assert planned["train"] == planned["report"] == 1
     # two parts and a set with 2 shards each in turn 1, a set with one; then both sets for each of two refining arms
-    assert planned["sample"] == planned["judge"] == 2 * 2 + (2 + 1) + 2 * (2 + 1)
+    assert planned["sample"] == planned["grade"] == 2 * 2 + (2 + 1) + 2 * (2 + 1)
 
 
 def test_curves_of_a_training_wait_for_no_evaluation(fresh: Checkout):
@@ -29,7 +29,7 @@ def test_curves_of_a_training_wait_for_no_evaluation(fresh: Checkout):
 def test_the_full_size_experiment_is_the_same_dag_with_another_config(fresh: Checkout):
     planned = fresh.planned("--configfile", "config/multi-turn-rl.yaml")
     # 2 parts x 20 shards, then 10 shards of one set for turn 1 and for two refining arms
-    assert planned["sample"] == planned["judge"] == 40 + 10 + 2 * 10
+    assert planned["sample"] == planned["grade"] == 40 + 10 + 2 * 10
     assert planned["training_prompts"] == 2
     assert planned["train"] == 1
     assert planned["evaluation_tasks"] == 1  # the demo's other sets do not leak in
@@ -64,7 +64,7 @@ def test_the_full_size_experiment_is_the_same_dag_with_another_config(fresh: Che
 def test_every_published_experiment_is_one_config(fresh: Checkout, name: str, expected: dict[str, int]):
     planned = fresh.planned("--configfile", f"config/{name}.yaml")
     assert {rule: planned[rule] for rule in expected} == expected
-    assert planned["judge"] == planned["sample"]
+    assert planned["grade"] == planned["sample"]
     assert planned["wording"] == 1
 
 
@@ -82,7 +82,7 @@ def test_no_command_grows_with_the_number_of_shards(fresh: Checkout):
 
     done = fresh.snakemake("--dry-run", "--printshellcmds", "--configfile", fresh.change(split))
     commands = [line for line in (done.stdout + done.stderr).splitlines() if "arc-refinery " in line]
-    assert any("arc-refinery refine " in command for command in commands)
+    assert any("arc-refinery prompts refine " in command for command in commands)
     assert max(map(len, commands)) < 3000
 
 

@@ -30,7 +30,7 @@ IDENTITY = Augmentation()
 
 
 def _turned(grid: Grid, n_rotations: int) -> Grid:
-    """`np.rot90`, whose general axes are most of what judging small grids would cost."""
+    """`np.rot90`, whose general axes are most of what grading small grids would cost."""
     match n_rotations % 4:
         case 1:
             return grid.T[::-1]

@@ -7,16 +7,17 @@ a CPU or with fake tensors (tests/unit/test_gpu_memory.py compares). Estimates a
 been measured; `LIMIT` leaves room for what is not counted, above all fragmentation of PyTorch's allocator.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from arc_refinery.config import (
     Experiment,
     Imitation,
     Lora,
+    ModelConfig,
     ModelNeeds,
-    Network,
     PolicyGradient,
+    Refining,
     ToolTraining,
     ToolUse,
     Training,
@@ -73,7 +74,7 @@ class Count:
         return f"{self.total / GIB:.1f} of {self.gpu_mem_mb * MIB / GIB:.1f} GiB, {self.share:.0%} (limit {LIMIT:.0%})"
 
 
-def page(experiment: Experiment | ToolUse) -> str:
+def page(experiment: Experiment) -> str:
     """A table for each kind of job that asks for a GPU; raises `ModelError` where a model's sizes are not known."""
     notes = [
         f"Not counted: resources.{kind} asks for no GPU, or names no gpu_mem_mb."
@@ -83,7 +84,7 @@ def page(experiment: Experiment | ToolUse) -> str:
     return "\n\n".join([f"# {experiment.experiment}: GPU memory", *map(str, counts(experiment)), *notes])
 
 
-def memory_warnings(experiment: Experiment | ToolUse, origin: str) -> list[str]:
+def memory_warnings(experiment: Experiment, origin: str) -> list[str]:
     """A line for each kind of job that does not fit its GPU; none where a model's sizes are not known."""
     try:
         found = counts(experiment)
@@ -91,13 +92,13 @@ def memory_warnings(experiment: Experiment | ToolUse, origin: str) -> list[str]:
         return []
     return [
         f"{origin}: GPU memory of {count.job} ({count.load}) is {count.summary}; {'; '.join(count.faults)}. "
-        f"What takes it: arc-refinery memory --config {origin}"
+        f"What takes it: arc-refinery doctor memory --config {origin}"
         for count in found
         if count.faults
     ]
 
 
-def counts(experiment: Experiment | ToolUse) -> list[Count]:
+def counts(experiment: Experiment) -> list[Count]:
     """One count for each kind of job that asks for a GPU; trainings of a sweep that hold the same share one."""
     resources = experiment.resources
     found = list(_samplings(experiment)) if _is_counted(resources.sample) else []
@@ -114,15 +115,19 @@ def _is_counted(needs: ModelNeeds) -> bool:
     return needs.gpus > 0 and needs.gpu_mem_mb > 0
 
 
-def _samplings(experiment: Experiment | ToolUse) -> Iterator[Count]:
+def _samplings(experiment: Experiment) -> Iterator[Count]:
     gpu_mem_mb = experiment.resources.sample.gpu_mem_mb
-    if isinstance(experiment, ToolUse):
-        models: dict[str, Network] = {"model": experiment.model}
-        n_together = experiment.evaluation.questions_per_batch * experiment.evaluation.n_predictions
-        n_prompts = n_together
-    else:
-        models = dict(experiment.all_models)
-        n_together, n_prompts = experiment.sampling.batch_size, 1  # completions of one prompt share its cache
+    models: dict[str, ModelConfig]
+    match experiment:
+        case Refining():
+            models = dict(experiment.all_models)
+            n_together, n_prompts = experiment.sampling.batch_size, 1  # completions of one prompt share its cache
+        case ToolUse():
+            models = {"model": experiment.model}
+            n_together = experiment.evaluation.questions_per_batch * experiment.evaluation.n_predictions
+            n_prompts = n_together
+        case _:
+            return
     for key, model in models.items():
         job = "sample" if len(models) == 1 else f"sample with {key}"
         if model.backend == "vllm":
@@ -137,7 +142,7 @@ def _samplings(experiment: Experiment | ToolUse) -> Iterator[Count]:
             yield Count(job, load, items, gpu_mem_mb, "", faults)
 
 
-def _vllm_sampling(job: str, key: str, model: Network, gpu_mem_mb: int) -> Count:
+def _vllm_sampling(job: str, key: str, model: ModelConfig, gpu_mem_mb: int) -> Count:
     """On each of the GPUs that share the model: the least that vLLM needs. It fills its share with KV cache."""
     shape, width, n_gpus = shape_of(model.path), WIDTH[model.dtype], model.tensor_parallel_size
     # vLLM 0.31's defaults for offline sampling: on an H100, on smaller GPUs
@@ -162,7 +167,7 @@ class Step:
     key: str  # its section in the config
     settings: Imitation | PolicyGradient
     lora: Lora
-    model: Network
+    model: ModelConfig
     n_rows: int  # completions, or demonstrations
     length: int  # tokens of the longest row
     n_scored: int  # tokens of the longest row that are scored
@@ -172,26 +177,23 @@ class Step:
         return self.settings.gradient_accumulation_steps
 
 
-def _steps(experiment: Experiment | ToolUse) -> Iterator[Step]:
+def _steps(experiment: Experiment) -> Iterator[Step]:
     model = experiment.model
-    training: Training | ToolTraining
-    runs: Mapping[str, PolicyGradient]
     match experiment:
-        case Experiment(training=Training() as training):
+        case Refining(training=Training() as training):
             length = min(model.window, training.max_seq_length)
-            n_scored = length if training.rollout == "on-policy" else training.max_completion_length
-            runs = experiment.runs
+            on_policy = training.grpo is not None and training.grpo.rollout == "on-policy"
+            n_scored = length if on_policy else training.max_completion_length
         case ToolUse(training=ToolTraining() as training):
             length, n_scored = model.window, experiment.generation.max_episode_tokens
-            runs = experiment.runs
         case _:
             return
     if training.sft:
         n_rows = training.sft.rows_per_step
-        yield Step("sft", "training.sft", training.sft, training, model, n_rows, length, n_scored)
-    for name, run in runs.items():
-        n_rows = run.num_generations * run.prompts_per_step
-        yield Step(f"train {name}", "training", run, run, model, n_rows, length, n_scored)
+        yield Step("sft", "training.sft", training.sft, training.lora, model, n_rows, length, n_scored)
+    for name, (lora, grpo) in experiment.runs.items():
+        n_rows = grpo.num_generations * grpo.prompts_per_step
+        yield Step(f"train {name}", "training.grpo", grpo, lora, model, n_rows, length, n_scored)
 
 
 def _training(step: Step, gpu_mem_mb: int) -> Count:

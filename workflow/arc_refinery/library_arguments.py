@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from arc_refinery.config import Generation, Grpo, Imitation, Lora, Network, Optimizer, PolicyGradient
+from arc_refinery.config import Generation, Imitation, Lengths, Lora, ModelConfig, Optimizer, PolicyGradient
 
 SEEDS = 2**31
 
@@ -32,7 +32,7 @@ OVERRIDDEN = {
 # vLLM
 
 
-def vllm_engine(model: Network, lora_rank: int | None, seed: int, on_gpu: bool) -> dict[str, Any]:
+def vllm_engine(model: ModelConfig, lora_rank: int | None, seed: int, on_gpu: bool) -> dict[str, Any]:
     """Keywords of `vllm.LLM`; `lora_rank` is one that vLLM serves, None without an adapter."""
     lora = {} if lora_rank is None else {"enable_lora": True, "max_lora_rank": lora_rank}
     return {
@@ -108,7 +108,7 @@ def four_bits(dtype: str) -> dict[str, Any]:
 # TRL
 
 
-def sft_settings(model: Network, training: Imitation, seed: int, work: Path, on_gpu: bool) -> dict[str, Any]:
+def sft_settings(model: ModelConfig, training: Imitation, seed: int, work: Path, on_gpu: bool) -> dict[str, Any]:
     """Keywords of `trl.SFTConfig`.
 
     Nothing is cut here, because rows that are too long were left out when they were made.
@@ -126,7 +126,7 @@ def sft_settings(model: Network, training: Imitation, seed: int, work: Path, on_
 
 
 def grpo_settings(
-    model: Network,
+    model: ModelConfig,
     training: PolicyGradient,
     of_rollouts: dict[str, Any],
     rate: float,
@@ -175,9 +175,9 @@ def grpo_settings(
     return settings
 
 
-def refining_rollouts(training: Grpo) -> dict[str, Any]:
+def refining_rollouts(lengths: Lengths) -> dict[str, Any]:
     """Keywords of `trl.GRPOConfig`."""
-    return {"max_completion_length": training.max_completion_length}
+    return {"max_completion_length": lengths.max_completion_length}
 
 
 def tool_rollouts(training: PolicyGradient, generation: Generation, stop_id: int) -> dict[str, Any]:
@@ -190,7 +190,9 @@ def tool_rollouts(training: PolicyGradient, generation: Generation, stop_id: int
     }
 
 
-def _optimizer(model: Network, training: Optimizer, rate: float, seed: int, work: Path, on_gpu: bool) -> dict[str, Any]:
+def _optimizer(
+    model: ModelConfig, training: Optimizer, rate: float, seed: int, work: Path, on_gpu: bool
+) -> dict[str, Any]:
     """Settings that SFT and GRPO share."""
     return {
         "output_dir": str(work),
@@ -213,7 +215,7 @@ def _optimizer(model: Network, training: Optimizer, rate: float, seed: int, work
     }
 
 
-def _trl_with_vllm(model: Network, training: PolicyGradient) -> dict[str, Any]:
+def _trl_with_vllm(model: ModelConfig, training: PolicyGradient) -> dict[str, Any]:
     return {
         "use_vllm": True,
         "vllm_mode": training.sampler.removeprefix("vllm-"),
@@ -229,30 +231,32 @@ def _trl_with_vllm(model: Network, training: PolicyGradient) -> dict[str, Any]:
 # Unsloth
 
 
-def unsloth_model(model: Network, training: Grpo, start: Path | None, seed: int, on_gpu: bool) -> dict[str, Any]:
+def unsloth_model(
+    model: ModelConfig, lora: Lora, training: PolicyGradient, start: Path | None, seed: int, on_gpu: bool
+) -> dict[str, Any]:
     """Keywords of `unsloth.FastLanguageModel.from_pretrained`; `start` is the adapter to continue from."""
     import torch
 
     return {
         "model_name": model.path if start is None else str(start),
-        "max_seq_length": training.max_seq_length,
+        "max_seq_length": model.window,
         "dtype": getattr(torch, model.dtype),
-        "load_in_4bit": training.load_in_4bit,
+        "load_in_4bit": lora.load_in_4bit,
         "fast_inference": training.sampler == "vllm-colocate",
         "gpu_memory_utilization": training.gpu_memory_utilization,
-        "max_lora_rank": max(8, 1 << (training.lora_r - 1).bit_length()),  # vLLM serves 8, 16, 32, ...
+        "max_lora_rank": max(8, 1 << (lora.lora_r - 1).bit_length()),  # vLLM serves 8, 16, 32, ...
         "use_gradient_checkpointing": _unsloth_checkpointing(on_gpu),
         "random_state": seed,
     }
 
 
-def unsloth_adapter(training: Grpo, seed: int, on_gpu: bool) -> dict[str, Any]:
+def unsloth_adapter(lora: Lora, seed: int, on_gpu: bool) -> dict[str, Any]:
     """Keywords of `unsloth.FastLanguageModel.get_peft_model`."""
     return {
-        "r": training.lora_r,
-        "lora_alpha": training.lora_alpha,
+        "r": lora.lora_r,
+        "lora_alpha": lora.lora_alpha,
         "use_rslora": True,
-        "target_modules": list(training.target_modules),
+        "target_modules": list(lora.target_modules),
         "use_gradient_checkpointing": _unsloth_checkpointing(on_gpu),
         "random_state": seed,
     }

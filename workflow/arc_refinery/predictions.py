@@ -44,9 +44,9 @@ def read_predictions(path: Path, tasks: Mapping[str, Task], model: str) -> Itera
         order = tuple(range(len(tasks[task_id].train)))
         for number, (augmentation, group) in enumerate(groupby(read, key=lambda one: one[1])):
             prompt_id = f"{task_id}/turn1-{number:03d}"
-            for place, (text, _) in enumerate(group):
+            for index, (text, _) in enumerate(group):
                 yield Attempt(
-                    attempt_id=f"{prompt_id}/{place:03d}",
+                    attempt_id=f"{prompt_id}/{index:03d}",
                     prompt_id=prompt_id,
                     task_id=task_id,
                     turn=1,

@@ -22,51 +22,51 @@ from typing import Any
 PURPOSE = "Reinforcement learning that teaches a code model to refine its own programs."
 
 # Each command's module and class.
-GROUPS: dict[str, dict[str, str]] = {
+SECTIONS: dict[str, dict[str, str]] = {
     "Stages of an experiment, in running order": {
         "fetch": "fetch.Fetch",
-        "problems": "tasks.Problems",
-        "tasks": "tasks.Tasks",
-        "task-set": "tasks.TaskSet",
-        "first-prompts": "prompts.FirstPrompts",
+        "tasks problems": "tasks.Problems",
+        "tasks split": "tasks.Tasks",
+        "tasks evaluation": "tasks.TaskSet",
+        "prompts first": "prompts.FirstPrompts",
         "sample": "attempts.Sample",
-        "judge": "attempts.Judge",
-        "refine": "prompts.Refine",
-        "demonstrations": "prompts.Demonstrations",
+        "grade": "attempts.Grade",
+        "prompts refine": "prompts.Refine",
+        "prompts demonstrations": "prompts.Demonstrations",
         "sft": "training.Sft",
         "train": "training.Train",
         "report": "results.Report",
     },
-    "Stages of a tool-use experiment": {
-        "questions": "tool_use.Questions",
-        "conversations": "tool_use.Conversations",
-        "train-tools": "tool_use.TrainTools",
-        "episodes": "tool_use.Episodes",
-    },
-    "Results": {
-        "compare": "results.Compare",
-        "side-by-side": "results.SideBySide",
-        "curves": "results.Curves",
-        "lengths": "prompts.Lengths",
-        "times": "results.Times",
-        "submission": "results.Submission",
+    "Stages of a tool-use experiment, instead of tasks, prompts and attempts": {
+        "tools questions": "tool_use.Questions",
+        "tools conversations": "tool_use.Conversations",
+        "tools episodes": "tool_use.Episodes",
     },
     "Before an experiment": {
         "doctor": "doctor.Doctor",
-        "memory": "results.Memory",
-    },
-    "Tools": {
-        "execute": "attempts.Execute",
-        "import-predictions": "attempts.ImportPredictions",
+        "doctor memory": "results.Memory",
         "prompts learn": "prompts.Learn",
-        "select-tasks": "tasks.SelectTasks",
+        "tasks select": "tasks.SelectTasks",
+    },
+    "Results": {
+        "compare": "results.Compare",
+        "report compare": "results.SideBySide",
+        "report curves": "results.Curves",
+        "report lengths": "prompts.Lengths",
+        "report times": "results.Times",
+    },
+    "Programs and predictions from elsewhere": {
+        "execute": "attempts.Execute",
+        "predictions import": "attempts.ImportPredictions",
+        "predictions submit": "results.Submission",
     },
     "Maintenance of this repository": {
-        "pretrain": "training.Pretrain",
-        "config": "results.ConfigDocs",
+        "dev pretrain": "training.Pretrain",
+        "dev config": "results.ConfigDocs",
     },
 }
-COMMANDS = {name: target for group in GROUPS.values() for name, target in group.items()}
+COMMANDS = {name: target for section in SECTIONS.values() for name, target in section.items()}
+TRAINING = {"refining": "training.Train", "tool-use": "tool_use.Train"}  # by the kind of experiment
 
 
 def main() -> None:
@@ -76,7 +76,7 @@ def main() -> None:
     if not words or words[0] in ("-h", "--help"):
         print(overview())
         sys.exit(0 if words else 2)
-    name = _command(words)
+    name, words = _command(words)
     import tyro
 
     from arc_refinery.errors import InputError
@@ -84,29 +84,32 @@ def main() -> None:
 
     complete_visible_devices()
     signal.signal(signal.SIGTERM, _end_with_all_that_was_started)
-    command = tyro.cli(load(name), prog=f"arc-refinery {name}", args=words[len(name.split()) :])
     try:
-        command.run()
+        tyro.cli(load(name), prog=f"arc-refinery {name}", args=words).run()
     except InputError as error:
         sys.exit(f"arc-refinery: {error}")
 
 
 def load(name: str) -> Callable[..., Any]:
-    """Return the dataclass of a command."""
-    module, _, class_name = COMMANDS[name].partition(".")
-    loaded: Callable[..., Any] = getattr(import_module(f"{__name__}.{module}"), class_name)
+    """Return the dataclass of a command; `train --kind my.module` is `Train` of that module."""
+    command, _, kind = name.partition(" --kind ")
+    target = TRAINING.get(kind, f"{kind}.Train") if kind else COMMANDS[command]
+    module, _, class_name = target.rpartition(".")
+    own = kind and kind not in TRAINING
+    loaded: Callable[..., Any] = getattr(import_module(module if own else f"{__name__}.{module}"), class_name)
     return loaded
 
 
-def overview() -> str:
-    """Return a list of all commands with the first sentence of their help."""
+def overview(group: str = "") -> str:
+    """Return a list of all commands, or those of a group, with the first sentence of their help."""
     columns = min(shutil.get_terminal_size().columns, 120)
     indent = 4 + max(map(len, COMMANDS))
-    lines = ["usage: arc-refinery <command> [flags]", "", PURPOSE]
+    lines = [f"usage: arc-refinery {group or '<command>'} {'<command> ' if group else ''}[flags]", "", PURPOSE]
     lines.append("`arc-refinery <command> --help` explains a command and its flags.")
-    for title, group in GROUPS.items():
-        lines += ["", f"{title}:"]
-        for name, target in group.items():
+    for title, section in SECTIONS.items():
+        shown = {name: target for name, target in section.items() if name.split()[0] == group or not group}
+        lines += ["", f"{title}:"] if shown else []
+        for name, target in shown.items():
             begin = f"  {name}".ljust(indent)
             lines.append(fill(_summary(target), columns, initial_indent=begin, subsequent_indent=" " * indent))
     return "\n".join(lines)
@@ -123,11 +126,19 @@ def _end_with_all_that_was_started(number: int, _frame: FrameType | None) -> Non
     os.kill(os.getpid(), number)
 
 
-def _command(words: Sequence[str]) -> str:
+def _command(words: Sequence[str]) -> tuple[str, list[str]]:
+    """The name of the command, and the words that follow it. Ends where there is no such command."""
     for n_words in (2, 1):
         if (name := " ".join(words[:n_words])) in COMMANDS:
-            return name
-    close = get_close_matches(words[0], COMMANDS, n=1)
+            rest = list(words[n_words:])
+            if name == "train" and "--kind" in rest[:-1]:
+                place = rest.index("--kind")
+                return f"train --kind {rest[place + 1]}", rest[:place] + rest[place + 2 :]
+            return name, rest
+    if words[0] in {name.split()[0] for name in COMMANDS}:
+        print(overview(words[0]))
+        sys.exit(0 if words[1:2] in (["-h"], ["--help"]) else 2)
+    close = get_close_matches(" ".join(words[:2]), COMMANDS, n=1) or get_close_matches(words[0], COMMANDS, n=1)
     hint = f"did you mean {close[0]!r}?" if close else "`arc-refinery --help` lists all commands"
     print(f"arc-refinery: {words[0]!r} is not a command; {hint}", file=sys.stderr)
     sys.exit(2)

@@ -1,68 +1,46 @@
-"""Commands that sample, import and judge attempts. The flags of `sample` keep the names of the published scripts."""
+"""Commands that sample, import and grade attempts. The flags of `sample` keep the names of the published scripts."""
 
 import logging
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from arc_refinery import config, records
-from arc_refinery.cli.flags import Flat
+from arc_refinery.cli.flags import Flat, SamplerFlags
 from arc_refinery.errors import InputError
 
 
-@dataclass
-class Sample:
+@dataclass(kw_only=True)
+class Sample(SamplerFlags):
     """Sample completions for a shard of prompts; an interrupted run resumes."""
 
     dataset_path: Path  # prompts; or tasks (.parquet, .json, .json.gz), whose first-turn prompts are made on the fly
     output_folder: Path  # <shard>.parquet is written here
-    base_model_path: str
-    max_model_len: int
     max_output_tokens: int
     shard: int = 0
     n_shards: int = 1
     n_predictions: int = 8  # for tasks: completions per task
     batch_size: int = 8  # for tasks: completions per prompt
     use_data_augmentation: bool = False  # for tasks
-    lora_path: Path | None = None
-    backend: Literal["transformers", "vllm"] | None = None  # default: vllm if it is installed and there is a GPU
     template: str = "words"  # for tasks; compact for the embedded model, or a folder
     colors: tuple[str, ...] | None = None  # for tasks
-    dtype: Literal["float32", "float16", "bfloat16"] | None = None  # default: bfloat16 if there is a GPU
-    n_threads: int = 1
+    lora_path: Path | None = None
     temperature: float = 1.0
     top_p: float = 0.95
-    tensor_parallel_size: int = 1
-    use_4bit_quantization: bool = False
-    gpu_memory_utilization: float = 0.9
     seed: int = 0
 
     def run(self) -> None:
-        import torch
-
         from arc_refinery.sampling.progress import progress_path
         from arc_refinery.sampling.protocol import Decoding
         from arc_refinery.sampling.shard import sample_shard, shard_of
 
-        on_gpu = torch.cuda.is_available()
-        model = config.Model(
-            path=self.base_model_path,
-            template=self.template,
-            colors=self.colors,
-            backend=self.backend or ("vllm" if on_gpu and find_spec("vllm") else "transformers"),
-            window=self.max_model_len,
-            dtype=self.dtype or ("bfloat16" if on_gpu else "float32"),
-            n_threads=self.n_threads,
-            tensor_parallel_size=self.tensor_parallel_size,
-            gpu_memory_utilization=self.gpu_memory_utilization,
-            use_4bit_quantization=self.use_4bit_quantization,
-        )
+        wording = {"template": self.template, "colors": self.colors}
+        model = config.PromptedModel.model_validate(self.sampler().model_dump() | wording)
         decoding = Decoding(self.temperature, self.top_p, self.max_output_tokens, self.seed)
         prompts = shard_of(self._prompts(), self.shard, self.n_shards)
         output = self.output_folder / f"{self.shard:03d}.parquet"
         attempts = sample_shard(prompts, model, self.lora_path, decoding, output)
-        decisive = model.model_dump(exclude=config.marked(config.Model, config.PROMPTS, config.TUNING))
+        decisive = model.model_dump(exclude=config.marked(config.PromptedModel, config.PROMPTS, config.TUNING))
         settings = {"model": decisive, "lora_path": self.lora_path, "decoding": asdict(decoding)}
         records.write(output, "attempts", attempts, self.seed, settings)
         progress_path(output).unlink()
@@ -83,7 +61,7 @@ class Sample:
             max_output_tokens=self.max_output_tokens,
         )
         tasks = read_challenges(self.dataset_path) if is_json else records.read_tasks(self.dataset_path)
-        renderer = Renderer(self.base_model_path)
+        renderer = Renderer(self.model_path)
         template = load_template(self.template, self.colors)
         made = list(first_turn_prompts(tasks, self.n_predictions, sampling, template, renderer, self.seed))
         fitting = [prompt for prompt in made if prompt.n_tokens + self.max_output_tokens <= self.max_model_len]
@@ -123,7 +101,7 @@ class ImportPredictions:
 
 
 @dataclass
-class Judge:
+class Grade:
     """Execute the programs of attempts in the sandbox and grade their outputs."""
 
     attempts: Path
@@ -134,12 +112,12 @@ class Judge:
     seed: int = 0
 
     def run(self) -> None:
-        from arc_refinery.refine.judge import judge
+        from arc_refinery.refine.grading import grade_attempts
 
         tasks = {task.task_id: task for task in records.read_tasks(self.tasks_path)}
         attempts = records.read_attempts(self.attempts)
         with self.sandbox.executor(self.n_jobs) as executor:
-            verdicts = judge(attempts, tasks, executor, records.count(self.attempts))
+            verdicts = grade_attempts(attempts, tasks, executor, records.count(self.attempts))
             records.write(self.output, "verdicts", verdicts, self.seed, self.sandbox.model_dump())
 
 

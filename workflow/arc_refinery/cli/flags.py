@@ -1,16 +1,101 @@
-"""CLI flag helpers and machine-dependent defaults."""
+"""Flags that several commands share, and defaults that depend on the machine."""
 
 import os
 import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import tyro
 
+from arc_refinery import config
+
+if TYPE_CHECKING:
+    from arc_refinery.training.grpo import Job
+
 Flat = tyro.conf.OmitArgPrefixes  # type: ignore[type-arg]
 
-
 _ENVIRONMENT = dict(os.environ)  # as it was at startup
+
+
+@dataclass(kw_only=True)
+class ModelFlags:
+    # folder with a model, or its name on the hub
+    model_path: Annotated[str, tyro.conf.arg(aliases=["--base-model-path"])]  # the published script of `sample` says so
+    dtype: Literal["float32", "float16", "bfloat16"] | None = None  # default: bfloat16 if there is a GPU
+    n_threads: int = 1  # CPU threads; results depend on it
+
+    def model(self, window: int, **more: Any) -> config.ModelConfig:
+        """The model with a window of so many tokens."""
+        return config.ModelConfig(
+            path=self.model_path, window=window, dtype=self.dtype or _usual_dtype(), n_threads=self.n_threads, **more
+        )
+
+
+@dataclass(kw_only=True)
+class SamplerFlags(ModelFlags):
+    max_model_len: int  # longest prompt and completion together, in tokens
+    backend: Literal["transformers", "vllm"] | None = None  # default: vllm if it is installed and there is a GPU
+    tensor_parallel_size: int = 1  # GPUs that share one vLLM sampler
+    use_4bit_quantization: bool = False  # load the weights in 4 bits (GPU only)
+    gpu_memory_utilization: float = 0.9  # share of the GPU's memory that vLLM takes
+
+    def sampler(self) -> config.ModelConfig:
+        """The model as it samples."""
+        return self.model(
+            self.max_model_len,
+            backend=self.backend or ("vllm" if _has_gpu() and find_spec("vllm") else "transformers"),
+            tensor_parallel_size=self.tensor_parallel_size,
+            use_4bit_quantization=self.use_4bit_quantization,
+            gpu_memory_utilization=self.gpu_memory_utilization,
+        )
+
+
+@dataclass(kw_only=True)
+class AdapterFlags(ModelFlags):
+    """Flags of all commands that train an adapter."""
+
+    output_dir: Path  # the adapter and training.jsonl are written here
+    lora: Annotated[config.Lora, Flat]
+    checkpoints: Path | None = None  # folder outside any rule's outputs; default: next to output_dir
+    measurements: Path | None = None  # JSON lines: seconds and peak memory per step
+    tensorboard: Path | None = None  # folder for TensorBoard; default: next to output_dir
+    seed: int = 0
+
+    @property
+    def work(self) -> Path:
+        """Folder for checkpoints."""
+        return self.checkpoints or self._sibling("checkpoints")
+
+    def _sibling(self, what: str) -> Path:
+        return self.output_dir.with_name(f"{self.output_dir.name}.{what}")
+
+
+@dataclass(kw_only=True)
+class GrpoFlags(AdapterFlags):
+    """Flags of every `arc-refinery train --kind <kind>`; each kind adds its own and the settings of GRPO."""
+
+    guard: config.Guard
+    lora_path: Path | None = None  # adapter to start from, as written by SFT; default: a new one
+
+    def job(self, training: config.PolicyGradient, window: int, sandbox: config.Sandbox) -> "Job":
+        """The training with a window of so many tokens."""
+        from arc_refinery.training.grpo import Job
+
+        return Job(
+            model=self.model(window),
+            lora=self.lora,
+            training=training,
+            guard=self.guard,
+            sandbox=sandbox,
+            seed=self.seed,
+            start=self.lora_path,
+            output=self.output_dir,
+            work=self.work,
+            measurements=self.measurements,
+            tensorboard=self.tensorboard or self._sibling("tensorboard"),
+        )
 
 
 def start_again() -> NoReturn:
@@ -18,11 +103,11 @@ def start_again() -> NoReturn:
     os.execve(sys.executable, sys.orig_argv, _ENVIRONMENT)
 
 
-def usual_dtype() -> Literal["float32", "bfloat16"]:
+def _has_gpu() -> bool:
     import torch
 
-    return "bfloat16" if torch.cuda.is_available() else "float32"
+    return torch.cuda.is_available()
 
 
-def beside(output: Path, what: str) -> Path:
-    return output.with_name(f"{output.name}.{what}")
+def _usual_dtype() -> Literal["float32", "bfloat16"]:
+    return "bfloat16" if _has_gpu() else "float32"

@@ -87,7 +87,7 @@ class Refine:
             self.feedback,
             self.select,
         )
-        made = next_turn_prompts(_judged(self.folder, self.n_shards), plan, template, Renderer(self.model_path))
+        made = next_turn_prompts(_graded(self.folder, self.n_shards), plan, template, Renderer(self.model_path))
         longest = self.max_model_len - self.max_output_tokens
         settings = {name: value for name, value in vars(self).items() if name not in ("folder", "n_shards", "output")}
         settings["template"] = asdict(template)
@@ -135,7 +135,7 @@ class Demonstrations:
         else:
             generated = {task.task_id for task in records.read_tasks(self.tasks_path) if is_generated(task)}
         made = demonstrations(
-            _judged(self.folder, self.n_shards),
+            _graded(self.folder, self.n_shards),
             sources,
             plan,
             template,
@@ -150,18 +150,18 @@ class Demonstrations:
         logging.info("%d demonstrations; %s", records.count(self.output), dict(counts))
 
 
-def _judged(folder: Path, n_shards: int) -> Iterator["Judged"]:  # type: ignore[name-defined]  # noqa: F821
+def _graded(folder: Path, n_shards: int) -> Iterator["GradedAttempt"]:  # type: ignore[name-defined]  # noqa: F821
     """Yield all attempts of a branch with prompt and verdict, in the prompts' order of tasks, whatever their shard."""
-    from arc_refinery.refine.next_turn import Judged
+    from arc_refinery.refine.next_turn import GradedAttempt
 
     prompts = {prompt.prompt_id: prompt for prompt in records.read_prompts(folder / "prompts.parquet")}
     place = {task_id: number for number, task_id in enumerate(dict.fromkeys(one.task_id for one in prompts.values()))}
 
-    def of_shard(shard: int) -> Iterator[Judged]:
+    def of_shard(shard: int) -> Iterator[GradedAttempt]:
         attempts, verdicts = (folder / kind / f"{shard:03d}.parquet" for kind in ("attempts", "verdicts"))
         pairs = zip(records.read_attempts(attempts), records.read_verdicts(verdicts), strict=True)
         for attempt, verdict in pairs:
-            yield Judged(prompts[attempt.prompt_id], attempt, verdict)
+            yield GradedAttempt(prompts[attempt.prompt_id], attempt, verdict)
 
     return merge(*map(of_shard, range(n_shards)), key=lambda one: place[one.attempt.task_id])
 

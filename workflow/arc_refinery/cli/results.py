@@ -1,6 +1,7 @@
 """Commands that write reports, plots, submissions and reference pages."""
 
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -20,15 +21,19 @@ class Report:
 
     def run(self) -> None:
         from arc_refinery.reporting import page
-        from arc_refinery.reporting.refining import report, tidy
-        from arc_refinery.reporting.tool_use import report as tool_use
 
-        experiment = config.load_experiment(self.config)
-        if isinstance(experiment, config.ToolUse):
-            tool_use.write_report(experiment, self.folder, self.output)
-        else:
-            report.write_report(experiment, self.folder, self.output)
-            tidy.write(experiment, self.folder, self.folder / "attempts.parquet")
+        match config.load_experiment(self.config):
+            case config.Refining() as experiment:
+                from arc_refinery.reporting.refining import report, tidy
+
+                report.write_report(experiment, self.folder, self.output)
+                tidy.write(experiment, self.folder, self.folder / "attempts.parquet")
+            case config.ToolUse() as tool_use:
+                from arc_refinery.reporting.tool_use.report import write_report
+
+                write_report(tool_use, self.folder, self.output)
+            case own:
+                import_module(own.kind).write_report(own, self.folder, self.output)
         page.write_page(self.output, self.output.with_suffix(".html"))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from arc_refinery import config, records
-from arc_refinery.cli.flags import Flat, beside, start_again, usual_dtype
+from arc_refinery.cli.flags import Flat, GrpoFlags, SamplerFlags, start_again
 from arc_refinery.config.tool_use import ToolName
 from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
@@ -25,12 +25,9 @@ if TYPE_CHECKING:
     from arc_refinery.tool_use.rendering import Renderer
 
 
-class ToolTrainingFlags(config.ToolTraining):
-    """Training settings, without those of other stages and those in `ToolFlags`."""
+class ToolGrpo(config.PolicyGradient):
+    """Settings of GRPO without those in `ToolFlags`."""
 
-    train: Annotated[tuple[Literal["sft", "grpo"], ...], tyro.conf.Suppress] = ("grpo",)
-    sft: Annotated[config.ToolSft | None, tyro.conf.Suppress] = None
-    guard: Annotated[config.Guard, tyro.conf.Suppress] = config.Guard()
     n_jobs: Annotated[int, config.TUNING, tyro.conf.Suppress] = 1
 
 
@@ -167,43 +164,18 @@ class Conversations(ToolFlags):
 
 
 @dataclass(kw_only=True)
-class TrainTools(ToolFlags):
+class Train(GrpoFlags, ToolFlags):
     """Train a LoRA adapter with GRPO on episodes with tools; an interrupted run resumes from its last checkpoint."""
 
     dataset_path: tuple[Path, ...]  # questions
-    output_dir: Path  # the adapter and training.jsonl are written here
-    training: Annotated[ToolTrainingFlags, Flat]
-    guard: config.Guard
+    training: Annotated[ToolGrpo, Flat]
     max_model_len: int  # longest prompt and completion together, in tokens
-    lora_path: Path | None = None  # adapter to start from, as written by SFT; default: a new one
-    checkpoints: Path | None = None  # folder outside any rule's outputs; default: next to output_dir
-    dtype: Literal["float32", "float16", "bfloat16"] | None = None  # default: bfloat16 if there is a GPU
-    n_threads: int = 1  # CPU threads; results depend on it
-    measurements: Path | None = None  # JSON lines: seconds and peak memory per step
-    tensorboard: Path | None = None  # folder for TensorBoard; default: next to output_dir
 
     def run(self) -> None:
         from arc_refinery.tool_use.environment import ToolEnvironment, check_template
-        from arc_refinery.training.grpo import Job, train
+        from arc_refinery.training.grpo import train
 
-        model = config.Network(
-            path=self.model_path,
-            window=self.max_model_len,
-            dtype=self.dtype or usual_dtype(),
-            n_threads=self.n_threads,
-        )
-        job = Job(
-            model=model,
-            training=self.training,
-            guard=self.guard,
-            sandbox=self.sandbox,
-            seed=self.seed,
-            start=self.lora_path,
-            output=self.output_dir,
-            work=self.checkpoints or beside(self.output_dir, "checkpoints"),
-            measurements=self.measurements,
-            tensorboard=self.tensorboard or beside(self.output_dir, "tensorboard"),
-        )
+        job = self.job(self.training, self.max_model_len, self.sandbox)
         questions = [question for path in self.dataset_path for question in records.read_questions(path)]
         with _two(self.sandbox, self.n_jobs) as executors:
             renderer = self.renderer()
@@ -227,39 +199,23 @@ class TrainTools(ToolFlags):
 
 
 @dataclass(kw_only=True)
-class Episodes(ToolFlags):
+class Episodes(SamplerFlags, ToolFlags):
     """Run and grade episodes on a shard of questions; an interrupted run resumes."""
 
     dataset_path: Path  # questions
     output_folder: Path  # <shard>.parquet is written here
-    max_model_len: int  # longest prompt and completion together, in tokens
     n_predictions: int = 8  # episodes per question
     questions_per_batch: int = 8  # questions whose episodes run together
     shard: int = 0  # index of the shard to run
     n_shards: int = 1  # number of shards; does not change results
     lora_path: Path | None = None  # folder of an adapter; default: none
-    backend: Literal["transformers", "vllm"] = "transformers"  # library that samples
-    dtype: Literal["float32", "float16", "bfloat16"] | None = None  # default: bfloat16 if there is a GPU
-    n_threads: int = 1  # CPU threads; results depend on it
-    tensor_parallel_size: int = 1  # GPUs that share one vLLM sampler
-    use_4bit_quantization: bool = False  # load the weights in 4 bits (GPU only)
-    gpu_memory_utilization: float = 0.9  # share of the GPU's memory that vLLM takes
 
     def run(self) -> None:
         from arc_refinery.sampling.checks import check_model
         from arc_refinery.sampling.progress import progress_path
         from arc_refinery.tool_use.rollout import EpisodeSettings, run_shard
 
-        model = config.Network(
-            path=self.model_path,
-            backend=self.backend,
-            window=self.max_model_len,
-            dtype=self.dtype or usual_dtype(),
-            n_threads=self.n_threads,
-            tensor_parallel_size=self.tensor_parallel_size,
-            gpu_memory_utilization=self.gpu_memory_utilization,
-            use_4bit_quantization=self.use_4bit_quantization,
-        )
+        model = self.sampler()
         check_model(model, self.lora_path)
         output = self.output_folder / f"{self.shard:03d}.parquet"
         questions = list(records.read_questions(self.dataset_path))
@@ -286,5 +242,5 @@ class Episodes(ToolFlags):
 @contextmanager
 def _two(sandbox: config.Sandbox, n_jobs: int = 1) -> Iterator[tuple[Executor, Executor]]:
     """Open one executor that runs programs, and one that only compares their results (tool_use/code_exec.py)."""
-    with sandbox.executor(n_jobs) as candidates, sandbox.executor(1) as judges:
-        yield candidates, judges
+    with sandbox.executor(n_jobs) as candidates, sandbox.executor(1) as graders:
+        yield candidates, graders

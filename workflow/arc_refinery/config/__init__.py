@@ -1,6 +1,6 @@
 """The experiment's configuration: every key with its type, default and meaning, one module per group of sections.
 
-The JSON schema and the tables of config/README.md are generated from these models (`arc-refinery config`).
+The JSON schema and the tables of config/README.md are generated from these models (`arc-refinery dev config`).
 """
 
 from arc_refinery.config.base import EVALUATION, PROMPTS, REPORT, ROWS, TUNING, ConfigError, Mark, marked
@@ -8,13 +8,14 @@ from arc_refinery.config.evaluation import Arm, Evaluation, Feedback, Turn
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.grpo import Grpo, PolicyGradient
 from arc_refinery.config.guard import Guard
-from arc_refinery.config.loading import AnyExperiment, check_files, load_experiment, validate_experiment
-from arc_refinery.config.lora import Lora, Optimizer
+from arc_refinery.config.loading import check_files, files_named, load_experiment, validate_experiment
+from arc_refinery.config.lora import Lengths, Lora, Optimizer
+from arc_refinery.config.refining import Refining
 from arc_refinery.config.resources import ModelNeeds, Needs, Resources
 from arc_refinery.config.sampling import (
     LEARNED,
-    Model,
-    Network,
+    ModelConfig,
+    PromptedModel,
     Refinement,
     Sampling,
     Sandbox,
@@ -31,7 +32,7 @@ from arc_refinery.config.tool_use import (
     ToolTraining,
     ToolUse,
 )
-from arc_refinery.config.training import SFT, TRAINED, Training
+from arc_refinery.config.training import SFT, TRAINED, Methods, Run, Training, check_weights
 
 __all__ = [
     "EVALUATION",
@@ -42,7 +43,6 @@ __all__ = [
     "SFT",
     "TRAINED",
     "TUNING",
-    "AnyExperiment",
     "Arm",
     "ConfigError",
     "Demonstrations",
@@ -53,19 +53,23 @@ __all__ = [
     "Grpo",
     "Guard",
     "Imitation",
+    "Lengths",
     "Lora",
     "Mark",
-    "Model",
+    "Methods",
+    "ModelConfig",
     "ModelNeeds",
     "Needs",
-    "Network",
     "Optimizer",
     "Parts",
     "PolicyGradient",
     "Problems",
+    "PromptedModel",
     "Questions",
     "Refinement",
+    "Refining",
     "Resources",
+    "Run",
     "Sampling",
     "Sandbox",
     "Selection",
@@ -79,6 +83,8 @@ __all__ = [
     "Training",
     "Turn",
     "check_files",
+    "check_weights",
+    "files_named",
     "load_experiment",
     "marked",
     "validate_experiment",

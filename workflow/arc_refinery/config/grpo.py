@@ -1,14 +1,14 @@
-"""Settings of GRPO: for any environment (`PolicyGradient`) and for refining (`Grpo`); `train` takes them as flags."""
+"""The section `training.grpo`: for any environment (`PolicyGradient`), and for refining (`Grpo`)."""
 
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from arc_refinery.config.base import PROMPTS, TUNING, Share
-from arc_refinery.config.lora import Lora, Optimizer
+from arc_refinery.config.lora import Optimizer
 
 
-class PolicyGradient(Optimizer, Lora):
+class PolicyGradient(Optimizer):
     """GRPO on any prompts and rewards."""
 
     pass_at_k: PositiveInt = Field(
@@ -110,11 +110,6 @@ class PolicyGradient(Optimizer, Lora):
 
     @model_validator(mode="after")
     def _the_sampler_can(self) -> "PolicyGradient":
-        if self.load_in_4bit and self.sampler != "transformers":
-            raise ValueError(
-                f"load_in_4bit with sampler `{self.sampler}`: vLLM 0.31 cannot load 4-bit bitsandbytes weights, and "
-                "TRL would send it packed ones (trl issue 4973); set load_in_4bit to false or sampler to `transformers`"
-            )
         if self.frequency_penalty and self.sampler == "transformers":
             raise ValueError("frequency_penalty needs a vLLM sampler; use one, or repetition_penalty")
         corrects = self.sampler != "transformers" and self.importance_sampling_correction
@@ -150,22 +145,11 @@ class Grpo(PolicyGradient):
         0.0, description="Penalty weight on the share of repeated 4-grams in a completion."
     )
     truncation_penalty: NonNegativeFloat = Field(0.0, description="Penalty subtracted from truncated completions.")
-    max_completion_length: Annotated[PositiveInt, PROMPTS] = Field(
-        description="Longest completion of one turn, in tokens."
-    )
-    max_seq_length: Annotated[PositiveInt, PROMPTS] = Field(
-        description="Longest prompt and completion together, in tokens."
-    )
     stream: bool = Field(False, description="Read prompts from disk as needed, in file order; needs `max_steps`.")
     unsloth: bool = Field(False, description="Train with Unsloth: faster and in less memory on one GPU.")
 
     @model_validator(mode="after")
-    def _prompts_can_be_read(self) -> "Grpo":
-        if self.max_seq_length <= self.max_completion_length:
-            raise ValueError(
-                f"max_seq_length = {self.max_seq_length} leaves no room for a prompt beside max_completion_length = "
-                f"{self.max_completion_length}"
-            )
+    def _a_stream_can_be_read(self) -> "Grpo":
         if self.stream and self.max_steps < 1:
             raise ValueError("stream: a stream has no known length; set max_steps")
         if self.stream and self.n_heldout:

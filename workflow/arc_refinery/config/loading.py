@@ -1,35 +1,48 @@
 """Read and validate a configuration; all its faults are reported before the first job."""
 
+from collections.abc import Mapping
+from functools import singledispatch
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from arc_refinery.config.base import ConfigError, explain
 from arc_refinery.config.experiment import Experiment
+from arc_refinery.config.grpo import Grpo
+from arc_refinery.config.lora import Lora
+from arc_refinery.config.refining import Refining
 from arc_refinery.config.resources import Resources
-from arc_refinery.config.sampling import LEARNED, Network
+from arc_refinery.config.sampling import LEARNED, ModelConfig
 from arc_refinery.config.tool_use import ToolUse
 from arc_refinery.prompts import template_files
 
-AnyExperiment = Annotated[Experiment | ToolUse, Field(discriminator="kind")]
-Kind = TypeVar("Kind", Experiment, ToolUse)
+Kind = TypeVar("Kind", bound=Experiment)
+KINDS: dict[str, type[Experiment]] = {"refining": Refining, "tool-use": ToolUse}
+
+# Keys of the section `training` that have moved into its sections
+MOVED = dict.fromkeys(Lora.model_fields, "lora") | dict.fromkeys(Grpo.model_fields, "grpo")
 
 
 @overload
-def validate_experiment(config: dict[str, Any], origin: str) -> AnyExperiment: ...
+def validate_experiment(config: Mapping[str, Any], origin: str) -> Experiment: ...
 @overload
-def validate_experiment(config: dict[str, Any], origin: str, expected: type[Kind]) -> Kind: ...
-def validate_experiment(config: dict[str, Any], origin: str, expected: Any = None) -> Any:
-    """The experiment that a mapping describes, of either kind, or of the one that is expected.
+def validate_experiment(config: Mapping[str, Any], origin: str, expected: type[Kind]) -> Kind: ...
+def validate_experiment(config: Mapping[str, Any], origin: str, expected: Any = None) -> Any:
+    """The experiment that a mapping describes, of any kind, or of the one that is expected.
 
-    Raises `ConfigError` with one line for each wrong key of the file `origin`.
+    A mapping with `base` is merged into the file of that name first (`merged`). Raises `ConfigError` with one line for
+    each wrong key of the file `origin`.
     """
+    config = _with_base(config, origin)
     kind = _kind(config, origin)
     if expected not in (None, kind):
         wanted, given = (one.model_fields["kind"].default for one in (expected, kind))
         raise ConfigError(f"{origin}: its kind is {given}; expected an experiment of the kind {wanted}")
+    if moved := _moved(config):
+        raise ConfigError("\n".join(f"{origin}: {line}" for line in moved))
     try:
         return kind.model_validate(config)
     except ValidationError as error:
@@ -40,7 +53,7 @@ def validate_experiment(config: dict[str, Any], origin: str, expected: Any = Non
 
 
 @overload
-def load_experiment(path: Path) -> AnyExperiment: ...
+def load_experiment(path: Path) -> Experiment: ...
 @overload
 def load_experiment(path: Path, expected: type[Kind]) -> Kind: ...
 def load_experiment(path: Path, expected: Any = None) -> Any:
@@ -48,33 +61,79 @@ def load_experiment(path: Path, expected: Any = None) -> Any:
     return validate_experiment(_content(path), str(path), expected)
 
 
-def _kind(config: dict[str, Any], origin: str) -> type[Experiment | ToolUse]:
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Section by section; anything else, a list too, is replaced. `key: null` removes the base's key.
+
+    >>> merged({"grpo": {"beta": 0.02, "epochs": 1}, "compare": ["a", "b"]}, {"grpo": {"beta": 0.0}, "compare": None})
+    {'grpo': {'beta': 0.0, 'epochs': 1}}
+    """
+    result = dict(base)
+    for key, value in changes.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
+            result[key] = merged(result[key], value)
+        else:
+            result[key] = value
+    return result
+
+
+def _with_base(config: Mapping[str, Any], origin: str) -> Mapping[str, Any]:
+    if "base" not in config:
+        return config
+    changes = {key: value for key, value in config.items() if key != "base"}
+    if not isinstance(config["base"], str):
+        raise ConfigError(f"{origin}: base is {config['base']!r}; expected the path of a config file")
+    base = _content(Path(config["base"]), f"{origin}: base: ")
+    if "base" in base:
+        raise ConfigError(f"{origin}: base: {config['base']} has a base itself; name that one, or copy its keys")
+    return merged(base, changes)
+
+
+def _kind(config: Mapping[str, Any], origin: str) -> type[Experiment]:
     """The section `data` is that of tool use alone, so older configs need no `kind`."""
-    match config.get("kind", "tool-use" if "data" in config else "refining"):
-        case "refining":
-            return Experiment
-        case "tool-use":
-            return ToolUse
-        case other:
-            raise ConfigError(f"{origin}: kind is {other!r}; expected refining or tool-use")
+    name = config.get("kind", "tool-use" if "data" in config else "refining")
+    if name in KINDS:
+        return KINDS[name]
+    wrong = f"{origin}: kind is {name!r}; expected {', '.join(KINDS)}, or a module with an experiment of your own"
+    try:
+        own: type[Experiment] = import_module(str(name)).Experiment
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ConfigError(f"{wrong} (docs/development.md): {error}") from None
+    if not issubclass(own, Experiment):
+        raise ConfigError(f"{wrong}: its class Experiment must be one of arc_refinery.config.Experiment")
+    return own
 
 
-def _content(path: Path) -> dict[str, Any]:
+def _moved(config: Mapping[str, Any]) -> list[str]:
+    """What to do about keys of the section `training` as they were before it had sections."""
+    training = config.get("training")
+    if not isinstance(training, Mapping):
+        return []
+    lines = [f"training.{key} is now training.{MOVED[key]}.{key}; move it there" for key in training if key in MOVED]
+    if "train" in training:
+        lines.append(
+            "training.train is no longer a key: the sections training.sft and training.grpo say what is trained"
+        )
+    return lines
+
+
+def _content(path: Path, where: str = "") -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text())
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file; give a config with --configfile") from None
+        advice = "give a config with --configfile" if not where else "expected a config, relative to this folder"
+        raise ConfigError(f"{where}{path}: no such file; {advice}") from None
     except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read as YAML: {error}") from None
+        raise ConfigError(f"{where}{path}: cannot be read as YAML: {error}") from None
     if not isinstance(content, dict):
-        raise ConfigError(f"{path}: expected a mapping of keys, found {type(content).__name__}")
+        raise ConfigError(f"{where}{path}: expected a mapping of keys, found {type(content).__name__}")
     return content
 
 
-def check_files(experiment: AnyExperiment, origin: str) -> None:
+def check_files(experiment: Experiment, origin: str) -> None:
     """Raise `ConfigError` if files or folders that the config names do not exist."""
-    named = _of_tool_use(experiment) if isinstance(experiment, ToolUse) else _of_refining(experiment)
-    wanted = [*named, *_environments(experiment.resources)]
+    wanted = [*files_named(experiment), *_environments(experiment.resources)]
     if missing := [(key, path, what) for key, path, what in wanted if not path.exists()]:
         raise ConfigError(
             "\n".join(f"{origin}: {key}: {path} does not exist; expected {what}" for key, path, what in missing)
@@ -84,7 +143,14 @@ def check_files(experiment: AnyExperiment, origin: str) -> None:
 Wanted = tuple[str, Path, str]  # config key, path that must exist, what it should be
 
 
-def _of_refining(experiment: Experiment) -> list[Wanted]:
+@singledispatch
+def files_named(experiment: Experiment) -> list[Wanted]:
+    """Files and folders that a config names. Each kind of experiment registers its own."""
+    return [_model_folder("model", experiment.model)]
+
+
+@files_named.register
+def _(experiment: Refining) -> list[Wanted]:
     wanted = [_model_folder(key, model) for key, model in experiment.all_models.items()]
     what = "a file of a folder that `arc-refinery prompts learn` wrote, or the template `compact`, `words` or `learned`"
     if experiment.model.template != LEARNED:
@@ -103,7 +169,8 @@ def _of_refining(experiment: Experiment) -> list[Wanted]:
     return wanted
 
 
-def _of_tool_use(experiment: ToolUse) -> list[Wanted]:
+@files_named.register
+def _(experiment: ToolUse) -> list[Wanted]:
     wanted = [_model_folder("model", experiment.model)]
     for side in ("train", "heldout"):
         for number, questions in enumerate(getattr(experiment.data, side)):
@@ -114,7 +181,7 @@ def _of_tool_use(experiment: ToolUse) -> list[Wanted]:
     return wanted
 
 
-def _model_folder(key: str, model: Network) -> Wanted:
+def _model_folder(key: str, model: ModelConfig) -> Wanted:
     """The model's config.json; for hub names, a path that always exists."""
     folder = Path() if model.download else Path(model.path, "config.json")
     return f"{key}.path", folder, "a folder with a model, or a hub name"

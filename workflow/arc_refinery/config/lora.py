@@ -1,8 +1,8 @@
-"""Settings shared by SFT and GRPO: adapter, precision of the weights, optimizer."""
+"""What SFT and GRPO have in common: adapter, precision of the weights, lengths of rows, optimizer."""
 
 from typing import Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from arc_refinery.config.base import Share, Strict
 
@@ -19,6 +19,25 @@ class Lora(Strict):
         description="Train with the model's weights in 4 bits (bitsandbytes nf4, GPU only; not for GRPO with a vLLM "
         "sampler, which cannot load them).",
     )
+
+
+class Lengths(Strict):
+    max_completion_length: PositiveInt = Field(description="Longest completion of one turn, in tokens.")
+    max_seq_length: PositiveInt = Field(description="Longest prompt and completion together, in tokens.")
+
+    @property
+    def longest_prompt(self) -> int:
+        """Tokens."""
+        return self.max_seq_length - self.max_completion_length
+
+    @model_validator(mode="after")
+    def _a_prompt_has_room(self) -> "Lengths":
+        if self.longest_prompt < 1:
+            raise ValueError(
+                f"max_seq_length = {self.max_seq_length} leaves no room for a prompt beside max_completion_length = "
+                f"{self.max_completion_length}"
+            )
+        return self
 
 
 class Optimizer(Strict):

@@ -15,7 +15,7 @@ _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 LEARNED = "learned"
 
 
-class Network(Strict):
+class ModelConfig(Strict):
     path: str = Field(
         description="Folder with the model's weights, tokenizer and chat template, or its `owner/name` on the hub."
     )
@@ -47,13 +47,13 @@ class Network(Strict):
         return Download(self.path, "model", self.revision)
 
     @model_validator(mode="after")
-    def _a_revision_is_of_the_hub(self) -> "Network":
+    def _a_revision_is_of_the_hub(self) -> "ModelConfig":
         if self.revision and not self.download:
             raise ValueError(f"revision belongs to a hub model, but path {self.path} is a folder; remove one")
         return self
 
     @model_validator(mode="after")
-    def _the_backend_can(self) -> "Network":
+    def _the_backend_can(self) -> "ModelConfig":
         if self.use_4bit_quantization and self.backend == "vllm":
             raise ValueError(
                 "use_4bit_quantization with backend `vllm`: vLLM 0.31 cannot load 4-bit bitsandbytes weights; set "
@@ -62,7 +62,7 @@ class Network(Strict):
         return self
 
 
-class Model(Network):
+class PromptedModel(ModelConfig):
     template: Annotated[str, PROMPTS] = Field(
         "words",
         description="Wording of prompts: `compact` for the embedded model; `words`, our own for other models; "
@@ -73,7 +73,7 @@ class Model(Network):
     )
 
     @model_validator(mode="after")
-    def _colors_suit_the_template(self) -> "Model":
+    def _colors_suit_the_template(self) -> "PromptedModel":
         if self.colors is not None and self.template == "compact":
             raise ValueError("the template `compact` writes digits, so `colors` must be left out")
         if self.colors is not None:
@@ -130,7 +130,7 @@ class Sandbox(Strict):
     memory_mb: PositiveInt = Field(512, description="Memory limit per program, above the server's own.")
     programs_per_child: PositiveInt = Field(
         1,
-        description="For judging: how many programs may share a process, if they cannot disturb each other; 32 makes "
+        description="For grading: how many programs may share a process, if they cannot disturb each other; 32 makes "
         "bulk scoring cheaper, 1 isolates every program.",
     )
     allow_without_seccomp: bool = Field(

@@ -13,6 +13,7 @@ import json
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from functools import singledispatch
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -20,11 +21,12 @@ from typing import Any, NamedTuple
 from arc_refinery import hub
 from arc_refinery.config.base import EVALUATION, PROMPTS, REPORT, ROWS, TUNING, marked
 from arc_refinery.config.experiment import Experiment
-from arc_refinery.config.grpo import PolicyGradient
-from arc_refinery.config.lora import Lora
-from arc_refinery.config.sampling import LEARNED, Model, Network, TemplateRows
+from arc_refinery.config.lora import Lengths
+from arc_refinery.config.refining import Refining
+from arc_refinery.config.sampling import LEARNED, ModelConfig, PromptedModel, TemplateRows
 from arc_refinery.config.tasks import Problems
 from arc_refinery.config.tool_use import Questions, ToolUse
+from arc_refinery.config.training import Run
 from arc_refinery.hub import Download
 
 Settings = dict[str, Any]
@@ -64,29 +66,29 @@ def flag_words(settings: Mapping[str, Any]) -> list[str]:
 # Places of models and rows, which may be fetched
 
 
-def fetched(experiment: Experiment | ToolUse, download: Download) -> str:
+def fetched(experiment: Experiment, download: Download) -> str:
     """The folder of files that takes the place of a repository of the hub."""
     return str(hub.fetched(Path(f"results/{experiment.experiment}"), download))
 
 
-def model_path(experiment: Experiment | ToolUse, model: Network) -> str:
+def model_path(experiment: Experiment, model: ModelConfig) -> str:
     return fetched(experiment, model.download) if model.download else model.path
 
 
-def template(experiment: Experiment) -> str:
+def template(experiment: Refining) -> str:
     """The template of all prompts: its name, or its folder."""
     name = experiment.model.template
     return f"results/{experiment.experiment}/template" if name == LEARNED else name
 
 
-def rows_files(experiment: Experiment | ToolUse, source: Problems | Questions | TemplateRows) -> list[str]:
+def rows_files(experiment: Experiment, source: Problems | Questions | TemplateRows) -> list[str]:
     """Where problems, questions or rows of a template are read from: a file on disk, or the folder that is fetched."""
     if source.download:
         return [fetched(experiment, source.download)]
     return [str(source.path)] if source.source == "file" else []
 
 
-def _on_disk(experiment: Experiment | ToolUse, source: Problems | Questions) -> Settings:
+def _on_disk(experiment: Experiment, source: Problems | Questions) -> Settings:
     """Settings of problems or questions, in which a file that is fetched takes the place of its name on the hub."""
     settings = source.model_dump(exclude=marked(type(source), TUNING))
     if source.download:
@@ -98,17 +100,17 @@ def _on_disk(experiment: Experiment | ToolUse, source: Problems | Questions) -> 
 # Stages of every experiment
 
 
-def settings_text(experiment: Experiment | ToolUse) -> str:
+def settings_text(experiment: Experiment) -> str:
     """The validated configuration as JSON, without what changes no result."""
     return json.dumps(experiment.model_dump(mode="json", exclude={"resources", "compare"}), indent=1)
 
 
-def fetch(experiment: Experiment | ToolUse, repository: str) -> Stage:
+def fetch(experiment: Experiment, repository: str) -> Stage:
     (download,) = (one for one in experiment.downloads if one.place == repository)
     return Stage(asdict(download))
 
 
-def sft(experiment: Experiment | ToolUse, adapter: str) -> Stage:
+def sft(experiment: Experiment, adapter: str) -> Stage:
     model, training = experiment.model, experiment.training
     assert training and training.sft
     rest = marked(type(training.sft), TUNING, ROWS)
@@ -116,48 +118,59 @@ def sft(experiment: Experiment | ToolUse, adapter: str) -> Stage:
         "model_path": model_path(experiment, model),
         "dtype": model.dtype,
         "n_threads": model.n_threads,
-        **training.model_dump(include=set(Lora.model_fields)),
+        **training.lora.model_dump(),
         **training.sft.model_dump(exclude=rest),
         "seed": experiment.seed_of(adapter),
     }
     return Stage(params, _tuning(training.sft))
 
 
-def train(experiment: Experiment | ToolUse, adapter: str) -> Stage:
-    model, training = experiment.model, experiment.training
+@singledispatch
+def train(experiment: Experiment, adapter: str) -> Stage:
+    """The flags of `arc-refinery train --kind <kind>`. Each kind of experiment registers its own."""
+    raise NotImplementedError(f"{experiment.kind}: register config.stages.train")
+
+
+@train.register
+def _(experiment: Refining, adapter: str) -> Stage:
+    training, run, sandbox = experiment.training, experiment.runs[adapter], experiment.sandbox
     assert training
-    run = experiment.runs[adapter]
-    tuning = _tuning(run)
-    if isinstance(experiment, ToolUse):
-        params = {
-            **_tools(experiment, experiment.tools),
-            **_files(experiment, experiment.tools),
-            "dtype": model.dtype,
-            "n_threads": model.n_threads,
-            **run.model_dump(include=set(PolicyGradient.model_fields) - set(tuning)),
-            "guard": training.guard.model_dump(),
-        }
-        return Stage(params, tuning)
-    sandbox = experiment.sandbox
     params = {
-        "model_path": model_path(experiment, model),
+        "model_path": model_path(experiment, experiment.model),
         "template": template(experiment),
         "colors": experiment.model.colors,
         "include_errors": experiment.refinement.include_errors,
-        "dtype": model.dtype,
-        "n_threads": model.n_threads,
+        **training.model_dump(include=set(Lengths.model_fields)),
         "code_execution_cpu_seconds": sandbox.cpu_seconds,
         "code_execution_wall_seconds": sandbox.wall_seconds,
         "code_execution_memory_limit_mb": sandbox.memory_mb,
         "allow_without_seccomp": sandbox.allow_without_seccomp,
-        **run.model_dump(exclude=set(tuning)),
-        "guard": training.guard.model_dump(),
+        **trained(experiment, run),
         "seed": experiment.seed_of(adapter),
     }
-    return Stage(params, tuning)
+    return Stage(params, _tuning(run.grpo))
 
 
-def doctor(_: Experiment | ToolUse, job: str, others: Iterable[str]) -> Stage:
+@train.register
+def _(experiment: ToolUse, adapter: str) -> Stage:
+    run, tools = experiment.runs[adapter], experiment.tools
+    params = _tools(experiment, tools) | _files(experiment, tools) | trained(experiment, run)
+    return Stage(params, _tuning(run.grpo))
+
+
+def trained(experiment: Experiment, run: Run) -> Settings:
+    """Flags of the model, the adapter, GRPO and its guard, which every kind of training has."""
+    assert experiment.training
+    return {
+        "dtype": experiment.model.dtype,
+        "n_threads": experiment.model.n_threads,
+        **run.lora.model_dump(),
+        **run.grpo.model_dump(exclude=marked(type(run.grpo), TUNING)),
+        "guard": experiment.training.guard.model_dump(),
+    }
+
+
+def doctor(_: Experiment, job: str, others: Iterable[str]) -> Stage:
     return Stage({"jobs": [job], "others": list(others) or None})
 
 
@@ -169,28 +182,28 @@ def _tuning(section: Any) -> Settings:
 # Stages of refining: tasks
 
 
-def wording(experiment: Experiment) -> Stage:
+def wording(experiment: Refining) -> Stage:
     rows = experiment.template_rows
     assert rows
     chosen = rows.model_dump(include={"n_rows", "min_share"}) | {"colors": experiment.model.colors}
     return Stage({"messages": rows_files(experiment, rows)[0]} | chosen)
 
 
-def problems(experiment: Experiment) -> Stage:
+def problems(experiment: Refining) -> Stage:
     parts, source = experiment.parts, experiment.problems
     assert parts and source
     n_wanted = parts.n_parts * (parts.tasks_per_part or 0)
     return Stage(_on_disk(experiment, source) | {"n_wanted": n_wanted, "seed": experiment.seed})
 
 
-def tasks(experiment: Experiment) -> Stage:
+def tasks(experiment: Refining) -> Stage:
     parts, source = experiment.parts, experiment.problems
     assert parts and source
     sizes = {"tasks_per_part": parts.tasks_per_part, "max_cells": source.max_cells}
     return Stage(sizes | {"seed": experiment.seed})
 
 
-def evaluation_tasks(experiment: Experiment, tasks: str) -> Stage:
+def evaluation_tasks(experiment: Refining, tasks: str) -> Stage:
     task_set = experiment.evaluation_set(tasks)
     generator = {}
     if task_set.source == "generator" and experiment.problems:
@@ -202,7 +215,7 @@ def evaluation_tasks(experiment: Experiment, tasks: str) -> Stage:
 # Stages of refining: prompts, attempts, verdicts
 
 
-def first_prompts(experiment: Experiment, tasks: str, branch: str) -> Stage:
+def first_prompts(experiment: Refining, tasks: str, branch: str) -> Stage:
     sampling = experiment.sampling.model_dump(include={"batch_size", "use_data_augmentation", "max_output_tokens"})
     if tasks in experiment.part_names:
         sampling["use_data_augmentation"] = experiment.augments_parts
@@ -210,7 +223,7 @@ def first_prompts(experiment: Experiment, tasks: str, branch: str) -> Stage:
     return Stage(prompts | sampling | {"n_predictions": experiment.first_turn_predictions(tasks, branch)})
 
 
-def sample(experiment: Experiment, tasks: str, branch: str) -> Stage:
+def sample(experiment: Refining, tasks: str, branch: str) -> Stage:
     model = experiment.sampler(tasks, branch)
     params = {
         "base_model_path": model_path(experiment, model),
@@ -222,11 +235,11 @@ def sample(experiment: Experiment, tasks: str, branch: str) -> Stage:
     return Stage(params, _tuning(model))
 
 
-def judge(experiment: Experiment) -> Stage:
+def grade(experiment: Refining) -> Stage:
     return Stage(experiment.sandbox.model_dump() | {"seed": experiment.seed})
 
 
-def refining_prompts(experiment: Experiment, branch: str) -> Stage:
+def refining_prompts(experiment: Refining, branch: str) -> Stage:
     """How many attempts of the turn before a branch considers, and how many completions it asks for."""
     arm, number = experiment.arm_and_turn(branch)
     turn = arm.turns[number - 1]
@@ -240,7 +253,7 @@ def refining_prompts(experiment: Experiment, branch: str) -> Stage:
     return Stage(prompts | _refining(experiment) | chosen | sizes)
 
 
-def _prompts(experiment: Experiment, model: Model, seed: int) -> Settings:
+def _prompts(experiment: Refining, model: PromptedModel, seed: int) -> Settings:
     return {
         "model_path": model_path(experiment, model),
         "template": template(experiment),
@@ -250,12 +263,12 @@ def _prompts(experiment: Experiment, model: Model, seed: int) -> Settings:
     }
 
 
-def _refining(experiment: Experiment) -> Settings:
+def _refining(experiment: Refining) -> Settings:
     sampling = experiment.sampling
     return {"max_output_tokens": sampling.max_output_tokens, "batch_size": sampling.batch_size}
 
 
-def _sampler(model: Network) -> Settings:
+def _sampler(model: ModelConfig) -> Settings:
     """A model as it samples a prompt that is written: without what has other names as flags."""
     return model.model_dump(exclude={"path", "revision", "window"} | marked(type(model), PROMPTS, TUNING))
 
@@ -263,7 +276,7 @@ def _sampler(model: Network) -> Settings:
 # Stages of refining: what is trained on
 
 
-def training_prompts(experiment: Experiment) -> Stage:
+def training_prompts(experiment: Refining) -> Stage:
     training = experiment.training
     assert training
     prompts = _prompts(experiment, experiment.model, experiment.seed)
@@ -277,7 +290,7 @@ def training_prompts(experiment: Experiment) -> Stage:
     return Stage(prompts | _refining(experiment) | chosen | sizes | _window(experiment) | {"branch": "training"})
 
 
-def demonstrations(experiment: Experiment) -> Stage:
+def demonstrations(experiment: Refining) -> Stage:
     training, window = experiment.training, _window(experiment)
     assert training and training.sft
     prompts = _prompts(experiment, experiment.model, experiment.seed)
@@ -291,7 +304,7 @@ def demonstrations(experiment: Experiment) -> Stage:
     )
 
 
-def _window(experiment: Experiment) -> dict[str, int]:
+def _window(experiment: Refining) -> dict[str, int]:
     training = experiment.training
     assert training
     window = min(experiment.model.window, training.max_seq_length)

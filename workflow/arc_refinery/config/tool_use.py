@@ -1,18 +1,18 @@
 """The configuration of a tool-use experiment: questions, tools, episodes, training, evaluation."""
 
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
-from arc_refinery.config.base import EVALUATION, OTHER_PAGES, ROWS, TUNING, Name, Share, Strict, check_source
-from arc_refinery.config.grpo import PolicyGradient
-from arc_refinery.config.guard import Guard
+from arc_refinery.config.base import EVALUATION, ROWS, TUNING, Name, Share, Strict, check_source
+from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.resources import Resources
-from arc_refinery.config.sampling import Network, Sandbox
+from arc_refinery.config.sampling import Sandbox
 from arc_refinery.config.sft import Imitation
-from arc_refinery.config.training import SFT, TRAINED
-from arc_refinery.hub import Download, distinct
+from arc_refinery.config.training import Methods
+from arc_refinery.hub import Download
 
 Form = Literal["gsm8k", "mbpp", "text"]  # of rows (tool_use/data.py)
 ToolName = Literal["calculator", "execute_code", "read_file"]
@@ -116,20 +116,8 @@ class ToolSft(Imitation):
     )
 
 
-class ToolTraining(PolicyGradient):
-    train: tuple[Literal["sft", "grpo"], ...] = Field(
-        ("sft", "grpo"), description="Methods, in order: `[sft]`, `[grpo]`, or `[sft, grpo]`."
-    )
-    sft: ToolSft | None = Field(None, description="Supervised fine-tuning, if `train` starts with `sft`.")
-    guard: Guard = Field(default_factory=lambda: Guard(), description="What happens when GRPO collapses.")
-
-    @model_validator(mode="after")
-    def _methods_are_described(self) -> "ToolTraining":
-        if self.train not in (("sft",), ("grpo",), ("sft", "grpo")):
-            raise ValueError(f"train is [{', '.join(self.train)}]; expected [sft], [grpo] or [sft, grpo]")
-        if ("sft" in self.train) != (self.sft is not None):
-            raise ValueError("the section `sft` belongs to `train: [sft]` and `train: [sft, grpo]`; add or remove it")
-        return self
+class ToolTraining(Methods):
+    sft: ToolSft | None = Field(None, description=Methods.model_fields["sft"].description)
 
 
 class ToolArm(Strict):
@@ -160,11 +148,8 @@ class ToolEvaluation(Strict):
         return self
 
 
-class ToolUse(Strict):
+class ToolUse(Experiment):
     kind: Literal["tool-use"] = Field("tool-use", description="What is learned: to call tools.")
-    experiment: Name = Field(description="Names the report `results/<experiment>.md` and its folder.")
-    seed: int = Field(0, ge=0, description="Seeds every random choice.")
-    model: Network = Field(description="The model that answers.")
     data: Data = Field(description="Questions for training and evaluation.")
     tools: tuple[ToolName, ...] = Field(("calculator",), min_length=1, description="Tools that the model can call.")
     generation: Generation = Field(description="Limits and sampling of episodes.")
@@ -175,39 +160,12 @@ class ToolUse(Strict):
     evaluation: ToolEvaluation = Field(description="What is compared.")
     resources: Resources = Field(default_factory=lambda: Resources(), description="What jobs request.")
 
-    @cached_property
-    def downloads(self) -> list[Download]:
-        """Repositories to fetch from the hub."""
-        return distinct(filter(None, [self.model.download, *(one.download for one in self.sets.values())]))
+    def sources(self) -> Iterable[Download | None]:
+        return [self.model.download, *(one.download for one in self.sets.values())]
 
     @cached_property
     def sets(self) -> dict[str, Questions]:
         return {one.name: one for one in (*self.data.train, *self.data.heldout)}
-
-    @property
-    def runs(self) -> dict[str, ToolTraining]:
-        """The GRPO training by the name of its adapter, where there is one."""
-        return {TRAINED: self.training} if self.training and "grpo" in self.training.train else {}
-
-    @property
-    def sft_adapters(self) -> list[str]:
-        """The adapter that SFT gives, where there is one."""
-        if self.training is None or self.training.sft is None:
-            return []
-        return [SFT if self.runs else TRAINED]
-
-    @property
-    def adapters(self) -> list[str]:
-        """All trained adapters, in order."""
-        return [*self.sft_adapters, *self.runs]
-
-    def seed_of(self, _adapter: str) -> int:
-        """The seed of an adapter's training."""
-        return self.seed
-
-    def start_of(self, _run: str) -> str | None:
-        """The adapter that GRPO goes on from."""
-        return next(iter(self.sft_adapters), None)
 
     def n_shards(self, questions: str) -> int:
         return self.sets[questions].shards
@@ -237,9 +195,4 @@ class ToolUse(Strict):
         taken = {"adapters", "fetched", "report", "training"}
         if clash := sorted(set(self.sets) & taken):
             raise ValueError(f"data: the name {clash[0]} is taken; choose another")
-        _ = self.downloads  # raises if two revisions of one repository are requested
-        if self.experiment in OTHER_PAGES:
-            raise ValueError(
-                f"experiment: results/{self.experiment}.md is {OTHER_PAGES[self.experiment]}; choose another"
-            )
         return self

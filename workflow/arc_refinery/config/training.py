@@ -1,55 +1,82 @@
-"""The section `training`: methods, what to train on, sweeps."""
+"""The section `training`: the methods in turn (`Methods`); for refining also what is trained on, sweeps and seeds."""
 
 import re
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
 
-from arc_refinery.config.base import PROMPTS, RUN_NAME, Name, explain, marked
-from arc_refinery.config.grpo import Grpo
+from arc_refinery.config.base import PROMPTS, RUN_NAME, Name, Strict, explain, marked
+from arc_refinery.config.grpo import Grpo, PolicyGradient
 from arc_refinery.config.guard import Guard
-from arc_refinery.config.lora import Lora
-from arc_refinery.config.sft import Sft
+from arc_refinery.config.lora import Lengths, Lora
+from arc_refinery.config.sft import Imitation, Sft
 
 TRAINED = "trained"  # the final adapter of an experiment with one training
 SFT = "sft"  # the adapter that GRPO starts from, if SFT comes first
 
 
-def _run_name(run: Grpo, keys: Iterable[str]) -> str:
-    """Return a name such as `learning-rate-4e-6-lora-r-1`; values are validated, so 4e-6 and 4.0e-6 give one name."""
-    values = {key: getattr(run, key) for key in keys}
-    texts = {
-        key: f"{value:g}".replace("e-0", "e-") if isinstance(value, float) else str(value)
-        for key, value in values.items()
-    }
-    return "-".join(f"{key}-{text}" for key, text in texts.items()).replace("_", "-").lower()
+class Run(NamedTuple):
+    """One GRPO training."""
+
+    lora: Lora
+    grpo: PolicyGradient
 
 
-class Training(Grpo):
-    train: tuple[Literal["sft", "grpo"], ...] = Field(
-        ("grpo",),
-        description="Methods, in order: `[sft]`, `[grpo]`, or `[sft, grpo]`, where GRPO starts from the adapter `sft`.",
+class Methods(Strict):
+    lora: Lora = Field(default_factory=lambda: Lora(), description="The adapter, and the weights under it.")
+    sft: Imitation | None = Field(None, description="Supervised fine-tuning; without the section, there is none.")
+    grpo: PolicyGradient | None = Field(
+        None, description="GRPO, which starts from the adapter of SFT if both are there."
+    )
+    guard: Guard = Field(default_factory=lambda: Guard(), description="What happens when GRPO collapses.")
+
+    @property
+    def methods(self) -> list[str]:
+        """Names of the sections, in running order."""
+        return [name for name in ("sft", "grpo") if getattr(self, name)]
+
+    @model_validator(mode="after")
+    def _a_method_can_train(self) -> "Methods":
+        if not (self.sft or self.grpo):
+            raise ValueError("there is nothing to train with; give the section `sft`, `grpo`, or both")
+        if self.grpo:
+            check_weights(self.lora, self.grpo)
+        return self
+
+    def runs(self) -> dict[str, Run]:
+        """GRPO trainings by the names of their adapters."""
+        return {TRAINED: Run(self.lora, self.grpo)} if self.grpo else {}
+
+
+def check_weights(lora: Lora, grpo: PolicyGradient) -> None:
+    """Raise `ValueError` if GRPO's sampler cannot load the weights that are trained."""
+    if lora.load_in_4bit and grpo.sampler != "transformers":
+        raise ValueError(
+            f"load_in_4bit with sampler `{grpo.sampler}`: vLLM 0.31 cannot load 4-bit bitsandbytes weights, and "
+            "TRL would send it packed ones (trl issue 4973); set load_in_4bit to false or sampler to `transformers`"
+        )
+
+
+class Training(Lengths, Methods):
+    sets: tuple[Name, ...] = Field(
+        (), description="Evaluation sets whose tasks to train on; default: the tasks of the parts."
     )
     prompts: Literal["first-turn", "second-turn"] = Field(
         "second-turn",
         description="What GRPO trains on. `first-turn`: answer the task (needed by `rollout: on-policy`, which makes "
         "its own second turns); `second-turn`: refine the best incorrect attempt on it.",
     )
-    sets: tuple[Name, ...] = Field(
-        (), description="Evaluation sets whose tasks to train on; default: the tasks of the parts."
-    )
     prompts_per_task: PositiveInt = Field(
         1, description="For `first-turn`: prompts per task, each with its own augmentation."
     )
-    sft: Sft | None = Field(None, description="Supervised fine-tuning, if `train` starts with `sft`.")
-    guard: Guard = Field(default_factory=lambda: Guard(), description="What happens when GRPO collapses.")
+    sft: Sft | None = Field(None, description=Methods.model_fields["sft"].description)
+    grpo: Grpo | None = Field(None, description=Methods.model_fields["grpo"].description)
     sweep: tuple[dict[str, Any], ...] = Field(
         (),
-        description="One training per entry, which overrides some keys of this section and is named after them: "
+        description="One GRPO training per entry, which overrides keys of `lora` and `grpo` and is named after them: "
         "`{learning_rate: 4.0e-6, lora_r: 1}` gives `learning-rate-4e-6-lora-r-1`.",
     )
-
     seeds: tuple[NonNegativeInt, ...] = Field(
         (),
         description="Repeat all training with each of these seeds, so that the report can show how much results vary; "
@@ -57,18 +84,12 @@ class Training(Grpo):
     )
 
     @model_validator(mode="after")
-    def _methods_are_described(self) -> "Training":
-        if self.train not in (("sft",), ("grpo",), ("sft", "grpo")):
-            raise ValueError(f"train is [{', '.join(self.train)}]; expected [sft], [grpo] or [sft, grpo]")
-        if ("sft" in self.train) != (self.sft is not None):
-            raise ValueError("the section `sft` belongs to `train: [sft]` and `train: [sft, grpo]`; add or remove it")
-        if self.sweep and "grpo" not in self.train:
-            raise ValueError("sweep: varies GRPO, but `train` does not include it")
-        if self.unsloth and "grpo" not in self.train:
-            raise ValueError("unsloth: SFT does not use it; remove the key")
-        if self.rollout == "on-policy" and self.prompts != "first-turn":
-            raise ValueError("rollout `on-policy` makes its own second turns: set prompts to `first-turn`")
-        if self.unsloth and self.train == ("sft", "grpo") and self.beta:
+    def _methods_go_together(self) -> "Training":
+        if self.sweep and not self.grpo:
+            raise ValueError("sweep: varies GRPO; add the section `grpo`")
+        if self.grpo and self.grpo.rollout == "on-policy" and self.prompts != "first-turn":
+            raise ValueError("rollout `on-policy` makes its own second turns: set training.prompts to `first-turn`")
+        if self.sft and self.grpo and self.grpo.unsloth and self.grpo.beta:
             raise ValueError(
                 "unsloth: its KL term compares with the model without the SFT adapter, not with the start of GRPO; set "
                 "beta to 0, or unsloth to false"
@@ -79,9 +100,9 @@ class Training(Grpo):
     def _runs_are_distinct_trainings(self) -> "Training":
         names: list[str] = []
         for changes in self.sweep:
-            # All train on the same prompts and, after SFT, go on from one adapter
-            shared = marked(Grpo, PROMPTS) | (set(Lora.model_fields) if self.sft else set())
-            if unknown := sorted(set(changes) - set(Grpo.model_fields) | set(changes) & shared):
+            # All train on the same prompts and, after SFT, continue from one adapter
+            swept = set(Grpo.model_fields) - marked(Grpo, PROMPTS) | (set() if self.sft else set(Lora.model_fields))
+            if unknown := sorted(set(changes) - swept):
                 raise ValueError(f"sweep: {unknown[0]} cannot differ between runs; name keys such as learning_rate")
             try:
                 name = _run_name(self._run(changes), changes)
@@ -100,20 +121,17 @@ class Training(Grpo):
             raise ValueError(f"seeds: {', '.join(map(str, self.seeds))}: name each seed once")
         return self
 
-    def runs(self) -> dict[str, Grpo]:
+    def runs(self) -> dict[str, Run]:
         """GRPO trainings by the names of their adapters: one per sweep entry (or just one) and seed."""
-        if "grpo" not in self.train:
-            return {}
         return {name: run for base, run in self._unrepeated().items() for name in self.repeated(base)}
 
     def seeds_of_adapters(self) -> dict[str, int | None]:
         """Seed of each adapter, SFT's included; None means the experiment's seed."""
-        bases = [SFT, *self._unrepeated()]
-        return {name: seed for base in bases for name, seed in self.repeated(base).items()}
+        return {name: seed for base in self._bases for name, seed in self.repeated(base).items()}
 
     def base_of(self, adapter: str) -> str:
         """Name of an adapter without its seed."""
-        return next(base for base in [SFT, *self._unrepeated()] if adapter in self.repeated(base))
+        return next(base for base in self._bases if adapter in self.repeated(base))
 
     def repeated(self, adapter: str) -> dict[str, int | None]:
         """Names and seeds of the adapters trained in place of one; None means the experiment's seed."""
@@ -122,10 +140,31 @@ class Training(Grpo):
         base = "" if adapter == TRAINED else f"{adapter}-"
         return {f"{base}seed-{seed}": seed for seed in self.seeds}
 
-    def _unrepeated(self) -> dict[str, Grpo]:
+    @property
+    def _bases(self) -> list[str]:
+        """Names of all adapters without seeds."""
+        return [SFT, *(self._unrepeated() or [TRAINED])]
+
+    def _unrepeated(self) -> dict[str, Run]:
         runs = [self._run(changes) for changes in self.sweep]
         named = {_run_name(run, changes): run for run, changes in zip(runs, self.sweep, strict=True)}
-        return named or {TRAINED: self._run({})}
+        return named or super().runs()
 
-    def _run(self, changes: dict[str, Any]) -> Grpo:
-        return Grpo.model_validate(self.model_dump(include=set(Grpo.model_fields)) | changes)
+    def _run(self, changes: dict[str, Any]) -> Run:
+        assert self.grpo
+        of_lora = {key: value for key, value in changes.items() if key in Lora.model_fields}
+        of_grpo = {key: value for key, value in changes.items() if key not in Lora.model_fields}
+        lora = Lora.model_validate(self.lora.model_dump() | of_lora)
+        grpo = Grpo.model_validate(self.grpo.model_dump() | of_grpo)
+        check_weights(lora, grpo)
+        return Run(lora, grpo)
+
+
+def _run_name(run: Run, keys: Iterable[str]) -> str:
+    """Return a name such as `learning-rate-4e-6-lora-r-1`; values are validated, so 4e-6 and 4.0e-6 give one name."""
+    values = {key: getattr(run.lora if key in Lora.model_fields else run.grpo, key) for key in keys}
+    texts = {
+        key: f"{value:g}".replace("e-0", "e-") if isinstance(value, float) else str(value)
+        for key, value in values.items()
+    }
+    return "-".join(f"{key}-{text}" for key, text in texts.items()).replace("_", "-").lower()

@@ -62,7 +62,7 @@ def read(path: Path) -> Visit:
 
 
 def same_programs(visits: Sequence[Visit]) -> Finding:
-    """Programs are judged in one job and rewarded in another: both must run them alike."""
+    """Programs are graded in one job and rewarded in another: both must run them alike."""
     check = "programs run under the same versions everywhere"
     versions = {visit.job: ", ".join(f"{name} {v}" for name, v in visit.programs_run_under.items()) for visit in visits}
     if len(set(versions.values())) == 1:

@@ -14,7 +14,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from arc_refinery import hub
-from arc_refinery.config import Experiment, ModelNeeds, Needs, Sandbox, ToolUse
+from arc_refinery.config import Experiment, ModelNeeds, Needs, Sandbox
 from arc_refinery.doctor.findings import Finding, Job, Outcome, Visit
 from arc_refinery.errors import InputError, ModelError
 from arc_refinery.gpu_memory import counts
@@ -87,7 +87,7 @@ def gpu(needs: ModelNeeds) -> Iterator[Finding]:
         )
 
 
-def gpu_memory(experiment: Experiment | ToolUse, job: Job) -> Iterator[Finding]:
+def gpu_memory(experiment: Experiment, job: Job) -> Iterator[Finding]:
     """Do the jobs of the experiment fit the GPUs that it asks for? Counted, not tried."""
     try:
         found = counts(experiment)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arc_refinery import records
-from arc_refinery.config import Lora, Network, PolicyGradient, Problems, Sampling, TaskSet
+from arc_refinery.config import Lora, ModelConfig, PolicyGradient, Problems, Sampling, TaskSet
 from arc_refinery.config.stages import flag_words
 from arc_refinery.doctor.findings import Finding
 
@@ -31,8 +31,6 @@ AGREEMENT = 0.75  # share of greedy answers that must be equal: in 16 bits, near
 TOLERANCE = {"float32": 1e-3, "float16": 2e-2, "bfloat16": 5e-2}  # nats a token between two samplers
 # What training in miniature takes from the config: all that decides which code of TRL, vLLM and Unsloth runs
 OF_CONFIG = {
-    "lora_r",
-    "load_in_4bit",
     "unsloth",
     "gpu_memory_utilization",
     "importance_sampling_correction",
@@ -65,7 +63,7 @@ class Ended:
         return f"exit code {self.code}: {' / '.join(lines[-2:])}"
 
 
-def sampling(model: Network, adapter: Lora) -> Iterator[Finding]:
+def sampling(model: ModelConfig, adapter: Lora) -> Iterator[Finding]:
     """Does the backend answer as transformers does, without and with an adapter?"""
     checks = (f"{model.backend} samples", "greedy answers are those of transformers", "an adapter changes answers")
     with tempfile.TemporaryDirectory() as name:
@@ -93,7 +91,7 @@ def sampling(model: Network, adapter: Lora) -> Iterator[Finding]:
     yield Finding(checks[2], "passed" if n_changed else "failed", found, advice)
 
 
-def _agreement(check: str, model: Network, answers: dict[tuple[str, bool], list[records.Attempt]]) -> Finding:
+def _agreement(check: str, model: ModelConfig, answers: dict[tuple[str, bool], list[records.Attempt]]) -> Finding:
     n_equal, n_answers, differences = 0, 0, [0.0]
     for with_adapter in (False, True):
         pairs = zip(answers[model.backend, with_adapter], answers["transformers", with_adapter], strict=True)
@@ -109,13 +107,13 @@ def _agreement(check: str, model: Network, answers: dict[tuple[str, bool], list[
     return Finding(check, "failed", found, advice)
 
 
-def training(model: Network, settings: PolicyGradient) -> Iterator[Finding]:
+def training(model: ModelConfig, lora: Lora, settings: PolicyGradient) -> Iterator[Finding]:
     """Does GRPO make steps, does vLLM follow, is an interrupted training taken up?"""
     checks = ("GRPO makes steps", "new weights reach the sampler", "an interrupted training goes on")
     sampler = "transformers" if settings.sampler == "vllm-server" else settings.sampler
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        command = _train(model, settings, sampler, _tasks(folder / "tasks.parquet"), folder)
+        command = _train(model, lora, settings, sampler, _tasks(folder / "tasks.parquet"), folder)
         first = _run(command, interrupt_at=folder / "checkpoints/checkpoint-1/trainer_state.json")
         if first.code != -signal.SIGTERM:
             advice = "the log of this job has the whole message"
@@ -153,14 +151,14 @@ def _tasks(path: Path) -> Path:
     return path
 
 
-def _adapter(folder: Path, model: Network, lora: Lora) -> Path:
+def _adapter(folder: Path, model: ModelConfig, lora: Lora) -> Path:
     """Of the config's rank, with random weights that change answers."""
     import torch
 
     from arc_refinery.training.adapters import open_network, write_adapter
 
     network = open_network(
-        Network(path=str(MODEL), window=WINDOW), lora.model_copy(update={"load_in_4bit": False}), None, 0
+        ModelConfig(path=str(MODEL), window=WINDOW), lora.model_copy(update={"load_in_4bit": False}), None, 0
     )
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -171,7 +169,7 @@ def _adapter(folder: Path, model: Network, lora: Lora) -> Path:
     return folder
 
 
-def _sample(model: Network, backend: str, tasks: Path, output: Path, adapter: Path | None) -> list[str]:
+def _sample(model: ModelConfig, backend: str, tasks: Path, output: Path, adapter: Path | None) -> list[str]:
     flags = {
         "backend": backend,
         "base-model-path": MODEL,
@@ -192,7 +190,9 @@ def _sample(model: Network, backend: str, tasks: Path, output: Path, adapter: Pa
     return ["sample", *flag_words(flags)]
 
 
-def _train(model: Network, settings: PolicyGradient, sampler: str, tasks: Path, folder: Path) -> list[str]:
+def _train(
+    model: ModelConfig, lora: Lora, settings: PolicyGradient, sampler: str, tasks: Path, folder: Path
+) -> list[str]:
     from arc_refinery.prompts import load_template
     from arc_refinery.refine.first_turn import first_turn_prompts
     from arc_refinery.refine.rendering import Renderer
@@ -210,6 +210,7 @@ def _train(model: Network, settings: PolicyGradient, sampler: str, tasks: Path, 
         "checkpoints": folder / "checkpoints",
         "dtype": model.dtype,
         "sampler": sampler,
+        **lora.model_dump(include={"lora_r", "load_in_4bit"}),
         **settings.model_dump(include=OF_CONFIG),
         "learning-rate": 1e-4,
         "num-generations": 4,

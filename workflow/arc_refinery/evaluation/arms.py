@@ -71,7 +71,7 @@ class SetResults:
         start = sum(earlier.n_predictions for earlier in arm.turns[: turn - 1])
         return own.assign(turn=turn, slot=own["place"] + start)
 
-    def figures_of_turn(self, arm: Arm, turn: int) -> pd.DataFrame:
+    def metrics_of_turn(self, arm: Arm, turn: int) -> pd.DataFrame:
         """`per_task` of one turn alone; of later turns over the tasks that had something to refine. Computed once."""
         key = arm.branch(turn), arm.turns[turn - 1].n_predictions
         if key not in self._of_turns:
@@ -157,13 +157,13 @@ def per_task(attempts: pd.DataFrame, task_ids: Sequence[str]) -> pd.DataFrame:
     )
     means = ["valid code", "valid outputs", "train_pass_rate", "test_pass_rate", PASS_RATE, *SCORES]
     groups = marked.groupby("task_id")
-    figures = groups[means].mean()
+    metrics = groups[means].mean()
     n_outputs = marked[marked["valid outputs"]].groupby("task_id")["fingerprint"].nunique()
-    figures["unique outputs"] = n_outputs.reindex(figures.index, fill_value=0) / groups.size()
+    metrics["unique outputs"] = n_outputs.reindex(metrics.index, fill_value=0) / groups.size()
     for pairs in ("train", "test"):
-        figures[f"{pairs}_is_correct"] = groups[f"{pairs}_is_correct"].any()
-    figures["is_correct"] = figures["train_is_correct"] & figures["test_is_correct"]
-    return figures[[*METRICS, PASS_RATE]].astype(float).reindex(list(task_ids), fill_value=0.0)
+        metrics[f"{pairs}_is_correct"] = groups[f"{pairs}_is_correct"].any()
+    metrics["is_correct"] = metrics["train_is_correct"] & metrics["test_is_correct"]
+    return metrics[[*METRICS, PASS_RATE]].astype(float).reindex(list(task_ids), fill_value=0.0)
 
 
 def tasks_with_attempts(attempts: pd.DataFrame, task_ids: Sequence[str]) -> list[str]:

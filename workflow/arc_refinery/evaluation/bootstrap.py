@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from arc_refinery.config import Experiment, ToolUse
+from arc_refinery.config import Refining, ToolUse
 from arc_refinery.evaluation.statistics import Difference, Interval, bootstrap_interval, paired_difference, percent
 
 
@@ -18,7 +18,7 @@ class Bootstrap:
     address: tuple[int | str, ...]
 
     @classmethod
-    def of(cls, experiment: Experiment | ToolUse, set_name: str) -> "Bootstrap":
+    def of(cls, experiment: Refining | ToolUse, set_name: str) -> "Bootstrap":
         """The resamples of a set's tasks: the same wherever the set is reported or compared."""
         return cls(experiment.evaluation.n_bootstrap, (experiment.seed, "bootstrap", set_name))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from arc_refinery import config, records
-from arc_refinery.config import Experiment
+from arc_refinery.config import Refining
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.arms import SetResults, load, per_task
 from arc_refinery.evaluation.bootstrap import Bootstrap
@@ -25,7 +25,7 @@ class Side:
     """The results of an experiment, or of one of its arms."""
 
     folder: Path
-    experiment: Experiment
+    experiment: Refining
     arm: str = ""  # empty: all of them
 
     @property
@@ -44,7 +44,7 @@ class Given:
 
     side: Side
     results: SetResults
-    figures: dict[str, list[pd.DataFrame]]  # `per_task` of each repetition of an arm
+    metrics: dict[str, list[pd.DataFrame]]  # `per_task` of each repetition of an arm
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def side(text: str) -> Side:
             f"{settings}: no such file; expected the results of an experiment, such as results/demo, or of one of its "
             "arms, such as results/demo:independent. Run it first: snakemake --cores 2 --configfile <its config>"
         )
-    found = Side(Path(folder), config.load_experiment(settings, Experiment), arm)
+    found = Side(Path(folder), config.load_experiment(settings, Refining), arm)
     if arm and arm not in found.arms:
         raise PairingError(f"{settings}: has no arm {arm}; there are {', '.join(found.arms)}")
     return found
@@ -112,10 +112,10 @@ def given(one: Side, set_name: str, arms: Iterable[str]) -> Given:
     task_set = one.experiment.evaluation.sets[one.sets.index(set_name)]
     repeated = {arm: one.experiment.arms_called(arm) for arm in arms}
     results = load(one.folder, task_set, [arm for same in repeated.values() for arm in same])
-    figures = {
+    metrics = {
         name: [per_task(results.of_arm(arm), results.task_ids) for arm in same] for name, same in repeated.items()
     }
-    return Given(one, results, figures)
+    return Given(one, results, metrics)
 
 
 def shared_tasks(first: Given, second: Given) -> list[str]:
@@ -141,7 +141,7 @@ def pair(first: Given, second: Given, arms: tuple[str, str], task_ids: Sequence[
         )
     task_ids = list(task_ids)
     a, b = (
-        [figures.loc[task_ids, "is_correct"] for figures in one.figures[arm]]
+        [metrics.loc[task_ids, "is_correct"] for metrics in one.metrics[arm]]
         for one, arm in zip((first, second), arms, strict=True)
     )
     labels = [f"{one.side.folder}:{arm}" for one, arm in zip((first, second), arms, strict=True)]

@@ -81,7 +81,7 @@ def count_votes(paths: Iterable[Path], tasks: Mapping[str, Task]) -> dict[str, l
 def _vote(verdict: Verdict, ballots: Mapping[str, Sequence[Ballot]], path: Path) -> None:
     advice = "give verdicts and challenges of the same tasks"
     if verdict.task_id not in ballots:
-        raise SubmissionError(f"{path}: judges task {verdict.task_id}, which the challenges do not have; {advice}")
+        raise SubmissionError(f"{path}: grades task {verdict.task_id}, which the challenges do not have; {advice}")
     on_task, given = ballots[verdict.task_id], verdict.test_outputs
     if given and len(given) != len(on_task):
         raise SubmissionError(

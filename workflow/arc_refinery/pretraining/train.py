@@ -43,9 +43,9 @@ def pretrain(settings: PretrainingSettings, output_folder: Path, checkpoint: Pat
     progress = tqdm(loader, initial=len(log), total=settings.n_chunks, unit="chunk", mininterval=10)
     for batches in progress:
         rate_factor = _schedule(len(log) / settings.n_chunks, settings)
-        figures = _train_chunk(model, decoder, optimizers, batches, rate_factor)
-        log.append({"chunk": len(log) + 1, "tokens": sum(batch.ids.numel() for batch in batches), **figures})
-        progress.set_postfix({name: f"{value:.3f}" for name, value in figures.items()})
+        metrics = _train_chunk(model, decoder, optimizers, batches, rate_factor)
+        log.append({"chunk": len(log) + 1, "tokens": sum(batch.ids.numel() for batch in batches), **metrics})
+        progress.set_postfix({name: f"{value:.3f}" for name, value in metrics.items()})
         if len(log) % settings.chunks_per_checkpoint == 0:
             _save(checkpoint, settings, model, optimizers, log)
     output_folder.mkdir(parents=True, exist_ok=True)
@@ -123,11 +123,11 @@ def _train_chunk(
             group["lr"] = rate * factor
     totals = {"answer_loss": 0.0, "output_loss": 0.0, "accuracy": 0.0}
     for batch in batches:
-        figures = _train_batch(model, decoder, batch)
+        metrics = _train_batch(model, decoder, batch)
         for optimizer in optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        for name, value in figures.items():
+        for name, value in metrics.items():
             totals[name] += value / len(batches)
     return totals
 

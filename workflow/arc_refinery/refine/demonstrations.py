@@ -17,7 +17,7 @@ from arc_refinery.augment import IDENTITY
 from arc_refinery.barc.generator import has_held_out_text
 from arc_refinery.prompts import Template, body_of, completed_answer, extract_code, split_prefix, transform_program
 from arc_refinery.records import Demonstration
-from arc_refinery.refine.next_turn import Judged, best_incorrect, refining_conversation
+from arc_refinery.refine.next_turn import GradedAttempt, best_incorrect, refining_conversation
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sandbox import Executor, Outcome, Program, Status
 from arc_refinery.seeding import stream
@@ -79,7 +79,7 @@ def source_answers(tasks: Iterable[Task], template: Template, executor: Executor
 
 
 def demonstrations(
-    judged: Iterable[Judged],
+    graded: Iterable[GradedAttempt],
     sources: Mapping[str, Answer],
     plan: Plan,
     template: Template,
@@ -87,13 +87,13 @@ def demonstrations(
     counts: Counter[str],
     generated: Collection[str] = (),
 ) -> Iterator[Demonstration]:
-    """Rows of each task in turn; `judged` holds all first-turn attempts of a task in a row.
+    """Rows of each task in turn; `graded` holds all first-turn attempts of a task in a row.
 
     About `first_turn_share` of the rows ask the task itself, in place of the refinement of an attempt. `generated` are
     the tasks of the built-in generator. `counts` gets `n_tasks`, `n_too_easy` (above `max_pass_rate`),
     `n_tasks_without_target` (nothing correct to learn, though an attempt was incorrect) and `n_too_long`.
     """
-    for task_id, group in groupby(judged, key=lambda one: one.attempt.task_id):
+    for task_id, group in groupby(graded, key=lambda one: one.attempt.task_id):
         attempts = list(islice(group, plan.n_considered))
         counts["n_tasks"] += 1
         if sum(map(_is_correct, attempts)) > plan.settings.max_pass_rate * len(attempts):
@@ -114,7 +114,10 @@ def demonstrations(
 
 
 def _answers(
-    attempts: Sequence[Judged], sources: Mapping[str, Answer], settings: config.Demonstrations, is_generated: bool
+    attempts: Sequence[GradedAttempt],
+    sources: Mapping[str, Answer],
+    settings: config.Demonstrations,
+    is_generated: bool,
 ) -> dict[str, Answer]:
     """What is learned as the answer to each prompt of a task, where there is something correct.
 
@@ -131,22 +134,22 @@ def _answers(
     ]
     frequency = Counter((one.prompt.prompt_id, one.attempt.completion) for one in correct)
 
-    def rank(one: Judged) -> tuple[int, int]:
+    def rank(one: GradedAttempt) -> tuple[int, int]:
         return frequency[one.prompt.prompt_id, one.attempt.completion], -one.attempt.n_tokens
 
-    best: dict[str, Judged] = {}
+    best: dict[str, GradedAttempt] = {}
     for one in correct:
         if rank(one) > rank(best.setdefault(one.prompt.prompt_id, one)):
             best[one.prompt.prompt_id] = one
     return {name: Answer(one.attempt.attempt_id, one.attempt.completion) for name, one in best.items()}
 
 
-def _is_correct(one: Judged) -> bool:
+def _is_correct(one: GradedAttempt) -> bool:
     return one.verdict.train_is_correct and one.verdict.test_is_correct
 
 
 def _demonstration(
-    name: str, parent: Judged, answer: Answer, plan: Plan, template: Template, renderer: Renderer
+    name: str, parent: GradedAttempt, answer: Answer, plan: Plan, template: Template, renderer: Renderer
 ) -> Demonstration:
     at_once = stream(plan.seed, "first turns", name).random() < plan.settings.first_turn_share
     messages = list(parent.prompt.messages) if at_once else refining_conversation(parent, template)

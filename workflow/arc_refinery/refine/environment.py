@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from arc_refinery.config import Grpo
+from arc_refinery.config import Grpo, Lengths
 from arc_refinery.library_arguments import refining_rollouts
 from arc_refinery.prompts import Template, split_prefix
 from arc_refinery.records import Prompt
@@ -23,6 +23,7 @@ class RefineEnvironment:
         read: Callable[[], Iterator[Prompt]],
         prompts_hash: str,
         training: Grpo,
+        lengths: Lengths,
         template: Template,
         include_errors: bool,
         seed: int,
@@ -35,6 +36,7 @@ class RefineEnvironment:
         """
         self.prompts_hash = prompts_hash
         self.training = training
+        self.lengths = lengths
         self.template = template
         self.include_errors = include_errors
         self.executor = executor
@@ -56,11 +58,12 @@ class RefineEnvironment:
         return {
             "template": asdict(self.template),
             "include_errors": self.include_errors,
+            "lengths": self.lengths.model_dump(),
             "prompts": self.prompts_hash,
         }
 
     def arguments(self) -> dict[str, Any]:
-        return refining_rollouts(self.training)
+        return refining_rollouts(self.lengths)
 
     def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
         begin_answers(tokenizer, self.prefix)
@@ -69,6 +72,5 @@ class RefineEnvironment:
         return Trainer(self.training, scorer, rollout_func=rollout, **arguments)
 
     def _two_turns(self) -> TwoTurns:
-        longest_prompt = self.training.max_seq_length - self.training.max_completion_length
         masks_truncated = self.training.mask_truncated_completions
-        return TwoTurns(self.executor, self.template, self.include_errors, longest_prompt, masks_truncated)
+        return TwoTurns(self.executor, self.template, self.include_errors, self.lengths.longest_prompt, masks_truncated)

@@ -22,7 +22,7 @@ class FeedbackError(InputError):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class GradedAttempt:
     """One attempt with the prompt that it answers and its verdict."""
 
     prompt: Prompt
@@ -44,11 +44,13 @@ class Plan:
     select: Selection = "best-distinct"
 
 
-def next_turn_prompts(judged: Iterable[Judged], plan: Plan, template: Template, renderer: Renderer) -> Iterator[Prompt]:
-    """The prompts of the next turn; `judged` holds all attempts of a task in a row. A task without parents has none."""
+def next_turn_prompts(
+    graded: Iterable[GradedAttempt], plan: Plan, template: Template, renderer: Renderer
+) -> Iterator[Prompt]:
+    """The prompts of the next turn; `graded` holds all attempts of a task in a row. A task without parents has none."""
     with_parents = (
         parents
-        for _, attempts in groupby(judged, key=lambda one: one.attempt.task_id)
+        for _, attempts in groupby(graded, key=lambda one: one.attempt.task_id)
         if (parents := _parents(list(islice(attempts, plan.n_considered)), plan))
     )
     for parents, told in _with_feedback_of(with_parents, plan.feedback):
@@ -74,13 +76,13 @@ def next_turn_prompts(judged: Iterable[Judged], plan: Plan, template: Template, 
             )
 
 
-def _parents(attempts: Sequence[Judged], plan: Plan) -> list[Judged]:
+def _parents(attempts: Sequence[GradedAttempt], plan: Plan) -> list[GradedAttempt]:
     return best_incorrect(attempts, plan.include_errors, plan.select)[: plan.n_parents]
 
 
 def _with_feedback_of(
-    with_parents: Iterable[list[Judged]], feedback: Feedback
-) -> Iterator[tuple[list[Judged], list[Judged]]]:
+    with_parents: Iterable[list[GradedAttempt]], feedback: Feedback
+) -> Iterator[tuple[list[GradedAttempt], list[GradedAttempt]]]:
     """The parents of each task, and those whose feedback their prompts show."""
     match feedback:
         case "real":
@@ -95,8 +97,8 @@ def _with_feedback_of(
 
 
 def best_incorrect(
-    attempts: Sequence[Judged], include_errors: bool, select: Selection = "best-distinct"
-) -> list[Judged]:
+    attempts: Sequence[GradedAttempt], include_errors: bool, select: Selection = "best-distinct"
+) -> list[GradedAttempt]:
     """Attempts with valid outputs that do not solve all train pairs; `best-distinct`: without repeated outputs.
 
     Ranked by share of correct train grids, then pixel score, then order. With `include_errors`, attempts that raised
@@ -108,23 +110,23 @@ def best_incorrect(
         wrong += [one for one in attempts if one.verdict.status == Status.error]
     if select == "best":
         return wrong
-    distinct: dict[str, Judged] = {}
+    distinct: dict[str, GradedAttempt] = {}
     for one in wrong:
         distinct.setdefault(one.verdict.fingerprint or one.verdict.program_hash, one)
     return list(distinct.values())
 
 
-def feedback_on(parent: Judged, template: Template) -> str:
+def feedback_on(parent: GradedAttempt, template: Template) -> str:
     """What executing an attempt gave, in the form in which it saw the task."""
     prompt, verdict = parent.prompt, parent.verdict
     if verdict.status != Status.ok:
         return error_feedback(verdict.error, template)
     seen: tuple[Grid, ...] = tuple(
-        prompt.augmentation.apply(verdict.train_outputs[place]) for place in prompt.train_order
+        prompt.augmentation.apply(verdict.train_outputs[index]) for index in prompt.train_order
     )
     return execution_feedback(Task(prompt.task_id, prompt.train, prompt.test, ""), seen, template)
 
 
-def refining_conversation(parent: Judged, template: Template) -> list[Message]:
+def refining_conversation(parent: GradedAttempt, template: Template) -> list[Message]:
     """The conversation that the model had, its own completion, and what executing it gave."""
     return next_turn(list(parent.prompt.messages), parent.attempt.completion, feedback_on(parent, template))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from arc_refinery.errors import InputError
 from arc_refinery.metrics import correct_grids
 from arc_refinery.prompts import Template, error_feedback, execution_feedback, next_turn
-from arc_refinery.refine.rewards import Graded, grade
-from arc_refinery.refine.rows import Asked, asked_of
+from arc_refinery.refine.grading import Grade, grade_answers
+from arc_refinery.refine.rows import TrainingPrompt, prompt_of_row
 from arc_refinery.sandbox import Executor, Status
 from arc_refinery.tasks import Task
 
@@ -33,7 +33,7 @@ class Episode:
     completion_ids: list[int]
     mask: list[int]  # 1: sampled
     logprobs: list[float] | None  # of the sampler, 0 where nothing was sampled; None where it gives none
-    graded: tuple[Graded, ...]  # of each answer
+    graded: tuple[Grade, ...]  # of each answer
     is_truncated: bool  # an answer of it was cut
 
 
@@ -44,7 +44,7 @@ class Continuation:
         self.tokenizer = tokenizer
         self.ends = frozenset(ends)
 
-    def ids(self, asked: Asked, answer_ids: Sequence[int], feedback: str) -> list[int]:
+    def ids(self, asked: TrainingPrompt, answer_ids: Sequence[int], feedback: str) -> list[int]:
         """What follows `answer_ids`: the end of the answer, unless it was sampled, the feedback, the next header.
 
         Nothing of it was sampled. An answer that was cut is closed as the template closes answers.
@@ -72,7 +72,7 @@ class _Turn:
     ids: list[int]
     logprobs: list[float] | None
     is_cut: bool
-    graded: Graded
+    graded: Grade
 
 
 class TwoTurns:
@@ -88,7 +88,7 @@ class TwoTurns:
         self.mask_truncated = mask_truncated
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-        asked = [asked_of(row) for row in trainer.rows]
+        asked = [prompt_of_row(row) for row in trainer.rows]
         prompt_ids, _, _ = trainer._tokenize_prompts(list(prompts))
         episodes = self._play(asked, prompt_ids, trainer)
         logprobs = [episode.logprobs for episode in episodes]
@@ -100,38 +100,40 @@ class TwoTurns:
             "episode": episodes,
         }
 
-    def _play(self, asked: Sequence[Asked], prompt_ids: Sequence[list[int]], trainer: Any) -> list[Episode]:
+    def _play(self, asked: Sequence[TrainingPrompt], prompt_ids: Sequence[list[int]], trainer: Any) -> list[Episode]:
         continuation = Continuation(trainer.processing_class, trainer.eos_token_ids)
         first = self._sample(asked, prompt_ids, trainer)
         between = [
             self._between(continuation, one, ids, turn) for one, ids, turn in zip(asked, prompt_ids, first, strict=True)
         ]
-        going_on = [place for place, ids in enumerate(between) if ids]
-        longer = [prompt_ids[place] + first[place].ids + between[place] for place in going_on]
-        second = self._sample([asked[place] for place in going_on], longer, trainer)
+        going_on = [index for index, ids in enumerate(between) if ids]
+        longer = [prompt_ids[index] + first[index].ids + between[index] for index in going_on]
+        second = self._sample([asked[index] for index in going_on], longer, trainer)
         after = dict(zip(going_on, second, strict=True))
-        return [self._episode(turn, between[place], after.get(place)) for place, turn in enumerate(first)]
+        return [self._episode(turn, between[index], after.get(index)) for index, turn in enumerate(first)]
 
-    def _sample(self, asked: Sequence[Asked], prompt_ids: Sequence[list[int]], trainer: Any) -> list[_Turn]:
+    def _sample(self, asked: Sequence[TrainingPrompt], prompt_ids: Sequence[list[int]], trainer: Any) -> list[_Turn]:
         if not asked:
             return []
         sampled, logprobs = trainer._generate_single_turn(prompt_ids, None, {}, 1)
         texts = trainer.processing_class.batch_decode(sampled, skip_special_tokens=True)
         with trainer.timed("reward"):
             answers = [one.answered(one.prefix + text) for one, text in zip(asked, texts, strict=True)]
-            graded = grade(answers, self.executor)
+            graded = list(grade_answers(answers, self.executor))
         return [
             _Turn(ids, of_sampler, ids[-1] not in trainer.eos_token_ids, one)
             for ids, of_sampler, one in zip(sampled, logprobs or [None] * len(sampled), graded, strict=True)
         ]
 
-    def _between(self, continuation: Continuation, asked: Asked, prompt_ids: list[int], turn: _Turn) -> list[int]:
+    def _between(
+        self, continuation: Continuation, asked: TrainingPrompt, prompt_ids: list[int], turn: _Turn
+    ) -> list[int]:
         """The tokens that lead to the second answer; none where there is nothing to refine, or no room to."""
         feedback = self._feedback(asked, turn.graded)
         ids = continuation.ids(asked, turn.ids, feedback) if feedback else []
         return ids if len(prompt_ids) + len(turn.ids) + len(ids) <= self.max_tokens else []
 
-    def _feedback(self, asked: Asked, graded: Graded) -> str:
+    def _feedback(self, asked: TrainingPrompt, graded: Grade) -> str:
         """What the model is told; empty where there is nothing to refine. Test pairs have no part in it."""
         if graded.status == Status.error and self.include_errors:
             return error_feedback(graded.error, self.template)

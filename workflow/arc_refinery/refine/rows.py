@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from arc_refinery.grids import as_grid
 from arc_refinery.prompts import Message, split_prefix
 from arc_refinery.records import Prompt
-from arc_refinery.refine.rewards import Answer
+from arc_refinery.refine.grading import Answer
 from arc_refinery.tasks import Pair
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TrainingPrompt:
     """One conversation that waits for an answer, and the task as it shows it."""
 
     messages: tuple[Message, ...]  # with the beginning of the answer, where answers have one
@@ -62,12 +62,12 @@ def _lists(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     return [{"input": pair.input.tolist(), "output": pair.output.tolist()} for pair in known]
 
 
-def asked_of(row: dict[str, Any]) -> Asked:
+def prompt_of_row(row: dict[str, Any]) -> TrainingPrompt:
     """What a row asks."""
     messages = [Message(role=message["role"], content=message["content"]) for message in row["prompt"]]
     prefix = row["assistant_prefix"]
     begun = [Message(role="assistant", content=prefix)] if prefix else []
-    return Asked((*messages, *begun), prefix, _pairs(row["train"]), _pairs(row["test"]))
+    return TrainingPrompt((*messages, *begun), prefix, _pairs(row["train"]), _pairs(row["test"]))
 
 
 def _pairs(rows: Sequence[dict[str, Any]]) -> tuple[Pair, ...]:

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from arc_refinery.config import Grpo
-from arc_refinery.refine.rewards import REWARDS, Graded, grade
+from arc_refinery.refine.grading import Grade, grade_answers
+from arc_refinery.refine.rewards import REWARDS
 from arc_refinery.refine.rollout import Episode
-from arc_refinery.refine.rows import Asked, asked_of
+from arc_refinery.refine.rows import TrainingPrompt, prompt_of_row
 from arc_refinery.sandbox import Executor
-from arc_refinery.training.step_metrics import Measured, ngram_repetition, step_figures
+from arc_refinery.training.step_metrics import Measured, ngram_repetition, step_metrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +19,8 @@ class _Sampled:
 
     token_ids: list[int]  # those that were sampled
     is_truncated: bool
-    graded: Graded  # of its last answer
-    parent: Graded | None  # of the answer that the last one refines; None where it need not be known
+    graded: Grade  # of its last answer
+    parent: Grade | None  # of the answer that the last one refines; None where it need not be known
 
 
 class Scorer:
@@ -48,32 +49,34 @@ class Scorer:
         """TRL hands over the columns of the data set, repeated for each completion."""
         if episode is None:
             rows = [
-                {"prompt": prompt, **{name: columns[name][place] for name in ("assistant_prefix", "train", "test")}}
-                for place, prompt in enumerate(prompts)
+                {"prompt": prompt, **{name: columns[name][index] for name in ("assistant_prefix", "train", "test")}}
+                for index, prompt in enumerate(prompts)
             ]
             texts = [completion[0]["content"] for completion in completions]
-            sampled = self._of_answers([asked_of(row) for row in rows], texts, completion_ids)
+            sampled = self._of_answers([prompt_of_row(row) for row in rows], texts, completion_ids)
         else:
             sampled = [_of_episode(one) for one in episode]
         self.rewards = [self._earned(one) for one in sampled]
-        figures = self._figures(sampled)
-        for name, value in figures.items():
+        metrics = self._metrics(sampled)
+        for name, value in metrics.items():
             log_metric(name, value)
         return self.rewards
 
     def _of_answers(
-        self, asked: Sequence[Asked], texts: Sequence[str], completion_ids: Sequence[list[int]]
+        self, asked: Sequence[TrainingPrompt], texts: Sequence[str], completion_ids: Sequence[list[int]]
     ) -> list[_Sampled]:
         answers = [one.answered(one.prefix + text) for one, text in zip(asked, texts, strict=True)]
-        parents: list[Graded | None] = [None] * len(asked)
+        parents: list[Grade | None] = [None] * len(asked)
         if self.settings.improvement_weight:
-            refining = [place for place, one in enumerate(asked) if one.parent is not None]
-            of_parents = grade([asked[place].answered(str(asked[place].parent)) for place in refining], self.executor)
-            for place, graded in zip(refining, of_parents, strict=True):
-                parents[place] = graded
+            refining = [index for index, one in enumerate(asked) if one.parent is not None]
+            of_parents = grade_answers(
+                [asked[index].answered(str(asked[index].parent)) for index in refining], self.executor
+            )
+            for index, graded in zip(refining, of_parents, strict=True):
+                parents[index] = graded
         return [
             _Sampled(ids, ids[-1] not in self.ends, graded, parent)
-            for ids, graded, parent in zip(completion_ids, grade(answers, self.executor), parents, strict=True)
+            for ids, graded, parent in zip(completion_ids, grade_answers(answers, self.executor), parents, strict=True)
         ]
 
     def _earned(self, sampled: _Sampled) -> float:
@@ -84,19 +87,19 @@ class Scorer:
             earned -= settings.repetition_weight * ngram_repetition(sampled.token_ids)
         return earned - settings.truncation_penalty * sampled.is_truncated
 
-    def _figures(self, sampled: Sequence[_Sampled]) -> dict[str, float]:
+    def _metrics(self, sampled: Sequence[_Sampled]) -> dict[str, float]:
         measured = [
             Measured(one.token_ids, one.is_truncated, reward, one.graded.status, one.graded.is_solved)
             for one, reward in zip(sampled, self.rewards, strict=True)
         ]
-        figures = step_figures(measured, self.settings.num_generations)
+        metrics = step_metrics(measured, self.settings.num_generations)
         if self.settings.rollout == "on-policy":
             refined = [(one.graded, one.parent) for one in sampled if one.parent is not None]
-            figures["share/second_turn"] = len(refined) / len(sampled)
+            metrics["share/second_turn"] = len(refined) / len(sampled)
             if refined:
                 improved = sum(self.reward(graded) > self.reward(parent) for graded, parent in refined)
-                figures["share/improved"] = improved / len(refined)
-        return figures
+                metrics["share/improved"] = improved / len(refined)
+        return metrics
 
 
 def _of_episode(episode: Episode) -> _Sampled:

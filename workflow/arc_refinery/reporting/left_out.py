@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from arc_refinery import records
-from arc_refinery.config import Experiment, ToolUse
+from arc_refinery.config import Refining, ToolUse
 from arc_refinery.reporting.markdown import markdown_table
 
 
-def of_tasks(experiment: Experiment, folder: Path) -> list[str]:
+def of_tasks(experiment: Refining, folder: Path) -> list[str]:
     """Markdown blocks on problems that gave no task; none where no task is made from problems."""
     made = [one.name for one in experiment.evaluation.sets if one.source == "generator"]
     # the notes of one part are about all parts

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from arc_refinery.config import Experiment, ToolUse
+from arc_refinery.config import Experiment
 from arc_refinery.hub import fetched, readable_size, record_of
 from arc_refinery.reporting.markdown import markdown_table
 
 PACKAGES = ("arc-refinery", "snakemake", "torch", "transformers", "trl", "peft", "vllm", "unsloth", "numpy", "scipy")
 
 
-def section(experiment: Experiment | ToolUse, folder: Path, seeds: Mapping[str, Sequence[int]]) -> list[str]:
+def section(experiment: Experiment, folder: Path, seeds: Mapping[str, Sequence[int]]) -> list[str]:
     """Markdown blocks, for a report that lies in `results/`; `folder` is the one of the experiment's results."""
     name = experiment.experiment
     named = "; ".join(f"{what} {', '.join(map(str, values))}" for what, values in seeds.items() if values)
@@ -27,7 +27,7 @@ def section(experiment: Experiment | ToolUse, folder: Path, seeds: Mapping[str, 
     ]
 
 
-def _fetched(experiment: Experiment | ToolUse, folder: Path) -> list[str]:
+def _fetched(experiment: Experiment, folder: Path) -> list[str]:
     """What came from the hub."""
     rows = []
     for download in experiment.downloads:

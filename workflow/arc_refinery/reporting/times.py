@@ -12,7 +12,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.reporting.markdown import markdown_table
 
 # The others come after these
-ORDER = ["fetch", "problems", "tasks", "wording", "prompts", "sample", "judge", "demonstrations", "sft", "train"]
+ORDER = ["fetch", "problems", "tasks", "wording", "prompts", "sample", "grade", "demonstrations", "sft", "train"]
 COLUMNS = ["s", "cpu_time", "max_rss"]
 CAPTION = """\
 Of each job counts the run that finished it: what a killed run had done before is missing. Wall seconds are summed over

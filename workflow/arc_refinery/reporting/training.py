@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from arc_refinery.config import Experiment, ToolUse
+from arc_refinery.config import Experiment
 from arc_refinery.evaluation.statistics import percent
 from arc_refinery.records import RecordError
 from arc_refinery.reporting import plots, training_log
@@ -64,7 +64,7 @@ def draw_curves(log: Path, output: Path) -> None:
         training_plot(read, output)
 
 
-def section(experiment: Experiment | ToolUse, folder: Path, files: Attachments) -> list[str]:
+def section(experiment: Experiment, folder: Path, files: Attachments) -> list[str]:
     """Markdown blocks; a picture of each training is added to `files`."""
     if experiment.training is None:
         return ["## Training", "Nothing was trained."]

@@ -58,8 +58,8 @@ def read(path: Path) -> Log:
             case {"step": step} if "reward" in line or "loss" in line:  # others are summaries
                 kept = [*_back_to(step - 1, kept, log), line]
     log.steps = _table(kept)
-    figures = list(dict.fromkeys(name for part in (log.steps, *log.abandoned) for name in part))
-    log.steps = log.steps.reindex(columns=figures)
+    metrics = list(dict.fromkeys(name for part in (log.steps, *log.abandoned) for name in part))
+    log.steps = log.steps.reindex(columns=metrics)
     return log
 
 

@@ -80,18 +80,18 @@ def training_plot(log: Log, path: Path) -> None:
     shown = [panel for panel in shown if "loss" not in panel.lines or not log.is_grpo]
     n_rows = (len(shown) + 1) // 2
     figure = Figure(figsize=(9.5, 2.3 * n_rows + 0.4), layout="constrained")
-    places = figure.subplots(n_rows, 2, sharex=True, squeeze=False).flatten()
-    for axes, panel in zip(places, shown, strict=False):
+    indices = figure.subplots(n_rows, 2, sharex=True, squeeze=False).flatten()
+    for axes, panel in zip(indices, shown, strict=False):
         _training_panel(axes, panel, log)
-    for axes in places[len(shown) :]:
+    for axes in indices[len(shown) :]:
         axes.remove()
-    for axes in places[max(0, len(shown) - 2) : len(shown)]:
+    for axes in indices[max(0, len(shown) - 2) : len(shown)]:
         axes.set_xlabel("optimizer step")
         axes.tick_params(labelbottom=True)
     for step in {decision.step for decision in log.decisions}:
         words = ", then ".join(_done(decision) for decision in log.decisions if decision.step == step)
         look = {"rotation": 90, "ha": "right", "va": "top", "fontsize": 8}
-        places[0].annotate(f"{words} ", (step, 1.0), xycoords=("data", "axes fraction"), **look)
+        indices[0].annotate(f"{words} ", (step, 1.0), xycoords=("data", "axes fraction"), **look)
     figure.legend(handles=_training_legend(log), loc="outside lower center", ncols=3)
     save(figure, path)
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from arc_refinery.config import Model, Network
+from arc_refinery.config import ModelConfig, PromptedModel
 from arc_refinery.errors import InputError
 from arc_refinery.records import Prompt
 
@@ -21,7 +21,7 @@ class SamplingError(InputError):
     """Nothing can be sampled with these settings; the message says which one is wrong and what would do."""
 
 
-def check(prompts: Sequence[Prompt], model: Model, adapter: Path | None, max_output_tokens: int) -> None:
+def check(prompts: Sequence[Prompt], model: PromptedModel, adapter: Path | None, max_output_tokens: int) -> None:
     """Raise `SamplingError` unless the backend is there, prompts fit the window, and the adapter the model."""
     check_model(model, adapter)
     longest = model.window - max_output_tokens
@@ -35,7 +35,7 @@ def check(prompts: Sequence[Prompt], model: Model, adapter: Path | None, max_out
         )
 
 
-def check_model(model: Network, adapter: Path | None) -> None:
+def check_model(model: ModelConfig, adapter: Path | None) -> None:
     """Raise `SamplingError` unless the backend is there, the window is the model's, and the adapter fits it."""
     if model.backend == "vllm" and find_spec("vllm") is None:
         raise SamplingError(
@@ -63,7 +63,7 @@ def adapter_config(adapter: Path) -> dict[str, Any]:
     return content
 
 
-def _network_config(model: Network) -> Any:
+def _network_config(model: ModelConfig) -> Any:
     from transformers import AutoConfig
 
     try:
@@ -72,7 +72,7 @@ def _network_config(model: Network) -> Any:
         raise SamplingError(f"{model.path}: holds no model that transformers knows: {error}") from None
 
 
-def _check_window(model: Network, network: Any) -> None:
+def _check_window(model: ModelConfig, network: Any) -> None:
     positions = getattr(network.get_text_config(), "max_position_embeddings", None)
     if positions is not None and model.window > positions:
         raise SamplingError(
@@ -81,7 +81,7 @@ def _check_window(model: Network, network: Any) -> None:
         )
 
 
-def _check_adapter(adapter: Path, model: Network, network: Any) -> None:
+def _check_adapter(adapter: Path, model: ModelConfig, network: Any) -> None:
     """The adapter's matrices must have the shapes of the modules that they are added to.
 
     The name of its base alone proves nothing, for folders are moved: another name is only said.

@@ -12,7 +12,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from arc_refinery import records
-from arc_refinery.config import PROMPTS, TUNING, Model, marked
+from arc_refinery.config import PROMPTS, TUNING, PromptedModel, marked
 from arc_refinery.errors import InputError
 from arc_refinery.prompts import split_prefix
 from arc_refinery.records import Attempt, Prompt
@@ -23,7 +23,7 @@ from arc_refinery.sampling.protocol import Completion, Decoding, Sampler
 logger = logging.getLogger(__name__)
 
 
-def open_sampler(model: Model, adapter: Path | None, decoding: Decoding) -> Sampler:
+def open_sampler(model: PromptedModel, adapter: Path | None, decoding: Decoding) -> Sampler:
     match model.backend:
         case "transformers":
             from arc_refinery.sampling.transformers_sampler import TransformersSampler
@@ -44,7 +44,7 @@ def shard_of(prompts: Sequence[Prompt], shard: int, n_shards: int) -> list[Promp
 
 
 def sample_shard(
-    prompts: Sequence[Prompt], model: Model, adapter: Path | None, decoding: Decoding, output: Path
+    prompts: Sequence[Prompt], model: PromptedModel, adapter: Path | None, decoding: Decoding, output: Path
 ) -> Iterator[Attempt]:
     """The attempts of each prompt, in order; progress is kept beside `output` (progress.py)."""
     check(prompts, model, adapter, decoding.max_output_tokens)
@@ -61,13 +61,13 @@ def sample_shard(
             yield _attempt(prompt, number, completion, model, adapter, decoding)
 
 
-def _identity(prompts: Sequence[Prompt], model: Model, adapter: Path | None, decoding: Decoding) -> str:
+def _identity(prompts: Sequence[Prompt], model: PromptedModel, adapter: Path | None, decoding: Decoding) -> str:
     """A hash of everything that decides the completions: progress made with anything else is not taken up."""
     weights = "" if adapter is None else hashlib.sha256((adapter / ADAPTER_WEIGHTS).read_bytes()).hexdigest()
     asked = [(prompt.prompt_id, prompt.text, prompt.n_predictions) for prompt in prompts]
     return records.settings_hash(
         {
-            "model": model.model_dump(exclude=marked(Model, PROMPTS, TUNING)),
+            "model": model.model_dump(exclude=marked(PromptedModel, PROMPTS, TUNING)),
             "adapter": weights,
             "decoding": asdict(decoding),
             "prompts": asked,
@@ -76,7 +76,12 @@ def _identity(prompts: Sequence[Prompt], model: Model, adapter: Path | None, dec
 
 
 def _sample(
-    prompts: Sequence[Prompt], model: Model, adapter: Path | None, decoding: Decoding, progress: Progress, n_total: int
+    prompts: Sequence[Prompt],
+    model: PromptedModel,
+    adapter: Path | None,
+    decoding: Decoding,
+    progress: Progress,
+    n_total: int,
 ) -> dict[str, list[Completion]]:
     sampler = open_sampler(model, adapter, decoding)
     sampled: dict[str, list[Completion]] = {}
@@ -89,7 +94,7 @@ def _sample(
 
 
 def _attempt(
-    prompt: Prompt, number: int, completion: Completion, model: Model, adapter: Path | None, decoding: Decoding
+    prompt: Prompt, number: int, completion: Completion, model: PromptedModel, adapter: Path | None, decoding: Decoding
 ) -> Attempt:
     return Attempt(
         attempt_id=f"{prompt.prompt_id}/{number:03d}",

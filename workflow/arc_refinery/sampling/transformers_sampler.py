@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, DynamicCache, LogitsProcessorList
 from transformers.generation.logits_process import TemperatureLogitsWarper, TopPLogitsWarper
 
-from arc_refinery.config import Model, Network
+from arc_refinery.config import ModelConfig, PromptedModel
 from arc_refinery.errors import ModelError
 from arc_refinery.library_arguments import four_bits
 from arc_refinery.records import Prompt
@@ -23,7 +23,7 @@ from arc_refinery.tokenizers import load_tokenizer
 
 
 class TransformersSampler:
-    def __init__(self, model: Model, adapter: Path | None, decoding: Decoding) -> None:
+    def __init__(self, model: PromptedModel, adapter: Path | None, decoding: Decoding) -> None:
         torch.set_num_threads(model.n_threads)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.tokenizer = load_tokenizer(model.path)
@@ -78,7 +78,7 @@ class TransformersSampler:
         return completions
 
 
-def load_network(model: Network, adapter: Path | None, device: str) -> Any:
+def load_network(model: ModelConfig, adapter: Path | None, device: str) -> Any:
     """A model that samples, with its adapter."""
     in_4bit = model.use_4bit_quantization
     network = load_weights(model, in_4bit, device_map=device)
@@ -91,7 +91,7 @@ def load_network(model: Network, adapter: Path | None, device: str) -> Any:
     return network.eval()
 
 
-def load_weights(model: Network, in_4bit: bool, **named: Any) -> Any:
+def load_weights(model: ModelConfig, in_4bit: bool, **named: Any) -> Any:
     """A model's network; raises `ModelError` where its weights are not there."""
     dtype = getattr(torch, model.dtype)
     if in_4bit:

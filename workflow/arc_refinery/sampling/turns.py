@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import torch
 from transformers import GenerationConfig, set_seed
 
-from arc_refinery.config import Generation, Network
+from arc_refinery.config import Generation, ModelConfig
 from arc_refinery.sampling.transformers_sampler import end_tokens, load_network
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tokenizers import load_tokenizer
@@ -25,7 +25,7 @@ class TurnSampler(Protocol):
         ...
 
 
-def open_turn_sampler(model: Network, adapter: Path | None, generation: Generation) -> TurnSampler:
+def open_turn_sampler(model: ModelConfig, adapter: Path | None, generation: Generation) -> TurnSampler:
     match model.backend:
         case "transformers":
             return TransformersTurns(model, adapter, generation)
@@ -36,7 +36,7 @@ def open_turn_sampler(model: Network, adapter: Path | None, generation: Generati
 
 
 class TransformersTurns:
-    def __init__(self, model: Network, adapter: Path | None, generation: Generation) -> None:
+    def __init__(self, model: ModelConfig, adapter: Path | None, generation: Generation) -> None:
         torch.set_num_threads(model.n_threads)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.tokenizer = load_tokenizer(model.path)

@@ -17,7 +17,7 @@ from typing import Any, get_args
 import torch
 
 from arc_refinery import library_arguments
-from arc_refinery.config import Model, Network
+from arc_refinery.config import ModelConfig, PromptedModel
 from arc_refinery.records import Prompt
 from arc_refinery.sampling.checks import adapter_config
 from arc_refinery.sampling.protocol import Completion, Decoding
@@ -28,7 +28,7 @@ BATCHES_AHEAD = 2  # completions asked for, in units of what the engine works on
 
 
 class VllmSampler:
-    def __init__(self, model: Model, adapter: Path | None, decoding: Decoding) -> None:
+    def __init__(self, model: PromptedModel, adapter: Path | None, decoding: Decoding) -> None:
         self.decoding = decoding
         self.tokenizer = load_tokenizer(model.path)
         opened, self.adapter = open_engine(model, adapter, decoding.seed)
@@ -72,7 +72,7 @@ class VllmSampler:
         return Completion(text, len(ids), str(output.finish_reason), float(output.cumulative_logprob))
 
 
-def open_engine(model: Network, adapter: Path | None, seed: int) -> tuple[Any, Any]:
+def open_engine(model: ModelConfig, adapter: Path | None, seed: int) -> tuple[Any, Any]:
     """vLLM's engine, and the adapter as it wants it named; None without one."""
     on_gpu = torch.cuda.is_available()
     set_variables(on_gpu)

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from arc_refinery.config import Generation, Network
+from arc_refinery.config import Generation, ModelConfig
 from arc_refinery.library_arguments import vllm_turn
 from arc_refinery.sampling.vllm_sampler import open_engine
 
 
 class VllmTurns:
-    def __init__(self, model: Network, adapter: Path | None, generation: Generation) -> None:
+    def __init__(self, model: ModelConfig, adapter: Path | None, generation: Generation) -> None:
         self.engine, self.adapter = open_engine(model, adapter, seed=0)
         self.generation = generation
         tokenizer = self.engine.get_tokenizer()

@@ -86,10 +86,10 @@ def _line(text: str) -> str:
 def _braced(text: str) -> str:
     """Up to the brace that closes one before the text, or to the end."""
     depth = 1
-    for place, character in enumerate(text):
+    for index, character in enumerate(text):
         depth += (character == "{") - (character == "}")
         if depth == 0:
-            return text[:place]
+            return text[:index]
     return text
 
 

@@ -177,7 +177,7 @@ class _Split(ast.NodeTransformer):
         return ast.Name(VALUE.format(self.first + len(self.calls) - 1), ast.Load())
 
     def require_known(self, expression: str) -> None:
-        self._require(_used(expression) - {VALUE.format(self.first + place) for place in range(len(self.calls))})
+        self._require(_used(expression) - {VALUE.format(self.first + index) for index in range(len(self.calls))})
 
     def _require(self, names: set[str]) -> None:
         if unknown := names - self.scope.known:

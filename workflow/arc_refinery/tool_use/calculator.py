@@ -163,10 +163,10 @@ def _sqrt(number: Number) -> Number:
 
 
 def _round(number: Number, digits: Number = Fraction(0)) -> Number:
-    places = int(digits)
-    if digits != places or abs(places) > MAX_DIGITS:
+    indices = int(digits)
+    if digits != indices or abs(indices) > MAX_DIGITS:
         raise CalculatorError("the second argument of round is a small whole number")
-    return number.__round__(places)
+    return number.__round__(indices)
 
 
 def _alike(left: Number, right: Number) -> tuple[Number, Number]:

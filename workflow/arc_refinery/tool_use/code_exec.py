@@ -63,14 +63,14 @@ class Report:
 
 
 def run_asserts(
-    programs: Sequence[str | None], questions: Sequence[Question], candidates: Executor, judges: Executor
+    programs: Sequence[str | None], questions: Sequence[Question], candidates: Executor, graders: Executor
 ) -> list[Report]:
     """What the asserts of its question say of each program; None is an answer without one.
 
-    `candidates` runs the programs, `judges` the comparisons; it must never have run, nor ever run, a program. Raises
+    `candidates` runs the programs, `graders` the comparisons; it must never have run, nor ever run, a program. Raises
     what the sandbox raises where it fails itself.
     """
-    if candidates is judges:
+    if candidates is graders:
         raise ValueError(
             "programs and comparisons need an executor each: what one server has read, its children may find"
         )
@@ -80,7 +80,7 @@ def run_asserts(
     for work, outcome in zip(ran, candidates.run(work.calling() for work in ran), strict=True):
         work.called = outcome
     compared = [work for work in ran if work.comparable]
-    for work, outcome in zip(compared, judges.run(work.comparing() for work in compared), strict=True):
+    for work, outcome in zip(compared, graders.run(work.comparing() for work in compared), strict=True):
         work.compared = outcome
     return [Report(tuple(work.tested())) for work in works]
 
@@ -110,8 +110,8 @@ class _Work:
 
     def comparing(self) -> Script:
         assert self.called is not None
-        places = sorted({place for check in self.comparable for place in check.values})
-        names = tuple((VALUE.format(place), self.called.values[place].data) for place in places)
+        indices = sorted({index for check in self.comparable for index in check.values})
+        names = tuple((VALUE.format(index), self.called.values[index].data) for index in indices)
         expressions = tuple(f"bool({check.expression})" for check in self.comparable)
         return Script("", (self.plan.around,), expressions, names)
 
@@ -134,7 +134,7 @@ class _Work:
 
     def _values(self, check: Check) -> list[Value]:
         assert self.called is not None
-        return [self.called.values[place] for place in check.values]
+        return [self.called.values[index] for index in check.values]
 
 
 def _broken(outcome: Outcome) -> Tested:

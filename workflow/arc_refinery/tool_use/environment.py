@@ -17,17 +17,17 @@ from trl.chat_template_utils import (
     is_chat_template_prefix_preserving,
 )
 
-from arc_refinery.config import EVALUATION, Generation, ToolTraining, marked
+from arc_refinery.config import EVALUATION, Generation, PolicyGradient, marked
 from arc_refinery.library_arguments import tool_rollouts
 from arc_refinery.records import settings_hash
 from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.rendering import Renderer, TemplateError
-from arc_refinery.tool_use.rewards import grade
+from arc_refinery.tool_use.rewards import grade_episodes
 from arc_refinery.tool_use.tools import TOOLS, Tool, Toolbox
 from arc_refinery.training.grpo import Data, TrainingError
-from arc_refinery.training.step_metrics import Measured, step_figures
+from arc_refinery.training.step_metrics import Measured, step_metrics
 from arc_refinery.training.trainer import Trainer
 
 
@@ -80,10 +80,10 @@ def _method(tool: Tool) -> Callable[..., str]:
 class Rewards:
     """A reward function of TRL: what the last turn of each episode earns."""
 
-    def __init__(self, executor: Executor, judges: Executor, num_generations: int) -> None:
-        """`judges` compares what programs give with what is expected, and never runs one (code_exec.py)."""
+    def __init__(self, executor: Executor, graders: Executor, num_generations: int) -> None:
+        """`graders` compares what programs give with what is expected, and never runs one (code_exec.py)."""
         self.executor = executor
-        self.judges = judges
+        self.graders = graders
         self.num_generations = num_generations
         self.rewards: list[float] = []
         self.__name__ = "answer"  # TRL's metrics carry it
@@ -93,13 +93,13 @@ class Rewards:
     ) -> list[float]:
         episodes = [environment.episode for environment in environments]
         questions = [environment.question for environment in environments]
-        graded = grade([episode.last_turn for episode in episodes], questions, self.executor, self.judges)
+        graded = grade_episodes([episode.last_turn for episode in episodes], questions, self.executor, self.graders)
         self.rewards = [one.reward for one in graded]
         measured = [
             Measured(_sampled(episode), episode.ending in ("truncated", "tokens"), reward, "", reward == 1.0)
             for episode, reward in zip(episodes, self.rewards, strict=True)
         ]
-        for name, value in (step_figures(measured, self.num_generations) | _figures(episodes)).items():
+        for name, value in (step_metrics(measured, self.num_generations) | _metrics(episodes)).items():
             log_metric(name, value)
         return self.rewards
 
@@ -108,17 +108,17 @@ def _sampled(episode: Rollout) -> list[int]:
     return [token for token, is_sampled in zip(episode.completion_ids, episode.mask, strict=True) if is_sampled]
 
 
-def _figures(episodes: Sequence[Rollout]) -> dict[str, float]:
+def _metrics(episodes: Sequence[Rollout]) -> dict[str, float]:
     """Shares of episodes, and of calls."""
     results = [result for episode in episodes for result in episode.results]
-    figures = {
+    metrics = {
         "share/calling": fmean(bool(episode.results) for episode in episodes),
         "share/answered": fmean(episode.ending == "answer" for episode in episodes),
         "calls": len(results) / len(episodes),
     }
     if results:
-        figures["share/faulty_calls"] = fmean(result.fault is not None for result in results)
-    return figures
+        metrics["share/faulty_calls"] = fmean(result.fault is not None for result in results)
+    return metrics
 
 
 class ToolTrainer(Trainer):
@@ -178,7 +178,7 @@ class ToolEnvironment:
         self,
         questions: Sequence[Question],
         renderer: Renderer,
-        training: ToolTraining,
+        training: PolicyGradient,
         generation: Generation,
         window: int,
         open_toolbox: Callable[[Question], Toolbox],

@@ -61,8 +61,8 @@ def run_episodes(
     while running := [episode for episode in episodes if episode.ending is None]:
         sampled, logprobs = sample([episode.prompt_ids + episode.completion_ids for episode in running])
         turns = [
-            _take(episode, ids, None if logprobs is None else logprobs[place], renderer, limits, ends)
-            for place, (episode, ids) in enumerate(zip(running, sampled, strict=True))
+            _take(episode, ids, None if logprobs is None else logprobs[index], renderer, limits, ends)
+            for index, (episode, ids) in enumerate(zip(running, sampled, strict=True))
         ]
         calling = [(episode, turn) for episode, turn in zip(running, turns, strict=True) if episode.ending is None]
         if calling:

@@ -17,7 +17,7 @@ from arc_refinery.tool_use.turns import parse_turn
 
 
 @dataclass(frozen=True, slots=True)
-class Graded:
+class EpisodeGrade:
     """What an episode's last turn earned."""
 
     reward: float
@@ -37,38 +37,38 @@ def exact_match(text: str, reference: str) -> float:
     return float(bool(wanted) and final_text(text) == wanted)
 
 
-def grade(
-    turns: Sequence[str], questions: Sequence[Question], candidates: Executor | None, judges: Executor | None
-) -> list[Graded]:
+def grade_episodes(
+    turns: Sequence[str], questions: Sequence[Question], candidates: Executor | None, graders: Executor | None
+) -> list[EpisodeGrade]:
     """Grade the last turns of episodes, as the model wrote them: thinking is left out, a turn with a call is no answer.
 
     The executors are needed where there are questions of kind `code_exec` (`run_asserts` says which is which). That an
     answer fails is its grade; that the sandbox fails is an exception.
     """
     answers = [parse_turn(turn).answer for turn in turns]
-    places = [place for place, question in enumerate(questions) if question.kind == "code_exec"]
+    indices = [index for index, question in enumerate(questions) if question.kind == "code_exec"]
     reports: dict[int, Report] = {}
-    if places:
-        if candidates is None or judges is None:
+    if indices:
+        if candidates is None or graders is None:
             raise ValueError("questions of kind code_exec need executors")
-        programs = [extract_code(answers[place] or "") for place in places]
-        asked = [questions[place] for place in places]
-        reports = dict(zip(places, run_asserts(programs, asked, candidates, judges), strict=True))
+        programs = [extract_code(answers[index] or "") for index in indices]
+        asked = [questions[index] for index in indices]
+        reports = dict(zip(indices, run_asserts(programs, asked, candidates, graders), strict=True))
     return [
-        _graded(answer, question, reports.get(place))
-        for place, (answer, question) in enumerate(zip(answers, questions, strict=True))
+        _graded(answer, question, reports.get(index))
+        for index, (answer, question) in enumerate(zip(answers, questions, strict=True))
     ]
 
 
-def _graded(answer: str | None, question: Question, report: Report | None) -> Graded:
+def _graded(answer: str | None, question: Question, report: Report | None) -> EpisodeGrade:
     if answer is None:
-        return Graded(0.0, "", report)
+        return EpisodeGrade(0.0, "", report)
     match question.kind:
         case "gsm8k":
             number = final_number(answer)
-            return Graded(gsm8k(answer, question.reference), "" if number is None else str(number))
+            return EpisodeGrade(gsm8k(answer, question.reference), "" if number is None else str(number))
         case "exact_match":
-            return Graded(exact_match(answer, question.reference), final_text(answer))
+            return EpisodeGrade(exact_match(answer, question.reference), final_text(answer))
         case "code_exec":
             assert report is not None
-            return Graded(float(report.is_passed), extract_code(answer) or "", report)
+            return EpisodeGrade(float(report.is_passed), extract_code(answer) or "", report)

@@ -12,7 +12,7 @@ from typing import Any
 from tqdm import tqdm
 
 from arc_refinery import records
-from arc_refinery.config import TUNING, Generation, Network, Sandbox, marked
+from arc_refinery.config import TUNING, Generation, ModelConfig, Sandbox, marked
 from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
 from arc_refinery.records.questions import Question
@@ -24,7 +24,7 @@ from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.rendering import Renderer
-from arc_refinery.tool_use.rewards import Graded, grade
+from arc_refinery.tool_use.rewards import EpisodeGrade, grade_episodes
 from arc_refinery.tool_use.tools import Toolbox
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 class EpisodeSettings:
     """Who answers, and under which rules."""
 
-    model: Network
+    model: ModelConfig
     adapter: Path | None
     generation: Generation
     renderer: Renderer
@@ -49,7 +49,7 @@ class EpisodeSettings:
     def settings(self) -> dict[str, Any]:
         """What decides the episodes, but for the adapter's weights and the questions."""
         return {
-            "model": self.model.model_dump(exclude=marked(Network, TUNING)),
+            "model": self.model.model_dump(exclude=marked(ModelConfig, TUNING)),
             "generation": self.generation.model_dump(),
             "tools": list(self.renderer.schemas),
             "sandbox": self.sandbox.model_dump(),
@@ -116,14 +116,14 @@ def _run_batch(
         return sampler.sample(contexts, seeds), None
 
     run_episodes(rollouts, sample, setup.renderer, setup.generation, sampler.ends)
-    graded = grade([one.last_turn for one in rollouts], [question for question, _ in asked], *setup.executors)
+    graded = grade_episodes([one.last_turn for one in rollouts], [question for question, _ in asked], *setup.executors)
     return [
         _record(number % setup.n_predictions, question, one, grades, setup)
         for number, ((question, _), one, grades) in enumerate(zip(asked, rollouts, graded, strict=True))
     ]
 
 
-def _record(number: int, question: Question, played: Rollout, graded: Graded, setup: EpisodeSettings) -> Episode:
+def _record(number: int, question: Question, played: Rollout, graded: EpisodeGrade, setup: EpisodeSettings) -> Episode:
     return Episode(
         episode_id=f"{question.question_id}/{number:03d}",
         question_id=question.question_id,

@@ -52,7 +52,7 @@ def _generated(settings: Questions, split: Split, seed: int) -> Iterator[Questio
 
 
 def answerable(
-    questions: Sequence[Question], candidates: Executor, judges: Executor
+    questions: Sequence[Question], candidates: Executor, graders: Executor
 ) -> tuple[list[Question], list[str]]:
     """The questions whose own reference program passes its asserts, and the ids of the others.
 
@@ -61,7 +61,7 @@ def answerable(
     tested = [one for one in questions if one.kind == "code_exec"]
     bad: list[str] = []
     for question in tqdm(tested, unit="question", mininterval=5, desc="reference programs", disable=not tested):
-        (report,) = run_asserts([question.reference], [question], candidates, judges)
+        (report,) = run_asserts([question.reference], [question], candidates, graders)
         if not report.is_passed:
             bad.append(question.question_id)
     left_out = set(bad)

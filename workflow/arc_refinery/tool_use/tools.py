@@ -116,13 +116,13 @@ class Toolbox:
         """The result of a call that has been taken apart already."""
         return self._finished(self._run(name, arguments))
 
-    def begin(self, call: WrittenCall, place: int, calls_left: int) -> Result | Script:
+    def begin(self, call: WrittenCall, index: int, calls_left: int) -> Result | Script:
         """The result of a call, or the program that has to be executed for it."""
         if not self.names:
             return self._faulty(FaultyCall("unknown_tool", "there are no tools here. Give the final answer."))
-        if place >= calls_left:
+        if index >= calls_left:
             return self._faulty(FaultyCall("none_left", "no calls are left. Give the final answer now."))
-        if place >= self.max_calls_per_turn:
+        if index >= self.max_calls_per_turn:
             message = f"this call was not run: one turn may have {self.max_calls_per_turn}. Call it in the next turn."
             return self._faulty(FaultyCall("too_many", message))
         if not call.is_closed:
@@ -232,7 +232,7 @@ def answer_all(asked: Sequence[tuple[Toolbox, Turn, int]]) -> list[list[Result]]
     The toolboxes share their executor, for all programs are executed in one go: some run into their time limits.
     """
     begun = [
-        [toolbox.begin(call, place, calls_left) for place, call in enumerate(turn.calls)]
+        [toolbox.begin(call, index, calls_left) for index, call in enumerate(turn.calls)]
         for toolbox, turn, calls_left in asked
     ]
     scripts = [one for calls in begun for one in calls if isinstance(one, Script)]

@@ -12,14 +12,14 @@ from peft import LoraConfig, PeftModel, get_peft_model, set_peft_model_state_dic
 from safetensors.torch import load_file
 from transformers import set_seed
 
-from arc_refinery.config import Lora, Network
+from arc_refinery.config import Lora, ModelConfig
 from arc_refinery.errors import ModelError
 from arc_refinery.library_arguments import lora_adapter
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
 from arc_refinery.sampling.transformers_sampler import load_weights
 
 
-def open_network(model: Network, lora: Lora, start: Path | None, seed: int) -> PeftModel:
+def open_network(model: ModelConfig, lora: Lora, start: Path | None, seed: int) -> PeftModel:
     """The model under a fresh adapter, or under the one in the folder `start`, which training then changes."""
     network = open_base(model, lora)
     if start is not None:
@@ -28,7 +28,7 @@ def open_network(model: Network, lora: Lora, start: Path | None, seed: int) -> P
     return get_peft_model(network, lora_config(lora))
 
 
-def open_base(model: Network, lora: Lora) -> Any:
+def open_base(model: ModelConfig, lora: Lora) -> Any:
     """The model as it is; raises `ModelError` where this machine cannot train it in its precision."""
     gpu_is_there = torch.cuda.is_available()
     if model.dtype != "float32" and torch.version.cuda and not gpu_is_there:

@@ -16,11 +16,11 @@ def best_of_k_credit(rewards: Sequence[float], k: int) -> list[float]:
     if k == 1:
         return list(rewards)
     n = len(rewards)
-    ascending = sorted(range(n), key=lambda place: rewards[place])
+    ascending = sorted(range(n), key=lambda index: rewards[index])
     credit = [0.0] * n
-    for rank, place in enumerate(ascending):
+    for rank, index in enumerate(ascending):
         second_best = ((rewards[ascending[below]], comb(below, k - 2)) for below in range(rank))
-        credit[place] = sum((rewards[place] - reward) * sets for reward, sets in second_best) / comb(n - 1, k - 1)
+        credit[index] = sum((rewards[index] - reward) * sets for reward, sets in second_best) / comb(n - 1, k - 1)
     return credit
 
 

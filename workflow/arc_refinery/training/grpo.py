@@ -20,7 +20,7 @@ from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig
 
 from arc_refinery import records
-from arc_refinery.config import TUNING, Grpo, Guard, Network, PolicyGradient, Sandbox, marked
+from arc_refinery.config import TUNING, Grpo, Guard, Lora, ModelConfig, PolicyGradient, Sandbox, check_weights, marked
 from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
 from arc_refinery.library_arguments import grpo_settings
@@ -55,8 +55,8 @@ class Data:
         if n_heldout >= len(rows):
             raise TrainingError(f"n_heldout = {n_heldout} leaves nothing to train on: there are {len(rows)} prompts")
         kept_out = set(stream(seed, "heldout prompts").permutation(len(rows)).tolist()[:n_heldout])
-        train = [row for place, row in enumerate(rows) if place not in kept_out]
-        heldout = [rows[place] for place in sorted(kept_out)]
+        train = [row for index, row in enumerate(rows) if index not in kept_out]
+        heldout = [rows[index] for index in sorted(kept_out)]
         return cls(Dataset.from_list(train), Dataset.from_list(heldout) if heldout else None)
 
 
@@ -82,7 +82,8 @@ class Environment(Protocol):
 class Job:
     """How a training goes, and where things are put."""
 
-    model: Network
+    model: ModelConfig
+    lora: Lora
     training: PolicyGradient
     guard: Guard
     sandbox: Sandbox
@@ -98,6 +99,7 @@ class Job:
         return records.settings_hash(
             {
                 "model": self.model.model_dump(),
+                "lora": self.lora.model_dump(),
                 "training": self.training.model_dump(exclude=marked(type(self.training), TUNING)),
                 "guard": self.guard.model_dump(),
                 "sandbox": self.sandbox.model_dump(),
@@ -114,7 +116,7 @@ def train(job: Job, environment: Environment) -> bool:
     False where training collapsed and was rolled back: it is to be called again, in a fresh process, for vLLM does not
     hand back a GPU's memory.
     """
-    _check_backends(job.training)
+    _check_backends(job)
     _check_size(environment, job.training)
     if job.start:
         adapter_config(job.start)  # is it an adapter at all?
@@ -145,7 +147,12 @@ def _check_size(environment: Environment, training: PolicyGradient) -> None:
         )
 
 
-def _check_backends(training: PolicyGradient) -> None:
+def _check_backends(job: Job) -> None:
+    training = job.training
+    try:
+        check_weights(job.lora, training)
+    except ValueError as error:
+        raise TrainingError(str(error)) from None
     packages = {"vllm-colocate": "vllm", "vllm-server": "vllm"}
     wanted = {packages[training.sampler]: "sampler"} if training.sampler in packages else {}
     wanted |= dict.fromkeys(training.report_to, "report_to")
@@ -194,14 +201,13 @@ def _network(job: Job) -> dict[str, Any]:
 
     Of an adapter that is there, TRL keeps a copy: the KL term compares with what this training began with.
     """
-    training = job.training
-    if isinstance(training, Grpo) and training.unsloth:
+    if isinstance(job.training, Grpo) and job.training.unsloth:
         from arc_refinery.training import unsloth_backend
 
-        return {"model": unsloth_backend.open_network(job.model, training, job.start, job.seed)}
+        return {"model": unsloth_backend.open_network(job.model, job.lora, job.training, job.start, job.seed)}
     if job.start is not None:
-        return {"model": open_network(job.model, training, job.start, job.seed)}
-    return {"model": open_base(job.model, training), "peft_config": lora_config(training)}
+        return {"model": open_network(job.model, job.lora, job.start, job.seed)}
+    return {"model": open_base(job.model, job.lora), "peft_config": lora_config(job.lora)}
 
 
 def _arguments(job: Job, environment: Environment, rate: float) -> GRPOConfig:

@@ -21,7 +21,7 @@ from transformers.integrations import TensorBoardCallback, is_tensorboard_availa
 from trl import SFTConfig, SFTTrainer
 
 from arc_refinery import records
-from arc_refinery.config import ROWS, TUNING, Imitation, Lora, Network, marked
+from arc_refinery.config import ROWS, TUNING, Imitation, Lora, ModelConfig, marked
 from arc_refinery.errors import InputError
 from arc_refinery.library_arguments import sft_settings
 from arc_refinery.records import Demonstration
@@ -57,7 +57,7 @@ def refinement_row(demonstration: Demonstration, end_token: str) -> Row:
 
 def train(
     rows: Iterable[Row],
-    model: Network,
+    model: ModelConfig,
     lora: Lora,
     training: Imitation,
     seed: int,
@@ -87,7 +87,7 @@ def train(
 
 
 def open_trainer(
-    rows: Sequence[Row], model: Network, lora: Lora, training: Imitation, seed: int, work: Path
+    rows: Sequence[Row], model: ModelConfig, lora: Lora, training: Imitation, seed: int, work: Path
 ) -> SFTTrainer:
     """TRL's trainer of a fresh adapter; it draws each epoch's order of the rows from the seed."""
     tokenizer = load_tokenizer(model.path)
@@ -127,7 +127,7 @@ def _check(rows: Sequence[Row]) -> None:
         )
 
 
-def _identity(rows: Sequence[Row], model: Network, lora: Lora, training: Imitation, seed: int) -> str:
+def _identity(rows: Sequence[Row], model: ModelConfig, lora: Lora, training: Imitation, seed: int) -> str:
     """A hash of everything that decides the adapter."""
     return records.settings_hash(
         {

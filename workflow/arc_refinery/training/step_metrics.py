@@ -33,7 +33,7 @@ def ngram_repetition(ids: Sequence[int], n: int = NGRAM) -> float:
     return 1.0 - len(set(ngrams)) / len(ngrams) if ngrams else 0.0
 
 
-def step_figures(completions: Sequence[Measured], group_size: int) -> dict[str, float]:
+def step_metrics(completions: Sequence[Measured], group_size: int) -> dict[str, float]:
     """The figures of one step by their names in training.jsonl; those of no completions at all are absent.
 
     Completions of one prompt stand together, `group_size` of each. Raises ValueError where they do not come out even.
@@ -43,7 +43,7 @@ def step_figures(completions: Sequence[Measured], group_size: int) -> dict[str, 
     groups = [completions[start : start + group_size] for start in range(0, len(completions), group_size)]
     truncated = [one for one in completions if one.truncated]
     finished = [one for one in completions if not one.truncated]
-    figures = {
+    metrics = {
         "reward/max": max(one.reward for one in completions),
         "reward/min": min(one.reward for one in completions),
         "share/solved": fmean(one.solved for one in completions),
@@ -52,10 +52,10 @@ def step_figures(completions: Sequence[Measured], group_size: int) -> dict[str, 
         "repetition": fmean(ngram_repetition(one.token_ids) for one in completions),
     }
     if any(one.status for one in completions):
-        figures |= {f"share/{status}": fmean(one.status == status for one in completions) for status in FAILURES}
+        metrics |= {f"share/{status}": fmean(one.status == status for one in completions) for status in FAILURES}
     for name, members in (("truncated", truncated), ("finished", finished)):
         if members:
-            figures[f"reward/{name}"] = fmean(one.reward for one in members)
-            figures[f"unique_tokens/{name}"] = fmean(unique_token_ratio(one.token_ids) for one in members)
-            figures[f"repetition/{name}"] = fmean(ngram_repetition(one.token_ids) for one in members)
-    return figures
+            metrics[f"reward/{name}"] = fmean(one.reward for one in members)
+            metrics[f"unique_tokens/{name}"] = fmean(unique_token_ratio(one.token_ids) for one in members)
+            metrics[f"repetition/{name}"] = fmean(ngram_repetition(one.token_ids) for one in members)
+    return metrics

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arc_refinery.config import Grpo, Network
+from arc_refinery.config import Lora, ModelConfig, PolicyGradient
 from arc_refinery.errors import InputError
 from arc_refinery.library_arguments import unsloth_adapter, unsloth_model
 from arc_refinery.sampling.checks import adapter_config
@@ -40,26 +40,28 @@ from unsloth import FastLanguageModel  # noqa: E402
 from arc_refinery.tokenizers import load_tokenizer  # noqa: E402
 
 
-def open_network(model: Network, training: Grpo, start: Path | None, seed: int) -> "PeftModel":
+def open_network(
+    model: ModelConfig, lora: Lora, training: PolicyGradient, start: Path | None, seed: int
+) -> "PeftModel":
     """The model under a fresh adapter, or under the one in the folder `start`, which training then changes."""
     has_gpu = torch.cuda.is_available()
-    _check(model, training, start, has_gpu)
-    network, _ = FastLanguageModel.from_pretrained(**unsloth_model(model, training, start, seed, has_gpu))
+    _check(model, lora, training, start, has_gpu)
+    network, _ = FastLanguageModel.from_pretrained(**unsloth_model(model, lora, training, start, seed, has_gpu))
     if start is None:
-        network = FastLanguageModel.get_peft_model(network, **unsloth_adapter(training, seed, has_gpu))
+        network = FastLanguageModel.get_peft_model(network, **unsloth_adapter(lora, seed, has_gpu))
     loaded = str(network.get_base_model().dtype).removeprefix("torch.")
     if loaded != model.dtype:
         raise UnslothError(f"dtype: is {model.dtype}, but Unsloth loads {loaded} here; set it to {loaded}")
     return network
 
 
-def _check(model: Network, training: Grpo, start: Path | None, has_gpu: bool) -> None:
+def _check(model: ModelConfig, lora: Lora, training: PolicyGradient, start: Path | None, has_gpu: bool) -> None:
     if has_gpu and model.dtype == "float32":
         raise UnslothError(
             "dtype: on a GPU, Unsloth trains float32 weights in mixed precision all the same; set it to bfloat16 or "
             "float16, or train without unsloth"
         )
-    if not has_gpu and (training.load_in_4bit or training.sampler != "transformers"):
+    if not has_gpu and (lora.load_in_4bit or training.sampler != "transformers"):
         raise UnslothError("unsloth: 4-bit weights and vLLM inside the trainer need a GPU, and there is none here")
     tokenizer = load_tokenizer(model.path)
     if tokenizer.pad_token == tokenizer.eos_token:

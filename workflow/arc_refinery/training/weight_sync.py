@@ -84,7 +84,7 @@ def _sample(trainer: Any, prompt_ids: list[int]) -> tuple[list[int], Tensor]:
 def _move(
     trainer: Any, adapter: dict[str, Any], kept: dict[str, Tensor], prompt_ids: list[int], completion_ids: list[int]
 ) -> None:
-    """Move the adapter in a random direction, farther and farther, until a completion's tokens are judged otherwise."""
+    """Move the adapter in a random direction, farther and farther, until a completion's tokens are graded otherwise."""
     rng = torch.Generator().manual_seed(0)
     directions = {name: torch.randn(weights.shape, generator=rng).to(weights) for name, weights in adapter.items()}
     unmoved, scale = _logprobs(trainer, prompt_ids, completion_ids), 1e-3

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from arc_refinery import records
 from arc_refinery.augment import Augmentation
-from arc_refinery.config import Arm, Experiment, TaskSet
+from arc_refinery.config import Arm, Refining, TaskSet
 from arc_refinery.evaluation.arms import SetResults
 from arc_refinery.grids import as_grid
 from arc_refinery.prompts import extract_code
@@ -54,11 +54,11 @@ class Told:
 
 
 def section(
-    experiment: Experiment,
+    experiment: Refining,
     folder: Path,
     task_set: TaskSet,
     results: SetResults,
-    figures: Mapping[str, pd.DataFrame],
+    metrics: Mapping[str, pd.DataFrame],
     files: Attachments,
 ) -> list[str]:
     """Markdown blocks on some tasks of a set; their pictures are added to `files`.
@@ -69,7 +69,7 @@ def section(
     if pair is None:
         return ["No arm refines, so there are no refining attempts to show."]
     arm, baseline = pair
-    solved = pd.DataFrame({name: of_arm["is_correct"] == 1.0 for name, of_arm in figures.items()})
+    solved = pd.DataFrame({name: of_arm["is_correct"] == 1.0 for name, of_arm in metrics.items()})
     classes = choose(results, arm, baseline, solved)
     shown = [one for _, some in classes.values() for one in some]
     if not shown:
@@ -94,7 +94,7 @@ def section(
     return blocks
 
 
-def pair_to_show(experiment: Experiment) -> tuple[Arm, Arm] | None:
+def pair_to_show(experiment: Refining) -> tuple[Arm, Arm] | None:
     """An arm that refines, and its baseline: of the last arm, unless it is a control and another one is not."""
     pairs = refining_pairs(experiment) or [(arm, experiment.arms[0]) for arm in experiment.arms if len(arm.turns) > 1]
     informed = [(arm, baseline) for arm, baseline in pairs if all(turn.feedback == "real" for turn in arm.turns)]
@@ -203,7 +203,7 @@ def programs_block(turn: int, first: Execution, prompt: Told, second: Execution)
 def _seen_as(prompt: Told) -> str:
     """How the task that a conversation is about differs from the task in the picture."""
     change = prompt.augmentation
-    order = ", ".join(str(place + 1) for place in prompt.train_order)
+    order = ", ".join(str(index + 1) for index in prompt.train_order)
     colors = ", ".join(f"{old} as {new}" for old, new in enumerate(change.colors) if old != new)
     changes = [
         (list(prompt.train_order) != sorted(prompt.train_order), f"train pairs in the order {order}"),

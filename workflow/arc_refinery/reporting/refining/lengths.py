@@ -41,20 +41,20 @@ class Lengths:
 def study(paths: Sequence[Path], window: int, folder: Path) -> None:
     """Write lengths.md, .csv, .png and .svg of files of prompts to a folder."""
     found = [lengths for path, label in zip(paths, labels(paths), strict=True) for lengths in read(path, label)]
-    figures = table(found, window)
+    metrics = table(found, window)
     with atomic_write(folder / "lengths.csv") as unfinished:
-        write_csv(figures, unfinished)
+        write_csv(metrics, unfinished)
     with plots.style():
         histogram(found, window, folder / "lengths.png")
     with atomic_write(folder / "lengths.md") as unfinished:
-        unfinished.write_text(_page(figures))
+        unfinished.write_text(_page(metrics))
 
 
 def labels(paths: Sequence[Path]) -> list[str]:
     """Short names of files: what tells their folders apart (`part1/turn1`), and the name where not prompts.parquet."""
-    places = [path.absolute().with_suffix("") for path in paths]
-    common = os.path.commonpath([place.parent.parent for place in places])
-    return [str(place.relative_to(common)).removesuffix("/prompts") for place in places]
+    indices = [path.absolute().with_suffix("") for path in paths]
+    common = os.path.commonpath([index.parent.parent for index in indices])
+    return [str(index.relative_to(common)).removesuffix("/prompts") for index in indices]
 
 
 def read(path: Path, label: str) -> list[Lengths]:
@@ -131,15 +131,15 @@ def _outlines(axes: Axes, found: Sequence[Lengths], edges: NDArray[np.float64]) 
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)
 
 
-def as_markdown(figures: pd.DataFrame) -> str:
+def as_markdown(metrics: pd.DataFrame) -> str:
     """A `table` for people, under a sentence that says how to read it."""
     titles = {"p95": "95 %", "p99": "99 %", "over_window": "over the window"}
-    cells = figures.astype(object).where(figures.notna(), "–")
+    cells = metrics.astype(object).where(metrics.notna(), "–")
     rows = [[f"`{label}`", *numbers] for label, *numbers in cells.itertuples(index=False)]
-    return f"{CAPTION}\n\n{markdown_table([*figures.rename(columns=titles)], rows)}"
+    return f"{CAPTION}\n\n{markdown_table([*metrics.rename(columns=titles)], rows)}"
 
 
-def _page(figures: pd.DataFrame) -> str:
+def _page(metrics: pd.DataFrame) -> str:
     picture = "![Histogram of the lengths, one panel a turn](lengths.png)"
-    blocks = ["# Lengths of prompts", as_markdown(figures), PUBLISHED, "[As CSV](lengths.csv).", picture]
+    blocks = ["# Lengths of prompts", as_markdown(metrics), PUBLISHED, "[As CSV](lengths.csv).", picture]
     return "\n\n".join(blocks) + "\n"

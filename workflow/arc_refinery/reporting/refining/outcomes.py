@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from arc_refinery.config import Arm, Experiment
+from arc_refinery.config import Arm, Refining
 from arc_refinery.evaluation.arms import PASS_RATE, SetResults, per_task, tasks_with_attempts, turns_of
 from arc_refinery.evaluation.bootstrap import Bootstrap
 from arc_refinery.reporting.markdown import markdown_table, write_csv
@@ -49,9 +49,9 @@ MARKS = {
 
 
 def section(
-    experiment: Experiment,
+    experiment: Refining,
     results: SetResults,
-    figures: Mapping[str, pd.DataFrame],
+    metrics: Mapping[str, pd.DataFrame],
     bootstrap: Bootstrap,
     files: Attachments,
 ) -> list[str]:
@@ -76,7 +76,7 @@ def section(
         f"![Share of attempts by outcome, one bar a turn]({plot})",
         f"[As CSV]({table}).",
         "### Where refining helped, and where it hurt",
-        *_helped_and_hurt(refining_pairs(experiment), results, figures, files),
+        *_helped_and_hurt(refining_pairs(experiment), results, metrics, files),
     ]
 
 
@@ -128,7 +128,7 @@ def outcomes_table(shares: Mapping[str, pd.DataFrame], bootstrap: Bootstrap) -> 
     return markdown_table(["share of attempts", *shares], rows)
 
 
-def refining_pairs(experiment: Experiment) -> list[tuple[Arm, Arm]]:
+def refining_pairs(experiment: Refining) -> list[tuple[Arm, Arm]]:
     """Each arm that refines, with the baseline that it is compared with: that of its seed where there are several."""
     baseline, *others = experiment.repetitions
     pairs = [pair for name in others for pair in pairs_of_arms(experiment, name, baseline)]
@@ -138,7 +138,7 @@ def refining_pairs(experiment: Experiment) -> list[tuple[Arm, Arm]]:
 def _helped_and_hurt(
     pairs: Sequence[tuple[Arm, Arm]],
     results: SetResults,
-    figures: Mapping[str, pd.DataFrame],
+    metrics: Mapping[str, pd.DataFrame],
     files: Attachments,
 ) -> list[str]:
     if not pairs:
@@ -146,7 +146,7 @@ def _helped_and_hurt(
     name, rows, lists, panels = results.name, [], [], {}
     for arm, baseline in pairs:
         title = f"`{arm.name}` against `{baseline.name}`"
-        won_by = classes_of(figures[arm.name]["is_correct"], figures[baseline.name]["is_correct"])
+        won_by = classes_of(metrics[arm.name]["is_correct"], metrics[baseline.name]["is_correct"])
         counts = won_by.value_counts()
         rows.append([title, len(won_by), *(counts.get(one, 0) for one in CLASSES)])
         lists += [f"- {title}, {one}: {_listed(won_by.index[won_by == one])}" for one in (ONLY_REFINING, ONLY_BASELINE)]

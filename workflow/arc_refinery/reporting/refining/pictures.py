@@ -63,12 +63,12 @@ class Panel:
 
 def draw(task: Task, attempts: Mapping[str, Execution], path: Path) -> None:
     """A PNG file: one column a pair; rows: input, expected output, and what each attempt gave, by their labels."""
-    places = [*range(len(task.train))[:MAX_TRAIN], *range(len(task.train), len(task.pairs))[:MAX_TEST]]
-    pairs = [task.pairs[place] for place in places]
+    indices = [*range(len(task.train))[:MAX_TRAIN], *range(len(task.train), len(task.pairs))[:MAX_TEST]]
+    pairs = [task.pairs[index] for index in indices]
     rows = {
         "input": [_known(pair.input) for pair in pairs],
         "expected": [_known(pair.output) for pair in pairs],
-        **{label: [_given(one, place, task.pairs[place]) for place in places] for label, one in attempts.items()},
+        **{label: [_given(one, index, task.pairs[index]) for index in indices] for label, one in attempts.items()},
     }
     heights = [max(panel.height for panel in row) for row in rows.values()]
     width = LEFT + len(pairs) * (PANEL + GAP)
@@ -77,7 +77,7 @@ def draw(task: Task, attempts: Mapping[str, Execution], path: Path) -> None:
     axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))  # inches, from the upper left
     axes.axis("off")
     centers = [LEFT + column * (PANEL + GAP) + PANEL / 2 for column in range(len(pairs))]
-    _write_titles(axes, task, places, centers, width)
+    _write_titles(axes, task, indices, centers, width)
     top = TOP
     for (label, row), row_height in zip(rows.items(), heights, strict=True):
         axes.text(0.3, top + row_height / 2, label, rotation=90, ha="center", va="center", fontsize=9)
@@ -99,12 +99,12 @@ def _shape(grid: Grid) -> str:
     return "×".join(map(str, grid.shape))
 
 
-def _given(execution: Execution, place: int, pair: Pair) -> Panel:
+def _given(execution: Execution, index: int, pair: Pair) -> Panel:
     """What an attempt gave for a pair, and how far it is right."""
     if not execution.outputs:
         problem = textwrap.fill(textwrap.shorten(execution.problem, 90), 22, max_lines=5)
         return Panel(UNKNOWN, "no output", instead=problem)
-    output, truth = execution.outputs[place], pair.output
+    output, truth = execution.outputs[index], pair.output
     if not truth.size:
         return Panel(output, "right or wrong: unknown")
     if output.shape != truth.shape:
@@ -114,14 +114,14 @@ def _given(execution: Execution, place: int, pair: Pair) -> Panel:
     return Panel(output, f"wrong, {percent(pixel_score(output, truth))} match", output != truth)
 
 
-def _write_titles(axes: Axes, task: Task, places: Sequence[int], centers: Sequence[float], width: float) -> None:
-    n_hidden = len(task.pairs) - len(places)
+def _write_titles(axes: Axes, task: Task, indices: Sequence[int], centers: Sequence[float], width: float) -> None:
+    n_hidden = len(task.pairs) - len(indices)
     hidden = f"\n({n_hidden} more {'pair' if n_hidden == 1 else 'pairs'} not drawn)" if n_hidden else ""
     look: dict[str, Any] = {"ha": "center", "va": "center", "parse_math": False}
     axes.text(width / 2, 0.28, f"{task.task_id}{hidden}", fontsize=10, **look)
-    for place, center in zip(places, centers, strict=True):
-        is_train = place < len(task.train)
-        title = f"train {place + 1}" if is_train else f"test {place + 1 - len(task.train)}"
+    for index, center in zip(indices, centers, strict=True):
+        is_train = index < len(task.train)
+        title = f"train {index + 1}" if is_train else f"test {index + 1 - len(task.train)}"
         axes.text(center, TOP - 0.13, title, fontsize=10, **look)
 
 
@@ -142,10 +142,10 @@ def _draw_grid(axes: Axes, panel: Panel, left: float, top: float) -> None:
     wrong = np.zeros(panel.grid.shape, bool) if panel.wrong is None else panel.wrong
     numbered = (panel.grid > 0) & (max(panel.grid.shape) <= LARGEST_WITH_NUMBERS)
     for row, column in np.argwhere(numbered):
-        place = 0.24 if wrong[row, column] else 0.5  # beside the cross
-        _write_number(axes, panel.grid[row, column], xs[column] + place * cell, ys[row] + cell / 2, cell)
-    for place, cells in ((0.73, wrong & numbered), (0.5, wrong & ~numbered)):
-        _cross(axes, [(xs[column] + place * cell, ys[row] + cell / 2) for row, column in np.argwhere(cells)], cell)
+        index = 0.24 if wrong[row, column] else 0.5  # beside the cross
+        _write_number(axes, panel.grid[row, column], xs[column] + index * cell, ys[row] + cell / 2, cell)
+    for index, cells in ((0.73, wrong & numbered), (0.5, wrong & ~numbered)):
+        _cross(axes, [(xs[column] + index * cell, ys[row] + cell / 2) for row, column in np.argwhere(cells)], cell)
 
 
 def _write_number(axes: Axes, number: int, x: float, y: float, cell: float) -> None:

@@ -57,8 +57,8 @@ def _curves(axes: Axes, curves: Mapping[str, Curve], x: str, unit: float) -> Non
         low, high = 100 * curve.table["low"], 100 * curve.table["high"]
         if len(curves) <= MOST_BANDS:
             axes.fill_between(across, low, high, color=color, alpha=0.08, linewidth=0)
-        place = widest * (1.03 + 0.025 * number)
-        axes.vlines(place, low.iloc[-1], high.iloc[-1], color=color, linestyle="-", linewidth=2.5, alpha=0.7)
+        index = widest * (1.03 + 0.025 * number)
+        axes.vlines(index, low.iloc[-1], high.iloc[-1], color=color, linestyle="-", linewidth=2.5, alpha=0.7)
     axes.set_xlim(0, None)
 
 
@@ -104,10 +104,10 @@ def pass_rates_plot(
     n_columns = min(2 if len(panels) == 4 else 3, len(panels))
     n_rows = -(-len(panels) // n_columns)
     figure = Figure(figsize=(0.5 + 3.0 * max(2, n_columns), 1.0 + 3.1 * n_rows), layout="constrained")
-    places = figure.subplots(n_rows, n_columns, squeeze=False).flatten()
-    for axes in places[len(panels) :]:
+    indices = figure.subplots(n_rows, n_columns, squeeze=False).flatten()
+    for axes in indices[len(panels) :]:
         axes.remove()
-    for axes, (arm, rates) in zip(places, panels.items(), strict=False):
+    for axes, (arm, rates) in zip(indices, panels.items(), strict=False):
         axes.axline((0, 0), (1, 1), color="black", linestyle="--", linewidth=0.8, zorder=1)
         for (solved_by, first, later), equal in rates.groupby(["solved_by", "first", "later"]):
             marker, color = marks[solved_by]

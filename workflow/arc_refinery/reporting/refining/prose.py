@@ -2,7 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 
-from arc_refinery.config import Arm, Experiment, Grpo, Guard, Model, Optimizer, Refinement, Sandbox, Sft, Turn
+from arc_refinery.config import (
+    Arm,
+    Grpo,
+    Guard,
+    Optimizer,
+    PromptedModel,
+    Refinement,
+    Refining,
+    Run,
+    Sandbox,
+    Sft,
+    Turn,
+)
 from arc_refinery.evaluation.statistics import SIGNIFICANCE, mcnemar
 
 HOW_TO_READ = """\
@@ -16,7 +28,7 @@ All figures are means over tasks; a task's figure is a mean over its attempts, e
 - **train_pass_rate**, **test_pass_rate**: share of attempts with all train (test) grids correct.
 - **train_is_correct**, **test_is_correct**: tasks where any attempt has all train (test) grids correct. **is_correct**: tasks where both hold, which is what *solved* means here.
 - **pass@k**: chance that k of a turn's attempts, drawn at random, solve the task (unbiased, Chen et al. 2021).
-- **two guesses**: what a submission of two guesses would solve: attempts that are correct on all train pairs vote, and the two outputs with most votes are the guesses (`arc-refinery submission` fills up with other attempts).
+- **two guesses**: what a submission of two guesses would solve: attempts that are correct on all train pairs vote, and the two outputs with most votes are the guesses (`arc-refinery predictions submit` fills up with other attempts).
 - **tokens**: of completions, and of each prompt once for all completions that share it.
 - **supported**: the 95 % interval of the paired difference excludes 0, and the exact McNemar test gives p < 0.05 (of repeated arms, whose mean is compared: the interval alone).
 - **tasks needed**: how many tasks would show a difference of this size, in four experiments of five, at p < 0.05 (normal approximation for paired differences).
@@ -24,7 +36,7 @@ All figures are means over tasks; a task's figure is a mean over its attempts, e
 </details>"""  # noqa: E501
 
 
-def compared(experiment: Experiment, sizes: Mapping[str, int]) -> list[str]:
+def compared(experiment: Refining, sizes: Mapping[str, int]) -> list[str]:
     """What the arms are and the settings that matter; `sizes` are the numbers of tasks of the evaluation sets."""
     model, sampling, baseline = experiment.model, experiment.sampling, experiment.arms[0]
     sets = ", ".join(f"`{name}` ({n} {'task' if n == 1 else 'tasks'})" for name, n in sizes.items())
@@ -53,16 +65,16 @@ def compared(experiment: Experiment, sizes: Mapping[str, int]) -> list[str]:
     ]
 
 
-def _described_model(model: Model) -> str:
+def _described_model(model: PromptedModel) -> str:
     return f"`{model.path}`, window {model.window} tokens, {model.dtype}, sampled by {model.backend}"
 
 
-def _further_seeds(experiment: Experiment) -> str:
+def _further_seeds(experiment: Refining) -> str:
     seeds = {"training": experiment.training.seeds if experiment.training else (), "arms": experiment.evaluation.seeds}
     return "".join(f"; of {what}: {', '.join(map(str, values))}" for what, values in seeds.items() if values)
 
 
-def _refining(experiment: Experiment) -> str:
+def _refining(experiment: Refining) -> str:
     return f"- Refining: {_described_refinement(experiment.refinement)}, with the result of executing them."
 
 
@@ -72,7 +84,7 @@ def _described_refinement(refinement: Refinement) -> str:
     return f"the {refinement.n_parents} best incorrect attempts{distinct} in turn, {failed} that failed with an error"
 
 
-def _trainings(experiment: Experiment) -> list[str]:
+def _trainings(experiment: Refining) -> list[str]:
     """One item for each adapter, and one for what guards them."""
     if experiment.training is None:
         return []
@@ -84,11 +96,11 @@ def _trainings(experiment: Experiment) -> list[str]:
     return [*items, *([_described_guard(experiment.training.guard)] if experiment.runs else [])]
 
 
-def _repeated(runs: Mapping[str, Grpo]) -> list[list[str]]:
+def _repeated(runs: Mapping[str, Run]) -> list[list[str]]:
     """Names of runs that differ in nothing but their seed, together."""
     groups: dict[str, list[str]] = {}
     for name, run in runs.items():
-        groups.setdefault(run.model_dump_json(), []).append(name)
+        groups.setdefault(repr(run), []).append(name)
     return list(groups.values())
 
 
@@ -96,13 +108,13 @@ def _named(adapters: Sequence[str]) -> str:
     return f"- Training {', '.join(f'`{name}`' for name in adapters)}:"
 
 
-def _training_tasks(experiment: Experiment) -> str:
+def _training_tasks(experiment: Refining) -> str:
     from_parts = experiment.training_tasks == experiment.part_names
     source = f" (source: {experiment.problems.source})" if experiment.problems and from_parts else ""
     return f"the tasks of {', '.join(f'`{name}`' for name in experiment.training_tasks)}{source}"
 
 
-def _described_sft(experiment: Experiment, sft: Sft) -> str:
+def _described_sft(experiment: Refining, sft: Sft) -> str:
     demonstrations = sft.demonstrations
     programs = {
         "source": "the task's own source",
@@ -110,7 +122,7 @@ def _described_sft(experiment: Experiment, sft: Sft) -> str:
     }[demonstrations.targets]
     share = demonstrations.first_turn_share
     at_once = f"; {100 * share:g} % of the rows answer a task at once" if share else ""
-    rank = experiment.training.lora_r if experiment.training else 0
+    rank = experiment.training.lora.lora_r if experiment.training else 0
     return (
         f"SFT on second turns from {_training_tasks(experiment)}; the {demonstrations.n_parents} best incorrect "
         f"attempts of each task are refined to {programs}{at_once}. LoRA rank {rank}, learning rate "
@@ -118,7 +130,9 @@ def _described_sft(experiment: Experiment, sft: Sft) -> str:
     )
 
 
-def _described_grpo(experiment: Experiment, run: Grpo) -> str:
+def _described_grpo(experiment: Refining, trained: Run) -> str:
+    run = trained.grpo
+    assert isinstance(run, Grpo)
     prompts = experiment.training.prompts if experiment.training else ""
     start = " from what SFT has made" if experiment.sft_adapters else ""
     rollout = {
@@ -129,7 +143,7 @@ def _described_grpo(experiment: Experiment, run: Grpo) -> str:
     return (
         f"GRPO{start} on {prompts} prompts from {_training_tasks(experiment)}{rollout}. "
         f"Reward {_described_reward(run)}. Loss {_described_loss(run)}. "
-        f"LoRA rank {run.lora_r}, learning rate {run.learning_rate:g}, KL weight {run.beta:g}; a step takes "
+        f"LoRA rank {trained.lora.lora_r}, learning rate {run.learning_rate:g}, KL weight {run.beta:g}; a step takes "
         f"{run.num_generations} completions of each of its prompts ({run.prompts_per_step}), sampled by {run.sampler}; "
         f"{_duration(run)}. {_described_choice(run)}"
     )
@@ -224,7 +238,7 @@ def _model_of(turn: Turn) -> str:
             return f"the model trained as `{run}`"
 
 
-def limits(experiment: Experiment, n_comparisons: int) -> list[str]:
+def limits(experiment: Refining, n_comparisons: int) -> list[str]:
     arms = experiment.arms
     needed = next(n for n in range(1, 99) if mcnemar(n, 0) < SIGNIFICANCE)
     trained = trained_turns(arms)
@@ -247,7 +261,7 @@ def limits(experiment: Experiment, n_comparisons: int) -> list[str]:
     return ["## What this does not show", "\n".join(f"- {item}" for item in items if item)]
 
 
-def _what_intervals_say(experiment: Experiment) -> str:
+def _what_intervals_say(experiment: Refining) -> str:
     trained = bool(experiment.training and len(experiment.training.seeds) > 1)
     sampled = len(experiment.evaluation.seeds) > 1
     not_said = [

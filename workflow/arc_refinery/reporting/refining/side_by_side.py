@@ -62,10 +62,10 @@ def _arms(one: Given) -> Iterator[list[object]]:
     settings, results = one.side.experiment, one.results
     bootstrap = Bootstrap.of(settings, results.name)
     for name, repeated in settings.repetitions.items():
-        for arm, figures in zip(repeated, one.figures[name], strict=True):
+        for arm, metrics in zip(repeated, one.metrics[name], strict=True):
             attempts = results.of_arm(arm)
             n = len(results.task_ids)
-            solved = bootstrap.solved(list(figures["is_correct"]))
+            solved = bootstrap.solved(list(metrics["is_correct"]))
             spent = [f"{len(attempts) / n:.1f}", f"{attempts['tokens'].sum() / n:.0f}"]
             yield [f"`{settings.experiment}`", f"`{arm.name}`", n, solved, _refined(results, arm, bootstrap), *spent]
 
@@ -73,13 +73,13 @@ def _arms(one: Given) -> Iterator[list[object]]:
 def _refined(results: SetResults, arm: Arm, bootstrap: Bootstrap) -> str:
     if len(arm.turns) < 2:
         return "–"
-    rates: pd.Series = results.figures_of_turn(arm, 2)[PASS_RATE]
+    rates: pd.Series = results.metrics_of_turn(arm, 2)[PASS_RATE]
     return bootstrap.share(list(rates)) if len(rates) else "–"
 
 
 def _differences(first: Given, second: Given) -> list[str]:
     titles = [f"`{one.side.experiment.experiment}`" for one in (first, second)]
-    arms = [arm for arm in first.figures if arm in second.figures]
+    arms = [arm for arm in first.metrics if arm in second.metrics]
     if not arms:
         return [f"{titles[0]} and {titles[1]} have no arm of the same name."]
     task_ids = shared_tasks(first, second)

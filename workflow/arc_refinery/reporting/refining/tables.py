@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from arc_refinery.config import Arm, Experiment
+from arc_refinery.config import Arm, Refining
 from arc_refinery.evaluation.arms import (
     METRICS,
     PASS_RATE,
@@ -34,19 +34,19 @@ SOLVED = ("train_is_correct", "test_is_correct", "is_correct")  # shares of task
 PASS_AT = (1, 8, 64, 512)
 
 
-def figures_table(columns: Mapping[str, pd.DataFrame], bootstrap: Bootstrap) -> str:
+def metrics_table(columns: Mapping[str, pd.DataFrame], bootstrap: Bootstrap) -> str:
     """The published figures (rows) of several groups of attempts (columns), each a table of `per_task`."""
-    rows: list[list[str]] = [["n tasks", *(str(len(figures)) for figures in columns.values())]]
+    rows: list[list[str]] = [["n tasks", *(str(len(metrics)) for metrics in columns.values())]]
     for metric in METRICS:
         write = bootstrap.solved if metric in SOLVED else bootstrap.share
-        cells = [write(list(figures[metric])) if len(figures) else "–" for figures in columns.values()]
+        cells = [write(list(metrics[metric])) if len(metrics) else "–" for metrics in columns.values()]
         rows.append([metric, *cells])
     return markdown_table(["", *columns], rows)
 
 
-def figures_csv(columns: Mapping[str, pd.DataFrame], path: Path) -> None:
+def metrics_csv(columns: Mapping[str, pd.DataFrame], path: Path) -> None:
     """The published table's own form: one line an arm or turn, one column a figure (shares 0..1, means over tasks)."""
-    lines = {name: {"n_tasks": len(figures), **figures.mean()} for name, figures in columns.items()}
+    lines = {name: {"n_tasks": len(metrics), **metrics.mean()} for name, metrics in columns.items()}
     write_csv(pd.DataFrame.from_dict(lines, orient="index").rename_axis("name").reset_index(), path)
 
 
@@ -62,7 +62,7 @@ def turn_title(turn: TurnOfArms) -> str:
 
 def published_table(columns: Mapping[str, pd.DataFrame]) -> str:
     """The published form: a line an arm or turn, a column a figure (%), means over tasks; the best of a column bold."""
-    means = pd.DataFrame({name: 100 * figures[list(METRICS)].mean() for name, figures in columns.items()}).T.round(1)
+    means = pd.DataFrame({name: 100 * metrics[list(METRICS)].mean() for name, metrics in columns.items()}).T.round(1)
     best = means.max().where(means.max() > means.min())  # where all are equal none is the best
     rows = [
         [name, *(f"**{value:.1f}**" if value == best[metric] else f"{value:.1f}" for metric, value in line.items())]
@@ -72,21 +72,21 @@ def published_table(columns: Mapping[str, pd.DataFrame]) -> str:
 
 
 def comparisons(
-    experiment: Experiment, figures: Mapping[str, pd.DataFrame], bootstrap: Bootstrap, metric: str = "is_correct"
+    experiment: Refining, metrics: Mapping[str, pd.DataFrame], bootstrap: Bootstrap, metric: str = "is_correct"
 ) -> list[Comparison]:
     """Arms against each other on a figure of tasks that is 0 or 1: of repeated arms the mean first, then each."""
     made = []
     for first, second in experiment.compared:
         pairs = pairs_of_arms(experiment, first, second)
         if len(pairs) > 1:
-            a, b = ([figures[arm.name][metric] for arm in one] for one in zip(*pairs, strict=True))
+            a, b = ([metrics[arm.name][metric] for arm in one] for one in zip(*pairs, strict=True))
             made.append(compare_repeated(first, second, a, b, bootstrap.n_resamples, *bootstrap.address))
         made += [
             compare(
                 one.name,
                 other.name,
-                figures[one.name][metric],
-                figures[other.name][metric],
+                metrics[one.name][metric],
+                metrics[other.name][metric],
                 bootstrap.n_resamples,
                 *bootstrap.address,
             )
@@ -95,7 +95,7 @@ def comparisons(
     return made
 
 
-def pairs_of_arms(experiment: Experiment, first: str, second: str) -> list[tuple[Arm, Arm]]:
+def pairs_of_arms(experiment: Refining, first: str, second: str) -> list[tuple[Arm, Arm]]:
     """Each repetition of one with those of the other; with those of its seed of sampling, where both have one."""
     pairs = list(product(experiment.arms_called(first), experiment.arms_called(second)))
     return [(one, other) for one, other in pairs if one.seed == other.seed] or pairs
@@ -136,7 +136,7 @@ PairOfTurns = tuple[pd.DataFrame, pd.DataFrame]
 TURN_METRICS = {PASS_RATE: "pass rate", "test_pass_rate": "test_pass_rate", "unique outputs": "unique outputs"}
 
 
-def turn_differences_table(experiment: Experiment, results: SetResults, bootstrap: Bootstrap) -> str:
+def turn_differences_table(experiment: Refining, results: SetResults, bootstrap: Bootstrap) -> str:
     """Pass rates of the turns of compared arms against each other, on the tasks that have attempts of both."""
     rows = []
     for first, second in experiment.compared:
@@ -150,7 +150,7 @@ def turn_differences_table(experiment: Experiment, results: SetResults, bootstra
     return markdown_table(["turn by turn", "n tasks", *TURN_METRICS.values()], rows) if rows else ""
 
 
-def refining_headline(experiment: Experiment, by_set: Mapping[str, tuple[SetResults, Bootstrap]]) -> str:
+def refining_headline(experiment: Refining, by_set: Mapping[str, tuple[SetResults, Bootstrap]]) -> str:
     """Later turns against each other, where the model is told of its own attempt: a line a set and comparison."""
     rows = []
     for name, (results, bootstrap) in by_set.items():
@@ -168,7 +168,7 @@ def refining_headline(experiment: Experiment, by_set: Mapping[str, tuple[SetResu
 
 
 def _pairs_of_turns(
-    experiment: Experiment, results: SetResults, first: str, second: str
+    experiment: Refining, results: SetResults, first: str, second: str
 ) -> dict[int, dict[str, PairOfTurns]]:
     """For each turn that two compared arms do not share: figures of each pair of their repetitions."""
     pairs = pairs_of_arms(experiment, first, second)
@@ -176,8 +176,8 @@ def _pairs_of_turns(
     found = {
         number: {
             f"`{one.name}` − `{other.name}`": (
-                results.figures_of_turn(one, number),
-                results.figures_of_turn(other, number),
+                results.metrics_of_turn(one, number),
+                results.metrics_of_turn(other, number),
             )
             for one, other in pairs
             if one.branch(number) != other.branch(number)
@@ -188,7 +188,7 @@ def _pairs_of_turns(
 
 
 def _common_tasks(pairs: Iterable[PairOfTurns]) -> list[str]:
-    every = [figures.index for pair in pairs for figures in pair]
+    every = [metrics.index for pair in pairs for metrics in pair]
     return [task_id for task_id in every[0] if all(task_id in index for index in every)]
 
 
@@ -196,7 +196,7 @@ def _turn_difference(pairs: Sequence[PairOfTurns], bootstrap: Bootstrap) -> tupl
     task_ids = _common_tasks(pairs)
     cells = []
     for metric in TURN_METRICS:
-        a, b = (np.mean([figures.loc[task_ids, metric] for figures in one], axis=0) for one in zip(*pairs, strict=True))
+        a, b = (np.mean([metrics.loc[task_ids, metric] for metrics in one], axis=0) for one in zip(*pairs, strict=True))
         d = bootstrap.difference(a, b)
         text = f"{points(d.mean)} [{points(d.low)}, {points(d.high)}]"
         cells.append(f"**{text}**" if d.excludes_zero else text)
@@ -204,7 +204,7 @@ def _turn_difference(pairs: Sequence[PairOfTurns], bootstrap: Bootstrap) -> tupl
 
 
 def equal_tokens_table(
-    experiment: Experiment, results: SetResults, figures: Mapping[str, pd.DataFrame], bootstrap: Bootstrap
+    experiment: Refining, results: SetResults, metrics: Mapping[str, pd.DataFrame], bootstrap: Bootstrap
 ) -> str:
     """Compared arms where, on each task, both may generate as many tokens as the one that generated fewer."""
     owned = {arm.name: results.of_arm(arm) for arm in experiment.arms}

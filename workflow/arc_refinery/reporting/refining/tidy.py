@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from arc_refinery.config import Experiment
+from arc_refinery.config import Refining
 from arc_refinery.evaluation.arms import SCORES, SetResults, load_branch, read_task_ids
 from arc_refinery.files import atomic_write
 
@@ -41,7 +41,7 @@ SCHEMA = pa.schema(
 FURTHER = ("model", "seed", "logprob")  # columns of attempts that the report does not need
 
 
-def write(experiment: Experiment, folder: Path, output: Path) -> None:
+def write(experiment: Refining, folder: Path, output: Path) -> None:
     """Write all attempts of the experiment's arms, read from its folder, one branch in memory at a time.
 
     Rows: by set, branch, arm, task (in the set's order), slot; so the bytes do not depend on the number of shards.

@@ -103,7 +103,7 @@ def _described(experiment: ToolUse) -> list[str]:
     trained = "Nothing was trained."
     if experiment.training:
         names = ", ".join(f"`{one.name}`" for one in sets)
-        trained = f"Trained on {names} by {', then '.join(method.upper() for method in experiment.training.train)}."
+        trained = f"Trained on {names} by {', then '.join(method.upper() for method in experiment.training.methods)}."
     thinks = "thinks, calls tools" if generation.enable_thinking else "calls tools"
     return [
         f"`{experiment.model.path}` {thinks} ({', '.join(f'`{name}`' for name in experiment.tools)}), reads their "
@@ -197,8 +197,8 @@ def compared(arms: Sequence[ToolArm]) -> list[tuple[ToolArm, ToolArm]]:
     with_baseline = [(arm, arms[0]) for arm in arms[1:]]
     others = [
         (later, earlier)
-        for place, earlier in enumerate(arms)
-        for later in arms[place + 1 :]
+        for index, earlier in enumerate(arms)
+        for later in arms[index + 1 :]
         if (earlier.adapter == later.adapter) != (earlier.tools == later.tools)
     ]
     flipped = [(b, a) if b.tools and not a.tools else (a, b) for a, b in others]  # with tools less without

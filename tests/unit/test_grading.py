@@ -9,7 +9,7 @@ from factories import make_attempt, make_grid, make_prompt, make_task
 
 from arc_refinery.augment import Augmentation
 from arc_refinery.records import Attempt, Verdict
-from arc_refinery.refine.judge import ATTEMPTS_AT_ONCE, judge
+from arc_refinery.refine.grading import ATTEMPTS_AT_ONCE, grade_attempts
 from arc_refinery.sandbox import Executor
 from arc_refinery.tasks import Pair, Task
 
@@ -43,8 +43,8 @@ def attempt(completion: str, task: Task = SAME, name: str = "a", **prompt: Any) 
     return make_attempt(make_prompt(task, **prompt), attempt_id=name, completion=completion)
 
 
-def judged(executor: Executor, *attempts: Attempt) -> list[Verdict]:
-    return list(judge(attempts, TASKS, executor))
+def graded(executor: Executor, *attempts: Attempt) -> list[Verdict]:
+    return list(grade_attempts(attempts, TASKS, executor))
 
 
 IDENTITY_PROGRAM = block("def transform(grid):\n    return grid")
@@ -54,7 +54,7 @@ def test_verdicts_come_in_the_order_of_the_attempts(executor: Executor) -> None:
     codes = ["return grid", "return grid[:1]", "raise ValueError", "return grid.T", "return grid"]
     attempts = [attempt(block(f"def transform(grid): {code}"), name=str(n)) for n, code in enumerate(codes)]
     attempts.insert(2, attempt("no idea", name="nothing"))
-    verdicts = judged(executor, *attempts)
+    verdicts = graded(executor, *attempts)
     assert [one.attempt_id for one in verdicts] == ["0", "1", "nothing", "2", "3", "4"]
     assert [one.status for one in verdicts] == ["ok", "ok", "no_code", "error", "ok", "ok"]
     assert verdicts[1].train_outputs[0].tolist() == [[1, 2]]
@@ -62,12 +62,12 @@ def test_verdicts_come_in_the_order_of_the_attempts(executor: Executor) -> None:
 
 
 def test_a_verdict_carries_the_names_of_its_attempt(executor: Executor) -> None:
-    (verdict,) = judged(executor, attempt(IDENTITY_PROGRAM, name="n", prompt_id="q"))
+    (verdict,) = graded(executor, attempt(IDENTITY_PROGRAM, name="n", prompt_id="q"))
     assert (verdict.attempt_id, verdict.prompt_id, verdict.task_id, verdict.turn) == ("n", "q", "same", 2)
 
 
 def test_a_completion_without_a_program_is_no_code(executor: Executor) -> None:
-    (verdict,) = judged(executor, attempt("def transform(grid): return grid"))
+    (verdict,) = graded(executor, attempt("def transform(grid): return grid"))
     assert (verdict.status, verdict.program_hash, verdict.error, verdict.fingerprint) == ("no_code", "", "", "")
     assert (verdict.train_outputs, verdict.test_outputs) == ((), ())
     assert (verdict.train_pixel_score, verdict.test_pixel_score, verdict.train_correct_grids) == (0.0, 0.0, 0.0)
@@ -75,13 +75,13 @@ def test_a_completion_without_a_program_is_no_code(executor: Executor) -> None:
 
 
 def test_no_attempts_give_no_verdicts(executor: Executor) -> None:
-    assert judged(executor) == []
+    assert graded(executor) == []
 
 
 def test_a_program_that_solves_the_task_as_it_was_shown_is_correct(executor: Executor) -> None:
     # mirroring left and right is mirroring up and down after a quarter turn; 1 and 2 are shown as 5 and 7
     code = "def transform(grid):\n    grid = np.flipud(grid)\n    return np.where(grid == 5, 7, grid)"
-    (verdict,) = judged(executor, attempt(block(code), MIRROR, augmentation=TURNED, train_order=(2, 0, 1)))
+    (verdict,) = graded(executor, attempt(block(code), MIRROR, augmentation=TURNED, train_order=(2, 0, 1)))
     assert verdict.status == "ok"
     assert verdict.train_is_correct and verdict.test_is_correct
     assert [out.tolist() for out in verdict.train_outputs] == [pair.output.tolist() for pair in MIRROR.train]
@@ -90,7 +90,7 @@ def test_a_program_that_solves_the_task_as_it_was_shown_is_correct(executor: Exe
 
 def test_a_program_for_the_task_as_it_is_fails_where_another_form_was_shown(executor: Executor) -> None:
     code = "def transform(grid):\n    grid = np.fliplr(grid)\n    return np.where(grid == 1, 2, grid)"
-    plain, shown_turned = judged(
+    plain, shown_turned = graded(
         executor,
         attempt(block(code), MIRROR, prompt_id="plain"),
         attempt(block(code), MIRROR, prompt_id="turned", augmentation=TURNED),
@@ -102,7 +102,7 @@ def test_a_program_for_the_task_as_it_is_fails_where_another_form_was_shown(exec
 def test_the_program_gets_the_inputs_as_they_were_shown(executor: Executor) -> None:
     # an exception carries out the first input: the third train pair's, turned and recoloured
     code = "def transform(grid):\n    raise ValueError(grid.tolist())"
-    (verdict,) = judged(executor, attempt(block(code), MIRROR, augmentation=TURNED, train_order=(2, 0, 1)))
+    (verdict,) = graded(executor, attempt(block(code), MIRROR, augmentation=TURNED, train_order=(2, 0, 1)))
     assert verdict.error == "ValueError: [[6, 5]] (line 4)"
 
 
@@ -113,13 +113,13 @@ def test_outputs_are_kept_in_the_original_form_under_every_symmetry(
 ) -> None:
     form = Augmentation(n_rotations, transpose, (3, 1, 4, 0, 5, 9, 2, 6, 8, 7))
     order = (1, 2, 0)
-    (verdict,) = judged(executor, attempt(IDENTITY_PROGRAM, MIRROR, augmentation=form, train_order=order))
+    (verdict,) = graded(executor, attempt(IDENTITY_PROGRAM, MIRROR, augmentation=form, train_order=order))
     outputs = [out.tolist() for out in (*verdict.train_outputs, *verdict.test_outputs)]
     assert outputs == [pair.input.tolist() for pair in MIRROR.pairs]
 
 
 def test_scores_of_a_wrong_program(executor: Executor) -> None:
-    (verdict,) = judged(executor, attempt(IDENTITY_PROGRAM))
+    (verdict,) = graded(executor, attempt(IDENTITY_PROGRAM))
     # the first train pair is right, the second in 1 of 4 cells; the test's one cell in 1 of the 2 x 2 that are wanted
     assert verdict.train_correct_grids == 0.5
     assert verdict.train_pixel_score == pytest.approx((1 + 1 / 4) / 2)
@@ -130,14 +130,14 @@ def test_scores_of_a_wrong_program(executor: Executor) -> None:
 
 def test_a_program_may_be_right_on_the_test_pairs_alone(executor: Executor) -> None:
     code = "def transform(grid):\n    return [[5, 6], [6, 5]]"
-    (verdict,) = judged(executor, attempt(block(code)))
+    (verdict,) = graded(executor, attempt(block(code)))
     assert verdict.test_is_correct and not verdict.train_is_correct
     assert (verdict.train_correct_grids, verdict.test_correct_grids) == (0.0, 1.0)
 
 
 def test_an_exception_is_reported_with_type_message_and_line(executor: Executor) -> None:
     code = "def transform(grid):\n    raise IndexError('too far')"
-    (verdict,) = judged(executor, attempt(block(code)))
+    (verdict,) = graded(executor, attempt(block(code)))
     # line 1 is the import, line 2 is empty, line 3 the def
     assert (verdict.status, verdict.error) == ("error", "IndexError: too far (line 4)")
     assert (verdict.train_outputs, verdict.fingerprint, verdict.train_pixel_score) == ((), "", 0.0)
@@ -146,19 +146,19 @@ def test_an_exception_is_reported_with_type_message_and_line(executor: Executor)
 
 def test_one_failing_input_leaves_no_outputs(executor: Executor) -> None:
     code = "def transform(grid):\n    return grid if grid.size > 1 else 1 / 0"
-    (verdict,) = judged(executor, attempt(block(code)))
+    (verdict,) = graded(executor, attempt(block(code)))
     assert (verdict.status, verdict.train_outputs, verdict.test_outputs) == ("error", (), ())
     assert verdict.error == "ZeroDivisionError: division by zero (line 4)"
 
 
 def test_an_output_that_is_no_grid_is_invalid(executor: Executor) -> None:
-    (verdict,) = judged(executor, attempt(block("def transform(grid):\n    return [[11]]")))
+    (verdict,) = graded(executor, attempt(block("def transform(grid):\n    return [[11]]")))
     assert verdict.status == "invalid_output"
     assert "11" in verdict.error
 
 
 def test_equal_programs_give_equal_verdicts(executor: Executor) -> None:
-    one, other, longer = judged(
+    one, other, longer = graded(
         executor,
         attempt(IDENTITY_PROGRAM, name="a"),
         attempt(IDENTITY_PROGRAM, name="b"),
@@ -176,7 +176,7 @@ def test_equal_programs_on_equal_inputs_are_executed_once(executor: Executor) ->
     now = block("import time\ndef transform(grid): raise ValueError(time.time_ns())")
     asked = [attempt(now, name=f"{prompt}{n}", prompt_id=prompt) for prompt in "pq" for n in range(3)]
     turned = attempt(now, name="turned", augmentation=TURNED)
-    errors = [verdict.error for verdict in judged(executor, *asked, turned)]
+    errors = [verdict.error for verdict in graded(executor, *asked, turned)]
     assert len(set(errors[:6])) == 1
     assert errors[6] != errors[0]
 
@@ -184,13 +184,13 @@ def test_equal_programs_on_equal_inputs_are_executed_once(executor: Executor) ->
 def test_attempts_are_read_a_bounded_number_ahead(executor: Executor) -> None:
     taken = itertools.count()
     endless = (attempt("no program", name=str(number)) for number in taken)
-    verdicts = judge(endless, TASKS, executor)
+    verdicts = grade_attempts(endless, TASKS, executor)
     assert [next(verdicts).status for _ in range(3)] == ["no_code"] * 3
     assert next(taken) == ATTEMPTS_AT_ONCE
 
 
-def test_equal_programs_of_two_prompts_are_judged_on_their_own_tasks(executor: Executor) -> None:
-    one, other = judged(
+def test_equal_programs_of_two_prompts_are_graded_on_their_own_tasks(executor: Executor) -> None:
+    one, other = graded(
         executor, attempt(IDENTITY_PROGRAM, prompt_id="p"), attempt(IDENTITY_PROGRAM, MIRROR, prompt_id="q")
     )
     assert one.program_hash == other.program_hash
@@ -200,13 +200,13 @@ def test_equal_programs_of_two_prompts_are_judged_on_their_own_tasks(executor: E
 
 def test_equal_outputs_have_equal_fingerprints_and_others_not(executor: Executor) -> None:
     codes = ["return grid", "return grid + 0", "return grid.T"]
-    same, too, other = judged(executor, *(attempt(block(f"def transform(grid): {code}")) for code in codes))
+    same, too, other = graded(executor, *(attempt(block(f"def transform(grid): {code}")) for code in codes))
     assert same.fingerprint == too.fingerprint != other.fingerprint
     assert same.program_hash != too.program_hash
 
 
 def test_a_fingerprint_does_not_depend_on_how_the_task_was_shown(executor: Executor) -> None:
-    plain, turned = judged(
+    plain, turned = graded(
         executor,
         attempt(IDENTITY_PROGRAM, MIRROR, prompt_id="plain"),
         attempt(IDENTITY_PROGRAM, MIRROR, prompt_id="turned", augmentation=TURNED, train_order=(2, 1, 0)),

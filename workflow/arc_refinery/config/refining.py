@@ -1,0 +1,285 @@
+"""Experiments in refining, and checks across the sections of their configuration."""
+
+from collections.abc import Iterable
+from functools import cached_property
+from itertools import combinations, product
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from arc_refinery.config.base import ConfigError, Name, RunName
+from arc_refinery.config.evaluation import Arm, Evaluation, Turn
+from arc_refinery.config.experiment import Experiment
+from arc_refinery.config.resources import Resources
+from arc_refinery.config.sampling import LEARNED, PromptedModel, Refinement, Sampling, Sandbox, TemplateRows
+from arc_refinery.config.tasks import Parts, Problems, TaskSet
+from arc_refinery.config.training import SFT, TRAINED, Training
+from arc_refinery.hub import Download
+
+
+class Refining(Experiment):
+    kind: Literal["refining"] = Field("refining", description="What is learned: to refine programs that were wrong.")
+    model: PromptedModel = Field(description="The model that answers.")
+    models: dict[RunName, PromptedModel] = Field(
+        default_factory=dict,
+        description="Other models that can sample turns of arms, by name. Their prompts are written as for `model`.",
+    )
+    template_rows: TemplateRows | None = Field(
+        None,
+        description="Rows that the model was trained on; `model.template: learned` takes its wording from them.",
+    )
+    problems: Problems | None = Field(None, description="Where training problems come from.")
+    parts: Parts | None = Field(None, description="How training tasks are split.")
+    sampling: Sampling = Field(description="How completions are sampled, for training tasks and evaluation.")
+    sandbox: Sandbox = Field(default_factory=lambda: Sandbox(), description="Limits on executed programs.")
+    refinement: Refinement = Field(default_factory=lambda: Refinement(), description="Which attempts get another turn.")
+    training: Training | None = Field(None, description="Training of a LoRA adapter; without it, nothing is trained.")
+    evaluation: Evaluation = Field(description="What is compared, and on which tasks.")
+    resources: Resources = Field(default_factory=lambda: Resources(), description="What jobs request.")
+    compare: tuple[Name, ...] = Field(
+        (), description="Names of experiments that `snakemake compare` compares in `results/compare.md`."
+    )
+
+    @property
+    def all_models(self) -> dict[str, PromptedModel]:
+        """All models by their keys in the config."""
+        return {"model": self.model} | {f"models.{name}": model for name, model in self.models.items()}
+
+    def sources(self) -> Iterable[Download | None]:
+        sections = [*self.all_models.values(), self.problems, self.template_rows]
+        return (section.download for section in sections if section)
+
+    @property
+    def part_names(self) -> list[str]:
+        return self.parts.names if self.parts else []
+
+    @cached_property
+    def sft_adapters(self) -> list[str]:
+        """Adapters that SFT produces: the final ones, or those that GRPO starts from."""
+        if self.training is None or self.training.sft is None:
+            return []
+        return list(self.training.repeated(SFT if self.runs else TRAINED))
+
+    @property
+    def trained(self) -> list[str]:
+        """Final adapters of the training."""
+        return list(self.runs) or self.sft_adapters
+
+    def seed_of(self, adapter: str) -> int:
+        """The seed of an adapter's training."""
+        seed = self.training.seeds_of_adapters()[adapter] if self.training else None
+        return self.seed if seed is None else seed
+
+    @property
+    def _learns_from_sources(self) -> bool:
+        sft = self.training.sft if self.training else None
+        return sft is not None and sft.demonstrations.targets == "source"
+
+    @property
+    def augments_parts(self) -> bool:
+        chosen = self.parts.use_data_augmentation if self.parts else None
+        return self.sampling.use_data_augmentation if chosen is None else chosen
+
+    @property
+    def training_tasks(self) -> list[str]:
+        """Parts or evaluation sets to train on."""
+        if self.training is None:
+            return []
+        return list(self.training.sets) or self.part_names
+
+    @cached_property
+    def arms(self) -> tuple[Arm, ...]:
+        """The configured arms, expanded to one arm per adapter and seed."""
+        return tuple(arm for repeated in self.repetitions.values() for arm in repeated)
+
+    @cached_property
+    def repetitions(self) -> dict[str, list[Arm]]:
+        """The arms, grouped by their name without seeds: arms of one group differ only in seeds."""
+        named: dict[str, list[Arm]] = {}
+        for arm in self.evaluation.arms:
+            for name, one in self._with_adapters(arm):
+                seeded = [one.with_seed(seed) for seed in self.evaluation.seeds]
+                named.setdefault(name, []).extend(seeded or [one])
+        return named
+
+    def _with_adapters(self, arm: Arm) -> list[tuple[str, Arm]]:
+        """Expand an arm over trained adapters, as (name without training seed, arm) pairs."""
+        asked = {turn.adapter for turn in arm.turns}
+        if self.training and TRAINED in asked and self.trained not in ([], [TRAINED]):
+            bases = {run: self.training.base_of(run) for run in self.trained}
+            return [
+                (
+                    arm.name if base == TRAINED else f"{arm.name}-{base}",
+                    arm.with_adapters(run, {TRAINED: run, SFT: self.start_of(run) or SFT}),
+                )
+                for run, base in bases.items()
+            ]
+        if SFT in asked and self.sft_adapters not in ([], [SFT]):
+            names = {name: name.removeprefix("sft-") for name in self.sft_adapters}
+            return [(arm.name, arm.with_adapters(short, {SFT: name})) for name, short in names.items()]
+        return [(arm.name, arm)]
+
+    @cached_property
+    def compared(self) -> list[tuple[str, str]]:
+        """Pairs of names in `repetitions` to compare: the first minus the second."""
+        names = list(self.repetitions)
+        with_baseline = [(name, names[0]) for name in names[1:]]
+        chosen = [
+            pair
+            for first, second in self.evaluation.comparisons
+            for pair in product(self._names_of(first), self._names_of(second))
+        ]
+        if not self.evaluation.comparisons and len(names) <= 3:
+            chosen = [(second, first) for first, second in combinations(names, 2)]
+        return list(dict.fromkeys([*with_baseline, *chosen]))
+
+    def _names_of(self, arm: str) -> list[str]:
+        """Names for `arms_called` of a configured arm, or of one of the arms it expands to."""
+        of_config = {one.name: one for one in self.evaluation.arms}
+        if arm in of_config:
+            return list(dict.fromkeys(name for name, _ in self._with_adapters(of_config[arm])))
+        return [arm]
+
+    def arms_called(self, name: str) -> list[Arm]:
+        """Return the repetitions of that name, or the one arm of that name."""
+        return self.repetitions.get(name) or [arm for arm in self.arms if arm.name == name]
+
+    def model_of(self, turn: Turn) -> PromptedModel:
+        return self.models[turn.model] if turn.model else self.model
+
+    def seed_of_arm(self, arm: Arm) -> int:
+        """Seed of the arm's sampling and augmentation."""
+        return self.seed if arm.seed is None else arm.seed
+
+    def evaluation_set(self, name: str) -> TaskSet:
+        return next(task_set for task_set in self.evaluation.sets if task_set.name == name)
+
+    def n_shards(self, tasks: str) -> int:
+        """How many sampling jobs a part or an evaluation set is split into."""
+        if self.parts and tasks in self.part_names:
+            return self.parts.shards_per_part
+        return self.evaluation_set(tasks).shards
+
+    @property
+    def refined_for_training(self) -> list[str]:
+        """Parts or evaluation sets whose first-turn attempts become training prompts or demonstrations."""
+        refines = self.runs and self.training and self.training.prompts == "second-turn"
+        return self.training_tasks if refines or self.sft_adapters else []
+
+    def arm_and_turn(self, branch: str) -> tuple[Arm, int]:
+        """The arm and the number of the turn that a branch such as `refine-trained-turn2` belongs to.
+
+        Raises `ConfigError` where the experiment has no such branch.
+        """
+        for arm in self.arms:
+            if branch in arm.branches:
+                return arm, 1 + arm.branches.index(branch)
+        raise ConfigError(f"{branch} is no branch of this experiment; there are {', '.join(self.branches)}")
+
+    def branch_before(self, branch: str) -> str:
+        """The branch that one of turn 2 or later refines."""
+        arm, number = self.arm_and_turn(branch)
+        return arm.branch(number - 1)
+
+    def first_turn_predictions(self, tasks: str, branch: str) -> int:
+        """Completions per task in turn 1: the arms share them, so the largest arm decides."""
+        if tasks in self.part_names:
+            return self.sampling.n_predictions
+        sizes = [arm.turns[0].n_predictions for arm in self.arms if arm.branch(1) == branch]
+        if self._is_for_training(tasks, branch):
+            sizes.append(self.sampling.n_predictions)
+        return max(sizes)
+
+    def sampler(self, tasks: str, branch: str) -> PromptedModel:
+        """What a branch is sampled with."""
+        return self.model if self._is_for_training(tasks, branch) else self.model_of(self._turn(branch))
+
+    def sampling_seed(self, tasks: str, branch: str) -> int:
+        return self.seed if self._is_for_training(tasks, branch) else self.seed_of_arm(self.arm_and_turn(branch)[0])
+
+    def adapter_of(self, tasks: str, branch: str) -> str | None:
+        """The adapter that a branch is sampled with."""
+        name = "none" if self._is_for_training(tasks, branch) else self._turn(branch).adapter
+        return None if name == "none" else name
+
+    def _turn(self, branch: str) -> Turn:
+        arm, number = self.arm_and_turn(branch)
+        return arm.turns[number - 1]
+
+    def _is_for_training(self, tasks: str, branch: str) -> bool:
+        """Whether a branch is sampled whatever the arms are: training begins with it."""
+        return tasks in self.part_names or (branch == "turn1" and tasks in self.refined_for_training)
+
+    @property
+    def branches(self) -> list[str]:
+        """Folder names of all turns of all arms, each once."""
+        return list(dict.fromkeys(branch for arm in self.arms for branch in arm.branches))
+
+    @model_validator(mode="after")
+    def _names_are_free(self) -> "Refining":
+        taken = {*self.part_names, "adapters", "fetched", "report", "tasks", "template"}
+        if clash := {s.name for s in self.evaluation.sets} & taken:
+            raise ValueError(f"evaluation.sets: the name {', '.join(sorted(clash))} is taken; choose another")
+        if clash := {arm.name for arm in self.evaluation.arms if arm.name.startswith("turn1")}:
+            raise ValueError(f"evaluation.arms: {', '.join(sorted(clash))}: the name of an arm cannot begin with turn1")
+        return self
+
+    @model_validator(mode="after")
+    def _compared_are_several(self) -> "Refining":
+        if len(self.compare) == 1 or len(set(self.compare)) < len(self.compare):
+            raise ValueError(f"compare: [{', '.join(self.compare)}]: name two experiments or more, each of them once")
+        return self
+
+    @model_validator(mode="after")
+    def _a_learned_wording_has_rows(self) -> "Refining":
+        if (self.model.template == LEARNED) != bool(self.template_rows):
+            raise ValueError("`model.template: learned` and the section `template_rows` go together; add or remove one")
+        return self
+
+    @model_validator(mode="after")
+    def _what_is_used_is_there(self) -> "Refining":
+        if self.parts and not self.problems:
+            raise ValueError("problems is missing: parts are made from them")
+        if self.parts and self.problems and self.problems.source == "generator" and not self.parts.tasks_per_part:
+            raise ValueError("parts.tasks_per_part is missing: the generator needs the number of problems to make")
+        if self.parts and self.training and self.training.sets:
+            raise ValueError("parts are not used, because training.sets names what to train on; remove one of them")
+        if self.training and self.training.prompts_per_task > 1 and not self.sampling.use_data_augmentation:
+            raise ValueError("training.prompts_per_task: without sampling.use_data_augmentation they are all the same")
+        for key, model in self.all_models.items():
+            if model.window <= self.sampling.max_output_tokens:
+                raise ValueError(f"{key}.window leaves no room for a prompt beside sampling.max_output_tokens")
+            if (model.template, model.colors) != (self.model.template, self.model.colors):
+                raise ValueError(f"{key}: its template and colors must be those of `model`: turns share conversations")
+        if self.training and not self.training_tasks:
+            raise ValueError("training: there is nothing to train on; give parts, or training.sets")
+        sets = [task_set.name for task_set in self.evaluation.sets]
+        if self.training and (unknown := sorted(set(self.training.sets) - set(sets))):
+            raise ValueError(f"training.sets: {unknown[0]} is not an evaluation set; there are {', '.join(sets)}")
+        if self._learns_from_sources and (not self.parts or self.augments_parts):
+            raise ValueError(
+                "training.sft.demonstrations.targets `source`: a task's source answers the unaugmented task; set "
+                "parts.use_data_augmentation to false, or the targets to `attempts`"
+            )
+        if clash := sorted(set(self.models) & set(self.adapters)):
+            raise ValueError(f"models: an adapter is also called {clash[0]}; choose another name")
+        adapters = ["none", *self.adapters]
+        names = [arm.name for arm in self.arms]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"evaluation.arms: the sweep gives another arm the same name: {', '.join(twice)}")
+        known = {*names, *self.repetitions, *(arm.name for arm in self.evaluation.arms)}
+        if unknown := [name for pair in self.evaluation.comparisons for name in pair if name not in known]:
+            raise ValueError(f"evaluation.comparisons: {unknown[0]} is not an arm; there are {', '.join(names)}")
+        for arm in self.arms:
+            for turn in arm.turns:
+                if turn.model and turn.model not in self.models:
+                    there = ", ".join(self.models) or "none"
+                    raise ValueError(
+                        f"evaluation.arms: {arm.name} samples with the model {turn.model}; `models` has {there}"
+                    )
+                if turn.adapter not in adapters:
+                    raise ValueError(
+                        f"evaluation.arms: {arm.name} samples with the adapter {turn.adapter}; there are "
+                        f"{', '.join(adapters)}"
+                    )
+        return self

@@ -1,0 +1,136 @@
+"""Grades of answers: take the program out, execute it on grids, compare. The same code for shards and for rewards.
+
+answer   "```python\\ndef transform(grid):\\n    return np.fliplr(grid)\\n```" on the inputs [[1, 0]] and [[2, 0]],
+         whose outputs are [[0, 1]] and [[5, 2]]
+grade    status "ok", outputs [[0, 1]] and [[0, 2]], correct grids 0.5, pixel score 0.75
+"""
+
+import hashlib
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+
+from tqdm import tqdm
+
+from arc_refinery.grids import Grid, fingerprint
+from arc_refinery.metrics import correct_grids, mean_pixel_score
+from arc_refinery.prompts import extract_code
+from arc_refinery.records import Attempt, Verdict
+from arc_refinery.records.refining import NO_CODE
+from arc_refinery.sandbox import Executor, Program, Status
+from arc_refinery.tasks import Task
+
+ATTEMPTS_AT_ONCE = 2000  # of a shard in memory
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer, and the pairs that its program is executed on, as the model saw them."""
+
+    text: str
+    inputs: tuple[Grid, ...]
+    truths: tuple[Grid, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """What executing one answer gave."""
+
+    status: str  # no_code, or the sandbox's verdict
+    error: str = ""
+    outputs: tuple[Grid, ...] = ()  # one for each pair; empty unless status is ok
+    truths: tuple[Grid, ...] = ()
+    code: str | None = None
+
+    @property
+    def is_valid(self) -> bool:
+        return self.status == Status.ok
+
+    @property
+    def correct_grids(self) -> float:
+        """Share of the pairs."""
+        return correct_grids(self.outputs, self.truths) if self.outputs else 0.0
+
+    @property
+    def pixel_score(self) -> float:
+        """Mean over the pairs."""
+        return mean_pixel_score(self.outputs, self.truths) if self.outputs else 0.0
+
+    @property
+    def is_solved(self) -> bool:
+        return self.correct_grids == 1.0
+
+
+def grade_answers(answers: Sequence[Answer], executor: Executor) -> Generator[Grade, None, None]:
+    """Grades in order. That a program fails is its grade; that the sandbox fails is an exception.
+
+    Equal programs on equal inputs are executed once if they stand together.
+    """
+    codes = [extract_code(answer.text) for answer in answers]
+    with closing(executor.run(_programs(codes, answers))) as outcomes:
+        for code, answer in zip(codes, answers, strict=True):
+            if code is None:
+                yield Grade(NO_CODE)
+                continue
+            outcome = next(outcomes)
+            yield Grade(str(outcome.status), outcome.error, outcome.outputs, answer.truths, code)
+
+
+def grade_attempts(
+    attempts: Iterable[Attempt], tasks: Mapping[str, Task], executor: Executor, n_attempts: int | None = None
+) -> Iterator[Verdict]:
+    """One verdict per attempt, in order; memory does not grow with their number, which only the progress bar uses."""
+    remaining = iter(attempts)
+    with tqdm(total=n_attempts, unit="attempt", mininterval=5) as progress:
+        while some := list(islice(remaining, ATTEMPTS_AT_ONCE)):
+            with closing(grade_answers(list(_answers(some, tasks)), executor)) as grades:
+                for attempt, graded in zip(some, grades, strict=True):
+                    yield verdict(attempt, tasks[attempt.task_id], graded)
+                    progress.update()
+
+
+def verdict(attempt: Attempt, task: Task, graded: Grade) -> Verdict:
+    """The grade of an attempt, on the task as it is: augmentation and order of the train pairs are undone."""
+    outputs: tuple[Grid, ...] = ()
+    if graded.outputs:
+        seen_order = [*attempt.train_order, *range(len(task.train), len(task.pairs))]
+        undone = {
+            index: attempt.augmentation.undo(grid) for index, grid in zip(seen_order, graded.outputs, strict=True)
+        }
+        outputs = tuple(undone[index] for index in range(len(task.pairs)))
+    train, test = outputs[: len(task.train)], outputs[len(task.train) :]
+    train_truth, test_truth = [pair.output for pair in task.train], [pair.output for pair in task.test]
+    return Verdict(
+        attempt_id=attempt.attempt_id,
+        prompt_id=attempt.prompt_id,
+        task_id=attempt.task_id,
+        turn=attempt.turn,
+        program_hash="" if graded.code is None else hashlib.sha256(graded.code.encode()).hexdigest()[:16],
+        status=graded.status,
+        error=graded.error,
+        train_outputs=train,
+        test_outputs=test,
+        fingerprint=fingerprint(outputs) if outputs else "",
+        train_pixel_score=mean_pixel_score(train, train_truth) if train else 0.0,
+        train_correct_grids=correct_grids(train, train_truth) if train else 0.0,
+        test_pixel_score=mean_pixel_score(test, test_truth) if test else 0.0,
+        test_correct_grids=correct_grids(test, test_truth) if test else 0.0,
+    )
+
+
+def _answers(attempts: Iterable[Attempt], tasks: Mapping[str, Task]) -> Iterator[Answer]:
+    """Attempts that see a task in the same way stand together, and share their inputs."""
+    seen_as = None
+    inputs: tuple[Grid, ...] = ()
+    for attempt in attempts:
+        if seen_as != (seen_as := (attempt.task_id, attempt.augmentation, attempt.train_order)):
+            pairs = tasks[attempt.task_id].reorder_train(attempt.train_order).pairs
+            inputs = tuple(attempt.augmentation.apply(pair.input) for pair in pairs)
+        yield Answer(attempt.completion, inputs, ())  # a verdict compares in the task's own form
+
+
+def _programs(codes: Iterable[str | None], answers: Sequence[Answer]) -> Iterator[Program]:
+    for index, (code, answer) in enumerate(zip(codes, answers, strict=True)):
+        if code is not None:
+            yield Program(str(index), code, answer.inputs)
