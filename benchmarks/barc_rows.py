@@ -101,8 +101,8 @@ def compare(folder: Path, n_rows: int, seed: int) -> None:
     source = ["--source", "file", "--path", rows, "--n-wanted", "0"]
     commands = {
         "pandas.read_json": [*PANDAS, rows],
-        "problems": [*STAGE, "problems", *source, "--output", problems],
-        "tasks, all in one part": [*STAGE, "tasks", "--problems-path", problems, "--outputs", tasks],
+        "problems": [*STAGE, "tasks", "problems", *source, "--output", problems],
+        "tasks, all in one part": [*STAGE, "tasks", "split", "--problems-path", problems, "--outputs", tasks],
     }
     print("| program | wall s | CPU s | peak GiB | wall of pandas / wall | CPU of pandas / CPU |")
     print("|---|--:|--:|--:|--:|--:|")

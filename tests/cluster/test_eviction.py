@@ -89,7 +89,7 @@ def test_a_vacated_training_goes_on_from_its_checkpoint(
     adapters = {}
     for name in ("undisturbed", "vacated"):
         checkout = finished.clone(tmp_path / name)
-        longer = checkout.change(lambda config: config["training"].update(max_steps=8, epochs=6))
+        longer = checkout.change(lambda config: config["training"]["grpo"].update(max_steps=8, epochs=6))
         if name == "undisturbed":
             done = checkout.snakemake("--cores", "2", "results/small/adapters/trained", "--configfile", longer)
             assert done.returncode == 0, done.stdout + done.stderr

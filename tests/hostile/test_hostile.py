@@ -620,9 +620,9 @@ def patient(mode: str) -> Iterator[Executor]:
         yield executor
 
 
-@pytest.mark.parametrize(("place", "is_spoilt"), [(0, False), (3, False), (3, True), (6, False), (6, True), (7, True)])
+@pytest.mark.parametrize(("index", "is_spoilt"), [(0, False), (3, False), (3, True), (6, False), (6, True), (7, True)])
 def test_other_programs_grids_cannot_be_found(patient: Executor, index: int, is_spoilt: bool) -> None:
-    """At each place of a batch of 7, and behind a program whose child is not used again."""
+    """At each index of a batch of 7, and behind a program whose child is not used again."""
     sources = [SAME.format(i) for i in range(12)]
     inputs = [MARKER] * 12
     sources[index], inputs[index] = WALK, GRID

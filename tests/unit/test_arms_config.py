@@ -57,7 +57,7 @@ def test_a_seed_of_sampling_has_first_turns_of_its_own() -> None:
 
 
 def test_runs_of_a_sweep_are_no_repetitions_of_each_other() -> None:
-    sweep = {"train": ["grpo"], "sft": None, "sweep": [{"beta": 0.1}, {"beta": 0.2}]} | SEEDS_OF_TRAINING
+    sweep = {"sft": None, "sweep": [{"beta": 0.1}, {"beta": 0.2}]} | SEEDS_OF_TRAINING
     made = experiment(BASE, sweep)
     assert {name: len(arms) for name, arms in made.repetitions.items()} == {
         "base": 1,

@@ -149,13 +149,13 @@ def test_the_version_of_the_driver_is_shown(cuda: Callable[..., None], tmp_path:
 
 
 def test_memory_is_counted_for_the_kind_of_job():
-    content = yaml.safe_load((ROOT / "config/multi-turn-rl.yaml").read_text())
-    content["training"]["gradient_accumulation_steps"] = 4
+    content = load_experiment(ROOT / "config/multi-turn-rl.yaml").model_dump(mode="json")
+    content["training"]["grpo"]["gradient_accumulation_steps"] = 4
     experiment = validate_experiment(content, "multi-turn-rl", Refining)
     (sample,), (train,) = (machine.gpu_memory(experiment, job) for job in ("sample", "train"))
     assert (sample.check, sample.outcome) == ("GPU memory of sample, counted", "passed")
     assert (train.check, train.outcome) == ("GPU memory of train trained, counted", "failed")
-    assert "set training.gradient_accumulation_steps to 8" in train.advice
+    assert "set training.grpo.gradient_accumulation_steps to 8" in train.advice
 
 
 def test_a_compiler_is_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -260,8 +260,8 @@ def test_two_samplers_agree_or_not(theirs: list[Any], outcome: str):
 
 @pytest.mark.training
 def test_training_is_tried_interrupted_and_taken_up():
-    settings = Grpo(learning_rate=1e-4, num_generations=4, max_completion_length=8, max_seq_length=64)
-    steps, follows, resumes = stages.training(ModelConfig(path=TINY, window=1024), settings)
+    settings = Grpo(learning_rate=1e-4, num_generations=4)
+    steps, follows, resumes = stages.training(ModelConfig(path=TINY, window=1024), Lora(), settings)
     assert steps == Finding("GRPO makes steps", "passed", "12 steps in float32")
     assert follows.outcome == "not applicable"
     assert resumes == Finding("an interrupted training goes on", "passed", "after SIGTERM, from its last checkpoint")
@@ -269,10 +269,8 @@ def test_training_is_tried_interrupted_and_taken_up():
 
 @pytest.mark.training
 def test_a_training_that_cannot_start_is_a_finding():
-    settings = Grpo(
-        learning_rate=1e-4, num_generations=4, max_completion_length=8, max_seq_length=64, sampler="vllm-colocate"
-    )
-    (found,) = stages.training(ModelConfig(path=TINY, window=1024), settings)
+    settings = Grpo(learning_rate=1e-4, num_generations=4, sampler="vllm-colocate")
+    (found,) = stages.training(ModelConfig(path=TINY, window=1024), Lora(), settings)
     assert (found.check, found.outcome) == ("GRPO makes steps", "failed")
     assert "the package vllm is not installed here" in found.found
 
@@ -317,13 +315,14 @@ def test_findings_are_of_one_kind_of_job(tmp_path: Path):
 @pytest.mark.parametrize("path", sorted((ROOT / "config").glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_training_of_every_config_can_be_tried(path: Path, tmp_path: Path):
     """As far as its flags go: on a GPU there would be no second chance."""
-    settings = load_experiment(path).training
-    if settings is None or "grpo" not in settings.train:
+    training = load_experiment(path).training
+    if training is None or training.grpo is None:
         return
+    settings = training.grpo
     for changes in ({}, {"unsloth": True, "epsilon_high": 0.2, "scale_rewards": "batch"}):
         changed = settings.model_copy(update={key: value for key, value in changes.items() if hasattr(settings, key)})
         words = stages._train(
-            ModelConfig(path=TINY, window=9), changed, changed.sampler, small_tasks(tmp_path), tmp_path
+            ModelConfig(path=TINY, window=9), training.lora, changed, changed.sampler, small_tasks(tmp_path), tmp_path
         )
         command = tyro.cli(load("train"), args=words[1:])
         assert command.training.loss_type == settings.loss_type

@@ -22,6 +22,7 @@ INLINE = re.compile(rf"`((?:{PROGRAMS})(?: [^`\n]*)?)`")
 FENCE = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINE = re.compile(rf"^(?:\$ )?((?:{PROGRAMS}) .*)")
 RULE = re.compile(r"^\s*(?:rule|use rule \w+ as) (\w+)", re.MULTILINE)
+NAMES = {*cli.COMMANDS, *(f"train --kind {kind}" for kind in cli.TRAINING)}
 OPEN = re.compile(r"[<{…]")  # stands for something: results/<experiment>, {path}
 
 
@@ -72,11 +73,13 @@ def exists(path: str) -> bool:
 
 
 def fault_of_ours(words: list[str]) -> str | None:
-    if not words or OPEN.search(words[0]) or words == ["--help"]:
+    if not words or OPEN.search(words[0]) or words == ["--help"] or words[:3] == ["train", "--kind", "<kind>"]:
         return None
-    name = next((" ".join(words[:n]) for n in (2, 1) if " ".join(words[:n]) in cli.COMMANDS), None)
+    name = next((" ".join(words[:n]) for n in (3, 2, 1) if " ".join(words[:n]) in NAMES), None)
     if name is None:
-        return f"arc-refinery has no command {words[0]!r}"
+        groups = {name.split()[0] for name in NAMES}
+        return f"arc-refinery has no command {' '.join(words[: 1 + (words[0] in groups)])!r}"
+    words = words[len(name.split()) :]
     unknown = [word for word in words if word.startswith("--") and word.partition("=")[0] not in flags_of(name)]
     return f"arc-refinery {name} has no flag {unknown[0]}" if unknown else None
 
@@ -141,7 +144,7 @@ def test_every_command_that_is_named_exists():
     ("command", "expected"),
     [
         ("arc-refinery serve", "arc-refinery has no command 'serve'"),
-        ("arc-refinery prompts teach", "arc-refinery has no command 'prompts'"),
+        ("arc-refinery prompts teach", "arc-refinery has no command 'prompts teach'"),
         ("arc-refinery sample --base-model x", "arc-refinery sample has no flag --base-model"),
         ("snakemake --configfile config/none.yaml", "no file config/none.yaml"),
         ("snakemake --profile none all", "no file none"),

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from checkout import ROOT, TINY
 
-from arc_refinery.config import load_experiment, validate_experiment
+from arc_refinery.config import Experiment, load_experiment, validate_experiment
 from arc_refinery.errors import ModelError
 from arc_refinery.gpu_memory import GIB, WIDTH, Items, counts, forward_pass, memory_warnings, page, training_pass
 from arc_refinery.model_shape import PUBLISHED, Shape, shape_of
@@ -22,7 +22,7 @@ LLAMA_8B = PUBLISHED["barc0/Llama-3.1-ARC-Potpourri-Induction-8B"]
 QWEN_2B = PUBLISHED["Qwen/Qwen3-1.7B"]
 ALL = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 CONFIGS = {path.stem: path for path in (ROOT / "config").glob("*.yaml")}
-FULL_SIZE = [name for name, path in CONFIGS.items() if "gpu_mem_mb" in path.read_text()]
+FULL_SIZE = [name for name, path in CONFIGS.items() if load_experiment(path).resources.sample.gpu_mem_mb]
 
 
 def content(name: str) -> dict[str, Any]:
@@ -230,13 +230,13 @@ def test_a_small_pass_takes_what_is_measured_on_a_cpu(
 
 
 def changed(name: str, **changes: Any) -> Experiment:
-    """An experiment of config/, with other values of keys such as `training__beta`."""
+    """An experiment of config/, with other values of keys such as `training__grpo__beta`."""
     config = content(name)
     for key, value in changes.items():
         section = config
         *outer, last = key.split("__")
         for part in outer:
-            section = section[part]
+            section = section.setdefault(part, {})
         section[last] = value
     return validate_experiment(config, "c.yaml")
 
@@ -257,10 +257,10 @@ def test_published_configs_are_found():
 
 
 def test_twice_as_many_completions_in_a_pass_do_not_fit_and_the_warning_says_what_does():
-    (warning,) = memory_warnings(changed("multi-turn-rl", training__gradient_accumulation_steps=4), "c.yaml")
+    (warning,) = memory_warnings(changed("multi-turn-rl", training__grpo__gradient_accumulation_steps=4), "c.yaml")
     assert warning.startswith("c.yaml: GPU memory of train trained (8 completions of up to 9,700 tokens per pass) is")
     assert "86.2 of 78.1 GiB, 110% (limit 85%)" in warning
-    assert "set training.gradient_accumulation_steps to 8 (now 4)" in warning
+    assert "set training.grpo.gradient_accumulation_steps to 8 (now 4)" in warning
     assert "arc-refinery doctor memory --config c.yaml" in warning
 
 
@@ -272,8 +272,8 @@ def test_where_no_number_of_passes_is_enough_another_gpu_is_advised():
 
 def test_vllm_needs_room_for_one_window():
     # 0.22 x 78.1 GiB = 17.2; less 15.0 of weights and 1.5 of its own, 0.7 GiB is left: 5,000 tokens of 128 KiB
-    (warning,) = memory_warnings(changed("multi-turn-rl", training__gpu_memory_utilization=0.22), "c.yaml")
-    assert "and needs one; raise training.gpu_memory_utilization" in warning
+    (warning,) = memory_warnings(changed("multi-turn-rl", training__grpo__gpu_memory_utilization=0.22), "c.yaml")
+    assert "and needs one; raise training.grpo.gpu_memory_utilization" in warning
     (warning,) = memory_warnings(changed("multi-turn-rl", model__gpu_memory_utilization=0.48), "c.yaml")
     assert "GPU memory of sample" in warning and "model.gpu_memory_utilization" in warning
 
@@ -294,7 +294,10 @@ def test_a_second_gpu_halves_weights_and_cache_of_vllm():
 
 def test_4_bit_weights_and_sampling_without_vllm():
     experiment = changed(
-        "multi-turn-rl", training__load_in_4bit=True, training__sampler="transformers", training__max_seq_length=2000
+        "multi-turn-rl",
+        training__lora__load_in_4bit=True,
+        training__grpo__sampler="transformers",
+        training__max_seq_length=2000,
     )
     (train,) = (count for count in counts(experiment) if count.job == "train trained")
     weights = next(n_bytes for name, n_bytes in train.items.items() if name.startswith("weights"))
@@ -317,7 +320,7 @@ def test_a_models_sizes_come_from_its_folder():
 
 
 def test_an_unknown_model_is_an_error_of_the_command_and_no_warning():
-    experiment = changed("multi-turn-rl", model__path="nobody/nothing", training__gradient_accumulation_steps=1)
+    experiment = changed("multi-turn-rl", model__path="nobody/nothing", training__grpo__gradient_accumulation_steps=1)
     assert memory_warnings(experiment, "c.yaml") == []
     with pytest.raises(ModelError, match=r"nobody/nothing: its sizes are not known.*hf download nobody/nothing"):
         page(experiment)
@@ -335,7 +338,8 @@ def test_a_config_json_of_another_kind_is_refused(tmp_path: Path, config: dict[s
 
 def test_the_command_needs_neither_torch_nor_the_hub():
     script = (
-        "import sys; from arc_refinery.cli import main; sys.argv[1:] = ['memory', '--config', sys.argv[1]]; main();"
+        "import sys; from arc_refinery.cli import main;"
+        "sys.argv[1:] = ['doctor', 'memory', '--config', sys.argv[1]]; main();"
         "assert not {'torch', 'transformers', 'huggingface_hub'} & set(sys.modules)"
     )
     command = [sys.executable, "-c", script, str(CONFIGS["multi-turn-rl"])]

@@ -21,13 +21,13 @@ import pytest
 from checkout import ROOT, TINY
 
 from arc_refinery import library_arguments
-from arc_refinery.config import Generation, Grpo, Imitation, Lora, ModelConfig, ToolTraining
+from arc_refinery.config import Generation, Grpo, Imitation, Lengths, Lora, ModelConfig, PolicyGradient
 
 PACKAGE = ROOT / "workflow/arc_refinery"
 MODEL = ModelConfig(path=TINY, window=1024)
 LORA = Lora(lora_r=2)
 GENERATION = Generation(max_turn_tokens=64, max_episode_tokens=256)
-LENGTHS: dict[str, Any] = {"learning_rate": 1e-4, "max_completion_length": 48, "max_seq_length": 1024}
+LENGTHS = Lengths(max_completion_length=48, max_seq_length=1024)
 
 needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed in this environment")
 needs_unsloth = pytest.mark.skipif(find_spec("unsloth") is None, reason="Unsloth is not installed in this environment")
@@ -48,13 +48,13 @@ def sft_keywords(on_gpu: bool = False) -> dict[str, Any]:
 
 
 def grpo_keywords(on_gpu: bool = False, **settings: Any) -> dict[str, Any]:
-    training = Grpo.model_validate(LENGTHS | settings)
-    rollouts = library_arguments.refining_rollouts(training)
+    training = Grpo.model_validate({"learning_rate": 1e-4} | settings)
+    rollouts = library_arguments.refining_rollouts(LENGTHS)
     return library_arguments.grpo_settings(MODEL, training, rollouts, 1e-4, 0, Path("work"), on_gpu, has_heldout=True)
 
 
 def tool_keywords(**settings: Any) -> dict[str, Any]:
-    training = ToolTraining.model_validate({"learning_rate": 1e-4, "train": ("grpo",)} | settings)
+    training = PolicyGradient.model_validate({"learning_rate": 1e-4} | settings)
     rollouts = library_arguments.tool_rollouts(training, GENERATION, stop_id=7)
     return library_arguments.grpo_settings(MODEL, training, rollouts, 1e-4, 0, Path("work"), False, has_heldout=True)
 
@@ -123,11 +123,11 @@ def test_vllm_takes_how_tokens_are_drawn(temperature: float):
 @needs_unsloth
 def test_unsloth_takes_every_keyword():
     """Read in its source: importing Unsloth takes a GPU and replaces parts of TRL."""
-    training = Grpo.model_validate(LENGTHS)
-    of_model = library_arguments.unsloth_model(MODEL, training, None, 0, on_gpu=True)
+    training = Grpo(learning_rate=1e-4)
+    of_model = library_arguments.unsloth_model(MODEL, LORA, training, None, 0, on_gpu=True)
     assert of_model.keys() <= parameters_of("loader.py", "FastLanguageModel", "from_pretrained")
     # FastLanguageModel hands these on
-    of_adapter = library_arguments.unsloth_adapter(training, 0, on_gpu=True)
+    of_adapter = library_arguments.unsloth_adapter(LORA, 0, on_gpu=True)
     assert of_adapter.keys() <= parameters_of("llama.py", "FastLlamaModel", "get_peft_model")
 
 

@@ -35,7 +35,7 @@ def test_a_published_command_for_sampling_needs_no_other_flag() -> None:
     assert stage.dataset_path == Path("/data/barc/dataset_100k.json.gz")
     assert stage.output_folder == Path("/predictions/2025-09-03")
     assert stage.lora_path == Path("/runs/grpo/checkpoint-19699")
-    assert stage.base_model_path == "/models/Llama-3.1-ARC-Potpourri-Induction-8B"
+    assert stage.model_path == "/models/Llama-3.1-ARC-Potpourri-Induction-8B"
     assert (stage.max_model_len, stage.max_output_tokens, stage.tensor_parallel_size) == (14500, 1500, 2)
     assert (stage.use_4bit_quantization, stage.gpu_memory_utilization) == (True, 0.91)
     assert (stage.shard, stage.n_shards) == (0, 1)  # the whole data set
@@ -44,12 +44,13 @@ def test_a_published_command_for_sampling_needs_no_other_flag() -> None:
 def test_a_published_command_for_training_needs_no_other_flag() -> None:
     stage = tyro.cli(Train, args=shlex.split(TRAIN))
     grpo = stage.training
-    assert (grpo.lora_r, grpo.beta, grpo.max_grad_norm, grpo.load_in_4bit) == (1, 0.02, 0.05, False)
+    assert (stage.lora.lora_r, grpo.beta, grpo.max_grad_norm, stage.lora.load_in_4bit) == (1, 0.02, 0.05, False)
     assert (grpo.reward_name, grpo.num_generations) == ("arc-v2-no-pixel-score", 32)
     assert (grpo.gradient_accumulation_steps, grpo.learning_rate) == (4, 4e-6)
     assert (grpo.repetition_penalty, grpo.epochs, grpo.mask_truncated_completions) == (1.02, 1, True)
     assert (grpo.scale_rewards, grpo.gpu_memory_utilization, grpo.warmup_ratio) == ("batch", 0.3, 0.01)
-    assert (grpo.max_seq_length, grpo.max_completion_length, grpo.n_jobs, grpo.save_steps) == (9700, 1024, 20, 200)
+    assert (stage.lengths.max_seq_length, stage.lengths.max_completion_length) == (9700, 1024)
+    assert (grpo.n_jobs, grpo.save_steps) == (20, 200)
     assert stage.model_path == "/models/Llama-3.1-ARC-Potpourri-Induction-8B"
     assert stage.dataset_path == (Path("/data/second-turn.parquet"),)
     assert stage.output_dir == Path("/runs/grpo/lr4e-6_r1")

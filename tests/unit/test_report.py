@@ -45,7 +45,7 @@ def experiment(n_shards: int = 1, arms: tuple[str, ...] = ("independent", "refin
         "problems": {"source": "generator"},
         "parts": {"tasks_per_part": 5, "shards_per_part": 1},
         "sampling": {"max_output_tokens": 16},
-        "training": {"learning_rate": 1e-3, "max_completion_length": 16, "max_seq_length": 100},
+        "training": {"grpo": {"learning_rate": 1e-3}, "max_completion_length": 16, "max_seq_length": 100},
         "evaluation": {
             "sets": [task_set],
             "arms": [{"name": name, "turns": turns[name]} for name in arms],

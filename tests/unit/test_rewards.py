@@ -7,7 +7,7 @@ import pytest
 from factories import make_grid, make_prompt, make_task
 
 from arc_refinery.config import Grpo
-from arc_refinery.grids import UNKNOWN
+from arc_refinery.grids import UNKNOWN, Grid
 from arc_refinery.prompts import Message
 from arc_refinery.records import Prompt
 from arc_refinery.refine.grading import Answer, Grade, grade_answers
@@ -25,19 +25,22 @@ RIGHT_IN_HALF = "```python\ndef transform(grid):\n    return grid\n```"
 ADDS_ONE = "```python\ndef transform(grid):\n    return grid + 1\n```"
 
 
-def graded(correct: float, pixels: float, status: str = "ok") -> Grade:
-    return Grade(status, "", (ONE,) if status == "ok" else (), correct, pixels)
+def graded(outputs: tuple[Grid, ...], status: str = "ok") -> Grade:
+    return Grade(status, "", outputs, (ONE, TWO))
+
+
+HALF = make_grid("12", "00")  # two of the four cells of ONE
 
 
 @pytest.mark.parametrize(
     ("what", "v1", "v2", "staged"),
     [
-        (graded(1.0, 1.0), 10.0, 10.0, 3.0),  # 1 + 8 + 1; 1 + 9; 1 + 1 + 1
-        (graded(0.5, 0.75), 1 + 4 + 0.75, 1 + 4.5, 2.5),
-        (graded(0.0, 0.25), 1.25, 1.0, 2.0),
-        (graded(0.0, 0.0, "timeout"), 0.0, 0.0, 1.0),  # there was code
-        (graded(0.0, 0.0, "crash"), 0.0, 0.0, 1.0),
-        (graded(0.0, 0.0, "no_code"), 0.0, 0.0, 0.0),
+        (graded((ONE, TWO)), 10.0, 10.0, 3.0),  # 1 + 8 + 1; 1 + 9; 1 + 1 + 1
+        (graded((HALF, TWO)), 1 + 4 + 0.75, 1 + 4.5, 2.5),
+        (graded((HALF, ONE)), 1.25, 1.0, 2.0),  # pixels: 2 / 4 and none
+        (graded((), "timeout"), 0.0, 0.0, 1.0),  # there was code
+        (graded((), "crash"), 0.0, 0.0, 1.0),
+        (graded((), "no_code"), 0.0, 0.0, 0.0),
     ],
 )
 def test_rewards_by_hand(what: Grade, v1: float, v2: float, staged: float) -> None:
@@ -83,7 +86,7 @@ def test_a_sandbox_that_is_gone_is_no_reward_of_zero() -> None:
     with Executor(1, Limits()) as gone:
         pass
     with pytest.raises(RuntimeError, match="closed"):
-        grade_answers([Answer(RIGHT_IN_HALF, (ONE,), (ONE,))], gone)
+        list(grade_answers([Answer(RIGHT_IN_HALF, (ONE,), (ONE,))], gone))
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
@@ -128,8 +131,7 @@ def score(
     columns = {name: [row[name]] * len(texts) for name in ("assistant_prefix", "train", "test")}
     metrics: dict[str, float] = {}
     grpo = Grpo(
-        learning_rate=1e-3, max_completion_length=9, max_seq_length=99, num_generations=len(texts), **settings,
-        gradient_accumulation_steps=1,
+        learning_rate=1e-3, num_generations=len(texts), gradient_accumulation_steps=1, **settings,
     )  # fmt: skip
     scorer = Scorer(grpo, executor, [END])
     earned = scorer(
@@ -175,7 +177,7 @@ def test_repetition_and_being_cut_cost_what_the_settings_say(executor: Executor)
 def test_the_name_that_metrics_carry(executor: Executor) -> None:
     from arc_refinery.refine.scoring import Scorer
 
-    grpo = Grpo(learning_rate=1.0, max_completion_length=1, max_seq_length=9, reward_name="arc-v1")
+    grpo = Grpo(learning_rate=1.0, reward_name="arc-v1")
     assert Scorer(grpo, executor, [END]).__name__ == "arc-v1"
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # they import transformers
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
     from arc_refinery.refine.rollout import Episode
+    from arc_refinery.refine.rows import TrainingPrompt
 
 GRID, TURNED, TWICE = make_grid("12", "34"), make_grid("24", "13"), make_grid("43", "21")
 TASK = make_task(train=(Pair(GRID, TURNED), Pair(TURNED, TWICE)), test=(Pair(GRID, TURNED),))

@@ -10,7 +10,7 @@ from checkout import ROOT, SMALL, TOOLS
 from pydantic import BaseModel
 
 from arc_refinery import config
-from arc_refinery.cli.tool_use import ToolTrainingFlags
+from arc_refinery.cli.tool_use import ToolGrpo
 from arc_refinery.config import (
     EVALUATION,
     PROMPTS,
@@ -36,9 +36,9 @@ OF_A_TRAINING = {"n_jobs", "gpu_memory_utilization", "server_url", "report_to"}
     ("section", "marks", "names"),
     [
         (config.Grpo, [TUNING], OF_A_TRAINING),
-        (config.ToolTraining, [TUNING], OF_A_TRAINING),
-        (ToolTrainingFlags, [TUNING], OF_A_TRAINING),  # hides some of them, which keeps them out of identities
-        (config.Grpo, [PROMPTS], {"rollout", "max_completion_length", "max_seq_length"}),
+        (config.PolicyGradient, [TUNING], OF_A_TRAINING),
+        (ToolGrpo, [TUNING], OF_A_TRAINING),  # hides some of them, which keeps them out of identities
+        (config.Grpo, [PROMPTS], {"rollout"}),
         (config.PromptedModel, [PROMPTS, TUNING], {"template", "colors", "gpu_memory_utilization"}),
         (config.ModelConfig, [TUNING], {"gpu_memory_utilization"}),
         (config.Imitation, [TUNING], {"save_steps"}),  # GRPO chooses among its checkpoints: there they are a setting
@@ -113,12 +113,12 @@ def of_tool_use(experiment: ToolUse) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (lambda c: c["training"].update(learning_rate=2.0e-3), {"train trained"}),
-        (lambda c: c["training"].update(save_steps=3), {"train trained"}),
+        (lambda c: c["training"]["grpo"].update(learning_rate=2.0e-3), {"train trained"}),
+        (lambda c: c["training"]["grpo"].update(save_steps=3), {"train trained"}),
         (lambda c: c["training"]["sft"].update(epochs=2), {"sft sft"}),
         (lambda c: c["training"]["sft"].update(save_steps=3), set()),
-        (lambda c: c["training"].update(n_jobs=2, gpu_memory_utilization=0.5, report_to=["wandb"]), set()),
-        (lambda c: c["training"].update(lora_r=4), {"train trained", "sft sft"}),
+        (lambda c: c["training"]["grpo"].update(n_jobs=2, gpu_memory_utilization=0.5, report_to=["wandb"]), set()),
+        (lambda c: c["training"]["lora"].update(lora_r=4), {"train trained", "sft sft"}),
         (lambda c: c["training"]["sft"].update(demonstrations={"n_parents": 2}), {"demonstrations"}),
         (lambda c: c["training"].update(max_seq_length=900), {"train trained", "training_prompts", "demonstrations"}),
         (
@@ -163,11 +163,11 @@ EPISODES = {"episodes untrained", "episodes trained"}
     [
         (lambda c: c["generation"].update(temperature=0.7), EPISODES),
         (lambda c: c["generation"].update(max_calls=2), EPISODES | {"conversations", "train trained"}),
-        (lambda c: c["training"].update(learning_rate=2.0e-3), {"train trained"}),
+        (lambda c: c["training"]["grpo"].update(learning_rate=2.0e-3), {"train trained"}),
         (lambda c: c["training"]["sft"].update(epochs=2), {"sft sft"}),
         (lambda c: c["training"]["sft"].update(without_tools=0.25), {"conversations"}),
         (lambda c: c["training"]["sft"].update(save_steps=2), set()),
-        (lambda c: c["training"].update(n_jobs=2, gpu_memory_utilization=0.5), set()),
+        (lambda c: c["training"]["grpo"].update(n_jobs=2, gpu_memory_utilization=0.5), set()),
         (lambda c: c["data"]["train"][1].update(n_questions=5), {"questions programs-train"}),
         (lambda c: c["data"]["heldout"][0].update(shards=1), set()),
         (lambda c: c["evaluation"]["arms"].append({"name": "plain", "tools": False}), {"episodes plain"}),
@@ -182,7 +182,7 @@ def test_a_setting_of_tool_use_changes_its_stages(change: Change, expected: set[
 
 def test_what_changes_no_result_is_given_beside() -> None:
     content = yaml.safe_load((ROOT / SMALL).read_text())
-    content["training"] |= {"n_jobs": 2, "gpu_memory_utilization": 0.5}
+    content["training"]["grpo"] |= {"n_jobs": 2, "gpu_memory_utilization": 0.5}
     content["model"]["gpu_memory_utilization"] = 0.7
     experiment = validate_experiment(content, "mine.yaml", Refining)
     assert stages.sample(experiment, "heldout", "turn1").tuning == {"gpu_memory_utilization": 0.7}

@@ -13,7 +13,9 @@ from arc_refinery.records.questions import Question
 
 pytestmark = pytest.mark.usefixtures("on_a_cpu")
 
-STAGES = ["questions", "conversations", "train-tools", "episodes", "report"]
+QUESTIONS = "tools questions --name a --output a"
+TRAIN = "train --kind tool-use --output-dir a"
+STAGES = ["tools questions", "tools conversations", "train --kind tool-use", "tools episodes", "report"]
 MODEL = "--model-path workflow/models/tiny-tools"
 SIZES = "--max-model-len 512 --generation.max-turn-tokens 48 --generation.max-episode-tokens 96"
 
@@ -53,23 +55,23 @@ def test_every_flag_is_explained(stage: str, monkeypatch: pytest.MonkeyPatch, ca
     ("words", "message"),
     [
         (
-            "questions --name a --output a --form gsm8k --source file --path none.jsonl",
+            f"{QUESTIONS} --form gsm8k --source file --path none.jsonl",
             "none.jsonl: cannot be read",
         ),
         (
-            "questions --name a --output a --form gsm8k --source generator --n-questions 1 --heldout none.parquet",
+            f"{QUESTIONS} --form gsm8k --source generator --n-questions 1 --heldout none.parquet",
             "none.parquet: no such file",
         ),
         (
-            "questions --name a --output a --form gsm8k --source generator --n-questions 1 --heldout others.parquet",
+            f"{QUESTIONS} --form gsm8k --source generator --n-questions 1 --heldout others.parquet",
             "others.parquet: holds conversations, expected questions",
         ),
         *(
             (f"{stage} {SIZES} {flags}", message)
             for stage in (
-                "conversations --output a",
-                "train-tools --output-dir a --learning-rate 1e-4",
-                "episodes --output-folder a",
+                "tools conversations --output a",
+                f"{TRAIN} --learning-rate 1e-4",
+                "tools episodes --output-folder a",
             )
             for flags, message in (
                 (f"{MODEL} --dataset-path none.parquet", "none.parquet: no such file"),
@@ -83,18 +85,21 @@ def test_every_flag_is_explained(stage: str, monkeypatch: pytest.MonkeyPatch, ca
         ),
         *(
             (f"{stage} {MODEL} {SIZES} --dataset-path sums.parquet {flags}", message)
-            for stage in ("train-tools --output-dir a --learning-rate 1e-4", "episodes --output-folder a")
+            for stage in (
+                f"{TRAIN} --learning-rate 1e-4",
+                "tools episodes --output-folder a",
+            )
             for flags, message in (
                 ("--lora-path none", "none/adapter_config.json: no such file"),
                 ("--tools read_file --files none", "none: no such folder"),
             )
         ),
         (
-            f"train-tools --output-dir a --learning-rate 1 {MODEL} {SIZES} --dataset-path sums.parquet --n-heldout 3",
+            f"{TRAIN} --learning-rate 1 {MODEL} {SIZES} --dataset-path sums.parquet --n-heldout 3",
             "n_heldout = 3 leaves nothing to train on: there are 3 prompts",
         ),
         (
-            f"episodes --output-folder a {MODEL} {SIZES} --dataset-path sums.parquet --shard 2 --n-shards 2",
+            f"tools episodes --output-folder a {MODEL} {SIZES} --dataset-path sums.parquet --shard 2 --n-shards 2",
             "shard 2 of 2: expected 0..1",
         ),
         ("report --output a.md --folder . --config none.json", "none.json: no such file"),

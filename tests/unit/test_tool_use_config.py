@@ -43,7 +43,7 @@ def test_the_kind_of_an_experiment_is_written_or_seen_from_its_questions(content
     assert content.pop("kind") == "tool-use"
     assert isinstance(validate_experiment(content, "mine.yaml"), ToolUse)
     content["kind"] = "tools"
-    with pytest.raises(ConfigError, match=r"^mine.yaml: kind is 'tools'; expected refining or tool-use$"):
+    with pytest.raises(ConfigError, match=r"^mine.yaml: kind is 'tools'; expected refining, tool-use, or a module"):
         validate_experiment(content, "mine.yaml")
     content["kind"] = "refining"
     with pytest.raises(ConfigError, match=r"mine.yaml: data is not a known key"):
@@ -64,7 +64,6 @@ def arm(content: Content, name: str) -> Content:
 
 
 def only_grpo(content: Content) -> None:
-    content["training"]["train"] = ["grpo"]
     del content["training"]["sft"]
 
 
@@ -161,22 +160,14 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda c: c["training"]["sft"].update(without_tools=1.5),
         "training.sft.without_tools is 1.5; input should be less than or equal to 1",
     ),
-    "methods in the wrong order": (
-        lambda c: c["training"].update(train=["grpo", "sft"]),
-        "training: train is [grpo, sft]; expected [sft], [grpo] or [sft, grpo]",
-    ),
-    "sft that is not described": (
-        lambda c: c["training"].pop("sft"),
-        "training: the section `sft` belongs to `train: [sft]` and `train: [sft, grpo]`; add or remove it",
-    ),
-    "sft that is not wanted": (
-        lambda c: c["training"].update(train=["grpo"]),
-        "training: the section `sft` belongs to `train: [sft]` and `train: [sft, grpo]`; add or remove it",
+    "training without a method": (
+        lambda c: (c["training"].pop("sft"), c["training"].pop("grpo")),
+        "training: there is nothing to train with; give the section `sft`, `grpo`, or both",
     ),
     # 8 generations x 8 prompts = 64 completions a step do not divide into 5 passes
     "indivisible batch": (
-        lambda c: c["training"].update(gradient_accumulation_steps=5),
-        "training: num_generations x prompts_per_step = 64 must be divisible by gradient_accumulation_steps = 5",
+        lambda c: c["training"]["grpo"].update(gradient_accumulation_steps=5),
+        "training.grpo: num_generations x prompts_per_step = 64 must be divisible by gradient_accumulation_steps = 5",
     ),
     "equal names of arms": (
         lambda c: arm(c, "sft").update(name="trained"),
@@ -221,9 +212,8 @@ def test_a_wrong_key_gives_one_line_that_names_file_and_key(
 def test_the_adapters_of_each_method(
     content: Content, methods: list[str], adapters: list[str], sft: list[str], grpo: list[str]
 ):
-    content["training"]["train"] = methods
-    if "sft" not in methods:
-        del content["training"]["sft"]
+    for method in {"sft", "grpo"} - set(methods):
+        del content["training"][method]
     content["evaluation"]["arms"] = [{"name": "only", "adapter": "trained"}]
     experiment = validate_experiment(content, "mine.yaml", ToolUse)
     assert (experiment.adapters, experiment.sft_adapters, list(experiment.runs)) == (adapters, sft, grpo)

@@ -11,7 +11,7 @@ import torch
 from checkout import TINY_TOOLS
 from written_turns import ALL, END, LIMITS, NOTES, OTHER_END, loss_mask, make_renderer, questions, turn
 
-from arc_refinery.config import Generation, Guard, Lora, ModelConfig, Sandbox, ToolTraining
+from arc_refinery.config import Generation, Guard, Lora, ModelConfig, PolicyGradient, Sandbox
 from arc_refinery.config.tool_use import ToolName, ToolSft
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.data import gsm8k_question
@@ -53,8 +53,7 @@ def test_sft_gets_labels_on_what_the_model_is_to_write(thinking: bool, executor:
 
 # GRPO as TRL does it
 
-TRAINING = ToolTraining(
-    train=("grpo",),
+TRAINING = PolicyGradient(
     learning_rate=1e-3,
     max_grad_norm=1.0,
     num_generations=4,
@@ -64,7 +63,6 @@ TRAINING = ToolTraining(
     repetition_penalty=1.0,
     top_p=1.0,
     save_steps=1,
-    lora_r=2,
     report_to=(),
 )
 
@@ -85,6 +83,7 @@ def trainer_of(
     environment = ToolEnvironment(asked, made, training, generation, model.window, tools_of, tools, (none, none), "", 0)
     job = grpo.Job(
         model=model,
+        lora=Lora(lora_r=2),
         training=training,
         guard=Guard(),
         sandbox=Sandbox(),

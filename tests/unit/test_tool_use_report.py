@@ -61,7 +61,7 @@ SETTINGS: dict[str, Any] = {
         "heldout": [{"name": "sums", "form": "gsm8k", "source": "generator", "n_questions": 4, "shards": 2}],
     },
     "generation": {"max_turn_tokens": 48, "max_episode_tokens": 160, "max_calls": 2},
-    "training": {"train": ["grpo"], "learning_rate": 1e-3},
+    "training": {"grpo": {"learning_rate": 1e-3}},
     "evaluation": {"n_predictions": 4, "arms": ARMS, "n_bootstrap": 5000},
 }
 QUESTIONS = [

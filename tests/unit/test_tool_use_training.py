@@ -11,7 +11,7 @@ import pytest
 from checkout import TINY_TOOLS
 from factories import make_question
 
-from arc_refinery.config import Generation, ToolTraining
+from arc_refinery.config import Generation, PolicyGradient
 from arc_refinery.config.tool_use import ToolName
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Ending, Message
@@ -145,7 +145,7 @@ def environment(
 ) -> "ToolEnvironment":
     from arc_refinery.tool_use.environment import ToolEnvironment
 
-    training = ToolTraining(train=("grpo",), learning_rate=1e-3, max_grad_norm=1.0, save_steps=1, **changed)
+    training = PolicyGradient(learning_rate=1e-3, max_grad_norm=1.0, save_steps=1, **changed)
     open_toolbox = lambda _: Toolbox(tools)  # noqa: E731
     renderer = Renderer(tokenizer(), Toolbox(tools).schemas, generation.enable_thinking, generation.stop_token)
     return ToolEnvironment(

@@ -7,11 +7,11 @@ import yaml
 from checkout import ROOT
 from pydantic import ValidationError
 
-from arc_refinery.config import ConfigError, Grpo, Refining, Training, validate_experiment
+from arc_refinery.config import ConfigError, Grpo, Refining, Training, load_experiment, validate_experiment
 
-GRPO: dict[str, Any] = {"learning_rate": 1e-4, "max_completion_length": 48, "max_seq_length": 1024}
+GRPO: dict[str, Any] = {"learning_rate": 1e-4}
 SFT: dict[str, Any] = {"learning_rate": 1e-3}
-
+LENGTHS: dict[str, Any] = {"max_completion_length": 48, "max_seq_length": 1024}
 
 PLAIN: dict[str, Any] = {"sampler": "vllm-colocate", "top_p": 1.0, "repetition_penalty": 1.0}
 
@@ -36,12 +36,6 @@ PLAIN: dict[str, Any] = {"sampler": "vllm-colocate", "top_p": 1.0, "repetition_p
             },
             "`token_truncate` or `token_mask`",
         ),
-        ({"load_in_4bit": True, "sampler": "vllm-colocate"}, "vLLM 0.31 cannot load 4-bit bitsandbytes weights"),
-        ({"load_in_4bit": True, "sampler": "vllm-server"}, "vLLM 0.31 cannot load 4-bit bitsandbytes weights"),
-        (
-            {"load_in_4bit": True, "sampler": "vllm-colocate", "unsloth": True},
-            "vLLM 0.31 cannot load 4-bit bitsandbytes weights",
-        ),
         *(
             (
                 PLAIN | {"importance_sampling_mode": mode} | cutting,
@@ -65,7 +59,6 @@ def test_grpo_settings_that_do_not_go_together(settings: dict[str, Any], said: s
         {"loss_type": "cispo", "epsilon_high": 0.1},  # there it is a cap of its own
         {"loss_type": "luspo", "importance_sampling_level": "sequence"},
         {"loss_type": "vespo", "sampler": "vllm-server", "importance_sampling_mode": "token_mask"},
-        {"load_in_4bit": True},
         {"sampler": "vllm-colocate", "top_p": 0.95},
         {
             "sampler": "vllm-colocate",
@@ -92,57 +85,66 @@ def test_the_correction_for_vllms_probabilities_is_of_tokens_and_capped_at_two()
 @pytest.mark.parametrize("name", ["multi-turn-rl", "single-turn-rl", "arc-training-rl", "one-task-sanity"])
 def test_published_trainings_correct_nothing_and_take_at_most_four_completions_a_pass(name: str) -> None:
     path = ROOT / f"config/{name}.yaml"
-    training = validate_experiment(yaml.safe_load(path.read_text()), str(path), Refining).training
-    assert training is not None
-    assert not training.importance_sampling_correction
-    assert training.num_generations * training.prompts_per_step // training.gradient_accumulation_steps == 4
+    for run in load_experiment(path).runs.values():
+        assert not run.grpo.importance_sampling_correction
+        assert run.grpo.num_generations * run.grpo.prompts_per_step // run.grpo.gradient_accumulation_steps == 4
 
 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"train": ["grpo", "sft"], "sft": SFT}, r"expected \[sft\], \[grpo\] or \[sft, grpo\]"),
-        ({"train": ["sft", "grpo"]}, "the section `sft` belongs to"),
-        ({"sft": SFT}, "the section `sft` belongs to"),
-        ({"train": ["sft"], "sft": SFT, "sweep": [{"beta": 0.1}]}, "sweep: varies GRPO"),
-        ({"train": ["sft", "grpo"], "sft": SFT, "sweep": [{"lora_r": 2}]}, "lora_r cannot differ between runs"),
-        (
-            {"train": ["sft"], "sft": SFT | {"rows_per_step": 2, "gradient_accumulation_steps": 3}},
-            "must be divisible by",
+        ({}, "there is nothing to train with; give the section `sft`, `grpo`, or both"),
+        ({"sft": SFT, "sweep": [{"beta": 0.1}]}, "sweep: varies GRPO"),
+        ({"sft": SFT, "grpo": GRPO, "sweep": [{"lora_r": 2}]}, "lora_r cannot differ between runs"),
+        ({"grpo": GRPO, "sweep": [{"max_seq_length": 2}]}, "max_seq_length cannot differ between runs"),
+        ({"sft": SFT | {"rows_per_step": 2, "gradient_accumulation_steps": 3}}, "must be divisible by"),
+        ({"grpo": GRPO, "seeds": [1, 1]}, "name each seed once"),
+        ({"grpo": GRPO | {"rollout": "on-policy"}}, "set training.prompts to `first-turn`"),
+        *(
+            (
+                {"grpo": GRPO | {"sampler": sampler, "unsloth": unsloth}, "lora": {"load_in_4bit": True}},
+                "vLLM 0.31 cannot load 4-bit bitsandbytes weights",
+            )
+            for sampler, unsloth in (("vllm-colocate", False), ("vllm-server", False), ("vllm-colocate", True))
         ),
-        ({"train": ["sft"], "sft": SFT, "unsloth": True}, "SFT does not use it"),
-        ({"seeds": [1, 1]}, "name each seed once"),
-        ({"rollout": "on-policy"}, "set prompts to `first-turn`"),
+        (
+            {"grpo": GRPO | {"sampler": "vllm-server"}, "sweep": [{"load_in_4bit": True}]},
+            "vLLM 0.31 cannot load 4-bit bitsandbytes weights",
+        ),
     ],
 )
 def test_methods_that_do_not_go_together(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
-        Training.model_validate(GRPO | settings)
+        Training.model_validate(LENGTHS | settings)
+
+
+def test_weights_in_4_bits_go_with_the_transformers_sampler() -> None:
+    assert Training.model_validate(LENGTHS | {"grpo": GRPO, "lora": {"load_in_4bit": True}}).lora.load_in_4bit
 
 
 def demo(**training: Any) -> dict[str, Any]:
     content = yaml.safe_load((ROOT / "config/config.yaml").read_text())
-    content["training"] = GRPO | training
+    content["training"] = LENGTHS | training
     return dict(content)
 
 
 def test_the_adapters_of_each_method() -> None:
-    assert validate_experiment(demo(), "demo", Refining).adapters == ["trained"]
+    assert validate_experiment(demo(grpo=GRPO), "demo", Refining).adapters == ["trained"]
     attempts = SFT | {"demonstrations": {"targets": "attempts"}}
-    alone = validate_experiment(demo(train=["sft"], sft=attempts), "demo", Refining)
+    alone = validate_experiment(demo(sft=attempts), "demo", Refining)
     assert (alone.adapters, alone.trained, dict(alone.runs)) == (["trained"], ["trained"], {})
-    both = validate_experiment(demo(train=["sft", "grpo"], sft=attempts), "demo", Refining)
+    both = validate_experiment(demo(grpo=GRPO, sft=attempts), "demo", Refining)
     assert (both.adapters, both.trained, both.start_of("trained")) == (["sft", "trained"], ["trained"], "sft")
 
 
 def test_an_arm_may_use_the_adapter_that_grpo_went_on_from() -> None:
-    content = demo(train=["sft", "grpo"], sft=SFT | {"demonstrations": {"targets": "attempts"}})
+    content = demo(grpo=GRPO, sft=SFT | {"demonstrations": {"targets": "attempts"}})
     content["evaluation"]["arms"][2]["turns"][1]["adapter"] = "sft"
     assert "refine-trained-turn2" in validate_experiment(content, "demo", Refining).branches
 
 
 def test_sources_answer_tasks_that_are_shown_as_they_are() -> None:
-    content = demo(train=["sft"], sft=SFT)
+    content = demo(sft=SFT)
     content["parts"]["use_data_augmentation"] = True
     with pytest.raises(ConfigError, match=r"set parts\.use_data_augmentation to false"):
         validate_experiment(content, "demo", Refining)
@@ -152,7 +154,7 @@ def test_sources_answer_tasks_that_are_shown_as_they_are() -> None:
 
 def test_with_seeds_everything_is_trained_for_each_and_compared_apart() -> None:
     attempts = SFT | {"demonstrations": {"targets": "attempts"}}
-    content = demo(train=["sft", "grpo"], sft=attempts, seeds=[3, 13], sweep=[{"beta": 0.1}])
+    content = demo(grpo=GRPO, sft=attempts, seeds=[3, 13], sweep=[{"beta": 0.1}])
     content["evaluation"]["arms"].append({"name": "by-sft", "turns": [{"n_predictions": 8, "adapter": "sft"}]})
     experiment = validate_experiment(content, "demo", Refining)
     assert experiment.adapters == ["sft-seed-3", "sft-seed-13", "beta-0.1-seed-3", "beta-0.1-seed-13"]
@@ -165,6 +167,6 @@ def test_with_seeds_everything_is_trained_for_each_and_compared_apart() -> None:
         "by-sft-seed-13",
     ]
     assert experiment.arms[-1].turns[0].adapter == "sft-seed-13"
-    alone = validate_experiment(demo(train=["sft"], sft=attempts, seeds=[3, 13]), "demo", Refining)
+    alone = validate_experiment(demo(sft=attempts, seeds=[3, 13]), "demo", Refining)
     assert alone.adapters == alone.trained == ["seed-3", "seed-13"]
     assert [arm.turns[-1].adapter for arm in alone.arms] == ["none", "none", "seed-3", "seed-13"]

@@ -118,9 +118,11 @@ def test_what_was_no_number_is_missing(tmp_path: Path):
 # ---- the section ----
 
 
-def experiment(train: tuple[str, ...] = ("grpo",), **changes: Any) -> Refining:
-    sft = {"sft": {"learning_rate": 1e-3}} if "sft" in train else {}
-    settings = {"learning_rate": 1e-3, "max_completion_length": 16, "max_seq_length": 100, "train": train, **sft}
+def experiment(methods: tuple[str, ...] = ("grpo",), grpo: Mapping[str, Any] | None = None, **changes: Any) -> Refining:
+    settings: dict[str, Any] = {name: {"learning_rate": 1e-3} for name in methods}
+    settings |= {"max_completion_length": 16, "max_seq_length": 100}
+    if grpo:
+        settings["grpo"] |= grpo
     return config.validate_experiment(
         {
             "experiment": "tiny",
@@ -254,7 +256,7 @@ def test_each_kind_of_entry_shows_in_the_picture(tmp_path: Path, collapsed: np.n
 def test_one_stage_draws_the_curves_of_one_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     log = written(tmp_path / "trained/training.jsonl", SFT)
     flags = ["--log", str(log), "--output", str(tmp_path / "by-stage.png")]
-    monkeypatch.setattr(sys, "argv", ["arc-refinery", "curves", *flags])
+    monkeypatch.setattr(sys, "argv", ["arc-refinery", "report", "curves", *flags])
     cli.main()
     assert (tmp_path / "by-stage.png").read_bytes() == drawn(tmp_path, SFT).read_bytes()
 
@@ -272,7 +274,8 @@ def described(of: Refining) -> str:
 
 
 def test_settings_of_grpo_are_told():
-    text = described(experiment(improvement_weight=0.5, truncation_penalty=1.0, n_heldout=8, entropy_coef=0.01))
+    changes = {"improvement_weight": 0.5, "truncation_penalty": 1.0, "n_heldout": 8, "entropy_coef": 0.01}
+    text = described(experiment(grpo=changes))
     for words in (
         "- Training `trained`: GRPO on second-turn prompts from the tasks of `part1`, `part2` (source: generator). ",
         "Reward `arc-v2-no-pixel-score`, plus 0.5 × what it earns more than the attempt that it refines, less 1 where",
@@ -286,7 +289,9 @@ def test_settings_of_grpo_are_told():
 
 
 def test_on_policy_after_sft_is_told():
-    text = described(experiment(("sft", "grpo"), rollout="on-policy", prompts="first-turn", guard={"action": "stop"}))
+    text = described(
+        experiment(("sft", "grpo"), {"rollout": "on-policy"}, prompts="first-turn", guard={"action": "stop"})
+    )
     assert text.index("- Training `sft`: SFT on second turns from the tasks of `part1`, `part2`") < text.index(
         "`trained`: GRPO"
     )

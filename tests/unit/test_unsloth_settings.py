@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from arc_refinery.config import Grpo, Sft, Training
 from arc_refinery.errors import InputError
 
-TRAINING: dict[str, Any] = {"learning_rate": 1e-4, "max_completion_length": 48, "max_seq_length": 1024}
+GRPO: dict[str, Any] = {"learning_rate": 1e-4}
 
 
 @pytest.mark.skipif(find_spec("unsloth") is not None, reason="Unsloth is installed here")
@@ -31,9 +31,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("settings", "said"), REFUSED)
 def test_what_unsloth_would_do_otherwise_is_refused(settings: dict[str, Any], said: str) -> None:
-    Grpo.model_validate(TRAINING | settings)
+    Grpo.model_validate(GRPO | settings)
     with pytest.raises(ValidationError, match=said):
-        Grpo.model_validate(TRAINING | settings | {"unsloth": True})
+        Grpo.model_validate(GRPO | settings | {"unsloth": True})
 
 
 @pytest.mark.parametrize(
@@ -47,11 +47,11 @@ def test_what_unsloth_would_do_otherwise_is_refused(settings: dict[str, Any], sa
     ],
 )
 def test_the_rest_goes_through_unsloth(settings: dict[str, Any]) -> None:
-    assert Grpo.model_validate(TRAINING | settings | {"unsloth": True}).unsloth
+    assert Grpo.model_validate(GRPO | settings | {"unsloth": True}).unsloth
 
 
 def test_grpo_after_sft_goes_through_unsloth_without_a_kl_term() -> None:
-    chain = TRAINING | {"train": ("sft", "grpo"), "sft": Sft(learning_rate=1e-4), "unsloth": True}
+    rest = {"max_completion_length": 48, "max_seq_length": 1024, "sft": Sft(learning_rate=1e-4)}
     with pytest.raises(ValidationError, match="set beta to 0"):
-        Training.model_validate(chain)
-    assert Training.model_validate(chain | {"beta": 0.0}).unsloth
+        Training.model_validate(rest | {"grpo": GRPO | {"unsloth": True}})
+    Training.model_validate(rest | {"grpo": GRPO | {"unsloth": True, "beta": 0.0}})

@@ -57,7 +57,7 @@ def first_turns(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tasks, prompts = folder / "tasks.parquet", folder / "prompts.parquet"
     succeed("task-set", "--output", tasks, "--name", "made", "--source", "generator", "--n-tasks", 16)
     sampling = ["--n-predictions", 8, "--max-model-len", 1024, "--max-output-tokens", 48]
-    succeed("first-prompts", "--tasks-path", tasks, "--output", prompts, *MODEL, *sampling)
+    succeed("prompts", "first", "--tasks-path", tasks, "--output", prompts, *MODEL, *sampling)
     return prompts
 
 
@@ -70,7 +70,7 @@ def second_turns(first_turns: Path) -> Path:
     tasks = ["--tasks-path", folder / "tasks.parquet"]
     succeed("grade", "--attempts", attempts / "000.parquet", *tasks, "--output", verdicts)
     chosen = ["--n-considered", 8, "--n-parents", 1, "--n-predictions", 1, "--batch-size", 1, "--branch", "training"]
-    succeed("refine", "--folder", folder, "--n-shards", 1, *MODEL, *LENGTHS, *chosen, "--output", prompts)
+    succeed("prompts", "refine", "--folder", folder, "--n-shards", 1, *MODEL, *LENGTHS, *chosen, "--output", prompts)
     return prompts
 
 

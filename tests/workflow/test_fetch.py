@@ -90,7 +90,8 @@ def test_after_the_rule_fetch_no_job_needs_the_hub(hub: Hub, fresh: Checkout):
         content["template_rows"] = {"source": "hub", "repository": "someone/rows", "files": "*test_sft*"}
         content["problems"] = {"source": "hub", "repository": "someone/problems", "filename": "data_100k.jsonl"}
         content["parts"] |= {"n_parts": 1, "tasks_per_part": 4}
-        content["training"] |= {"train": ["grpo"], "prompts": "first-turn", "max_steps": 1, "n_heldout": 0}
+        content["training"]["prompts"] = "first-turn"
+        content["training"]["grpo"] |= {"max_steps": 1, "n_heldout": 0}
         del content["training"]["sft"]
         content["evaluation"] = {
             "sets": [{"name": "heldout", "source": "generator", "n_tasks": 2}],

@@ -111,7 +111,7 @@ def test_a_wrong_config_ends_with_one_message_before_any_job(fresh: Checkout, ch
 
 def test_a_training_that_does_not_fit_its_gpu_is_said_before_any_job(fresh: Checkout):
     def halve(content: dict[str, Any]) -> None:
-        content["training"]["gradient_accumulation_steps"] //= 2
+        content["training"]["grpo"]["gradient_accumulation_steps"] //= 2
 
     config = fresh.change(halve, base="config/multi-turn-rl.yaml")
     done = fresh.snakemake("--dry-run", "--configfile", config)

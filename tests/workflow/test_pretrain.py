@@ -15,7 +15,15 @@ def test_a_killed_pretraining_goes_on_and_ends_with_the_same_weights(fresh: Chec
     weights = {}
     for name in ("undisturbed", "killed"):
         checkpoint = tmp_path / f"{name}.checkpoint"
-        command = ["arc-refinery", "pretrain", "--output-folder", str(tmp_path / name), "--checkpoint", str(checkpoint)]
+        command = [
+            "arc-refinery",
+            "dev",
+            "pretrain",
+            "--output-folder",
+            str(tmp_path / name),
+            "--checkpoint",
+            str(checkpoint),
+        ]
         if name == "killed":
             fresh.kill_when(checkpoint.exists, *command, *SETTINGS)
         done = fresh.run(*command, *SETTINGS)

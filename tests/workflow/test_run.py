@@ -70,7 +70,7 @@ def test_a_run_leaves_git_status_clean(finished: Checkout):
 
 
 def test_another_learning_rate_reruns_training_and_what_follows_from_it(finished: Checkout):
-    config = finished.change(lambda content: content["training"].update(learning_rate=2.0e-3))
+    config = finished.change(lambda content: content["training"]["grpo"].update(learning_rate=2.0e-3))
     # two sets of tasks, one and two shards, of the one arm that uses the adapter
     expected = {"settings": 1, "train": 1, "sample": 3, "grade": 3, "report": 1, "machine_time": 1, "all": 1}
     assert finished.planned("--configfile", config) == expected

@@ -149,7 +149,7 @@ def test_greedy_episodes_are_those_of_transformers(tmp_path: Path, with_adapter:
         flags += f" --lora-path {make_adapter(tmp_path / 'adapter', TINY_TOOLS)}"
     played = {}
     for backend in ("vllm", "transformers"):
-        words = ["arc-refinery", "episodes", *flags.split(), "--backend", backend, "--output-folder"]
+        words = ["arc-refinery", "tools", "episodes", *flags.split(), "--backend", backend, "--output-folder"]
         done = run([*words, str(tmp_path / backend)], backend)
         assert done.returncode == 0, done.stderr[-3000:]
         played[backend] = [

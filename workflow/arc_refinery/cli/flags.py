@@ -21,8 +21,10 @@ _ENVIRONMENT = dict(os.environ)  # as it was at startup
 
 @dataclass(kw_only=True)
 class ModelFlags:
-    # folder with a model, or its name on the hub
-    model_path: Annotated[str, tyro.conf.arg(aliases=["--base-model-path"])]  # the published script of `sample` says so
+    # `sample` of the published scripts has the other name
+    model_path: Annotated[
+        str, tyro.conf.arg(aliases=["--base-model-path"], help="folder with a model, or its name on the hub")
+    ]
     dtype: Literal["float32", "float16", "bfloat16"] | None = None  # default: bfloat16 if there is a GPU
     n_threads: int = 1  # CPU threads; results depend on it
 
@@ -61,7 +63,7 @@ class AdapterFlags(ModelFlags):
     checkpoints: Path | None = None  # folder outside any rule's outputs; default: next to output_dir
     measurements: Path | None = None  # JSON lines: seconds and peak memory per step
     tensorboard: Path | None = None  # folder for TensorBoard; default: next to output_dir
-    seed: int = 0
+    seed: int = 0  # seeds every random choice
 
     @property
     def work(self) -> Path:

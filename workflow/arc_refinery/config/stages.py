@@ -226,7 +226,7 @@ def first_prompts(experiment: Refining, tasks: str, branch: str) -> Stage:
 def sample(experiment: Refining, tasks: str, branch: str) -> Stage:
     model = experiment.sampler(tasks, branch)
     params = {
-        "base_model_path": model_path(experiment, model),
+        "model_path": model_path(experiment, model),
         "max_model_len": model.window,
         **_sampler(model),
         **experiment.sampling.model_dump(include={"temperature", "top_p", "max_output_tokens"}),

@@ -172,7 +172,7 @@ def _adapter(folder: Path, model: ModelConfig, lora: Lora) -> Path:
 def _sample(model: ModelConfig, backend: str, tasks: Path, output: Path, adapter: Path | None) -> list[str]:
     flags = {
         "backend": backend,
-        "base-model-path": MODEL,
+        "model-path": MODEL,
         "template": TEMPLATE,
         "dataset-path": tasks,
         "output-folder": output,

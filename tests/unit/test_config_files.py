@@ -1,0 +1,66 @@
+"""Config files that name a base or have keys of before: what they mean, and what their errors say."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from checkout import ROOT
+
+from arc_refinery.config import ConfigError, Refining, load_experiment
+from arc_refinery.config.loading import merged
+
+DEMO = ROOT / "config/config.yaml"
+
+
+def written(path: Path, **content: Any) -> Path:
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def test_sections_are_merged_lists_are_replaced_and_null_removes_a_key() -> None:
+    base = {"seed": 1, "grpo": {"beta": 0.1, "guard": {"window": 4, "action": "stop"}}, "arms": [1, 2], "sft": {"x": 1}}
+    changes = {"grpo": {"beta": 0.2, "guard": {"window": None}}, "arms": [3], "sft": None, "new": None}
+    assert merged(base, changes) == {"seed": 1, "grpo": {"beta": 0.2, "guard": {"action": "stop"}}, "arms": [3]}
+    assert base["grpo"] == {"beta": 0.1, "guard": {"window": 4, "action": "stop"}}  # as it was
+
+
+def test_a_config_says_only_what_differs_from_its_base(tmp_path: Path) -> None:
+    mine = written(tmp_path / "mine.yaml", base=str(DEMO), experiment="mine", training={"grpo": {"beta": 0.5}})
+    demo, made = load_experiment(DEMO, Refining), load_experiment(mine, Refining)
+    assert made.training
+    assert demo.training
+    assert made.training.grpo
+    assert demo.training.grpo
+    grpo = demo.training.grpo.model_copy(update={"beta": 0.5})
+    assert made.training == demo.training.model_copy(update={"grpo": grpo})
+    assert made.model_dump(exclude={"training", "experiment"}) == demo.model_dump(exclude={"training", "experiment"})
+
+
+def test_what_was_resolved_stands_alone(tmp_path: Path) -> None:
+    made = load_experiment(ROOT / "config/multi-turn-rl.yaml")
+    (tmp_path / "settings.json").write_text(made.model_dump_json())
+    assert load_experiment(tmp_path / "settings.json") == made
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"base": "none.yaml"}, "base: none.yaml: no such file"),
+        ({"base": 3}, "base is 3; expected the path of a config file"),
+        ({"base": str(ROOT / "config/seeds-demo.yaml")}, "has a base itself; name that one, or copy its keys"),
+        ({"base": str(ROOT / "tests/workflow/tasks.txt")}, "expected a mapping of keys, found str"),
+        ({"base": str(DEMO), "training": {"grpo": {"betta": 1}}}, "training.grpo.betta is not a known key"),
+        ({"base": str(DEMO), "training": {"lora_r": 1}}, "training.lora_r is now training.lora.lora_r; move it there"),
+        ({"base": str(DEMO), "training": {"beta": 1}}, "training.beta is now training.grpo.beta; move it there"),
+        ({"base": str(DEMO), "training": {"train": ["sft"]}}, "the sections training.sft and training.grpo say what"),
+        ({"base": str(DEMO), "kind": "none.such"}, "kind is 'none.such'; expected refining, tool-use, or a module"),
+        ({"base": str(DEMO), "kind": "json"}, "kind is 'json'; expected refining, tool-use, or a module"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_with_its_name(tmp_path: Path, content: dict[str, Any], said: str) -> None:
+    mine = written(tmp_path / "mine.yaml", **content)
+    with pytest.raises(ConfigError) as caught:
+        load_experiment(mine)
+    assert str(caught.value).startswith(f"{mine}: ")
+    assert said in str(caught.value)
