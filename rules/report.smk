@@ -1,7 +1,7 @@
 # Compare the arms and write the report.
 
 
-tables = {} if experiment.kind == "tool-use" else {"attempts": "<results>/attempts.parquet"}
+tables = {"attempts": "<results>/attempts.parquet"} if experiment.kind == "refining" else {}
 
 
 rule report:

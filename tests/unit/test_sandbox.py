@@ -3,6 +3,7 @@
 import itertools
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -225,6 +226,17 @@ def test_the_callers_environment_is_not_visible(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("SECRET_TOKEN", "secret")
     with Executor(1, LIMITS) as executor:
         assert "secret" not in value(executor, "dict(os.environ)", "import os")
+
+
+def test_programs_import_as_common_the_library_that_the_executor_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "darker.py").write_text("def darker(grid):\n    return grid - 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with Executor(1, LIMITS, library="darker") as executor:
+        program = "from common import *\ndef transform(grid): return darker(grid)"
+        assert [grid.tolist() for grid in run(executor, program, (TWO,)).outputs] == [(TWO - 1).tolist()]
+        assert run(executor, "from common import blit", (TWO,)).error_type == "ImportError"
 
 
 def test_outcomes_come_in_input_order_exactly_one_each(executor: Executor) -> None:

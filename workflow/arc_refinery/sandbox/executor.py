@@ -25,6 +25,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.sandbox import seccomp, wire
 from arc_refinery.sandbox.types import Limits, Outcome, Program, Script, Status
 
+BARC = "arc_refinery.barc.common"  # the library that BARC programs import
 LOOK_AHEAD = 256  # programs per server that may be taken from the input before the oldest outcome is yielded
 REMEMBERED = 4096  # distinct programs whose outcome is kept for others that are equal
 START_SECONDS = 300.0  # importing numpy from a cluster's file system may take minutes
@@ -48,8 +49,14 @@ class Executor:
     """
 
     def __init__(
-        self, n_jobs: int, limits: Limits, programs_per_child: int = 1, allow_without_seccomp: bool = False
+        self,
+        n_jobs: int,
+        limits: Limits,
+        programs_per_child: int = 1,
+        allow_without_seccomp: bool = False,
+        library: str = BARC,
     ) -> None:
+        """`library` names the module that programs import as `common`."""
         for name, value in (("n_jobs", n_jobs), ("programs_per_child", programs_per_child)):
             if value < 1:
                 raise InputError(f"{name} is {value}, expected 1 or more")
@@ -67,7 +74,7 @@ class Executor:
         self._servers: list[_Server] = []
         try:
             for _ in range(n_jobs):  # they start side by side
-                self._servers.append(_Server(limits, use_seccomp=not missing))
+                self._servers.append(_Server(limits, not missing, library))
             for server in self._servers:
                 server.check()
         except BaseException:  # also KeyboardInterrupt: leave no server behind
@@ -184,19 +191,21 @@ class _Queue:
 class _Server:
     """A server process, started again when it has died, and the batch that it has."""
 
-    def __init__(self, limits: Limits, use_seccomp: bool) -> None:
+    def __init__(self, limits: Limits, use_seccomp: bool, library: str) -> None:
         self.batch: list[_Job] = []
         self.peak_kb = 0  # also of those that died
         self._limits = limits
         self._use_seccomp = use_seccomp
+        self._library = library
         self._launch()
 
     def _launch(self) -> None:
         self.socket, its_end = socket.socketpair()
         limits = (self._limits.cpu_seconds, self._limits.wall_seconds, self._limits.memory_mb)
         with its_end:
+            settings = [*map(repr, (*limits, self._use_seccomp)), self._library]
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "arc_refinery.sandbox.server", *map(repr, (*limits, self._use_seccomp))],
+                [sys.executable, "-P", "-m", "arc_refinery.sandbox.server", *settings],
                 stdin=its_end.fileno(),
                 stdout=subprocess.DEVNULL,
                 cwd="/",

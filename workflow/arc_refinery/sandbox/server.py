@@ -90,7 +90,7 @@ def main() -> None:
     child.prctl(child.PR_SET_DUMPABLE, 0)  # a child of the same user can neither trace this process nor open its files
     child.prctl(child.PR_SET_NO_NEW_PRIVS, 1)  # inherited
     resource.setrlimit(resource.RLIMIT_NOFILE, (child.MAX_FDS, child.MAX_FDS))
-    sharing = preload()
+    sharing = preload(sys.argv[5])
     gc.collect()
     gc.freeze()  # the collector would touch, and so copy, every page in every child
     setting = child.Setting.of_this_server(limits, seccomp.Filter() if sys.argv[4] == "True" else None, sharing)
@@ -106,17 +106,17 @@ def peak_kb() -> int:
     return max(peak_rss_kb(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 
-def preload() -> Sharing:
-    """Import everything that programs may import, then make every further import fail the same way everywhere."""
+def preload(library: str) -> Sharing:
+    """Import everything that programs may import, the module `library` as `common`, then make every further import fail the same way everywhere."""
     sys.modules.update(dict.fromkeys(LEFT_OUT))  # type: ignore[arg-type]  # None: the import fails
     for name in PRELOADED:
         importlib.import_module(name)
     for name in LEFT_OUT:
         del sys.modules[name]
-    common: Any = importlib.import_module("arc_refinery.barc.common")
+    common: Any = importlib.import_module(library)
     common.__name__, common.__file__ = "common", "common.py"  # an ImportError's message names them
     sys.modules["common"] = common
-    parts = [module for name, module in sys.modules.items() if name.startswith("arc_refinery.barc.common")]
+    parts = [module for name, module in sys.modules.items() if name.startswith(library)]
     sharing = Sharing(common, parts)
     rehearse(sharing)
     tame_chance()

@@ -29,8 +29,11 @@ PARTS = ("sampling", "reward", "tools")  # of a step; the rest of it is the upda
 class Rewarder(Protocol):
     """A reward function of TRL."""
 
-    executor: Executor  # what it runs programs with
     rewards: list[float]  # of its last call
+
+    @property
+    def executor(self) -> Executor | None:
+        """Runs programs; None if none are run."""
 
     def __call__(self, *arguments: Any, **named: Any) -> list[float]: ...
 
@@ -66,7 +69,8 @@ class Trainer(GRPOTrainer):
             self._metrics["train"][f"{MEASURED}share_of_reward"].append(seconds["reward"] / seconds["step"])
             peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
             self._metrics["train"][f"{MEASURED}trainer_mb"].append(peak_mb)
-            self._metrics["train"][f"{MEASURED}sandbox_mb"].append(self.scorer.executor.peak_mb)
+            if self.scorer.executor:
+                self._metrics["train"][f"{MEASURED}sandbox_mb"].append(self.scorer.executor.peak_mb)
         return loss
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:

@@ -1,0 +1,84 @@
+"""A kind of experiment from outside the package: a model learns to write words with the letter e.
+
+A config names this module as its `kind`. The module has four parts: `Experiment` (the config), what the shared rules
+are given, `Train` (the command that trains), and `write_report`. The rules of its own stages are in stages.smk.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from arc_refinery import config
+from arc_refinery.cli.flags import Flat, GrpoFlags, start_again
+from arc_refinery.config import inputs, stages
+
+if TYPE_CHECKING:
+    from arc_refinery.reporting.publish import Attachments
+
+# The config
+
+
+class Experiment(config.Experiment):
+    kind: Literal["letters"]
+    n_words: int = Field(description="Number of prompts.")
+    sandbox: config.Sandbox = config.Sandbox()
+    training: config.Methods = Field(description="Training of a LoRA adapter.")
+    resources: config.Resources = config.Resources()
+    rules: ClassVar[str] = str(Path(__file__).with_name("stages.smk"))
+
+
+# What the rules `train` and `report` are given
+
+
+@inputs.trained_on.register
+def _(_: Experiment) -> dict[str, list[str]]:
+    return {"data": ["<results>/words.txt"]}
+
+
+@inputs.compared.register
+def _(_: Experiment) -> list[str]:
+    return []
+
+
+@stages.train.register
+def _(experiment: Experiment, adapter: str) -> stages.Stage:
+    model = {"model_path": stages.model_path(experiment, experiment.model), "window": experiment.model.window}
+    return stages.Stage(model | stages.trained(experiment, experiment.runs[adapter]) | {"seed": experiment.seed})
+
+
+# The commands
+
+
+@dataclass(kw_only=True)
+class Train(GrpoFlags):
+    """Train a LoRA adapter with GRPO to write words with the letter e."""
+
+    dataset_path: tuple[Path, ...]  # text files with one prompt per line
+    training: Annotated[config.PolicyGradient, Flat]
+    window: int  # longest prompt and completion together, in tokens
+
+    def run(self) -> None:
+        from arc_refinery.training.grpo import train
+
+        from .environment import Letters
+
+        words = [word for path in self.dataset_path for word in path.read_text().split()]
+        if not train(self.job(self.training, self.window, config.Sandbox()), Letters(words, self.training, self.seed)):
+            start_again()
+
+
+def write_report(experiment: Experiment, folder: Path, output: Path) -> None:
+    from arc_refinery.reporting import provenance, training
+    from arc_refinery.reporting.publish import publish
+
+    def compose(files: "Attachments") -> Sequence[str]:
+        return [
+            f"# Experiment {experiment.experiment}",
+            *training.section(experiment, folder, files),
+            *provenance.section(experiment, folder, {"experiment": [experiment.seed]}),
+        ]
+
+    publish(output, folder, compose)

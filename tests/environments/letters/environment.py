@@ -1,0 +1,57 @@
+"""The environment: its prompts, and the reward of each completion."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from arc_refinery.config import PolicyGradient
+from arc_refinery.training.grpo import Data
+from arc_refinery.training.step_metrics import Measured, step_metrics
+from arc_refinery.training.trainer import Trainer
+
+MAX_TOKENS = 16
+
+
+class Letters:
+    def __init__(self, words: Sequence[str], training: PolicyGradient, seed: int) -> None:
+        self.words = words
+        self.training = training
+        rows = [{"prompt": [{"role": "user", "content": word}]} for word in words]
+        self.data = Data.split(rows, training.n_heldout, seed)
+
+    def identity(self) -> dict[str, Any]:
+        return {"words": list(self.words)}
+
+    def arguments(self) -> dict[str, Any]:
+        return {"max_completion_length": MAX_TOKENS}
+
+    def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
+        return Trainer(self.training, Reward(self.training.num_generations, ends), **arguments)
+
+
+class Reward:
+    """A reward function of TRL: the share of the letter e in a completion."""
+
+    executor = None
+
+    def __init__(self, num_generations: int, ends: Sequence[int]) -> None:
+        self.num_generations = num_generations
+        self.ends = ends
+        self.rewards: list[float] = []
+        self.__name__ = "letters"
+
+    def __call__(
+        self,
+        completions: Sequence[list[dict[str, str]]],
+        completion_ids: Sequence[list[int]],
+        log_metric: Callable[[str, float], None],
+        **_: Any,
+    ) -> list[float]:
+        texts = [completion[0]["content"] for completion in completions]
+        self.rewards = [text.count("e") / max(1, len(text)) for text in texts]
+        measured = [
+            Measured(ids, ids[-1] not in self.ends, reward, "", reward == 1.0)
+            for ids, reward in zip(completion_ids, self.rewards, strict=True)
+        ]
+        for name, value in step_metrics(measured, self.num_generations).items():
+            log_metric(name, value)
+        return self.rewards
