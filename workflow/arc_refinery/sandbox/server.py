@@ -107,7 +107,10 @@ def peak_kb() -> int:
 
 
 def preload(library: str) -> Sharing:
-    """Import everything that programs may import, the module `library` as `common`, then make every further import fail the same way everywhere."""
+    """Import everything that programs may import, and the module `library` as `common`.
+
+    Every further import then fails the same way everywhere.
+    """
     sys.modules.update(dict.fromkeys(LEFT_OUT))  # type: ignore[arg-type]  # None: the import fails
     for name in PRELOADED:
         importlib.import_module(name)
