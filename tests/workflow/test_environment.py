@@ -1,4 +1,4 @@
-"""A kind of experiment from outside the package, with its own config, rules and reward; training and report are shared."""
+"""A kind of experiment from outside the package brings config, rules and reward; training and report are shared."""
 
 import subprocess
 

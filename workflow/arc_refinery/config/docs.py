@@ -13,7 +13,7 @@ from arc_refinery.config import Refining, ToolUse
 
 BASE = (
     "Another config, which this one is merged into, section by section; lists are replaced, and a key set to null is "
-    "left out. Relative to the folder that Snakemake runs in."
+    "left out."
 )
 SCHEMA = "schema.json"
 README = "README.md"
@@ -44,7 +44,6 @@ def schema_text() -> str:
 def reference() -> str:
     """Return one table per section of the configuration."""
     tables = [
-        f"## A config that says only what differs\n\n`base`: {BASE[0].lower()}{BASE[1:]}\n",
         "## Keys of experiments on ARC\n",
         *_tables("the top level", Refining),
         "## Keys of experiments in tool use\n\nThese have `kind: tool-use`.\n",

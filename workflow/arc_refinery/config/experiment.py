@@ -14,17 +14,17 @@ from arc_refinery.hub import Download, distinct
 
 
 class Experiment(Strict):
-    """A kind of experiment is a subclass. It declares `kind`, `sandbox`, `training` and `resources` among its own keys.
+    """A kind of experiment is a subclass; it declares `sandbox`, `training` and `resources` among its own keys.
 
-    Only then do the tables of config/README.md list all keys in running order.
+    Then the tables of config/README.md list all keys in running order.
     """
 
+    kind: str = Field(description="Kind of experiment.")
     experiment: Name = Field(description="Names the report `results/<experiment>.md` and its folder.")
     seed: int = Field(0, ge=0, description="Seeds every random choice.")
     model: ModelConfig = Field(description="The model that answers.")
     rules: ClassVar[str]  # for a kind from outside: path of the Snakemake file with its stages
     if TYPE_CHECKING:
-        kind: str
         sandbox: Sandbox
         training: Methods | None
         resources: Resources
