@@ -77,8 +77,7 @@ def fault_of_ours(words: list[str]) -> str | None:
         not words
         or OPEN.search(words[0])
         or words == ["--help"]
-        or (words[:2] == ["train", "--kind"]
-        and words[2] not in cli.TRAINING)
+        or (words[:2] == ["train", "--kind"] and words[2] not in cli.TRAINING)
     ):
         return None
     name = next((" ".join(words[:n]) for n in (3, 2, 1) if " ".join(words[:n]) in NAMES), None)

@@ -239,7 +239,20 @@ def test_attempts_on_tasks_with_unknown_outputs_are_graded_and_refined(
     assert [one.status for one in verdicts] == ["ok"] * 2
     assert [[grid.tolist() for grid in one.test_outputs] for one in verdicts] == [[[[5]], [[6, 7]]], [[[8, 9]]]]
     assert {(one.test_correct_grids, one.test_pixel_score) for one in verdicts} == {(0.0, 0.0)}
-    Refine(folder, 1, tmp_path / "turn2.parquet", "b", TINY, "words", 10**6, 1, 2, 2, 2, 1).run()
+    Refine(
+        folder=folder,
+        n_shards=1,
+        output=tmp_path / "turn2.parquet",
+        branch="b",
+        model_path=TINY,
+        template="words",
+        max_model_len=10**6,
+        max_output_tokens=1,
+        n_considered=2,
+        n_parents=2,
+        n_predictions=2,
+        batch_size=1,
+    ).run()
     refined = list(records.read_prompts(tmp_path / "turn2.parquet"))
     assert [prompt.task_id for prompt in refined] == ["b", "b", "a", "a"]
     assert all(pair.output.size == 0 for prompt in refined for pair in prompt.test)

@@ -93,11 +93,22 @@ def main() -> None:
 def load(name: str) -> Callable[..., Any]:
     """Return the dataclass of a command; `train --kind my.module` is `Train` of that module."""
     command, _, kind = name.partition(" --kind ")
-    target = TRAINING.get(kind, f"{kind}.Train") if kind else COMMANDS[command]
-    module, _, class_name = target.rpartition(".")
-    own = kind and kind not in TRAINING
-    loaded: Callable[..., Any] = getattr(import_module(module if own else f"{__name__}.{module}"), class_name)
+    if kind and kind not in TRAINING:
+        return _own_training(kind)
+    module, _, class_name = (TRAINING[kind] if kind else COMMANDS[command]).partition(".")
+    loaded: Callable[..., Any] = getattr(import_module(f"{__name__}.{module}"), class_name)
     return loaded
+
+
+def _own_training(kind: str) -> Callable[..., Any]:
+    from arc_refinery.errors import InputError
+
+    try:
+        own: Callable[..., Any] = import_module(kind).Train
+    except (ImportError, AttributeError) as error:
+        kinds = ", ".join(TRAINING)
+        raise InputError(f"--kind {kind}: expected {kinds}, or a module with the class Train: {error}") from None
+    return own
 
 
 def overview(group: str = "") -> str:

@@ -16,18 +16,18 @@ class Sample(SamplerFlags):
 
     dataset_path: Path  # prompts; or tasks (.parquet, .json, .json.gz), whose first-turn prompts are made on the fly
     output_folder: Path  # <shard>.parquet is written here
-    max_output_tokens: int
-    shard: int = 0
-    n_shards: int = 1
+    max_output_tokens: int  # longest completion, in tokens
+    shard: int = 0  # index of the shard to sample
+    n_shards: int = 1  # number of shards; does not change results
     n_predictions: int = 8  # for tasks: completions per task
     batch_size: int = 8  # for tasks: completions per prompt
-    use_data_augmentation: bool = False  # for tasks
+    use_data_augmentation: bool = False  # for tasks: give each prompt its own symmetry and coloring
     template: str = "words"  # for tasks; compact for the embedded model, or a folder
-    colors: tuple[str, ...] | None = None  # for tasks
-    lora_path: Path | None = None
-    temperature: float = 1.0
-    top_p: float = 0.95
-    seed: int = 0
+    colors: tuple[str, ...] | None = None  # for tasks: ten words, for 0 to 9
+    lora_path: Path | None = None  # folder of an adapter; default: none
+    temperature: float = 1.0  # 0: greedy
+    top_p: float = 0.95  # probability mass kept
+    seed: int = 0  # seeds every random choice
 
     def run(self) -> None:
         from arc_refinery.sampling.progress import progress_path
@@ -76,7 +76,7 @@ class ImportPredictions:
     """Convert a predictions file of the original scripts to attempts: docs/data.md."""
 
     predictions: Path  # .json or .json.gz
-    tasks_path: Path
+    tasks_path: Path  # file of tasks
     output: Path  # attempts
     model: str = "imported"  # model name to record in the attempts
     prompts_output: Path | None = None  # the attempts' prompts, for `refine`; needs the two flags below
@@ -104,12 +104,12 @@ class ImportPredictions:
 class Grade:
     """Execute the programs of attempts in the sandbox and grade their outputs."""
 
-    attempts: Path
-    tasks_path: Path
-    output: Path
+    attempts: Path  # file of attempts
+    tasks_path: Path  # file of the tasks that they answer
+    output: Path  # file of verdicts to write
     sandbox: Annotated[config.Sandbox, Flat]
-    n_jobs: int = 1
-    seed: int = 0
+    n_jobs: int = 1  # sandbox servers
+    seed: int = 0  # recorded in the file
 
     def run(self) -> None:
         from arc_refinery.refine.grading import grade_attempts
@@ -130,8 +130,8 @@ class Execute:
     --self-check instead runs small hostile programs, to test whether the sandbox keeps its promises on this machine.
     """
 
-    programs: Path | None = None
-    output: Path | None = None
+    programs: Path | None = None  # JSON lines to read
+    output: Path | None = None  # JSON lines to write
     self_check: bool = False  # print the results of the hostile programs; exit code 1 if a promise is broken
     n_jobs: int = 1  # programs to run at once
     cpu_seconds: float = 1.0  # CPU time limit per program, over all its inputs

@@ -13,7 +13,7 @@ class Fetch:
 
     repository: str  # owner/name
     output: Path  # folder for the links; <output>.json records commit, files and sizes
-    kind: Kind = "model"
+    kind: Kind = "model"  # kind of repository
     revision: str | None = None  # branch, tag or commit; default: the default branch
     patterns: tuple[str, ...] = ()  # names or globs of files; default: all that transformers and vLLM may read
 

@@ -12,19 +12,35 @@ from arc_refinery import config, records
 from arc_refinery.cli.flags import Flat
 
 
-@dataclass
-class FirstPrompts:
+@dataclass(kw_only=True)
+class PromptFlags:
+    """Flags of all commands that write prompts."""
+
+    output: Path  # file to write
+    model_path: str  # model whose tokenizer and chat template render the prompts
+    template: str  # compact, words, or a folder written by `prompts learn`
+    colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, instead of the template's own
+    seed: int = 0  # seeds every random choice
+
+
+@dataclass(kw_only=True)
+class NextTurnFlags(PromptFlags):
+    """Flags of all commands that read the attempts of a turn."""
+
+    folder: Path  # the turn: prompts.parquet, attempts/<shard>.parquet, verdicts/<shard>.parquet
+    n_shards: int  # number of shards of that turn
+    n_considered: int  # attempts per task that may be used, from the first
+    include_errors: bool = False  # also refine programs that raised an exception
+
+
+@dataclass(kw_only=True)
+class FirstPrompts(PromptFlags):
     """Write first-turn prompts for a file of tasks."""
 
-    tasks_path: Path
-    output: Path
-    model_path: str
-    template: str  # compact, words, or a folder written by `prompts learn`
+    tasks_path: Path  # file of tasks
     max_model_len: int  # tokens of prompt and completion together; longer prompts are dropped and counted
     sampling: Annotated[config.Sampling, Flat]
     branch: str = "turn1"  # part of prompt ids; each branch gets its own augmentations
-    colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, instead of the template's own
-    seed: int = 0
 
     def run(self) -> None:
         from arc_refinery.prompts import load_template
@@ -48,27 +64,18 @@ class FirstPrompts:
         write_prompts(self.output, made, longest, self.seed, settings)
 
 
-@dataclass
-class Refine:
+@dataclass(kw_only=True)
+class Refine(NextTurnFlags):
     """Turn incorrect attempts into next-turn prompts, with execution feedback."""
 
-    folder: Path  # the previous turn: prompts.parquet, attempts/<shard>.parquet, verdicts/<shard>.parquet
-    n_shards: int
-    output: Path
     branch: str  # part of prompt ids
-    model_path: str
-    template: str
-    max_model_len: int
-    max_output_tokens: int
-    n_considered: int  # attempts per task that may be refined, from the first
-    n_parents: int  # how many of those to cycle through
+    max_model_len: int  # tokens of prompt and completion together; longer prompts are dropped and counted
+    max_output_tokens: int  # longest completion, in tokens
+    n_parents: int  # incorrect attempts per task to cycle through
     n_predictions: int  # completions per task in the next turn
     batch_size: int  # completions per prompt
-    include_errors: bool = False
     feedback: config.Feedback = "real"  # the other values are controls
     select: config.Selection = "best-distinct"  # which incorrect attempts to refine, best first
-    colors: tuple[str, ...] | None = None
-    seed: int = 0
 
     def run(self) -> None:
         from arc_refinery.prompts import load_template
@@ -94,25 +101,16 @@ class Refine:
         write_prompts(self.output, made, longest, self.seed, settings)
 
 
-@dataclass
-class Demonstrations:
+@dataclass(kw_only=True)
+class Demonstrations(NextTurnFlags):
     """Pair incorrect first attempts with a correct program: the training data of `sft`."""
 
-    folder: Path  # turn 1: prompts.parquet, attempts/<shard>.parquet, verdicts/<shard>.parquet
-    n_shards: int
-    tasks_path: Path
-    output: Path
-    model_path: str
-    template: str
+    tasks_path: Path  # file of tasks
     demonstrations: Annotated[config.Demonstrations, Flat]
     sandbox: Annotated[config.Sandbox, Flat]  # executes the tasks' own programs
-    n_considered: int  # attempts per task that may be refined or learned from, from the first
     max_seq_length: int  # tokens of prompt, completion and end token; longer rows are left out and counted
     max_completion_length: int  # tokens of completion and end token
-    include_errors: bool = False
-    colors: tuple[str, ...] | None = None
-    n_jobs: int = 1
-    seed: int = 0
+    n_jobs: int = 1  # sandbox servers
 
     def run(self) -> None:
         from arc_refinery.prompts import load_template
@@ -195,7 +193,7 @@ class Lengths:
 
     prompts: tuple[Path, ...]  # files of prompts, of any turn
     window: int  # tokens of prompt and completion together
-    output_folder: Path
+    output_folder: Path  # the files are written here
 
     def run(self) -> None:
         from arc_refinery.reporting.refining.lengths import study

@@ -108,7 +108,7 @@ class Submission:
 
     verdicts: tuple[Path, ...]  # verdicts on the attempts that vote
     challenges: Path  # Kaggle's JSON file of tasks
-    output: Path
+    output: Path  # JSON file to write
     solutions: Path | None = None  # Kaggle's JSON file of test outputs; if given, the score is printed
 
     def run(self) -> None:
@@ -138,7 +138,7 @@ class Memory:
 class ConfigDocs:
     """Write the JSON schema and the tables of config/README.md from the config models."""
 
-    folder: Path = Path("config")
+    folder: Path = Path("config")  # folder of schema.json and README.md
 
     def run(self) -> None:
         from arc_refinery.config.docs import write

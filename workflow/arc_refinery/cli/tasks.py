@@ -15,10 +15,10 @@ from arc_refinery.cli.flags import Flat
 class Problems:
     """Generate or read BARC problems."""
 
-    output: Path
+    output: Path  # file of problems to write
     n_wanted: int  # number of problems to generate; files are read whole
     problems: Annotated[config.Problems, Flat]
-    seed: int = 0
+    seed: int = 0  # seeds the generator
 
     def run(self) -> None:
         from arc_refinery.sources import problem_tables
@@ -37,11 +37,11 @@ class Problems:
 class Tasks:
     """Turn problems into ARC tasks and split them into parts."""
 
-    problems_path: Path
+    problems_path: Path  # file of problems
     outputs: tuple[Path, ...]  # one file per part
     tasks_per_part: int | None = None  # default: all tasks, dealt evenly
     max_cells: int = 4500  # drop tasks with more cells than this, over all grids
-    seed: int = 0
+    seed: int = 0  # seeds the order of the tasks
 
     def run(self) -> None:
         from arc_refinery.sources import deal_tasks
@@ -68,12 +68,12 @@ class Tasks:
 class TaskSet:
     """Collect the tasks of one evaluation set."""
 
-    output: Path
+    output: Path  # file of tasks to write
     task_set: Annotated[config.TaskSet, Flat]
     max_side: int = 6  # longest side of a generated input
     compositions: float = 0.3  # share of generated programs with two operations
-    max_cells: int = 4500
-    seed: int = 0
+    max_cells: int = 4500  # drop generated tasks with more cells than this, over all grids
+    seed: int = 0  # seeds the generator
 
     def run(self) -> None:
         from arc_refinery.sources import evaluation_tasks
@@ -94,12 +94,12 @@ class TaskSet:
 class SelectTasks:
     """Print the ids of the real ARC tasks whose first-turn prompt has at most --max-prompt-tokens tokens."""
 
-    model_path: str
-    max_prompt_tokens: int
-    split: Literal["training", "evaluation"]
-    version: Literal["arcagi", "arcagi2"] = "arcagi"
-    template: str = "compact"
-    colors: tuple[str, ...] | None = None
+    model_path: str  # model whose tokenizer and chat template render the prompts
+    max_prompt_tokens: int  # longest prompt, in tokens
+    split: Literal["training", "evaluation"]  # part of ARC
+    version: Literal["arcagi", "arcagi2"] = "arcagi"  # ARC-AGI-1 or ARC-AGI-2
+    template: str = "compact"  # compact, words, or a folder written by `prompts learn`
+    colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, instead of the template's own
 
     def run(self) -> None:
         from arc_refinery.prompts import first_turn, load_template

@@ -25,10 +25,10 @@ class Train(GrpoFlags):
     template: str = "words"  # wording of the feedback in on-policy second turns: compact, words, or a learned folder
     colors: tuple[str, ...] | None = None  # ten words for the colors 0 to 9 in that feedback
     include_errors: bool = False  # on-policy: also refine programs that raised an exception
-    code_execution_cpu_seconds: float = 1.0
-    code_execution_wall_seconds: float = 10.0
-    code_execution_memory_limit_mb: int = 512
-    allow_without_seccomp: bool = False
+    code_execution_cpu_seconds: float = 1.0  # CPU time limit per program, over all its inputs
+    code_execution_wall_seconds: float = 10.0  # wall time limit per program
+    code_execution_memory_limit_mb: int = 512  # memory limit per program, above the server's own
+    allow_without_seccomp: bool = False  # execute even if the kernel cannot filter system calls
 
     def run(self) -> None:
         if self.training.unsloth:
@@ -110,7 +110,7 @@ class Sft(AdapterFlags):
 class Pretrain:
     """Train the embedded model from scratch on generated problems; an interrupted run resumes."""
 
-    output_folder: Path
+    output_folder: Path  # the model is written here
     checkpoint: Path  # file outside any rule's outputs
     settings: Annotated[PretrainingSettings, Flat]
 

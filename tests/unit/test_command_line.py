@@ -1,0 +1,95 @@
+"""The command line as a whole: groups, the kinds of `train`, wrong commands, and a meaning for every flag."""
+
+import re
+import sys
+
+import pytest
+from checkout import ROOT
+
+from arc_refinery import cli
+
+pytestmark = pytest.mark.usefixtures("on_a_cpu")
+
+NAMES = [*cli.COMMANDS, *(f"train --kind {kind}" for kind in cli.TRAINING)]
+
+
+def run(monkeypatch: pytest.MonkeyPatch, words: str) -> object:
+    """Exit code of the command line."""
+    monkeypatch.setattr(sys, "argv", ["arc-refinery", *words.split()])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_flag_is_explained(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.setenv("COLUMNS", "110")  # one column
+    assert run(monkeypatch, f"{name} --help") == 0
+    lines = "\n".join(line.strip("│ ") for line in capsys.readouterr().out.splitlines())
+    flags = re.split(r"\n(?=--?[a-z])", lines)[1:]  # flag and kind, meaning, default
+    for flag in flags:
+        meaning = re.split(r"\s{2,}|\n", flag, maxsplit=1)[1]
+        assert re.match(r"[^(\s]", meaning), flag
+
+
+def test_there_are_fewer_than_fifteen_commands_and_groups_at_the_top():
+    assert len({name.split()[0] for name in cli.COMMANDS}) < 15
+
+
+@pytest.mark.parametrize(("words", "code"), [("", 2), ("--help", 0), ("-h", 0)])
+def test_the_overview_lists_every_command(
+    words: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    assert run(monkeypatch, words) == code
+    listed = capsys.readouterr().out
+    assert [name for name in cli.COMMANDS if f"\n  {name} " not in listed] == []
+
+
+@pytest.mark.parametrize(("words", "code"), [("prompts", 2), ("prompts --help", 0), ("prompts teach", 2)])
+def test_a_group_lists_its_commands(
+    words: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    assert run(monkeypatch, words) == code
+    listed = re.findall(r"^  (\S.*?)  ", capsys.readouterr().out, re.MULTILINE)
+    assert (
+        listed == ["prompts first", "prompts refine", "prompts demonstrations", "prompts learn", "report lengths"][:4]
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("smaple", "'smaple' is not a command; did you mean 'sample'?"),
+        ("judge", "'judge' is not a command; `arc-refinery --help` lists all commands"),
+    ],
+)
+def test_a_wrong_command_is_named(
+    words: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    assert run(monkeypatch, words) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "flag", "absent"),
+    [
+        ("train", "--reward-name", "--tools"),
+        ("train --kind refining", "--reward-name", "--tools"),
+        ("train --kind tool-use", "--tools", "--reward-name"),
+        ("train --kind letters", "--window", "--reward-name"),
+    ],
+)
+def test_the_kind_of_a_training_decides_its_flags(
+    words: str, flag: str, absent: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.syspath_prepend(ROOT / "tests/environments")
+    assert run(monkeypatch, f"{words} --help") == 0
+    shown = capsys.readouterr().out
+    assert f"{flag} " in shown
+    assert f"{absent} " not in shown
+
+
+def test_a_kind_that_is_no_module_is_named(monkeypatch: pytest.MonkeyPatch):
+    assert "--kind none.such: expected refining, tool-use, or a module with the class Train" in str(
+        run(monkeypatch, "train --kind none.such --help")
+    )
