@@ -1,4 +1,4 @@
-# Functions only: how rules ask what their stages are given (arc_refinery.config.stages, arc_refinery.config.inputs).
+# Functions only: rules get the flags and inputs of their stages through them (arc_refinery.config.stages, arc_refinery.config.inputs).
 import os
 import re
 import shlex
@@ -15,7 +15,7 @@ def config_origin() -> str:
 
 
 def of(ask, *names, **fixed):
-    """A function of wildcards: what `ask` answers for the experiment and the values of the wildcards of these names."""
+    """A function of wildcards that calls `ask` with the experiment and the values of these wildcards."""
 
     def answer(wildcards):
         try:
@@ -80,7 +80,7 @@ def needs(kind: str) -> dict:
 
 
 def model_needs(kind: str) -> dict:
-    """Resources of a job that may use an environment of its own. Not in `params`: another folder is no new setting."""
+    """Resources of a job that may use an environment of its own. Not in `params`: another folder does not change results."""
     venv = getattr(getattr(experiment.resources, kind), "venv", "")
     return needs(kind) | {"venv_on_path": f"PATH={shlex.quote(venv)}/bin:$PATH " if venv else ""}
 

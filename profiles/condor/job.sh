@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What HTCondor starts on the machine of a job. Its arguments are a command: `python -m snakemake ...`, for one rule.
+# HTCondor starts this on the machine of a job. Its arguments are a command: `python -m snakemake ...`, for one rule.
 # Two variables of the submitting shell change which Python that is (docs/cluster.md):
 #   ARC_REFINERY_IMAGE        a container image, for Apptainer
 #   ARC_REFINERY_ENVIRONMENT  an archive of an environment that can be moved, unpacked once on each machine
@@ -28,7 +28,7 @@ elif [ -n "${ARC_REFINERY_ENVIRONMENT:-}" ]; then
 fi
 
 # HTCondor asks only this process to end. Snakemake would then finish its rule first, however long that takes; so all that
-# it has started is asked too. Sampling and training go on from where they were, wherever the job starts next.
+# it has started is asked too. Sampling and training resume wherever the job starts next.
 set -m
 "$@" &
 job=$!

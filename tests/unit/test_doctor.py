@@ -290,7 +290,7 @@ def test_a_check_that_fails_ends_the_command_after_the_table(
     monkeypatch.chdir(ROOT)
     config = small(tmp_path, cpu={"disk_mb": 10**9})
     doctor = Doctor(config, jobs=("cpu",), output=tmp_path / "results/doctor.md")
-    with pytest.raises(InputError, match=r"1 checks failed: disk for scratch\. .*doctor\.md says what to do"):
+    with pytest.raises(InputError, match=r"1 checks failed: disk for scratch\. see .*doctor\.md for what to do"):
         doctor.run()
     page = (tmp_path / "results/doctor.md").read_text()
     assert capsys.readouterr().out.strip() == page.strip()

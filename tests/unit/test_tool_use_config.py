@@ -91,7 +91,7 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "unknown level": (
         lambda c: train(c, levels=[1, 4]),
-        "data.train.0: levels: there is no level 4; there are 1, 2 and 3",
+        "data.train.0: levels: 4 is not a level; expected 1, 2 or 3",
     ),
     "no level": (lambda c: train(c, levels=[]), "data.train.0.levels is []; tuple should have at least 1 item"),
     "generated text": (

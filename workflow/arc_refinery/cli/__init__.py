@@ -138,7 +138,7 @@ def _end_with_all_that_was_started(number: int, _frame: FrameType | None) -> Non
 
 
 def _command(words: Sequence[str]) -> tuple[str, list[str]]:
-    """The name of the command, and the words that follow it. Ends where there is no such command."""
+    """Return the name of the command and the words after it; exit if there is no such command."""
     for n_words in (2, 1):
         if (name := " ".join(words[:n_words])) in COMMANDS:
             rest = list(words[n_words:])

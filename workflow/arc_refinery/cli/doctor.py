@@ -43,4 +43,4 @@ class Doctor:
             path.unlink()  # or the next run would take them for its own
         if failed := failures(visits):
             names = "; ".join(finding.check for finding in failed)
-            raise InputError(f"{len(failed)} checks failed: {names}. {self.output} says what to do")
+            raise InputError(f"{len(failed)} checks failed: {names}. see {self.output} for what to do")

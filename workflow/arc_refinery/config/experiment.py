@@ -1,4 +1,4 @@
-"""What every kind of experiment has: a name, a model, adapters that are trained."""
+"""Base of every kind of experiment: its name, its model, the adapters that it trains."""
 
 from collections.abc import Iterable
 from functools import cached_property

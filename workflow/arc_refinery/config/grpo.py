@@ -62,7 +62,7 @@ class PolicyGradient(Optimizer):
     )
     sampler: Literal["transformers", "vllm-colocate", "vllm-server"] = Field(
         "transformers",
-        description="What samples completions: the model in the trainer, vLLM on the same GPU, or a server started "
+        description="Sampler of completions: the model in the trainer, vLLM on the same GPU, or a server started "
         "with `trl vllm-serve` (docs/training.md).",
     )
     server_url: Annotated[str, TUNING] = Field(

@@ -45,19 +45,19 @@ def start_of(experiment: Experiment, run: str) -> Paths:
 
 @singledispatch
 def demonstrations(experiment: Experiment) -> dict[str, Paths]:
-    """What SFT learns from, `data`, and all else that its result depends on, by the names of the rule's inputs."""
+    """Inputs of the rule `sft` by name: `data`, the rows to learn from, and other files that decide its result."""
     raise NotImplementedError(f"{experiment.kind}: register config.inputs.demonstrations")
 
 
 @singledispatch
 def trained_on(experiment: Experiment) -> dict[str, Paths]:
-    """What all GRPO trainings are trained on, `data`, and all else that they depend on."""
+    """Inputs of the rule `train` by name: `data`, the files to train on, and other files that decide its result."""
     raise NotImplementedError(f"{experiment.kind}: register config.inputs.trained_on")
 
 
 @singledispatch
 def compared(experiment: Experiment) -> Paths:
-    """What the report compares."""
+    """Files that the report compares."""
     raise NotImplementedError(f"{experiment.kind}: register config.inputs.compared")
 
 
@@ -72,7 +72,7 @@ def reports(experiment: Refining, origin: str) -> Paths:
         if name != experiment.experiment and not Path(f"results/{name}.md").exists():
             raise ConfigError(
                 f"{origin}: compare: results/{name}.md does not exist. Make it first: snakemake --cores 2"
-                f" --configfile <the config that says `experiment: {name}`>"
+                f" --configfile <the config with `experiment: {name}`>"
             )
     return [f"results/{name}.md" for name in experiment.compare]
 
@@ -102,7 +102,7 @@ def _(experiment: Refining) -> Paths:
 
 
 def task_set(experiment: Refining, tasks: str) -> Paths:
-    """The files that an evaluation set is read from, and the one that says which of its tasks are wanted."""
+    """The files that an evaluation set is read from, and the list of the tasks to keep."""
     chosen = experiment.evaluation_set(tasks)
     return [path for path in (chosen.path, chosen.solutions, chosen.only) if path]
 
@@ -148,7 +148,7 @@ def evaluated(experiment: Refining, what: str) -> Paths:
 
 
 def evaluation_prompts(experiment: Refining) -> Paths:
-    """The prompts that these answer; the report says how long they are."""
+    """The prompts of these attempts; the report shows their lengths."""
     return [f"<results>/{tasks}/{branch}/prompts.parquet" for tasks, branch in _branches(experiment)]
 
 
@@ -182,7 +182,7 @@ def _(experiment: ToolUse) -> Paths:
 
 
 def rows_of(experiment: ToolUse, name: str) -> Paths:
-    """What a set of questions is read from."""
+    """The file that a set of questions is read from."""
     return rows_files(experiment, experiment.sets[name])
 
 
@@ -210,7 +210,7 @@ def arm_adapter(experiment: ToolUse, arm: str) -> Paths:
 
 
 def files_to_read(experiment: ToolUse) -> Paths:
-    """All that `read_file` can read: a folder's own time says nothing of the files in it."""
+    """Every file that `read_file` can read: the time of a folder does not show changes of its files."""
     if "read_file" not in experiment.tools or not experiment.data.files:
         return []
     return sorted(str(path) for path in Path(experiment.data.files).rglob("*") if path.is_file())

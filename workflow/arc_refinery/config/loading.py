@@ -106,7 +106,7 @@ def _kind(config: Mapping[str, Any], origin: str) -> type[Experiment]:
 
 
 def _moved(config: Mapping[str, Any]) -> list[str]:
-    """What to do about keys of the section `training` as they were before it had sections."""
+    """Advice for keys of `training` from before it had sections."""
     training = config.get("training")
     if not isinstance(training, Mapping):
         return []

@@ -1,4 +1,4 @@
-"""Experiments in refining, and checks across the sections of their configuration."""
+"""Refining experiments, and checks across the sections of their config."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -18,7 +18,7 @@ from arc_refinery.hub import Download
 
 
 class Refining(Experiment):
-    kind: Literal["refining"] = Field("refining", description="What is learned: to refine programs that were wrong.")
+    kind: Literal["refining"] = Field("refining", description="Kind of experiment: learn to refine incorrect programs.")
     model: PromptedModel = Field(description="The model that answers.")
     models: dict[RunName, PromptedModel] = Field(
         default_factory=dict,
@@ -30,12 +30,12 @@ class Refining(Experiment):
     )
     problems: Problems | None = Field(None, description="Where training problems come from.")
     parts: Parts | None = Field(None, description="How training tasks are split.")
-    sampling: Sampling = Field(description="How completions are sampled, for training tasks and evaluation.")
+    sampling: Sampling = Field(description="Sampling of completions, for training tasks and evaluation.")
     sandbox: Sandbox = Field(default_factory=lambda: Sandbox(), description="Limits on executed programs.")
     refinement: Refinement = Field(default_factory=lambda: Refinement(), description="Which attempts get another turn.")
     training: Training | None = Field(None, description="Training of a LoRA adapter; without it, nothing is trained.")
-    evaluation: Evaluation = Field(description="What is compared, and on which tasks.")
-    resources: Resources = Field(default_factory=lambda: Resources(), description="What jobs request.")
+    evaluation: Evaluation = Field(description="Arms to compare, and sets of tasks to compare them on.")
+    resources: Resources = Field(default_factory=lambda: Resources(), description="Resources that jobs request.")
     compare: tuple[Name, ...] = Field(
         (), description="Names of experiments that `snakemake compare` compares in `results/compare.md`."
     )
@@ -174,7 +174,7 @@ class Refining(Experiment):
         for arm in self.arms:
             if branch in arm.branches:
                 return arm, 1 + arm.branches.index(branch)
-        raise ConfigError(f"{branch} is no branch of this experiment; there are {', '.join(self.branches)}")
+        raise ConfigError(f"{branch} is not a branch of this experiment; expected {', '.join(self.branches)}")
 
     def branch_before(self, branch: str) -> str:
         """The branch that one of turn 2 or later refines."""
@@ -191,7 +191,7 @@ class Refining(Experiment):
         return max(sizes)
 
     def sampler(self, tasks: str, branch: str) -> PromptedModel:
-        """What a branch is sampled with."""
+        """The model that samples a branch."""
         return self.model if self._is_for_training(tasks, branch) else self.model_of(self._turn(branch))
 
     def sampling_seed(self, tasks: str, branch: str) -> int:

@@ -41,7 +41,7 @@ class ModelConfig(Strict):
 
     @property
     def download(self) -> Download | None:
-        """What to fetch; None if `path` is a folder."""
+        """The repository to fetch; None if `path` is a folder."""
         if not _HUB_NAME.fullmatch(self.path) or Path(self.path).exists():
             return None
         return Download(self.path, "model", self.revision)
@@ -136,7 +136,7 @@ class Sandbox(Strict):
     allow_without_seccomp: bool = Field(
         False,
         description="Execute programs even if the kernel cannot filter their system calls: they can then reach "
-        "whatever the user can. The report says so.",
+        "whatever the user can. The report mentions it.",
     )
 
     def limits(self) -> Limits:

@@ -1,4 +1,4 @@
-"""What each stage is given, by the names of its flags: all that changes its result, and what else it needs.
+"""Flags of each stage: those that change its result, and others.
 
     sample(experiment, "heldout", "turn1") == Stage(
         params={"base_model_path": "workflow/models/tiny", "max_model_len": 1024, ..., "temperature": 1.0, "seed": 0},
@@ -280,7 +280,7 @@ def training_prompts(experiment: Refining) -> Stage:
     training = experiment.training
     assert training
     prompts = _prompts(experiment, experiment.model, experiment.seed)
-    if training.prompts == "first-turn":  # each stands for itself, with its own augmentation
+    if training.prompts == "first-turn":  # each with its own augmentation
         sizes = {"n_predictions": training.prompts_per_task, "batch_size": 1}
         augmented = experiment.sampling.model_dump(include={"use_data_augmentation"})
         return Stage(prompts | sizes | augmented | _window(experiment) | {"branch": "training"})

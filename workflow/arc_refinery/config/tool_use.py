@@ -60,7 +60,7 @@ class Questions(Strict):
             if self.n_questions is None:
                 raise ValueError("n_questions is missing: the generator needs the number to make")
             if unknown := sorted(set(self.levels) - set(LEVELS)):
-                raise ValueError(f"levels: there is no level {unknown[0]}; there are 1, 2 and 3")
+                raise ValueError(f"levels: {unknown[0]} is not a level; expected 1, 2 or 3")
         return self
 
 
@@ -149,7 +149,7 @@ class ToolEvaluation(Strict):
 
 
 class ToolUse(Experiment):
-    kind: Literal["tool-use"] = Field("tool-use", description="What is learned: to call tools.")
+    kind: Literal["tool-use"] = Field("tool-use", description="Kind of experiment: learn to call tools.")
     data: Data = Field(description="Questions for training and evaluation.")
     tools: tuple[ToolName, ...] = Field(("calculator",), min_length=1, description="Tools that the model can call.")
     generation: Generation = Field(description="Limits and sampling of episodes.")
@@ -157,8 +157,8 @@ class ToolUse(Experiment):
     training: ToolTraining | None = Field(
         None, description="Training of a LoRA adapter; without it, nothing is trained."
     )
-    evaluation: ToolEvaluation = Field(description="What is compared.")
-    resources: Resources = Field(default_factory=lambda: Resources(), description="What jobs request.")
+    evaluation: ToolEvaluation = Field(description="Arms to compare.")
+    resources: Resources = Field(default_factory=lambda: Resources(), description="Resources that jobs request.")
 
     def sources(self) -> Iterable[Download | None]:
         return [self.model.download, *(one.download for one in self.sets.values())]
@@ -174,7 +174,7 @@ class ToolUse(Experiment):
         return next(arm for arm in self.evaluation.arms if arm.name == name)
 
     def adapter_of(self, arm: str) -> str | None:
-        """The adapter that an arm plays with."""
+        """The adapter that samples an arm's episodes."""
         name = self.arm(arm).adapter
         return None if name == "none" else name
 

@@ -29,7 +29,9 @@ class Methods(Strict):
     grpo: PolicyGradient | None = Field(
         None, description="GRPO, which starts from the adapter of SFT if both are there."
     )
-    guard: Guard = Field(default_factory=lambda: Guard(), description="What happens when GRPO collapses.")
+    guard: Guard = Field(
+        default_factory=lambda: Guard(), description="When GRPO counts as collapsed, and what is done then."
+    )
 
     @property
     def methods(self) -> list[str]:
@@ -134,7 +136,7 @@ class Training(Lengths, Methods):
         return next(base for base in self._bases if adapter in self.repeated(base))
 
     def repeated(self, adapter: str) -> dict[str, int | None]:
-        """Names and seeds of the adapters trained in place of one; None means the experiment's seed."""
+        """Names and seeds of the adapters trained instead of one; None means the experiment's seed."""
         if not self.seeds:
             return {adapter: None}
         base = "" if adapter == TRAINED else f"{adapter}-"
