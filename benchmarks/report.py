@@ -45,9 +45,9 @@ LOAD = """
 import sys
 from pathlib import Path
 from arc_refinery import config
-from arc_refinery.evaluation.arms import load
+from arc_refinery.evaluation.arms import load_results
 experiment = config.load_experiment(Path(sys.argv[1], "settings.json"), config.Refining)
-results = load(Path(sys.argv[1]), experiment.evaluation.sets[0], experiment.arms)
+results = load_results(Path(sys.argv[1]), experiment.evaluation.sets[0], experiment.arms)
 print(sum(len(results.of_arm(arm)) for arm in experiment.arms))
 """
 ATTEMPTS = """
@@ -56,7 +56,8 @@ from pathlib import Path
 from arc_refinery import config
 from arc_refinery.reporting.refining import tidy
 folder = Path(sys.argv[1])
-tidy.write(config.load_experiment(folder / "settings.json", config.Refining), folder, folder / "attempts.parquet")
+experiment = config.load_experiment(folder / "settings.json", config.Refining)
+tidy.write_attempts_table(experiment, folder, folder / "attempts.parquet")
 """
 
 Rng = np.random.Generator

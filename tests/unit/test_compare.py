@@ -12,7 +12,7 @@ from handmade import WRONG, finished, settings
 from arc_refinery import records
 from arc_refinery.config import ConfigError, Refining, validate_experiment
 from arc_refinery.evaluation.bootstrap import Bootstrap
-from arc_refinery.evaluation.paired import PairingError, arms_to_pair, given, pair, shared_tasks, side
+from arc_refinery.evaluation.paired import PairingError, arms_to_pair, load_side, pair, shared_tasks, side
 from arc_refinery.reporting.refining import side_by_side
 from arc_refinery.reporting.refining.compare import paired_comparison
 from arc_refinery.reporting.refining.side_by_side import differences
@@ -46,7 +46,7 @@ def another(results: Path, tasks: str = "dcxa", **changes: Any) -> Path:
 
 def test_arms_of_one_experiment_are_paired_by_task(demo: Path):
     first, second = side(f"{demo}:refine"), side(f"{demo}:independent")
-    one, other = given(first, "small", ["refine"]), given(second, "small", ["independent"])
+    one, other = load_side(first, "small", ["refine"]), load_side(second, "small", ["independent"])
     found = pair(one, other, ("refine", "independent"), shared_tasks(one, other))
     assert (found.only_first, found.only_second) == (("b", "e"), ("a",))
     c = found.comparison
@@ -71,7 +71,7 @@ def test_two_experiments_share_their_common_tasks_whatever_their_order_and_shard
     assert "other` has them: `x`." in text
     assert "| 2 − 1 of 3 | +33.3 |" in text  # a and c against c; refine is in one of them only
     assert "Solved only by the first: `a`." in text
-    assert "budgets differ: 4 against 2 attempts a task" in text
+    assert "budgets differ: 4 and 2 attempts per task" in text
     assert "refine" not in text
 
 
@@ -91,7 +91,7 @@ def test_repetitions_of_an_arm_are_compared_by_their_mean(tmp_path: Path):
     }
     _, seeds = finished(tmp_path, content, answers, "abcd")
     first, second = side(str(seeds)), side(str(another(tmp_path / "elsewhere")))
-    one, other = (given(each, "small", ["independent"]) for each in (first, second))
+    one, other = (load_side(each, "small", ["independent"]) for each in (first, second))
     found = pair(one, other, ("independent", "independent"), shared_tasks(one, other))
     c = found.comparison  # on a, c, d: seeds solve 1 and 2 of them, the other solves c
     assert (c.n_first, c.n_second, c.repetitions, c.p_value) == (1.5, 1.0, 2, None)
@@ -101,7 +101,7 @@ def test_repetitions_of_an_arm_are_compared_by_their_mean(tmp_path: Path):
 
 def test_the_interval_is_that_of_the_experiments_own_report(demo: Path):
     experiment = side(str(demo)).experiment
-    one = given(side(str(demo)), "small", ["independent", "refine"])
+    one = load_side(side(str(demo)), "small", ["independent", "refine"])
     found = pair(one, one, ("refine", "independent"), one.results.task_ids).comparison
     metrics = {name: of_arm[0] for name, of_arm in one.metrics.items()}
     (reported,) = comparisons(experiment, metrics, Bootstrap(200, (0, "bootstrap", "small")))
@@ -112,7 +112,7 @@ def test_the_interval_is_that_of_the_experiments_own_report(demo: Path):
     ("first", "second", "message"),
     [
         ("nowhere", "demo", r"nowhere/settings\.json: no such file; expected the results of an experiment"),
-        ("demo:best", "demo", r"demo/settings\.json: has no arm best; there are independent, refine"),
+        ("demo:best", "demo", r"demo/settings\.json: has no arm best; its arms are independent, refine"),
         ("demo", "demo", r"compared with itself; name two arms, such as \S*demo:independent \S*demo:refine"),
         ("demo:refine", "demo:refine", "compared with itself"),
     ],
@@ -125,9 +125,9 @@ def test_what_cannot_be_compared_is_refused_with_what_to_do(demo: Path, first: s
 def test_nothing_in_common_is_an_error(demo: Path, tmp_path: Path):
     with pytest.raises(PairingError, match="have no task of small in common"):
         paired_comparison(side(str(demo)), side(str(another(tmp_path / "elsewhere", tasks="xyz"))))
-    side_by_side.write_page([side(str(demo)), side(str(tmp_path / "elsewhere/other"))], tmp_path / "compare.md")
+    side_by_side.write_comparison([side(str(demo)), side(str(tmp_path / "elsewhere/other"))], tmp_path / "compare.md")
     assert "`other` and `demo` have no task in common." in (tmp_path / "compare.md").read_text()
-    with pytest.raises(PairingError, match="has no set large; in both are small"):
+    with pytest.raises(PairingError, match="has no set large; sets in both are small"):
         paired_comparison(side(f"{demo}:refine"), side(f"{demo}:independent"), ["large"])
 
 
@@ -137,7 +137,7 @@ def test_another_task_of_the_same_id_is_an_error(demo: Path, tmp_path: Path):
     changed = dataclasses.replace(task, test=(Pair(task.test[0].input, np.rot90(WRONG)),))
     tasks = [changed if name == "c" else make_task(name) for name in "dcxa"]
     records.write(other / "tasks/small.parquet", "tasks", tasks, 0, {})
-    with pytest.raises(PairingError, match="the task c has other grids"):
+    with pytest.raises(PairingError, match="the task c has different grids"):
         paired_comparison(side(str(demo)), side(str(other)))
 
 
@@ -155,7 +155,7 @@ def test_settings_differ_by_their_paths_and_by_the_names_of_list_items():
 
 def test_the_page_sets_experiments_side_by_side(demo: Path, tmp_path: Path):
     other = another(tmp_path / "elsewhere", seed=3)
-    side_by_side.write_page([side(str(demo)), side(str(other))], tmp_path / "compare.md")
+    side_by_side.write_comparison([side(str(demo)), side(str(other))], tmp_path / "compare.md")
     lines = (tmp_path / "compare.md").read_text().splitlines()
     refine = next(line for line in lines if line.startswith("| `demo` | `refine` |")).split(" | ")
     assert refine[2] == "5"
@@ -173,10 +173,10 @@ def test_the_page_shows_sets_that_several_have_only(demo: Path, tmp_path: Path):
     content = settings({"independent": [{"n_predictions": 1}]}, "third")
     content["evaluation"]["sets"] = [{"name": "large", "source": "generator", "n_tasks": 9}]
     _, third = finished(tmp_path, content, {"turn1": {"a": "w"}}, "a")
-    side_by_side.write_page([side(str(demo)), side(str(third))], tmp_path / "compare.md")
+    side_by_side.write_comparison([side(str(demo)), side(str(third))], tmp_path / "compare.md")
     text = (tmp_path / "compare.md").read_text()
     assert "## Set `" not in text
-    assert "Not shown, for only one experiment has them: `small`, `large`." in text
+    assert "Not shown, because only one experiment has them: `small`, `large`." in text
 
 
 @pytest.mark.parametrize(("names", "experiment"), [(["a"], "tiny"), (["a", "b", "a"], "tiny"), ([], "compare")])

@@ -19,7 +19,7 @@ from arc_refinery.config import Refining
 from arc_refinery.evaluation.arms import SetResults
 from arc_refinery.grids import UNKNOWN, Grid
 from arc_refinery.reporting.refining import gallery, pictures
-from arc_refinery.reporting.refining.gallery import BROKEN, NOBODY, ONLY_BY_REFINING, Told
+from arc_refinery.reporting.refining.gallery import BROKEN, NOBODY, ONLY_BY_REFINING, FeedbackShown
 from arc_refinery.reporting.refining.pictures import Execution
 from arc_refinery.tasks import Pair, Task
 
@@ -120,31 +120,33 @@ def test_what_the_model_was_told_is_the_last_thing_that_was_said_to_it(tmp_path:
         make_prompt(prompt_id=name, augmentation=augmentation, train_order=(1, 0), messages=messages) for name in "xyz"
     ]
     records.write(tmp_path / "prompts.parquet", "prompts", made, 0, {})
-    assert gallery.told(tmp_path / "prompts.parquet", ["y"]) == {"y": Told("user 3", augmentation, (1, 0))}
+    assert gallery.read_feedback(tmp_path / "prompts.parquet", ["y"]) == {
+        "y": FeedbackShown("user 3", augmentation, (1, 0))
+    }
 
 
-def block(program: str = "x = 1", told: Told | None = None) -> str:
-    told = told or Told("pair 1 wrong", IDENTITY, (0,))
-    return gallery.programs_block(3, Execution((), "", program), told, Execution((), "", "x = 2"))
+def block(program: str = "x = 1", feedback: FeedbackShown | None = None) -> str:
+    feedback = feedback or FeedbackShown("pair 1 wrong", IDENTITY, (0,))
+    return gallery.programs_block(3, Execution((), "", program), feedback, Execution((), "", "x = 2"))
 
 
 def test_programs_and_feedback_are_folded_in_order():
     text = block()
     assert text.startswith("<details><summary>")
     assert text.endswith("\n\n</details>")
-    assert "about the task as in the picture." in text
+    assert "The model saw the task as in the picture." in text
     parts = ["First program (turn 2):", "x = 1", "pair 1 wrong", "Refined program (turn 3):", "x = 2"]
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
 
 
 def test_how_the_model_saw_the_task_is_said():
-    text = block(told=Told("", Augmentation(3, True, (0, 2, 1, 3, 4, 5, 6, 7, 8, 9)), (1, 0)))
-    assert "train pairs in the order 2, 1, then grids mirrored along their diagonal" in text
-    assert "turned by 270° to the left, then colours renamed (1 as 2, 2 as 1)." in text
+    text = block(feedback=FeedbackShown("", Augmentation(3, True, (0, 2, 1, 3, 4, 5, 6, 7, 8, 9)), (1, 0)))
+    assert "train pairs in the order 2, 1, then grids transposed" in text
+    assert "rotated by 270° counterclockwise, then colours renamed (1 as 2, 2 as 1)." in text
 
 
 def test_fences_in_a_text_do_not_end_its_block():
-    text = block(told=Told("before\n```\nafter", IDENTITY, (0,)))
+    text = block(feedback=FeedbackShown("before\n```\nafter", IDENTITY, (0,)))
     assert "````text\nbefore\n```\nafter\n````" in text
 
 
@@ -162,10 +164,10 @@ WIDE = make_grid("123")
 
 
 def drawn(task: Task, monkeypatch: pytest.MonkeyPatch, *outputs: Grid, problem: str = "") -> Figure:
-    metrics: list[Figure] = []
-    monkeypatch.setattr(pictures, "save_png", lambda figure, path, dpi: metrics.append(figure))
+    figures: list[Figure] = []
+    monkeypatch.setattr(pictures, "save_png", lambda figure, path, dpi: figures.append(figure))
     pictures.draw(task, {"first": Execution(outputs, problem, "")}, Path("unused.png"))
-    return metrics[0]
+    return figures[0]
 
 
 def words(figure: Figure) -> list[str]:
@@ -192,7 +194,7 @@ def test_each_output_says_how_far_it_is_right(monkeypatch: pytest.MonkeyPatch):
 
 def test_outputs_of_tests_that_nobody_has_published_are_neither_right_nor_wrong(monkeypatch: pytest.MonkeyPatch):
     figure = drawn(task(0, 1, truth=UNKNOWN), monkeypatch, RIGHT)
-    assert {"unknown", "right or wrong: unknown"} <= set(words(figure))
+    assert {"unknown", "cannot be checked"} <= set(words(figure))
     assert crosses(figure) == 0
 
 

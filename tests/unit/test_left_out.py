@@ -34,7 +34,7 @@ def test_problems_and_pairs_are_counted_by_reason(tmp_path: Path):
         write_tasks(tmp_path, part, {"more than 600 cells": 3, "fewer than 3 examples": 2})
     write_tasks(tmp_path, generated[0], {"more than 600 cells": 1})
     title, table = of_tasks(made, tmp_path)
-    assert title == "## What was left out"
+    assert title == "## Data left out"
     assert cells(table) == [
         ["pairs of problems to train on", "a grid of fractions", "7"],
         ["problems to train on", "fewer than 3 examples", "2"],

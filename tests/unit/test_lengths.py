@@ -13,7 +13,7 @@ from arc_refinery import records
 from arc_refinery.records import RecordError
 from arc_refinery.refine.prompt_files import write_prompts
 from arc_refinery.reporting import plots
-from arc_refinery.reporting.refining.lengths import Lengths, histogram, labels, read, study, table
+from arc_refinery.reporting.refining.lengths import PromptLengths, histogram, labels, lengths_table, read_lengths, study
 
 
 def write(path: Path, lengths: dict[int, list[int]], longest: int = 976) -> Path:
@@ -23,38 +23,38 @@ def write(path: Path, lengths: dict[int, list[int]], longest: int = 976) -> Path
     return path
 
 
-def lengths_of(*n_tokens: int, turn: int = 1, label: str = "x") -> Lengths:
-    return Lengths(label, turn, np.array(n_tokens), 0, 976)
+def lengths_of(*n_tokens: int, turn: int = 1, label: str = "x") -> PromptLengths:
+    return PromptLengths(label, turn, np.array(n_tokens), 0, 976)
 
 
-def drawn(found: list[Lengths], window: int, monkeypatch: pytest.MonkeyPatch) -> Figure:
-    metrics: list[Figure] = []
-    monkeypatch.setattr(plots, "save", lambda figure, path: metrics.append(figure))
+def drawn(found: list[PromptLengths], window: int, monkeypatch: pytest.MonkeyPatch) -> Figure:
+    figures: list[Figure] = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
     histogram(found, window, Path("unused.png"))
-    return metrics[0]
+    return figures[0]
 
 
 def test_dropped_prompts_are_in_the_study(tmp_path: Path):
     path = write(tmp_path / "prompts.parquet", {2: [300, 977, 976, 5000]})
-    (found,) = read(path, "some")
+    (found,) = read_lengths(path, "some")
     assert (found.label, found.turn, sorted(found.n_tokens)) == ("some", 2, [300, 976, 977, 5000])
     assert (found.n_dropped, found.allowed) == (2, 976)
 
 
 def test_turns_of_one_file_are_told_apart_even_where_all_of_one_were_dropped(tmp_path: Path):
-    found = read(write(tmp_path / "prompts.parquet", {1: [10, 20], 2: [1000]}), "some")
+    found = read_lengths(write(tmp_path / "prompts.parquet", {1: [10, 20], 2: [1000]}), "some")
     assert [(one.turn, one.n_tokens.tolist(), one.n_dropped) for one in found] == [(1, [10, 20], 0), (2, [1000], 1)]
 
 
 def test_percentiles_are_lengths_that_so_many_percent_do_not_exceed():
     # of 1..40: 20 prompts are <= 20, 38 <= 38, and 99 % of 40 = 39.6 takes all 40
-    row = table([lengths_of(*range(1, 41))], 1024).iloc[0]
+    row = lengths_table([lengths_of(*range(1, 41))], 1024).iloc[0]
     assert (row["n"], row["median"], row["p95"], row["p99"], row["max"]) == (40, 20, 38, 40, 40)
 
 
 def test_prompts_over_the_window_are_counted_beside_those_that_were_dropped(tmp_path: Path):
-    found = read(write(tmp_path / "prompts.parquet", {1: [976, 977, 1024, 1025]}), "some")
-    row = table(found, 1024).iloc[0]
+    found = read_lengths(write(tmp_path / "prompts.parquet", {1: [976, 977, 1024, 1025]}), "some")
+    row = lengths_table(found, 1024).iloc[0]
     assert (row["window"], row["over_window"], row["allowed"], row["dropped"]) == (1024, 1, 976, 3)
 
 
@@ -67,8 +67,8 @@ def test_a_file_without_prompts_has_a_row_without_lengths(tmp_path: Path):
 def test_dropped_prompts_of_unknown_lengths_are_refused(tmp_path: Path):
     path = tmp_path / "prompts.parquet"
     records.write(path, "prompts", [make_prompt()], 0, {}, lambda: {"n_dropped": 3})
-    with pytest.raises(RecordError, match="3 prompts were dropped, but its notes do not say how long"):
-        read(path, "some")
+    with pytest.raises(RecordError, match="3 prompts were dropped, but their lengths are not in its notes"):
+        read_lengths(path, "some")
 
 
 @pytest.mark.parametrize(

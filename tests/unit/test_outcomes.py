@@ -1,4 +1,4 @@
-"""What became of attempts, turn by turn, and which tasks refining won or lost; every share can be counted by hand."""
+"""Outcomes of attempts by turn, and tasks that refining gained or lost; every share can be counted by hand."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -197,7 +197,7 @@ def test_tasks_won_and_lost_are_counted_and_named(of_two_arms: tuple[str, Path])
 
 def test_where_nothing_refines_there_is_nothing_to_win():
     text = section(Attachments("link"), {"independent": [4]})
-    assert "No arm refines beside the baseline" in text
+    assert "No arm other than the baseline refines" in text
     assert "small-outcomes.png" in text
     assert "pass-rates" not in text
 
@@ -206,10 +206,10 @@ def test_where_nothing_refines_there_is_nothing_to_win():
 
 
 def drawn(monkeypatch: pytest.MonkeyPatch, panels: Mapping[str, pd.DataFrame]) -> Figure:
-    metrics: list[Figure] = []
-    monkeypatch.setattr(plots, "save", lambda figure, path: metrics.append(figure))
+    figures: list[Figure] = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
     plots.pass_rates_plot(panels, outcomes.MARKS, "title", Path("unused.png"))
-    return metrics[0]
+    return figures[0]
 
 
 def test_each_arm_has_a_panel_and_equal_tasks_share_a_mark(monkeypatch: pytest.MonkeyPatch):
@@ -225,11 +225,11 @@ def test_each_arm_has_a_panel_and_equal_tasks_share_a_mark(monkeypatch: pytest.M
 
 
 def test_a_bar_is_as_long_as_its_share_and_ends_at_a_hundred(monkeypatch: pytest.MonkeyPatch):
-    metrics: list[Figure] = []
-    monkeypatch.setattr(plots, "save", lambda figure, path: metrics.append(figure))
+    figures: list[Figure] = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
     of_turn = pd.DataFrame({"correct": [1.0, 0.5], "no program": [0.0, 0.5]}, index=["a", "b"])
     plots.outcomes_plot({"turn 1": of_turn, "turn 2": of_turn[1:]}, outcomes.LOOKS, "title", Path("unused.png"))
-    bars = metrics[0].axes[0].containers
+    bars = figures[0].axes[0].containers
     assert [[bar.get_width() for bar in of_outcome] for of_outcome in bars] == [[75, 50], [25, 50]]
     assert [bar.get_x() + bar.get_width() for bar in bars[-1]] == [100, 100]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from arc_refinery.reporting.page import PageError, page, write_page
+from arc_refinery.reporting.page import PageError, to_html, write_page
 
 REPORT = """\
 # Experiment `a<b`
@@ -129,11 +129,11 @@ def test_what_a_model_wrote_stays_text_and_no_script_may_run(html: str):
 
 
 def test_equal_reports_give_equal_bytes(report: Path, html: str):
-    assert page(REPORT, report) == html
+    assert to_html(REPORT, report) == html
 
 
 def test_a_picture_that_is_missing_is_named(report: Path):
     (report.parent / "tiny/curves.png").unlink()
-    with pytest.raises(PageError, match=r"tiny\.md: links to .*tiny/curves\.png: expected a file that is there"):
+    with pytest.raises(PageError, match=r"tiny\.md: links to .*tiny/curves\.png: expected an existing"):
         write_page(report, report.with_suffix(".html"))
     assert not report.with_suffix(".html").exists()

@@ -211,8 +211,8 @@ def test_differences_say_that_four_tasks_prove_nothing(text: str):
 def test_unspent_budget_two_guesses_and_pass_at_1(text: str):
     assert "unspent: 1 of 4 tasks in `refine-base`, 1 of 4 tasks in `refine-trained`." in text
     row = cells(text, "`refine-base`", "two guesses")
-    assert row["attempts a task"] == "3.5"
-    assert row["completions cut"] == f"{200 / 14:.1f} %"  # nn of d
+    assert row["attempts per task"] == "3.5"
+    assert row["completions truncated"] == f"{200 / 14:.1f} %"  # nn of d
     assert row["two guesses |"].startswith("1/4 = 25.0 %")  # c: S and T are the two guesses
     pass_at = cells(text, "turn 1 × 4", "pass@1")
     assert pass_at["pass@1 |"].startswith("12.5 %")  # 2 of 16
@@ -239,7 +239,7 @@ def test_training_and_prompt_lengths(text: str):
 def test_settings_and_caveats_are_stated(text: str):
     for words in (
         "> Made by hand.",
-        "not how they would vary with another training run or with other samples",
+        "not the variation between training runs or between samples of the same model",
         "window 100 tokens",
         "baseline is `independent`",
         "(4 in all)",
@@ -249,7 +249,7 @@ def test_settings_and_caveats_are_stated(text: str):
 
 
 def test_executing_without_seccomp_is_said(folder: Path, text: str):
-    assert "- Executing: 1 s of CPU time and 512 MB for each program.\n" in text
+    assert "- Execution: 1 s of CPU time and 512 MB for each program.\n" in text
     allowing = experiment().model_copy(update={"sandbox": config.Sandbox(allow_without_seccomp=True)})
     assert "where their system calls cannot be filtered (`sandbox.allow_" in composed(allowing, folder)
 
@@ -363,7 +363,7 @@ def test_verdicts_of_other_attempts_are_refused(tmp_path: Path):
     folder = write_experiment(tmp_path)
     _, verdict = attempt_and_verdict("a", "turn1", 0, "S")
     records.write(folder / "small/turn1/verdicts/000.parquet", "verdicts", [verdict], 0, {})
-    with pytest.raises(RecordError, match="its 1 verdicts are not those of the 16 attempts"):
+    with pytest.raises(RecordError, match="its 1 verdicts do not match the 16 attempts"):
         write_report(experiment(), folder, tmp_path / "tiny.md")
 
 
@@ -388,8 +388,8 @@ def test_an_attempt_without_outputs_is_drawn_with_its_reason(folder: Path, tmp_p
     assert found["d/turn1-0/0"] == pictures.Execution((), "no code", "")
     pictures.draw(make_task("d"), found, tmp_path / "d.png")
     assert (tmp_path / "d.png").read_bytes().startswith(b"\x89PNG")
-    told = gallery.Told("feedback", IDENTITY, (0,))
-    assert gallery.programs_block(2, found[ids[0]], told, found[ids[1]]).count("```python") == 1
+    feedback = gallery.FeedbackShown("feedback", IDENTITY, (0,))
+    assert gallery.programs_block(2, found[ids[0]], feedback, found[ids[1]]).count("```python") == 1
 
 
 def test_an_unknown_test_output_is_drawn_as_unknown(folder: Path, tmp_path: Path):

@@ -111,7 +111,7 @@ def test_the_sentence_does_not_claim_what_the_evidence_does_not_support():
     assert "`trained` solved 71 of 400 tasks (17.8 %) and `independent` 65 (16.2 %): +1.5 points" in sentence
     assert "30 solved by the first only, 24 by the second only" in sentence
     assert "**The evidence does not support a difference.**" in sentence
-    assert sentence.endswith("about 4714 tasks would show it (80 % power, p < 0.05).")
+    assert sentence.endswith("takes about 4714 tasks (80 % power, p < 0.05).")
 
 
 def test_the_sentence_names_the_better_arm_where_interval_and_test_agree():

@@ -14,7 +14,7 @@ from arc_refinery.cli.results import Submission
 from arc_refinery.evaluation.submission import (
     Ballot,
     SubmissionError,
-    check,
+    check_submission,
     count_votes,
     make_submission,
     score,
@@ -123,7 +123,7 @@ def test_tasks_without_valid_outputs_get_their_test_input_and_are_counted(
 
 def test_verdicts_on_a_task_that_the_challenges_do_not_have_are_refused(tmp_path: Path):
     path = write_verdicts(tmp_path / "v.parquet", verdict((), (0.0, 0.0), "other"))
-    with pytest.raises(SubmissionError, match=f"{path}: grades task other, which the challenges do not have"):
+    with pytest.raises(SubmissionError, match=f"{path}: grades task other, which is not in the challenges"):
         count_votes([path], {"t": a_task(1)})
 
 
@@ -151,20 +151,20 @@ GOOD = {"t": [{"attempt_1": [[1, 2], [3, 4]], "attempt_2": [[0]]}]}
 @pytest.mark.parametrize(
     ("submission", "complaint"),
     [
-        ({}, "task t: is in one of"),
-        (GOOD | {"more": []}, "task more: is in one of"),
+        ({}, "task t: is only in one of"),
+        (GOOD | {"more": []}, "task more: is only in one of"),
         ({"t": []}, "has 0 entries, expected one for each of 1 test inputs"),
         ({"t": [{"attempt_1": [[1]]}]}, "has attempt_1, expected attempt_1, attempt_2"),
         ({"t": [{"attempt_1": [[1, 2], [3]], "attempt_2": [[0]]}]}, "attempt_1: rows of different lengths"),
         ({"t": [{"attempt_1": [[1]], "attempt_2": [[10]]}]}, r"attempt_2: cells 10\.\.10"),
         ({"t": [{"attempt_1": [[1]], "attempt_2": [[1.0]]}]}, "attempt_2: cells of type float"),
-        ({"t": [{"attempt_1": [[1, True]], "attempt_2": [[1]]}]}, "attempt_1: has cells that are no plain integers"),
+        ({"t": [{"attempt_1": [[1, True]], "attempt_2": [[1]]}]}, "attempt_1: has cells that are not plain integers"),
         ({"t": [{"attempt_1": [[]], "attempt_2": [[1]]}]}, "attempt_1: shape 1x0"),
     ],
 )
 def test_what_is_no_valid_submission_is_refused_and_not_written(tmp_path: Path, submission: Any, complaint: str):
     tasks, path = {"t": a_task(1)}, tmp_path / "submission.json"
-    check(GOOD, tasks, path)
+    check_submission(GOOD, tasks, path)
     with pytest.raises(SubmissionError, match=complaint):
         write_submission(submission, tasks, path)
     assert not path.exists()
@@ -172,8 +172,8 @@ def test_what_is_no_valid_submission_is_refused_and_not_written(tmp_path: Path, 
 
 def test_arrays_cannot_be_submitted(tmp_path: Path):
     entry = {"attempt_1": [[np.int64(1)]], "attempt_2": [[1]]}
-    with pytest.raises(SubmissionError, match="no plain integers"):
-        check({"t": [entry]}, {"t": a_task(1)}, tmp_path)
+    with pytest.raises(SubmissionError, match="not plain integers"):
+        check_submission({"t": [entry]}, {"t": a_task(1)}, tmp_path)
 
 
 def test_the_command_writes_the_file_and_prints_the_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -187,7 +187,7 @@ def test_the_command_writes_the_file_and_prints_the_score(tmp_path: Path, capsys
         "a": [{"attempt_1": [[3]], "attempt_2": [[4]]}],
         "b": [{"attempt_1": [[0, 0]], "attempt_2": [[0, 0]]}],
     }
-    assert "right for 1 of 2 test inputs; 1 of 2 tasks are fully solved" in capsys.readouterr().out
+    assert "correct guesses for 1 of 2 test inputs; 1 of 2 tasks are solved" in capsys.readouterr().out
 
 
 def test_solutions_are_not_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -23,7 +23,7 @@ ANSWERS = {
 
 def written(results: Path, n_shards: int = 1) -> Path:
     experiment, folder = finished(results, settings(ARMS), ANSWERS, "abc", n_shards)
-    tidy.write(experiment, folder, folder / "attempts.parquet")
+    tidy.write_attempts_table(experiment, folder, folder / "attempts.parquet")
     return folder / "attempts.parquet"
 
 
@@ -35,7 +35,7 @@ def attempts(tmp_path: Path) -> pd.DataFrame:
 def test_a_row_is_an_attempt_of_an_arm(attempts: pd.DataFrame):
     counts = attempts.groupby(["arm", "turn"]).size().to_dict()
     assert counts == {("independent", 1): 12, ("refine", 1): 6, ("refine", 2): 4, ("refine", 3): 1}
-    assert attempts.columns.tolist() == tidy.SCHEMA.names
+    assert attempts.columns.tolist() == tidy.ATTEMPTS_SCHEMA.names
     assert attempts["set"].unique() == ["small"]
 
 
@@ -92,13 +92,13 @@ def test_verdicts_of_other_attempts_are_refused(tmp_path: Path):
     experiment, folder = finished(tmp_path, settings(ARMS), ANSWERS, "abc")
     branch = folder / "small/refine-turn2"
     (branch / "verdicts/000.parquet").write_bytes((folder / "small/turn1/verdicts/000.parquet").read_bytes())
-    with pytest.raises(RecordError, match="its 12 verdicts are not those of the 4 attempts"):
-        tidy.write(experiment, folder, folder / "attempts.parquet")
+    with pytest.raises(RecordError, match="its 12 verdicts do not match the 4 attempts"):
+        tidy.write_attempts_table(experiment, folder, folder / "attempts.parquet")
     assert not (folder / "attempts.parquet").exists()
 
 
 def test_a_turn_without_attempts_has_no_rows(tmp_path: Path):
     answers = {**ANSWERS, "refine-turn2": {}, "refine-turn3": {}}
     experiment, folder = finished(tmp_path, settings(ARMS), answers, "abc")
-    tidy.write(experiment, folder, folder / "attempts.parquet")
+    tidy.write_attempts_table(experiment, folder, folder / "attempts.parquet")
     assert pd.read_parquet(folder / "attempts.parquet")["turn"].unique() == [1]

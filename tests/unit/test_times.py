@@ -6,7 +6,7 @@ import pytest
 from snakemake.benchmark import BenchmarkRecord
 
 from arc_refinery.reporting import times
-from arc_refinery.reporting.times import BenchmarkError, stage, table
+from arc_refinery.reporting.times import BenchmarkError, stage, stages_table
 
 
 def benchmark(path: Path, seconds: float, cpu: float | None, memory: float | None) -> None:
@@ -53,14 +53,14 @@ def test_a_file_name_says_the_stage(path: str, expected: str):
 
 
 def test_stages_are_sums_over_their_jobs_in_running_order(benchmarks: Path):
-    found = table(benchmarks)
+    found = stages_table(benchmarks)
     assert found.index.tolist() == ["problems", "sample", "grade", "sft", "train", "report"]
     assert found.loc["sample"].tolist() == [2, 150.5, 120.25, 700.0]
     assert found.loc["grade"].tolist() == [2, 10.5, 12.0, 100.0]  # what was not measured adds nothing
 
 
 def test_the_page_has_a_total_and_says_what_was_not_measured(benchmarks: Path):
-    lines = times.page(benchmarks).splitlines()
+    lines = times.times_page(benchmarks).splitlines()
     assert "| problems | 1 | 0.2 | – | – |" in lines
     assert "| sample | 2 | 150 | 120 | 700 |" in lines
     assert lines[-1] == "| all | 8 | 1373 | 1193 | 2800 |"
@@ -68,7 +68,7 @@ def test_the_page_has_a_total_and_says_what_was_not_measured(benchmarks: Path):
 
 def test_what_is_no_folder_of_benchmarks_is_refused(tmp_path: Path):
     with pytest.raises(BenchmarkError, match=r"holds no \*\.tsv file; expected the logs/<experiment>/benchmarks"):
-        table(tmp_path)
+        stages_table(tmp_path)
     (tmp_path / "notes.tsv").write_text("a\tb\n1\t2\n")
     with pytest.raises(BenchmarkError, match=r"notes\.tsv: has no column s"):
-        table(tmp_path)
+        stages_table(tmp_path)

@@ -187,8 +187,8 @@ def test_shares_of_right_answers_with_their_intervals(text: str):
 
 
 def test_differences_are_paired_by_question(text: str):
-    said = re.findall(r"- `([\w-]+)` less `([\w-]+)`: (.*)", text)
-    found = {(first, second): words for first, second, words in said}
+    lines = re.findall(r"- `([\w-]+)` − `([\w-]+)`: (.*)", text)
+    found = {(first, second): words for first, second, words in lines}
     assert list(found) == [("trained", "untrained"), ("without-tools", "untrained"), ("trained", "without-tools")]
     means = {
         ("trained", "untrained"): "+43.8",
@@ -215,7 +215,7 @@ def test_calls_and_lengths_are_means_over_episodes(text: str):
 
 
 def test_faults_of_calls_and_ends_of_episodes_are_counted(text: str):
-    found = table(text.partition("### Calls, and how episodes end")[2], "`trained`")
+    found = table(text.partition("### Calls and episode endings")[2], "`trained`")
     assert found == {
         "": ["untrained", "trained", "without-tools"],
         "---": ["---:", "---:", "---:"],
@@ -224,9 +224,9 @@ def test_faults_of_calls_and_ends_of_episodes_are_counted(text: str):
         "… unknown tool": ["0", "2", "0"],
         "episodes": ["16", "16", "16"],
         "… answered": ["14", "15", "15"],
-        "… last turn cut": ["1", "0", "1"],
+        "… last turn truncated": ["1", "0", "1"],
         "… out of tokens": ["1", "0", "0"],
-        "… called on without calls left": ["0", "1", "0"],
+        "… called a tool with no calls left": ["0", "1", "0"],
     }
 
 
@@ -241,7 +241,7 @@ def test_transcripts_are_of_the_questions_that_gained_most(text: str):
     shown = text.partition("### Transcripts")[2].partition("\n## ")[0]
     # right with training less right without: 2, 3, 0, 2
     assert re.findall(r"\*\*How much is (\d)", shown) == ["1", "0", "3"]
-    assert re.findall(r"`([\w-]+)`, (\d) of 4 right", shown)[:2] == [("untrained", "0"), ("trained", "3")]
+    assert re.findall(r"`([\w-]+)`, (\d) of 4 correct", shown)[:2] == [("untrained", "0"), ("trained", "3")]
     # the first of those that earn what most do: 0 of wwwT, 1 of CCuf, 1 of RRww and RCCC, 0 of CwwX, 1 of uCLC
     assert re.findall(r"letter (\w)", shown) == ["w", "C", "R", "R", "w", "u"]
     assert "    [tool]\n    2\n    [assistant]\n    letter C\n    [answered; reward 1]" in shown
@@ -290,9 +290,9 @@ def arms(*described: str) -> list[ToolArm]:
 def test_arms_are_compared_with_the_first_one_and_with_those_that_differ_in_one_thing(
     described: tuple[str, ...], expected: list[str]
 ):
-    from arc_refinery.reporting.tool_use.report import compared
+    from arc_refinery.reporting.tool_use.report import pairs_to_compare
 
-    assert [f"{first.name} less {second.name}" for first, second in compared(arms(*described))] == expected
+    assert [f"{first.name} less {second.name}" for first, second in pairs_to_compare(arms(*described))] == expected
 
 
 # whatever the model writes
@@ -365,7 +365,7 @@ def test_what_models_and_questions_say_stays_where_it_belongs(tmp_path: Path, te
     said = composed(tmp_path, experiment(tmp_path, saying, questions))
     assert headings(said) == headings(text)
     plain = read((results / "by-hand.html").read_text())
-    hostile = read(page.page(said, results / "by-hand.md"))  # with the pictures that are there
+    hostile = read(page.to_html(said, results / "by-hand.md"))  # with the pictures that are there
     assert [tag for tag, _ in hostile.tags] == [tag for tag, _ in plain.tags]
 
     words = words.replace("\0", "\N{REPLACEMENT CHARACTER}")  # as Markdown has it
@@ -426,5 +426,5 @@ def test_a_set_without_questions_is_named(tmp_path: Path):
     made = experiment(tmp_path)
     path = tmp_path / "by-hand/questions/sums.parquet"
     records.write(path, "questions", [], 0, {})
-    with pytest.raises(RecordError, match=r"questions/sums\.parquet: holds no questions"):
+    with pytest.raises(RecordError, match=r"questions/sums\.parquet: has no questions"):
         composed(tmp_path, made)

@@ -13,9 +13,10 @@ import pytest
 from arc_refinery import cli, config
 from arc_refinery.config import Refining
 from arc_refinery.records import RecordError
-from arc_refinery.reporting import plots, training, training_log
+from arc_refinery.reporting import plots, training
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.refining import prose
+from arc_refinery.reporting.training_log import read_log
 from arc_refinery.reporting.training_plot import PANELS, training_plot
 from arc_refinery.training.log import Check, Choice, Decision, read_lines, write_lines
 
@@ -54,7 +55,7 @@ SFT = [{"step": step, "loss": 2.0 / step, "mean_token_accuracy": 0.8} for step i
 
 
 def test_a_rollback_abandons_the_steps_after_the_one_it_goes_back_to(tmp_path: Path):
-    log = training_log.read(written(tmp_path / "training.jsonl", COLLAPSED))
+    log = read_log(written(tmp_path / "training.jsonl", COLLAPSED))
     assert log.steps["step"].tolist() == list(range(1, 21))
     assert log.steps["kl"].tolist() == [0.1] * 10 + [0.2] * 10
     (abandoned,) = log.abandoned
@@ -76,26 +77,26 @@ def test_lines_are_written_as_they_are_read(tmp_path: Path):
 
 
 def test_a_rollback_that_ends_the_log_abandons_too(tmp_path: Path):
-    log = training_log.read(written(tmp_path / "training.jsonl", [*steps(1, 14), {"guard": ROLLBACK}]))
+    log = read_log(written(tmp_path / "training.jsonl", [*steps(1, 14), {"guard": ROLLBACK}]))
     assert (len(log.steps), len(log.abandoned[0])) == (10, 4)
 
 
 def test_two_rollbacks_abandon_what_is_there_at_their_time(tmp_path: Path):
     entries = [*steps(1, 6), {"guard": {**ROLLBACK, "to_step": 4}}, *steps(5, 8), {"guard": {**ROLLBACK, "to_step": 2}}]
-    log = training_log.read(written(tmp_path / "training.jsonl", [*entries, *steps(3, 5)]))
+    log = read_log(written(tmp_path / "training.jsonl", [*entries, *steps(3, 5)]))
     assert [part["step"].tolist() for part in log.abandoned] == [[5, 6], [3, 4, 5, 6, 7, 8]]
     assert log.steps["step"].tolist() == [1, 2, 3, 4, 5]
 
 
 def test_of_steps_without_a_decision_the_later_ones_count(tmp_path: Path):
     entries = [{"step": 1, "reward": 1.0}, {"step": 2, "reward": 2.0}, {"step": 2, "reward": 5.0}]
-    log = training_log.read(written(tmp_path / "training.jsonl", [*entries, {"step": 2, "train_loss": 0.5}]))
+    log = read_log(written(tmp_path / "training.jsonl", [*entries, {"step": 2, "train_loss": 0.5}]))
     assert log.steps.to_dict("list") == {"step": [1, 2], "reward": [1.0, 5.0]}
 
 
 def test_older_logs_have_their_shares_under_the_names_of_trl(tmp_path: Path):
     older = steps(1, 3, **{"frac_reward_zero_std": 0.5, "completions/clipped_ratio": 0.25})
-    table = training_log.read(written(tmp_path / "training.jsonl", older)).steps
+    table = read_log(written(tmp_path / "training.jsonl", older)).steps
     assert table["share/zero_variance"].tolist() == [0.5] * 3
     assert table["share/truncated"].tolist() == [0.25] * 3
 
@@ -106,11 +107,11 @@ def test_older_logs_have_their_shares_under_the_names_of_trl(tmp_path: Path):
 def test_a_broken_line_is_named(tmp_path: Path, line: str):
     (tmp_path / "training.jsonl").write_text(f'{{"step": 1, "reward": 1.0}}\n{line}\n')
     with pytest.raises(RecordError, match=r"training\.jsonl, line 2: is not a line of a training log"):
-        training_log.read(tmp_path / "training.jsonl")
+        read_log(tmp_path / "training.jsonl")
 
 
 def test_what_was_no_number_is_missing(tmp_path: Path):
-    log = training_log.read(written(tmp_path / "training.jsonl", [{**one, "kl": None} for one in steps(1, 3)]))
+    log = read_log(written(tmp_path / "training.jsonl", [{**one, "kl": None} for one in steps(1, 3)]))
     assert log.steps["kl"].isna().all()
     assert np.isnan(log.first_and_last("kl")).all()
 
@@ -148,7 +149,7 @@ def section(folder: Path, of: Refining, logs: Mapping[str, Entries], files: Atta
     return "\n\n".join(training.section(of, folder, files or Attachments("link")))
 
 
-def test_a_healthy_training_is_told(tmp_path: Path):
+def test_a_healthy_training_is_reported(tmp_path: Path):
     files = Attachments("link")
     text = section(tmp_path, experiment(), {"trained": [*HEALTHY, CHOSEN]}, files)
     # mean of 0.1 and 0.2, of 1.9 and 2.0
@@ -167,18 +168,20 @@ def test_a_collapse_is_the_first_thing_said(tmp_path: Path):
     title, first, second, *_ = text.split("\n\n")
     assert title == "## Training"
     assert first == (
-        "**Warning: the training `trained` collapsed at step 14: the share of completions cut, mean of 4 steps, was "
-        "0.712, past the limit of 0.5.** It went back to the checkpoint of step 10 and on with the learning rate "
+        "**Warning: the training `trained` collapsed at step 14: the share of truncated completions, mean of 4 steps, "
+        "was 0.712, limit 0.5.** It was rolled back to the checkpoint of step 10 and continued with the learning rate "
         "0.0005."
     )
-    assert second.endswith("the mean reward, mean of 4 steps, was 0.4, past the limit of 1.2.** It was stopped there.")
-    assert "20 optimizer steps, and 4 that rollbacks abandoned. The adapter is that of step 10" in text
+    assert second.endswith("the mean reward, mean of 4 steps, was 0.4, limit 1.2.** It was stopped there.")
+    assert "20 optimizer steps, plus 4 abandoned by rollbacks. The adapter is that of step 10" in text
     assert "| 12 | 1.00 | 25.0 % | abandoned by a rollback |" in text
 
 
 def test_a_collapse_that_nothing_was_done_about_is_a_warning_too():
-    told = training.collapse("trained", Decision(7, "loss", None, 0.0, "none"), window=10)
-    assert told.startswith("**Warning: the training `trained` collapsed at step 7: the loss was no number.** Nothing")
+    warning = training.collapse("trained", Decision(7, "loss", None, 0.0, "none"), window=10)
+    assert warning.startswith(
+        "**Warning: the training `trained` collapsed at step 7: the loss was not a finite number.** The guard"
+    )
 
 
 def test_sft_before_grpo_has_its_own_part(tmp_path: Path):
@@ -199,27 +202,27 @@ def test_figures_that_no_step_has_are_left_out(tmp_path: Path):
     entries = steps(1, 20)
     entries[0]["reward/truncated"] = 0.5  # nothing was cut later
     text = section(tmp_path, experiment(), {"trained": entries})
-    assert "| mean reward of those | 0.500 | – |" in text
+    assert "| mean reward of truncated completions | 0.500 | – |" in text
     assert "entropy" not in text
 
 
 def test_figures_of_abandoned_steps_alone_are_drawn_and_not_averaged(tmp_path: Path):
     entries = [*steps(1, 10), *steps(11, 14, **{"reward/truncated": 0.9}), {"guard": ROLLBACK}, *steps(11, 20)]
-    log = training_log.read(written(tmp_path / "training.jsonl", entries))
+    log = read_log(written(tmp_path / "training.jsonl", entries))
     assert "reward/truncated" in log.steps
-    assert "mean reward of those" not in training.training_table(log)
+    assert "mean reward of truncated completions" not in training.training_table(log)
 
 
 def test_a_log_without_steps_is_named(tmp_path: Path):
     text = section(tmp_path, experiment(), {"trained": [{"step": 20, "train_loss": 0.5}]})
-    assert "The log of the training `trained` holds no step with a reward or a loss." in text
+    assert "The log of the training `trained` has no step with a reward or a loss." in text
 
 
 # ---- pictures ----
 
 
 def drawn(folder: Path, entries: Entries) -> Path:
-    log = training_log.read(written(folder / "training.jsonl", entries))
+    log = read_log(written(folder / "training.jsonl", entries))
     with plots.style():
         training_plot(log, folder / "curves.png")
     return folder / "curves.png"
@@ -270,33 +273,33 @@ def test_no_curves_of_no_steps(tmp_path: Path):
 
 
 def described(of: Refining) -> str:
-    return "\n".join(prose.compared(of, {"small": 4}))
+    return "\n".join(prose.arms_and_settings(of, {"small": 4}))
 
 
-def test_settings_of_grpo_are_told():
+def test_settings_of_grpo_are_described():
     changes = {"improvement_weight": 0.5, "truncation_penalty": 1.0, "n_heldout": 8, "entropy_coef": 0.01}
     text = described(experiment(grpo=changes))
     for words in (
         "- Training `trained`: GRPO on second-turn prompts from the tasks of `part1`, `part2` (source: generator). ",
-        "Reward `arc-v2-no-pixel-score`, plus 0.5 × what it earns more than the attempt that it refines, less 1 where",
-        "Loss `grpo`, an entropy bonus of 0.01, without cut completions.",
-        "the one that earns most on 8 prompts kept out of training",
-        "over 10 steps, more than 50 % of the completions are cut",
-        "with 0.5 × the learning rate (2 times at most; after that it is stopped)",
+        "Reward `arc-v2-no-pixel-score`, plus 0.5 × its gain over the attempt that it refines, minus 1 if it is",
+        "Loss `grpo`, an entropy bonus of 0.01, without truncated completions.",
+        "the highest mean reward on 8 prompts held out from training",
+        "over 10 steps, more than 50 % of the completions are truncated",
+        "with 0.5 × the learning rate (at most 2 times; after that it is stopped)",
     ):
         assert words in text
-    assert "4-grams where" not in text
+    assert "4-grams, minus" not in text
 
 
-def test_on_policy_after_sft_is_told():
+def test_on_policy_after_sft_is_described():
     text = described(
         experiment(("sft", "grpo"), {"rollout": "on-policy"}, prompts="first-turn", guard={"action": "stop"})
     )
     assert text.index("- Training `sft`: SFT on second turns from the tasks of `part1`, `part2`") < text.index(
         "`trained`: GRPO"
     )
-    assert "8 best incorrect attempts of each task are refined to the task's own source" in text
-    assert "GRPO from what SFT has made on first-turn prompts" in text
+    assert "8 best incorrect attempts of each task are refined to the task's source program" in text
+    assert "GRPO starting from the SFT adapter on first-turn prompts" in text
     assert "both answers carry loss, the feedback does not" in text
     assert "It is then stopped." in text
 

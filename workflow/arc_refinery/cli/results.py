@@ -27,7 +27,7 @@ class Report:
                 from arc_refinery.reporting.refining import report, tidy
 
                 report.write_report(experiment, self.folder, self.output)
-                tidy.write(experiment, self.folder, self.folder / "attempts.parquet")
+                tidy.write_attempts_table(experiment, self.folder, self.folder / "attempts.parquet")
             case config.ToolUse() as tool_use:
                 from arc_refinery.reporting.tool_use.report import write_report
 
@@ -67,7 +67,7 @@ class SideBySide:
         from arc_refinery.reporting import page
         from arc_refinery.reporting.refining import side_by_side
 
-        side_by_side.write_page([side(str(folder)) for folder in self.folders], self.output)
+        side_by_side.write_comparison([side(str(folder)) for folder in self.folders], self.output)
         page.write_page(self.output, self.output.with_suffix(".html"))
 
 
@@ -81,7 +81,7 @@ class Times:
     def run(self) -> None:
         from arc_refinery.reporting import times
 
-        text = times.page(self.benchmarks)
+        text = times.times_page(self.benchmarks)
         if self.output is None:
             print(text)
         else:

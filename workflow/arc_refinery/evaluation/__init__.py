@@ -1,1 +1,1 @@
-"""What each arm made of its budget, and how sure one can be of it."""
+"""Metrics of each arm's attempts, with intervals and tests."""

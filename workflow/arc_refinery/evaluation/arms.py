@@ -1,6 +1,13 @@
-"""The attempts of an evaluation set as tables: one row an attempt, one row a task and arm.
+"""Attempts on an evaluation set as tables: one row per attempt, then one row per task and arm.
 
-Only figures are loaded, never grids or completions: 400 tasks x 256 attempts take some tens of MB.
+Arm `refine-trained` of the demo (`config/config.yaml`) on the ARC task 68b67ca3:
+
+attempts   turn  slot  status  train_correct_grids  train_is_correct  test_is_correct  tokens
+              1     0  ok                      0.0             False            False   35.75
+              2    81  ok                      1.0              True             True   43.75
+task       valid code 1.0, valid outputs 0.906, train_pass_rate 0.023 (3 of 128 attempts), is_correct 1.0
+
+Grids and completions are not loaded: 400 tasks x 256 attempts take some tens of MB.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -28,7 +35,7 @@ METRICS = (
     "test_is_correct",
     "is_correct",
 )
-PASS_RATE = "pass_rate"  # beside the published figures: share of attempts that are right on all pairs, train and test
+PASS_RATE = "pass_rate"  # not a published metric: share of attempts that are correct on all train and test pairs
 SCORES = ["train_pixel_score", "train_correct_grids", "test_pixel_score", "test_correct_grids"]
 
 _VERDICT_COLUMNS = ["attempt_id", "prompt_id", "task_id", "status", "error", "fingerprint", *SCORES]
@@ -37,7 +44,7 @@ _ATTEMPT_COLUMNS = ["attempt_id", "parent_id", "n_prompt_tokens", "n_tokens", "f
 
 @dataclass(frozen=True, slots=True)
 class TurnOfArms:
-    """The attempts that one or more arms spend on one turn; arms with the same first turn and budget share them."""
+    """Attempts of one turn, shared by arms that have the same first turn and budget."""
 
     branch: str
     turn: int
@@ -50,9 +57,9 @@ class TurnOfArms:
 class SetResults:
     """All attempts on one evaluation set, by branch, in file order.
 
-    Columns: those of verdicts and attempts, of the error only `error_type`; `train_is_correct` and `test_is_correct` of
-    the attempt; `place` 0, 1, ... in the task's attempts of this branch; `tokens`: the completion's, and the attempt's
-    share of its prompt's, which is read once for all completions that it got.
+    Columns: those of verdicts and attempts, with `error_type` instead of the error message; `train_is_correct` and
+    `test_is_correct` of the attempt; `place`, its index 0, 1, ... among the task's attempts in this branch; `tokens`,
+    those of the completion plus an equal share of the prompt's, which is processed once for all its completions.
     """
 
     name: str
@@ -61,10 +68,10 @@ class SetResults:
     _of_turns: dict[tuple[str, int], pd.DataFrame] = field(default_factory=dict, repr=False, compare=False)
 
     def of_turn(self, arm: Arm, turn: int) -> pd.DataFrame:
-        """What an arm owns of one turn: the first attempts of each task, as many as the turn's budget.
+        """Return an arm's attempts in one turn: the first ones on each task, up to the turn's budget.
 
-        With `turn`, and `slot`: the place 0, 1, ... in the task's budget. A turn's slots start where the budgets of the
-        turns before it end, also where these were not spent.
+        Adds the columns `turn` and `slot`, the index 0, 1, ... in the task's budget. Slots of a turn start after the
+        full budgets of earlier turns, spent or not.
         """
         attempts = self.branches[arm.branch(turn)]
         own = attempts[attempts["place"] < arm.turns[turn - 1].n_predictions]
@@ -72,7 +79,7 @@ class SetResults:
         return own.assign(turn=turn, slot=own["place"] + start)
 
     def metrics_of_turn(self, arm: Arm, turn: int) -> pd.DataFrame:
-        """`per_task` of one turn alone; of later turns over the tasks that had something to refine. Computed once."""
+        """Return `per_task` of one turn alone, cached. Later turns cover only tasks that had something to refine."""
         key = arm.branch(turn), arm.turns[turn - 1].n_predictions
         if key not in self._of_turns:
             attempts = self.of_turn(arm, turn)
@@ -81,12 +88,12 @@ class SetResults:
         return self._of_turns[key]
 
     def of_arm(self, arm: Arm) -> pd.DataFrame:
-        """All attempts of an arm, turn by turn."""
+        """Return all attempts of an arm, turn by turn."""
         return pd.concat([self.of_turn(arm, turn) for turn in range(1, len(arm.turns) + 1)], ignore_index=True)
 
 
-def load(folder: Path, task_set: TaskSet, arms: Iterable[Arm]) -> SetResults:
-    """The figures of all attempts that the arms made on a set, from the experiment's folder."""
+def load_results(folder: Path, task_set: TaskSet, arms: Iterable[Arm]) -> SetResults:
+    """Load all attempts of the arms on a set from the experiment's folder."""
     task_ids = read_task_ids(folder, task_set)
     names = sorted({branch for arm in arms for branch in arm.branches})
     branches = {name: load_branch(folder, task_set, name, task_ids) for name in names}
@@ -94,28 +101,28 @@ def load(folder: Path, task_set: TaskSet, arms: Iterable[Arm]) -> SetResults:
 
 
 def read_task_ids(folder: Path, task_set: TaskSet) -> tuple[str, ...]:
-    """The tasks of a set, in its order."""
+    """Return the task ids of a set, in its order."""
     return tuple(_read(folder / "tasks" / f"{task_set.name}.parquet", "tasks", ["task_id"])["task_id"])
 
 
 def load_branch(
-    folder: Path, task_set: TaskSet, branch: str, task_ids: Collection[str], further: Sequence[str] = ()
+    folder: Path, task_set: TaskSet, branch: str, task_ids: Collection[str], extra: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """One branch of `SetResults`, with further columns of attempts; raises `RecordError`."""
+    """Load one branch of `SetResults`, with `extra` columns of attempts; raises `RecordError`."""
     place = folder / task_set.name / branch
     shards = [f"{shard:03d}.parquet" for shard in range(task_set.shards)]
-    columns = [*_ATTEMPT_COLUMNS, *further]
+    columns = [*_ATTEMPT_COLUMNS, *extra]
     verdicts = pd.concat([_read(place / "verdicts" / shard, "verdicts", _VERDICT_COLUMNS) for shard in shards])
     attempts = pd.concat([_read(place / "attempts" / shard, "attempts", columns) for shard in shards])
     if sorted(verdicts["attempt_id"]) != sorted(attempts["attempt_id"]):
         raise RecordError(
-            f"{place / 'verdicts'}: its {len(verdicts)} verdicts are not those of the {len(attempts)} attempts in "
-            f"{place / 'attempts'}. Re-make them: delete the verdicts, then run snakemake again"
+            f"{place / 'verdicts'}: its {len(verdicts)} verdicts do not match the {len(attempts)} attempts in "
+            f"{place / 'attempts'}. Delete the verdicts, then run snakemake again"
         )
     if strangers := sorted(set(verdicts["task_id"]) - set(task_ids)):
         raise RecordError(
             f"{place}: has attempts on task {strangers[0]}, which is not in {folder}/tasks/{task_set.name}.parquet. "
-            "Re-make it: delete the folder, then run snakemake again"
+            "Delete the folder, then run snakemake again"
         )
     table = verdicts.merge(attempts, on="attempt_id", how="left", validate="one_to_one")
     completions_of_prompt = table.groupby("prompt_id")["attempt_id"].transform("size")
@@ -129,7 +136,7 @@ def load_branch(
 
 
 def turns_of(arms: Iterable[Arm]) -> list[TurnOfArms]:
-    """The different turns of several arms, first turns first; arms that share one appear together in it."""
+    """Return the distinct turns of several arms, first turns first; arms that share a turn are grouped in it."""
     owners: dict[tuple[int, str, int, str], list[Arm]] = {}
     for arm in arms:
         for number, turn in enumerate(arm.turns, 1):
@@ -139,12 +146,12 @@ def turns_of(arms: Iterable[Arm]) -> list[TurnOfArms]:
 
 
 def per_task(attempts: pd.DataFrame, task_ids: Sequence[str]) -> pd.DataFrame:
-    """The published figures of each task, as shares 0..1: index `task_ids`, columns `METRICS`, and `PASS_RATE`.
+    """Return the metrics of each task as shares 0..1: index `task_ids`, columns `METRICS` and `PASS_RATE`.
 
-    Means over the task's attempts: `valid code` (a program could be taken out), `valid outputs` (it gave a grid for
-    every input), pixel scores, shares of correct grids, and pass rates (attempts with all train or test grids correct).
-    `unique outputs` = different outputs / attempts. `train_is_correct`, `test_is_correct`: 1 if any attempt is;
-    `is_correct`: 1 if both are 1, by the same attempt or by two. A task without attempts has 0 everywhere.
+    Means over the task's attempts: `valid code` (the completion contains a program), `valid outputs` (it returned a
+    grid for every input), pixel scores, shares of correct grids, and pass rates (attempts with all train or test grids
+    correct). `unique outputs` = distinct outputs / attempts. `train_is_correct`, `test_is_correct`: 1 if any attempt
+    is; `is_correct`: 1 if both are 1, by one attempt or by two. A task without attempts has 0 everywhere.
     """
     marked = attempts.assign(
         **{
@@ -167,13 +174,13 @@ def per_task(attempts: pd.DataFrame, task_ids: Sequence[str]) -> pd.DataFrame:
 
 
 def tasks_with_attempts(attempts: pd.DataFrame, task_ids: Sequence[str]) -> list[str]:
-    """Those of the tasks that have an attempt, in the order of `task_ids`."""
+    """Return the tasks that have attempts, in the order of `task_ids`."""
     present = set(attempts["task_id"])
     return [task_id for task_id in task_ids if task_id in present]
 
 
 def n_tasks_with_budget_left(attempts: pd.DataFrame, arm: Arm, task_ids: Sequence[str]) -> int:
-    """Tasks that have fewer attempts than the arm may spend, because there was nothing (or too little) to refine."""
+    """Count tasks with fewer attempts than the arm's budget, because nothing (or too little) could be refined."""
     spent = attempts.groupby("task_id").size().reindex(list(task_ids), fill_value=0)
     return int((spent < arm.budget).sum())
 

@@ -1,4 +1,4 @@
-"""95 % intervals over the tasks of one evaluation set, as numbers and as text."""
+"""Bootstrap 95 % intervals over the tasks of one evaluation set, as numbers and as text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,21 +12,21 @@ from arc_refinery.evaluation.statistics import Difference, Interval, bootstrap_i
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """Intervals over the tasks of one evaluation set. All figures see the same resamples, drawn by `address`."""
+    """Intervals over the tasks of one evaluation set. All metrics use the same resamples, seeded by `address`."""
 
     n_resamples: int
     address: tuple[int | str, ...]
 
     @classmethod
     def of(cls, experiment: Refining | ToolUse, set_name: str) -> "Bootstrap":
-        """The resamples of a set's tasks: the same wherever the set is reported or compared."""
+        """Return the bootstrap of a set: the same resamples wherever the set is reported or compared."""
         return cls(experiment.evaluation.n_bootstrap, (experiment.seed, "bootstrap", set_name))
 
     def interval(self, values: ArrayLike) -> Interval:
         return bootstrap_interval(values, self.n_resamples, *self.address)
 
     def share(self, values: Sequence[float]) -> str:
-        if len(values) < 2:  # nothing can be said of other tasks
+        if len(values) < 2:  # one value has no interval
             return percent(float(np.mean(values)))
         low, high = self.interval(values)
         return f"{percent(float(np.mean(values)))} [{100 * low:.1f}, {100 * high:.1f}]"

@@ -1,4 +1,4 @@
-"""Estimates and their uncertainty. Tasks are what varies: intervals resample tasks, tests pair them."""
+"""Estimates and their uncertainty over tasks: intervals resample tasks, tests pair them."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,16 +14,16 @@ from scipy.stats import binomtest, bootstrap, norm
 from arc_refinery.seeding import stream
 
 SIGNIFICANCE = 0.05
-POWER = 0.8  # chance to find a difference of which it is said how many tasks that takes
+POWER = 0.8  # of the test that `n_needed` plans for
 
 Interval = tuple[float, float]
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
+_Bools = NDArray[np.bool_]
+_Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Mean over n tasks of one arm's figure minus the other's, with its 95 % interval."""
+    """Mean over n tasks of one arm's metric minus the other's, with its 95 % interval."""
 
     n: int
     mean: float
@@ -37,7 +37,7 @@ class Difference:
 
     @property
     def n_needed(self) -> int | None:
-        """Tasks that it takes to find a difference of this size, with `POWER`, at p < 0.05, two-sided.
+        """Tasks needed to detect a difference of this size with `POWER`, at p < 0.05, two-sided.
 
         Normal approximation for the mean of paired differences: ((z_0.975 + z_power) * deviation / mean)^2.
         """
@@ -49,36 +49,36 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Which tasks two arms solved, paired by task; or two arms that were repeated, of which the mean is compared."""
+    """Tasks solved by two arms, paired by task; for repeated arms, the means over repetitions."""
 
     first: str
     second: str
     n_first: float  # tasks that the first arm solved, mean over its repetitions
     n_second: float
-    only_first: int  # tasks that the first arm solved (of repeated arms: more often) and the second did not
+    only_first: int  # tasks solved by the first arm and not by the second (repeated arms: solved more often)
     only_second: int
     difference: Difference  # share of tasks solved, first minus second
-    p_value: float | None  # exact McNemar test; none of repeated arms
+    p_value: float | None  # exact McNemar test; None for repeated arms
     repetitions: int = 1
 
     @property
     def supports_difference(self) -> bool:
-        """The evidence supports a difference when the interval excludes 0 and, for arms sampled once, p < 0.05."""
+        """Whether the interval excludes 0 and, for arms sampled once, p < 0.05."""
         return self.difference.excludes_zero and (self.p_value is None or self.p_value < SIGNIFICANCE)
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """Probability that at least one of k samples is correct, given c correct ones among n (Chen et al. 2021, eq. 1)."""
+    """Return the chance that k of n samples, c of them correct, contain a correct one (Chen et al. 2021, eq. 1)."""
     if not 0 <= c <= n or not 1 <= k <= n:
         raise ValueError(f"pass@k needs 0 <= c <= n and 1 <= k <= n, got n={n}, c={c}, k={k}")
     return 1.0 - comb(n - c, k) / comb(n, k)
 
 
-def solved_at_k(train_is_correct: Bools, test_is_correct: Bools, k: int) -> float:
-    """pass@k of `is_correct`: chance that k of a task's attempts, drawn at random, contain one that is correct on the
-    train pairs and one that is correct on the test pairs (mostly the same one; then this is the usual pass@k).
+def solved_at_k(train_is_correct: _Bools, test_is_correct: _Bools, k: int) -> float:
+    """Return pass@k of `is_correct`: the probability that k random attempts contain one that is correct on the train
+    pairs and one that is correct on the test pairs (usually the same one; then this is ordinary pass@k).
 
-    P(train and test) = P(train) + P(test) - P(train or test), each of them a pass@k.
+    P(train and test) = P(train) + P(test) - P(train or test), each a pass@k.
     """
     n = len(train_is_correct)
     counts = [int(flags.sum()) for flags in (train_is_correct, test_is_correct, train_is_correct | test_is_correct)]
@@ -87,7 +87,7 @@ def solved_at_k(train_is_correct: Bools, test_is_correct: Bools, k: int) -> floa
 
 
 def bootstrap_interval(values: ArrayLike, n_resamples: int, *address: int | str) -> Interval:
-    """95 % percentile interval of the mean, resampling the values (one a task) with the random stream of `address`."""
+    """Return the 95 % percentile interval of the mean; values (one per task) are resampled with `address` as seed."""
     sample = np.asarray(values, dtype=float)
     if not len(sample):
         raise ValueError("an interval needs at least one value")
@@ -99,7 +99,7 @@ def bootstrap_interval(values: ArrayLike, n_resamples: int, *address: int | str)
 
 
 def paired_difference(a: ArrayLike, b: ArrayLike, n_resamples: int, *address: int | str) -> Difference:
-    """Mean of a - b, where a[i] and b[i] are figures of the same task, with the bootstrap interval over tasks."""
+    """Return the mean of a - b and its bootstrap interval over tasks; a[i] and b[i] belong to the same task."""
     differences = np.asarray(a, dtype=float) - np.asarray(b, dtype=float)
     low, high = bootstrap_interval(differences, n_resamples, *address)
     deviation = float(differences.std(ddof=1)) if len(differences) > 1 else 0.0
@@ -107,13 +107,13 @@ def paired_difference(a: ArrayLike, b: ArrayLike, n_resamples: int, *address: in
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
-    """Exact two-sided p of so uneven a split of the tasks that just one arm solved, if both arms are equally good."""
+    """Return the exact two-sided p of a split at least this uneven, if both arms are equally good."""
     discordant = only_first + only_second
     return float(binomtest(only_first, discordant).pvalue) if discordant else 1.0
 
 
 def compare(first: str, second: str, a: ArrayLike, b: ArrayLike, n_resamples: int, *address: int | str) -> Comparison:
-    """Compare which tasks two arms solved; a[i] and b[i] say whether the first and the second one solved task i."""
+    """Compare which tasks two arms solved; a[i] and b[i]: whether the first and the second solved task i."""
     solved, other = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
     mean = compare_repeated(first, second, [solved], [other], n_resamples, *address)
     return replace(mean, p_value=mcnemar(mean.only_first, mean.only_second))
@@ -122,7 +122,7 @@ def compare(first: str, second: str, a: ArrayLike, b: ArrayLike, n_resamples: in
 def compare_repeated(
     first: str, second: str, a: Sequence[ArrayLike], b: Sequence[ArrayLike], n_resamples: int, *address: int | str
 ) -> Comparison:
-    """Compare the mean over repetitions of two arms; a[r][i] says whether repetition r of the first solved task i."""
+    """Compare the means over repetitions of two arms; a[r][i]: whether repetition r of the first solved task i."""
     solved, other = np.mean(np.asarray(a, dtype=float), axis=0), np.mean(np.asarray(b, dtype=float), axis=0)
     return Comparison(
         first=first,
@@ -138,7 +138,7 @@ def compare_repeated(
 
 
 def verdict_sentence(comparison: Comparison) -> str:
-    """Says in plain words whether the evidence supports a difference between two arms, with all the numbers."""
+    """Return a sentence with all numbers that says whether the evidence supports a difference between two arms."""
     c, d = comparison, comparison.difference
     solved = [f"{count:.1f}" if c.repetitions > 1 else f"{count:.0f}" for count in (c.n_first, c.n_second)]
     only, more = ("solved by", "only") if c.p_value is not None else ("solved more often by", "")
@@ -152,14 +152,14 @@ def verdict_sentence(comparison: Comparison) -> str:
     if c.supports_difference:
         better = c.first if d.mean > 0 else c.second
         return f"{numbers} **The evidence supports a difference: `{better}` solves more.**"
-    return f"{numbers} **The evidence does not support a difference.**{_what_it_takes(d)}"
+    return f"{numbers} **The evidence does not support a difference.**{_needed_sentence(d)}"
 
 
-def _what_it_takes(difference: Difference) -> str:
+def _needed_sentence(difference: Difference) -> str:
     if difference.n_needed is None:
         return ""
     return (
-        f" If it were of this size, about {difference.n_needed} tasks would show it ({100 * POWER:.0f} % power, "
+        f" Detecting a difference of this size takes about {difference.n_needed} tasks ({100 * POWER:.0f} % power, "
         f"p < {SIGNIFICANCE})."
     )
 
@@ -169,7 +169,7 @@ def percent(share: float) -> str:
 
 
 def points(share: float, decimals: int = 1) -> str:
-    """A difference of shares in percentage points, with its sign."""
+    """Format a difference of shares in percentage points, with its sign."""
     return f"{round(100 * share, decimals) + 0.0:+.{decimals}f}"
 
 
@@ -177,11 +177,12 @@ def p_text(p_value: float) -> str:
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
 
 
-def two_guesses_solve(train_is_correct: Bools, test_is_correct: Bools, fingerprints: Sequence[str]) -> bool:
+def two_guesses_solve(train_is_correct: _Bools, test_is_correct: _Bools, fingerprints: Sequence[str]) -> bool:
     """Whether a submission of two guesses solves a task.
 
-    Attempts that are correct on all train pairs vote for their test outputs; the two with most votes are the guesses
-    (ties: what came first). Fingerprints cover train outputs too, but voters agree on these. No voter, no guess.
+    Attempts that are correct on all train pairs vote for their test outputs; the two outputs with most votes are the
+    guesses (ties: the earlier one). Fingerprints include train outputs, on which all voters agree. Without voters there
+    are no guesses.
     """
     voters = np.flatnonzero(train_is_correct).tolist()
     votes = Counter(fingerprints[voter] for voter in voters)
@@ -189,14 +190,14 @@ def two_guesses_solve(train_is_correct: Bools, test_is_correct: Bools, fingerpri
     return any(bool(test_is_correct[voter]) and fingerprints[voter] in guesses for voter in voters)
 
 
-def two_guess_scores(attempts: pd.DataFrame, task_ids: Sequence[str]) -> Floats:
-    """1 for each task that two guesses solve, else 0."""
+def two_guess_scores(attempts: pd.DataFrame, task_ids: Sequence[str]) -> _Floats:
+    """Return 1 for each task that two guesses solve, else 0."""
     tasks = _arrays(attempts, ["train_is_correct", "test_is_correct", "fingerprint"])
     return np.array([task_id in tasks and two_guesses_solve(*tasks[task_id]) for task_id in task_ids], dtype=float)
 
 
-def pass_at_k_scores(attempts: pd.DataFrame, task_ids: Sequence[str], k: int) -> Floats:
-    """`solved_at_k` of each task; a task with fewer than k attempts counts with all that it has."""
+def pass_at_k_scores(attempts: pd.DataFrame, task_ids: Sequence[str], k: int) -> _Floats:
+    """Return `solved_at_k` of each task; a task with fewer than k attempts uses all of them."""
     nothing = [np.zeros(0, bool), np.zeros(0, bool)]
     tasks = _arrays(attempts, ["train_is_correct", "test_is_correct"])
     correct = [tasks.get(task_id, nothing) for task_id in task_ids]
@@ -206,27 +207,27 @@ def pass_at_k_scores(attempts: pd.DataFrame, task_ids: Sequence[str], k: int) ->
 def budget_curve(
     attempts: pd.DataFrame, task_ids: Sequence[str], n_first: int, budget: int, n_resamples: int, *address: int | str
 ) -> pd.DataFrame:
-    """Share of tasks solved, and tokens spent a task, after 1, 2, ..., `budget` attempts a task (means over tasks).
+    """Return the share of tasks solved and tokens per task after 1, 2, ..., `budget` attempts per task (task means).
 
-    Within the first turn (`n_first` attempts) these are expectations over the order of attempts (`solved_at_k`); from
-    then on all first-turn attempts are spent and later ones count in their order, slot by slot. `low` and `high`: 95 %
-    interval of the share at each budget, resampling tasks.
+    Within the first turn (`n_first` attempts) these are expectations over the order of attempts (`solved_at_k`). After
+    it, all first-turn attempts are spent and later ones count in slot order. `low` and `high`: 95 % interval of the
+    share at each budget, resampling tasks.
     """
     tasks = _arrays(attempts, ["slot", "train_is_correct", "test_is_correct", "tokens"])
     n = len(task_ids)
     solved, tokens = np.zeros((n, budget)), np.zeros(budget)
-    for place, task_id in enumerate(task_ids):
+    for index, task_id in enumerate(task_ids):
         if task_id not in tasks:
             continue
         slot, train, test, cost = tasks[task_id]
         first = slot < n_first
         for k in range(1, budget + 1):
             if k <= n_first:
-                solved[place, k - 1] = _solved(train[first], test[first], k)
+                solved[index, k - 1] = _solved(train[first], test[first], k)
                 tokens[k - 1] += cost[first].mean() * min(k, first.sum()) if first.any() else 0.0
             else:
                 spent = slot < k
-                solved[place, k - 1] = train[spent].any() and test[spent].any()
+                solved[index, k - 1] = train[spent].any() and test[spent].any()
                 tokens[k - 1] += cost[spent].sum()
     drawn = stream(*address).multinomial(n, np.full(n, 1 / n), size=n_resamples)  # how often each task is drawn
     low, high = np.percentile(drawn @ solved / n, [2.5, 97.5], axis=0)
@@ -242,34 +243,34 @@ def budget_curve(
     )
 
 
-def solved_within(attempts: pd.DataFrame, task_ids: Sequence[str], tokens: Floats) -> Floats:
-    """1 for each task that the attempts solve before they have generated more than its `tokens`, in order of slots.
+def solved_within(attempts: pd.DataFrame, task_ids: Sequence[str], tokens: _Floats) -> _Floats:
+    """Return 1 for each task solved within its budget of generated tokens, else 0. Attempts count in slot order.
 
-    `tokens[i]` is what may be generated for task i; the attempt that exceeds it does not count.
+    `tokens[i]` is the budget of task i; the attempt that exceeds it does not count.
     """
     tasks = _arrays(attempts, ["slot", "n_tokens", "train_is_correct", "test_is_correct"])
     solved = np.zeros(len(task_ids))
-    for place, task_id in enumerate(task_ids):
+    for index, task_id in enumerate(task_ids):
         if task_id in tasks:
             slot, cost, train, test = tasks[task_id]
             order = np.argsort(slot, kind="stable")
-            paid = order[np.cumsum(cost[order]) <= tokens[place]]
-            solved[place] = train[paid].any() and test[paid].any()
+            paid = order[np.cumsum(cost[order]) <= tokens[index]]
+            solved[index] = train[paid].any() and test[paid].any()
     return solved
 
 
-def generated_tokens(attempts: pd.DataFrame, task_ids: Sequence[str]) -> Floats:
-    """Tokens of all completions of each task."""
+def generated_tokens(attempts: pd.DataFrame, task_ids: Sequence[str]) -> _Floats:
+    """Return the tokens of all completions of each task."""
     sums = attempts.groupby("task_id")["n_tokens"].sum()
     return np.asarray(sums.reindex(list(task_ids), fill_value=0), dtype=float)
 
 
-def _solved(train_is_correct: Bools, test_is_correct: Bools, k: int) -> float:
+def _solved(train_is_correct: _Bools, test_is_correct: _Bools, k: int) -> float:
     n = len(train_is_correct)
     return solved_at_k(train_is_correct, test_is_correct, min(k, n)) if n else 0.0
 
 
 def _arrays(attempts: pd.DataFrame, columns: list[str]) -> dict[str, list[Any]]:
-    """For each task the values of some columns, as arrays in the order of its attempts."""
+    """Return some columns as arrays per task, in the order of its attempts."""
     groups = attempts.groupby("task_id")
     return {str(task_id): [rows[column].to_numpy() for column in columns] for task_id, rows in groups}

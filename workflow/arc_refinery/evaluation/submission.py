@@ -1,9 +1,9 @@
 """Kaggle's submission.json: two guesses for each test input, by vote among a task's attempts.
 
-Each attempt with valid outputs votes for the grid that it gives for a test input. Its vote weighs (1 if it solves all
-train pairs else 0, its share of correct train grids, its train pixel score). The weights of equal grids add up and are
-compared in that order: what solves all train pairs comes first, ranked by number of votes. Of equals, the grid that was
-met first is ahead. The two that lead are the guesses; where there are fewer, the test input itself stands in.
+Each attempt with valid outputs votes for its grid for each test input. The weight of a vote is (1 if it solves all
+train pairs else 0, its share of correct train grids, its train pixel score). Weights of equal grids are summed and
+compared in that order, so grids of programs that solve all train pairs rank first, by number of votes. Ties go to the
+grid seen first. The top two are the guesses; with fewer than two, the test input is submitted.
 """
 
 import json
@@ -22,22 +22,22 @@ from arc_refinery.grids import Grid, GridError, as_grid
 from arc_refinery.records import Verdict
 from arc_refinery.tasks import Task
 
-ATTEMPTS = ("attempt_1", "attempt_2")  # Kaggle's names of the two guesses
-DECIMALS = 9  # of weights that are compared: what was added up in another order stays equal
+ATTEMPTS = ("attempt_1", "attempt_2")  # Kaggle's keys of the two guesses
+DECIMALS = 9  # of compared weights, so that the order of summation does not matter
 
 logger = logging.getLogger(__name__)
 
 Weight = tuple[float, float, float]
-Submission = dict[str, list[dict[str, list[list[int]]]]]  # of each task an entry for each test input
+SubmissionContent = dict[str, list[dict[str, list[list[int]]]]]  # by task, one entry per test input
 
 
 class SubmissionError(InputError):
-    """A submission cannot be made; the message names file and task, what was expected and what to do."""
+    """A submission cannot be made; the message names file and task, what was expected, and the fix."""
 
 
 @dataclass(slots=True)
 class Ballot:
-    """The votes on one test input: the summed weights of each distinct grid, which is kept as its shape and bytes."""
+    """Votes on one test input: summed weights by distinct grid (its shape and bytes)."""
 
     weights: dict[tuple[tuple[int, ...], bytes], Weight] = field(default_factory=dict)
 
@@ -47,30 +47,30 @@ class Ballot:
         self.weights[key] = (before[0] + weight[0], before[1] + weight[1], before[2] + weight[2])
 
     def leaders(self, n: int) -> list[Grid]:
-        """The n grids of largest weight, fewer where there are fewer."""
+        """Return the n grids of largest weight, or all if there are fewer."""
         rounded = {key: [round(total, DECIMALS) for total in weight] for key, weight in self.weights.items()}
-        ranked = sorted(rounded, key=lambda key: rounded[key], reverse=True)  # stable: of equals the first stays ahead
+        ranked = sorted(rounded, key=lambda key: rounded[key], reverse=True)  # stable: ties keep their order
         return [np.frombuffer(cells, np.uint8).reshape(shape) for shape, cells in ranked[:n]]
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How good a submission is, by Kaggle's count (test inputs) and by whole tasks."""
+    """Score of a submission, by test inputs (as Kaggle counts) and by whole tasks."""
 
-    n_right: int  # test inputs for which a guess is right
+    n_right: int  # test inputs with a correct guess
     n_inputs: int
-    n_solved: int  # tasks of which that holds for all test inputs
+    n_solved: int  # tasks with a correct guess for every test input
     n_tasks: int
 
     def __str__(self) -> str:
         return (
-            f"score {100 * self.n_right / self.n_inputs:.2f} %: a guess is right for {self.n_right} of {self.n_inputs} "
-            f"test inputs; {self.n_solved} of {self.n_tasks} tasks are fully solved"
+            f"score {100 * self.n_right / self.n_inputs:.2f} %: correct guesses for {self.n_right} of {self.n_inputs} "
+            f"test inputs; {self.n_solved} of {self.n_tasks} tasks are solved"
         )
 
 
 def count_votes(paths: Iterable[Path], tasks: Mapping[str, Task]) -> dict[str, list[Ballot]]:
-    """For each task the ballots of its test inputs. Verdicts are streamed; a file that is named twice counts once."""
+    """Return the ballots of each task's test inputs. Verdicts are streamed; a file that is named twice counts once."""
     ballots = {task_id: [Ballot() for _ in task.test] for task_id, task in tasks.items()}
     for path in dict.fromkeys(paths):
         for verdict in records.read_verdicts(path):
@@ -81,21 +81,21 @@ def count_votes(paths: Iterable[Path], tasks: Mapping[str, Task]) -> dict[str, l
 def _vote(verdict: Verdict, ballots: Mapping[str, Sequence[Ballot]], path: Path) -> None:
     advice = "give verdicts and challenges of the same tasks"
     if verdict.task_id not in ballots:
-        raise SubmissionError(f"{path}: grades task {verdict.task_id}, which the challenges do not have; {advice}")
-    on_task, given = ballots[verdict.task_id], verdict.test_outputs
-    if given and len(given) != len(on_task):
+        raise SubmissionError(f"{path}: grades task {verdict.task_id}, which is not in the challenges; {advice}")
+    on_task, outputs = ballots[verdict.task_id], verdict.test_outputs
+    if outputs and len(outputs) != len(on_task):
         raise SubmissionError(
-            f"{path}: task {verdict.task_id}: an attempt has {len(given)} test outputs, expected one for each of the "
+            f"{path}: task {verdict.task_id}: an attempt has {len(outputs)} test outputs, expected one for each of the "
             f"challenge's {len(on_task)} test inputs; {advice}"
         )
     weight = (float(verdict.train_is_correct), verdict.train_correct_grids, verdict.train_pixel_score)
-    for ballot, grid in zip(on_task, given, strict=False):
+    for ballot, grid in zip(on_task, outputs, strict=False):
         ballot.add(grid, weight)
 
 
-def make_submission(tasks: Mapping[str, Task], ballots: Mapping[str, Sequence[Ballot]]) -> Submission:
-    """The guesses for all test inputs, in the order of the tasks; how many tasks have only stand-ins is logged."""
-    submission: Submission = {}
+def make_submission(tasks: Mapping[str, Task], ballots: Mapping[str, Sequence[Ballot]]) -> SubmissionContent:
+    """Return guesses for all test inputs, in task order; log the number of tasks without any valid output."""
+    submission: SubmissionContent = {}
     for task_id, task in tasks.items():
         submission[task_id] = []
         for pair, ballot in zip(task.test, ballots[task_id], strict=True):
@@ -106,20 +106,22 @@ def make_submission(tasks: Mapping[str, Task], ballots: Mapping[str, Sequence[Ba
     return submission
 
 
-def write_submission(submission: Submission, tasks: Mapping[str, Task], path: Path) -> None:
-    """Write a submission as a whole, after a check of what a reader of the file will find."""
+def write_submission(submission: SubmissionContent, tasks: Mapping[str, Task], path: Path) -> None:
+    """Check the JSON text of a submission, then write it atomically."""
     text = json.dumps(submission)
-    check(json.loads(text), tasks, path)
+    check_submission(json.loads(text), tasks, path)
     with atomic_write(path) as unfinished:
         unfinished.write_text(text)
 
 
-def check(submission: Mapping[str, Any], tasks: Mapping[str, Task], path: Path) -> None:
+def check_submission(submission: Mapping[str, Any], tasks: Mapping[str, Task], path: Path) -> None:
     """Raise `SubmissionError` unless each task has an entry for each test input: two rectangles of integers 0..9."""
     if not tasks:
         raise SubmissionError(f"{path}: the challenges have no tasks, expected one or more")
     if strangers := sorted(submission.keys() ^ tasks.keys()):
-        raise SubmissionError(f"{path}: task {strangers[0]}: is in one of submission and challenges, expected in both")
+        raise SubmissionError(
+            f"{path}: task {strangers[0]}: is only in one of submission and challenges, expected in both"
+        )
     for task_id, entries in submission.items():
         where, n_inputs = f"{path}: task {task_id}", len(tasks[task_id].test)
         if len(entries) != n_inputs:
@@ -139,11 +141,11 @@ def _check_grid(rows: Any, where: str) -> None:
     except GridError as error:
         raise SubmissionError(f"{where}: {error}") from None
     if not all(type(cell) is int for row in rows for cell in row):
-        raise SubmissionError(f"{where}: has cells that are no plain integers")
+        raise SubmissionError(f"{where}: has cells that are not plain integers")
 
 
-def score(submission: Submission, tasks: Mapping[str, Task]) -> Score:
-    """Compare guesses with the tasks' test outputs."""
+def score(submission: SubmissionContent, tasks: Mapping[str, Task]) -> Score:
+    """Score the guesses against the tasks' test outputs."""
     right = {
         task_id: [
             any(np.array_equal(entry[name], pair.output) for name in ATTEMPTS)

@@ -1,1 +1,1 @@
-"""The report of an experiment: tables, plots, a gallery of tasks, and the Markdown that holds them."""
+"""Reports of experiments: Markdown and HTML with tables, plots and a gallery of tasks."""

@@ -1,4 +1,4 @@
-"""What was left out on the way to tasks and questions, and why: as the files of these stages say in their notes."""
+"""Report section on problems and questions that were left out, and why, from the notes of the stages' files."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,12 +10,14 @@ from arc_refinery.reporting.markdown import markdown_table
 
 
 def of_tasks(experiment: Refining, folder: Path) -> list[str]:
-    """Markdown blocks on problems that gave no task; none where no task is made from problems."""
+    """Return Markdown blocks on problems that gave no task; none if no tasks are made from problems."""
     made = [one.name for one in experiment.evaluation.sets if one.source == "generator"]
-    # the notes of one part are about all parts
-    what = {"to train on": experiment.part_names[:1], **{f"of `{name}`": [name] for name in made}}
+    # each part has the notes of all parts
+    names_by_purpose = {"to train on": experiment.part_names[:1], **{f"of `{name}`": [name] for name in made}}
     files = {
-        f"problems {purpose}": folder / f"tasks/{name}.parquet" for purpose, names in what.items() for name in names
+        f"problems {purpose}": folder / f"tasks/{name}.parquet"
+        for purpose, names in names_by_purpose.items()
+        for name in names
     }
     if not files:
         return []
@@ -27,7 +29,7 @@ def of_tasks(experiment: Refining, folder: Path) -> list[str]:
 
 
 def of_questions(experiment: ToolUse, folder: Path) -> list[str]:
-    """Markdown blocks on questions that are not used."""
+    """Return Markdown blocks on questions that were not used."""
     rows = []
     for name in experiment.sets:
         notes = _notes(folder / f"questions/{name}.parquet")
@@ -37,7 +39,7 @@ def of_questions(experiment: ToolUse, folder: Path) -> list[str]:
 
 
 def _notes(path: Path) -> dict[str, Any]:
-    """Nothing where the file has been cleaned away."""
+    """Return the notes of a file, empty if it has been deleted."""
     return records.notes(path) if path.exists() else {}
 
 
@@ -46,4 +48,4 @@ def _rows(what: str, left_out: Mapping[str, int]) -> list[list[str]]:
 
 
 def _section(rows: list[list[str]], if_none: str) -> list[str]:
-    return ["## What was left out", markdown_table(["left out", "why", "number"], rows) if rows else if_none]
+    return ["## Data left out", markdown_table(["left out", "reason", "number"], rows) if rows else if_none]

@@ -1,4 +1,4 @@
-"""A report as one HTML file that can be mailed: pictures and tables lie inside it, no scripts, nothing is loaded."""
+"""Convert a report to one HTML file: pictures and tables are embedded, it has no scripts and loads nothing."""
 
 import base64
 import re
@@ -17,8 +17,8 @@ from PIL import Image
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
 
-KINDS = {".png": "image/png", ".svg": "image/svg+xml", ".csv": "text/csv"}  # of files that a page can hold
-# A report quotes programs and messages that a model wrote: whatever they hold, no script runs and nothing is loaded.
+MEDIA_TYPES = {".png": "image/png", ".svg": "image/svg+xml", ".csv": "text/csv"}  # of files that can be embedded
+# A report quotes text that a model wrote: whatever it contains, no script runs and nothing is loaded.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 SCROLLING = '<div class="table" role="region" aria-label="Table" tabindex="0">'
 PAGE = """\
@@ -39,17 +39,17 @@ PAGE = """\
 
 
 class PageError(InputError):
-    """A page cannot be made; the message names the file that is missing and where it is wanted."""
+    """A page cannot be made; the message names the missing file and what links to it."""
 
 
 def write_page(markdown: Path, output: Path) -> None:
-    """Write a Markdown file as HTML, with everything in it that it shows."""
+    """Convert a Markdown file to HTML with embedded pictures and tables."""
     with atomic_write(output) as unfinished:
-        unfinished.write_text(page(markdown.read_text(), markdown))
+        unfinished.write_text(to_html(markdown.read_text(), markdown))
 
 
-def page(text: str, origin: Path) -> str:
-    """The HTML of a Markdown text; `origin` is the file that its relative links start from, and that errors name."""
+def to_html(text: str, origin: Path) -> str:
+    """Return Markdown as HTML; relative links are resolved from the file `origin`, which errors name."""
     parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
     parser.add_render_rule("table_open", lambda *_: f"{SCROLLING}\n<table>\n")
     parser.add_render_rule("table_close", lambda *_: "</table>\n</div>\n")
@@ -67,7 +67,7 @@ def page(text: str, origin: Path) -> str:
 
 
 def _name_headings(tokens: Sequence[Token]) -> Iterator[tuple[str, str, str]]:
-    """Give each heading the anchor that code hosts give it; yields (h1..h6, words, anchor)."""
+    """Give each heading the anchor that GitHub gives it; yield (h1..h6, words, anchor)."""
     seen: dict[str, int] = {}
     for heading, inline in pairwise(tokens):
         if heading.type == "heading_open":
@@ -87,29 +87,31 @@ def _contents(headings: Sequence[tuple[str, str, str]]) -> str:
 
 
 def _embed(tokens: Sequence[Token], origin: Path) -> None:
-    """Replace links to pictures, and those to tables, by what they lead to."""
+    """Replace links to local pictures and CSV tables by data URLs."""
     for token in tokens:
         link = unquote(str(token.attrGet("src") or token.attrGet("href") or ""))
         is_local = not re.match(r"[a-z]+:|#|/", link)
         if token.type == "image" and is_local:
-            token.attrSet("src", _data(origin.parent / link, origin))
+            token.attrSet("src", _data_url(origin.parent / link, origin))
         elif token.type == "link_open" and is_local and link.endswith(".csv"):
-            token.attrSet("href", _data(origin.parent / link, origin))
+            token.attrSet("href", _data_url(origin.parent / link, origin))
             token.attrSet("download", Path(link).name)
         _embed(token.children or [], origin)
 
 
-def _data(path: Path, origin: Path) -> str:
-    if path.suffix not in KINDS or not path.is_file():
-        raise PageError(f"{origin}: links to {path}: expected a file that is there, {', '.join(KINDS)}; report again")
+def _data_url(path: Path, origin: Path) -> str:
+    if path.suffix not in MEDIA_TYPES or not path.is_file():
+        raise PageError(
+            f"{origin}: links to {path}: expected an existing {', '.join(MEDIA_TYPES)} file; write the report again"
+        )
     content = _with_palette(path) if path.suffix == ".png" else path.read_bytes()
-    return f"data:{KINDS[path.suffix]};base64,{base64.b64encode(content).decode()}"
+    return f"data:{MEDIA_TYPES[path.suffix]};base64,{base64.b64encode(content).decode()}"
 
 
 def _with_palette(path: Path) -> bytes:
-    """A picture in 256 colors, a third of the size: only edges change, by little.
+    """Return a picture in 256 colors, a third of the size; only edges change slightly.
 
-    `snakemake --report` hands a page to the browser as one address, and Chromium opens none beyond 2 MiB.
+    `snakemake --report` opens a page as a single data URL, which Chromium limits to 2 MiB.
     """
     small = BytesIO()
     with Image.open(path) as picture:

@@ -1,4 +1,4 @@
-"""How a result can be made again: command, code, packages, seeds. Nothing here differs between equal runs."""
+"""Report section on how to reproduce a result: command, commit, packages, seeds. Equal runs give equal text."""
 
 import json
 import subprocess
@@ -14,36 +14,36 @@ PACKAGES = ("arc-refinery", "snakemake", "torch", "transformers", "trl", "peft",
 
 
 def section(experiment: Experiment, folder: Path, seeds: Mapping[str, Sequence[int]]) -> list[str]:
-    """Markdown blocks, for a report that lies in `results/`; `folder` is the one of the experiment's results."""
+    """Return Markdown blocks for a report in `results/`; `folder` holds the experiment's results."""
     name = experiment.experiment
     named = "; ".join(f"{what} {', '.join(map(str, values))}" for what, values in seeds.items() if values)
     return [
         "## How to reproduce",
         f"```\nsnakemake --cores 2 --configfile results/{name}/settings.json\n```",
-        f"with the code of commit {_commit()}, seeds: {named}. That file holds all keys of the configuration with "
-        f"their values. [What the stages took](../logs/{name}/machine-time.md), as Snakemake measured it.",
+        f"with the code of commit {_commit()}, seeds: {named}. That file holds every key of the configuration. "
+        f"[Time and memory of the stages](../logs/{name}/machine-time.md), as measured by Snakemake.",
         markdown_table(["package", "version"], _versions(PACKAGES)),
-        *_fetched(experiment, folder),
+        *_downloads(experiment, folder),
     ]
 
 
-def _fetched(experiment: Experiment, folder: Path) -> list[str]:
-    """What came from the hub."""
+def _downloads(experiment: Experiment, folder: Path) -> list[str]:
+    """Return Markdown blocks on downloads from the hub."""
     rows = []
     for download in experiment.downloads:
         record = json.loads(record_of(fetched(folder, download)).read_text())
-        asked = download.revision or "default branch"
-        rows.append([download.place, asked, f"`{record['commit']}`", readable_size(record["bytes"])])
+        requested = download.revision or "default branch"
+        rows.append([download.place, requested, f"`{record['commit']}`", readable_size(record["bytes"])])
     if not rows:
         return []
     return [
-        "From the Hugging Face hub; a commit that the configuration gives as `revision` is what later runs fetch, too.",
-        markdown_table(["repository", "revision asked for", "commit", "size"], rows),
+        "Downloads from the Hugging Face hub. To pin a commit for later runs, set `revision` in the configuration.",
+        markdown_table(["repository", "requested revision", "commit", "size"], rows),
     ]
 
 
 def _versions(packages: Sequence[str]) -> list[list[str]]:
-    """Of those that are installed."""
+    """Return (package, version) of the installed packages."""
     rows = []
     for package in packages:
         try:
@@ -54,17 +54,17 @@ def _versions(packages: Sequence[str]) -> list[list[str]]:
 
 
 def _commit() -> str:
-    """Of the checkout that this code runs from, and whether it was changed since."""
+    """Return the commit of the checkout that this code runs from, marked if it has uncommitted changes."""
     command = [
         "git",
         "-C",
         str(Path(__file__).parent),
         "describe",
         "--always",
-        "--dirty=, and changes to it",
+        "--dirty=, with uncommitted changes",
         "--abbrev=12",
     ]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (FileNotFoundError, subprocess.CalledProcessError):
-        return "unknown (the package was not run from a git checkout)"
+        return "unknown (the package does not run from a git checkout)"

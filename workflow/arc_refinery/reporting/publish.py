@@ -1,4 +1,4 @@
-"""How a report reaches its place: composed as text first, then its pictures and tables written, then all put there."""
+"""Publish a report: compose its text, write its pictures and tables, then replace the earlier report."""
 
 import os
 import shutil
@@ -14,13 +14,13 @@ Write = Callable[[Path], None]
 
 @dataclass
 class Attachments:
-    """Pictures and tables that a report links to. Adding one writes nothing, so text can be composed without them."""
+    """Pictures and tables that a report links to. Adding one writes nothing, so text can be composed alone."""
 
     link: str  # from the report to their folder
     _writers: dict[str, Write] = field(default_factory=dict)
 
     def add(self, name: str, write: Write) -> str:
-        """Have `write` called with the path of the file `name`; returns the link to it."""
+        """Register `write`, to be called with the path of the file `name`; return the link to it."""
         self._writers[name] = write
         return f"{self.link}/{name}"
 
@@ -32,7 +32,7 @@ class Attachments:
 
 
 def publish(report: Path, folder: Path, compose: Callable[[Attachments], Sequence[str]]) -> None:
-    """Write the Markdown file `report`, and what it links to into `folder`/report, which is replaced whole."""
+    """Write the Markdown file `report` and replace `folder`/report by the files that it links to."""
     attachments = Attachments(os.path.relpath(folder / "report", report.parent))
     blocks = compose(attachments)
     temporary = folder / ".report.tmp"

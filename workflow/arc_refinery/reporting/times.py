@@ -1,6 +1,6 @@
-"""What the jobs of each stage took, from the files that Snakemake's `benchmark:` writes.
+"""Time and memory of each stage's jobs, from the files that Snakemake's `benchmark:` writes.
 
-Measured, so it differs from run to run: the table belongs beside the logs, never into `results/`.
+Measurements differ from run to run, so the table belongs in `logs/`, never in `results/`.
 """
 
 import re
@@ -11,26 +11,27 @@ import pandas as pd
 from arc_refinery.errors import InputError
 from arc_refinery.reporting.markdown import markdown_table
 
-# The others come after these
+# Other stages follow these
 ORDER = ["fetch", "problems", "tasks", "wording", "prompts", "sample", "grade", "demonstrations", "sft", "train"]
 COLUMNS = ["s", "cpu_time", "max_rss"]
-CAPTION = """\
-Of each job counts the run that finished it: what a killed run had done before is missing. Wall seconds are summed over
-jobs, also over those that ran at the same time. CPU time and memory are sampled twice a second at first, later twice a
-minute, of the job's processes that live at that time: they are lower bounds. A dash: over before the first sample."""
+_CAPTION = """\
+Each job counts with the run that finished it; earlier runs that were killed are not included. Wall seconds are summed
+over jobs, including jobs that ran at the same time. CPU time and memory are sampled over the job's live processes,
+twice a second at first, later twice a minute, so they are lower bounds. A dash: the job ended before the first
+sample."""
 
 
 class BenchmarkError(InputError):
-    """A folder of benchmarks cannot be used; the message names it and what to do."""
+    """A folder of benchmarks cannot be used; the message names it and the fix."""
 
 
-def page(benchmarks: Path) -> str:
-    """The table of a folder of benchmarks as Markdown."""
-    return f"# Machine time\n\n{CAPTION}\n\n{_as_markdown(table(benchmarks))}\n"
+def times_page(benchmarks: Path) -> str:
+    """Return the table of a folder of benchmarks as a Markdown page."""
+    return f"# Machine time\n\n{_CAPTION}\n\n{_as_markdown(stages_table(benchmarks))}\n"
 
 
-def table(benchmarks: Path) -> pd.DataFrame:
-    """One row a stage: `jobs`, `s` (wall seconds, sum), `cpu_time` (seconds, sum), `max_rss` (MB, largest)."""
+def stages_table(benchmarks: Path) -> pd.DataFrame:
+    """Return one row per stage: `jobs`, `s` (wall seconds, sum), `cpu_time` (seconds, sum), `max_rss` (MB, maximum)."""
     paths = sorted(benchmarks.rglob("*.tsv"))
     if not paths:
         raise BenchmarkError(f"{benchmarks}: holds no *.tsv file; expected the logs/<experiment>/benchmarks of a run")
@@ -42,7 +43,7 @@ def table(benchmarks: Path) -> pd.DataFrame:
 
 
 def stage(benchmark: Path) -> str:
-    """What a job did, by the name of its file: `heldout/turn1/sample-003.tsv` is `sample`, `adapters/x.tsv` `train`."""
+    """Return the stage of a job's file: `sample` for `heldout/turn1/sample-003.tsv`, `train` for `adapters/x.tsv`."""
     name = benchmark.name.removesuffix(".tsv")
     if benchmark.parts[0] != "adapters":
         return re.sub(r"-\d+$", "", name)
@@ -61,7 +62,7 @@ def _read(path: Path) -> pd.DataFrame:
 def _as_markdown(stages: pd.DataFrame) -> str:
     total = [stages["jobs"].sum(), stages["s"].sum(), stages["cpu_time"].sum(), stages["max_rss"].max()]
     rows = [[name, *line] for name, *line in stages.itertuples()]
-    header = ["stage", "jobs", "wall s", "CPU s", "largest memory, MB"]
+    header = ["stage", "jobs", "wall s", "CPU s", "peak memory, MB"]
     return markdown_table(
         header, [[name, int(jobs), *map(_number, measured)] for name, jobs, *measured in [*rows, ["all", *total]]]
     )

@@ -1,4 +1,9 @@
-"""The log of a training as tables: what led to its end, and what rollbacks abandoned."""
+"""Training log as tables: the steps that led to its end, and those abandoned by rollbacks.
+
+lines   steps 1 to 14, {"guard": {"action": "rollback", "step": 14, "to_step": 10, ...}}, steps 11 to 20
+Log     steps 1 to 20, of 11 to 20 those after the rollback; abandoned: one table with the earlier steps 11 to 14;
+        decisions: Decision(step=14, action="rollback", to_step=10, ...)
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,18 +14,19 @@ import pandas as pd
 from arc_refinery.training.guard import Step
 from arc_refinery.training.log import Check, Choice, Decision, read_lines
 
-OF_TRL = {
+# Names of metrics in older logs, which are TRL's
+TRL_NAMES = {
     "share/zero_variance": "frac_reward_zero_std",
     "share/truncated": "completions/clipped_ratio",
-}  # in older logs
+}
 
 
 @dataclass(slots=True)
 class Log:
-    """A training as it went."""
+    """Parsed training log."""
 
-    steps: pd.DataFrame = field(default_factory=pd.DataFrame)  # what led to the end, in order: `step`, all figures
-    abandoned: list[pd.DataFrame] = field(default_factory=list)  # what each rollback threw away
+    steps: pd.DataFrame = field(default_factory=pd.DataFrame)  # without abandoned steps, in order: `step`, all metrics
+    abandoned: list[pd.DataFrame] = field(default_factory=list)  # the steps that each rollback discarded
     checks: list[Check] = field(default_factory=list)
     abandoned_checks: list[Check] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
@@ -32,17 +38,17 @@ class Log:
 
     @property
     def window(self) -> int:
-        """Steps that a mean is taken over: a tenth of them."""
+        """Number of steps in a mean: a tenth of all."""
         return max(1, len(self.steps) // 10)
 
-    def first_and_last(self, figure: str) -> tuple[float, float]:
-        """Mean of a figure over the first and over the last tenth of the steps; nan where none of them has it."""
-        values = self.steps[figure]
+    def first_and_last(self, metric: str) -> tuple[float, float]:
+        """Return the means of a metric over the first and the last tenth of the steps; nan if it is missing there."""
+        values = self.steps[metric]
         return float(values.iloc[: self.window].mean()), float(values.iloc[-self.window :].mean())
 
 
-def read(path: Path) -> Log:
-    """The whole log; raises `RecordError`. Of a step that is there twice the later one counts."""
+def read_log(path: Path) -> Log:
+    """Read a training.jsonl; raises `RecordError`. Of a step that occurs twice, the later one counts."""
     log = Log()
     kept: list[Step] = []
     for line in read_lines(path):
@@ -52,19 +58,19 @@ def read(path: Path) -> Log:
             case Decision():
                 log.decisions.append(line)
                 if line.action == "rollback" and line.to_step is not None:
-                    kept = _back_to(line.to_step, kept, log)
+                    kept = _roll_back(line.to_step, kept, log)
             case Choice():
                 log.chosen = line
-            case {"step": step} if "reward" in line or "loss" in line:  # others are summaries
-                kept = [*_back_to(step - 1, kept, log), line]
+            case {"step": step} if "reward" in line or "loss" in line:  # other lines are summaries
+                kept = [*_roll_back(step - 1, kept, log), line]
     log.steps = _table(kept)
     metrics = list(dict.fromkeys(name for part in (log.steps, *log.abandoned) for name in part))
     log.steps = log.steps.reindex(columns=metrics)
     return log
 
 
-def _back_to(step: int, kept: Sequence[Step], log: Log) -> list[Step]:
-    """What is left of the entries up to a step; the others become a part of the log that was abandoned."""
+def _roll_back(step: int, kept: Sequence[Step], log: Log) -> list[Step]:
+    """Return the entries up to a step; later entries and checks move to the abandoned ones of the log."""
     left = [entry for entry in kept if entry["step"] <= step]
     if len(left) < len(kept):
         log.abandoned.append(_table(kept[len(left) :]))
@@ -74,8 +80,8 @@ def _back_to(step: int, kept: Sequence[Step], log: Log) -> list[Step]:
 
 
 def _table(entries: Sequence[Step]) -> pd.DataFrame:
-    table = pd.DataFrame(entries).apply(pd.to_numeric)  # what was no number is null in the log, and nan from here on
-    for name, older in OF_TRL.items():
+    table = pd.DataFrame(entries).apply(pd.to_numeric)  # values that are not finite are null in the log, nan here
+    for name, older in TRL_NAMES.items():
         if name not in table and older in table:
             table[name] = table[older]
     return table

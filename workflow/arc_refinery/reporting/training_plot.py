@@ -10,141 +10,147 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from arc_refinery.reporting.plots import COLORS, DASHES, save
+from arc_refinery.reporting.plots import DASHES, LINE_COLORS, save
 from arc_refinery.reporting.training_log import Log
 from arc_refinery.training.log import Decision
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
-    """A part of the picture of a training, of figures with one unit."""
+class CurvesPanel:
+    """Panel of a training's plot: metrics with one unit."""
 
     title: str
-    lines: Mapping[str, str]  # figure of a step: label
-    band: tuple[str, str] | None = None  # figures that it lies between
-    check: str = ""  # what held-out prompts say of it: a field of `Check`
+    lines: Mapping[str, str]  # metric of a step: label
+    band: tuple[str, str] | None = None  # metrics of its lower and upper edge
+    check: str = ""  # field of `Check` that is marked: the value on held-out prompts
     is_share: bool = False
 
 
 PANELS = (
-    Panel("reward", {"reward": "mean"}, ("reward/min", "reward/max"), "reward"),
-    Panel(
+    CurvesPanel("reward", {"reward": "mean"}, ("reward/min", "reward/max"), "reward"),
+    CurvesPanel(
         "shares",
         {"share/solved": "completions that solve", "share/zero_variance": "groups with equal rewards"},
         check="solved",
         is_share=True,
     ),
-    Panel("tools", {"share/calling": "episodes that call", "share/faulty_calls": "calls that go wrong"}, is_share=True),
-    Panel("loss (nats/token)", {"loss": "loss"}),
-    Panel("token accuracy", {"mean_token_accuracy": "accuracy"}, is_share=True),
-    Panel("KL from the start (nats/token)", {"kl": "KL"}),
-    Panel("entropy (nats/token)", {"entropy": "entropy"}),
-    Panel(
+    CurvesPanel("tools", {"share/calling": "episodes that call", "share/faulty_calls": "faulty calls"}, is_share=True),
+    CurvesPanel("loss (nats/token)", {"loss": "loss"}),
+    CurvesPanel("token accuracy", {"mean_token_accuracy": "accuracy"}, is_share=True),
+    CurvesPanel("KL from the start (nats/token)", {"kl": "KL"}),
+    CurvesPanel("entropy (nats/token)", {"entropy": "entropy"}),
+    CurvesPanel(
         "completion length (tokens)",
         {"completions/mean_length": "mean"},
         ("completions/min_length", "completions/max_length"),
     ),
-    Panel("share of completions cut", {"share/truncated": "cut"}, is_share=True),
-    Panel(
+    CurvesPanel("share of completions truncated", {"share/truncated": "truncated"}, is_share=True),
+    CurvesPanel(
         "share of repeated 4-grams in completions",
-        {"repetition/finished": "not cut", "repetition/truncated": "cut"},
+        {"repetition/finished": "not truncated", "repetition/truncated": "truncated"},
         is_share=True,
     ),
-    Panel(
+    CurvesPanel(
         "unique tokens / tokens in completions",
-        {"unique_tokens/finished": "not cut", "unique_tokens/truncated": "cut"},
+        {"unique_tokens/finished": "not truncated", "unique_tokens/truncated": "truncated"},
         is_share=True,
     ),
-    Panel(
+    CurvesPanel(
         "share of completions that fail",
         {"share/error": "error", "share/no_code": "no program", "share/timeout": "timeout", "share/memory": "memory"},
         is_share=True,
     ),
-    Panel(
-        "share of second turns",
-        {"share/second_turn": "completions that have one", "share/improved": "that earn more than the first"},
+    CurvesPanel(
+        "second turns",
+        {"share/second_turn": "completions with a second turn", "share/improved": "higher reward than the first"},
         is_share=True,
     ),
-    Panel("log-probability gap, trainer to sampler (nats)", {"sampling/sampling_logp_difference/mean": "mean"}),
-    Panel("gradient norm before clipping", {"grad_norm": "norm"}),
+    CurvesPanel("log-probability gap, trainer to sampler (nats)", {"sampling/sampling_logp_difference/mean": "mean"}),
+    CurvesPanel("gradient norm before clipping", {"grad_norm": "norm"}),
 )
-ABANDONED: dict[str, Any] = {"linewidth": 0.6, "alpha": 0.4, "marker": "x", "markersize": 3}
-DECISION: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 1.0}
-CHECK: dict[str, Any] = {"color": "black", "linestyle": "", "marker": "D", "markersize": 6, "markerfacecolor": "white"}
-CHOSEN: dict[str, Any] = {**CHECK, "marker": "*", "markersize": 14, "markerfacecolor": "#E69F00"}
+ABANDONED_LINE: dict[str, Any] = {"linewidth": 0.6, "alpha": 0.4, "marker": "x", "markersize": 3}
+DECISION_LINE: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 1.0}
+CHECK_MARK: dict[str, Any] = {
+    "color": "black",
+    "linestyle": "",
+    "marker": "D",
+    "markersize": 6,
+    "markerfacecolor": "white",
+}
+CHOSEN_MARK: dict[str, Any] = {**CHECK_MARK, "marker": "*", "markersize": 14, "markerfacecolor": "#E69F00"}
 
 
 def training_plot(log: Log, path: Path) -> None:
-    """What was logged at each training step; the panels whose figures there are."""
+    """Draw the metrics of each training step, in the panels whose metrics were logged."""
     shown = [panel for panel in PANELS if any(name in log.steps for name in panel.lines)]
     shown = [panel for panel in shown if "loss" not in panel.lines or not log.is_grpo]
     n_rows = (len(shown) + 1) // 2
     figure = Figure(figsize=(9.5, 2.3 * n_rows + 0.4), layout="constrained")
-    indices = figure.subplots(n_rows, 2, sharex=True, squeeze=False).flatten()
-    for axes, panel in zip(indices, shown, strict=False):
+    panels = figure.subplots(n_rows, 2, sharex=True, squeeze=False).flatten()
+    for axes, panel in zip(panels, shown, strict=False):
         _training_panel(axes, panel, log)
-    for axes in indices[len(shown) :]:
+    for axes in panels[len(shown) :]:
         axes.remove()
-    for axes in indices[max(0, len(shown) - 2) : len(shown)]:
+    for axes in panels[max(0, len(shown) - 2) : len(shown)]:
         axes.set_xlabel("optimizer step")
         axes.tick_params(labelbottom=True)
     for step in {decision.step for decision in log.decisions}:
-        words = ", then ".join(_done(decision) for decision in log.decisions if decision.step == step)
+        words = ", then ".join(_action(decision) for decision in log.decisions if decision.step == step)
         look = {"rotation": 90, "ha": "right", "va": "top", "fontsize": 8}
-        indices[0].annotate(f"{words} ", (step, 1.0), xycoords=("data", "axes fraction"), **look)
+        panels[0].annotate(f"{words} ", (step, 1.0), xycoords=("data", "axes fraction"), **look)
     figure.legend(handles=_training_legend(log), loc="outside lower center", ncols=3)
     save(figure, path)
 
 
-def _done(decision: Decision) -> str:
+def _action(decision: Decision) -> str:
     return {"rollback": f"back to {decision.to_step}", "stop": "stopped"}.get(decision.action, "collapsed")
 
 
-def _training_panel(axes: Axes, panel: Panel, log: Log) -> None:
-    """Thin: each step; thick: the mean of some; crosses: what a rollback threw away."""
+def _training_panel(axes: Axes, panel: CurvesPanel, log: Log) -> None:
+    """Draw each step (thin), the rolling mean (thick) and steps discarded by rollbacks (crosses)."""
     if panel.band and all(name in log.steps for name in panel.band):
         low, high = (log.steps[name] for name in panel.band)
         axes.fill_between(
             log.steps["step"], low, high, color="#888888", alpha=0.2, linewidth=0, label="lowest to highest"
         )
     names = [name for name in panel.lines if name in log.steps]
-    for name, color, dashes in zip(names, COLORS, cycle(DASHES), strict=False):
+    for name, color, dashes in zip(names, LINE_COLORS, cycle(DASHES), strict=False):
         values = log.steps.set_index("step")[name].dropna()
         axes.plot(values, color=color, linewidth=0.7, alpha=0.5)
         smooth = values.rolling(log.window, min_periods=1).mean()
         axes.plot(smooth, color=color, linestyle=dashes, linewidth=2.0, label=panel.lines[name])
         for part in log.abandoned:
             if name in part:
-                axes.plot(part["step"], part[name], color=color, **ABANDONED)
+                axes.plot(part["step"], part[name], color=color, **ABANDONED_LINE)
     if panel.check:
         _checks(axes, panel.check, log)
     for decision in log.decisions:
-        axes.axvline(decision.step, **DECISION)
+        axes.axvline(decision.step, **DECISION_LINE)
     if panel.is_share:
         top = max(0.1, min(1.02, axes.get_ylim()[1]))
-        axes.set_ylim(-0.02 * top, top)  # a line of zeros is seen
+        axes.set_ylim(-0.02 * top, top)  # so that a line of zeros is visible
     axes.set_title(panel.title, loc="left")
     if len(panel.lines) > 1 or panel.band:
         axes.legend(fontsize=8, loc="upper left")
 
 
-def _checks(axes: Axes, figure: str, log: Log) -> None:
+def _checks(axes: Axes, name: str, log: Log) -> None:
     for check in log.checks + log.abandoned_checks:
         is_chosen = log.chosen is not None and check in log.checks and check.step == log.chosen.step
-        faint = {} if check in log.checks else {"alpha": ABANDONED["alpha"]}
-        value = getattr(check, figure)
+        faint = {} if check in log.checks else {"alpha": ABANDONED_LINE["alpha"]}
+        value = getattr(check, name)
         if value is not None:
-            axes.plot(check.step, value, **(CHOSEN if is_chosen else CHECK), **faint)
+            axes.plot(check.step, value, **(CHOSEN_MARK if is_chosen else CHECK_MARK), **faint)
 
 
 def _training_legend(log: Log) -> list[Line2D]:
-    """What is the same in all panels."""
+    """Return the legend entries that all panels share."""
     entries = [
         (log.window > 1, {"color": "black", "linewidth": 0.7, "alpha": 0.5}, "each step"),
         (True, {"color": "black", "linewidth": 2.0}, f"mean of {log.window} steps" if log.window > 1 else "each step"),
-        (log.checks or log.abandoned_checks, CHECK, "held-out prompts"),
-        (log.checks and log.chosen, CHOSEN, "the checkpoint that became the adapter"),
-        (log.abandoned, {"color": "black", **ABANDONED}, "abandoned by a rollback"),
-        (log.decisions, DECISION, "collapse"),
+        (log.checks or log.abandoned_checks, CHECK_MARK, "held-out prompts"),
+        (log.checks and log.chosen, CHOSEN_MARK, "checkpoint that became the adapter"),
+        (log.abandoned, {"color": "black", **ABANDONED_LINE}, "abandoned by a rollback"),
+        (log.decisions, DECISION_LINE, "collapse"),
     ]
-    return [Line2D([], [], **look, label=label) for is_there, look, label in entries if is_there]
+    return [Line2D([], [], **look, label=label) for is_shown, look, label in entries if is_shown]

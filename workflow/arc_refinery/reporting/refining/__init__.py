@@ -1,1 +1,1 @@
-"""The report of a refining experiment, and comparisons of several."""
+"""Reports of refining experiments, and comparisons between them."""

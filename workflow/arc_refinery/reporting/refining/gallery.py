@@ -1,4 +1,4 @@
-"""Tasks looked at one by one: what an attempt gave, what the model was told of it, and what came of that."""
+"""Report section with single tasks: a first attempt, the feedback that the model got, and the refined attempt."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,33 +20,33 @@ from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.refining.outcomes import refining_pairs
 from arc_refinery.reporting.refining.pictures import Execution, draw
 
-N_SHOWN = 2  # tasks of each class
+N_SHOWN = 2  # tasks per class
 MAX_PROGRAM, MAX_FEEDBACK = 60, 100  # lines
 ONLY_BY_REFINING, BROKEN, NOBODY = "Solved only by refining", "Broken by refining", "Solved by nobody"
 RULES = f"""\
-Tasks are chosen by fixed rules, at most {N_SHOWN} of each class: the first ones in the set's order that have what is shown.
+Tasks are chosen by fixed rules: of each class the first {N_SHOWN} in the set's order that have the attempts shown.
 
-- *{ONLY_BY_REFINING}*: solved by `{{arm}}`, not by `{{baseline}}`. Shown: the first refining attempt that solves it, and the attempt that this one refines.
+- *{ONLY_BY_REFINING}*: solved by `{{arm}}`, not by `{{baseline}}`. Shown: the first refining attempt that solves it, and the attempt that it refines.
 - *{BROKEN}*: solved by `{{baseline}}`, not by `{{arm}}`. Shown: the best incorrect attempt of turn 1, which is refined first, and the first attempt to refine it.
-- *{NOBODY}*: by no arm of the experiment. Shown: the same two.
+- *{NOBODY}*: solved by no arm of the experiment. Shown: as for *{BROKEN}*.
 
-Test pairs are shown to the reader only: the model is told nothing of them."""  # noqa: E501
+Test pairs are shown here only; the model never sees their outputs or results on them."""  # noqa: E501
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A task and two attempts on it, the second of which refines the first."""
+class GalleryItem:
+    """A task and two attempts on it; the second refines the first."""
 
     task_id: str
     first_id: str
     second_id: str
-    prompt_id: str  # what the second answers
+    prompt_id: str  # of the second
     turn: int  # of the second
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a refining prompt says of the attempt before it, and how it shows the task."""
+class FeedbackShown:
+    """Feedback of a refining prompt on the attempt before it, and the augmentation in which it shows the task."""
 
     feedback: str
     augmentation: Augmentation
@@ -61,9 +61,9 @@ def section(
     metrics: Mapping[str, pd.DataFrame],
     files: Attachments,
 ) -> list[str]:
-    """Markdown blocks on some tasks of a set; their pictures are added to `files`.
+    """Return Markdown blocks on some tasks of a set; their pictures are added to `files`.
 
-    `folder`: of the experiment. `figures`: `per_task` of each of its arms.
+    `folder`: the experiment's results. `metrics`: `per_task` of each of its arms.
     """
     pair = pair_to_show(experiment)
     if pair is None:
@@ -80,7 +80,7 @@ def section(
     tasks = {task.task_id: task for task in all_tasks if task.task_id in wanted}
     blocks = [RULES.format(arm=arm.name, baseline=baseline.name)]
     for title, (n, some) in classes.items():
-        blocks.append(_how_many(title, n, len(some)))
+        blocks.append(_count_sentence(title, n, len(some)))
         for one in some:
             first, second = executed[one.first_id], executed[one.second_id]
             filename = f"gallery/{task_set.name}-{re.sub(r'[^A-Za-z0-9._-]', '-', one.task_id)}.png"
@@ -95,16 +95,18 @@ def section(
 
 
 def pair_to_show(experiment: Refining) -> tuple[Arm, Arm] | None:
-    """An arm that refines, and its baseline: of the last arm, unless it is a control and another one is not."""
+    """Return the last arm that refines and its baseline; controls only if no other arm refines."""
     pairs = refining_pairs(experiment) or [(arm, experiment.arms[0]) for arm in experiment.arms if len(arm.turns) > 1]
     informed = [(arm, baseline) for arm, baseline in pairs if all(turn.feedback == "real" for turn in arm.turns)]
     return next(reversed(informed or pairs), None)
 
 
-def choose(results: SetResults, arm: Arm, baseline: Arm, solved: pd.DataFrame) -> dict[str, tuple[int, list[Shown]]]:
-    """For each class, the number of its tasks, and those that are shown, by `RULES`.
+def choose(
+    results: SetResults, arm: Arm, baseline: Arm, solved: pd.DataFrame
+) -> dict[str, tuple[int, list[GalleryItem]]]:
+    """Return, by class, the number of its tasks and the items to show, by `RULES`.
 
-    `solved`: one row a task, in the set's order; one column of booleans an arm.
+    `solved`: one row per task, in the set's order; one column of booleans per arm.
     """
     turns = range(2, len(arm.turns) + 1)
     refined = pd.concat([results.of_turn(arm, turn) for turn in turns], ignore_index=True)
@@ -116,43 +118,44 @@ def choose(results: SetResults, arm: Arm, baseline: Arm, solved: pd.DataFrame) -
         NOBODY: (~solved.any(axis=1), refined),
     }
     return {
-        title: (int(is_in.sum()), _first_ones(attempts, list(solved.index[is_in])))
+        title: (int(is_in.sum()), _first_items(attempts, list(solved.index[is_in])))
         for title, (is_in, attempts) in classes.items()
     }
 
 
-def _first_ones(attempts: pd.DataFrame, task_ids: Sequence[str]) -> list[Shown]:
-    """The first attempt on each of the first tasks that have one."""
+def _first_items(attempts: pd.DataFrame, task_ids: Sequence[str]) -> list[GalleryItem]:
+    """Return the first attempt on each of the first tasks that have any."""
     rows = {row["task_id"]: row for row in attempts.drop_duplicates("task_id").to_dict("records")}
     chosen = [rows[task_id] for task_id in task_ids if task_id in rows][:N_SHOWN]
     return [
-        Shown(row["task_id"], row["parent_id"], row["attempt_id"], row["prompt_id"], int(row["turn"])) for row in chosen
+        GalleryItem(row["task_id"], row["parent_id"], row["attempt_id"], row["prompt_id"], int(row["turn"]))
+        for row in chosen
     ]
 
 
-def _how_many(title: str, n: int, n_shown: int) -> str:
+def _count_sentence(title: str, n: int, n_shown: int) -> str:
     if not n:
         return f"**{title}**: no task."
     return f"**{title}**: {n} {'task' if n == 1 else 'tasks'}, {n_shown or 'none'} of them shown."
 
 
 def _read(
-    folder: Path, n_shards: int, arm: Arm, shown: Sequence[Shown]
-) -> tuple[dict[str, Execution], dict[str, Told]]:
-    """What the attempts gave that are shown, and what the prompts of the second ones say."""
+    folder: Path, n_shards: int, arm: Arm, shown: Sequence[GalleryItem]
+) -> tuple[dict[str, Execution], dict[str, FeedbackShown]]:
+    """Read the executions of the attempts to show, by id, and the feedback between them, by prompt id."""
     executed: dict[str, Execution] = {}
-    prompts: dict[str, Told] = {}
+    prompts: dict[str, FeedbackShown] = {}
     for turn in sorted({one.turn for one in shown}):
         of_turn = [one for one in shown if one.turn == turn]
         before, after = folder / arm.branch(turn - 1), folder / arm.branch(turn)
         executed |= executions(before, n_shards, [one.first_id for one in of_turn])
         executed |= executions(after, n_shards, [one.second_id for one in of_turn])
-        prompts |= told(after / "prompts.parquet", [one.prompt_id for one in of_turn])
+        prompts |= read_feedback(after / "prompts.parquet", [one.prompt_id for one in of_turn])
     return executed, prompts
 
 
 def executions(branch: Path, n_shards: int, attempt_ids: Sequence[str]) -> dict[str, Execution]:
-    """What the programs of some attempts of a branch gave; only these rows are kept in memory."""
+    """Read the executions of some attempts of a branch; only these rows are kept in memory."""
     wanted = [("attempt_id", "in", list(attempt_ids))]
     found = {}
     for shard in range(n_shards):
@@ -172,53 +175,53 @@ def _execution(row: dict[str, Any], completion: str) -> Execution:
     return Execution(outputs, problem, extract_code(completion) or "")
 
 
-def told(path: Path, prompt_ids: Sequence[str]) -> dict[str, Told]:
-    """What some refining prompts say last; only these rows are kept in memory."""
+def read_feedback(path: Path, prompt_ids: Sequence[str]) -> dict[str, FeedbackShown]:
+    """Read the feedback (the last user message) of some refining prompts; only these rows are kept in memory."""
     records.check(path, "prompts")
     columns = ["prompt_id", "messages", "augmentation", "train_order"]
     rows = pq.read_table(path, columns=columns, filters=[("prompt_id", "in", list(prompt_ids))]).to_pylist()
-    return {row["prompt_id"]: _told(row) for row in rows}
+    return {row["prompt_id"]: _feedback(row) for row in rows}
 
 
-def _told(row: dict[str, Any]) -> Told:
-    said = [message["content"] for message in row["messages"] if message["role"] == "user"]
+def _feedback(row: dict[str, Any]) -> FeedbackShown:
+    user_messages = [message["content"] for message in row["messages"] if message["role"] == "user"]
     change = row["augmentation"]
     augmentation = Augmentation(change["n_rotations"], change["transpose"], tuple(change["colors"]))
-    return Told(said[-1], augmentation, tuple(row["train_order"]))
+    return FeedbackShown(user_messages[-1], augmentation, tuple(row["train_order"]))
 
 
-def programs_block(turn: int, first: Execution, prompt: Told, second: Execution) -> str:
-    """The first program, what the model was told of it, and the second program, folded away."""
+def programs_block(turn: int, first: Execution, prompt: FeedbackShown, second: Execution) -> str:
+    """Return the first program, its feedback and the second program as a collapsed block."""
     blocks = [
-        "<details><summary>First program, what the model was told of it, refined program</summary>",
-        _seen_as(prompt),
+        "<details><summary>First program, feedback, refined program</summary>",
+        _changes_sentence(prompt),
         f"First program (turn {turn - 1}){_fenced(first.program, 'python', MAX_PROGRAM)}",
-        f"What the model was told of it{_fenced(prompt.feedback, 'text', MAX_FEEDBACK)}",
+        f"Feedback{_fenced(prompt.feedback, 'text', MAX_FEEDBACK)}",
         f"Refined program (turn {turn}){_fenced(second.program, 'python', MAX_PROGRAM)}",
         "</details>",
     ]
     return "\n\n".join(blocks)
 
 
-def _seen_as(prompt: Told) -> str:
-    """How the task that a conversation is about differs from the task in the picture."""
+def _changes_sentence(prompt: FeedbackShown) -> str:
+    """Describe how the task in the conversation differs from the task in the picture."""
     change = prompt.augmentation
     order = ", ".join(str(index + 1) for index in prompt.train_order)
     colors = ", ".join(f"{old} as {new}" for old, new in enumerate(change.colors) if old != new)
     changes = [
         (list(prompt.train_order) != sorted(prompt.train_order), f"train pairs in the order {order}"),
-        (change.transpose, "grids mirrored along their diagonal (rows become columns)"),
-        (change.n_rotations % 4, f"grids turned by {90 * (change.n_rotations % 4)}° to the left"),
+        (change.transpose, "grids transposed (rows become columns)"),
+        (change.n_rotations % 4, f"grids rotated by {90 * (change.n_rotations % 4)}° counterclockwise"),
         (colors, f"colours renamed ({colors})"),
     ]
-    words = [what for is_so, what in changes if is_so]
+    words = [description for is_changed, description in changes if is_changed]
     if not words:
-        return "All of it is about the task as in the picture."
-    return f"All of it is about the task as the model saw it: {', then '.join(words)}."
+        return "The model saw the task as in the picture."
+    return f"The model saw the task with these changes: {', then '.join(words)}."
 
 
 def _fenced(text: str, language: str, most: int) -> str:
-    """A text of at most so many lines as a block of its own; ` and ``` in it do not end it."""
+    """Return at most `most` lines of a text as a fenced block; ` and ``` in the text do not end it."""
     if not text:
         return ": none."
     lines = text.rstrip().splitlines()

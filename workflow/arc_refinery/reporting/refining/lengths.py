@@ -1,4 +1,4 @@
-"""How long prompts are, against the model's window: a table, the same as CSV, and a histogram."""
+"""Prompt lengths and the model's window: a Markdown table, a CSV file and a histogram."""
 
 import os
 from collections.abc import Sequence
@@ -20,28 +20,29 @@ from arc_refinery.reporting import plots
 from arc_refinery.reporting.markdown import markdown_table, write_csv
 
 N_BINS = 40
-CAPTION = """\
-In tokens of the model's tokenizer, chat template included, of all prompts that were made. Percentiles are lengths that
-occur: so many percent of the prompts are that long or shorter. The window holds prompt and completion. Prompts longer
-than *allowed* leave no room for a whole completion; they were dropped, but count here in all columns."""
-PUBLISHED = "For comparison, published for the 8B model: at most 8635 tokens in the first turn, 8511 in the second."
+_CAPTION = """\
+In tokens of the model's tokenizer, chat template included, over all prompts that were generated. A percentile is the
+length of an actual prompt: that share of the prompts is at most as long. The window holds prompt and completion.
+Prompts longer than *allowed* leave no room for a completion of maximum length; they were dropped, but all columns
+include them."""
+_PUBLISHED = "For comparison, published for the 8B model: at most 8635 tokens in the first turn, 8511 in the second."
 
 
 @dataclass(frozen=True, slots=True)
-class Lengths:
-    """Tokens of the prompts of one turn in one file, kept ones first, then those that were dropped as too long."""
+class PromptLengths:
+    """Lengths of the prompts of one turn in one file: kept prompts first, then those dropped as too long."""
 
     label: str
-    turn: int | None  # None: the file has no prompts, and had none to drop
+    turn: int | None  # None: the file has no prompts, and none were dropped
     n_tokens: NDArray[np.int64]
     n_dropped: int
-    allowed: int | None  # None: the file does not say
+    allowed: int | None  # None: not recorded in the file
 
 
 def study(paths: Sequence[Path], window: int, folder: Path) -> None:
-    """Write lengths.md, .csv, .png and .svg of files of prompts to a folder."""
-    found = [lengths for path, label in zip(paths, labels(paths), strict=True) for lengths in read(path, label)]
-    metrics = table(found, window)
+    """Write lengths.md, .csv, .png and .svg for files of prompts to a folder."""
+    found = [lengths for path, label in zip(paths, labels(paths), strict=True) for lengths in read_lengths(path, label)]
+    metrics = lengths_table(found, window)
     with atomic_write(folder / "lengths.csv") as unfinished:
         write_csv(metrics, unfinished)
     with plots.style():
@@ -51,28 +52,28 @@ def study(paths: Sequence[Path], window: int, folder: Path) -> None:
 
 
 def labels(paths: Sequence[Path]) -> list[str]:
-    """Short names of files: what tells their folders apart (`part1/turn1`), and the name where not prompts.parquet."""
-    indices = [path.absolute().with_suffix("") for path in paths]
-    common = os.path.commonpath([index.parent.parent for index in indices])
-    return [str(index.relative_to(common)).removesuffix("/prompts") for index in indices]
+    """Return short, distinct names: folders (`part1/turn1`), plus the file's name if it is not prompts.parquet."""
+    stems = [path.absolute().with_suffix("") for path in paths]
+    common = os.path.commonpath([stem.parent.parent for stem in stems])
+    return [str(stem.relative_to(common)).removesuffix("/prompts") for stem in stems]
 
 
-def read(path: Path, label: str) -> list[Lengths]:
-    """The lengths of a file of prompts, turn by turn."""
+def read_lengths(path: Path, label: str) -> list[PromptLengths]:
+    """Read the lengths of a file of prompts, by turn."""
     records.check(path, "prompts")
     kept = pq.read_table(path, columns=["turn", "n_tokens"]).to_pandas()
     notes = records.notes(path)
     dropped = {int(turn): lengths for turn, lengths in notes.get("dropped", {}).items()}
     if sum(map(len, dropped.values())) != notes.get("n_dropped", 0):
         raise RecordError(
-            f"{path}: {notes['n_dropped']} prompts were dropped, but its notes do not say how long they were, as an "
-            f"earlier version wrote them. Re-make it: delete it, then run snakemake {path}"
+            f"{path}: {notes['n_dropped']} prompts were dropped, but their lengths are not in its notes; an earlier "
+            f"version wrote it. Delete it, then run snakemake {path}"
         )
     by_turn = {int(turn): rows.to_numpy() for turn, rows in kept.groupby("turn")["n_tokens"]}
     allowed = notes.get("longest_allowed")
     none = np.zeros(0, np.int64)
     return [
-        Lengths(
+        PromptLengths(
             label,
             turn,
             np.concatenate([by_turn.get(turn, none), np.array(dropped.get(turn, none), np.int64)]),
@@ -80,15 +81,15 @@ def read(path: Path, label: str) -> list[Lengths]:
             allowed,
         )
         for turn in sorted(by_turn.keys() | dropped.keys())
-    ] or [Lengths(label, None, none, 0, allowed)]
+    ] or [PromptLengths(label, None, none, 0, allowed)]
 
 
-def table(found: Sequence[Lengths], window: int) -> pd.DataFrame:
-    """One row a file and turn, dropped prompts included; lengths in tokens, missing where there are no prompts.
+def lengths_table(found: Sequence[PromptLengths], window: int) -> pd.DataFrame:
+    """Return one row per file and turn, dropped prompts included; lengths in tokens, missing if there are no prompts.
 
-    `median`, `p95`, `p99`: the smallest length that occurs and that 50, 95 or 99 % of the prompts do not exceed
-    (numpy's percentile, `inverted_cdf`). `over_window`: prompts longer than the window. `dropped`: those longer than
-    `allowed`, the window less the longest completion.
+    `median`, `p95`, `p99`: the smallest actual length that 50, 95 or 99 % of the prompts do not exceed (numpy's
+    percentile, `inverted_cdf`). `over_window`: prompts longer than the window. `dropped`: prompts longer than
+    `allowed`, the window minus the maximum completion length.
     """
     rows = []
     for one in found:
@@ -100,8 +101,8 @@ def table(found: Sequence[Lengths], window: int) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:], "Int64"))
 
 
-def histogram(found: Sequence[Lengths], window: int, path: Path) -> None:
-    """One panel a turn, one outline a file (share of its prompts by length), the window as a line."""
+def histogram(found: Sequence[PromptLengths], window: int, path: Path) -> None:
+    """Draw one panel per turn, one outline per file (share of its prompts by length), and the window as a line."""
     turns = sorted({one.turn for one in found if one.turn is not None})
     figure = Figure(figsize=(9.5, 0.6 + 2.9 * max(1, len(turns))), layout="constrained")
     panels = figure.subplots(max(1, len(turns)), 1, sharex=True, squeeze=False).flatten()
@@ -110,20 +111,20 @@ def histogram(found: Sequence[Lengths], window: int, path: Path) -> None:
         _outlines(axes, [one for one in found if one.turn == turn], edges)
         axes.set_title(f"turn {turn}", loc="left")
     for axes in panels:
-        axes.axvline(window, color=plots.COLORS[-1], linewidth=1.2)
+        axes.axvline(window, color=plots.LINE_COLORS[-1], linewidth=1.2)
         label = {"xytext": (-3, 0), "textcoords": "offset points", "rotation": 90, "ha": "right", "va": "top"}
         axes.annotate(f"window {window}", (window, 1), xycoords=("data", "axes fraction"), **label)
         axes.set(ylabel="prompts (%)", xlim=(0, None), ylim=(0, None))
-    panels[-1].set_xlabel("tokens of a prompt")
+    panels[-1].set_xlabel("tokens per prompt")
     plots.save(figure, path)
 
 
-def _outlines(axes: Axes, found: Sequence[Lengths], edges: NDArray[np.float64]) -> None:
-    """Arms that refine the same first turns have equal prompts: files of equal lengths share an outline."""
-    equal: dict[bytes, list[Lengths]] = {}
+def _outlines(axes: Axes, found: Sequence[PromptLengths], edges: NDArray[np.float64]) -> None:
+    """Draw one outline per distinct set of lengths: arms that refine the same first turns have equal prompts."""
+    equal: dict[bytes, list[PromptLengths]] = {}
     for one in found:
         equal.setdefault(np.sort(one.n_tokens).tobytes(), []).append(one)
-    for same, color, dashes in zip(equal.values(), cycle(plots.COLORS), cycle(plots.DASHES), strict=False):
+    for same, color, dashes in zip(equal.values(), cycle(plots.LINE_COLORS), cycle(plots.DASHES), strict=False):
         shares = 100 * np.histogram(same[0].n_tokens, edges)[0] / len(same[0].n_tokens)
         label = "\n".join(f"{one.label} (n = {len(one.n_tokens)})" for one in same)
         axes.stairs(shares, edges, color=color, alpha=0.1, fill=True)
@@ -132,14 +133,14 @@ def _outlines(axes: Axes, found: Sequence[Lengths], edges: NDArray[np.float64]) 
 
 
 def as_markdown(metrics: pd.DataFrame) -> str:
-    """A `table` for people, under a sentence that says how to read it."""
+    """Return a `lengths_table` as Markdown, below a caption."""
     titles = {"p95": "95 %", "p99": "99 %", "over_window": "over the window"}
     cells = metrics.astype(object).where(metrics.notna(), "–")
     rows = [[f"`{label}`", *numbers] for label, *numbers in cells.itertuples(index=False)]
-    return f"{CAPTION}\n\n{markdown_table([*metrics.rename(columns=titles)], rows)}"
+    return f"{_CAPTION}\n\n{markdown_table([*metrics.rename(columns=titles)], rows)}"
 
 
 def _page(metrics: pd.DataFrame) -> str:
-    picture = "![Histogram of the lengths, one panel a turn](lengths.png)"
-    blocks = ["# Lengths of prompts", as_markdown(metrics), PUBLISHED, "[As CSV](lengths.csv).", picture]
+    picture = "![Histogram of prompt lengths, one panel per turn](lengths.png)"
+    blocks = ["# Prompt lengths", as_markdown(metrics), _PUBLISHED, "[As CSV](lengths.csv).", picture]
     return "\n\n".join(blocks) + "\n"

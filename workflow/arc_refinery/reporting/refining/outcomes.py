@@ -1,4 +1,4 @@
-"""The report's section on what became of attempts, turn by turn, and on the tasks that refining won or lost."""
+"""Report section on the outcomes of attempts by turn, and on the tasks that refining gained or lost."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -14,9 +14,9 @@ from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.refining import plots
 from arc_refinery.reporting.refining.tables import pairs_of_arms, turn_title
 
-N_ERRORS = 4  # types of errors that are told apart: the most frequent ones of a set
+N_ERRORS = 4  # most frequent error types of a set, each an outcome of its own
 CORRECT, TRAIN_ONLY, WRONG, OTHER_ERRORS = "correct", "train pairs only", "wrong", "other errors"
-# What became of attempts whose program gave no grids and raised nothing, by status
+# Outcomes of attempts without grids and without an exception, by status
 FAILED = {
     "invalid_output": "invalid output",
     "timeout": "timeout",
@@ -25,7 +25,7 @@ FAILED = {
     "protocol": "no readable answer",
     "no_code": "no program",
 }
-# Colour and hatch of outcomes; types of errors have those of `ERROR_LOOKS`, the most frequent one the first
+# Colour and hatch of outcomes; error types have those of `ERROR_LOOKS`, most frequent first
 LOOKS = {
     CORRECT: ("#009E73", ""),
     TRAIN_ONLY: ("#56B4E9", "///"),
@@ -55,39 +55,41 @@ def section(
     bootstrap: Bootstrap,
     files: Attachments,
 ) -> list[str]:
-    """Markdown blocks about a set; its pictures and tables are added to `files`.
+    """Return Markdown blocks on a set; its pictures and tables are added to `files`.
 
-    `figures`: `per_task` of each arm of the experiment.
+    `metrics`: `per_task` of each arm of the experiment.
     """
     name = results.name
     shares = shares_by_turn(results, experiment.arms)
     errors = [outcome for outcome in next(iter(shares.values())) if outcome not in LOOKS]
     looks = LOOKS | dict(zip(errors, ERROR_LOOKS, strict=False))
-    title = f"What became of attempts: {name}"
+    title = f"Outcomes of attempts: {name}"
     plot = files.add(f"{name}-outcomes.png", partial(plots.outcomes_plot, shares, looks, title))
     means = pd.DataFrame({title.replace("`", ""): of_turn.mean() for title, of_turn in shares.items()}).T
     table = files.add(f"{name}-outcomes.csv", partial(write_csv, means.rename_axis("turn").reset_index()))
     return [
-        "### What became of attempts",
-        f"*{CORRECT}*: all train and test pairs right; *{TRAIN_ONLY}*: the train pairs are, a test pair is not; "
-        f"*{WRONG}*: a grid for every input, but not the right one for every train pair; *{FAILED['invalid_output']}*: "
-        "something else than a grid; errors by type. Means over the tasks that have attempts in a turn, as above.",
+        "### Outcomes of attempts",
+        f"*{CORRECT}*: all train and test pairs correct; *{TRAIN_ONLY}*: all train pairs correct, not all test "
+        f"pairs; *{WRONG}*: a grid for every input, but not all train pairs correct; *{FAILED['invalid_output']}*: an "
+        "output that is not a grid; errors by type. Means over the tasks that have attempts in a turn, as above.",
         outcomes_table(shares, bootstrap),
-        f"![Share of attempts by outcome, one bar a turn]({plot})",
+        f"![Share of attempts by outcome, one bar per turn]({plot})",
         f"[As CSV]({table}).",
-        "### Where refining helped, and where it hurt",
-        *_helped_and_hurt(refining_pairs(experiment), results, metrics, files),
+        "### Tasks gained and lost by refining",
+        *_gained_and_lost(refining_pairs(experiment), results, metrics, files),
     ]
 
 
 def shares_by_turn(results: SetResults, arms: Sequence[Arm]) -> dict[str, pd.DataFrame]:
-    """For each turn of the arms, by its title: one row a task with attempts, one column an outcome, shares 0..1.
+    """Return, by title of each turn, shares 0..1: one row per task with attempts, one column per outcome.
 
-    All turns have the same columns, in a fixed order: the outcomes that any attempt has.
+    All turns have the same columns, in a fixed order: the outcomes that occur in any turn.
     """
     turns = {turn_title(turn): results.of_turn(turn.arms[0], turn.turn) for turn in turns_of(arms)}
     errors = pd.concat([attempts.loc[attempts["status"] == "error", "error_type"] for attempts in turns.values()])
-    counts = errors.astype(str).value_counts().drop(["", *LOOKS], errors="ignore")  # programs may name their own
+    counts = (
+        errors.astype(str).value_counts().drop(["", *LOOKS], errors="ignore")
+    )  # programs may raise types named like outcomes
     frequent = sorted(counts.index, key=lambda kind: (-counts[kind], kind))[:N_ERRORS]
     outcomes = {title: outcomes_of(attempts, frequent) for title, attempts in turns.items()}
     order = [CORRECT, TRAIN_ONLY, WRONG, *frequent, OTHER_ERRORS, *FAILED.values()]
@@ -102,7 +104,7 @@ def shares_by_turn(results: SetResults, arms: Sequence[Arm]) -> dict[str, pd.Dat
 
 
 def outcomes_of(attempts: pd.DataFrame, frequent: Sequence[str]) -> "pd.Series[str]":
-    """What became of each attempt: one word of ours, or one of the `frequent` types of errors."""
+    """Return the outcome of each attempt: a key of `LOOKS` or one of the `frequent` error types."""
     errors = attempts["error_type"].astype(str)
     failed = attempts["status"].map(FAILED)
     outcomes = np.select(
@@ -119,7 +121,7 @@ def outcomes_of(attempts: pd.DataFrame, frequent: Sequence[str]) -> "pd.Series[s
 
 
 def outcomes_table(shares: Mapping[str, pd.DataFrame], bootstrap: Bootstrap) -> str:
-    """One row an outcome, one column a turn."""
+    """Return a Markdown table with one row per outcome, one column per turn."""
     columns = next(iter(shares.values())).columns
     rows: list[list[object]] = [["n tasks", *(len(of_turn) for of_turn in shares.values())]]
     for outcome in columns:
@@ -129,28 +131,30 @@ def outcomes_table(shares: Mapping[str, pd.DataFrame], bootstrap: Bootstrap) -> 
 
 
 def refining_pairs(experiment: Refining) -> list[tuple[Arm, Arm]]:
-    """Each arm that refines, with the baseline that it is compared with: that of its seed where there are several."""
+    """Pair each arm that refines with its baseline; of repeated baselines, the one with the same seed."""
     baseline, *others = experiment.repetitions
     pairs = [pair for name in others for pair in pairs_of_arms(experiment, name, baseline)]
-    return [(arm, against) for arm, against in pairs if len(arm.turns) > 1]
+    return [(arm, paired_baseline) for arm, paired_baseline in pairs if len(arm.turns) > 1]
 
 
-def _helped_and_hurt(
+def _gained_and_lost(
     pairs: Sequence[tuple[Arm, Arm]],
     results: SetResults,
     metrics: Mapping[str, pd.DataFrame],
     files: Attachments,
 ) -> list[str]:
     if not pairs:
-        return ["No arm refines beside the baseline, so nothing can be said."]
+        return ["No arm other than the baseline refines, so there is nothing to compare."]
     name, rows, lists, panels = results.name, [], [], {}
     for arm, baseline in pairs:
         title = f"`{arm.name}` against `{baseline.name}`"
-        won_by = classes_of(metrics[arm.name]["is_correct"], metrics[baseline.name]["is_correct"])
-        counts = won_by.value_counts()
-        rows.append([title, len(won_by), *(counts.get(one, 0) for one in CLASSES)])
-        lists += [f"- {title}, {one}: {_listed(won_by.index[won_by == one])}" for one in (ONLY_REFINING, ONLY_BASELINE)]
-        panels[arm.name] = pass_rates(results, arm).assign(solved_by=won_by)
+        solved_by = classes_of(metrics[arm.name]["is_correct"], metrics[baseline.name]["is_correct"])
+        counts = solved_by.value_counts()
+        rows.append([title, len(solved_by), *(counts.get(one, 0) for one in CLASSES)])
+        lists += [
+            f"- {title}, {one}: {_listed(solved_by.index[solved_by == one])}" for one in (ONLY_REFINING, ONLY_BASELINE)
+        ]
+        panels[arm.name] = pass_rates(results, arm).assign(solved_by=solved_by)
     rates = pd.concat(panels, names=["arm", "task_id"]).reset_index()
     table = files.add(f"{name}-pass-rates.csv", partial(write_csv, rates))
     plot_title = f"Pass rates of each task: {name}"
@@ -158,28 +162,30 @@ def _helped_and_hurt(
     header = ["tasks solved by", "n tasks", *CLASSES]
     return [
         "Tasks by which of two arms solves them, each with its whole budget. Two samples of one arm would not solve "
-        "all the same tasks either: how much may be chance is said under *Differences*.",
+        "exactly the same tasks either; see *Differences* for intervals and tests.",
         markdown_table(header, rows),
-        "<details><summary>Which tasks only one of the two solves</summary>\n\n" + "\n".join(lists) + "\n\n</details>",
-        f"![Pass rate of each task in later turns against turn 1, one panel an arm]({plot})",
-        "One mark a task that has something to refine: above the diagonal, refining attempts are right more often than "
-        "first ones. Pass rates count attempts that are right on all pairs; both axes are stretched towards 0 (square "
-        "root). Equal tasks share a larger mark, with their number where they are more than "
-        f"{plots.MANY}. [As CSV]({table}).",
+        "<details><summary>Tasks that only one of the two arms solves</summary>\n\n"
+        + "\n".join(lists)
+        + "\n\n</details>",
+        f"![Pass rate of each task in later turns against turn 1, one panel per arm]({plot})",
+        "One mark per task that has something to refine: above the diagonal, refining attempts are correct more often "
+        "than first attempts. Pass rates count attempts that are correct on all pairs; both axes have square-root "
+        "scales. Tasks with equal rates share a larger mark, labelled with their number if more than "
+        f"{plots.MAX_UNCOUNTED}. [As CSV]({table}).",
     ]
 
 
 def classes_of(by_refining: "pd.Series[float]", by_baseline: "pd.Series[float]") -> "pd.Series[str]":
-    """Which of two arms solves each task; 1 where an arm does."""
+    """Return which of two arms solves each task, from their `is_correct`."""
     one, other = by_refining == 1.0, by_baseline == 1.0
     classes = np.select([one & other, one, other], [BOTH, ONLY_REFINING, ONLY_BASELINE], NEITHER)
     return pd.Series(classes, by_refining.index, dtype=str)
 
 
 def pass_rates(results: SetResults, arm: Arm) -> pd.DataFrame:
-    """Share of a task's attempts that are right on all pairs, in turn 1 (`first`) and in all others (`later`).
+    """Return each task's share of attempts that are correct on all pairs, in turn 1 (`first`) and after it (`later`).
 
-    One row a task that has something to refine.
+    One row per task that has something to refine.
     """
     later = pd.concat([results.of_turn(arm, turn) for turn in range(2, len(arm.turns) + 1)], ignore_index=True)
     task_ids = tasks_with_attempts(later, results.task_ids)

