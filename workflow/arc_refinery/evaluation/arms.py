@@ -109,20 +109,20 @@ def load_branch(
     folder: Path, task_set: TaskSet, branch: str, task_ids: Collection[str], extra: Sequence[str] = ()
 ) -> pd.DataFrame:
     """Load one branch of `SetResults`, with `extra` columns of attempts; raises `RecordError`."""
-    place = folder / task_set.name / branch
+    branch_folder = folder / task_set.name / branch
     shards = [f"{shard:03d}.parquet" for shard in range(task_set.shards)]
     columns = [*_ATTEMPT_COLUMNS, *extra]
-    verdicts = pd.concat([_read(place / "verdicts" / shard, "verdicts", _VERDICT_COLUMNS) for shard in shards])
-    attempts = pd.concat([_read(place / "attempts" / shard, "attempts", columns) for shard in shards])
+    verdicts = pd.concat([_read(branch_folder / "verdicts" / shard, "verdicts", _VERDICT_COLUMNS) for shard in shards])
+    attempts = pd.concat([_read(branch_folder / "attempts" / shard, "attempts", columns) for shard in shards])
     if sorted(verdicts["attempt_id"]) != sorted(attempts["attempt_id"]):
         raise RecordError(
-            f"{place / 'verdicts'}: its {len(verdicts)} verdicts do not match the {len(attempts)} attempts in "
-            f"{place / 'attempts'}. Delete the verdicts, then run snakemake again"
+            f"{branch_folder / 'verdicts'}: its {len(verdicts)} verdicts do not match the {len(attempts)} attempts in "
+            f"{branch_folder / 'attempts'}. Delete the verdicts, then run snakemake again"
         )
-    if strangers := sorted(set(verdicts["task_id"]) - set(task_ids)):
+    if unknown := sorted(set(verdicts["task_id"]) - set(task_ids)):
         raise RecordError(
-            f"{place}: has attempts on task {strangers[0]}, which is not in {folder}/tasks/{task_set.name}.parquet. "
-            "Delete the folder, then run snakemake again"
+            f"{branch_folder}: has attempts on task {unknown[0]}, which is not in "
+            f"{folder}/tasks/{task_set.name}.parquet. Delete the folder, then run snakemake again"
         )
     table = verdicts.merge(attempts, on="attempt_id", how="left", validate="one_to_one")
     completions_of_prompt = table.groupby("prompt_id")["attempt_id"].transform("size")

@@ -118,9 +118,9 @@ def check_submission(submission: Mapping[str, Any], tasks: Mapping[str, Task], p
     """Raise `SubmissionError` unless each task has an entry for each test input: two rectangles of integers 0..9."""
     if not tasks:
         raise SubmissionError(f"{path}: the challenges have no tasks, expected one or more")
-    if strangers := sorted(submission.keys() ^ tasks.keys()):
+    if unmatched := sorted(submission.keys() ^ tasks.keys()):
         raise SubmissionError(
-            f"{path}: task {strangers[0]}: is only in one of submission and challenges, expected in both"
+            f"{path}: task {unmatched[0]}: is only in one of submission and challenges, expected in both"
         )
     for task_id, entries in submission.items():
         where, n_inputs = f"{path}: task {task_id}", len(tasks[task_id].test)

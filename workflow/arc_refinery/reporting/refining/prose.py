@@ -43,12 +43,15 @@ def arms_and_settings(experiment: Refining, sizes: Mapping[str, int]) -> list[st
     refines = any(len(arm.turns) > 1 for arm in experiment.arms)
     share = len({arm.branch(1) for arm in experiment.arms}) < len(experiment.arms)
     shared = " Arms share first-turn attempts of the same model." if share else ""
-    augmented = ", each with its own augmentation (symmetry and colours)" if sampling.use_data_augmentation else ""
+    augmentation = (
+        "its own augmentation (symmetry and colours)" if sampling.use_data_augmentation else "no augmentation"
+    )
     settings = [
         f"- Model: {_describe_model(model)}, prompt template `{model.template}`.",
         *(f"- Model `{name}`: {_describe_model(other)}." for name, other in experiment.models.items()),
         f"- Sampling: temperature {sampling.temperature}, top-p {sampling.top_p}, at most {sampling.max_output_tokens} "
-        f"tokens; groups of {sampling.batch_size} completions share a prompt{augmented}.",
+        f"tokens; groups of {sampling.batch_size} completions share a prompt, each group with "
+        f"{augmentation}.",
         *([_refining(experiment)] if refines else []),
         *_trainings(experiment),
         f"- Execution: {_limits_of_programs(experiment.sandbox)}",
@@ -122,11 +125,11 @@ def _describe_sft(experiment: Refining, sft: Sft) -> str:
         "attempts": "sampled correct attempts on the same prompt",
     }[demonstrations.targets]
     share = demonstrations.first_turn_share
-    at_once = f"; {100 * share:g} % of the rows are first turns" if share else ""
+    first_turns = f"; {100 * share:g} % of the rows are first turns" if share else ""
     rank = experiment.training.lora.lora_r if experiment.training else 0
     return (
         f"SFT on second turns from {_training_tasks(experiment)}; the {demonstrations.n_parents} best incorrect "
-        f"attempts of each task are refined to {programs}{at_once}. LoRA rank {rank}, learning rate "
+        f"attempts of each task are refined to {programs}{first_turns}. LoRA rank {rank}, learning rate "
         f"{sft.learning_rate:g}, {sft.rows_per_step} rows per step, {_duration(sft)}."
     )
 
@@ -214,7 +217,7 @@ def _limits_of_programs(sandbox: Sandbox) -> str:
 def _describe_arm(arm: Arm, usual: Refinement) -> str:
     """Return, say, `64 first attempts by the untrained model, then 64 refining attempts by ... (128 in all).`"""
     kinds = ["first attempts", *["refining attempts"] * (len(arm.turns) - 1)]
-    feedback = {"real": "", "none": " without feedback", "other-task": " with feedback on another task's attempt"}
+    feedback = {"real": "", "none": " without feedback", "other-task": " with feedback on an attempt at another task"}
     turns = [
         f"{turn.n_predictions} {kind} by {_model_of(turn)}{feedback[turn.feedback]}{_own_refinement(turn, usual)}"
         for turn, kind in zip(arm.turns, kinds, strict=True)

@@ -89,11 +89,11 @@ def _load_set(experiment: ToolUse, folder: Path, settings: Questions) -> Evaluat
         raise RecordError(f"{folder}/questions/{settings.name}.parquet: has no questions, so nothing can be compared")
     episodes = {}
     for arm in experiment.evaluation.arms:
-        played: dict[str, list[Episode]] = {question_id: [] for question_id in questions}
+        by_question: dict[str, list[Episode]] = {question_id: [] for question_id in questions}
         for shard in range(settings.shards):
             for episode in records.read_episodes(folder / settings.name / arm.name / f"{shard:03d}.parquet"):
-                played[episode.question_id].append(replace(episode, messages=(), completion_ids=(), mask=()))
-        episodes[arm.name] = played
+                by_question[episode.question_id].append(replace(episode, messages=(), completion_ids=(), mask=()))
+        episodes[arm.name] = by_question
     bootstrap = Bootstrap.of(experiment, settings.name)
     return EvaluatedQuestions(settings, questions, episodes, bootstrap, folder / settings.name)
 
@@ -133,7 +133,7 @@ def _set_section(experiment: ToolUse, one: EvaluatedQuestions, files: Attachment
     return [
         f"## Set `{name}` ({len(one.questions)} questions, {experiment.evaluation.n_predictions} episodes each)",
         markdown_table(*_results(experiment, one)),
-        f"pass@k: probability that at least one of k episodes is correct; brackets: 95 % interval over questions. "
+        "pass@k: probability that at least one of k episodes is correct; brackets: 95 % interval over questions. "
         f"[Table of questions as CSV]({table}).",
         "### Differences",
         _differences(experiment, one),
