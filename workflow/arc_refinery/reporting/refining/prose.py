@@ -79,13 +79,13 @@ def _further_seeds(experiment: Refining) -> str:
 
 
 def _refining(experiment: Refining) -> str:
-    return f"- Refining: {_describe_refinement(experiment.refinement)}, with their execution results as feedback."
+    return f"- Refining: {_describe_refinement(experiment.refinement)}. Feedback: execution results."
 
 
 def _describe_refinement(refinement: Refinement) -> str:
     distinct = " with distinct outputs" if refinement.select == "best-distinct" else ""
-    failed = "then programs" if refinement.include_errors else "no programs"
-    return f"the {refinement.n_parents} best incorrect attempts{distinct} in turn, {failed} that failed with an error"
+    failed = "then programs" if refinement.include_errors else "but no programs"
+    return f"the {refinement.n_parents} best incorrect attempts{distinct}, in turn, {failed} that failed with an error"
 
 
 def _trainings(experiment: Refining) -> list[str]:
