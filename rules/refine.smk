@@ -53,8 +53,8 @@ elif experiment.runs:
     rule training_prompts:
         input:
             prompts="<results>/{tasks}/turn1/prompts.parquet",
-            attempts=of(inputs.first_turn, "tasks", what="attempts"),
-            verdicts=of(inputs.first_turn, "tasks", what="verdicts"),
+            attempts=of(inputs.first_turn_shards, "tasks", what="attempts"),
+            verdicts=of(inputs.first_turn_shards, "tasks", what="verdicts"),
             template=inputs.templates(experiment),
             model=inputs.models(experiment),
         output:
@@ -84,8 +84,8 @@ if experiment.sft_adapters:
         input:
             tasks="<results>/tasks/{tasks}.parquet",
             prompts="<results>/{tasks}/turn1/prompts.parquet",
-            attempts=of(inputs.first_turn, "tasks", what="attempts"),
-            verdicts=of(inputs.first_turn, "tasks", what="verdicts"),
+            attempts=of(inputs.first_turn_shards, "tasks", what="attempts"),
+            verdicts=of(inputs.first_turn_shards, "tasks", what="verdicts"),
             template=inputs.templates(experiment),
             model=inputs.models(experiment),
         output:

@@ -9,7 +9,7 @@ rule report:
         settings="<results>/settings.json",
         fetched=inputs.fetched_records(experiment),
         adapters=inputs.adapters(experiment.adapters),
-        compared=of(inputs.compared),
+        compared=of(inputs.report_inputs),
     output:
         **tables,
         markdown=f"results/{experiment.experiment}.md",

@@ -6,7 +6,7 @@ if experiment.sft_adapters:
 
     rule sft:
         input:
-            **inputs.demonstrations(experiment),
+            **inputs.sft_inputs(experiment),
             model=inputs.models(experiment),
         output:
             directory("<results>/adapters/{sft}"),
@@ -34,7 +34,7 @@ if experiment.runs:
 
     rule train:
         input:
-            **inputs.trained_on(experiment),
+            **inputs.grpo_inputs(experiment),
             adapter=of(inputs.start_of, "run"),
             model=inputs.models(experiment),
         output:

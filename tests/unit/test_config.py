@@ -475,16 +475,16 @@ def test_the_reference_in_the_readme_is_up_to_date():
 def test_writing_keeps_what_stands_around_the_generated_part(tmp_path: Path):
     readme = tmp_path / "README.md"
     readme.write_text(f"# Mine\n{config_docs.BEGIN}| old |\n{config_docs.END}The end.\n")
-    config_docs.write(tmp_path)
+    config_docs.write_docs(tmp_path)
     assert readme.read_text() == (f"# Mine\n{config_docs.BEGIN}{config_docs.reference()}{config_docs.END}The end.\n")
 
 
 def test_writing_twice_changes_nothing(tmp_path: Path):
     readme = tmp_path / "README.md"
     readme.write_text(config_docs.BEGIN + config_docs.END)
-    config_docs.write(tmp_path)
+    config_docs.write_docs(tmp_path)
     first = readme.read_text(), (tmp_path / "schema.json").read_text()
-    config_docs.write(tmp_path)
+    config_docs.write_docs(tmp_path)
     assert (readme.read_text(), (tmp_path / "schema.json").read_text()) == first
 
 

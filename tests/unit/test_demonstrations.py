@@ -13,7 +13,7 @@ from factories import make_attempt, make_demonstration, make_grid, make_task, ma
 
 from arc_refinery import config, records
 from arc_refinery.augment import Augmentation
-from arc_refinery.cli.prompts import Demonstrations
+from arc_refinery.cli.prompts import WriteDemonstrations
 from arc_refinery.config import Sampling, Sandbox
 from arc_refinery.prompts import COMPACT, Template, answer
 from arc_refinery.records import Demonstration, Prompt
@@ -272,7 +272,7 @@ def test_the_stage_writes_the_same_bytes_whatever_the_number_of_shards(renderer:
     contents = set()
     for n_shards in (1, 3):
         output = tmp_path / f"{n_shards}.parquet"
-        Demonstrations(
+        WriteDemonstrations(
             folder=write_turn(tmp_path / str(n_shards), n_shards, graded, prompts),
             n_shards=n_shards,
             tasks_path=tmp_path / "tasks.parquet",

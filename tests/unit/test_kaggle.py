@@ -14,9 +14,9 @@ from factories import make_grid, make_task
 
 from arc_refinery import config, records
 from arc_refinery.augment import Augmentation
-from arc_refinery.cli.attempts import Grade
+from arc_refinery.cli.attempts import GradeAttempts
 from arc_refinery.cli.prompts import Refine
-from arc_refinery.cli.tasks import TaskSet
+from arc_refinery.cli.tasks import EvaluationTasks
 from arc_refinery.config import ConfigError, Problems
 from arc_refinery.grids import UNKNOWN, as_grid
 from arc_refinery.kaggle import ChallengeError, read_challenges
@@ -25,7 +25,7 @@ from arc_refinery.predictions import prompts_of, read_predictions
 from arc_refinery.prompts import WORDS, first_turn
 from arc_refinery.records import RecordError
 from arc_refinery.refine.rendering import Renderer
-from arc_refinery.sources import SourceError, evaluation_tasks
+from arc_refinery.sources import SourceError, tasks_of_set
 from arc_refinery.tasks import Pair
 
 PAIR = {"input": [[1, 2]], "output": [[2, 1]]}
@@ -143,20 +143,20 @@ def evaluation_set(**settings: Any) -> config.TaskSet:
 def test_a_set_from_kaggle_has_the_listed_tasks_in_their_order(tmp_path: Path, challenges: Path, solutions: Path):
     settings = {"source": "kaggle", "path": str(challenges), "solutions": str(solutions)}
     generator = Problems(source="generator")
-    found = list(evaluation_tasks(evaluation_set(**settings), generator, 0, Counter()))
+    found = list(tasks_of_set(evaluation_set(**settings), generator, 0, Counter()))
     assert [task.task_id for task in found] == ["b", "a"]
     assert found[1].test[0].output.tolist() == [[9, 8]]
     (tmp_path / "ids.txt").write_text("a\n")
     settings["only"] = str(tmp_path / "ids.txt")
-    assert [task.task_id for task in evaluation_tasks(evaluation_set(**settings), generator, 0, Counter())] == ["a"]
+    assert [task.task_id for task in tasks_of_set(evaluation_set(**settings), generator, 0, Counter())] == ["a"]
     (tmp_path / "ids.txt").write_text("a\nc\n")
     with pytest.raises(SourceError, match=f"^c is no task of {challenges}; correct the list of ids$"):
-        list(evaluation_tasks(evaluation_set(**settings), generator, 0, Counter()))
+        list(tasks_of_set(evaluation_set(**settings), generator, 0, Counter()))
 
 
 def test_a_set_from_a_data_set_is_written_by_its_stage(tmp_path: Path):
     path = store(tmp_path / "dataset_x.json.gz", DATASET)
-    TaskSet(tmp_path / "tasks.parquet", evaluation_set(source="dataset", path=str(path))).run()
+    EvaluationTasks(tmp_path / "tasks.parquet", evaluation_set(source="dataset", path=str(path))).run()
     (task,) = records.read_tasks(tmp_path / "tasks.parquet")
     assert (task.task_id, task.test[0].output.tolist()) == ("d", [[2, 1]])
 
@@ -229,7 +229,7 @@ def test_attempts_on_tasks_with_unknown_outputs_are_graded_and_refined(
     records.write(folder / "attempts/000.parquet", "attempts", attempts, 0, {})
     records.write(folder / "prompts.parquet", "prompts", prompts_of(attempts, tasks, WORDS, renderer), 0, {})
     records.write(tmp_path / "tasks.parquet", "tasks", tasks.values(), 0, {})
-    Grade(
+    GradeAttempts(
         folder / "attempts/000.parquet",
         tmp_path / "tasks.parquet",
         folder / "verdicts/000.parquet",

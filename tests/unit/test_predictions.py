@@ -14,7 +14,7 @@ from factories import make_grid, make_task
 
 from arc_refinery import config, records
 from arc_refinery.augment import IDENTITY, Augmentation
-from arc_refinery.cli.attempts import Grade, ImportPredictions
+from arc_refinery.cli.attempts import GradeAttempts, ImportPredictions
 from arc_refinery.errors import InputError
 from arc_refinery.predictions import PredictionError, augmentation_of, read_predictions
 from arc_refinery.tasks import Pair
@@ -129,7 +129,7 @@ def test_imported_predictions_are_graded_in_the_form_that_the_model_saw(tmp_path
     predictions.write_bytes(gzip.compress(json.dumps({"t": listed}).encode()))
     prompts = tmp_path / "prompts.parquet"
     ImportPredictions(predictions, tasks, attempts, prompts_output=prompts, model_path=TINY).run()
-    Grade(attempts, tasks, tmp_path / "verdicts.parquet", config.Sandbox(wall_seconds=60.0)).run()
+    GradeAttempts(attempts, tasks, tmp_path / "verdicts.parquet", config.Sandbox(wall_seconds=60.0)).run()
     plain, flipped = records.read_verdicts(tmp_path / "verdicts.parquet")
     assert (plain.status, flipped.status, flipped.train_is_correct, flipped.test_is_correct) == (
         "error",

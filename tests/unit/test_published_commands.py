@@ -10,7 +10,7 @@ import tyro
 from checkout import TINY
 
 from arc_refinery import records
-from arc_refinery.cli.attempts import Sample
+from arc_refinery.cli.attempts import SampleAttempts
 from arc_refinery.cli.training import Train
 
 SAMPLE = (
@@ -30,7 +30,7 @@ TRAIN = (
 
 
 def test_a_published_command_for_sampling_needs_no_other_flag() -> None:
-    stage = tyro.cli(Sample, args=shlex.split(SAMPLE))
+    stage = tyro.cli(SampleAttempts, args=shlex.split(SAMPLE))
     assert (stage.n_predictions, stage.batch_size, stage.use_data_augmentation) == (8, 4, True)
     assert stage.dataset_path == Path("/data/barc/dataset_100k.json.gz")
     assert stage.output_folder == Path("/predictions/2025-09-03")
@@ -57,8 +57,8 @@ def test_a_published_command_for_training_needs_no_other_flag() -> None:
     assert stage.code_execution_memory_limit_mb == 1024
 
 
-@pytest.mark.parametrize(("stage", "line"), [(Sample, SAMPLE), (Train, TRAIN)])
-def test_underscores_are_taken_for_hyphens(stage: type[Sample | Train], line: str) -> None:
+@pytest.mark.parametrize(("stage", "line"), [(SampleAttempts, SAMPLE), (Train, TRAIN)])
+def test_underscores_are_taken_for_hyphens(stage: type[SampleAttempts | Train], line: str) -> None:
     words = [word.replace("-", "_").replace("__", "--", 1) if word[:2] == "--" else word for word in shlex.split(line)]
     assert "--gpu_memory_utilization" in words
     assert tyro.cli(stage, args=words) == tyro.cli(stage, args=shlex.split(line))
@@ -74,7 +74,7 @@ def test_a_data_set_of_the_original_scripts_is_sampled(tmp_path: Path) -> None:
         json.dump({"small": task(3), "beyond the window": task(30)}, file)
     line = f"--dataset-path {tmp_path}/dataset_10k.json.gz --output-folder {tmp_path} --base-model-path {TINY} "
     line += "--template compact --max-model-len 256 --max-output-tokens 4 --n-predictions 3 --batch-size 2"
-    tyro.cli(Sample, args=shlex.split(line)).run()
+    tyro.cli(SampleAttempts, args=shlex.split(line)).run()
     attempts = list(records.read_attempts(tmp_path / "000.parquet"))
     assert [attempt.attempt_id for attempt in attempts] == [
         "small/turn1-000/000",

@@ -8,7 +8,7 @@ import pytest
 from factories import make_attempt, make_grid, make_task, make_verdict
 
 from arc_refinery.augment import IDENTITY, Augmentation
-from arc_refinery.config import Feedback, Sampling
+from arc_refinery.config import FeedbackKind, Sampling
 from arc_refinery.errors import ModelError
 from arc_refinery.grids import Grid
 from arc_refinery.prompts import COMPACT, WORDS, Message, Template
@@ -246,7 +246,7 @@ def test_controls_are_told_nothing_or_what_another_tasks_attempt_gave(renderer: 
     attempts = [graded(prompt(a_task(name), renderer), f"{name}-1", wrong) for name in ("a", "b", "c")]
     attempts[1] = replace(attempts[1], verdict=replace(attempts[1].verdict, train_outputs=(make_grid("4"), *wrong[1:])))
 
-    def told(feedback: Feedback) -> list[str]:
+    def told(feedback: FeedbackKind) -> list[str]:
         plan = replace(PLAN, n_predictions=2, feedback=feedback)
         made = list(next_turn_prompts(attempts, plan, COMPACT, renderer))
         assert [one.task_id for one in made] == ["a", "b", "c"]

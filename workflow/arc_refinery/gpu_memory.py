@@ -160,7 +160,7 @@ def _vllm_sampling(job: str, key: str, model: ModelConfig, gpu_mem_mb: int) -> C
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class OptimizerStep:
     """One optimizer step of a training."""
 
     job: str
@@ -177,7 +177,7 @@ class Step:
         return self.settings.gradient_accumulation_steps
 
 
-def _steps(experiment: Experiment) -> Iterator[Step]:
+def _steps(experiment: Experiment) -> Iterator[OptimizerStep]:
     model = experiment.model
     match experiment:
         case Refining(training=Training() as training):
@@ -190,13 +190,13 @@ def _steps(experiment: Experiment) -> Iterator[Step]:
             return
     if training.sft:
         n_rows = training.sft.rows_per_step
-        yield Step("sft", "training.sft", training.sft, training.lora, model, n_rows, length, n_scored)
+        yield OptimizerStep("sft", "training.sft", training.sft, training.lora, model, n_rows, length, n_scored)
     for name, (lora, grpo) in experiment.runs.items():
         n_rows = grpo.num_generations * grpo.prompts_per_step
-        yield Step(f"train {name}", "training.grpo", grpo, lora, model, n_rows, length, n_scored)
+        yield OptimizerStep(f"train {name}", "training.grpo", grpo, lora, model, n_rows, length, n_scored)
 
 
-def _training(step: Step, gpu_mem_mb: int) -> Count:
+def _training(step: OptimizerStep, gpu_mem_mb: int) -> Count:
     shape, width = shape_of(step.model.path), WIDTH[step.model.dtype]
     frozen = _weights(shape, width, step.lora.load_in_4bit)
     n_adapter = shape.n_in_adapter(step.lora.lora_r, step.lora.target_modules)

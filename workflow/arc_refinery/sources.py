@@ -116,7 +116,7 @@ def split_into_parts(n_tasks: int, n_parts: int, tasks_per_part: int | None, see
     return parts
 
 
-def evaluation_tasks(task_set: TaskSet, problems: Problems, seed: int, left_out: Counter[str]) -> Iterator[Task]:
+def tasks_of_set(task_set: TaskSet, problems: Problems, seed: int, left_out: Counter[str]) -> Iterator[Task]:
     """The tasks of one evaluation set; `left_out` counts generated problems that give none, by the reason."""
     match task_set.source:
         case "generator":

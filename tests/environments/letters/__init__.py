@@ -33,12 +33,12 @@ class Experiment(config.Experiment):
 # What the rules `train` and `report` are given
 
 
-@inputs.trained_on.register
+@inputs.grpo_inputs.register
 def _(_: Experiment) -> dict[str, list[str]]:
     return {"data": ["<results>/words.txt"]}
 
 
-@inputs.compared.register
+@inputs.report_inputs.register
 def _(_: Experiment) -> list[str]:
     return []
 

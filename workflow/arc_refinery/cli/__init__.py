@@ -25,20 +25,20 @@ PURPOSE = "Reinforcement learning that teaches a code model to refine its own pr
 SECTIONS: dict[str, dict[str, str]] = {
     "Stages of an experiment, in running order": {
         "fetch": "fetch.Fetch",
-        "tasks problems": "tasks.Problems",
+        "tasks problems": "tasks.WriteProblems",
         "tasks split": "tasks.Tasks",
-        "tasks evaluation": "tasks.TaskSet",
+        "tasks evaluation": "tasks.EvaluationTasks",
         "prompts first": "prompts.FirstPrompts",
-        "sample": "attempts.Sample",
-        "grade": "attempts.Grade",
+        "sample": "attempts.SampleAttempts",
+        "grade": "attempts.GradeAttempts",
         "prompts refine": "prompts.Refine",
-        "prompts demonstrations": "prompts.Demonstrations",
-        "sft": "training.Sft",
+        "prompts demonstrations": "prompts.WriteDemonstrations",
+        "sft": "training.FineTune",
         "train": "training.Train",
-        "report": "results.Report",
+        "report": "results.WriteReport",
     },
     "Stages of a tool-use experiment, instead of tasks, prompts and attempts": {
-        "tools questions": "tool_use.Questions",
+        "tools questions": "tool_use.WriteQuestions",
         "tools conversations": "tool_use.Conversations",
         "tools episodes": "tool_use.Episodes",
     },
@@ -52,7 +52,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "compare": "results.Compare",
         "report compare": "results.SideBySide",
         "report curves": "results.Curves",
-        "report lengths": "prompts.Lengths",
+        "report lengths": "prompts.StudyLengths",
         "report times": "results.Times",
     },
     "Programs and predictions from elsewhere": {
@@ -66,7 +66,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
 }
 COMMANDS = {name: target for section in SECTIONS.values() for name, target in section.items()}
-TRAINING = {"refining": "training.Train", "tool-use": "tool_use.Train"}  # by the kind of experiment
+TRAINING = {"refining": "training.Train", "tool-use": "tool_use.TrainToolUse"}  # by the kind of experiment
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from arc_refinery.errors import InputError
 
 
 @dataclass(kw_only=True)
-class Sample(SamplerFlags):
+class SampleAttempts(SamplerFlags):
     """Sample completions for a shard of prompts; an interrupted run resumes."""
 
     dataset_path: Path  # prompts; or tasks (.parquet, .json, .json.gz), whose first-turn prompts are made on the fly
@@ -101,7 +101,7 @@ class ImportPredictions:
 
 
 @dataclass
-class Grade:
+class GradeAttempts:
     """Execute the programs of attempts in the sandbox and grade their outputs."""
 
     attempts: Path  # file of attempts

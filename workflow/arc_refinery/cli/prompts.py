@@ -74,7 +74,7 @@ class Refine(NextTurnFlags):
     n_parents: int  # incorrect attempts per task to cycle through
     n_predictions: int  # completions per task in the next turn
     batch_size: int  # completions per prompt
-    feedback: config.Feedback = "real"  # the other values are controls
+    feedback: config.FeedbackKind = "real"  # the other values are controls
     select: config.Selection = "best-distinct"  # which incorrect attempts to refine, best first
 
     def run(self) -> None:
@@ -102,7 +102,7 @@ class Refine(NextTurnFlags):
 
 
 @dataclass(kw_only=True)
-class Demonstrations(NextTurnFlags):
+class WriteDemonstrations(NextTurnFlags):
     """Pair incorrect first attempts with a correct program: the training data of `sft`."""
 
     tasks_path: Path  # file of tasks
@@ -188,7 +188,7 @@ class Learn:
 
 
 @dataclass
-class Lengths:
+class StudyLengths:
     """Compare prompt lengths with the model's window: lengths.md, .csv, .png, .svg."""
 
     prompts: tuple[Path, ...]  # files of prompts, of any turn

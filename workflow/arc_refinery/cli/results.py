@@ -12,7 +12,7 @@ from arc_refinery.files import atomic_write
 
 
 @dataclass
-class Report:
+class WriteReport:
     """Write the report of an experiment: Markdown, HTML, tables, plots, gallery or transcripts, table of attempts."""
 
     config: Path  # the validated config of the experiment
@@ -141,6 +141,6 @@ class ConfigDocs:
     folder: Path = Path("config")  # folder of schema.json and README.md
 
     def run(self) -> None:
-        from arc_refinery.config.docs import write
+        from arc_refinery.config.docs import write_docs
 
-        write(self.folder)
+        write_docs(self.folder)

@@ -32,7 +32,7 @@ class ToolGrpo(config.PolicyGradient):
 
 
 @dataclass
-class Questions:
+class WriteQuestions:
     """Generate or read a set of questions; a programming question is kept only if its own program passes its tests."""
 
     output: Path  # file of questions
@@ -164,7 +164,7 @@ class Conversations(ToolFlags):
 
 
 @dataclass(kw_only=True)
-class Train(GrpoFlags, ToolFlags):
+class TrainToolUse(GrpoFlags, ToolFlags):
     """Train a LoRA adapter with GRPO on episodes with tools; an interrupted run resumes from its last checkpoint."""
 
     dataset_path: tuple[Path, ...]  # questions

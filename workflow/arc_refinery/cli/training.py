@@ -72,7 +72,7 @@ class Train(GrpoFlags):
 
 
 @dataclass(kw_only=True)
-class Sft(AdapterFlags):
+class FineTune(AdapterFlags):
     """Train a LoRA adapter on demonstrations; an interrupted run resumes from its last checkpoint."""
 
     dataset_path: tuple[Path, ...]  # demonstrations of refining, or conversations with tools

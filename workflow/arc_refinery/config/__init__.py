@@ -4,7 +4,7 @@ The JSON schema and the tables of config/README.md are generated from these mode
 """
 
 from arc_refinery.config.base import EVALUATION, PROMPTS, REPORT, ROWS, TUNING, ConfigError, Mark, marked
-from arc_refinery.config.evaluation import Arm, Evaluation, Feedback, Turn
+from arc_refinery.config.evaluation import Arm, Evaluation, FeedbackKind, Turn
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.grpo import Grpo, PolicyGradient
 from arc_refinery.config.guard import Guard
@@ -48,7 +48,7 @@ __all__ = [
     "Demonstrations",
     "Evaluation",
     "Experiment",
-    "Feedback",
+    "FeedbackKind",
     "Generation",
     "Grpo",
     "Guard",

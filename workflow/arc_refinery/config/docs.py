@@ -23,7 +23,7 @@ BEGIN, END = (
 )
 
 
-def write(folder: Path) -> None:
+def write_docs(folder: Path) -> None:
     """Update both files, keeping the README's text outside the generated part."""
     (folder / SCHEMA).write_text(schema_text())
     readme = folder / README

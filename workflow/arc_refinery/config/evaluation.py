@@ -11,7 +11,7 @@ from arc_refinery.config.tasks import TaskSet
 
 # Feedback in a refining prompt: the result of executing the attempt, nothing, or the result of another task's attempt.
 # The last two are controls: a model that uses its feedback refines worse with them.
-Feedback = Literal["real", "none", "other-task"]
+FeedbackKind = Literal["real", "none", "other-task"]
 
 
 OF_LATER_TURNS = ("feedback", "select", "n_parents", "include_errors")
@@ -27,7 +27,7 @@ class Turn(Strict):
         description="Adapter that samples them: `none`, `trained`, or the name of one run of a sweep. In a sweep, an "
         "arm with `trained` expands to one arm per run.",
     )
-    feedback: Feedback = Field(
+    feedback: FeedbackKind = Field(
         "real",
         description="For turn 2 and later, feedback on the attempt: the result of executing it; nothing; the result of "
         "executing an attempt on another task. The last two are controls.",

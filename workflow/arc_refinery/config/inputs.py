@@ -8,7 +8,7 @@ from arc_refinery.config.base import ConfigError
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.refining import Refining
 from arc_refinery.config.sampling import ModelConfig
-from arc_refinery.config.stages import fetched, rows_files, template
+from arc_refinery.config.stages import fetched_folder, rows_files, template
 from arc_refinery.config.tool_use import ToolUse
 from arc_refinery.prompts import template_files
 
@@ -18,7 +18,7 @@ Paths = list[str]
 def models(experiment: Experiment, model: ModelConfig | None = None) -> Paths:
     """The model where it is fetched, by default the experiment's: an input of all that read it."""
     download = (model or experiment.model).download
-    return [fetched(experiment, download)] if download else []
+    return [fetched_folder(experiment, download)] if download else []
 
 
 def templates(experiment: Refining) -> Paths:
@@ -27,7 +27,7 @@ def templates(experiment: Refining) -> Paths:
 
 
 def fetched_records(experiment: Experiment) -> Paths:
-    return [str(hub.record_of(Path(fetched(experiment, one)))) for one in experiment.downloads]
+    return [str(hub.record_of(Path(fetched_folder(experiment, one)))) for one in experiment.downloads]
 
 
 def adapters(names: list[str]) -> Paths:
@@ -44,21 +44,21 @@ def start_of(experiment: Experiment, run: str) -> Paths:
 
 
 @singledispatch
-def demonstrations(experiment: Experiment) -> dict[str, Paths]:
+def sft_inputs(experiment: Experiment) -> dict[str, Paths]:
     """Inputs of the rule `sft` by name: `data`, the rows to learn from, and other files that decide its result."""
-    raise NotImplementedError(f"{experiment.kind}: register config.inputs.demonstrations")
+    raise NotImplementedError(f"{experiment.kind}: register config.inputs.sft_inputs")
 
 
 @singledispatch
-def trained_on(experiment: Experiment) -> dict[str, Paths]:
+def grpo_inputs(experiment: Experiment) -> dict[str, Paths]:
     """Inputs of the rule `train` by name: `data`, the files to train on, and other files that decide its result."""
-    raise NotImplementedError(f"{experiment.kind}: register config.inputs.trained_on")
+    raise NotImplementedError(f"{experiment.kind}: register config.inputs.grpo_inputs")
 
 
 @singledispatch
-def compared(experiment: Experiment) -> Paths:
+def report_inputs(experiment: Experiment) -> Paths:
     """Files that the report compares."""
-    raise NotImplementedError(f"{experiment.kind}: register config.inputs.compared")
+    raise NotImplementedError(f"{experiment.kind}: register config.inputs.report_inputs")
 
 
 def reports(experiment: Refining, origin: str) -> Paths:
@@ -80,24 +80,24 @@ def reports(experiment: Refining, origin: str) -> Paths:
 # Refining
 
 
-@demonstrations.register
+@sft_inputs.register
 def _(experiment: Refining) -> dict[str, Paths]:
     return {"data": [f"<results>/{tasks}/training/demonstrations.parquet" for tasks in experiment.training_tasks]}
 
 
-@trained_on.register
+@grpo_inputs.register
 def _(experiment: Refining) -> dict[str, Paths]:
-    return {"data": training_prompts(experiment), "template": templates(experiment)}
+    return {"data": training_prompt_files(experiment), "template": templates(experiment)}
 
 
-@compared.register
+@report_inputs.register
 def _(experiment: Refining) -> Paths:
     return [
         *(f"<results>/tasks/{one.name}.parquet" for one in experiment.evaluation.sets),
-        *training_prompts(experiment),
+        *training_prompt_files(experiment),
         *evaluation_prompts(experiment),
-        *evaluated(experiment, "attempts"),
-        *evaluated(experiment, "verdicts"),
+        *evaluated_shards(experiment, "attempts"),
+        *evaluated_shards(experiment, "verdicts"),
     ]
 
 
@@ -115,7 +115,7 @@ def shards(experiment: Refining, tasks: str, branch: str, what: str) -> Paths:
     return [f"<results>/{tasks}/{branch}/{what}/{shard:03d}.parquet" for shard in range(experiment.n_shards(tasks))]
 
 
-def first_turn(experiment: Refining, tasks: str, what: str) -> Paths:
+def first_turn_shards(experiment: Refining, tasks: str, what: str) -> Paths:
     return shards(experiment, tasks, "turn1", what)
 
 
@@ -138,11 +138,11 @@ def adapter(experiment: Refining, tasks: str, branch: str) -> Paths:
     return adapters([name] if name else [])
 
 
-def training_prompts(experiment: Refining) -> Paths:
+def training_prompt_files(experiment: Refining) -> Paths:
     return [f"<results>/{tasks}/training/prompts.parquet" for tasks in experiment.training_tasks if experiment.runs]
 
 
-def evaluated(experiment: Refining, what: str) -> Paths:
+def evaluated_shards(experiment: Refining, what: str) -> Paths:
     """All `attempts` or `verdicts` that the report compares."""
     return [path for tasks, branch in _branches(experiment) for path in shards(experiment, tasks, branch, what)]
 
@@ -155,7 +155,7 @@ def evaluation_prompts(experiment: Refining) -> Paths:
 def all_prompts(experiment: Refining) -> Paths:
     """Every file of prompts of the experiment: first turns, what is trained on, what the arms answer."""
     first = [f"<results>/{tasks}/turn1/prompts.parquet" for tasks in experiment.refined_for_training]
-    return list(dict.fromkeys([*first, *training_prompts(experiment), *evaluation_prompts(experiment)]))
+    return list(dict.fromkeys([*first, *training_prompt_files(experiment), *evaluation_prompts(experiment)]))
 
 
 def _branches(experiment: Refining) -> list[tuple[str, str]]:
@@ -166,19 +166,19 @@ def _branches(experiment: Refining) -> list[tuple[str, str]]:
 # Tool use
 
 
-@demonstrations.register
+@sft_inputs.register
 def _(_: ToolUse) -> dict[str, Paths]:
     return {"data": ["<results>/training/conversations.parquet"]}
 
 
-@trained_on.register
+@grpo_inputs.register
 def _(experiment: ToolUse) -> dict[str, Paths]:
     return {"data": training_questions(experiment), "files": files_to_read(experiment)}
 
 
-@compared.register
+@report_inputs.register
 def _(experiment: ToolUse) -> Paths:
-    return [*heldout_questions(experiment), *episodes(experiment)]
+    return [*heldout_questions(experiment), *episode_files(experiment)]
 
 
 def rows_of(experiment: ToolUse, name: str) -> Paths:
@@ -194,7 +194,7 @@ def heldout_questions(experiment: ToolUse) -> Paths:
     return [f"<results>/questions/{one.name}.parquet" for one in experiment.data.heldout]
 
 
-def episodes(experiment: ToolUse) -> Paths:
+def episode_files(experiment: ToolUse) -> Paths:
     """The episodes that the report compares."""
     return [
         f"<results>/{one.name}/{arm.name}/{shard:03d}.parquet"

@@ -19,7 +19,7 @@ from arc_refinery.config.sampling import LEARNED, ModelConfig
 from arc_refinery.config.tool_use import ToolUse
 from arc_refinery.prompts import template_files
 
-Kind = TypeVar("Kind", bound=Experiment)
+_Kind = TypeVar("_Kind", bound=Experiment)
 KINDS: dict[str, type[Experiment]] = {"refining": Refining, "tool-use": ToolUse}
 
 # Keys of the section `training` that have moved into its sections
@@ -29,7 +29,7 @@ MOVED = dict.fromkeys(Lora.model_fields, "lora") | dict.fromkeys(Grpo.model_fiel
 @overload
 def validate_experiment(config: Mapping[str, Any], origin: str) -> Experiment: ...
 @overload
-def validate_experiment(config: Mapping[str, Any], origin: str, expected: type[Kind]) -> Kind: ...
+def validate_experiment(config: Mapping[str, Any], origin: str, expected: type[_Kind]) -> _Kind: ...
 def validate_experiment(config: Mapping[str, Any], origin: str, expected: Any = None) -> Any:
     """The experiment that a mapping describes, of any kind, or of the one that is expected.
 
@@ -55,7 +55,7 @@ def validate_experiment(config: Mapping[str, Any], origin: str, expected: Any = 
 @overload
 def load_experiment(path: Path) -> Experiment: ...
 @overload
-def load_experiment(path: Path, expected: type[Kind]) -> Kind: ...
+def load_experiment(path: Path, expected: type[_Kind]) -> _Kind: ...
 def load_experiment(path: Path, expected: Any = None) -> Any:
     """Read a config file and validate it, as `validate_experiment` does."""
     return validate_experiment(_content(path), str(path), expected)

@@ -66,13 +66,13 @@ def flag_words(settings: Mapping[str, Any]) -> list[str]:
 # Places of models and rows, which may be fetched
 
 
-def fetched(experiment: Experiment, download: Download) -> str:
+def fetched_folder(experiment: Experiment, download: Download) -> str:
     """The folder of files that takes the place of a repository of the hub."""
     return str(hub.fetched(Path(f"results/{experiment.experiment}"), download))
 
 
 def model_path(experiment: Experiment, model: ModelConfig) -> str:
-    return fetched(experiment, model.download) if model.download else model.path
+    return fetched_folder(experiment, model.download) if model.download else model.path
 
 
 def template(experiment: Refining) -> str:
@@ -84,7 +84,7 @@ def template(experiment: Refining) -> str:
 def rows_files(experiment: Experiment, source: Problems | Questions | TemplateRows) -> list[str]:
     """Where problems, questions or rows of a template are read from: a file on disk, or the folder that is fetched."""
     if source.download:
-        return [fetched(experiment, source.download)]
+        return [fetched_folder(experiment, source.download)]
     return [str(source.path)] if source.source == "file" else []
 
 
@@ -92,7 +92,7 @@ def _on_disk(experiment: Experiment, source: Problems | Questions) -> Settings:
     """Settings of problems or questions, in which a file that is fetched takes the place of its name on the hub."""
     settings = source.model_dump(exclude=marked(type(source), TUNING))
     if source.download:
-        path = f"{fetched(experiment, source.download)}/{source.filename}"
+        path = f"{fetched_folder(experiment, source.download)}/{source.filename}"
         settings |= {"source": "file", "path": path, "repository": None, "filename": None, "revision": None}
     return settings
 

@@ -64,7 +64,7 @@ class Questions(Strict):
         return self
 
 
-class Data(Strict):
+class QuestionSets(Strict):
     train: tuple[Questions, ...] = Field((), description="Sets of questions to train on.")
     heldout: tuple[Questions, ...] = Field(min_length=1, description="Sets of questions to compare the arms on.")
     files: str | None = Field(
@@ -73,7 +73,7 @@ class Data(Strict):
     )
 
     @model_validator(mode="after")
-    def _names_are_unique(self) -> "Data":
+    def _names_are_unique(self) -> "QuestionSets":
         names = [one.name for one in (*self.train, *self.heldout)]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"two sets have the name {', '.join(sorted(twice))}")
@@ -150,7 +150,7 @@ class ToolEvaluation(Strict):
 
 class ToolUse(Experiment):
     kind: Literal["tool-use"] = Field("tool-use", description="Kind of experiment: learn to call tools.")
-    data: Data = Field(description="Questions for training and evaluation.")
+    data: QuestionSets = Field(description="Questions for training and evaluation.")
     tools: tuple[ToolName, ...] = Field(("calculator",), min_length=1, description="Tools that the model can call.")
     generation: Generation = Field(description="Limits and sampling of episodes.")
     sandbox: Sandbox = Field(default_factory=lambda: Sandbox(), description="Limits on executed programs.")

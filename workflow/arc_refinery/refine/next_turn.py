@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 
-from arc_refinery.config import Feedback, Selection
+from arc_refinery.config import FeedbackKind, Selection
 from arc_refinery.errors import InputError
 from arc_refinery.grids import Grid
 from arc_refinery.prompts import Message, Template, error_feedback, execution_feedback, next_turn, no_feedback
@@ -40,7 +40,7 @@ class Plan:
     n_predictions: int
     batch_size: int  # completions of one prompt
     include_errors: bool
-    feedback: Feedback = "real"
+    feedback: FeedbackKind = "real"
     select: Selection = "best-distinct"
 
 
@@ -81,7 +81,7 @@ def _parents(attempts: Sequence[GradedAttempt], plan: Plan) -> list[GradedAttemp
 
 
 def _with_feedback_of(
-    with_parents: Iterable[list[GradedAttempt]], feedback: Feedback
+    with_parents: Iterable[list[GradedAttempt]], feedback: FeedbackKind
 ) -> Iterator[tuple[list[GradedAttempt], list[GradedAttempt]]]:
     """The parents of each task, and those whose feedback their prompts show."""
     match feedback:
