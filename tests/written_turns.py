@@ -12,7 +12,7 @@ from arc_refinery.config.tool_use import ToolName
 from arc_refinery.records.questions import Question
 from arc_refinery.tool_use.data import gsm8k_question, mbpp_question
 from arc_refinery.tool_use.generator import gsm8k_row, mbpp_row
-from arc_refinery.tool_use.rendering import Renderer
+from arc_refinery.tool_use.rendering import ToolRenderer
 from arc_refinery.tool_use.tools import Toolbox
 
 END, OTHER_END = "<|im_end|>", "<|endoftext|>"
@@ -21,10 +21,10 @@ ALL: tuple[ToolName, ...] = ("calculator", "execute_code", "read_file")
 LIMITS = Generation(max_turn_tokens=120, max_episode_tokens=500, max_calls=4)
 
 
-def make_renderer(thinking: bool, tools: tuple[ToolName, ...] = ALL) -> Renderer:
+def make_renderer(thinking: bool, tools: tuple[ToolName, ...] = ALL) -> ToolRenderer:
     from arc_refinery.tokenizers import load_tokenizer  # it imports torch
 
-    return Renderer(load_tokenizer(TINY_TOOLS), Toolbox(tools).schemas, thinking, END)
+    return ToolRenderer(load_tokenizer(TINY_TOOLS), Toolbox(tools).schemas, thinking, END)
 
 
 def loss_mask(
@@ -63,7 +63,7 @@ CALLS = (
 NOTES = f"{END}\n{HEADER}{NO_THOUGHT}#### 1{END}"
 
 
-def spelt(text: str, rng: random.Random, made: Renderer) -> list[int]:
+def spelt(text: str, rng: random.Random, made: ToolRenderer) -> list[int]:
     """The ids of a text, or of its pieces, cut anywhere: a model need not spell as its tokenizer does."""
     if rng.random() < 0.5:
         return made.ids(text)
@@ -71,7 +71,7 @@ def spelt(text: str, rng: random.Random, made: Renderer) -> list[int]:
     return [token for start, end in pairwise(borders) for token in made.ids(text[start:end])]
 
 
-def turn(rng: random.Random, made: Renderer, longest: int) -> list[int]:
+def turn(rng: random.Random, made: ToolRenderer, longest: int) -> list[int]:
     """A turn of any kind: with calls or without, right or wrong, ended by itself or by the limit on its length."""
     text = rng.choice(THOUGHTS) + rng.choice(TEXTS)
     if rng.random() < 0.7:

@@ -103,7 +103,7 @@ def test_a_vacated_training_goes_on_from_its_checkpoint(
             (ended,) = pool.jobs(f"ClusterId == {job['ClusterId']}", history=True)
             assert ended["NumJobStarts"] == 2, "it was not disturbed"
             assert (
-                "training goes on from this checkpoint"
+                "training resumes from this checkpoint"
                 in (checkout.folder / "logs/small/adapters/trained.log").read_text()
             )
         folder = checkout.folder / "results/small/adapters/trained"

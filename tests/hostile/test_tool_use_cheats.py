@@ -14,7 +14,7 @@ from hostile import arena
 
 from arc_refinery.records.questions import Asserts, Question
 from arc_refinery.sandbox import Executor, Limits
-from arc_refinery.tool_use.code_exec import Report, run_asserts
+from arc_refinery.tool_use.code_exec import AssertsReport, run_asserts
 
 pytestmark = pytest.mark.hostile
 
@@ -35,7 +35,7 @@ def executors() -> Iterator[tuple[Executor, Executor]]:
         yield candidates, graders
 
 
-def graded(executors: tuple[Executor, Executor], program: str, asked: Question = SQUARES) -> Report:
+def graded(executors: tuple[Executor, Executor], program: str, asked: Question = SQUARES) -> AssertsReport:
     """The program's report; programs around it are graded rightly, and no process has come or gone."""
     before = arena.descendants()
     with arena.time_limit(arena.PATIENCE_SECONDS):
@@ -45,7 +45,7 @@ def graded(executors: tuple[Executor, Executor], program: str, asked: Question =
     psutil.wait_procs(arena.descendants() - before, timeout=1)
     assert arena.descendants() == before
     assert first.is_passed
-    assert [str(tested.verdict) for tested in last.asserts] == ["failed", "failed"]
+    assert [str(tested.outcome) for tested in last.asserts] == ["failed", "failed"]
     return report
 
 
@@ -177,7 +177,7 @@ def test_what_is_endless_or_large_ends_and_does_not_pass(executors: tuple[Execut
 def test_a_value_that_makes_the_comparison_expensive(executors: tuple[Executor, Executor], value: str):
     asked = question("assert f(3) * 10**8 != 7 ** (7 ** len(str(f(3))))", reference="def f(n): return 3")
     (report,) = run_asserts([f"def f(n): return {value}"], [asked], *executors)
-    assert str(report.asserts[0].verdict) in ("timeout", "memory")
+    assert str(report.asserts[0].outcome) in ("timeout", "memory")
     assert graded(executors, SQUARES.reference).is_passed
 
 
@@ -224,7 +224,7 @@ FORGED = {
 def test_forged_answers_do_not_pass(executors: tuple[Executor, Executor], name: str):
     source, verdict = FORGED[name]
     report = graded(executors, f"{FORGE}\n{source}")
-    assert {str(tested.verdict) for tested in report.asserts} <= {verdict, "error"}
+    assert {str(tested.outcome) for tested in report.asserts} <= {verdict, "error"}
     assert report.n_passed == 0
 
 
@@ -270,7 +270,7 @@ def test_expected_values_are_not_in_memory(patient: tuple[Executor, Executor]):
     candidates, graders = patient
     run_asserts(WRONG, ASKED, candidates, graders)
     (report,) = run_asserts([SEARCH], [question(HIDDEN, reference=NEEDLE)], candidates, graders)
-    assert [str(tested.verdict) for tested in report.asserts] == ["failed"]
+    assert [str(tested.outcome) for tested in report.asserts] == ["failed"]
 
 
 def test_expected_values_would_be_in_the_memory_of_a_grader(patient: tuple[Executor, Executor]):

@@ -17,7 +17,7 @@ from arc_refinery.cli.prompts import WriteDemonstrations
 from arc_refinery.config import Sampling, Sandbox
 from arc_refinery.prompts import COMPACT, Template, answer
 from arc_refinery.records import Demonstration, Prompt
-from arc_refinery.refine.demonstrations import Answer, Plan, demonstrations, source_answers
+from arc_refinery.refine.demonstrations import DemonstrationPlan, Target, make_demonstrations, source_answers
 from arc_refinery.refine.first_turn import first_turn_prompts
 from arc_refinery.refine.next_turn import GradedAttempt, refining_conversation
 from arc_refinery.refine.rendering import Renderer
@@ -67,9 +67,9 @@ def solved(prompt: Prompt, name: str, completion: str, test: float = 1.0, **verd
     return attempt(prompt, name, 1.0, completion, test_correct_grids=test, **verdict)
 
 
-def a_plan(**changed: Any) -> Plan:
+def a_plan(**changed: Any) -> DemonstrationPlan:
     settings = {name: changed.pop(name) for name in list(changed) if name in config.Demonstrations.model_fields}
-    plan = Plan(config.Demonstrations(**settings), 99, False, 1024, 99, seed=0)
+    plan = DemonstrationPlan(config.Demonstrations(**settings), 99, False, 1024, 99, seed=0)
     return replace(plan, **changed)
 
 
@@ -81,9 +81,9 @@ def rows_of(
     **plan: Any,
 ) -> list[Demonstration]:
     """Rows where every task's own program is right."""
-    sources = {one.attempt.task_id: Answer("source", FLIPPED) for one in graded}
+    sources = {one.attempt.task_id: Target("source", FLIPPED) for one in graded}
     counts = Counter() if counts is None else counts
-    return list(demonstrations(graded, sources, a_plan(**plan), COMPACT, renderer, counts, generated))
+    return list(make_demonstrations(graded, sources, a_plan(**plan), COMPACT, renderer, counts, generated))
 
 
 # the tasks' own programs
@@ -107,8 +107,8 @@ def test_only_programs_that_give_every_output_are_answers():
         answers = source_answers(tasks, COMPACT, executor)
         begun = source_answers(tasks[:2], replace(COMPACT, assistant_prefix="So:\n```python\nfrom"), executor)
     bare = FLIPPED.replace("\n\n\ndef", "\n\ndef")
-    assert answers == {"right": Answer("source", FLIPPED), "generated": Answer("source", bare)}
-    assert begun == {"right": Answer("source", f"So:\n{FLIPPED}")}
+    assert answers == {"right": Target("source", FLIPPED), "generated": Target("source", bare)}
+    assert begun == {"right": Target("source", f"So:\n{FLIPPED}")}
 
 
 # rows
@@ -243,8 +243,8 @@ def test_an_assistant_prefix_belongs_to_the_prompt(renderer: Renderer):
     template = replace(COMPACT, assistant_prefix="```python\nfrom common import *")
     prompt = asked(renderer, template=template)
     graded = [attempt(prompt, "wrong", completion="```python\nfrom common import *\nx = 1\n```")]
-    plan, sources = a_plan(), {"it": Answer("source", FLIPPED)}
-    (row,) = demonstrations(graded, sources, plan, template, renderer, Counter())
+    plan, sources = a_plan(), {"it": Target("source", FLIPPED)}
+    (row,) = make_demonstrations(graded, sources, plan, template, renderer, Counter())
     assert row.text.endswith("<|assistant|>```python\nfrom common import *")
     assert row.completion == FLIPPED.removeprefix("```python\nfrom common import *")
     assert row.n_tokens == renderer.count(row.text) + renderer.count(row.completion) + 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from arc_refinery.training.step_metrics import Measured, ngram_repetition, step_metrics, unique_token_ratio
+from arc_refinery.training.step_metrics import ScoredCompletion, ngram_repetition, step_metrics, unique_token_ratio
 
 
 @pytest.mark.parametrize(("ids", "expected"), [([], 1.0), ([7], 1.0), ([7, 7, 7, 7], 1 / 4), ([1, 2, 1, 3], 3 / 4)])
@@ -31,10 +31,10 @@ def test_n_of_the_n_grams():
 
 
 STEP = [
-    Measured([1, 2, 3, 4, 5], False, 10.0, "ok", True),
-    Measured([1, 2, 3, 4, 5], False, 1.0, "ok", False),
-    Measured([7, 7, 7, 7, 7], True, 0.0, "no_code", False),
-    Measured([1, 1, 2, 2], False, 0.0, "timeout", False),
+    ScoredCompletion([1, 2, 3, 4, 5], False, 10.0, "ok", True),
+    ScoredCompletion([1, 2, 3, 4, 5], False, 1.0, "ok", False),
+    ScoredCompletion([7, 7, 7, 7, 7], True, 0.0, "no_code", False),
+    ScoredCompletion([1, 1, 2, 2], False, 0.0, "timeout", False),
 ]
 
 
@@ -78,5 +78,5 @@ def test_figures_of_no_completions_are_absent(kept: bool, absent: str):
 
 @pytest.mark.parametrize("n", [0, 3])
 def test_broken_groups_are_refused(n: int):
-    with pytest.raises(ValueError, match=f"{n} completions are no groups of 2"):
+    with pytest.raises(ValueError, match=f"{n} completions do not form groups of 2"):
         step_metrics(STEP[:n], group_size=2)

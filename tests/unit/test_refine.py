@@ -17,7 +17,7 @@ from arc_refinery.refine.first_turn import first_turn_prompts
 from arc_refinery.refine.next_turn import (
     FeedbackError,
     GradedAttempt,
-    Plan,
+    NextTurnPlan,
     best_incorrect,
     next_turn_prompts,
     refining_conversation,
@@ -25,7 +25,9 @@ from arc_refinery.refine.next_turn import (
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.tasks import Pair, Task
 
-PLAN = Plan(branch="arm-turn2", n_considered=99, n_parents=8, n_predictions=8, batch_size=2, include_errors=False)
+PLAN = NextTurnPlan(
+    branch="arm-turn2", n_considered=99, n_parents=8, n_predictions=8, batch_size=2, include_errors=False
+)
 
 
 def a_task(task_id: str = "it") -> Task:

@@ -188,6 +188,6 @@ def test_a_test_pair_whose_output_nobody_knows_is_not_asked_for() -> None:
 
     task = make_task(train=(Pair(ONE, TWO),), test=(Pair(ONE, UNKNOWN), Pair(TWO, ONE)))
     (row,) = Dataset.from_list([row_of(make_prompt(task))])
-    answer = prompt_of_row(row).answered("text")
+    answer = prompt_of_row(row).answer("text")
     assert [grid.tolist() for grid in answer.inputs] == [ONE.tolist(), TWO.tolist()]
     assert [grid.tolist() for grid in answer.truths] == [TWO.tolist(), ONE.tolist()]

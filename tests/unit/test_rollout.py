@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # they import transformers
     import torch
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-    from arc_refinery.refine.rollout import Episode
+    from arc_refinery.refine.rollout import TwoTurnEpisode
     from arc_refinery.refine.rows import TrainingPrompt
 
 GRID, TURNED, TWICE = make_grid("12", "34"), make_grid("24", "13"), make_grid("43", "21")
@@ -95,14 +95,14 @@ class Sampling:
         return sampled, [[-0.5] * len(ids) for ids in sampled]
 
 
-def play(sampling: Sampling, executor: Executor, **changed: Any) -> "list[Episode]":
+def play(sampling: Sampling, executor: Executor, **changed: Any) -> "list[TwoTurnEpisode]":
     from arc_refinery.refine.rollout import TwoTurns
 
     settings = {"include_errors": False, "max_tokens": 1000, "mask_truncated": True} | changed
     rollout = TwoTurns(executor, TEMPLATE, **settings)
     given = rollout([row["prompt"] for row in sampling.rows], sampling)
     assert set(given) == {"prompt_ids", "completion_ids", "env_mask", "logprobs", "episode"}
-    episodes: list[Episode] = given["episode"]
+    episodes: list[TwoTurnEpisode] = given["episode"]
     return episodes
 
 
@@ -123,7 +123,7 @@ def test_the_second_prompt_is_what_sampling_would_have_read(tokenizer: Any, exec
     between = len(episode.completion_ids) - len(first) - len(second)
     assert episode.mask == [1] * len(first) + [0] * between + [1] * len(second)
     assert episode.logprobs == [-0.5] * len(first) + [0.0] * between + [-0.5] * len(second)
-    assert [one.correct_grids for one in episode.graded] == [0.0, 1.0]
+    assert [one.correct_grids for one in episode.grades] == [0.0, 1.0]
     assert not episode.is_truncated
 
 
@@ -152,7 +152,7 @@ def test_who_gets_a_second_turn(tokenizer: Any, executor: Executor, said: str, c
     first = [*ids_of(tokenizer, said), tokenizer.eos_token_id]
     sampling = Sampling(tokenizer, [first], [[5, tokenizer.eos_token_id]])
     (episode,) = play(sampling, executor, **changed)
-    assert len(episode.graded) == n_answers == len(sampling.prompts_seen)
+    assert len(episode.grades) == n_answers == len(sampling.prompts_seen)
     if n_answers == 1:
         assert (episode.completion_ids, episode.mask) == (first, [1] * len(first))
 
@@ -162,7 +162,7 @@ def test_episodes_of_a_batch_go_on_apart(tokenizer: Any, executor: Executor) -> 
     right, wrong = [*ids_of(tokenizer, RIGHT), end], [*ids_of(tokenizer, WRONG), end]
     sampling = Sampling(tokenizer, [right, wrong, right, wrong], [[7, end], [8, end]])
     episodes = play(sampling, executor)
-    assert [len(episode.graded) for episode in episodes] == [1, 2, 1, 2]
+    assert [len(episode.grades) for episode in episodes] == [1, 2, 1, 2]
     assert [episode.completion_ids[-2:] for episode in episodes[1::2]] == [[7, end], [8, end]]
 
 

@@ -16,7 +16,7 @@ from arc_refinery.prompts import Message
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.tokenizers import begin_answers, load_tokenizer
 from arc_refinery.training import progress, sft
-from arc_refinery.training.sft import Row, refinement_row
+from arc_refinery.training.sft import SftRow, refinement_row
 
 MODEL = PromptedModel(path=TINY, template="compact", window=1024)
 LORA = Lora(lora_r=2, lora_alpha=4)
@@ -37,7 +37,7 @@ def conversation(number: int) -> list[Message]:
     ]
 
 
-def demonstration(number: int, renderer: Renderer, prefix: str = "") -> Row:
+def demonstration(number: int, renderer: Renderer, prefix: str = "") -> SftRow:
     begun = [Message(role="assistant", content=prefix)] if prefix else []
     text, _ = renderer.render(conversation(number) + begun)
     answer = ANSWER.format(call=CALLS[number])
@@ -46,18 +46,18 @@ def demonstration(number: int, renderer: Renderer, prefix: str = "") -> Row:
 
 
 @pytest.fixture(scope="module")
-def rows(renderer: Renderer) -> list[Row]:
+def rows(renderer: Renderer) -> list[SftRow]:
     return [demonstration(number, renderer) for number in range(len(CALLS))]
 
 
-def train(rows: list[Row], folder: Path, training: Sft = TRAINING, **optional: Any) -> dict[str, bytes]:
+def train(rows: list[SftRow], folder: Path, training: Sft = TRAINING, **optional: Any) -> dict[str, bytes]:
     """The files that a training writes."""
     sft.train(rows, MODEL, LORA, training, 0, folder / "adapter", folder / "checkpoints", **optional)
     return {path.name: path.read_bytes() for path in (folder / "adapter").iterdir()}
 
 
 @pytest.fixture(scope="module")
-def undisturbed(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def undisturbed(rows: list[SftRow], tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("undisturbed")
     return train(rows, folder, measurements=folder / "logs/measured.jsonl")
 
@@ -65,7 +65,7 @@ def undisturbed(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> di
 # tokens and labels
 
 
-def test_a_row_has_the_tokens_of_the_whole_conversation(rows: list[Row]):
+def test_a_row_has_the_tokens_of_the_whole_conversation(rows: list[SftRow]):
     tokenizer = load_tokenizer(TINY)
     for number, row in enumerate(sft.dataset(rows, tokenizer)):
         answered = [*conversation(number), Message(role="assistant", content=ANSWER.format(call=CALLS[number]))]
@@ -76,7 +76,7 @@ def test_a_row_has_the_tokens_of_the_whole_conversation(rows: list[Row]):
         assert row["completion_mask"] == [0] * (len(row["input_ids"]) - n_answer) + [1] * n_answer
 
 
-def batch_of(rows: list[Row], folder: Path) -> dict[str, torch.Tensor]:
+def batch_of(rows: list[SftRow], folder: Path) -> dict[str, torch.Tensor]:
     """All rows as the network gets them."""
     training = TRAINING.model_copy(update={"rows_per_step": len(rows)})
     trainer = sft.open_trainer(rows, MODEL, LORA, training, 0, folder)
@@ -120,14 +120,14 @@ def test_it_learns_and_logs_each_step_without_times(undisturbed: dict[str, bytes
     steps = [json.loads(line) for line in undisturbed["training.jsonl"].splitlines()]
     assert [step["step"] for step in steps] == [1, 2, 3, 4, 5, 6]
     assert [step["epoch"] for step in steps] == pytest.approx([1 / 3, 2 / 3, 1, 4 / 3, 5 / 3, 2])
-    assert all(set(step) == set(sft.FIGURES) for step in steps)
+    assert all(set(step) == set(sft.LOGGED_METRICS) for step in steps)
     assert steps[0]["learning_rate"] == 0.0  # a warm-up of one step
     assert {step["learning_rate"] for step in steps[1:]} == {3e-3}
     first, second = (sum(step["loss"] for step in steps[half : half + 3]) for half in (0, 3))
     assert second < 0.8 * first
 
 
-def interrupted(rows: list[Row], folder: Path, step: int) -> None:
+def interrupted(rows: list[SftRow], folder: Path, step: int) -> None:
     """A training that is killed when it has made that many steps."""
 
     class Killed(BaseException):
@@ -143,7 +143,7 @@ def interrupted(rows: list[Row], folder: Path, step: int) -> None:
 
 
 def test_interrupted_it_goes_on_and_ends_with_the_same_bytes(
-    rows: list[Row], undisturbed: dict[str, bytes], tmp_path: Path
+    rows: list[SftRow], undisturbed: dict[str, bytes], tmp_path: Path
 ):
     interrupted(rows, tmp_path, 5)  # after the checkpoint of step 4, which is in the middle of an epoch
     assert not (tmp_path / "adapter").exists()
@@ -157,7 +157,7 @@ def test_interrupted_it_goes_on_and_ends_with_the_same_bytes(
     assert not (tmp_path / "checkpoints").exists()
 
 
-def test_checkpoints_of_other_rows_are_not_taken_up(rows: list[Row], undisturbed: dict[str, bytes], tmp_path: Path):
+def test_checkpoints_of_other_rows_are_not_taken_up(rows: list[SftRow], undisturbed: dict[str, bytes], tmp_path: Path):
     prompt, answer, end = rows[0].segments
     other = [replace(rows[0], segments=(prompt, replace(answer, text="other"), end)), *rows[1:]]
     interrupted(other, tmp_path, 3)
@@ -165,7 +165,7 @@ def test_checkpoints_of_other_rows_are_not_taken_up(rows: list[Row], undisturbed
     assert train(rows, tmp_path) == undisturbed
 
 
-def test_measurements_have_a_line_a_step(rows: list[Row], tmp_path: Path):
+def test_measurements_have_a_line_a_step(rows: list[SftRow], tmp_path: Path):
     measured = tmp_path / "logs/measured.jsonl"
     measured.parent.mkdir()
     measured.write_text('{"step": 9}\n')  # of another training: one from the beginning does not add to it
@@ -175,6 +175,6 @@ def test_measurements_have_a_line_a_step(rows: list[Row], tmp_path: Path):
     assert all(line["seconds/step"] > 0 and line["trainer_mb"] > 50 for line in lines)
 
 
-def test_what_cannot_be_trained_is_named(rows: list[Row], tmp_path: Path):
+def test_what_cannot_be_trained_is_named(rows: list[SftRow], tmp_path: Path):
     with pytest.raises(sft.SftError, match="no demonstrations"):
         train([], tmp_path)

@@ -3,12 +3,12 @@
 import pytest
 
 from arc_refinery.records.questions import Asserts
-from arc_refinery.tool_use.asserts import Check, Plan, Unsupported, plan
+from arc_refinery.tool_use.asserts import AssertsPlan, Check, Unsupported, plan
 
 PROGRAM = "def f(x):\n    data = [x]\n    return data\n"
 
 
-def planned(*statements: str, program: str = PROGRAM, imports: tuple[str, ...] = (), setup: str = "") -> Plan:
+def planned(*statements: str, program: str = PROGRAM, imports: tuple[str, ...] = (), setup: str = "") -> AssertsPlan:
     return plan(Asserts(statements, imports, setup), program)
 
 

@@ -65,7 +65,7 @@ def run(monkeypatch: pytest.MonkeyPatch, words: str) -> object:
                 ("--model-path workflow/models/none --dataset-path sums.parquet", "workflow/models/none: "),
                 (
                     "--model-path workflow/models/tiny --dataset-path sums.parquet",
-                    "workflow/models/tiny: generation.stop_token '<|im_end|>' is no token of this model",
+                    "workflow/models/tiny: generation.stop_token '<|im_end|>' is not a token of this model",
                 ),
             )
         ),

@@ -7,7 +7,7 @@ from factories import make_question
 
 from arc_refinery.records.questions import Asserts, Question
 from arc_refinery.sandbox import Executor, Limits
-from arc_refinery.tool_use.code_exec import Report, run_asserts
+from arc_refinery.tool_use.code_exec import AssertsReport, run_asserts
 from arc_refinery.tool_use.data import mbpp_question
 from arc_refinery.tool_use.generator import mbpp_row
 from arc_refinery.tool_use.rewards import grade_episodes
@@ -25,13 +25,13 @@ def question(reference: str, *asserts: str, imports: tuple[str, ...] = (), setup
     return make_question(kind="code_exec", reference=reference, asserts=Asserts(asserts, imports, setup))
 
 
-def report(executors: Executors, program: str | None, asked: Question) -> Report:
+def report(executors: Executors, program: str | None, asked: Question) -> AssertsReport:
     (only,) = run_asserts([program], [asked], *executors)
     return only
 
 
-def verdicts(report: Report) -> list[tuple[str, str]]:
-    return [(str(tested.verdict), tested.reason) for tested in report.asserts]
+def verdicts(report: AssertsReport) -> list[tuple[str, str]]:
+    return [(str(tested.outcome), tested.reason) for tested in report.asserts]
 
 
 NODE = """

@@ -12,7 +12,7 @@ from row_files import write_gzip, write_parquet
 from arc_refinery.config.tool_use import Form
 from arc_refinery.records.questions import Asserts, Question
 from arc_refinery.rows import RowError
-from arc_refinery.tool_use.data import read_questions
+from arc_refinery.tool_use.data import questions_from_file
 
 SUM = {"question": "Ann has 2 hats and buys 1,000. How many?", "answer": "2+1000=<<2+1000=1002>>1002\n#### 1,002"}
 MBPP = {
@@ -49,14 +49,14 @@ each_format = pytest.mark.parametrize("suffix", WRITERS)
 @each_format
 def test_gsm8k_rows(tmp_path: Path, suffix: str):
     path = WRITERS[suffix](tmp_path / f"train{suffix}", [SUM, SUM | {"answer": "no steps\n####  -3.5 "}])
-    first, second = read_questions(path, "gsm8k")
+    first, second = questions_from_file(path, "gsm8k")
     assert first == Question("train-000001", SUM["question"], "gsm8k", "1,002", solution="2+1000=<<2+1000=1002>>1002")
     assert (second.question_id, second.reference, second.solution) == ("train-000002", "-3.5", "no steps")
 
 
 @each_format
 def test_mbpp_rows(tmp_path: Path, suffix: str):
-    (only,) = read_questions(WRITERS[suffix](tmp_path / f"full{suffix}", [MBPP]), "mbpp")
+    (only,) = questions_from_file(WRITERS[suffix](tmp_path / f"full{suffix}", [MBPP]), "mbpp")
     assert only == Question(
         "mbpp-7",
         "Write a function to double a number.\nOne of its tests: assert double(2) == 4",
@@ -68,13 +68,13 @@ def test_mbpp_rows(tmp_path: Path, suffix: str):
 
 @each_format
 def test_sanitized_mbpp_rows(tmp_path: Path, suffix: str):
-    (only,) = read_questions(WRITERS[suffix](tmp_path / f"test{suffix}", [SANITIZED]), "mbpp")
+    (only,) = questions_from_file(WRITERS[suffix](tmp_path / f"test{suffix}", [SANITIZED]), "mbpp")
     assert only.text.startswith("Write a function to halve a number.\n")
     assert only.asserts == Asserts(("assert math.isclose(half(3), 1.5)",), ("import math",))
 
 
 def test_rows_of_text(tmp_path: Path):
-    (only,) = read_questions(write_jsonl(tmp_path / "a.jsonl", [{"question": "Where?", "answer": "Here"}]), "text")
+    (only,) = questions_from_file(write_jsonl(tmp_path / "a.jsonl", [{"question": "Where?", "answer": "Here"}]), "text")
     assert only == Question("a-000001", "Where?", "exact_match", "Here")
 
 
@@ -83,7 +83,7 @@ def test_rows_of_text(tmp_path: Path):
     [
         ("gsm8k", {"answer": "#### 1"}, "field 'question' is missing; expected a text"),
         ("gsm8k", SUM | {"question": " "}, "field 'question' is ' '; expected a text"),
-        ("gsm8k", SUM | {"question": "\ud800"}, "field 'question' is no Unicode text"),
+        ("gsm8k", SUM | {"question": "\ud800"}, "field 'question' is not valid Unicode text"),
         ("gsm8k", SUM | {"answer": 3}, "field 'answer' is 3; expected a text"),
         (
             "gsm8k",
@@ -107,7 +107,7 @@ def test_a_row_that_cannot_be_used_is_named(tmp_path: Path, form: Form, row: Any
     good = {"gsm8k": SUM, "mbpp": MBPP, "text": {"question": "q", "answer": "a"}}[form]
     path = write_jsonl(tmp_path / "rows.jsonl", [good, row])
     with pytest.raises(RowError) as error:
-        list(read_questions(path, form))
+        list(questions_from_file(path, form))
     assert str(error.value).startswith(f"{path}: row 2")
     assert message in str(error.value)
 
@@ -117,7 +117,7 @@ def test_a_line_that_is_no_json_is_named(tmp_path: Path, line: str):
     path = tmp_path / "rows.jsonl"
     path.write_text(f"{json.dumps(SUM)}\n{line}\n")
     with pytest.raises(RowError, match=r"rows\.jsonl: row 2 is not valid JSON .*; expected one object per line"):
-        list(read_questions(path, "gsm8k"))
+        list(questions_from_file(path, "gsm8k"))
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content:
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(RowError, match=message):
-        list(read_questions(path, "gsm8k"))
+        list(questions_from_file(path, "gsm8k"))
 
 
 def test_a_missing_file_is_named(tmp_path: Path):
     with pytest.raises(RowError, match=r"none\.jsonl: cannot be read"):
-        list(read_questions(tmp_path / "none.jsonl", "gsm8k"))
+        list(questions_from_file(tmp_path / "none.jsonl", "gsm8k"))

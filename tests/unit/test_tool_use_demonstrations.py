@@ -16,7 +16,7 @@ from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.data import gsm8k_question, mbpp_question
 from arc_refinery.tool_use.demonstrations import conversation, demonstration
 from arc_refinery.tool_use.generator import gsm8k_row, mbpp_row
-from arc_refinery.tool_use.rendering import Renderer
+from arc_refinery.tool_use.rendering import ToolRenderer
 from arc_refinery.tool_use.rewards import gsm8k
 from arc_refinery.tool_use.tools import Toolbox, answer_all
 from arc_refinery.tool_use.turns import parse_turn
@@ -30,10 +30,10 @@ def tools(executor: Executor) -> Toolbox:
 
 
 @pytest.fixture(scope="module")
-def renderer(tools: Toolbox) -> Renderer:
+def renderer(tools: Toolbox) -> ToolRenderer:
     from arc_refinery.tokenizers import load_tokenizer
 
-    return Renderer(load_tokenizer(TINY_TOOLS), tools.schemas, True, "<|im_end|>")
+    return ToolRenderer(load_tokenizer(TINY_TOOLS), tools.schemas, True, "<|im_end|>")
 
 
 def test_each_marked_calculation_is_a_call_and_what_follows_is_thought_after_its_result(tools: Toolbox):
@@ -59,7 +59,7 @@ def test_without_a_call_the_solution_is_thought(tools: Toolbox):
 
 @pytest.mark.parametrize("solution", ["<<10/3=3.33>>3.33", "<<2 apples=2>>2", "<<1/0=0>>0"])
 def test_a_calculation_that_the_calculator_does_not_confirm_is_not_imitated(
-    tools: Toolbox, renderer: Renderer, solution: str
+    tools: Toolbox, renderer: ToolRenderer, solution: str
 ):
     question = make_question(reference="3", solution=solution)
     assert demonstration(question, tools, calls=True) is None
@@ -87,7 +87,7 @@ def test_a_program_is_tried_on_the_call_of_its_first_assert(tools: Toolbox):
         assert answer["content"].endswith(f"\n\n```python\n{row['code']}\n```")
 
 
-def test_a_share_has_no_calls_and_each_question_keeps_its_kind(tools: Toolbox, renderer: Renderer):
+def test_a_share_has_no_calls_and_each_question_keeps_its_kind(tools: Toolbox, renderer: ToolRenderer):
     questions = [replace(HATS, question_id=str(i)) for i in range(160)]
 
     def calling(of: list[Question], seed: int = 0) -> dict[str, bool]:

@@ -10,7 +10,7 @@ from checkout import TINY_TOOLS
 from arc_refinery.config import Generation
 from arc_refinery.records.transcripts import Message
 from arc_refinery.tool_use.episodes import Rollout, run_episodes
-from arc_refinery.tool_use.rendering import Renderer
+from arc_refinery.tool_use.rendering import ToolRenderer
 from arc_refinery.tool_use.tools import Toolbox
 
 END, OTHER_END = "<|im_end|>", "<|endoftext|>"
@@ -19,10 +19,10 @@ ANSWER = f"<think>\n6 hats.\n</think>\n\n#### 6{END}"
 
 
 @pytest.fixture(scope="module")
-def renderer() -> Renderer:
+def renderer() -> ToolRenderer:
     from arc_refinery.tokenizers import load_tokenizer
 
-    return Renderer(load_tokenizer(TINY_TOOLS), Toolbox(("calculator",)).schemas, True, END)
+    return ToolRenderer(load_tokenizer(TINY_TOOLS), Toolbox(("calculator",)).schemas, True, END)
 
 
 def call(expression: str) -> str:
@@ -51,7 +51,7 @@ class Turns:
         return sampled, [[-float(token) for token in ids] for ids in sampled] if self.has_logprobs else None
 
 
-def played(renderer: Renderer, *turns: str | list[int], limits: Generation = LIMITS, **toolbox: Any) -> Rollout:
+def played(renderer: ToolRenderer, *turns: str | list[int], limits: Generation = LIMITS, **toolbox: Any) -> Rollout:
     """One episode; a turn is a text or ids."""
     episode = Rollout(renderer.ids(renderer.prompt("Hats?")), Toolbox(("calculator",), **toolbox))
     ids = [renderer.ids(turn) if isinstance(turn, str) else turn for turn in turns]
@@ -61,11 +61,11 @@ def played(renderer: Renderer, *turns: str | list[int], limits: Generation = LIM
     return episode
 
 
-def ends_of(renderer: Renderer) -> frozenset[int]:
+def ends_of(renderer: ToolRenderer) -> frozenset[int]:
     return frozenset(renderer.ids(END + OTHER_END))
 
 
-def stretches(renderer: Renderer, episode: Rollout) -> list[tuple[str, int]]:
+def stretches(renderer: ToolRenderer, episode: Rollout) -> list[tuple[str, int]]:
     """Texts of an episode between changes of its mask."""
     found: list[tuple[list[int], int]] = []
     for token, is_sampled in zip(episode.completion_ids, episode.mask, strict=True):
@@ -75,7 +75,7 @@ def stretches(renderer: Renderer, episode: Rollout) -> list[tuple[str, int]]:
     return [(renderer.tokenizer.decode(ids), is_sampled) for ids, is_sampled in found]
 
 
-def test_an_answer_at_once(renderer: Renderer):
+def test_an_answer_at_once(renderer: ToolRenderer):
     episode = played(renderer, ANSWER)
     assert episode.completion_ids == renderer.ids(ANSWER)
     assert episode.mask == [1] * len(episode.completion_ids)
@@ -84,7 +84,7 @@ def test_an_answer_at_once(renderer: Renderer):
     assert episode.last_turn == "<think>\n6 hats.\n</think>\n\n#### 6"
 
 
-def test_a_call_then_an_answer(renderer: Renderer):
+def test_a_call_then_an_answer(renderer: ToolRenderer):
     first = f"<think>\n2 rows.\n</think>\n\n{call('2*3')}"
     episode = played(renderer, first + END, ANSWER)
     assert episode.completion_ids == [*renderer.ids(first + END), *renderer.ids(told("6")), *renderer.ids(ANSWER)]
@@ -98,7 +98,7 @@ def test_a_call_then_an_answer(renderer: Renderer):
     assert episode.ending == "answer"
 
 
-def test_results_of_one_turn_stand_together_in_the_order_of_their_calls(renderer: Renderer):
+def test_results_of_one_turn_stand_together_in_the_order_of_their_calls(renderer: ToolRenderer):
     first = f"{call('2*3')}\n{call('1/0')}\n{call('4+4')}{END}"
     episode = played(renderer, first, ANSWER)
     assert stretches(renderer, episode)[1] == (told("6", "Error: division by zero.", "8"), 0)
@@ -132,7 +132,7 @@ def test_results_of_one_turn_stand_together_in_the_order_of_their_calls(renderer
         ("<tool_call>2*3", "cut_off", "ends without its closing tag"),  # the model ended the turn itself
     ],
 )
-def test_a_wrong_call_has_a_result_and_the_episode_goes_on(renderer: Renderer, written: str, fault: str, says: str):
+def test_a_wrong_call_has_a_result_and_the_episode_goes_on(renderer: ToolRenderer, written: str, fault: str, says: str):
     episode = played(renderer, written + END, ANSWER)
     assert [result.fault for result in episode.results] == [fault]
     assert episode.results[0].text.startswith("Error: ")
@@ -141,7 +141,7 @@ def test_a_wrong_call_has_a_result_and_the_episode_goes_on(renderer: Renderer, w
     assert episode.ending == "answer"
 
 
-def test_a_call_that_is_cut_off_gets_an_added_end_without_loss_and_a_result(renderer: Renderer):
+def test_a_call_that_is_cut_off_gets_an_added_end_without_loss_and_a_result(renderer: ToolRenderer):
     long_call = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "' + "1+" * 200
     ids = renderer.ids(long_call)
     episode = played(renderer, ids[:100], ANSWER)
@@ -152,13 +152,13 @@ def test_a_call_that_is_cut_off_gets_an_added_end_without_loss_and_a_result(rend
     assert episode.ending == "answer"
 
 
-def test_a_turn_that_ends_with_another_end_gets_the_stop_token_too_and_keeps_its_own(renderer: Renderer):
+def test_a_turn_that_ends_with_another_end_gets_the_stop_token_too_and_keeps_its_own(renderer: ToolRenderer):
     episode = played(renderer, call("2*3") + OTHER_END, ANSWER)
     assert stretches(renderer, episode) == [(call("2*3") + OTHER_END, 1), (END + told("6"), 0), (ANSWER, 1)]
 
 
 @pytest.mark.parametrize("end", [END, OTHER_END])
-def test_any_end_ends_an_answer_and_nothing_is_added_to_it(renderer: Renderer, end: str):
+def test_any_end_ends_an_answer_and_nothing_is_added_to_it(renderer: ToolRenderer, end: str):
     episode = played(renderer, f"#### 6{end}")
     assert stretches(renderer, episode) == [(f"#### 6{end}", 1)]
     assert (episode.ending, episode.last_turn) == ("answer", "#### 6")
@@ -167,13 +167,13 @@ def test_any_end_ends_an_answer_and_nothing_is_added_to_it(renderer: Renderer, e
 # limits
 
 
-def test_a_turn_without_an_end_is_truncated_and_no_answer(renderer: Renderer):
+def test_a_turn_without_an_end_is_truncated_and_no_answer(renderer: ToolRenderer):
     episode = played(renderer, "#### 6")
     assert (episode.ending, episode.last_turn) == ("truncated", "")
     assert stretches(renderer, episode) == [("#### 6", 1)]
 
 
-def test_no_turn_is_longer_than_its_limit_whatever_is_sampled(renderer: Renderer):
+def test_no_turn_is_longer_than_its_limit_whatever_is_sampled(renderer: ToolRenderer):
     ids = renderer.ids("word " * 99 + END)
     episode = played(renderer, ids)
     assert len(ids) > 100
@@ -181,7 +181,7 @@ def test_no_turn_is_longer_than_its_limit_whatever_is_sampled(renderer: Renderer
     assert (episode.ending, episode.mask) == ("truncated", [1] * 100)
 
 
-def test_who_calls_too_often_is_told_once_then_the_episode_ends(renderer: Renderer):
+def test_who_calls_too_often_is_told_once_then_the_episode_ends(renderer: ToolRenderer):
     """Of 3 calls, the last one is made; a fourth is answered by a result that says so; a fifth ends the episode."""
     episode = played(renderer, f"{call('1')}\n{call('2')}{END}", f"{call('3')}\n{call('4')}{END}", call("5") + END)
     assert [result.text for result in episode.results[:3]] == ["1", "2", "3"]
@@ -192,13 +192,13 @@ def test_who_calls_too_often_is_told_once_then_the_episode_ends(renderer: Render
     assert stretches(renderer, episode)[-1] == (call("5") + END, 1)  # with what the model wrote, not with a result
 
 
-def test_who_gives_an_answer_after_being_told_has_answered(renderer: Renderer):
+def test_who_gives_an_answer_after_being_told_has_answered(renderer: ToolRenderer):
     calls = f"{call('1')}\n{call('2')}\n{call('3')}{END}"
     assert played(renderer, calls, ANSWER).ending == "answer"
     assert played(renderer, calls, call("4") + END, ANSWER).ending == "answer"
 
 
-def test_a_call_that_is_put_off_to_the_next_turn_can_be_made_there(renderer: Renderer):
+def test_a_call_that_is_put_off_to_the_next_turn_can_be_made_there(renderer: ToolRenderer):
     """It is neither one of the three, nor the warning that none are left."""
     turn = f"{call('1')}\n{call('2')}\n{call('3')}{END}"
     episode = played(renderer, turn, call("3") + END, call("4") + END, ANSWER, max_calls_per_turn=2)
@@ -208,7 +208,7 @@ def test_a_call_that_is_put_off_to_the_next_turn_can_be_made_there(renderer: Ren
     assert episode.ending == "answer"
 
 
-def test_results_that_leave_no_room_for_another_turn_are_left_out(renderer: Renderer):
+def test_results_that_leave_no_room_for_another_turn_are_left_out(renderer: ToolRenderer):
     first = renderer.ids(call("2*3") + END)
     whole = len(first) + len(renderer.ids(told("6")))
 
@@ -226,7 +226,7 @@ def test_results_that_leave_no_room_for_another_turn_are_left_out(renderer: Rend
     assert episode.ending == "truncated"
 
 
-def test_the_last_turn_has_what_earlier_ones_and_their_results_left(renderer: Renderer):
+def test_the_last_turn_has_what_earlier_ones_and_their_results_left(renderer: ToolRenderer):
     first, last = renderer.ids(call("2*3") + END), renderer.ids(ANSWER)
     before = len(first) + len(renderer.ids(told("6")))
     fits = LIMITS.model_copy(update={"max_episode_tokens": before + len(last)})
@@ -239,7 +239,7 @@ def test_the_last_turn_has_what_earlier_ones_and_their_results_left(renderer: Re
 # ids
 
 
-def test_sampled_ids_stay_as_they_are_where_their_text_has_others(renderer: Renderer):
+def test_sampled_ids_stay_as_they_are_where_their_text_has_others(renderer: ToolRenderer):
     """Every character by itself: a tokenizer would merge some of them."""
     text = f"<think>\nThere are six hats altogether: é, 帽.\n</think>\n\n{call('2*3')}"
     scattered = [token for character in text for token in renderer.ids(character)]
@@ -254,7 +254,7 @@ def test_sampled_ids_stay_as_they_are_where_their_text_has_others(renderer: Rend
 LARGE: dict[str, Any] = {"max_turn_tokens": 500, "max_episode_tokens": 1000}
 
 
-def test_each_context_is_the_prompt_and_all_ids_so_far(renderer: Renderer):
+def test_each_context_is_the_prompt_and_all_ids_so_far(renderer: ToolRenderer):
     """Of three episodes; one ends after each round, and the others go on with their own."""
     ids = [renderer.ids(call(f"{number}+1") + END) for number in range(3)]
     answer = renderer.ids(ANSWER)
@@ -280,7 +280,7 @@ def logprobs(episode: Rollout) -> list[float]:
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_logprobs_are_the_samplers_and_0_where_nothing_was_sampled(renderer: Renderer, cut: bool):
+def test_logprobs_are_the_samplers_and_0_where_nothing_was_sampled(renderer: ToolRenderer, cut: bool):
     first = renderer.ids(call("2*3") + (" " + call("2*3") * 9 if cut else END))
     episode = Rollout([5], Toolbox(("calculator",)))
     turns = Turns([first], [renderer.ids(ANSWER)], has_logprobs=True)
@@ -289,11 +289,11 @@ def test_logprobs_are_the_samplers_and_0_where_nothing_was_sampled(renderer: Ren
     assert episode.logprobs == logprobs(episode)
 
 
-def test_without_the_samplers_logprobs_there_are_none(renderer: Renderer):
+def test_without_the_samplers_logprobs_there_are_none(renderer: ToolRenderer):
     assert played(renderer, call("2*3") + END, ANSWER).logprobs is None
 
 
-def test_no_ids_raise_and_every_episode_ends_inside_its_limits(renderer: Renderer):
+def test_no_ids_raise_and_every_episode_ends_inside_its_limits(renderer: ToolRenderer):
     """Random ids, with the marks of calls and turns often among them."""
     rng = random.Random(0)
     marks = renderer.ids(f'{"<tool_call>" * 5}</tool_call><think></think><|im_start|>{END}{OTHER_END}{{}}[]"\n1')

@@ -32,7 +32,7 @@ def test_sft_gets_labels_on_what_the_model_is_to_write(thinking: bool, executor:
     made, toolbox = make_renderer(thinking), Toolbox(executor=executor)
     asked = [(question, share) for share in (0.0, 1.0) for question in questions(16)]
     told = [conversation(question, toolbox, made, share, 0) for question, share in asked]
-    rows = [sft.Row(f"{index}", one.segments) for index, one in enumerate(told) if one is not None]
+    rows = [sft.SftRow(f"{index}", one.segments) for index, one in enumerate(told) if one is not None]
     assert len(rows) > 30
     training = ToolSft(rows_per_step=len(rows), learning_rate=1e-3, max_grad_norm=1.0, epochs=1, save_steps=1)
     trainer = sft.open_trainer(rows, NETWORK, Lora(lora_r=2), training, 0, tmp_path)
@@ -81,7 +81,7 @@ def trainer_of(
     none: Any = None  # nothing is executed here
     tools_of = lambda question: Toolbox(tools, folder=folder, max_calls_per_turn=2)  # noqa: E731
     environment = ToolEnvironment(asked, made, training, generation, model.window, tools_of, tools, (none, none), "", 0)
-    job = grpo.Job(
+    job = grpo.TrainingJob(
         model=model,
         lora=Lora(lora_r=2),
         training=training,

@@ -9,7 +9,7 @@ from checkout import TINY, TINY_TOOLS
 
 from arc_refinery.config.tool_use import ToolName
 from arc_refinery.records.transcripts import Segment
-from arc_refinery.tool_use.rendering import Message, Renderer, TemplateError
+from arc_refinery.tool_use.rendering import ChatMessage, ToolRenderer, ToolTemplateError
 from arc_refinery.tool_use.tools import TOOLS, Toolbox
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ END, HEADER, NO_THOUGHT = "<|im_end|>", "<|im_start|>assistant\n", "<think>\n\n<
 both = pytest.mark.parametrize(("thinking", "begun"), [(True, ""), (False, NO_THOUGHT)])
 
 
-Make = Callable[..., Renderer]
+Make = Callable[..., ToolRenderer]
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +31,13 @@ def tokenizer() -> "PreTrainedTokenizerBase":
 
 @pytest.fixture(scope="module")
 def renderer(tokenizer: "PreTrainedTokenizerBase") -> Make:
-    def make(thinking: bool = True, tools: tuple[ToolName, ...] = ("calculator",), stop: str = END) -> Renderer:
-        return Renderer(tokenizer, Toolbox(tools).schemas, thinking, stop)
+    def make(thinking: bool = True, tools: tuple[ToolName, ...] = ("calculator",), stop: str = END) -> ToolRenderer:
+        return ToolRenderer(tokenizer, Toolbox(tools).schemas, thinking, stop)
 
     return make
 
 
-def called(thought: str, *expressions: str) -> Message:
+def called(thought: str, *expressions: str) -> ChatMessage:
     """An assistant's message with calls of the calculator."""
     calls = [
         {"type": "function", "function": {"name": "calculator", "arguments": {"expression": one}}}
@@ -107,7 +107,7 @@ def test_results_stand_in_one_block_and_the_model_goes_on_after_it(renderer: Mak
     assert renderer(thinking).results(["6", " two\nlines ", ""]) == f"{one}{more}{END}\n{HEADER}{begun}"
 
 
-def conversation(thinking: bool) -> list[Message]:
+def conversation(thinking: bool) -> list[ChatMessage]:
     """Thoughts everywhere, two calls in one turn, a turn with text before its call."""
 
     def thought(text: str) -> str:
@@ -172,15 +172,15 @@ def test_a_template_that_knows_no_tools_is_named():
     from arc_refinery.tokenizers import load_tokenizer
 
     tokenizer = load_tokenizer(TINY)
-    with pytest.raises(TemplateError) as raised:
-        Renderer(tokenizer, Toolbox().schemas, True, str(tokenizer.eos_token)).check()
+    with pytest.raises(ToolTemplateError) as raised:
+        ToolRenderer(tokenizer, Toolbox().schemas, True, str(tokenizer.eos_token)).check()
     assert str(raised.value).startswith(f"{TINY}: its chat template ")
 
 
 @pytest.mark.parametrize("stop", ["<|eot_id|>", "", "#### "])
 def test_an_unknown_stop_token_is_named_with_the_model(renderer: Make, stop: str):
-    expected = f"{TINY_TOOLS}: generation.stop_token {stop!r} is no token of this model"
-    with pytest.raises(TemplateError) as raised:
+    expected = f"{TINY_TOOLS}: generation.stop_token {stop!r} is not a token of this model"
+    with pytest.raises(ToolTemplateError) as raised:
         renderer(stop=stop).check()
     assert str(raised.value) == expected
 
@@ -192,7 +192,7 @@ def test_an_unknown_stop_token_is_named_with_the_model(renderer: Make, stop: str
         (
             "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
             "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
-            "knows no calls of tools",
+            "does not support tool calls",
         ),
         # nothing of the assistant is ever shown
         ("<|im_start|>{{ messages[0].content }}<|im_end|>", "does not write a turn after"),
@@ -205,5 +205,5 @@ def test_templates_that_cannot_carry_calls(template: str, says: str):
 
     tokenizer: Any = load_tokenizer(TINY_TOOLS)
     tokenizer.chat_template = template
-    with pytest.raises(TemplateError, match=says):
-        Renderer(tokenizer, Toolbox().schemas, True, END).check()
+    with pytest.raises(ToolTemplateError, match=says):
+        ToolRenderer(tokenizer, Toolbox().schemas, True, END).check()

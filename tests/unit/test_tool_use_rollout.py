@@ -14,7 +14,7 @@ from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Episode
 from arc_refinery.sampling.progress import progress_path
 from arc_refinery.tokenizers import load_tokenizer
-from arc_refinery.tool_use.rendering import Renderer
+from arc_refinery.tool_use.rendering import ToolRenderer
 from arc_refinery.tool_use.rewards import gsm8k
 from arc_refinery.tool_use.rollout import EpisodeSettings, run_shard
 from arc_refinery.tool_use.sources import questions_of
@@ -38,7 +38,7 @@ def setup() -> Iterator[EpisodeSettings]:
             model=ModelConfig(path=TINY_TOOLS, window=512),
             adapter=None,
             generation=Generation(max_turn_tokens=48, max_episode_tokens=160),
-            renderer=Renderer(load_tokenizer(TINY_TOOLS), toolbox.schemas, True, "<|im_end|>"),
+            renderer=ToolRenderer(load_tokenizer(TINY_TOOLS), toolbox.schemas, True, "<|im_end|>"),
             open_toolbox=lambda question: toolbox,
             executors=(candidates, graders),
             sandbox=sandbox,
@@ -177,7 +177,7 @@ def test_a_prompt_that_leaves_no_room_for_an_episode_is_named(setup: EpisodeSett
     with pytest.raises(InputError) as caught:
         next(run_shard(QUESTIONS, replace(setup, model=short), 0, 1, tmp_path / "000.parquet"))
     assert str(caught.value).startswith(
-        f"{longest}: its prompt has {n_tokens} tokens, expected at most {n_tokens - 1}, that is model.window less "
+        f"{longest}: its prompt has {n_tokens} tokens, expected at most {n_tokens - 1}, that is model.window minus "
         "generation.max_episode_tokens"
     )
     assert next(run_shard(QUESTIONS, replace(setup, model=fits), 0, 1, tmp_path / "000.parquet"))

@@ -16,7 +16,7 @@ from arc_refinery.records.transcripts import Call, Conversation, Message, Segmen
 from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.generator import gsm8k_row, mbpp_row
-from arc_refinery.tool_use.sources import answerable, apart, questions_of
+from arc_refinery.tool_use.sources import questions_of, with_valid_reference, without_heldout
 
 Executors = tuple[Executor, Executor]
 
@@ -133,21 +133,21 @@ def test_programs_that_their_own_asserts_do_not_pass_are_left_out_and_named(exec
         asked("asserts nothing of it", "assert 2 == 2"),
         make_question(question_id="no asserts", kind="code_exec", reference="def double(n): return 2 * n"),
     ]
-    kept, left_out = answerable([bad[0], good, *bad[1:], in_part, sums], *executors)
+    kept, left_out = with_valid_reference([bad[0], good, *bad[1:], in_part, sums], *executors)
     assert kept == [good, in_part, sums]
     assert left_out == [one.question_id for one in bad]
 
 
 def test_generated_programs_are_all_kept(executors: Executors):
     made = list(questions_of(generated("mbpp", levels=(1, 2, 3), n=9), "train", 0))
-    assert answerable(made, *executors) == (made, [])
+    assert with_valid_reference(made, *executors) == (made, [])
 
 
 def test_questions_that_are_held_out_are_not_trained_on():
     train = [make_question(question_id=f"train/{number}", text=f"{number} + 1?") for number in range(5)]
     heldout = [make_question(question_id=f"heldout/{number}", text=f"{number} + 1?") for number in (1, 4, 5)]
-    assert apart(train, iter(heldout)) == [train[0], train[2], train[3]]
-    assert apart(train, []) == train
+    assert without_heldout(train, iter(heldout)) == [train[0], train[2], train[3]]
+    assert without_heldout(train, []) == train
 
 
 # files give back what they got

@@ -7,8 +7,8 @@ import jinja2
 import pytest
 
 from arc_refinery.sandbox import Executor
-from arc_refinery.tool_use.tools import MAX_FILE_BYTES, Result, Toolbox, answer_all
-from arc_refinery.tool_use.turns import Turn, WrittenCall, parse_turn
+from arc_refinery.tool_use.tools import MAX_FILE_BYTES, CallResult, Toolbox, answer_all
+from arc_refinery.tool_use.turns import ParsedTurn, WrittenCall, parse_turn
 
 CALCULATOR = '{"name": "calculator", "arguments": {"expression": "12 * (3 + 4)"}}'
 HOW = f"Write it like this: {CALCULATOR}"
@@ -34,13 +34,13 @@ def code(source: str) -> dict[str, str]:
     return {"code": source}
 
 
-def answer(tools: Toolbox, turn: Turn) -> list[Result]:
+def answer(tools: Toolbox, turn: ParsedTurn) -> list[CallResult]:
     return answer_all([(tools, turn, 5)])[0]
 
 
-def call(tools: Toolbox, written: str) -> Result:
+def call(tools: Toolbox, written: str) -> CallResult:
     """The result of what stands between the tags of a call."""
-    (result,) = answer(tools, Turn("", "", (WrittenCall(written, True),)))
+    (result,) = answer(tools, ParsedTurn("", "", (WrittenCall(written, True),)))
     return result
 
 

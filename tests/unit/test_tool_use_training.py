@@ -16,8 +16,8 @@ from arc_refinery.config.tool_use import ToolName
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Ending, Message
 from arc_refinery.tool_use.episodes import Rollout
-from arc_refinery.tool_use.rendering import Renderer, TemplateError
-from arc_refinery.tool_use.tools import Result, Toolbox
+from arc_refinery.tool_use.rendering import ToolRenderer, ToolTemplateError
+from arc_refinery.tool_use.tools import CallResult, Toolbox
 
 if TYPE_CHECKING:  # they import torch
     from arc_refinery.tool_use.environment import EpisodeEnvironment, ToolEnvironment
@@ -37,7 +37,7 @@ def tokenizer() -> Any:
 
 
 def ended_episode(
-    question: Question, turn: str, ids: str, mask: str, ending: Ending, *results: Result
+    question: Question, turn: str, ids: str, mask: str, ending: Ending, *results: CallResult
 ) -> "EpisodeEnvironment":
     """An episode that has ended; ids and mask are a digit each."""
     from arc_refinery.tool_use.environment import EpisodeEnvironment
@@ -62,7 +62,7 @@ def test_rewards_and_figures_of_a_step():
     from arc_refinery.tool_use.environment import Rewards
 
     six, seven = make_question(reference="6"), make_question(reference="7")
-    good, wrong = Result("6", "calculator"), Result("Error: ...", "", "malformed")
+    good, wrong = CallResult("6", "calculator"), CallResult("Error: ...", "", "malformed")
     environments = [
         ended_episode(six, "<think>\n2*3\n</think>\n\n#### 6", "111119", "111100", "answer", good, wrong, good),
         ended_episode(six, "#### 6", "1234", "1111", "answer"),
@@ -101,9 +101,9 @@ def test_without_any_call_there_is_no_share_of_faulty_ones():
 
 def split(n: int, n_heldout: int, seed: int = 0) -> tuple[list[int], list[int]]:
     """Which of n rows are trained on, and which are kept out."""
-    from arc_refinery.training.grpo import Data
+    from arc_refinery.training.grpo import TrainingData
 
-    data = Data.split([{"prompt": "?", "place": index} for index in range(n)], n_heldout, seed)
+    data = TrainingData.split([{"prompt": "?", "place": index} for index in range(n)], n_heldout, seed)
     return list(data.train["place"]), list(data.heldout["place"]) if data.heldout else []
 
 
@@ -121,10 +121,10 @@ def test_the_seed_decides_which_rows_are_kept_out():
 
 
 def test_none_may_be_kept_out_but_not_all():
-    from arc_refinery.training.grpo import Data, TrainingError
+    from arc_refinery.training.grpo import TrainingData, TrainingError
 
     assert split(3, 0) == ([0, 1, 2], [])
-    assert Data.split([{"place": 0}], 0, 0).heldout is None
+    assert TrainingData.split([{"place": 0}], 0, 0).heldout is None
     assert len(split(3, 2)[0]) == 1
     for n_heldout in (3, 4):
         message = f"n_heldout = {n_heldout} leaves nothing to train on: there are 3 prompts"
@@ -147,7 +147,7 @@ def environment(
 
     training = PolicyGradient(learning_rate=1e-3, max_grad_norm=1.0, save_steps=1, **changed)
     open_toolbox = lambda _: Toolbox(tools)  # noqa: E731
-    renderer = Renderer(tokenizer(), Toolbox(tools).schemas, generation.enable_thinking, generation.stop_token)
+    renderer = ToolRenderer(tokenizer(), Toolbox(tools).schemas, generation.enable_thinking, generation.stop_token)
     return ToolEnvironment(
         asked, renderer, training, generation, window, open_toolbox, tools, (NOBODY, NOBODY), files_hash, seed=0
     )
@@ -159,7 +159,7 @@ def asking(*texts: str) -> list[Question]:
 
 def prompt_tokens(text: str) -> int:
     """Of Qwen3's template: the system's turn, the question, the header."""
-    renderer = Renderer(tokenizer(), Toolbox(("calculator",)).schemas, True, "<|im_end|>")
+    renderer = ToolRenderer(tokenizer(), Toolbox(("calculator",)).schemas, True, "<|im_end|>")
     return len(renderer.ids(renderer.prompt(text)))
 
 
@@ -178,8 +178,8 @@ def test_where_no_question_is_left_the_error_says_what_to_change():
 
     n = prompt_tokens("12?")
     expected = (
-        f"none of 2 questions has a prompt of at most {n - 1} tokens, that is model.window less "
-        "generation.max_episode_tokens; raise the one or lower the other"
+        f"none of 2 questions has a prompt of at most {n - 1} tokens, that is model.window minus "
+        "generation.max_episode_tokens; raise the former or lower the latter"
     )
     with pytest.raises(TrainingError) as raised:
         environment(asking("12?", "34?"), n - 1 + GENERATION.max_episode_tokens)
@@ -252,7 +252,7 @@ def test_a_chat_template_that_trl_does_not_know_is_named_before_anything_is_trai
     assert getattr(tokenizer(), "response_template", None) is None  # asking leaves no trace
     other = copy(tokenizer())
     other.chat_template = str(tokenizer().chat_template).replace("You may call", "You can call")
-    with pytest.raises(TemplateError, match=f"^{TINY_TOOLS}: TRL cannot train with its chat template"):
+    with pytest.raises(ToolTemplateError, match=f"^{TINY_TOOLS}: TRL cannot train with its chat template"):
         check_template(other)
 
 

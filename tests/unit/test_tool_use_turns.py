@@ -2,7 +2,7 @@
 
 import pytest
 
-from arc_refinery.tool_use.turns import Turn, WrittenCall, parse_turn
+from arc_refinery.tool_use.turns import ParsedTurn, WrittenCall, parse_turn
 
 CALL = WrittenCall('{"a": 1}')
 
@@ -10,35 +10,35 @@ CALL = WrittenCall('{"a": 1}')
 @pytest.mark.parametrize(
     ("written", "turn"),
     [
-        ("", Turn("", "", ())),
-        ("#### 3", Turn("", "#### 3", ())),
-        ("<think>\nA thought.\n</think>\n\n#### 3<|im_end|>\n", Turn("A thought.", "#### 3", ())),
-        ("<think>\n\n</think>\n\n#### 3<|im_end|><|endoftext|>", Turn("", "#### 3", ())),
+        ("", ParsedTurn("", "", ())),
+        ("#### 3", ParsedTurn("", "#### 3", ())),
+        ("<think>\nA thought.\n</think>\n\n#### 3<|im_end|>\n", ParsedTurn("A thought.", "#### 3", ())),
+        ("<think>\n\n</think>\n\n#### 3<|im_end|><|endoftext|>", ParsedTurn("", "#### 3", ())),
         # the prompt ended in <think>
-        ("A thought.\n</think>\n#### 3", Turn("A thought.", "#### 3", ())),
-        ("<think>a</think>b</think>c", Turn("a", "b</think>c", ())),
+        ("A thought.\n</think>\n#### 3", ParsedTurn("A thought.", "#### 3", ())),
+        ("<think>a</think>b</think>c", ParsedTurn("a", "b</think>c", ())),
         # calls
-        ('<tool_call>\n{"a": 1}\n</tool_call>', Turn("", "", (CALL,))),
-        ('<think>t</think>So: <tool_call>{"a": 1}</tool_call> then', Turn("t", "So:  then", (CALL,))),
-        ('<tool_call>{"a": 1}</tool_call>\n<tool_call>x</tool_call>', Turn("", "", (CALL, WrittenCall("x")))),
-        ("<tool_call></tool_call>", Turn("", "", (WrittenCall(""),))),
-        ("a </tool_call> b", Turn("", "a </tool_call> b", ())),
+        ('<tool_call>\n{"a": 1}\n</tool_call>', ParsedTurn("", "", (CALL,))),
+        ('<think>t</think>So: <tool_call>{"a": 1}</tool_call> then', ParsedTurn("t", "So:  then", (CALL,))),
+        ('<tool_call>{"a": 1}</tool_call>\n<tool_call>x</tool_call>', ParsedTurn("", "", (CALL, WrittenCall("x")))),
+        ("<tool_call></tool_call>", ParsedTurn("", "", (WrittenCall(""),))),
+        ("a </tool_call> b", ParsedTurn("", "a </tool_call> b", ())),
         # cut off
-        ('<tool_call>\n{"a": "1', Turn("", "", (WrittenCall('{"a": "1', is_closed=False),))),
-        ("<tool_call>", Turn("", "", (WrittenCall("", is_closed=False),))),
+        ('<tool_call>\n{"a": "1', ParsedTurn("", "", (WrittenCall('{"a": "1', is_closed=False),))),
+        ("<tool_call>", ParsedTurn("", "", (WrittenCall("", is_closed=False),))),
         (
             '<tool_call>{"a": 1}<tool_call>{"a": 1}</tool_call>',
-            Turn("", "", (WrittenCall('{"a": 1}', is_closed=False), CALL)),
+            ParsedTurn("", "", (WrittenCall('{"a": 1}', is_closed=False), CALL)),
         ),
-        ("<think>\nA thou", Turn("A thou", "", (), is_thinking_closed=False)),
+        ("<think>\nA thou", ParsedTurn("A thou", "", (), is_thinking_closed=False)),
         # a call in the thinking is a thought, also where the thinking does not end
-        ('<think><tool_call>{"a": 1}</tool_call></think>b', Turn('<tool_call>{"a": 1}</tool_call>', "b", ())),
-        ('<think>a<tool_call>{"a": 1}</tool_call>', Turn('a<tool_call>{"a": 1}</tool_call>', "", (), False)),
+        ('<think><tool_call>{"a": 1}</tool_call></think>b', ParsedTurn('<tool_call>{"a": 1}</tool_call>', "b", ())),
+        ('<think>a<tool_call>{"a": 1}</tool_call>', ParsedTurn('a<tool_call>{"a": 1}</tool_call>', "", (), False)),
         # tags of thinking in a call are its text
-        ('<tool_call>{"code": "</think>"}</tool_call>', Turn("", "", (WrittenCall('{"code": "</think>"}'),))),
+        ('<tool_call>{"code": "</think>"}</tool_call>', ParsedTurn("", "", (WrittenCall('{"code": "</think>"}'),))),
     ],
 )
-def test_turns(written: str, turn: Turn):
+def test_turns(written: str, turn: ParsedTurn):
     assert parse_turn(written) == turn
 
 

@@ -18,7 +18,7 @@ from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.refining import prose
 from arc_refinery.reporting.training_log import read_log
 from arc_refinery.reporting.training_plot import PANELS, training_plot
-from arc_refinery.training.log import Check, Choice, Decision, read_lines, write_lines
+from arc_refinery.training.log import Choice, Decision, HeldoutResult, read_lines, write_lines
 
 Entries = Iterable[Mapping[str, Any]]
 
@@ -60,8 +60,8 @@ def test_a_rollback_abandons_the_steps_after_the_one_it_goes_back_to(tmp_path: P
     assert log.steps["kl"].tolist() == [0.1] * 10 + [0.2] * 10
     (abandoned,) = log.abandoned
     assert (abandoned["step"].tolist(), abandoned["kl"].tolist()) == ([11, 12, 13, 14], [0.9] * 4)
-    assert log.checks == [Check(10, 4.0, 0.25), Check(20, 3.0, 0.25)]
-    assert log.abandoned_checks == [Check(12, 1.0, 0.25)]
+    assert log.checks == [HeldoutResult(10, 4.0, 0.25), HeldoutResult(20, 3.0, 0.25)]
+    assert log.abandoned_checks == [HeldoutResult(12, 1.0, 0.25)]
     assert log.decisions[0] == Decision(14, "truncated", 0.7123, 0.5, "rollback", 10, 5e-4)
     assert log.decisions[1] == Decision(20, "reward", 0.4, 1.2, "stop")
     assert log.chosen == Choice(10, "it earns most on 4 held-out prompts", 4.0)

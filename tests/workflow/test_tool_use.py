@@ -133,7 +133,7 @@ def test_killed_in_training_with_other_shards_and_cores_it_ends_with_the_same_re
     done = again.run(*command)
     assert done.returncode == 0, done.stdout + done.stderr
     log = (again.folder / "logs/tool-use-small/adapters/trained.log").read_text()
-    assert "training goes on from this checkpoint" in log
+    assert "training resumes from this checkpoint" in log
 
     def contents(run: Checkout) -> dict[str, bytes]:
         """Of all results, but for those that tell of shards."""

@@ -7,7 +7,7 @@ import pytest
 from checkout import Checkout
 from safetensors.torch import load_file
 
-from arc_refinery.training.log import Check, Choice, Decision, read_lines
+from arc_refinery.training.log import Choice, Decision, HeldoutResult, read_lines
 
 pytestmark = [pytest.mark.snakemake, pytest.mark.training]
 
@@ -37,7 +37,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 def log_of(folder: Path) -> dict[type, list[Any]]:
     """Lines of training.jsonl by their kinds; steps are dicts."""
     lines = read_lines(folder / "training.jsonl")
-    return {kind: [line for line in lines if isinstance(line, kind)] for kind in (dict, Check, Decision, Choice)}
+    return {
+        kind: [line for line in lines if isinstance(line, kind)] for kind in (dict, HeldoutResult, Decision, Choice)
+    }
 
 
 @pytest.mark.parametrize(
@@ -59,13 +61,13 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
     run(finished, undisturbed)
     finished.kill_when((tmp_path / "killed.checkpoints/checkpoint-2/trainer_state.json").exists, *killed)
     assert not (tmp_path / "killed").exists()
-    assert "training goes on from this checkpoint" in run(finished, killed)
+    assert "training resumes from this checkpoint" in run(finished, killed)
     assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
     log = log_of(tmp_path / "killed")
     assert [entry["step"] for entry in log[dict]] == [1, 2, 3, 4]
     assert not log[Decision], "the guard is quiet on a healthy training"
     if "--n-heldout" in flags:
-        rewards = {check.step: check.reward for check in log[Check]}
+        rewards = {check.step: check.reward for check in log[HeldoutResult]}
         assert list(rewards) == [0, 2, 4]
         (choice,) = log[Choice]
         assert choice.heldout_reward == rewards[choice.step] == max(rewards.values())

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from arc_refinery.config import PolicyGradient
-from arc_refinery.training.grpo import Data
-from arc_refinery.training.step_metrics import Measured, step_metrics
+from arc_refinery.training.grpo import TrainingData
+from arc_refinery.training.step_metrics import ScoredCompletion, step_metrics
 from arc_refinery.training.trainer import Trainer
 
 MAX_TOKENS = 16
@@ -16,7 +16,7 @@ class Letters:
         self.words = words
         self.training = training
         rows = [{"prompt": [{"role": "user", "content": word}]} for word in words]
-        self.data = Data.split(rows, training.n_heldout, seed)
+        self.data = TrainingData.split(rows, training.n_heldout, seed)
 
     def identity(self) -> dict[str, Any]:
         return {"words": list(self.words)}
@@ -49,7 +49,7 @@ class Reward:
         texts = [completion[0]["content"] for completion in completions]
         self.rewards = [text.count("e") / max(1, len(text)) for text in texts]
         measured = [
-            Measured(ids, ids[-1] not in self.ends, reward, "", reward == 1.0)
+            ScoredCompletion(ids, ids[-1] not in self.ends, reward, "", reward == 1.0)
             for ids, reward in zip(completion_ids, self.rewards, strict=True)
         ]
         for name, value in step_metrics(measured, self.num_generations).items():

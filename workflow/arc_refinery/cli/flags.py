@@ -12,7 +12,7 @@ import tyro
 from arc_refinery import config
 
 if TYPE_CHECKING:
-    from arc_refinery.training.grpo import Job
+    from arc_refinery.training.grpo import TrainingJob
 
 Flat = tyro.conf.OmitArgPrefixes  # type: ignore[type-arg]
 
@@ -81,11 +81,11 @@ class GrpoFlags(AdapterFlags):
     guard: config.Guard
     lora_path: Path | None = None  # adapter to start from, as written by SFT; default: a new one
 
-    def job(self, training: config.PolicyGradient, window: int, sandbox: config.Sandbox) -> "Job":
+    def job(self, training: config.PolicyGradient, window: int, sandbox: config.Sandbox) -> "TrainingJob":
         """The training with a window of so many tokens."""
-        from arc_refinery.training.grpo import Job
+        from arc_refinery.training.grpo import TrainingJob
 
-        return Job(
+        return TrainingJob(
             model=self.model(window),
             lora=self.lora,
             training=training,

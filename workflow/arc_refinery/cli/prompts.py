@@ -79,12 +79,12 @@ class Refine(NextTurnFlags):
 
     def run(self) -> None:
         from arc_refinery.prompts import load_template
-        from arc_refinery.refine.next_turn import Plan, next_turn_prompts
+        from arc_refinery.refine.next_turn import NextTurnPlan, next_turn_prompts
         from arc_refinery.refine.prompt_files import write_prompts
         from arc_refinery.refine.rendering import Renderer
 
         template = load_template(self.template, self.colors)
-        plan = Plan(
+        plan = NextTurnPlan(
             self.branch,
             self.n_considered,
             self.n_parents,
@@ -114,11 +114,16 @@ class WriteDemonstrations(NextTurnFlags):
 
     def run(self) -> None:
         from arc_refinery.prompts import load_template
-        from arc_refinery.refine.demonstrations import Plan, demonstrations, is_generated, source_answers
+        from arc_refinery.refine.demonstrations import (
+            DemonstrationPlan,
+            is_generated,
+            make_demonstrations,
+            source_answers,
+        )
         from arc_refinery.refine.rendering import Renderer
 
         template = load_template(self.template, self.colors)
-        plan = Plan(
+        plan = DemonstrationPlan(
             self.demonstrations,
             self.n_considered,
             self.include_errors,
@@ -132,7 +137,7 @@ class WriteDemonstrations(NextTurnFlags):
                 sources = source_answers(records.read_tasks(self.tasks_path), template, executor)
         else:
             generated = {task.task_id for task in records.read_tasks(self.tasks_path) if is_generated(task)}
-        made = demonstrations(
+        made = make_demonstrations(
             _graded(self.folder, self.n_shards),
             sources,
             plan,

@@ -22,7 +22,7 @@ from arc_refinery.tool_use.demonstrations import conversation
 from arc_refinery.tool_use.tools import Toolbox
 
 if TYPE_CHECKING:
-    from arc_refinery.tool_use.rendering import Renderer
+    from arc_refinery.tool_use.rendering import ToolRenderer
 
 
 class ToolGrpo(config.PolicyGradient):
@@ -43,15 +43,15 @@ class WriteQuestions:
     seed: int = 0  # seed of the generator
 
     def run(self) -> None:
-        from arc_refinery.tool_use.sources import answerable, apart, questions_of
+        from arc_refinery.tool_use.sources import questions_of, with_valid_reference, without_heldout
 
         made = list(questions_of(self.questions, self.split, self.seed))
         held_out = (question for path in self.heldout for question in records.read_questions(path))
-        unseen = apart(made, held_out)
+        unseen = without_heldout(made, held_out)
         if len(unseen) < len(made):
             logging.warning("%d questions were left out: they are held out", len(made) - len(unseen))
         with _two(self.sandbox) as executors:
-            kept, failing = answerable(unseen, *executors)
+            kept, failing = with_valid_reference(unseen, *executors)
         if failing:
             logging.warning("%d questions were left out: their own programs fail their tests", len(failing))
         settings = {
@@ -74,13 +74,13 @@ class ToolFlags:
     n_jobs: int = 1  # sandbox servers
     seed: int = 0  # seeds every random choice
 
-    def renderer(self) -> "Renderer":
+    def renderer(self) -> "ToolRenderer":
         """Return a renderer with the model's chat template, after checking that the template supports tool calls."""
         from arc_refinery.tokenizers import load_tokenizer
-        from arc_refinery.tool_use.rendering import Renderer
+        from arc_refinery.tool_use.rendering import ToolRenderer
 
         thinking, stop = self.generation.enable_thinking, self.generation.stop_token
-        made = Renderer(load_tokenizer(self.model_path), Toolbox(self.tools).schemas, thinking, stop)
+        made = ToolRenderer(load_tokenizer(self.model_path), Toolbox(self.tools).schemas, thinking, stop)
         made.check()
         return made
 
@@ -150,7 +150,7 @@ class Conversations(ToolFlags):
         n_made = records.count(self.output)
         logging.info("%d conversations from %d questions; %d were too long for an episode", n_made, n_asked, n_long)
 
-    def _is_short_enough(self, made: Conversation, renderer: "Renderer") -> bool:
+    def _is_short_enough(self, made: Conversation, renderer: "ToolRenderer") -> bool:
         """Whether the conversation is within the limits of an episode."""
         lengths = [len(renderer.ids(segment.text)) for segment in made.segments]
         turns = [n for n, segment in zip(lengths, made.segments, strict=True) if segment.is_sampled]

@@ -12,7 +12,7 @@ from arc_refinery.files import content_hash
 from arc_refinery.pretraining.settings import PretrainingSettings
 
 if TYPE_CHECKING:
-    from arc_refinery.training.sft import Row
+    from arc_refinery.training.sft import SftRow
 
 
 @dataclass(kw_only=True)
@@ -93,15 +93,15 @@ class FineTune(AdapterFlags):
             self.tensorboard,
         )
 
-    def _rows(self) -> "Iterator[Row]":
+    def _rows(self) -> "Iterator[SftRow]":
         from arc_refinery.tokenizers import load_tokenizer
-        from arc_refinery.training.sft import Row, refinement_row
+        from arc_refinery.training.sft import SftRow, refinement_row
 
         end = str(load_tokenizer(self.model_path).eos_token)
         for path in self.dataset_path:
             if records.kind_of(path) == "conversations":
                 for one in records.read_conversations(path):
-                    yield Row(one.question_id, one.segments)
+                    yield SftRow(one.question_id, one.segments)
             else:
                 yield from (refinement_row(one, end) for one in records.read_demonstrations(path))
 

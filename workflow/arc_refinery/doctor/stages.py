@@ -135,7 +135,7 @@ def training(model: ModelConfig, lora: Lora, settings: PolicyGradient) -> Iterat
         else:
             advice = "do trl and vllm have the pinned versions?"
             yield Finding(checks[1], "failed", followed[0] if followed else "training did not get so far", advice)
-        resumed = "training goes on from this checkpoint" in second.said
+        resumed = "training resumes from this checkpoint" in second.said
         if resumed and not second.code:
             yield Finding(checks[2], "passed", "after SIGTERM, from its last checkpoint")
         else:

@@ -18,7 +18,7 @@ from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.data import gsm8k_question
 from arc_refinery.tool_use.demonstrations import demonstration
 from arc_refinery.tool_use.generator import gsm8k_row
-from arc_refinery.tool_use.rendering import Renderer
+from arc_refinery.tool_use.rendering import ToolRenderer
 from arc_refinery.tool_use.tools import Toolbox
 
 LEVEL_WEIGHTS = (0.55, 0.35, 0.1)
@@ -38,7 +38,7 @@ class ToolConversations:
 
     def __init__(self, max_length: int) -> None:
         self.tokenizer: PreTrainedTokenizerFast = build_qwen_tokenizer(_texts(), max_length)
-        self._renderers = {offered: Renderer(self.tokenizer, _schemas(offered), True, END) for offered in OFFERED}
+        self._renderers = {offered: ToolRenderer(self.tokenizer, _schemas(offered), True, END) for offered in OFFERED}
         self._start, self._end = (int(self.tokenizer.convert_tokens_to_ids(mark)) for mark in (START, END))
         self._header = self._renderers[()].ids(f"{START}assistant\n")
 

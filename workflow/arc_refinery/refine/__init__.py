@@ -1,1 +1,1 @@
-"""Make the prompts of each turn: the task itself in turn 1, then chosen incorrect attempts with what they gave."""
+"""Refining ARC programs: prompts of each turn, grades of answers, rewards, and the training environment."""

@@ -1,7 +1,7 @@
-"""Second turns with a correct program as their answer, for supervised fine-tuning.
+"""Demonstrations for supervised fine-tuning: second turns answered with a correct program.
 
-The program is the task's own source, which answers the task only as it is, not augmented; or a sampled correct attempt
-on the same prompt.
+The program is the task's own source, which solves the task only without augmentation, or a sampled correct attempt on
+the same prompt.
 """
 
 import logging
@@ -29,19 +29,19 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A whole answer with a correct program, and where that comes from: "source", or an attempt's id."""
+class Target:
+    """A whole answer with a correct program."""
 
-    target: str
+    origin: str  # of the program: "source", or an attempt's id
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Which rows are made."""
+class DemonstrationPlan:
+    """Which demonstrations to make."""
 
     settings: config.Demonstrations
-    n_considered: int  # the first attempts of a task that may be refined or learned from
+    n_considered: int  # attempts per task that may be used, from the first
     include_errors: bool
     max_seq_length: int  # tokens of prompt, completion and end token; longer rows are left out
     max_completion_length: int  # tokens of completion and end token
@@ -52,46 +52,48 @@ def is_generated(task: Task) -> bool:
     return task.origin.startswith("generated")
 
 
-def source_answers(tasks: Iterable[Task], template: Template, executor: Executor) -> dict[str, Answer]:
-    """Answers with the tasks' own programs, by task id: of those whose program gives every train and test output."""
-    executed: deque[tuple[Task, Answer]] = deque()
+def source_answers(tasks: Iterable[Task], template: Template, executor: Executor) -> dict[str, Target]:
+    """Return answers with the tasks' own programs, by task id, if the program gives every train and test output."""
+    executed: deque[tuple[Task, Target]] = deque()
     counts: Counter[str] = Counter()
 
     def programs() -> Iterator[Program]:
         for task in tasks:
             counts["tasks"] += 1
-            bare = is_generated(task)  # pretraining showed these without a comment on their concepts
+            bare = is_generated(task)  # in pretraining, these had no comment on their concepts
             program = transform_program(task.source, bare)
             text = program and completed_answer(program, template.assistant_prefix)
             if text:
-                executed.append((task, Answer(SOURCE, text)))
+                executed.append((task, Target(SOURCE, text)))
                 inputs = tuple(pair.input for pair in task.pairs)
                 yield Program(task.task_id, str(extract_code(text)), inputs)
 
-    answers: dict[str, Answer] = {}
+    answers: dict[str, Target] = {}
     for outcome in executor.run(programs()):
         task, answer = executed.popleft()
         if _reproduces(outcome, task):
             answers[task.task_id] = answer
     n_tasks = counts["tasks"]
-    logger.info("%d of %d tasks left out: their source does not give their outputs", n_tasks - len(answers), n_tasks)
+    logger.info(
+        "%d of %d tasks left out: their source does not reproduce their outputs", n_tasks - len(answers), n_tasks
+    )
     return answers
 
 
-def demonstrations(
+def make_demonstrations(
     graded: Iterable[GradedAttempt],
-    sources: Mapping[str, Answer],
-    plan: Plan,
+    sources: Mapping[str, Target],
+    plan: DemonstrationPlan,
     template: Template,
     renderer: Renderer,
     counts: Counter[str],
     generated: Collection[str] = (),
 ) -> Iterator[Demonstration]:
-    """Rows of each task in turn; `graded` holds all first-turn attempts of a task in a row.
+    """Yield the demonstrations of each task; in `graded`, the first-turn attempts of a task are consecutive.
 
-    About `first_turn_share` of the rows ask the task itself, in place of the refinement of an attempt. `generated` are
-    the tasks of the built-in generator. `counts` gets `n_tasks`, `n_too_easy` (above `max_pass_rate`),
-    `n_tasks_without_target` (nothing correct to learn, though an attempt was incorrect) and `n_too_long`.
+    About `first_turn_share` of the rows are first turns instead of refinements. `generated` are the tasks of the
+    built-in generator. `counts` gets `n_tasks`, `n_too_easy` (above `max_pass_rate`), `n_tasks_without_target` (no
+    correct program to learn, though an attempt was incorrect) and `n_too_long`.
     """
     for task_id, group in groupby(graded, key=lambda one: one.attempt.task_id):
         attempts = list(islice(group, plan.n_considered))
@@ -100,12 +102,12 @@ def demonstrations(
             counts["n_too_easy"] += 1
             continue
         incorrect = best_incorrect(attempts, plan.include_errors)
-        answers = _answers(attempts, sources, plan.settings, task_id in generated)
-        parents = [parent for parent in incorrect if parent.prompt.prompt_id in answers]
+        targets = _targets(attempts, sources, plan.settings, task_id in generated)
+        parents = [parent for parent in incorrect if parent.prompt.prompt_id in targets]
         counts["n_tasks_without_target"] += bool(incorrect) and not parents
         for number, parent in enumerate(parents[: plan.settings.n_parents]):
-            name, answer = f"{task_id}/sft-{number:03d}", answers[parent.prompt.prompt_id]
-            row = _demonstration(name, parent, answer, plan, template, renderer)
+            name, target = f"{task_id}/sft-{number:03d}", targets[parent.prompt.prompt_id]
+            row = _demonstration(name, parent, target, plan, template, renderer)
             n_completion = renderer.count(row.completion) + 1
             if row.n_tokens <= plan.max_seq_length and n_completion <= plan.max_completion_length:
                 yield row
@@ -113,19 +115,21 @@ def demonstrations(
                 counts["n_too_long"] += 1
 
 
-def _answers(
+def _targets(
     attempts: Sequence[GradedAttempt],
-    sources: Mapping[str, Answer],
+    sources: Mapping[str, Target],
     settings: config.Demonstrations,
     is_generated: bool,
-) -> dict[str, Answer]:
-    """What is learned as the answer to each prompt of a task, where there is something correct.
+) -> dict[str, Target]:
+    """Return the answer to learn for each prompt of a task that has a correct one.
 
-    Programs that the generator's evaluation sets are made of are not learned, though sampling may hit upon them.
+    Programs of the generator's evaluation sets are never learned, even if sampling finds one.
     """
     if settings.targets == "source":
-        plain = [one for one in attempts if one.prompt.augmentation == IDENTITY and one.attempt.task_id in sources]
-        return {one.prompt.prompt_id: sources[one.attempt.task_id] for one in plain}
+        unaugmented = [
+            one for one in attempts if one.prompt.augmentation == IDENTITY and one.attempt.task_id in sources
+        ]
+        return {one.prompt.prompt_id: sources[one.attempt.task_id] for one in unaugmented}
     correct = [
         one
         for one in attempts
@@ -141,7 +145,7 @@ def _answers(
     for one in correct:
         if rank(one) > rank(best.setdefault(one.prompt.prompt_id, one)):
             best[one.prompt.prompt_id] = one
-    return {name: Answer(one.attempt.attempt_id, one.attempt.completion) for name, one in best.items()}
+    return {name: Target(one.attempt.attempt_id, one.attempt.completion) for name, one in best.items()}
 
 
 def _is_correct(one: GradedAttempt) -> bool:
@@ -149,20 +153,20 @@ def _is_correct(one: GradedAttempt) -> bool:
 
 
 def _demonstration(
-    name: str, parent: GradedAttempt, answer: Answer, plan: Plan, template: Template, renderer: Renderer
+    name: str, parent: GradedAttempt, target: Target, plan: DemonstrationPlan, template: Template, renderer: Renderer
 ) -> Demonstration:
-    at_once = stream(plan.seed, "first turns", name).random() < plan.settings.first_turn_share
-    messages = list(parent.prompt.messages) if at_once else refining_conversation(parent, template)
+    is_first_turn = stream(plan.seed, "first turns", name).random() < plan.settings.first_turn_share
+    messages = list(parent.prompt.messages) if is_first_turn else refining_conversation(parent, template)
     text, n_prompt = renderer.render(messages)
-    completion = answer.text.removeprefix(split_prefix(messages)[1])
+    completion = target.text.removeprefix(split_prefix(messages)[1])
     return Demonstration(
         demonstration_id=name,
         task_id=parent.attempt.task_id,
-        turn=parent.prompt.turn + (not at_once),
-        parent_id="" if at_once else parent.attempt.attempt_id,
+        turn=parent.prompt.turn + (not is_first_turn),
+        parent_id="" if is_first_turn else parent.attempt.attempt_id,
         text=text,
         completion=completion,
-        target=answer.target,
+        target=target.origin,
         n_tokens=n_prompt + renderer.count(completion) + 1,
     )
 

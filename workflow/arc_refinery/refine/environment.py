@@ -1,4 +1,4 @@
-"""The environment of refining ARC programs: prompts of first or second turns, or on-policy second turns."""
+"""The training environment of refining: prepared prompts of first or second turns, or on-policy second turns."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -13,7 +13,7 @@ from arc_refinery.refine.rows import row_of, streamed
 from arc_refinery.refine.scoring import Scorer
 from arc_refinery.sandbox import Executor
 from arc_refinery.tokenizers import begin_answers
-from arc_refinery.training.grpo import Data, TrainingError
+from arc_refinery.training.grpo import TrainingData, TrainingError
 from arc_refinery.training.trainer import Trainer
 
 
@@ -29,10 +29,10 @@ class RefineEnvironment:
         seed: int,
         executor: Executor,
     ) -> None:
-        """`read` gives the prompts, each time anew; `prompts_hash` is of the files that they are read from.
+        """`read` returns a new iterator over the prompts; `prompts_hash` is the hash of their files.
 
-        `template` writes the feedback in on-policy second turns, `include_errors` says whether programs that raised get
-        one. Raises `TrainingError` where there is nothing to train on.
+        `template` words the feedback of on-policy second turns. With `include_errors`, programs that raised get a
+        second turn too. Raise `TrainingError` if there are no prompts.
         """
         self.prompts_hash = prompts_hash
         self.training = training
@@ -44,15 +44,15 @@ class RefineEnvironment:
         first = next(iter(prompts or read()), None)
         if first is None:
             raise TrainingError(
-                "there are no training prompts. Either the files hold none (of second turns: no attempt was incorrect "
-                "with valid outputs; sample more tasks), or all are too long for max_seq_length less "
+                "there are no training prompts. Either the files have none (second turns: no attempt was incorrect "
+                "with valid outputs; sample more tasks), or all are longer than max_seq_length minus "
                 "max_completion_length"
             )
-        self.prefix = split_prefix(first.messages)[1]  # what answers begin with; one template made all prompts
+        self.prefix = split_prefix(first.messages)[1]  # of answers; the same for all prompts, which share a template
         if training.stream:
-            self.data = Data(streamed(read), None)
+            self.data = TrainingData(streamed(read), None)
         else:
-            self.data = Data.split([row_of(prompt) for prompt in prompts], training.n_heldout, seed)
+            self.data = TrainingData.split([row_of(prompt) for prompt in prompts], training.n_heldout, seed)
 
     def identity(self) -> dict[str, Any]:
         return {

@@ -1,4 +1,4 @@
-"""Prompts of turn 1: the task, augmented anew for each group of completions."""
+"""Prompts of turn 1: the task, with a new augmentation for each group of completions."""
 
 from collections.abc import Iterable, Iterator
 
@@ -20,10 +20,10 @@ def first_turn_prompts(
     seed: int,
     branch: str = "turn1",
 ) -> Iterator[Prompt]:
-    """For each task, one prompt for every `batch_size` completions.
+    """Yield one prompt per `batch_size` completions of each task.
 
-    A prompt's augmentation and order depend on the seed, the branch, the task and the prompt's number alone: the first
-    64 of 128 completions are those that 64 would have been, and what is trained on is not what is evaluated.
+    A prompt's augmentation and order depend only on the seed, the branch, the task and the prompt's number. So the
+    first 64 of 128 completions equal those of a run with 64, and training prompts differ from evaluation prompts.
     """
     purpose = "augment" if branch == "turn1" else f"augment for {branch}"
     for task in tasks:
@@ -33,9 +33,9 @@ def first_turn_prompts(
             augmentation, order = IDENTITY, tuple(range(len(task.train)))
             if sampling.use_data_augmentation:
                 augmentation, order = random_augmentation(rng), tuple(rng.permutation(len(task.train)).tolist())
-            n_asked = min(sampling.batch_size, n_predictions - start)
+            n_completions = min(sampling.batch_size, n_predictions - start)
             name = f"{task.task_id}/{branch}-{number:03d}"
-            yield first_turn_prompt(task, name, augmentation, order, n_asked, template, renderer)
+            yield first_turn_prompt(task, name, augmentation, order, n_completions, template, renderer)
 
 
 def first_turn_prompt(
@@ -47,7 +47,7 @@ def first_turn_prompt(
     template: Template,
     renderer: Renderer,
 ) -> Prompt:
-    """The prompt that shows a task in this augmentation and order of its train pairs."""
+    """Return the prompt that shows a task in this augmentation and order of its train pairs."""
     seen = task.map_grids(augmentation.apply).reorder_train(order)
     messages = first_turn(seen, template)
     text, n_tokens = renderer.render(messages)

@@ -1,4 +1,4 @@
-"""Grades of answers: take the program out, execute it on grids, compare. The same code for shards and for rewards.
+"""Grade answers: extract the program, execute it on grids, compare. Shards and rewards use the same code.
 
 answer   "```python\\ndef transform(grid):\\n    return np.fliplr(grid)\\n```" on the inputs [[1, 0]] and [[2, 0]],
          whose outputs are [[0, 1]] and [[5, 2]]
@@ -26,7 +26,7 @@ ATTEMPTS_AT_ONCE = 2000  # of a shard in memory
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer, and the pairs that its program is executed on, as the model saw them."""
+    """A whole answer, and the pairs to execute its program on, in the form shown to the model."""
 
     text: str
     inputs: tuple[Grid, ...]
@@ -35,7 +35,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """What executing one answer gave."""
+    """Result of executing one answer."""
 
     status: str  # no_code, or the sandbox's verdict
     error: str = ""
@@ -63,9 +63,9 @@ class Grade:
 
 
 def grade_answers(answers: Sequence[Answer], executor: Executor) -> Generator[Grade, None, None]:
-    """Grades in order. That a program fails is its grade; that the sandbox fails is an exception.
+    """Yield grades in order. A failing program is a grade; a failing sandbox raises.
 
-    Equal programs on equal inputs are executed once if they stand together.
+    Consecutive equal programs on equal inputs are executed once.
     """
     codes = [extract_code(answer.text) for answer in answers]
     with closing(executor.run(_programs(codes, answers))) as outcomes:
@@ -80,18 +80,18 @@ def grade_answers(answers: Sequence[Answer], executor: Executor) -> Generator[Gr
 def grade_attempts(
     attempts: Iterable[Attempt], tasks: Mapping[str, Task], executor: Executor, n_attempts: int | None = None
 ) -> Iterator[Verdict]:
-    """One verdict per attempt, in order; memory does not grow with their number, which only the progress bar uses."""
+    """Yield one verdict per attempt, in order, in constant memory. `n_attempts` is for the progress bar only."""
     remaining = iter(attempts)
     with tqdm(total=n_attempts, unit="attempt", mininterval=5) as progress:
         while some := list(islice(remaining, ATTEMPTS_AT_ONCE)):
             with closing(grade_answers(list(_answers(some, tasks)), executor)) as grades:
                 for attempt, graded in zip(some, grades, strict=True):
-                    yield verdict(attempt, tasks[attempt.task_id], graded)
+                    yield verdict_of(attempt, tasks[attempt.task_id], graded)
                     progress.update()
 
 
-def verdict(attempt: Attempt, task: Task, graded: Grade) -> Verdict:
-    """The grade of an attempt, on the task as it is: augmentation and order of the train pairs are undone."""
+def verdict_of(attempt: Attempt, task: Task, graded: Grade) -> Verdict:
+    """Return an attempt's verdict on the original task, with augmentation and order of the train pairs undone."""
     outputs: tuple[Grid, ...] = ()
     if graded.outputs:
         seen_order = [*attempt.train_order, *range(len(task.train), len(task.pairs))]
@@ -120,14 +120,14 @@ def verdict(attempt: Attempt, task: Task, graded: Grade) -> Verdict:
 
 
 def _answers(attempts: Iterable[Attempt], tasks: Mapping[str, Task]) -> Iterator[Answer]:
-    """Attempts that see a task in the same way stand together, and share their inputs."""
+    """Yield the attempts' answers. Consecutive ones with the same task, augmentation and order share their inputs."""
     seen_as = None
     inputs: tuple[Grid, ...] = ()
     for attempt in attempts:
         if seen_as != (seen_as := (attempt.task_id, attempt.augmentation, attempt.train_order)):
             pairs = tasks[attempt.task_id].reorder_train(attempt.train_order).pairs
             inputs = tuple(attempt.augmentation.apply(pair.input) for pair in pairs)
-        yield Answer(attempt.completion, inputs, ())  # a verdict compares in the task's own form
+        yield Answer(attempt.completion, inputs, ())  # verdict_of compares on the original task
 
 
 def _programs(codes: Iterable[str | None], answers: Sequence[Answer]) -> Iterator[Program]:

@@ -1,6 +1,21 @@
-"""Prompts of turn 2 and later: incorrect attempts, best first, with what executing them gave.
+"""Prompts of turn 2 and later: incorrect attempts, best first, with their execution results.
 
-Test pairs have no part in it: an attempt is chosen by its train pairs, and feedback shows only those.
+Test pairs are not used: attempts are chosen by their train pairs, and feedback shows only those. A second turn of the
+embedded model, on a task with one train pair (more of the feedback in prompts/template.py):
+
+    <|user|>
+    input 1x2
+    1 10
+    output 1x2
+    1 01<|assistant|>```python
+    from common import *
+
+    def transform(grid):
+        return grid
+    ```<|end|><|user|>Executing your program gave:
+    pair 1 wrong, pixel similarity 0%, given 1x2
+    1 10
+    Write a corrected program.<|assistant|>
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,12 +33,12 @@ from arc_refinery.tasks import Task
 
 
 class FeedbackError(InputError):
-    """The feedback that is asked for cannot be given; the message says why."""
+    """The configured feedback is not possible; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class GradedAttempt:
-    """One attempt with the prompt that it answers and its verdict."""
+    """An attempt with its prompt and its verdict."""
 
     prompt: Prompt
     attempt: Attempt
@@ -31,33 +46,33 @@ class GradedAttempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How the next turn's budget of a task is spent: prompts cycle through the best parents."""
+class NextTurnPlan:
+    """How each task's budget for the next turn is spent: prompts cycle through the best parents."""
 
-    branch: str  # goes into the prompts' names
-    n_considered: int  # the first attempts of the task that may become parents
+    branch: str  # part of the prompt ids
+    n_considered: int  # attempts per task that may become parents, from the first
     n_parents: int
     n_predictions: int
-    batch_size: int  # completions of one prompt
+    batch_size: int  # completions per prompt
     include_errors: bool
     feedback: FeedbackKind = "real"
     select: Selection = "best-distinct"
 
 
 def next_turn_prompts(
-    graded: Iterable[GradedAttempt], plan: Plan, template: Template, renderer: Renderer
+    graded: Iterable[GradedAttempt], plan: NextTurnPlan, template: Template, renderer: Renderer
 ) -> Iterator[Prompt]:
-    """The prompts of the next turn; `graded` holds all attempts of a task in a row. A task without parents has none."""
+    """Yield the next turn's prompts, none for tasks without parents; in `graded`, a task's attempts are consecutive."""
     with_parents = (
         parents
         for _, attempts in groupby(graded, key=lambda one: one.attempt.task_id)
         if (parents := _parents(list(islice(attempts, plan.n_considered)), plan))
     )
-    for parents, told in _with_feedback_of(with_parents, plan.feedback):
+    for parents, executed in _with_feedback_of(with_parents, plan.feedback):
         for start in range(0, plan.n_predictions, plan.batch_size):
             number = start // plan.batch_size
             parent = parents[number % len(parents)]
-            feedback = feedback_on(told[number % len(told)], template) if told else no_feedback(template)
+            feedback = feedback_on(executed[number % len(executed)], template) if executed else no_feedback(template)
             messages = next_turn(list(parent.prompt.messages), parent.attempt.completion, feedback)
             text, n_tokens = renderer.render(messages)
             yield Prompt(
@@ -76,14 +91,14 @@ def next_turn_prompts(
             )
 
 
-def _parents(attempts: Sequence[GradedAttempt], plan: Plan) -> list[GradedAttempt]:
+def _parents(attempts: Sequence[GradedAttempt], plan: NextTurnPlan) -> list[GradedAttempt]:
     return best_incorrect(attempts, plan.include_errors, plan.select)[: plan.n_parents]
 
 
 def _with_feedback_of(
     with_parents: Iterable[list[GradedAttempt]], feedback: FeedbackKind
 ) -> Iterator[tuple[list[GradedAttempt], list[GradedAttempt]]]:
-    """The parents of each task, and those whose feedback their prompts show."""
+    """Yield the parents of each task, and the attempts whose feedback is shown: (parents, executed)."""
     match feedback:
         case "real":
             yield from ((parents, parents) for parents in with_parents)
@@ -92,17 +107,17 @@ def _with_feedback_of(
         case "other-task":
             tasks = list(with_parents)
             if len(tasks) == 1:
-                raise FeedbackError("feedback other-task: only one task has incorrect attempts, so there is no other")
+                raise FeedbackError("feedback other-task: only one task has incorrect attempts, but two are needed")
             yield from zip(tasks, tasks[-1:] + tasks[:-1], strict=True)
 
 
 def best_incorrect(
     attempts: Sequence[GradedAttempt], include_errors: bool, select: Selection = "best-distinct"
 ) -> list[GradedAttempt]:
-    """Attempts with valid outputs that do not solve all train pairs; `best-distinct`: without repeated outputs.
+    """Return attempts with valid outputs that do not solve all train pairs; `best-distinct`: one per set of outputs.
 
     Ranked by share of correct train grids, then pixel score, then order. With `include_errors`, attempts that raised
-    follow; `best-distinct`: one for each different program.
+    follow; `best-distinct`: one per program.
     """
     wrong = [one for one in attempts if one.verdict.status == Status.ok and not one.verdict.train_is_correct]
     wrong.sort(key=lambda one: (-one.verdict.train_correct_grids, -one.verdict.train_pixel_score))
@@ -117,7 +132,7 @@ def best_incorrect(
 
 
 def feedback_on(parent: GradedAttempt, template: Template) -> str:
-    """What executing an attempt gave, in the form in which it saw the task."""
+    """Return an attempt's execution feedback, in the form in which its prompt showed the task."""
     prompt, verdict = parent.prompt, parent.verdict
     if verdict.status != Status.ok:
         return error_feedback(verdict.error, template)
@@ -128,5 +143,5 @@ def feedback_on(parent: GradedAttempt, template: Template) -> str:
 
 
 def refining_conversation(parent: GradedAttempt, template: Template) -> list[Message]:
-    """The conversation that the model had, its own completion, and what executing it gave."""
+    """Return the attempt's conversation, its completion, and the execution feedback."""
     return next_turn(list(parent.prompt.messages), parent.attempt.completion, feedback_on(parent, template))

@@ -1,4 +1,4 @@
-"""Files of prompts: only those that fit the model's window, and how long the others were."""
+"""Files of prompts that fit the model's window, with the lengths of those that do not."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 def write_prompts(path: Path, prompts: Iterable[Prompt], longest: int, seed: int, settings: Mapping[str, Any]) -> None:
-    """Write the prompts of at most `longest` tokens; the lengths of longer ones are kept, by turn, in the file's notes.
+    """Write the prompts of at most `longest` tokens; the file's notes contain the lengths of longer ones, by turn.
 
     Notes: `longest_allowed`, `n_dropped`, `dropped` ({turn: [tokens, ...]}).
     """

@@ -1,4 +1,4 @@
-"""Conversations as the model's own chat template writes them, and how long they are."""
+"""Conversations in the model's own chat template, and their lengths in tokens."""
 
 from collections.abc import Sequence
 
@@ -7,15 +7,18 @@ from arc_refinery.prompts import Message, split_prefix
 
 
 class Renderer:
-    """`render` gives a conversation's text and its number of tokens; the text ends where the model answers."""
+    """A model's chat template and tokenizer."""
 
     def __init__(self, model_path: str) -> None:
         self._chat = load_chat(model_path)
 
     def render(self, messages: Sequence[Message]) -> tuple[str, int]:
-        """A last message of the assistant is the beginning of the answer that the model goes on with."""
-        asked, prefix = split_prefix(messages)
-        text = self._chat.render(asked) + prefix
+        """Return a conversation's text up to where the model continues, and its number of tokens.
+
+        A last message of the assistant is the beginning of the answer.
+        """
+        conversation, prefix = split_prefix(messages)
+        text = self._chat.render(conversation) + prefix
         return text, self.count(text)
 
     def count(self, text: str) -> int:

@@ -1,4 +1,8 @@
-"""Prompts as rows of a data set of TRL, and back."""
+"""Convert prompts to rows of a TRL dataset and back.
+
+{"prompt": [{"role": "user", "content": "\\ninput 1x2\\n1 10\\noutput 1x2\\n1 01"}], "assistant_prefix": "",
+ "train": [{"input": [[1, 0]], "output": [[0, 1]]}], "test": [{"input": [[2, 0]], "output": [[0, 2]]}]}
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,28 +20,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TrainingPrompt:
-    """One conversation that waits for an answer, and the task as it shows it."""
+    """A conversation to be answered, and the task in the form shown in it."""
 
-    messages: tuple[Message, ...]  # with the beginning of the answer, where answers have one
-    prefix: str  # that beginning
+    messages: tuple[Message, ...]  # the last one is the prefix of the answer, if there is one
+    prefix: str  # beginning of the answer; may be empty
     train: tuple[Pair, ...]
     test: tuple[Pair, ...]  # those with known outputs
 
-    def answered(self, text: str) -> Answer:
-        """A whole answer, to be executed on all pairs."""
+    def answer(self, text: str) -> Answer:
+        """Return a whole answer, to be executed on all pairs."""
         inputs, truths = zip(*((pair.input, pair.output) for pair in self.train + self.test), strict=True)
         return Answer(text, inputs, truths)
 
     @property
     def parent(self) -> str | None:
-        """The answer that is refined; None in a first turn."""
-        said = [message["content"] for message in self.messages if message["role"] == "assistant"]
-        said = said[:-1] if self.prefix else said
-        return said[-1] if said else None
+        """The answer to refine; None in a first turn."""
+        answers = [message["content"] for message in self.messages if message["role"] == "assistant"]
+        answers = answers[:-1] if self.prefix else answers
+        return answers[-1] if answers else None
 
 
 def streamed(read: Callable[[], Iterator[Prompt]]) -> "IterableDataset":
-    """Rows that are made as they are needed, each time anew, so that memory does not grow with their number."""
+    """Return rows that are generated on demand in each epoch, so that memory does not grow with their number."""
     from datasets import IterableDataset
 
     def rows() -> Iterator[dict[str, Any]]:
@@ -47,10 +51,10 @@ def streamed(read: Callable[[], Iterator[Prompt]]) -> "IterableDataset":
 
 
 def row_of(prompt: Prompt) -> dict[str, Any]:
-    """`prompt` is what TRL renders; the other columns are what the answer begins with and is executed on."""
-    asked, prefix = split_prefix(prompt.messages)
+    """Return a row: `prompt` for TRL to render, the prefix of the answer, and the pairs to execute it on."""
+    conversation, prefix = split_prefix(prompt.messages)
     return {
-        "prompt": asked,
+        "prompt": conversation,
         "assistant_prefix": prefix,
         "train": _lists(prompt.train),
         "test": _lists(prompt.test),
@@ -58,16 +62,16 @@ def row_of(prompt: Prompt) -> dict[str, Any]:
 
 
 def _lists(pairs: Sequence[Pair]) -> list[dict[str, Any]]:
-    known = [pair for pair in pairs if pair.output.size]  # of Kaggle's tests the output may be unknown
+    known = [pair for pair in pairs if pair.output.size]  # Kaggle's test outputs may be unknown
     return [{"input": pair.input.tolist(), "output": pair.output.tolist()} for pair in known]
 
 
 def prompt_of_row(row: dict[str, Any]) -> TrainingPrompt:
-    """What a row asks."""
+    """Return the prompt of a row."""
     messages = [Message(role=message["role"], content=message["content"]) for message in row["prompt"]]
     prefix = row["assistant_prefix"]
-    begun = [Message(role="assistant", content=prefix)] if prefix else []
-    return TrainingPrompt((*messages, *begun), prefix, _pairs(row["train"]), _pairs(row["test"]))
+    beginning = [Message(role="assistant", content=prefix)] if prefix else []
+    return TrainingPrompt((*messages, *beginning), prefix, _pairs(row["train"]), _pairs(row["test"]))
 
 
 def _pairs(rows: Sequence[dict[str, Any]]) -> tuple[Pair, ...]:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from arc_refinery.training.guard import Step
-from arc_refinery.training.log import Check, Choice, Decision, read_lines
+from arc_refinery.training.guard import LoggedStep
+from arc_refinery.training.log import Choice, Decision, HeldoutResult, read_lines
 
 # Names of metrics in older logs, which are TRL's
 TRL_NAMES = {
@@ -27,8 +27,8 @@ class Log:
 
     steps: pd.DataFrame = field(default_factory=pd.DataFrame)  # without abandoned steps, in order: `step`, all metrics
     abandoned: list[pd.DataFrame] = field(default_factory=list)  # the steps that each rollback discarded
-    checks: list[Check] = field(default_factory=list)
-    abandoned_checks: list[Check] = field(default_factory=list)
+    checks: list[HeldoutResult] = field(default_factory=list)
+    abandoned_checks: list[HeldoutResult] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     chosen: Choice | None = None
 
@@ -50,10 +50,10 @@ class Log:
 def read_log(path: Path) -> Log:
     """Read a training.jsonl; raises `RecordError`. Of a step that occurs twice, the later one counts."""
     log = Log()
-    kept: list[Step] = []
+    kept: list[LoggedStep] = []
     for line in read_lines(path):
         match line:
-            case Check():
+            case HeldoutResult():
                 log.checks.append(line)
             case Decision():
                 log.decisions.append(line)
@@ -69,7 +69,7 @@ def read_log(path: Path) -> Log:
     return log
 
 
-def _roll_back(step: int, kept: Sequence[Step], log: Log) -> list[Step]:
+def _roll_back(step: int, kept: Sequence[LoggedStep], log: Log) -> list[LoggedStep]:
     """Return the entries up to a step; later entries and checks move to the abandoned ones of the log."""
     left = [entry for entry in kept if entry["step"] <= step]
     if len(left) < len(kept):
@@ -79,7 +79,7 @@ def _roll_back(step: int, kept: Sequence[Step], log: Log) -> list[Step]:
     return left
 
 
-def _table(entries: Sequence[Step]) -> pd.DataFrame:
+def _table(entries: Sequence[LoggedStep]) -> pd.DataFrame:
     table = pd.DataFrame(entries).apply(pd.to_numeric)  # values that are not finite are null in the log, nan here
     for name, older in TRL_NAMES.items():
         if name not in table and older in table:

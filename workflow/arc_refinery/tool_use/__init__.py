@@ -1,1 +1,1 @@
-"""The sister experiment: a model learns to call tools on the way to an answer that can be checked."""
+"""The tool-use experiment: a model learns to call tools before it gives an answer that can be checked."""

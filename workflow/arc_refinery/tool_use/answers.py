@@ -1,16 +1,16 @@
 """Take the answer out of the last turn of an episode.
 
-Where the answer stands, in this order; only the last of its kind counts:
+The answer is in the first of these places that the text has. Of several of one kind, the last counts:
 
-1. on the line that follows `####`
+1. on the line after `####`
 2. inside `\\boxed{...}`
-3. on the line behind "answer is", "answer:" or "answer =", in any case
-4. nowhere in particular: in the whole text
+3. on the line after "answer is", "answer:" or "answer =", in any case
+4. if none of these: in the whole text
 
-For a number, the first one of 1 to 3 counts, without a calculation that leads to it ("3 + 4 = 7" is 7), and the last
-one of 4. A place that is marked and holds no number is no answer: nothing else is searched. So an answer is one number,
-and naming several ones does not pay. It is exact: 18.0 is 18, 3.33 is not 10/3. A unit, a currency or a percent sign
-says nothing. A fraction is a number where it is in its lowest terms, else a division that is left to be done.
+A number is the first one in 1 to 3, without a calculation before it ("3 + 4 = 7" is 7), or the last one in 4. A marked
+place without a number is not an answer, and nothing else is searched. So an answer is one number, and naming several
+does not pay. It is exact: 18.0 is 18, 3.33 is not 10/3. Units, currencies and percent signs are ignored. A fraction is
+a number only in lowest terms; otherwise it is an uncomputed division.
 """
 
 import re
@@ -18,9 +18,9 @@ import unicodedata
 from fractions import Fraction
 from math import gcd
 
-MAX_CHARS = 60  # of a number
+_MAX_CHARS = 60  # per number
 
-_SAID = re.compile(r"\banswer\b[\s*_]{0,8}(?:is\b|[:=])+", re.IGNORECASE)
+_ANSWER_IS = re.compile(r"\banswer\b[\s*_]{0,8}(?:is\b|[:=])+", re.IGNORECASE)
 _CALCULATION = re.compile(r"^[\s0-9.,$€£¥%()]*[0-9)]\s*[-+*/x×÷−][\s0-9.,$€£¥%+\-*/x×÷−=()]*=(?=[^=]*[0-9])")
 _LATEX = (
     (re.compile(r"\\[dt]?frac\s*\{\s*(\d+)\s*\}\s*\{\s*(\d+)\s*\}"), r"\1/\2"),
@@ -47,7 +47,7 @@ _SCALES = {None: 1, "hundred": 100, "thousand": 1000, "million": 10**6, "billion
 
 
 def final_number(text: str) -> Fraction | None:
-    """The number that a text gives as its answer; None where it gives none."""
+    """Return the number that a text gives as its answer, or None."""
     marked = marked_answer(text)
     numbers = _numbers(text if marked is None else _CALCULATION.sub("", marked))
     if not numbers:
@@ -56,35 +56,35 @@ def final_number(text: str) -> Fraction | None:
 
 
 def final_text(text: str) -> str:
-    """The answer as text, made comparable: see `normalized`. Unmarked, the whole text is the answer."""
+    """Return the answer as `normalized` text; if none is marked, the whole text."""
     marked = marked_answer(text)
     return normalized(text if marked is None else marked)
 
 
 def marked_answer(text: str) -> str | None:
-    """What a text marks as its answer; None where it marks nothing."""
+    """Return the text marked as the answer, or None."""
     if "####" in text:
         return _line(text.rpartition("####")[2])
     if "\\boxed{" in text:
         return _braced(text.rpartition("\\boxed{")[2])
-    if said := list(_SAID.finditer(text)):
-        return _line(text[said[-1].end() :].lstrip(" *_:="))
+    if found := list(_ANSWER_IS.finditer(text)):
+        return _line(text[found[-1].end() :].lstrip(" *_:="))
     return None
 
 
 def normalized(text: str) -> str:
-    """Text without what does not matter: case, width of characters, runs of white space, quotes and marks around it."""
+    """Return text in folded case and character width, single spaces, and without punctuation around it."""
     folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     return folded.strip(" .,;:!?\"'`*_$“”‘’")
 
 
 def _line(text: str) -> str:
-    """The first line that is not blank."""
+    """Return the first line that is not blank."""
     return text.lstrip().partition("\n")[0]
 
 
 def _braced(text: str) -> str:
-    """Up to the brace that closes one before the text, or to the end."""
+    """Return the text up to the brace that closes one opened before it, or to the end."""
     depth = 1
     for index, character in enumerate(text):
         depth += (character == "{") - (character == "}")
@@ -101,8 +101,8 @@ def _numbers(text: str) -> list[Fraction]:
 
 
 def _number(match: re.Match[str]) -> Fraction | None:
-    """The exact value of a written number; None for overlong ones, and for a division that is left to be done: 48/4."""
-    if len(match[0]) > MAX_CHARS:
+    """Return the exact value of a written number; None for overlong ones and uncomputed divisions such as 48/4."""
+    if len(match[0]) > _MAX_CHARS:
         return None
     number = Fraction(match["digits"].replace(",", "") + (match["exponent"] or ""))
     if match["denominator"] is not None:

@@ -1,22 +1,23 @@
-"""Split asserts into what the candidate is asked to compute and what is made of it.
+"""Split asserts into calls, evaluated next to the candidate's program, and checks, evaluated elsewhere.
 
-`assert set(similar((3, 4), (4, 5))) == {4}` becomes the call `similar((3, 4), (4, 5))`, which is evaluated where the
-candidate is, and the check `set(value) == {4}`, which is evaluated elsewhere with the call's value in its place. So a
-candidate returns what it likes, but never sees what is expected, and takes no part in the comparison.
+    assert   assert set(similar((3, 4), (4, 5))) == {4}
+    call     similar((3, 4), (4, 5))
+    check    set(value_0_of_the_candidate) == {4}
 
-The names that the reference program defines are the candidate's, also those of builtins (`sum`). Of these,
+So a candidate may return anything, but it never sees the expected value and cannot influence the comparison.
 
-- a function can only be called: the call with its arguments is the candidate's, what is done with its value is not. Of
-  `words("a b").count("a")` it evaluates `words("a b")`. What is called in turn, as in `adder(2)(3)`, is its own.
-- a class is followed as far as it goes, for an instance is no data: `Stack().pushed(3).top()` is the candidate's.
-- any other value is taken as it is.
-- what the setup code makes of classes alone (`root = Node(1)`) is an instance, what it makes of the others is a value.
-  What it makes of neither is there on both sides, but for the candidate only where it is needed.
+The candidate owns the names that the reference program defines, including redefined builtins (`sum`):
 
-An assert that cannot be split so is `Unsupported` and says why: a function that is handed to another one, a call whose
-arguments come from a comprehension around it, names that nobody defines, statements of another kind, an assert that
-calls nothing of the program. All calls of an
-assert are made, also those that `and`, `or` and `if` would leave out.
+- A function can only be called. The call with its arguments is the candidate's, any use of its value is not: of
+  `words("a b").count("a")` the candidate evaluates `words("a b")`. Chained calls such as `adder(2)(3)` are its own.
+- The whole chain from a class is the candidate's, because an instance is not plain data: `Stack().pushed(3).top()`.
+- Any other value is evaluated as it is.
+- Names that the setup code computes from classes alone (`root = Node(1)`) are instances, from the others values. Names
+  that it computes from neither are defined on both sides, for the candidate only if its calls need them.
+
+An assert that cannot be split this way is `Unsupported`, with a reason: a function passed to another one, a call whose
+arguments come from a comprehension around it, undefined names, other kinds of statements, or no call of the program.
+All calls of an assert are made, including those that `and`, `or` and `if` would skip.
 """
 
 import ast
@@ -30,11 +31,24 @@ from typing import Any
 from arc_refinery.records.questions import Asserts
 
 VALUE = "value_{}_of_the_candidate"
-# What these give depends on where they are evaluated.
-LOCAL = {"breakpoint", "compile", "dir", "eval", "exec", "exit", "globals", "input", "locals", "open", "quit", "vars"}
-BUILTINS = {name for name in vars(builtins) if not name.startswith("_")} - LOCAL
+# Builtins whose result depends on where they are evaluated
+_CONTEXT_DEPENDENT = {
+    "breakpoint",
+    "compile",
+    "dir",
+    "eval",
+    "exec",
+    "exit",
+    "globals",
+    "input",
+    "locals",
+    "open",
+    "quit",
+    "vars",
+}
+_BUILTINS = {name for name in vars(builtins) if not name.startswith("_")} - _CONTEXT_DEPENDENT
 
-UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,48 +56,48 @@ class Check:
     """One assert: an expression over the values of some of the candidate's calls."""
 
     expression: str
-    values: tuple[int, ...]  # places in `Plan.calls`; the expression has them under the names `VALUE`
+    values: tuple[int, ...]  # indices into `AssertsPlan.calls`, named by `VALUE` in the expression
 
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """An assert that cannot be checked without trusting the candidate."""
+    """An assert that cannot be checked without trusting the candidate; the reason says why."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AssertsPlan:
     """How the asserts of a question are checked."""
 
     before: str  # runs before the candidate's program, in its namespace
     after: str  # runs after it
-    calls: tuple[str, ...]  # then these are evaluated
-    checks: tuple[Check | Unsupported, ...]  # one for each assert
-    around: str  # runs before the checks, where the candidate has never been
+    calls: tuple[str, ...]  # evaluated after it
+    checks: tuple[Check | Unsupported, ...]  # one per assert
+    around: str  # runs before the checks, in a process that never ran the candidate
 
 
 @lru_cache(4096)
-def plan(asserts: Asserts, reference: str) -> Plan:
-    """How to check these asserts of a program that does what the reference does. What cannot be is `Unsupported`."""
+def plan(asserts: Asserts, reference: str) -> AssertsPlan:
+    """Plan how to check these asserts of programs that define the same names as the reference."""
     try:
         program, imports, setup = (_body(code) for code in (reference, "\n".join(asserts.imports), asserts.setup))
         imports += [one for one in setup if _is_import(one)]
         setup = [one for one in setup if not _is_import(one)]
         scope = _Scope(program, imports, setup)
-    except UNREADABLE as error:
+    except _UNREADABLE as error:
         reason = f"the reference, the imports or the setup code cannot be read: {error}"
-        return Plan("", "", (), tuple(Unsupported(reason) for _ in asserts.statements), "")
+        return AssertsPlan("", "", (), tuple(Unsupported(reason) for _ in asserts.statements), "")
     calls: list[str] = []
     checks = [check for statement in asserts.statements for check in _checks(statement, scope, calls)]
-    called = {name for call in calls for name in _used(call)}
+    used_by_calls = {name for call in calls for name in _used(call)}
     known_to_reference = {name for statement in program for name in _used(statement)}
-    mine = _needed(setup, called | known_to_reference)
-    is_derived = any(scope.is_candidates(name) for statement in mine for name in _used(statement))
+    needed_setup = _needed(setup, used_by_calls | known_to_reference)
+    is_derived = any(scope.is_candidates(name) for statement in needed_setup for name in _used(statement))
     compared = {name for check in checks if isinstance(check, Check) for name in _used(check.expression)}
-    return Plan(
-        before=_source([*_needed(scope.library, called), *imports, *([] if is_derived else mine)]),
-        after=_source(mine if is_derived else []),
+    return AssertsPlan(
+        before=_source([*_needed(scope.library, used_by_calls), *imports, *([] if is_derived else needed_setup)]),
+        after=_source(needed_setup if is_derived else []),
         calls=tuple(calls),
         checks=tuple(checks),
         around=_source(_needed([*scope.library, *imports, *scope.own_setup], compared)),
@@ -91,7 +105,7 @@ def plan(asserts: Asserts, reference: str) -> Plan:
 
 
 class _Scope:
-    """Who defines which name."""
+    """Which side, candidate or checks, defines each name."""
 
     def __init__(self, program: Sequence[ast.stmt], imports: Sequence[ast.stmt], setup: Sequence[ast.stmt]) -> None:
         self.library = [one for one in program if _is_import(one)]
@@ -100,7 +114,7 @@ class _Scope:
         defined = {name for one in program if not _is_import(one) for name in _defined(one)}
         self.values = defined - self.functions - self.classes - {name for one in self.library for name in _defined(one)}
         self.instances: set[str] = set()
-        self.own_setup: list[ast.stmt] = []  # what has nothing to do with the candidate
+        self.own_setup: list[ast.stmt] = []  # independent of the candidate
         for statement in setup:
             used = {name for name in _used(statement) if self.is_candidates(name)}
             if not used:
@@ -109,14 +123,14 @@ class _Scope:
                 self.instances |= _defined(statement)
             else:
                 self.values |= _defined(statement)
-        self.known = BUILTINS.union(*(_defined(one) for one in (*self.library, *imports, *self.own_setup)))
+        self.known = _BUILTINS.union(*(_defined(one) for one in (*self.library, *imports, *self.own_setup)))
 
     def is_candidates(self, name: str) -> bool:
         return any(name in names for names in (self.functions, self.classes, self.values, self.instances))
 
 
 def _checks(statement: str, scope: _Scope, calls: list[str]) -> list[Check | Unsupported]:
-    """What becomes of one entry of the tests; the calls that it needs are added to `calls`."""
+    """Return the checks of one entry of the tests, and append the calls that they need to `calls`."""
     checks: list[Check | Unsupported] = []
     try:
         for one in _body(statement.strip()) or [ast.Pass()]:
@@ -131,7 +145,7 @@ def _checks(statement: str, scope: _Scope, calls: list[str]) -> list[Check | Uns
             calls += split.calls
     except _UnsupportedError as error:
         return [Unsupported(str(error))]
-    except UNREADABLE as error:
+    except _UNREADABLE as error:
         return [Unsupported(f"cannot be read: {error}")]
     return checks
 
@@ -141,7 +155,7 @@ class _UnsupportedError(Exception):
 
 
 class _Split(ast.NodeTransformer):
-    """Takes the candidate's expressions out of an assert and leaves names in their places."""
+    """Replaces the candidate's expressions in an assert by names."""
 
     def __init__(self, scope: _Scope, first: int, local: Collection[str]) -> None:
         self.scope, self.first, self.local = scope, first, local
@@ -172,7 +186,7 @@ class _Split(ast.NodeTransformer):
         if inner := _used(call) & set(self.local):
             raise _UnsupportedError(f"a call depends on {', '.join(sorted(inner))}, which the assert itself defines")
         mine = {name for name in _used(call) if self.scope.is_candidates(name)}
-        self._require(_used(call) - mine - LOCAL)
+        self._require(_used(call) - mine - _CONTEXT_DEPENDENT)
         self.calls.append(call)
         return ast.Name(VALUE.format(self.first + len(self.calls) - 1), ast.Load())
 
@@ -185,19 +199,19 @@ class _Split(ast.NodeTransformer):
 
 
 def _needed(statements: Sequence[ast.stmt], wanted: set[str]) -> list[ast.stmt]:
-    """The statements that names depend on, so that nothing else is there to be found: least of all expected values."""
+    """Return only the statements that names depend on, so that the candidate finds no expected values."""
     names: set[str] = set()
     needed: list[ast.stmt] = []
     while not wanted <= names:
         names |= wanted
-        # What defines nothing works by what it does to what it uses.
+        # A statement that defines nothing affects the names that it uses.
         needed = [one for one in statements if not names.isdisjoint(_defined(one) or _used(one))]
         wanted = {name for one in needed for name in _used(one)}
     return needed
 
 
 def _used(code: ast.stmt | str) -> set[str]:
-    """Global names that code reads, at any depth."""
+    """Return the global names that code reads, at any depth."""
     top = _table(code)
     symbols = ((table, symbol) for table in _tables(top) for symbol in table.get_symbols())
     return {
@@ -208,14 +222,14 @@ def _used(code: ast.stmt | str) -> set[str]:
 
 
 def _defined(statement: ast.stmt) -> set[str]:
-    """Global names that a statement binds, or whose values it changes."""
+    """Return the global names that a statement binds, or whose values it changes."""
     symbols = _table(statement).get_symbols()
     bound = {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
     return bound | _changed(statement)
 
 
 def _changed(code: ast.stmt | str) -> set[str]:
-    """Names of which a part is assigned to, or a method called for its effect."""
+    """Return names with an assigned attribute or item, or with a method called for its effect."""
     if isinstance(code, str):
         return set()
     parts = [
@@ -229,13 +243,13 @@ def _changed(code: ast.stmt | str) -> set[str]:
 
 
 def _local(expression: ast.expr) -> set[str]:
-    """Names that an expression itself binds: by comprehensions and lambdas."""
+    """Return the names that an expression binds itself, by comprehensions and lambdas."""
     inner = (table for table in _tables(_table(ast.unparse(expression))) if table.get_type() != "module")
     return {symbol.get_name() for table in inner for symbol in table.get_symbols() if symbol.is_local()}
 
 
 def _chain(node: ast.AST) -> list[ast.AST]:
-    """From a name to what is done with it, one after the other: f, f(x), f(x).y, f(x).y[0]; empty without a name."""
+    """Return the steps from a name to an expression: f, f(x), f(x).y, f(x).y[0]; empty if there is no name."""
     links = [node]
     while not isinstance(links[-1], ast.Name):
         match links[-1]:

@@ -1,7 +1,7 @@
-"""Arithmetic by a walk over Python's syntax tree: nothing is executed.
+"""Arithmetic by walking Python's syntax tree; nothing is executed.
 
-Numbers are exact rationals as long as they can be, so 0.1 + 0.2 is 0.3 and 1/3*3 is 1; roots and fractional powers
-that are none become floats. `//`, `%`, rounding and precedence are Python's.
+Numbers are exact rationals as long as possible, so 0.1 + 0.2 is 0.3 and 1/3*3 is 1; irrational roots and fractional
+powers become floats. `//`, `%`, rounding and precedence are Python's.
 """
 
 import ast
@@ -12,52 +12,52 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import TypeAlias
 
-Number: TypeAlias = Fraction | float  # a float only where a rational cannot say it
+Number: TypeAlias = Fraction | float  # a float only if the value is not rational
 
-MAX_CHARS = 400
-MAX_DEPTH = 200
-MAX_BITS = 1024  # of a numerator or denominator, some 300 digits
-SIGNIFICANT_DIGITS = 12  # of a result that no short decimal says exactly
-MAX_DECIMALS = 15
-MAX_DIGITS = 60  # of a result that is written out
+_MAX_CHARS = 400
+_MAX_DEPTH = 200
+_MAX_BITS = 1024  # per numerator or denominator, about 300 digits
+_SIGNIFICANT_DIGITS = 12  # of a result that is not a short decimal
+_MAX_DECIMALS = 15
+_MAX_DIGITS = 60  # of a result written without an exponent
 
-SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-"})
+_SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-"})
 
 
 class CalculatorError(Exception):
-    """An expression has no value; the message says why, for the model to read."""
+    """An expression has no value; the message is for the model."""
 
 
 def calculate(expression: str) -> str:
-    """The value of an expression as a decimal: exact where that is short, else rounded to 12 significant digits.
+    """Return the value of an expression as a decimal: exact if that is short, else rounded to 12 significant digits.
 
-    Raises `CalculatorError`, and nothing else, whatever the text is.
+    For any text, raise nothing but `CalculatorError`.
     """
-    text = expression.translate(SIGNS).strip()
-    if len(text) > MAX_CHARS:
-        raise CalculatorError(f"the expression has {len(text)} characters, at most {MAX_CHARS} are read")
+    text = expression.translate(_SIGNS).strip()
+    if len(text) > _MAX_CHARS:
+        raise CalculatorError(f"the expression has {len(text)} characters, at most {_MAX_CHARS} are read")
     try:
         tree = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise CalculatorError(f"no arithmetic expression: {_hint(text, error)}") from None
-    return written(_Evaluation(text).value(tree.body, MAX_DEPTH))
+    return written(_Evaluation(text).value(tree.body, _MAX_DEPTH))
 
 
 def written(value: Number) -> str:
-    """A number as a decimal, without an exponent where it has at most 60 digits."""
+    """Return a number as a decimal, without an exponent up to 60 digits."""
     if isinstance(value, Fraction):
         decimals = _decimals(value)
-        if decimals is not None and value.numerator.bit_length() * math.log10(2) < MAX_DIGITS:
+        if decimals is not None and value.numerator.bit_length() * math.log10(2) < _MAX_DIGITS:
             sign, digits = "-" if value < 0 else "", str(abs(value.numerator) * 10**decimals // value.denominator)
             whole, part = digits[: len(digits) - decimals], digits[len(digits) - decimals :].rjust(decimals, "0")
             return f"{sign}{whole or '0'}.{part}" if decimals else f"{sign}{digits}"
         value = _as_float(value)
-    return f"{value:.{SIGNIFICANT_DIGITS}g}"
+    return f"{value:.{_SIGNIFICANT_DIGITS}g}"
 
 
 def _decimals(value: Fraction) -> int | None:
-    """How many decimals say it exactly; None where they would be too many."""
-    return next((n for n in range(MAX_DECIMALS + 1) if 10**n % value.denominator == 0), None)
+    """Return the number of decimals that are exact; None if too many."""
+    return next((n for n in range(_MAX_DECIMALS + 1) if 10**n % value.denominator == 0), None)
 
 
 def _hint(text: str, error: Exception) -> str:
@@ -71,14 +71,14 @@ def _hint(text: str, error: Exception) -> str:
 
 
 class _Evaluation:
-    """The values of one expression's nodes."""
+    """Evaluates the nodes of one expression."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def value(self, node: ast.expr, depth: int) -> Number:
         if depth == 0:
-            raise CalculatorError(f"nested deeper than {MAX_DEPTH}")
+            raise CalculatorError(f"nested deeper than {_MAX_DEPTH}")
         match node:
             case ast.Constant(value=int() | float()) if not isinstance(node.value, bool):
                 return self._literal(node)
@@ -107,7 +107,7 @@ class _Evaluation:
             return _checked(Fraction(node.value))
         digits = ast.get_source_segment(self.text, node) or repr(node.value)
         exponent = re.search(r"[eE][-+]?0*([0-9_]+)$", digits)
-        if exponent and len(exponent[1]) > 3:  # Fraction would write all its zeros
+        if exponent and len(exponent[1]) > 3:  # Fraction would write out all zeros
             raise CalculatorError(f"the number {digits:.20} is too large or too small")
         return _checked(Fraction(digits))
 
@@ -133,7 +133,7 @@ def _power(base: Number, exponent: Number) -> Number:
         raise CalculatorError("division by zero")
     if isinstance(base, Fraction) and isinstance(exponent, Fraction) and exponent.denominator == 1:
         bits = max(base.numerator.bit_length(), base.denominator.bit_length()) - 1
-        if abs(base) != 1 and bits * abs(exponent) > MAX_BITS:
+        if abs(base) != 1 and bits * abs(exponent) > _MAX_BITS:
             raise CalculatorError("the power is too large")
         return _checked(base ** int(exponent)) if abs(base) != 1 else base ** int(exponent % 2)
     if base < 0 and exponent != int(exponent):
@@ -164,7 +164,7 @@ def _sqrt(number: Number) -> Number:
 
 def _round(number: Number, digits: Number = Fraction(0)) -> Number:
     indices = int(digits)
-    if digits != indices or abs(indices) > MAX_DIGITS:
+    if digits != indices or abs(indices) > _MAX_DIGITS:
         raise CalculatorError("the second argument of round is a small whole number")
     return number.__round__(indices)
 
@@ -186,7 +186,7 @@ def _checked(number: Number) -> Number:
     if isinstance(number, float):
         if not math.isfinite(number):
             raise CalculatorError("the number is too large")
-    elif max(number.numerator.bit_length(), number.denominator.bit_length()) > MAX_BITS:
+    elif max(number.numerator.bit_length(), number.denominator.bit_length()) > _MAX_BITS:
         raise CalculatorError("the number has too many digits")
     return number
 
@@ -199,13 +199,13 @@ _OPERATIONS: dict[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.FloorDiv: lambda left, right: Fraction(left // right),
     ast.Mod: operator.mod,
 }
-# With the least and the most number of arguments.
+# With the minimum and maximum number of arguments
 _FUNCTIONS: dict[str, tuple[Callable[..., Number], tuple[int, int]]] = {
     "sqrt": (_sqrt, (1, 1)),
     "abs": (abs, (1, 1)),
     "round": (_round, (1, 2)),
-    "min": (min, (2, MAX_CHARS)),
-    "max": (max, (2, MAX_CHARS)),
+    "min": (min, (2, _MAX_CHARS)),
+    "max": (max, (2, _MAX_CHARS)),
     "floor": (lambda number: Fraction(math.floor(number)), (1, 1)),
     "ceil": (lambda number: Fraction(math.ceil(number)), (1, 1)),
 }

@@ -1,11 +1,11 @@
-"""Run programs against asserts, so that only a right program passes.
+"""Run programs against asserts so that only a correct program passes.
 
-The candidate's program and the calls of its functions run in a child of one executor; the values go as plain data into
-a child of another one, where they meet what the asserts expect (asserts.py). Two executors, for a server that has read
-an expected value may have remains of it in its memory, and so may the children that it forks.
+The candidate's program and the calls of its functions run in a child process of one executor. Their values go as plain
+data to a child process of another executor, which compares them with the expected values (asserts.py). There are two
+executors because a server that has read an expected value may keep it in memory, and so may the children it forks.
 
-A candidate can return anything that it can write down without knowing what is wanted. It cannot patch what compares,
-answer with an object that equals everything, leave early, or look the expected values up: they were never there.
+A candidate cannot patch the comparison, return an object that equals everything, exit early, or look up the expected
+values: they were never in its process.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,139 +14,141 @@ from enum import StrEnum
 
 from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor, Outcome, Script, Status, Value, plain
-from arc_refinery.tool_use.asserts import VALUE, Check, Plan, Unsupported, plan
+from arc_refinery.tool_use.asserts import VALUE, AssertsPlan, Check, Unsupported, plan
 
 TRUE = plain.pack(True)
 
 
-class Verdict(StrEnum):
-    """What came of one assert, or of a program as a whole."""
+class AssertOutcome(StrEnum):
+    """The result of one assert, or of a whole program."""
 
     passed = "passed"
-    failed = "failed"  # it is false
-    error = "error"  # a call or the comparison raised, or the program did not run to its end
-    not_plain = "not_plain"  # a call gave no plain data, or more than 64 kB of it
-    unsupported = "unsupported"  # its form cannot be checked: the question's fault
-    no_code = "no_code"  # the answer holds no program
+    failed = "failed"  # the assert is false
+    error = "error"  # a call, the comparison, or the program raised
+    not_plain = "not_plain"  # a call returned something other than plain data, or more than 64 kB of it
+    unsupported = "unsupported"  # the assert cannot be split (asserts.py): the question's fault
+    no_code = "no_code"  # the answer has no program
     timeout = "timeout"
     memory = "memory"
     crash = "crash"  # the program's process ended, for example by os._exit
-    protocol = "protocol"  # it wrote to the pipe that its answer goes through
+    protocol = "protocol"  # the program wrote to the pipe of its results
 
 
 @dataclass(frozen=True, slots=True)
-class Tested:
-    """One assert's verdict, and why."""
+class AssertResult:
+    """One assert's outcome, and why."""
 
-    verdict: Verdict
+    outcome: AssertOutcome
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """The verdicts of a program's asserts, in their order."""
+class AssertsReport:
+    """The results of a program's asserts, in order."""
 
-    asserts: tuple[Tested, ...]
+    asserts: tuple[AssertResult, ...]
 
     @property
     def is_passed(self) -> bool:
-        """Whether it passes every assert that can be checked, and there is one."""
+        """Whether every assert that can be checked passes, and there is at least one."""
         return self.n_checked > 0 and self.n_passed == self.n_checked
 
     @property
     def n_checked(self) -> int:
-        return sum(tested.verdict is not Verdict.unsupported for tested in self.asserts)
+        return sum(result.outcome is not AssertOutcome.unsupported for result in self.asserts)
 
     @property
     def n_passed(self) -> int:
-        return sum(tested.verdict is Verdict.passed for tested in self.asserts)
+        return sum(result.outcome is AssertOutcome.passed for result in self.asserts)
 
 
 def run_asserts(
     programs: Sequence[str | None], questions: Sequence[Question], candidates: Executor, graders: Executor
-) -> list[Report]:
-    """What the asserts of its question say of each program; None is an answer without one.
+) -> list[AssertsReport]:
+    """Check each program against the asserts of its question; None is an answer without a program.
 
-    `candidates` runs the programs, `graders` the comparisons; it must never have run, nor ever run, a program. Raises
-    what the sandbox raises where it fails itself.
+    `candidates` runs the programs, `graders` the comparisons; `graders` must never run a program, before or after.
+    Raises if the sandbox itself fails.
     """
     if candidates is graders:
         raise ValueError(
-            "programs and comparisons need an executor each: what one server has read, its children may find"
+            "programs and comparisons need an executor each: a server's children can find what it has read"
         )
     plans = [plan(question.asserts, question.reference) if question.asserts else _NO_PLAN for question in questions]
-    works = [_Work(code, made) for code, made in zip(programs, plans, strict=True)]
-    ran = [work for work in works if work.code is not None and work.plan.calls]
-    for work, outcome in zip(ran, candidates.run(work.calling() for work in ran), strict=True):
-        work.called = outcome
-    compared = [work for work in ran if work.comparable]
-    for work, outcome in zip(compared, graders.run(work.comparing() for work in compared), strict=True):
-        work.compared = outcome
-    return [Report(tuple(work.tested())) for work in works]
+    runs = [_Run(code, made) for code, made in zip(programs, plans, strict=True)]
+    executed = [run for run in runs if run.code is not None and run.plan.calls]
+    for run, outcome in zip(executed, candidates.run(run.call_script() for run in executed), strict=True):
+        run.called = outcome
+    compared = [run for run in executed if run.comparable]
+    for run, outcome in zip(compared, graders.run(run.check_script() for run in compared), strict=True):
+        run.compared = outcome
+    return [AssertsReport(tuple(run.results())) for run in runs]
 
 
-_NO_PLAN = Plan("", "", (), (), "")
+_NO_PLAN = AssertsPlan("", "", (), (), "")
 
 
 @dataclass(slots=True)
-class _Work:
-    """One program on its way through both executors."""
+class _Run:
+    """One program with its outcomes in both executors."""
 
     code: str | None
-    plan: Plan
+    plan: AssertsPlan
     called: Outcome | None = None
     compared: Outcome | None = None
 
-    def calling(self) -> Script:
+    def call_script(self) -> Script:
         return Script("", (self.plan.before, self.code or "", self.plan.after), self.plan.calls)
 
     @property
     def comparable(self) -> list[Check]:
-        """The checks whose values are all there."""
+        """The checks whose values are all available."""
         if self.called is None or self.called.status is not Status.ok:
             return []
         checks = (check for check in self.plan.checks if isinstance(check, Check))
         return [check for check in checks if all(value.kind == "plain" for value in self._values(check))]
 
-    def comparing(self) -> Script:
+    def check_script(self) -> Script:
         assert self.called is not None
         indices = sorted({index for check in self.comparable for index in check.values})
         names = tuple((VALUE.format(index), self.called.values[index].data) for index in indices)
         expressions = tuple(f"bool({check.expression})" for check in self.comparable)
         return Script("", (self.plan.around,), expressions, names)
 
-    def tested(self) -> Iterator[Tested]:
+    def results(self) -> Iterator[AssertResult]:
         answers = iter(self.compared.values if self.compared is not None else ())
         comparable = self.comparable
         for check in self.plan.checks:
             if isinstance(check, Unsupported):
-                yield Tested(Verdict.unsupported, check.reason)
+                yield AssertResult(AssertOutcome.unsupported, check.reason)
             elif self.called is None:
-                yield Tested(Verdict.no_code)
+                yield AssertResult(AssertOutcome.no_code)
             elif self.called.status is not Status.ok:
-                yield _broken(self.called)
+                yield _failed_run(self.called)
             elif check not in comparable:
-                yield _unusable(self._values(check))
+                yield _not_plain(self._values(check))
             elif self.compared is not None and self.compared.status is not Status.ok:
-                yield _broken(self.compared)
+                yield _failed_run(self.compared)
             else:
-                yield _answered(next(answers))
+                yield _compared(next(answers))
 
     def _values(self, check: Check) -> list[Value]:
         assert self.called is not None
         return [self.called.values[index] for index in check.values]
 
 
-def _broken(outcome: Outcome) -> Tested:
-    return Tested(Verdict(outcome.status), outcome.error)
+def _failed_run(outcome: Outcome) -> AssertResult:
+    return AssertResult(AssertOutcome(outcome.status), outcome.error)
 
 
-def _unusable(values: Sequence[Value]) -> Tested:
+def _not_plain(values: Sequence[Value]) -> AssertResult:
     value = next(value for value in values if value.kind != "plain")
-    return Tested(Verdict(value.kind), value.error)
+    return AssertResult(AssertOutcome(value.kind), value.error)
 
 
-def _answered(answer: Value) -> Tested:
+def _compared(answer: Value) -> AssertResult:
     if answer.kind == "error":
-        return Tested(Verdict.error, answer.error)
-    return Tested(Verdict.passed) if answer.data == TRUE else Tested(Verdict.failed, "it is false")
+        return AssertResult(AssertOutcome.error, answer.error)
+    return (
+        AssertResult(AssertOutcome.passed) if answer.data == TRUE else AssertResult(AssertOutcome.failed, "it is false")
+    )

@@ -1,11 +1,11 @@
 """Questions from rows of GSM8K and MBPP on disk.
 
 GSM8K: `question`, and `answer`, whose last line is `#### number`.
-MBPP: `text`, `code`, `task_id`, `test_list`, and where there are any `test_setup_code` and `challenge_test_list`; in
-the sanitized form `prompt` and `test_imports` instead of `text` and `test_setup_code`.
-Text with a short right answer, for `exact_match`: `question` and `answer`.
+MBPP: `text`, `code`, `task_id`, `test_list`, optionally `test_setup_code` and `challenge_test_list`; in the sanitized
+form `prompt` and `test_imports` instead of `text` and `test_setup_code`.
+Text with a short correct answer, for `exact_match`: `question` and `answer`.
 
-Other fields and blank lines are ignored. A row that cannot be used is an error, never left out in silence.
+Other fields and blank lines are ignored. A row that cannot be used is an error; none is skipped silently.
 """
 
 import re
@@ -19,8 +19,8 @@ from arc_refinery.rows import RowError, read_rows
 from arc_refinery.tool_use.answers import final_number
 
 
-def read_questions(path: Path, form: Form) -> Iterator[Question]:
-    """The questions of a file of rows, in order; raises `RowError`."""
+def questions_from_file(path: Path, form: Form) -> Iterator[Question]:
+    """Yield the questions of a file of rows, in order; raise `RowError` for a bad row."""
     stem = Path(path.name.removesuffix(".gz")).stem
     for number, row in enumerate(read_rows(path), 1):
         yield READERS[form](row, f"{stem}-{number:06d}", f"{path}: row {number}")
@@ -36,7 +36,7 @@ def gsm8k_question(row: Any, name: str, where: str) -> Question:
 
 
 def mbpp_question(row: Any, name: str, where: str) -> Question:
-    """The question shows the first assert, for it names the function; what the others expect is not shown."""
+    """Convert a row; the question shows only the first assert, which gives the function's name and signature."""
     is_sanitized = isinstance(row, dict) and "prompt" in row
     text, code = _text(row, "prompt" if is_sanitized else "text", where), _text(row, "code", where)
     tests, challenges = _texts(row, "test_list", where), _texts(row, "challenge_test_list", where, or_none=True)
@@ -45,7 +45,7 @@ def mbpp_question(row: Any, name: str, where: str) -> Question:
     if not tests:
         raise RowError(f"{where}: field 'test_list' is empty; expected at least one assert")
     task_id = row.get("task_id", name)
-    if not isinstance(task_id, int | str) or not re.fullmatch(r"[\w.-]+", str(task_id)):  # it names a folder
+    if not isinstance(task_id, int | str) or not re.fullmatch(r"[\w.-]+", str(task_id)):  # used as the name of a folder
         raise RowError(f"{where}: field 'task_id' is {task_id!r:.60}; expected a number, or letters, digits, - . _")
     asserts = Asserts((*tests, *challenges), imports, setup)
     shown = f"{text.strip()}\nOne of its tests: {tests[0].strip()}"
@@ -74,7 +74,7 @@ def _text(row: Any, field: str, where: str, or_empty: bool = False) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise RowError(f"{where}: field {field!r} is no Unicode text ({error})") from None
+        raise RowError(f"{where}: field {field!r} is not valid Unicode text ({error})") from None
     return value
 
 

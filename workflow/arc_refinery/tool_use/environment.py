@@ -1,8 +1,8 @@
-"""The environment of tool use, through TRL's environment interface.
+"""The training environment of tool use, through TRL's environment interface.
 
-TRL puts the tools that an environment has into the prompt, resets one environment for each episode, and hands them all
-to the reward. The episodes themselves are played by tool_use/episodes.py instead of TRL's own loop, which takes a call
-that is not JSON for an answer, does not report calls that are cut off, and has one limit for all tokens.
+TRL puts an environment's tools into the prompt, resets one environment per episode, and passes them all to the reward.
+tool_use/episodes.py runs the episodes instead of TRL's own loop, which treats a call that is not valid JSON as an
+answer, does not report truncated calls, and has one limit for all tokens.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,26 +23,28 @@ from arc_refinery.records import settings_hash
 from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.episodes import Rollout, run_episodes
-from arc_refinery.tool_use.rendering import Renderer, TemplateError
+from arc_refinery.tool_use.rendering import ToolRenderer, ToolTemplateError
 from arc_refinery.tool_use.rewards import grade_episodes
 from arc_refinery.tool_use.tools import TOOLS, Tool, Toolbox
-from arc_refinery.training.grpo import Data, TrainingError
-from arc_refinery.training.step_metrics import Measured, step_metrics
+from arc_refinery.training.grpo import TrainingData, TrainingError
+from arc_refinery.training.step_metrics import ScoredCompletion, step_metrics
 from arc_refinery.training.trainer import Trainer
 
 
 def check_template(tokenizer: Any) -> None:
-    """Raise `TemplateError` unless TRL, too, can train with a model's chat template, which it knows by its text."""
+    """Raise `ToolTemplateError` unless TRL supports the model's chat template, which it recognises by its text."""
     try:
         known = add_response_schema(copy(tokenizer))
         if not is_chat_template_prefix_preserving(known):
             get_training_chat_template(known)
     except ValueError as error:
-        raise TemplateError(f"{tokenizer.name_or_path}: TRL cannot train with its chat template ({error})") from None
+        raise ToolTemplateError(
+            f"{tokenizer.name_or_path}: TRL cannot train with its chat template ({error})"
+        ) from None
 
 
 class EpisodeEnvironment:
-    """What one episode happens in: its question, its tools, and how far it is. Tools are the public methods."""
+    """One episode for TRL: its question, toolbox and rollout. TRL offers the public methods as tools."""
 
     def __init__(self, questions: dict[str, Question], open_toolbox: Callable[[Question], Toolbox]) -> None:
         self._questions = questions
@@ -52,41 +54,40 @@ class EpisodeEnvironment:
         self.episode: Rollout
 
     def reset(self, **row: Any) -> None:
-        """Begin an episode on the question of a row of the data set."""
+        """Begin an episode on the question of a dataset row."""
         self.question = self._questions[row["question_id"]]
         self.toolbox = self._open_toolbox(self.question)
 
 
 def environment_class(names: Sequence[str]) -> type[EpisodeEnvironment]:
-    """An `EpisodeEnvironment` with a method for each tool, with the signature and the docstring that TRL reads."""
+    """Return an `EpisodeEnvironment` with a method per tool, with the signature and docstring that TRL reads."""
     return type("ToolEnvironment", (EpisodeEnvironment,), {name: _method(TOOLS[name]) for name in names})
 
 
 def _method(tool: Tool) -> Callable[..., str]:
-    def call(
-        self: EpisodeEnvironment, **arguments: str
-    ) -> str:  # TRL only reads how it is called: episodes are played by us
+    # TRL only reads the signature: run_episodes runs the calls
+    def call(self: EpisodeEnvironment, **arguments: str) -> str:
         return self.toolbox.run(tool.name, arguments).text
 
-    described = "\n".join(f"    {name}: {text}" for name, text in tool.parameters.items())
-    named = [Parameter(name, Parameter.KEYWORD_ONLY, annotation=str) for name in tool.parameters]
+    descriptions = "\n".join(f"    {name}: {text}" for name, text in tool.parameters.items())
+    parameters = [Parameter(name, Parameter.KEYWORD_ONLY, annotation=str) for name in tool.parameters]
     call.__name__ = tool.name
-    call.__doc__ = f"{tool.description}\n\nArgs:\n{described}"
+    call.__doc__ = f"{tool.description}\n\nArgs:\n{descriptions}"
     call.__annotations__ = dict.fromkeys(tool.parameters, str)
-    call.__signature__ = Signature([Parameter("self", Parameter.POSITIONAL_ONLY), *named])  # type: ignore[attr-defined]
+    call.__signature__ = Signature([Parameter("self", Parameter.POSITIONAL_ONLY), *parameters])  # type: ignore[attr-defined]
     return call
 
 
 class Rewards:
-    """A reward function of TRL: what the last turn of each episode earns."""
+    """A reward function of TRL: grades the last turn of each episode."""
 
     def __init__(self, executor: Executor, graders: Executor, num_generations: int) -> None:
-        """`graders` compares what programs give with what is expected, and never runs one (code_exec.py)."""
+        """`graders` compares the programs' values with the expected ones, and never runs a program (code_exec.py)."""
         self.executor = executor
         self.graders = graders
         self.num_generations = num_generations
         self.rewards: list[float] = []
-        self.__name__ = "answer"  # TRL's metrics carry it
+        self.__name__ = "answer"  # part of the names of TRL's metrics
 
     def __call__(
         self, environments: Sequence[EpisodeEnvironment], log_metric: Callable[[str, float], None], **_: Any
@@ -95,11 +96,11 @@ class Rewards:
         questions = [environment.question for environment in environments]
         graded = grade_episodes([episode.last_turn for episode in episodes], questions, self.executor, self.graders)
         self.rewards = [one.reward for one in graded]
-        measured = [
-            Measured(_sampled(episode), episode.ending in ("truncated", "tokens"), reward, "", reward == 1.0)
+        scored = [
+            ScoredCompletion(_sampled(episode), episode.ending in ("truncated", "tokens"), reward, "", reward == 1.0)
             for episode, reward in zip(episodes, self.rewards, strict=True)
         ]
-        for name, value in (step_metrics(measured, self.num_generations) | _metrics(episodes)).items():
+        for name, value in (step_metrics(scored, self.num_generations) | _metrics(episodes)).items():
             log_metric(name, value)
         return self.rewards
 
@@ -109,7 +110,7 @@ def _sampled(episode: Rollout) -> list[int]:
 
 
 def _metrics(episodes: Sequence[Rollout]) -> dict[str, float]:
-    """Shares of episodes, and of calls."""
+    """Return shares of episodes and of calls."""
     results = [result for episode in episodes for result in episode.results]
     metrics = {
         "share/calling": fmean(bool(episode.results) for episode in episodes),
@@ -122,9 +123,9 @@ def _metrics(episodes: Sequence[Rollout]) -> dict[str, float]:
 
 
 class ToolTrainer(Trainer):
-    def __init__(self, renderer: Renderer, generation: Generation, **arguments: Any) -> None:
+    def __init__(self, renderer: ToolRenderer, generation: Generation, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self._tokenizer.response_template = None  # else TRL takes first turns apart too, and deep JSON makes it raise
+        self._tokenizer.response_template = None  # otherwise TRL also parses first turns, and deeply nested JSON raises
         self.renderer = renderer
         self.generation = generation
 
@@ -137,7 +138,7 @@ class ToolTrainer(Trainer):
         logprobs: list[list[float]] | None,
         *_: Any,
     ) -> tuple[Any, ...]:
-        """TRL has sampled the first turns; gives what it gets from its own loop."""
+        """Run the episodes after the first turns, which TRL sampled; return what TRL's own loop would."""
         self._check_prompt(prompts[0], prompt_ids[0])
         environments: list[EpisodeEnvironment] = self.environments
         first_turns = [(completion_ids, logprobs)]
@@ -155,7 +156,10 @@ class ToolTrainer(Trainer):
         results = [result for episode in episodes for result in episode.results]
         return (
             [episode.mask for episode in episodes],
-            [[{"role": said.role, "content": said.content} for said in episode.messages] for episode in episodes],
+            [
+                [{"role": message.role, "content": message.content} for message in episode.messages]
+                for episode in episodes
+            ],
             [episode.completion_ids for episode in episodes],
             None if logprobs is None else [episode.logprobs for episode in episodes],
             len(results),
@@ -164,20 +168,20 @@ class ToolTrainer(Trainer):
         )
 
     def _check_prompt(self, prompt: Any, ids: list[int]) -> None:
-        """Training and evaluation must read the same prompts: the one is TRL's, the other ours."""
+        """Raise unless TRL renders the prompt as the evaluation does."""
         ours = self.renderer.ids(self.renderer.prompt(prompt[-1]["content"]))
         if list(ids) != ours:
-            read = self.renderer.tokenizer.decode(ids)
-            raise TemplateError(f"TRL renders prompts in another way than the evaluation does: {read[-200:]!r}")
+            theirs = self.renderer.tokenizer.decode(ids)
+            raise ToolTemplateError(f"TRL renders prompts differently from the evaluation: {theirs[-200:]!r}")
 
 
 class ToolEnvironment:
-    """Questions, and what answers them with tools."""
+    """The training environment of questions to answer with tools."""
 
     def __init__(
         self,
         questions: Sequence[Question],
-        renderer: Renderer,
+        renderer: ToolRenderer,
         training: PolicyGradient,
         generation: Generation,
         window: int,
@@ -187,19 +191,19 @@ class ToolEnvironment:
         files_hash: str,
         seed: int,
     ) -> None:
-        """`executors` run programs, and compare what they give; `files_hash` is of what can be read.
+        """`executors` run programs and compare their values; `files_hash` is the hash of the readable files.
 
-        Raises `TrainingError` where nothing can be trained on, `TemplateError` where TRL does not know the template.
-        Questions are left out whose prompts leave no room for an episode in the window.
+        Questions whose prompts leave no room for an episode in the window are left out. Raise `TrainingError` if none
+        are left.
         """
         longest = window - generation.max_episode_tokens
         fitting = [one for one in questions if len(renderer.ids(renderer.prompt(one.text))) <= longest]
         if not questions:
-            raise TrainingError("there are no training questions: all were left out when they were made")
+            raise TrainingError("there are no training questions: all were left out when the files were written")
         if not fitting:
             raise TrainingError(
                 f"none of {len(questions)} questions has a prompt of at most {longest} tokens, that is model.window "
-                "less generation.max_episode_tokens; raise the one or lower the other"
+                "minus generation.max_episode_tokens; raise the former or lower the latter"
             )
         self.n_left_out = len(questions) - len(fitting)
         self.questions = {one.question_id: one for one in fitting}
@@ -211,7 +215,7 @@ class ToolEnvironment:
         self.executors = executors
         self.files_hash = files_hash
         rows = [{"prompt": [{"role": "user", "content": one.text}], "question_id": one.question_id} for one in fitting]
-        self.data = Data.split(rows, training.n_heldout, seed)
+        self.data = TrainingData.split(rows, training.n_heldout, seed)
 
     def identity(self) -> dict[str, Any]:
         return {

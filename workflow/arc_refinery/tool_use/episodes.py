@@ -1,8 +1,14 @@
-"""Episodes: the model thinks, calls tools, reads their results, thinks on, answers.
+"""Run episodes: the model thinks, calls tools, reads their results, continues thinking, answers.
 
-Training and evaluation play them alike; what differs is who samples. A context is always the very ids that were sampled
-before, never a text that was tokenised again. A mask says which ids those are: 1 for what the model sampled, its stop
-tokens included; 0 for results, for the template's headers, and for a stop token that was added to a turn without one.
+Training and evaluation share this code; only the sampler differs. A context consists of the sampled ids; text is never
+re-tokenised. The mask is 1 for sampled ids, including stop tokens, and 0 for results, the template's headers, and a
+stop token added to a turn without one:
+
+    mask  tokens
+    1     33  <think>\\n2 rows.\\n</think>\\n\\n
+              <tool_call>\\n{"name": "calculator", "arguments": {"expression": "2*3"}}\\n</tool_call><|im_end|>
+    0     14  \\n<|im_start|>user\\n<tool_response>\\n6\\n</tool_response><|im_end|>\\n<|im_start|>assistant\\n
+    1     14  <think>\\n6 hats.\\n</think>\\n\\n#### 6<|im_end|>
 """
 
 from collections.abc import Callable, Sequence
@@ -10,17 +16,17 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from arc_refinery.records.transcripts import Ending, Message
-from arc_refinery.tool_use.rendering import Renderer
-from arc_refinery.tool_use.tools import Result, Toolbox, answer_all
-from arc_refinery.tool_use.turns import Turn, parse_turn
+from arc_refinery.tool_use.rendering import ToolRenderer
+from arc_refinery.tool_use.tools import CallResult, Toolbox, answer_all
+from arc_refinery.tool_use.turns import ParsedTurn, parse_turn
 
 Logprobs = list[float]
-# From contexts to the ids of one more turn each, and their log-probabilities where the sampler gives any
-Sample = Callable[[list[list[int]]], tuple[Sequence[list[int]], Sequence[Logprobs] | None]]
+# From contexts to the ids of the next turn of each, and their log-probabilities if the sampler returns any
+SampleTurns = Callable[[list[list[int]]], tuple[Sequence[list[int]], Sequence[Logprobs] | None]]
 
 
-class Limits(Protocol):
-    """What bounds an episode (config.Generation)."""
+class EpisodeLimits(Protocol):
+    """Limits of an episode (config.Generation)."""
 
     @property
     def max_turn_tokens(self) -> int: ...
@@ -32,54 +38,58 @@ class Limits(Protocol):
 
 @dataclass(slots=True)
 class Rollout:
-    """One episode while it is played."""
+    """One episode in progress."""
 
     prompt_ids: list[int]
     toolbox: Toolbox
     completion_ids: list[int] = field(default_factory=list)
     mask: list[int] = field(default_factory=list)
-    logprobs: Logprobs | None = field(default_factory=list)  # of the sampler, 0 where the mask is 0
+    logprobs: Logprobs | None = field(default_factory=list)  # of the sampler; 0 where the mask is 0
     messages: list[Message] = field(default_factory=list)
-    results: list[Result] = field(default_factory=list)  # of all calls, in order
+    results: list[CallResult] = field(default_factory=list)  # of all calls, in order
     ending: Ending | None = None
 
     @property
     def n_counted(self) -> int:
-        """Calls that count towards the limit: all but those that were put off to the next turn."""
+        """Number of calls that count towards the limit: all but those postponed to the next turn."""
         return sum(result.fault != "too_many" for result in self.results)
 
     @property
     def last_turn(self) -> str:
-        """The turn that is graded; empty where the episode did not end with an answer."""
+        """The turn to grade; empty unless the episode ended with an answer."""
         return self.messages[-1].content if self.ending == "answer" else ""
 
 
 def run_episodes(
-    episodes: Sequence[Rollout], sample: Sample, renderer: Renderer, limits: Limits, ends: frozenset[int]
+    episodes: Sequence[Rollout],
+    sample: SampleTurns,
+    renderer: ToolRenderer,
+    limits: EpisodeLimits,
+    ends: frozenset[int],
 ) -> None:
-    """Run episodes to their ends, one turn of all of them at a time. `ends` are the ids that end a turn."""
+    """Run all episodes to their ends in parallel, turn by turn. `ends` are the ids that end a turn."""
     while running := [episode for episode in episodes if episode.ending is None]:
         sampled, logprobs = sample([episode.prompt_ids + episode.completion_ids for episode in running])
         turns = [
-            _take(episode, ids, None if logprobs is None else logprobs[index], renderer, limits, ends)
+            _add_turn(episode, ids, None if logprobs is None else logprobs[index], renderer, limits, ends)
             for index, (episode, ids) in enumerate(zip(running, sampled, strict=True))
         ]
         calling = [(episode, turn) for episode, turn in zip(running, turns, strict=True) if episode.ending is None]
         if calling:
             results = answer_all([(one.toolbox, turn, limits.max_calls - one.n_counted) for one, turn in calling])
-            for (episode, _), told in zip(calling, results, strict=True):
-                _tell(episode, told, renderer, limits)
+            for (episode, _), results_of_turn in zip(calling, results, strict=True):
+                _add_results(episode, results_of_turn, renderer, limits)
 
 
-def _take(
+def _add_turn(
     episode: Rollout,
     ids: list[int],
     logprobs: Logprobs | None,
-    renderer: Renderer,
-    limits: Limits,
+    renderer: ToolRenderer,
+    limits: EpisodeLimits,
     ends: frozenset[int],
-) -> Turn:
-    """Add one turn; an episode goes on where it calls and has not been told that no calls are left."""
+) -> ParsedTurn:
+    """Add one turn; the episode continues if the turn has calls and no earlier result said that none are left."""
     room = min(limits.max_turn_tokens, limits.max_episode_tokens - len(episode.completion_ids))
     ids = ids[:room]
     _extend(episode, ids, None if logprobs is None else logprobs[:room], is_sampled=True)
@@ -93,16 +103,16 @@ def _take(
     return turn
 
 
-def _tell(episode: Rollout, results: list[Result], renderer: Renderer, limits: Limits) -> None:
-    """Add the results of a turn's calls, where there is room for them and another turn."""
-    told = renderer.ids(renderer.results([result.text for result in results]))
+def _add_results(episode: Rollout, results: list[CallResult], renderer: ToolRenderer, limits: EpisodeLimits) -> None:
+    """Add the results of a turn's calls, if there is room for them and another turn."""
+    ids = renderer.ids(renderer.results([result.text for result in results]))
     if episode.completion_ids[-1] != renderer.stop_id:
-        told = [renderer.stop_id, *told]
+        ids = [renderer.stop_id, *ids]
     episode.results += results
-    if len(episode.completion_ids) + len(told) >= limits.max_episode_tokens:
-        episode.ending = "tokens"  # the results are not added: an episode ends with what the model wrote
+    if len(episode.completion_ids) + len(ids) >= limits.max_episode_tokens:
+        episode.ending = "tokens"  # without the results: an episode ends with a turn of the model
         return
-    _extend(episode, told, [0.0] * len(told), is_sampled=False)
+    _extend(episode, ids, [0.0] * len(ids), is_sampled=False)
     episode.messages += [Message("tool", result.text) for result in results]
 
 

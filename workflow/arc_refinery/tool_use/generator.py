@@ -1,7 +1,7 @@
-"""Make problems that need a calculator or a few lines of code, as rows of GSM8K and of MBPP, without a network.
+"""Generate problems that need a calculator or a few lines of code, as rows of GSM8K and MBPP.
 
-A problem is drawn from the stream of (seed, level, split, index). Whether it may be trained on is decided by its text
-alone (`split_of`), so that no held-out text is ever among those to train on, whatever the seeds.
+A problem is drawn from the stream of (seed, level, split, index). Its text alone decides its split (`split_of`), so
+that no held-out text is ever in a training set, for any seeds.
 """
 
 import hashlib
@@ -12,60 +12,62 @@ from typing import Any, Literal
 
 from arc_refinery.seeding import stream_seed
 
-Row = dict[str, Any]
-Split = Literal["train", "heldout"]
+_Row = dict[str, Any]
+QuestionSplit = Literal["train", "heldout"]
 
-HELD_OUT_ONE_IN = 8
+_HELD_OUT_ONE_IN = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Difficulty:
-    """How hard problems are."""
+class _Difficulty:
+    """Difficulty of problems."""
 
-    steps: tuple[int, int]  # operations, least and most
-    digits: tuple[int, int]  # of the numbers that they start from
+    steps: tuple[int, int]  # operations, minimum and maximum
+    digits: tuple[int, int]  # of the drawn numbers
     stories: float  # share of word problems; the others are bare expressions
 
 
-DIFFICULTIES = {
-    1: Difficulty((1, 1), (3, 4), 0.3),
-    2: Difficulty((2, 2), (3, 4), 0.6),
-    3: Difficulty((3, 4), (3, 5), 0.8),
+_DIFFICULTIES = {
+    1: _Difficulty((1, 1), (3, 4), 0.3),
+    2: _Difficulty((2, 2), (3, 4), 0.6),
+    3: _Difficulty((3, 4), (3, 5), 0.8),
 }
-MAX_VALUE = 10**12  # no step goes beyond
+MAX_VALUE = 10**12  # of any intermediate result
 
 NAMES = "Anna Ben Carla David Emma Felix Greta Hugo Ida Jonas Kira Leo Mia Noah Olga Paul".split()  # noqa: SIM905
 THINGS = "apples beads books bottles bricks cards coins eggs nails pencils plants shells stamps tiles".split()  # noqa: SIM905
 ASKING = ("What is {}?", "Compute {}.", "Calculate {}.", "How much is {}?")
 
 
-def gsm8k_row(level: int, split: Split, seed: int, index: int) -> Row:
-    """An arithmetic problem: `question`; `answer` with a line a step, its calculation marked, and `#### number`."""
+def gsm8k_row(level: int, split: QuestionSplit, seed: int, index: int) -> _Row:
+    """Return a problem: `question`; `answer` with one line per step, its calculation marked, and `#### number`."""
     rng = _stream("gsm8k", level, split, seed, index)
-    how = DIFFICULTIES[level]
+    difficulty = _DIFFICULTIES[level]
     while True:
-        n_steps = rng.randint(*how.steps)
-        question, lines, value = (_story if rng.random() < how.stories else _expression)(rng, n_steps, how.digits)
+        n_steps = rng.randint(*difficulty.steps)
+        question, lines, value = (_story if rng.random() < difficulty.stories else _expression)(
+            rng, n_steps, difficulty.digits
+        )
         if split_of(question) == split:
             return {"question": question, "answer": "\n".join([*lines, f"#### {value}"])}
 
 
-def mbpp_row(level: int, split: Split, seed: int, index: int) -> Row:
-    """A small function to write, with three asserts that go with the text and two that do not."""
+def mbpp_row(level: int, split: QuestionSplit, seed: int, index: int) -> _Row:
+    """Return a small function to write, with three asserts in `test_list` and two in `challenge_test_list`."""
     rng = _stream("mbpp", level, split, seed, index)
     while True:
-        row = _function(rng, rng.randint(*DIFFICULTIES[level].steps))
+        row = _function(rng, rng.randint(*_DIFFICULTIES[level].steps))
         if split_of(row["text"]) == split:
             return row | {"task_id": index}
 
 
-def split_of(text: str) -> Split:
-    """The side that a question is on by its text alone: one in eight is held out."""
-    is_held_out = int(hashlib.sha256(text.encode()).hexdigest(), 16) % HELD_OUT_ONE_IN == 0
+def split_of(text: str) -> QuestionSplit:
+    """Return the split of a question, by its text alone: one in eight is held out."""
+    is_held_out = int(hashlib.sha256(text.encode()).hexdigest(), 16) % _HELD_OUT_ONE_IN == 0
     return "heldout" if is_held_out else "train"
 
 
-def _stream(form: str, level: int, split: Split, seed: int, index: int) -> random.Random:
+def _stream(form: str, level: int, split: QuestionSplit, seed: int, index: int) -> random.Random:
     return random.Random(stream_seed(seed, form, level, split, index))
 
 
@@ -73,14 +75,14 @@ def _stream(form: str, level: int, split: Split, seed: int, index: int) -> rando
 
 
 def _expression(rng: random.Random, n_steps: int, digits: tuple[int, int]) -> tuple[str, list[str], int]:
-    """Question, lines of the answer, value."""
+    """Return a question, the lines of its answer, and the value."""
     text, value = _tree(rng, n_steps, digits)
     line = f"{text} = <<{text.replace(' ', '')}={value}>>{value}"
     return rng.choice(ASKING).format(text), [line], value
 
 
 def _tree(rng: random.Random, n_steps: int, digits: tuple[int, int]) -> tuple[str, int]:
-    """An expression with so many operations, and its value: a natural number up to `MAX_VALUE`."""
+    """Return an expression with `n_steps` operations and its value, a natural number up to `MAX_VALUE`."""
     if n_steps == 0:
         number = _number(rng, digits)
         return str(number), number
@@ -88,7 +90,7 @@ def _tree(rng: random.Random, n_steps: int, digits: tuple[int, int]) -> tuple[st
         n_left = rng.randrange(n_steps)
         operation = rng.choice("+-**/")
         (left, x), (right, y) = _tree(rng, n_left, digits), _tree(rng, n_steps - 1 - n_left, digits)
-        if operation == "/":  # by a divisor, so that it comes out even
+        if operation == "/":  # by a divisor, so that the result is a whole number
             y = _divisor(rng, x)
             right = str(y)
             if y == 1 or n_steps - 1 - n_left:
@@ -110,77 +112,77 @@ def _number(rng: random.Random, digits: tuple[int, int]) -> int:
 
 
 def _divisor(rng: random.Random, number: int) -> int:
-    """One of its divisors from 3 to 999; 1 where there is none."""
+    """Return a random divisor from 3 to 999; 1 if there is none."""
     divisors = [divisor for divisor in range(3, min(number, 1000)) if number % divisor == 0]
     return rng.choice(divisors) if divisors else 1
 
 
 def _story(rng: random.Random, n_steps: int, digits: tuple[int, int]) -> tuple[str, list[str], int]:
-    """What happens to a number of things, one step after the other."""
+    """Return a word problem about a number of things: question, lines of the answer, value."""
     who, things = rng.choice(NAMES), rng.choice(THINGS)
-    told, lines, value, n_told = [], [], _number(rng, digits), 0
+    sentences, lines, value, n_done = [], [], _number(rng, digits), 0
     if rng.random() < 0.5:
         boxes = rng.randrange(12, 100)
-        told.append(f"{who} has {boxes} boxes with {value} {things} each.")
+        sentences.append(f"{who} has {boxes} boxes with {value} {things} each.")
         lines.append(_line("There are", f"{boxes} * {value}", boxes * value, things))
-        value, n_told = boxes * value, 1
+        value, n_done = boxes * value, 1
     else:
-        told.append(f"{who} has {value} {things}.")
-    for _ in range(n_steps - n_told - 1):
+        sentences.append(f"{who} has {value} {things}.")
+    for _ in range(n_steps - n_done - 1):
         sentence, line, value = _event(rng, who, things, value, digits)
-        told.append(sentence)
+        sentences.append(sentence)
         lines.append(line)
     if len(lines) == n_steps:
-        return " ".join([*told, f"How many {things} are there?"]), lines, value
+        return " ".join([*sentences, f"How many {things} are there?"]), lines, value
     ending, line, value = rng.choice((_counted, _sold, _shared, _left_over))(rng, who, things, value, digits)
-    return " ".join([*told, ending]), [*lines, line], value
+    return " ".join([*sentences, ending]), [*lines, line], value
 
 
-Told = tuple[str, str, int]  # what the question says, a line of the answer, the number then
+_Event = tuple[str, str, int]  # sentence of the question, line of the answer, number after it
 
 
-def _event(rng: random.Random, who: str, things: str, value: int, digits: tuple[int, int]) -> Told:
+def _event(rng: random.Random, who: str, things: str, value: int, digits: tuple[int, int]) -> _Event:
     kind = rng.choice(("buys", "boxes", "gives", "times"))
     number = _number(rng, digits)
     if kind == "boxes":
         boxes = rng.randrange(3, 40)
         now = value + boxes * number
-        said = f"Then {who} buys {boxes} boxes with {number} {things} each."
-        return said, _line("Then there are", f"{value} + {boxes} * {number}", now, things), now
+        sentence = f"Then {who} buys {boxes} boxes with {number} {things} each."
+        return sentence, _line("Then there are", f"{value} + {boxes} * {number}", now, things), now
     if kind == "times" and value < MAX_VALUE // 100:
         times = rng.randrange(3, 30)
-        said = f"A year later there are {times} times as many."
-        return said, _line("Then there are", f"{times} * {value}", times * value, things), times * value
+        sentence = f"A year later there are {times} times as many."
+        return sentence, _line("Then there are", f"{times} * {value}", times * value, things), times * value
     if kind == "gives" and number < value:
-        said = f"Then {who} gives {number} of them away."
-        return said, _line("Then there are", f"{value} - {number}", value - number, things), value - number
-    said = f"Then {who} buys {number} more."
-    return said, _line("Then there are", f"{value} + {number}", value + number, things), value + number
+        sentence = f"Then {who} gives {number} of them away."
+        return sentence, _line("Then there are", f"{value} - {number}", value - number, things), value - number
+    sentence = f"Then {who} buys {number} more."
+    return sentence, _line("Then there are", f"{value} + {number}", value + number, things), value + number
 
 
-def _counted(rng: random.Random, who: str, things: str, value: int, digits: tuple[int, int]) -> Told:
+def _counted(rng: random.Random, who: str, things: str, value: int, digits: tuple[int, int]) -> _Event:
     sentence, line, value = _event(rng, who, things, value, digits)
     return f"{sentence} How many {things} are there now?", line, value
 
 
-def _sold(rng: random.Random, who: str, things: str, value: int, _digits: tuple[int, int]) -> Told:
+def _sold(rng: random.Random, who: str, things: str, value: int, _digits: tuple[int, int]) -> _Event:
     price = rng.randrange(3, 100)
-    said = f"{who} sells all of them for ${price} each. How many dollars does {who} get?"
-    return said, _line(f"{who} gets", f"{value} * {price}", value * price, "dollars"), value * price
+    sentence = f"{who} sells all of them for ${price} each. How many dollars does {who} get?"
+    return sentence, _line(f"{who} gets", f"{value} * {price}", value * price, "dollars"), value * price
 
 
-def _shared(rng: random.Random, who: str, things: str, value: int, digits: tuple[int, int]) -> Told:
+def _shared(rng: random.Random, who: str, things: str, value: int, digits: tuple[int, int]) -> _Event:
     schools = _divisor(rng, value)
     if schools == 1:
         return _left_over(rng, who, things, value, digits)
-    said = f"{who} shares them equally among {schools} schools. How many {things} does each school get?"
-    return said, _line("Each school gets", f"{value} / {schools}", value // schools, things), value // schools
+    sentence = f"{who} shares them equally among {schools} schools. How many {things} does each school get?"
+    return sentence, _line("Each school gets", f"{value} / {schools}", value // schools, things), value // schools
 
 
-def _left_over(rng: random.Random, who: str, things: str, value: int, _digits: tuple[int, int]) -> Told:
+def _left_over(rng: random.Random, who: str, things: str, value: int, _digits: tuple[int, int]) -> _Event:
     size = rng.randrange(12, 100)
-    said = f"{who} fills bags with {size} {things} each, as many as possible. How many {things} are left over?"
-    return said, _line("Left over are", f"{value} % {size}", value % size, things), value % size
+    sentence = f"{who} fills bags with {size} {things} each, as many as possible. How many {things} are left over?"
+    return sentence, _line("Left over are", f"{value} % {size}", value % size, things), value % size
 
 
 def _line(before: str, calculation: str, value: int, unit: str) -> str:
@@ -191,47 +193,47 @@ def _line(before: str, calculation: str, value: int, unit: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One thing that a function does to a list of whole numbers: in words, in code, and as what it computes."""
+class _Step:
+    """One operation of a function on a list of whole numbers: in words, as code, and as a callable."""
 
     name: str
     words: str
     code: str
     compute: Callable[[list[int], int], Any]
-    parameter: tuple[int, int] = (0, 0)  # least and most
+    parameter: tuple[int, int] = (0, 0)  # minimum and maximum of k
 
 
-STEPS = (
-    Step("add", "add {k} to each", "[value + {k} for value in values]", lambda v, k: [x + k for x in v], (11, 99)),
-    Step(
+_STEPS = (
+    _Step("add", "add {k} to each", "[value + {k} for value in values]", lambda v, k: [x + k for x in v], (11, 99)),
+    _Step(
         "scale", "multiply each by {k}", "[{k} * value for value in values]", lambda v, k: [k * x for x in v], (3, 19)
     ),
-    Step("square", "square each", "[value**2 for value in values]", lambda v, _: [x * x for x in v]),
-    Step(
+    _Step("square", "square each", "[value**2 for value in values]", lambda v, _: [x * x for x in v]),
+    _Step(
         "above",
         "keep those greater than {k}",
         "[value for value in values if value > {k}]",
         lambda v, k: list(filter(lambda x: x > k, v)),
         (-20, 60),
     ),
-    Step(
+    _Step(
         "multiples",
         "keep those divisible by {k}",
         "[value for value in values if value % {k} == 0]",
         lambda v, k: [x for x in v if x == x // k * k],
         (2, 5),
     ),
-    Step("reverse", "reverse their order", "values[::-1]", lambda v, _: list(reversed(v))),
-    Step("order", "sort them in ascending order", "sorted(values)", lambda v, _: sorted(v)),
-    Step("first", "keep the first {k}", "values[:{k}]", lambda v, k: [x for i, x in enumerate(v) if i < k], (2, 5)),
-    Step("distinct", "drop repeated ones and sort the others", "sorted(set(values))", lambda v, _: sorted({*v})),
+    _Step("reverse", "reverse their order", "values[::-1]", lambda v, _: list(reversed(v))),
+    _Step("order", "sort them in ascending order", "sorted(values)", lambda v, _: sorted(v)),
+    _Step("first", "keep the first {k}", "values[:{k}]", lambda v, k: [x for i, x in enumerate(v) if i < k], (2, 5)),
+    _Step("distinct", "drop repeated ones and sort the others", "sorted(set(values))", lambda v, _: sorted({*v})),
 )
-ENDINGS = (
-    Step("list", "return them as a list", "values", lambda v, _: v),
-    Step("sum", "return their sum", "sum(values)", lambda v, _: sum(v)),
-    Step("count", "return how many there are", "len(values)", lambda v, _: len(v)),
-    Step("largest", "return the largest, or 0 without any", "max(values, default=0)", lambda v, _: max([*v] or [0])),
-    Step(
+_ENDINGS = (
+    _Step("list", "return them as a list", "values", lambda v, _: v),
+    _Step("sum", "return their sum", "sum(values)", lambda v, _: sum(v)),
+    _Step("count", "return how many there are", "len(values)", lambda v, _: len(v)),
+    _Step("largest", "return the largest, or 0 without any", "max(values, default=0)", lambda v, _: max([*v] or [0])),
+    _Step(
         "span",
         "return the largest minus the smallest, or 0 without any",
         "max(values, default=0) - min(values, default=0)",
@@ -241,16 +243,16 @@ ENDINGS = (
 N_SHOWN, N_MORE = 3, 2  # asserts
 
 
-def _function(rng: random.Random, n_steps: int) -> Row:
-    """A row without its number."""
-    chosen = [*rng.sample(STEPS, n_steps), rng.choice(ENDINGS)]
+def _function(rng: random.Random, n_steps: int) -> _Row:
+    """Return a row without its `task_id`."""
+    chosen = [*rng.sample(_STEPS, n_steps), rng.choice(_ENDINGS)]
     filled = [(step, rng.randint(*step.parameter)) for step in chosen]
     name = "_".join(step.name for step in chosen)
     words = [step.words.format(k=k) for step, k in filled]
     code = [step.code.format(k=k) for step, k in filled]
     body = [*(f"    values = {line}" for line in code[:-1]), f"    return {code[-1]}"]
     examples = [_example(rng, filled) for _ in range(N_SHOWN + N_MORE)]
-    if all(result == examples[0][1] for _, result in examples):  # a constant would pass
+    if all(result == examples[0][1] for _, result in examples):  # or a constant would pass
         return _function(rng, n_steps)
     asserts = [f"assert {name}({values}) == {result}" for values, result in examples]
     return {
@@ -262,10 +264,10 @@ def _function(rng: random.Random, n_steps: int) -> Row:
     }
 
 
-def _example(rng: random.Random, steps: list[tuple[Step, int]]) -> tuple[list[int], Any]:
-    """A list and what the steps make of it."""
+def _example(rng: random.Random, steps: list[tuple[_Step, int]]) -> tuple[list[int], Any]:
+    """Return a list and the result of the steps on it."""
     values = [rng.randrange(-50, 100) for _ in range(rng.randint(2, 8))]
-    values += rng.sample(values, rng.randint(0, 2))  # some are there twice
+    values += rng.sample(values, rng.randint(0, 2))  # some twice
     result: Any = values
     for step, k in steps:
         result = step.compute(result, k)

@@ -1,8 +1,8 @@
-"""What answers earn: 1 for a right one, 0 for any other. Pure functions, but for the sandbox that runs programs.
+"""Rewards of answers: 1 if correct, else 0. Pure functions, except for the sandbox that runs programs.
 
-gsm8k        the number that the answer gives equals the reference, exactly (answers.py: which number counts)
-exact_match  the marked answer, or the whole text, equals the reference but for case, white space and marks around it
-code_exec    the last block of Python passes all asserts that can be checked (code_exec.py)
+gsm8k        the answer's number equals the reference exactly (answers.py: which number counts)
+exact_match  the marked answer, or the whole text, equals the reference up to case, white space and outer punctuation
+code_exec    the last Python block passes all asserts that can be checked (code_exec.py)
 """
 
 from collections.abc import Sequence
@@ -12,27 +12,27 @@ from arc_refinery.prompts import extract_code
 from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.answers import final_number, final_text, normalized
-from arc_refinery.tool_use.code_exec import Report, run_asserts
+from arc_refinery.tool_use.code_exec import AssertsReport, run_asserts
 from arc_refinery.tool_use.turns import parse_turn
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeGrade:
-    """What an episode's last turn earned."""
+    """Grade of an episode's last turn."""
 
     reward: float
-    answer: str  # what was held against the reference; empty where there is no answer
-    report: Report | None = None  # of code_exec
+    answer: str  # compared with the reference; empty if there is no answer
+    report: AssertsReport | None = None  # of code_exec
 
 
 def gsm8k(text: str, reference: str) -> float:
-    """Whether the number that a text gives as its answer is the reference."""
+    """Return 1 if the number that a text gives as its answer is the reference."""
     number = final_number(text)
     return float(number is not None and number == final_number(f"#### {reference}"))
 
 
 def exact_match(text: str, reference: str) -> float:
-    """Whether the text that is given as the answer is the reference."""
+    """Return 1 if the text given as the answer is the reference."""
     wanted = normalized(reference)
     return float(bool(wanted) and final_text(text) == wanted)
 
@@ -40,27 +40,27 @@ def exact_match(text: str, reference: str) -> float:
 def grade_episodes(
     turns: Sequence[str], questions: Sequence[Question], candidates: Executor | None, graders: Executor | None
 ) -> list[EpisodeGrade]:
-    """Grade the last turns of episodes, as the model wrote them: thinking is left out, a turn with a call is no answer.
+    """Grade the last turns of episodes, without their thinking; a turn with a call is not an answer.
 
-    The executors are needed where there are questions of kind `code_exec` (`run_asserts` says which is which). That an
-    answer fails is its grade; that the sandbox fails is an exception.
+    Questions of kind `code_exec` need both executors (see `run_asserts`). A failing answer is a grade; a failing
+    sandbox raises.
     """
     answers = [parse_turn(turn).answer for turn in turns]
     indices = [index for index, question in enumerate(questions) if question.kind == "code_exec"]
-    reports: dict[int, Report] = {}
+    reports: dict[int, AssertsReport] = {}
     if indices:
         if candidates is None or graders is None:
             raise ValueError("questions of kind code_exec need executors")
         programs = [extract_code(answers[index] or "") for index in indices]
-        asked = [questions[index] for index in indices]
-        reports = dict(zip(indices, run_asserts(programs, asked, candidates, graders), strict=True))
+        to_run = [questions[index] for index in indices]
+        reports = dict(zip(indices, run_asserts(programs, to_run, candidates, graders), strict=True))
     return [
-        _graded(answer, question, reports.get(index))
+        _grade(answer, question, reports.get(index))
         for index, (answer, question) in enumerate(zip(answers, questions, strict=True))
     ]
 
 
-def _graded(answer: str | None, question: Question, report: Report | None) -> EpisodeGrade:
+def _grade(answer: str | None, question: Question, report: AssertsReport | None) -> EpisodeGrade:
     if answer is None:
         return EpisodeGrade(0.0, "", report)
     match question.kind:

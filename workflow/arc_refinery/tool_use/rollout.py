@@ -1,6 +1,6 @@
-"""Play and grade the episodes of a shard of held-out questions; an interrupted job goes on where it was.
+"""Run and grade the episodes of a shard of held-out questions; an interrupted job resumes where it was.
 
-Questions are played in fixed batches, whatever the number of shards, for padding changes how floats are summed.
+Batches are the same for any number of shards, because padding changes the order of floating-point sums.
 """
 
 import logging
@@ -23,7 +23,7 @@ from arc_refinery.sampling.turns import TurnSampler, open_turn_sampler
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.episodes import Rollout, run_episodes
-from arc_refinery.tool_use.rendering import Renderer
+from arc_refinery.tool_use.rendering import ToolRenderer
 from arc_refinery.tool_use.rewards import EpisodeGrade, grade_episodes
 from arc_refinery.tool_use.tools import Toolbox
 
@@ -32,22 +32,22 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSettings:
-    """Who answers, and under which rules."""
+    """Everything that determines an episode: model, adapter, tools, limits, seed."""
 
     model: ModelConfig
     adapter: Path | None
     generation: Generation
-    renderer: Renderer
+    renderer: ToolRenderer
     open_toolbox: Callable[[Question], Toolbox]
-    executors: tuple[Executor, Executor]  # run programs, and compare what they give
+    executors: tuple[Executor, Executor]  # run programs; compare their values
     sandbox: Sandbox  # their limits
-    files_hash: str  # of what can be read
-    n_predictions: int  # episodes of each question
+    files_hash: str  # of the readable files
+    n_predictions: int  # episodes per question
     questions_per_batch: int
     seed: int
 
     def settings(self) -> dict[str, Any]:
-        """What decides the episodes, but for the adapter's weights and the questions."""
+        """Return everything that determines the episodes, except the adapter's weights and the questions."""
         return {
             "model": self.model.model_dump(exclude=marked(ModelConfig, TUNING)),
             "generation": self.generation.model_dump(),
@@ -63,7 +63,7 @@ class EpisodeSettings:
 def run_shard(
     questions: Sequence[Question], setup: EpisodeSettings, shard: int, n_shards: int, output: Path
 ) -> Iterator[Episode]:
-    """The episodes of every `n_shards`-th batch from batch `shard` on; progress is kept beside `output`."""
+    """Yield the episodes of every `n_shards`-th batch, from batch `shard`; progress is kept next to `output`."""
     if not 0 <= shard < n_shards:
         raise InputError(f"shard {shard} of {n_shards}: expected 0..{n_shards - 1}")
     if min(setup.n_predictions, setup.questions_per_batch) < 1:
@@ -72,20 +72,20 @@ def run_shard(
     batches = [questions[start : start + size] for start in range(0, len(questions), size)][shard::n_shards]
     prompts = [[_prompt(question, setup) for question in batch] for batch in batches]
     weights = "" if setup.adapter is None else content_hash([setup.adapter / ADAPTER_WEIGHTS])
-    asked = [repr(question) for batch in batches for question in batch]
-    progress = Progress(output, records.settings_hash({**setup.settings(), "adapter": weights, "questions": asked}))
+    texts = [repr(question) for batch in batches for question in batch]
+    progress = Progress(output, records.settings_hash({**setup.settings(), "adapter": weights, "questions": texts}))
     done = [[Episode.of(one) for one in entry["episodes"]] for entry in progress.entries]
     if done:
-        logger.info("%s: %d of %d batches were played before", progress.path, len(done), len(batches))
+        logger.info("%s: %d of %d batches were already done", progress.path, len(done), len(batches))
     yield from (episode for batch in done for episode in batch)
     if len(done) == len(batches):
         return
     sampler = open_turn_sampler(setup.model, setup.adapter, setup.generation)
     left = list(zip(batches, prompts, strict=True))[len(done) :]
     for batch, ids in tqdm(left, initial=len(done), total=len(batches), unit="batch", mininterval=5):
-        played = _run_batch(batch, ids, setup, sampler)
-        progress.add({"episodes": [asdict(episode) for episode in played]})
-        yield from played
+        episodes = _run_batch(batch, ids, setup, sampler)
+        progress.add({"episodes": [asdict(episode) for episode in episodes]})
+        yield from episodes
 
 
 def _prompt(question: Question, setup: EpisodeSettings) -> list[int]:
@@ -94,7 +94,7 @@ def _prompt(question: Question, setup: EpisodeSettings) -> list[int]:
     if len(ids) > longest:
         raise InputError(
             f"{question.question_id}: its prompt has {len(ids)} tokens, expected at most {longest}, that is "
-            "model.window less generation.max_episode_tokens; raise the one or lower the other"
+            "model.window minus generation.max_episode_tokens; raise the former or lower the latter"
         )
     return ids
 
@@ -102,28 +102,30 @@ def _prompt(question: Question, setup: EpisodeSettings) -> list[int]:
 def _run_batch(
     questions: Sequence[Question], prompts: Sequence[list[int]], setup: EpisodeSettings, sampler: TurnSampler
 ) -> list[Episode]:
-    asked = [
+    prompted = [
         (question, ids) for question, ids in zip(questions, prompts, strict=True) for _ in range(setup.n_predictions)
     ]
-    rollouts = [Rollout(list(ids), setup.open_toolbox(question)) for question, ids in asked]
+    rollouts = [Rollout(list(ids), setup.open_toolbox(question)) for question, ids in prompted]
 
     def sample(contexts: list[list[int]]) -> tuple[list[list[int]], None]:
         running = [(number, one) for number, one in enumerate(rollouts) if one.ending is None]
         seeds = [
-            stream_seed(setup.seed, asked[number][0].question_id, number % setup.n_predictions, len(one.messages))
+            stream_seed(setup.seed, prompted[number][0].question_id, number % setup.n_predictions, len(one.messages))
             for number, one in running
         ]
         return sampler.sample(contexts, seeds), None
 
     run_episodes(rollouts, sample, setup.renderer, setup.generation, sampler.ends)
-    graded = grade_episodes([one.last_turn for one in rollouts], [question for question, _ in asked], *setup.executors)
+    grades = grade_episodes(
+        [one.last_turn for one in rollouts], [question for question, _ in prompted], *setup.executors
+    )
     return [
-        _record(number % setup.n_predictions, question, one, grades, setup)
-        for number, ((question, _), one, grades) in enumerate(zip(asked, rollouts, graded, strict=True))
+        _record(number % setup.n_predictions, question, rollout, grade, setup)
+        for number, ((question, _), rollout, grade) in enumerate(zip(prompted, rollouts, grades, strict=True))
     ]
 
 
-def _record(number: int, question: Question, played: Rollout, graded: EpisodeGrade, setup: EpisodeSettings) -> Episode:
+def _record(number: int, question: Question, rollout: Rollout, grade: EpisodeGrade, setup: EpisodeSettings) -> Episode:
     return Episode(
         episode_id=f"{question.question_id}/{number:03d}",
         question_id=question.question_id,
@@ -132,13 +134,13 @@ def _record(number: int, question: Question, played: Rollout, graded: EpisodeGra
         seed=setup.seed,
         temperature=setup.generation.temperature,
         top_p=setup.generation.top_p,
-        messages=tuple(played.messages),
-        calls=tuple(Call(result.tool, result.fault or "") for result in played.results),
-        completion_ids=tuple(played.completion_ids),
-        mask=tuple(played.mask),
-        ending=str(played.ending),
-        n_prompt_tokens=len(played.prompt_ids),
-        n_tokens=sum(played.mask),
-        answer=graded.answer,
-        reward=graded.reward,
+        messages=tuple(rollout.messages),
+        calls=tuple(Call(result.tool, result.fault or "") for result in rollout.results),
+        completion_ids=tuple(rollout.completion_ids),
+        mask=tuple(rollout.mask),
+        ending=str(rollout.ending),
+        n_prompt_tokens=len(rollout.prompt_ids),
+        n_tokens=sum(rollout.mask),
+        answer=grade.answer,
+        reward=grade.reward,
     )

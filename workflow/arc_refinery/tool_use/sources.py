@@ -1,4 +1,4 @@
-"""The questions of one set, from the generator or a file, checked."""
+"""Questions of a set, from the generator or a file."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -14,14 +14,14 @@ from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.code_exec import run_asserts
-from arc_refinery.tool_use.data import gsm8k_question, mbpp_question, read_questions
-from arc_refinery.tool_use.generator import Split, gsm8k_row, mbpp_row
+from arc_refinery.tool_use.data import gsm8k_question, mbpp_question, questions_from_file
+from arc_refinery.tool_use.generator import QuestionSplit, gsm8k_row, mbpp_row
 
 
-def questions_of(settings: Questions, split: Split, seed: int) -> Iterator[Question]:
-    """The questions of a set, called `<set>/<row>`. `split` says which side the generator's are on.
+def questions_of(settings: Questions, split: QuestionSplit, seed: int) -> Iterator[Question]:
+    """Yield the questions of a set, with the ids `<set>/<row>`; `split` applies to the generator.
 
-    Raises `InputError` where two rows have one name: their episodes could not be told apart.
+    Raise `InputError` if two rows have the same id: their episodes could not be distinguished.
     """
     names: set[str] = set()
     for question in islice(_rows(settings, split, seed), settings.n_questions):
@@ -31,18 +31,18 @@ def questions_of(settings: Questions, split: Split, seed: int) -> Iterator[Quest
         yield replace(question, question_id=f"{settings.name}/{question.question_id}")
 
 
-def _rows(settings: Questions, split: Split, seed: int) -> Iterator[Question]:
+def _rows(settings: Questions, split: QuestionSplit, seed: int) -> Iterator[Question]:
     match settings.source:
         case "generator":
             return _generated(settings, split, seed)
         case "file":
-            return read_questions(Path(str(settings.path)), settings.form)
+            return questions_from_file(Path(str(settings.path)), settings.form)
         case "hub":
             raise InputError(f"{settings.name}: {FETCH_FIRST}")
 
 
-def _generated(settings: Questions, split: Split, seed: int) -> Iterator[Question]:
-    seed = stream_seed(seed, settings.name)  # else two sets would have the same questions
+def _generated(settings: Questions, split: QuestionSplit, seed: int) -> Iterator[Question]:
+    seed = stream_seed(seed, settings.name)  # otherwise two sets would have the same questions
     for number in range(settings.n_questions or 0):
         level, name = settings.levels[number % len(settings.levels)], f"{number:06d}"
         if settings.form == "gsm8k":
@@ -51,16 +51,18 @@ def _generated(settings: Questions, split: Split, seed: int) -> Iterator[Questio
             yield replace(mbpp_question(mbpp_row(level, split, seed, number), name, name), question_id=name)
 
 
-def answerable(
+def with_valid_reference(
     questions: Sequence[Question], candidates: Executor, graders: Executor
 ) -> tuple[list[Question], list[str]]:
-    """The questions whose own reference program passes its asserts, and the ids of the others.
+    """Return the questions whose reference program passes its asserts, and the ids of the others.
 
-    A program that is right could not be told from a wrong one: GRPO would learn nothing from them.
+    With the others, correct and wrong programs could not be distinguished, and GRPO would learn nothing.
     """
-    tested = [one for one in questions if one.kind == "code_exec"]
+    with_asserts = [one for one in questions if one.kind == "code_exec"]
     bad: list[str] = []
-    for question in tqdm(tested, unit="question", mininterval=5, desc="reference programs", disable=not tested):
+    for question in tqdm(
+        with_asserts, unit="question", mininterval=5, desc="reference programs", disable=not with_asserts
+    ):
         (report,) = run_asserts([question.reference], [question], candidates, graders)
         if not report.is_passed:
             bad.append(question.question_id)
@@ -68,7 +70,7 @@ def answerable(
     return [one for one in questions if one.question_id not in left_out], bad
 
 
-def apart(questions: Sequence[Question], heldout: Iterable[Question]) -> list[Question]:
-    """The questions whose texts are not held out."""
+def without_heldout(questions: Sequence[Question], heldout: Iterable[Question]) -> list[Question]:
+    """Return the questions whose texts are not held out."""
     texts = {question.text for question in heldout}
     return [question for question in questions if question.text not in texts]

@@ -1,10 +1,10 @@
-"""The tools that a model can call, and what it reads when a call goes wrong.
+"""The tools that a model can call, and the error messages that it reads.
 
-Nothing that a model writes raises: each call has a result, and that of a wrong one says what is wrong and how it is
-written correctly. Only a sandbox that fails itself raises, for that is not the model's doing.
+No text of a model raises: each call has a result, which for a wrong call says what is wrong and how to write it. Only
+a failing sandbox raises.
 
-No result contains what the chat template or the tokenizer takes for a mark of its own (`<|im_end|>`, `</tool_call>`):
-a program that prints one cannot end its turn or begin another.
+No result contains special tokens of the chat template or the tokenizer (`<|im_end|>`, `</tool_call>`), so that a
+program that prints one cannot end its turn or begin another.
 """
 
 import json
@@ -19,11 +19,10 @@ from typing import Any, Literal, get_args
 from arc_refinery.config.tool_use import ToolName
 from arc_refinery.sandbox import Executor, Outcome, Script, Status
 from arc_refinery.tool_use.calculator import CalculatorError, calculate
-from arc_refinery.tool_use.turns import Turn, WrittenCall
+from arc_refinery.tool_use.turns import ParsedTurn, WrittenCall
 
-# What is wrong with a call: it is no JSON object with `name` and `arguments`; there is no such tool; the arguments are
-# not the tool's; it is not closed; one turn may not have so many; no calls are left; it is a sound call of which
-# nothing came but an error.
+# Faults of a call, in this order: not a JSON object with `name` and `arguments`; no such tool; wrong arguments; without
+# its closing tag; too many in one turn; no calls left; a correct call that failed.
 Fault = Literal["malformed", "unknown_tool", "arguments", "cut_off", "too_many", "none_left", "failed"]
 
 MAX_FILE_BYTES = 2**16
@@ -34,16 +33,16 @@ _MARKS = re.compile(r"<(?=\||/?(?:tool_call|tool_response|tools|think)>)")
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function of texts, as the model is told of it."""
+    """A tool as described to the model."""
 
     name: ToolName
     description: str
-    parameters: dict[str, str]  # their descriptions; all are texts and all are needed
+    parameters: dict[str, str]  # descriptions by name; all are required texts
     example: dict[str, str]
 
     @property
     def schema(self) -> dict[str, Any]:
-        """For the chat template."""
+        """The JSON schema for the chat template."""
         properties = {name: {"type": "string", "description": text} for name, text in self.parameters.items()}
         parameters = {"type": "object", "properties": properties, "required": list(self.parameters)}
         return {
@@ -78,16 +77,16 @@ TOOLS: dict[str, Tool] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """What came of a call."""
+class CallResult:
+    """Result of a call."""
 
     text: str  # for the model to read
-    tool: str = ""  # empty where the call names none that there is
+    tool: str = ""  # empty if the call names no existing tool
     fault: Fault | None = None
 
 
 class FaultyCall(Exception):
-    """A call is wrong, or a tool gives an error; the message is for the model to read."""
+    """A call is wrong, or a tool fails; the message is for the model."""
 
     def __init__(self, fault: Fault, message: str) -> None:
         super().__init__(message)
@@ -109,15 +108,15 @@ class Toolbox:
 
     @property
     def schemas(self) -> list[dict[str, Any]]:
-        """In the order in which TRL offers an environment's tools."""
+        """JSON schemas of the tools, in TRL's order."""
         return [TOOLS[name].schema for name in sorted(set(self.names))]
 
-    def run(self, name: str, arguments: dict[str, Any]) -> Result:
-        """The result of a call that has been taken apart already."""
+    def run(self, name: str, arguments: dict[str, Any]) -> CallResult:
+        """Run a parsed call and return its result."""
         return self._finished(self._run(name, arguments))
 
-    def begin(self, call: WrittenCall, index: int, calls_left: int) -> Result | Script:
-        """The result of a call, or the program that has to be executed for it."""
+    def begin(self, call: WrittenCall, index: int, calls_left: int) -> CallResult | Script:
+        """Return the result of a call, or the program to execute for it."""
         if not self.names:
             return self._faulty(FaultyCall("unknown_tool", "there are no tools here. Give the final answer."))
         if index >= calls_left:
@@ -126,29 +125,29 @@ class Toolbox:
             message = f"this call was not run: one turn may have {self.max_calls_per_turn}. Call it in the next turn."
             return self._faulty(FaultyCall("too_many", message))
         if not call.is_closed:
-            # Without the tag itself, which no result may hold.
+            # Without the tag itself, which no result may contain
             message = "the call was not run: it ends without its closing tag. Write a shorter one, and close it:"
             return self._faulty(FaultyCall("cut_off", f"{message} {_example(TOOLS[self.names[0]])}"))
-        return self._begun(call.text)
+        return self._parse_and_run(call.text)
 
-    def end(self, outcome: Outcome) -> Result:
-        """The result of a call whose program was executed."""
+    def end(self, outcome: Outcome) -> CallResult:
+        """Return the result of a call whose program was executed."""
         printed = outcome.printed.rstrip()
         if outcome.status is Status.ok:
             text = printed or "(nothing was printed, and the last line is no expression with a value)"
-            return Result(self._shown(text), "execute_code")
+            return CallResult(self._shown(text), "execute_code")
         room = max(self.max_result_chars - len(outcome.error) - 50, 0)
         before = f"\nPrinted before: {printed[:room]}" if printed else ""
         return self._faulty(FaultyCall("failed", outcome.error + before), "execute_code")
 
-    def _begun(self, written: str) -> Result | Script:
+    def _parse_and_run(self, written: str) -> CallResult | Script:
         try:
             name, arguments = self._parsed(written)
         except FaultyCall as error:
             return self._faulty(error)
         return self._run(name, arguments)
 
-    def _run(self, name: str, arguments: dict[str, Any]) -> Result | Script:
+    def _run(self, name: str, arguments: dict[str, Any]) -> CallResult | Script:
         try:
             tool = self._tool(name)
             _check(tool, arguments)
@@ -161,10 +160,10 @@ class Toolbox:
                     text = self._read_file(arguments["path"])
         except FaultyCall as error:
             return self._faulty(error, name if name in self.names else "")
-        return Result(self._shown(text), name)
+        return CallResult(self._shown(text), name)
 
-    def _finished(self, begun: Result | Script) -> Result:
-        if isinstance(begun, Result):
+    def _finished(self, begun: CallResult | Script) -> CallResult:
+        if isinstance(begun, CallResult):
             return begun
         assert self.executor is not None
         (outcome,) = self.executor.run([begun])
@@ -213,12 +212,12 @@ class Toolbox:
             raise FaultyCall("failed", "this task has no files.")
         try:
             return _content(self.folder.resolve(), name)
-        except (OSError, ValueError, RuntimeError) as error:  # no name for a file, links in a circle, no permission
+        except (OSError, ValueError, RuntimeError) as error:  # invalid name, circular links, no permission
             reason = getattr(error, "strerror", None) or "is no name of a file"
             raise FaultyCall("failed", f'"{name:.60}": {reason}. There is {_files(self.folder)}.') from None
 
-    def _faulty(self, error: FaultyCall, tool: str = "") -> Result:
-        return Result(self._shown(f"Error: {error}"), tool, error.fault)
+    def _faulty(self, error: FaultyCall, tool: str = "") -> CallResult:
+        return CallResult(self._shown(f"Error: {error}"), tool, error.fault)
 
     def _shown(self, text: str) -> str:
         if len(text) > self.max_result_chars:
@@ -226,20 +225,20 @@ class Toolbox:
         return _MARKS.sub("< ", text.encode("utf-8", "backslashreplace").decode())
 
 
-def answer_all(asked: Sequence[tuple[Toolbox, Turn, int]]) -> list[list[Result]]:
-    """A result for each call of turns of several episodes, `(toolbox, turn, calls left)`.
+def answer_all(turns: Sequence[tuple[Toolbox, ParsedTurn, int]]) -> list[list[CallResult]]:
+    """Return the results of all calls of several episodes' turns, `(toolbox, turn, calls left)`.
 
-    The toolboxes share their executor, for all programs are executed in one go: some run into their time limits.
+    The toolboxes must share their executor: all programs run in one batch, because some take up to their time limits.
     """
     begun = [
         [toolbox.begin(call, index, calls_left) for index, call in enumerate(turn.calls)]
-        for toolbox, turn, calls_left in asked
+        for toolbox, turn, calls_left in turns
     ]
     scripts = [one for calls in begun for one in calls if isinstance(one, Script)]
-    outcomes = iter(asked[0][0].executor.run(scripts) if scripts and asked[0][0].executor else ())
+    outcomes = iter(turns[0][0].executor.run(scripts) if scripts and turns[0][0].executor else ())
     return [
         [toolbox.end(next(outcomes)) if isinstance(one, Script) else one for one in calls]
-        for (toolbox, _, _), calls in zip(asked, begun, strict=True)
+        for (toolbox, _, _), calls in zip(turns, begun, strict=True)
     ]
 
 
@@ -251,7 +250,7 @@ def _calculator(expression: str) -> str:
 
 
 def _content(folder: Path, name: str) -> str:
-    """The text of a file below a folder; links are followed as long as they stay below it."""
+    """Return the text of a file below a folder; links are followed if they stay below it."""
     path = (folder / name).resolve()
     if Path(name).is_absolute() or not path.is_relative_to(folder):
         raise FaultyCall("failed", f'"{name:.60}" is not inside the folder. There is {_files(folder)}.')
@@ -297,7 +296,7 @@ def _example(tool: Tool) -> str:
 
 
 def _kind(value: Any) -> str:
-    """What a JSON value is, in words."""
+    """Return the type of a JSON value in words."""
     names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")
 

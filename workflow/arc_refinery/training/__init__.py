@@ -1,1 +1,1 @@
-"""Teach the model to refine: rewards that execute programs, and GRPO on next-turn prompts."""
+"""SFT and GRPO of a LoRA adapter. Environments (refine/, tool_use/) supply the prompts and the rewards."""

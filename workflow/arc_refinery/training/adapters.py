@@ -1,4 +1,4 @@
-"""The network that is trained: a model's weights, frozen, under a LoRA adapter; and the adapter as a folder."""
+"""The trained network, a frozen model under a LoRA adapter; reading and writing the adapter's folder."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from arc_refinery.sampling.transformers_sampler import load_weights
 
 
 def open_network(model: ModelConfig, lora: Lora, start: Path | None, seed: int) -> PeftModel:
-    """The model under a fresh adapter, or under the one in the folder `start`, which training then changes."""
+    """Return the model with a fresh adapter, or with the one in the folder `start`, which training then changes."""
     network = open_base(model, lora)
     if start is not None:
         return PeftModel.from_pretrained(network, start, is_trainable=True)
@@ -29,16 +29,16 @@ def open_network(model: ModelConfig, lora: Lora, start: Path | None, seed: int) 
 
 
 def open_base(model: ModelConfig, lora: Lora) -> Any:
-    """The model as it is; raises `ModelError` where this machine cannot train it in its precision."""
-    gpu_is_there = torch.cuda.is_available()
-    if model.dtype != "float32" and torch.version.cuda and not gpu_is_there:
+    """Return the model without an adapter; raise `ModelError` if this machine cannot train it in its precision."""
+    has_gpu = torch.cuda.is_available()
+    if model.dtype != "float32" and torch.version.cuda and not has_gpu:
         raise ModelError(
             f"dtype {model.dtype} is for training on a GPU, and torch {torch.__version__} finds none. Does "
             f"`nvidia-smi` show one, with a driver for CUDA {torch.version.cuda}, and does CUDA_VISIBLE_DEVICES "
-            "name it? To train on the CPU all the same, set the dtype to float32"
+            "name it? To train on the CPU anyway, set the dtype to float32"
         )
-    if model.dtype == "float16" and not gpu_is_there:
-        raise ModelError("dtype float16 trains on a GPU only, and there is none here; use float32 or bfloat16")
+    if model.dtype == "float16" and not has_gpu:
+        raise ModelError("dtype float16 trains on a GPU only, and this machine has none; use float32 or bfloat16")
     return load_weights(model, lora.load_in_4bit)
 
 
@@ -47,18 +47,18 @@ def lora_config(lora: Lora) -> LoraConfig:
 
 
 def read_weights(network: Any, folder: Path) -> None:
-    """Give the adapter that is trained the weights of a folder."""
+    """Load a folder's weights into the trained adapter."""
     set_peft_model_state_dict(network, load_file(folder / ADAPTER_WEIGHTS), adapter_name="default")
 
 
 def write_adapter(network: Any, output: Path, add: Callable[[Path], None]) -> None:
-    """Write the adapter, and what `add` puts beside it, to the folder `output` at once."""
+    """Write the adapter, and the files that `add` puts next to it, atomically to the folder `output`."""
     temporary = output.with_name(f".{output.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     network.save_pretrained(temporary, selected_adapters=["default"])
     (temporary / "README.md").unlink(missing_ok=True)  # peft's empty model card
     settings = json.loads((temporary / "adapter_config.json").read_text())
-    settings["target_modules"].sort()  # peft writes a set in the order of this process's hashes
+    settings["target_modules"].sort()  # peft writes a set, whose order differs per process
     (temporary / "adapter_config.json").write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n")
     add(temporary)
     shutil.rmtree(output, ignore_errors=True)

@@ -8,10 +8,10 @@ from torch import Tensor
 
 
 def best_of_k_credit(rewards: Sequence[float], k: int) -> list[float]:
-    """How much each completion adds to the best of k: mean over the sets of k that hold it of (best - best without it).
+    """Credit of each completion: mean of (best - best without it) over the sets of k completions that contain it.
 
-    The leave-one-out estimator of Walder and Karkhanis 2025 (arXiv 2505.15201), for any real rewards; k = 1 gives the
-    rewards back. Only completions that are the best of some set get credit, so rare good ones count for much.
+    The leave-one-out estimator of Walder and Karkhanis 2025 (arXiv 2505.15201), for any real rewards; k = 1 returns
+    the rewards. Only completions that are the best of some set get credit, so rare good ones weigh heavily.
     """
     if k == 1:
         return list(rewards)
@@ -25,7 +25,7 @@ def best_of_k_credit(rewards: Sequence[float], k: int) -> list[float]:
 
 
 def best_of_k_advantages(rewards: Tensor, k: int, scale: str) -> Tensor:
-    """(groups, completions) of rewards -> advantages for the best of k completions, scaled as TRL scales the usual."""
+    """(groups, completions) of rewards -> advantages for the best of k, same shape, scaled as TRL scales its own."""
     credit = torch.tensor([best_of_k_credit(group, k) for group in rewards.tolist()])
     advantages = credit - credit.mean(1, keepdim=True)
     if scale == "none":

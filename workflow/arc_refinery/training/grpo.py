@@ -1,7 +1,13 @@
 """GRPO (Shao et al. 2024) with a LoRA adapter, by TRL.
 
-An interrupted training goes on from its last checkpoint, and ends as an undisturbed one would have. A training that
-collapses goes back to before it did, or stops (`guard`). The adapter is the best checkpoint on held-out prompts.
+An interrupted run resumes from its last checkpoint and gives the same result as an uninterrupted one. A run that
+collapses rolls back to before the collapse, or stops (`guard`). The adapter is the best checkpoint on held-out prompts.
+
+An environment (`RefineEnvironment`, `ToolEnvironment`) supplies prompts, completions and rewards:
+
+    prompt       one task, num_generations: 4, reward_name: arc-v1
+    rewards      [10.0, 1.5, 0.0, 1.5]          programs: right, wrong, raises, wrong
+    advantages   [1.48, -0.38, -0.71, -0.38]    (reward - mean) / standard deviation, with scale_rewards: group
 """
 
 import logging
@@ -43,15 +49,15 @@ class TrainingError(InputError):
 
 
 @dataclass(frozen=True, slots=True)
-class Data:
-    """Rows of a data set of TRL: `prompt`, and what the environment needs besides."""
+class TrainingData:
+    """Rows of a TRL dataset: `prompt`, and any other columns that the environment needs."""
 
     train: Dataset | IterableDataset
     heldout: Dataset | None
 
     @classmethod
-    def split(cls, rows: Sequence[dict[str, Any]], n_heldout: int, seed: int) -> "Data":
-        """Keep some rows out of training, at random."""
+    def split(cls, rows: Sequence[dict[str, Any]], n_heldout: int, seed: int) -> "TrainingData":
+        """Hold out `n_heldout` rows from training, at random."""
         if n_heldout >= len(rows):
             raise TrainingError(f"n_heldout = {n_heldout} leaves nothing to train on: there are {len(rows)} prompts")
         kept_out = set(stream(seed, "heldout prompts").permutation(len(rows)).tolist()[:n_heldout])
@@ -61,26 +67,26 @@ class Data:
 
 
 class Environment(Protocol):
-    """What is trained on, and how completions are made and scored."""
+    """The prompts to train on, and how completions are sampled and scored."""
 
-    data: Data
+    data: TrainingData
 
     def identity(self) -> dict[str, Any]:
-        """Everything of it that decides the adapter."""
+        """Return everything that affects the trained adapter, for the hash that rejects stale checkpoints."""
         ...
 
     def arguments(self) -> dict[str, Any]:
-        """What TRL's settings need to know of it: `max_completion_length`, ..."""
+        """Return the environment's part of `GRPOConfig`: `max_completion_length`, ..."""
         ...
 
     def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
-        """TRL's trainer; `ends` are the tokens that end a completion."""
+        """Return the trainer; `ends` are the token ids that end a completion."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """How a training goes, and where things are put."""
+class TrainingJob:
+    """Settings and paths of one training run."""
 
     model: ModelConfig
     lora: Lora
@@ -88,14 +94,14 @@ class Job:
     guard: Guard
     sandbox: Sandbox
     seed: int
-    start: Path | None  # the adapter to go on from; without it, a fresh one
-    output: Path  # folder for the adapter and training.jsonl
-    work: Path  # folder for checkpoints
-    measurements: Path | None  # file for what was measured at each step: times, memory
+    start: Path | None  # adapter to start from; None: a fresh one
+    output: Path  # folder: the adapter and training.jsonl
+    work: Path  # folder: checkpoints
+    measurements: Path | None  # file: seconds and memory per step
     tensorboard: Path  # folder
 
     def identity(self, environment: Environment) -> str:
-        """A hash of everything that decides the adapter."""
+        """Return a hash of everything that affects the adapter."""
         return records.settings_hash(
             {
                 "model": self.model.model_dump(),
@@ -110,16 +116,16 @@ class Job:
         )
 
 
-def train(job: Job, environment: Environment) -> bool:
+def train(job: TrainingJob, environment: Environment) -> bool:
     """Write the adapter and `training.jsonl` to the folder `job.output`.
 
-    False where training collapsed and was rolled back: it is to be called again, in a fresh process, for vLLM does not
-    hand back a GPU's memory.
+    Return False if training collapsed and was rolled back. Then call it again in a new process, because vLLM does not
+    release GPU memory.
     """
     _check_backends(job)
     _check_size(environment, job.training)
     if job.start:
-        adapter_config(job.start)  # is it an adapter at all?
+        adapter_config(job.start)  # raises if it is not an adapter
     torch.set_num_threads(job.model.n_threads)
     checkpoints.claim(job.work, job.identity(environment))
     journal = Journal(job.work, job.guard, job.training.learning_rate)
@@ -138,16 +144,16 @@ def train(job: Job, environment: Environment) -> bool:
 
 
 def _check_size(environment: Environment, training: PolicyGradient) -> None:
-    """A step takes whole prompts: TRL drops what is left of them, and would end without one step."""
+    """Raise if there are fewer prompts than one step needs: TRL drops incomplete steps, so it would train for none."""
     n = training.prompts_per_step
     if isinstance(environment.data.train, Dataset) and len(environment.data.train) < n:
         raise TrainingError(
-            f"there are {len(environment.data.train)} prompts to train on, and a step takes prompts_per_step = {n}; "
-            "lower it, or give more tasks or questions"
+            f"there are {len(environment.data.train)} prompts to train on, but a step needs prompts_per_step = {n}; "
+            "lower it, or add tasks or questions"
         )
 
 
-def _check_backends(job: Job) -> None:
+def _check_backends(job: TrainingJob) -> None:
     training = job.training
     try:
         check_weights(job.lora, training)
@@ -160,26 +166,26 @@ def _check_backends(job: Job) -> None:
         if find_spec(package) is None:
             raise TrainingError(f"{key}: the package {package} is not installed here; install it (docs/training.md)")
     if training.sampler != "transformers" and not torch.cuda.is_available():
-        logger.warning("sampler %s: made for GPUs, and there is none here", training.sampler)
+        logger.warning("sampler %s: needs a GPU, and this machine has none", training.sampler)
 
 
-def _train(job: Job, environment: Environment, journal: Journal) -> tuple[Trainer, Symptom | None]:
-    """Train to the end, or to a collapse, from the newest checkpoint or from the start."""
+def _train(job: TrainingJob, environment: Environment, journal: Journal) -> tuple[Trainer, Symptom | None]:
+    """Train from the newest checkpoint, if there is one, to the end or to a collapse."""
     trainer = _trainer(job, environment, journal.rate)
     newest = checkpoints.newest(job.work)
     if newest:
-        logger.info("%s: training goes on from this checkpoint", newest)
+        logger.info("%s: training resumes from this checkpoint", newest)
     else:
-        shutil.rmtree(job.tensorboard, ignore_errors=True)  # curves of another training
-    if not newest and environment.data.heldout:  # each time that training starts, for it moves the random state
+        shutil.rmtree(job.tensorboard, ignore_errors=True)  # curves of another run
+    if not newest and environment.data.heldout:  # at every start from step 0, because it advances the random state
         journal.note_start(trainer.evaluate())
-    watch = _Watch(job)
-    trainer.add_callback(watch)
+    watcher = _CollapseWatcher(job)
+    trainer.add_callback(watcher)
     trainer.train(resume_from_checkpoint=str(newest) if newest else None)
-    return trainer, watch.found
+    return trainer, watcher.found
 
 
-def _trainer(job: Job, environment: Environment, rate: float) -> Trainer:
+def _trainer(job: TrainingJob, environment: Environment, rate: float) -> Trainer:
     tokenizer = load_tokenizer(job.model.path)
     network = _network(job)
     trainer = environment.trainer(
@@ -190,16 +196,16 @@ def _trainer(job: Job, environment: Environment, rate: float) -> Trainer:
         args=_arguments(job, environment, rate),
         train_dataset=environment.data.train,
         eval_dataset=environment.data.heldout,
-        callbacks=[_Rate(rate), OneLineProgress({"reward": "reward", "eval_reward": "held-out reward"})],
+        callbacks=[_LearningRate(rate), OneLineProgress({"reward": "reward", "eval_reward": "held-out reward"})],
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
 
 
-def _network(job: Job) -> dict[str, Any]:
-    """What TRL is given: the model and the shape of a fresh adapter, or a model that has its adapter already.
+def _network(job: TrainingJob) -> dict[str, Any]:
+    """Return TRL's arguments: the model and the config of a fresh adapter, or a model that already has its adapter.
 
-    Of an adapter that is there, TRL keeps a copy: the KL term compares with what this training began with.
+    TRL copies an existing adapter: it is the reference of the KL term.
     """
     if isinstance(job.training, Grpo) and job.training.unsloth:
         from arc_refinery.training import unsloth_backend
@@ -210,11 +216,11 @@ def _network(job: Job) -> dict[str, Any]:
     return {"model": open_base(job.model, job.lora), "peft_config": lora_config(job.lora)}
 
 
-def _arguments(job: Job, environment: Environment, rate: float) -> GRPOConfig:
+def _arguments(job: TrainingJob, environment: Environment, rate: float) -> GRPOConfig:
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(job.tensorboard)
     os.environ.setdefault("WANDB_MODE", "offline")
     if job.training.sampler == "vllm-colocate":
-        # TRL takes 29500 where it looks free: of two trainings that start on one machine the second would die.
+        # TRL takes port 29500 if it looks free: of two runs starting on one machine, the second would crash.
         with socket.socket() as probe:
             probe.bind(("", 0))
             os.environ.setdefault("MASTER_PORT", str(probe.getsockname()[1]))
@@ -240,7 +246,7 @@ def _measured(trainer: Trainer) -> list[Line]:
     ]
 
 
-def _take_weights(network: Any, job: Job, step: int) -> None:
+def _take_weights(network: Any, job: TrainingJob, step: int) -> None:
     folder = checkpoints.steps_of(job.work)[step] if step else job.start
     if folder is not None:
         read_weights(network, folder)
@@ -248,11 +254,11 @@ def _take_weights(network: Any, job: Job, step: int) -> None:
     with torch.no_grad():
         for name, weights in network.named_parameters():
             if "lora_B" in name:
-                weights.zero_()  # as a fresh adapter begins: it changes nothing
+                weights.zero_()  # as in a fresh adapter, which changes nothing
 
 
-class _Rate(TrainerCallback):
-    """Sets the learning rate of a training that goes on: its checkpoint remembers that of before a rollback."""
+class _LearningRate(TrainerCallback):
+    """Sets the learning rate of a resumed run: its checkpoint contains the rate from before a rollback."""
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
@@ -266,10 +272,10 @@ class _Rate(TrainerCallback):
             group["lr"] = self.rate * factor(lr_scheduler.last_epoch)
 
 
-class _Watch(TrainerCallback):
-    """Stops a training that collapses; keeps the checkpoints that may be needed; evaluates the last step too."""
+class _CollapseWatcher(TrainerCallback):
+    """Stops a run that collapses, prunes checkpoints, and evaluates the last step too."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: TrainingJob) -> None:
         self.job = job
         self.found: Symptom | None = None
 

@@ -1,8 +1,8 @@
-"""The collapse guard: notices that a training goes wrong, and says where to go on from.
+"""The collapse guard: detects that a training run collapses.
 
-Published trainings on ARC all collapsed: completions grow to the limit, then they repeat themselves, then the reward
-falls. The embedded model, trained at too high a rate, collapses the other way: it answers everything alike, and
-shortly. Each criterion looks at the mean over the last steps, for single steps are noisy.
+All published runs on ARC collapsed: completions grow to the limit, then repeat themselves, then the reward falls. The
+embedded model, trained at too high a rate, collapses differently: it gives the same short answer to everything. Each
+criterion uses the mean over the last steps, because single steps are noisy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 
 from arc_refinery.config import Guard
 
-Step: TypeAlias = Mapping[str, Any]  # a logged step of training.jsonl: `step`, and metrics by name
+LoggedStep: TypeAlias = Mapping[str, Any]  # one step of training.jsonl: `step`, and metrics by name
 
 
 @dataclass(frozen=True, slots=True)
 class Symptom:
-    """What crossed its limit, at which step."""
+    """The criterion that crossed its limit, and at which step."""
 
     step: int
     criterion: str  # truncated, repetition, kl, zero_variance, reward, or loss
@@ -25,8 +25,8 @@ class Symptom:
     limit: float
 
 
-def symptom(steps: Sequence[Step], guard: Guard) -> Symptom | None:
-    """The first criterion that the last `guard.window` steps fail; a loss that is no number counts at once."""
+def symptom(steps: Sequence[LoggedStep], guard: Guard) -> Symptom | None:
+    """Return the first criterion that the last `guard.window` steps fail; a loss that is not finite counts at once."""
     if not steps:
         return None
     last = int(steps[-1]["step"])
@@ -42,13 +42,13 @@ def symptom(steps: Sequence[Step], guard: Guard) -> Symptom | None:
     }
     if guard.max_kl:
         highest["kl"] = ("kl", guard.max_kl)
-    for criterion, (figure, limit) in highest.items():
-        value = _mean(recent, figure)
+    for criterion, (metric, limit) in highest.items():
+        value = _mean(recent, metric)
         if value > limit:
             return Symptom(last, criterion, value, limit)
-    alike = _mean(recent, "share/zero_variance")
-    if alike > guard.max_zero_variance and _mean(recent, "share/solved") < 0.5:
-        return Symptom(last, "zero_variance", alike, guard.max_zero_variance)
+    zero_variance = _mean(recent, "share/zero_variance")
+    if zero_variance > guard.max_zero_variance and _mean(recent, "share/solved") < 0.5:
+        return Symptom(last, "zero_variance", zero_variance, guard.max_zero_variance)
     if len(before) >= guard.window:
         value, limit = _mean(recent, "reward"), guard.min_reward * _mean(before, "reward")
         if value < limit:
@@ -56,6 +56,6 @@ def symptom(steps: Sequence[Step], guard: Guard) -> Symptom | None:
     return None
 
 
-def _mean(steps: Sequence[Step], figure: str) -> float:
-    values = [step[figure] for step in steps if step.get(figure) is not None]
+def _mean(steps: Sequence[LoggedStep], metric: str) -> float:
+    values = [step[metric] for step in steps if step.get(metric) is not None]
     return sum(values) / len(values) if values else 0.0

@@ -1,11 +1,11 @@
-"""The log of a training: the lines of training.jsonl, and the journal that keeps them over kills and rollbacks.
+"""Training log: the lines of training.jsonl, and the journal that preserves them across kills and rollbacks.
 
     {"kl": 0.01, "reward": 2.5, "step": 2, ...}                                    a step: any number of metrics
-    {"heldout": {"reward": 3.1, "solved": 0.25, "step": 2}}                        a `Check`
+    {"heldout": {"reward": 3.1, "solved": 0.25, "step": 2}}                        a `HeldoutResult`
     {"guard": {"action": "rollback", "criterion": "kl", "step": 9, "to_step": 2, ...}}   a `Decision`
     {"chosen": {"heldout_reward": 3.1, "step": 2, "why": "best held-out reward"}}  a `Choice`, the last line
 
-A rollback abandons the steps after the one it goes back to; they stay in the file, before those that replace them.
+A rollback abandons the steps after its `to_step`. They stay in the file, before those that replace them.
 """
 
 import json
@@ -20,16 +20,16 @@ from arc_refinery.config import Guard
 from arc_refinery.files import atomic_write
 from arc_refinery.records import RecordError
 from arc_refinery.training import checkpoints
-from arc_refinery.training.guard import Step, Symptom
+from arc_refinery.training.guard import LoggedStep, Symptom
 
-MEASURED = "measured/"  # figures that differ from run to run: never written beside those that do not
+MEASURED = "measured/"  # prefix of metrics that differ from run to run; never written to training.jsonl
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
-    """Result of a checkpoint on the held-out prompts."""
+class HeldoutResult:
+    """Metrics of a checkpoint on the held-out prompts."""
 
     step: int
     reward: float
@@ -38,7 +38,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A collapse, and what the guard did about it."""
+    """A collapse, and the guard's action."""
 
     step: int
     criterion: str
@@ -58,9 +58,13 @@ class Choice:
     heldout_reward: float | None = None
 
 
-Line: TypeAlias = Step | Check | Decision | Choice
+Line: TypeAlias = LoggedStep | HeldoutResult | Decision | Choice
 
-_KINDS: dict[str, type[Check | Decision | Choice]] = {"heldout": Check, "guard": Decision, "chosen": Choice}
+_KINDS: dict[str, type[HeldoutResult | Decision | Choice]] = {
+    "heldout": HeldoutResult,
+    "guard": Decision,
+    "chosen": Choice,
+}
 _KEYS = {kind: key for key, kind in _KINDS.items()}
 
 
@@ -70,7 +74,7 @@ def write_lines(path: Path, lines: Sequence[Line]) -> None:
 
 
 def read_lines(path: Path) -> list[Line]:
-    """All lines of a log, in order; raises `RecordError`."""
+    """Return all lines of a log, in order; raise `RecordError` if it cannot be read."""
     if not path.exists():
         raise RecordError(f"{path}: no such file; train first: snakemake {path.parent}")
     lines = []
@@ -85,7 +89,7 @@ def read_lines(path: Path) -> list[Line]:
 
 
 def _encoded(line: Line) -> dict[str, Any]:
-    """Optional fields are absent where they are None."""
+    """Return a line as a JSON object, without optional fields that are None."""
     if isinstance(line, Mapping):
         return dict(line)
     optional = {field.name for field in fields(line) if field.default is None}
@@ -104,7 +108,7 @@ def _decoded(entry: Any) -> Line:
 
 
 class Journal:
-    """The journal in the folder of the checkpoints: what was abandoned, and how often."""
+    """The journal in the checkpoint folder: abandoned steps, and the number of rollbacks."""
 
     def __init__(self, work: Path, guard: Guard, learning_rate: float) -> None:
         self._work = work
@@ -128,18 +132,18 @@ class Journal:
         write_lines(self._start, [_check(metrics, 0)])
 
     def roll_back(self, found: Symptom, log: Sequence[dict[str, Any]]) -> None:
-        """Forget the checkpoints of the collapse; the journal keeps its steps, and how often that happened.
+        """Remove the checkpoints of the collapse; the journal keeps its steps and the decision.
 
-        In this order: killed in between, the training collapses again at the same step, and ends as it would have.
+        In this order: killed in between, the run collapses again at the same step, and the result is the same.
         """
         to_step = max([0, *self._good_steps(found)])
         decision = _decision(found, "rollback", to_step, self.rate * self._guard.rate_factor)
-        logger.warning("the training collapsed and goes back: %s", decision)
+        logger.warning("training collapsed and is rolled back: %s", decision)
         checkpoints.drop_after(self._work, to_step)
         write_lines(self._file, [*self._abandoned, *self._since_last_rollback(log), decision])
 
     def history(self, log: Sequence[dict[str, Any]], found: Symptom | None) -> list[Line]:
-        """Everything from the start to the end of a training, or to the collapse that ended it."""
+        """Return all lines from the start to the end of a run, or to the collapse that ended it."""
         start = read_lines(self._start) if self._start.exists() else []
         lines = [*start, *self._abandoned, *self._since_last_rollback(log)]
         if found:
@@ -148,23 +152,25 @@ class Journal:
         return lines
 
     def choose(self, history: Sequence[Line], found: Symptom | None, last_step: int) -> Choice:
-        """Which step's weights become the adapter; 0: those that training started from."""
+        """Choose the step whose weights become the adapter; 0: those that training started from."""
         ended_in_collapse = found is not None and self._guard.action != "none"
-        there = [0, *(self._good_steps(found) if found and ended_in_collapse else checkpoints.steps_of(self._work))]
-        rewards = {line.step: line.reward for line in history if isinstance(line, Check) and line.step in there}
+        available = [0, *(self._good_steps(found) if found and ended_in_collapse else checkpoints.steps_of(self._work))]
+        rewards = {
+            line.step: line.reward for line in history if isinstance(line, HeldoutResult) and line.step in available
+        }
         if rewards:
             step = checkpoints.best(rewards)
             return Choice(step, "best held-out reward", rewards[step])
         if ended_in_collapse:
-            return Choice(there[-1], "the last one before the collapse")
+            return Choice(available[-1], "the last one before the collapse")
         return Choice(last_step, "the last step")
 
     def _good_steps(self, found: Symptom) -> list[int]:
-        """Checkpoints from before the steps over which the guard averages."""
+        """Return the checkpoints from before the steps that the guard averages over."""
         return [step for step in checkpoints.steps_of(self._work) if step <= found.step - self._guard.window]
 
     def _since_last_rollback(self, log: Sequence[dict[str, Any]]) -> list[Line]:
-        """Steps and held-out rewards, without what differs from run to run, and without TRL's summary of a run."""
+        """Return steps and held-out metrics, without metrics that differ from run to run or TRL's summary of a run."""
         since = self._rollbacks[-1].to_step or 0 if self._rollbacks else 0
         lines: list[Line] = []
         for entry in log:
@@ -176,8 +182,8 @@ class Journal:
         return lines
 
 
-def _check(metrics: Mapping[str, float], step: int) -> Check:
-    return Check(step, metrics["eval_reward"], metrics["eval_share/solved"])
+def _check(metrics: Mapping[str, float], step: int) -> HeldoutResult:
+    return HeldoutResult(step, metrics["eval_reward"], metrics["eval_share/solved"])
 
 
 def _decision(found: Symptom, action: str, to_step: int | None = None, learning_rate: float | None = None) -> Decision:
@@ -185,5 +191,5 @@ def _decision(found: Symptom, action: str, to_step: int | None = None, learning_
 
 
 def _finite(value: Any) -> Any:
-    """A loss that is no number is written as null, for JSON has no word for it."""
+    """Return None, JSON's null, for a loss that is not finite: JSON has no NaN or infinity."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,7 +1,7 @@
-"""Supervised fine-tuning with a LoRA adapter, by TRL; an interrupted training goes on from its last checkpoint.
+"""Supervised fine-tuning with a LoRA adapter, by TRL; an interrupted run resumes from its last checkpoint.
 
-A row is tokenised here, not by TRL, each segment by itself: a prompt's tokens as sampling reads them, those of what the
-model writes as it would write them. Only the latter carry loss.
+Rows are tokenised here, not by TRL, one segment at a time: prompts get the token ids that sampling sees, completions
+those that the model would sample. Only the latter carry loss.
 """
 
 import json
@@ -32,7 +32,7 @@ from arc_refinery.training.checkpoints import claim, newest
 from arc_refinery.training.log import Line, write_lines
 from arc_refinery.training.progress import OneLineProgress
 
-FIGURES = ("step", "epoch", "loss", "learning_rate", "grad_norm", "mean_token_accuracy", "entropy")
+LOGGED_METRICS = ("step", "epoch", "loss", "learning_rate", "grad_norm", "mean_token_accuracy", "entropy")
 
 logger = logging.getLogger(__name__)
 
@@ -42,21 +42,21 @@ class SftError(InputError):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SftRow:
     """One demonstration."""
 
     demonstration_id: str
     segments: tuple[Segment, ...]
 
 
-def refinement_row(demonstration: Demonstration, end_token: str) -> Row:
-    """A prompt, the answer, its end."""
-    asked, answer, end = demonstration.text, demonstration.completion, end_token
-    return Row(demonstration.demonstration_id, (Segment(asked, False), Segment(answer, True), Segment(end, True)))
+def refinement_row(demonstration: Demonstration, end_token: str) -> SftRow:
+    """Return the segments of a demonstration: prompt, answer, end token."""
+    prompt, answer, end = demonstration.text, demonstration.completion, end_token
+    return SftRow(demonstration.demonstration_id, (Segment(prompt, False), Segment(answer, True), Segment(end, True)))
 
 
 def train(
-    rows: Iterable[Row],
+    rows: Iterable[SftRow],
     model: ModelConfig,
     lora: Lora,
     training: Imitation,
@@ -66,10 +66,10 @@ def train(
     measurements: Path | None = None,
     tensorboard: Path | None = None,
 ) -> None:
-    """Write the adapter and `training.jsonl` to the folder `output`; checkpoints live in the folder `work`.
+    """Write the adapter and `training.jsonl` to the folder `output`; checkpoints go to the folder `work`.
 
-    The order of the rows does not matter. `measurements` is a file of JSON lines that gets what differs from run to
-    run, `tensorboard` a folder for the curves.
+    The order of the rows does not matter. `measurements` is a JSON lines file for seconds and memory, which differ
+    from run to run; `tensorboard` is a folder for the curves.
     """
     rows = sorted(rows, key=lambda row: row.demonstration_id)
     _check(rows)
@@ -77,19 +77,19 @@ def train(
     claim(work, _identity(rows, model, lora, training, seed))
     last = newest(work)
     trainer = open_trainer(rows, model, lora, training, seed, work)
-    for callback in _optional(measurements, tensorboard, goes_on=last is not None):
+    for callback in _optional_callbacks(measurements, tensorboard, resumes=last is not None):
         trainer.add_callback(callback)
     if last:
-        logger.info("%s: training goes on from this checkpoint", last)
+        logger.info("%s: training resumes from this checkpoint", last)
     trainer.train(resume_from_checkpoint=str(last) if last else None)
     write_adapter(trainer.model, output, lambda folder: write_lines(folder / "training.jsonl", _steps(trainer)))
     shutil.rmtree(work)
 
 
 def open_trainer(
-    rows: Sequence[Row], model: ModelConfig, lora: Lora, training: Imitation, seed: int, work: Path
+    rows: Sequence[SftRow], model: ModelConfig, lora: Lora, training: Imitation, seed: int, work: Path
 ) -> SFTTrainer:
-    """TRL's trainer of a fresh adapter; it draws each epoch's order of the rows from the seed."""
+    """Return TRL's trainer of a fresh adapter; it draws each epoch's row order from the seed."""
     tokenizer = load_tokenizer(model.path)
     trainer = SFTTrainer(
         model=open_network(model, lora, None, seed),
@@ -102,12 +102,12 @@ def open_trainer(
     return trainer
 
 
-def dataset(rows: Sequence[Row], tokenizer: PreTrainedTokenizerBase) -> Dataset:
-    """Rows of `input_ids` and `completion_mask` (1 on what the model is to write), both (length,)."""
+def dataset(rows: Sequence[SftRow], tokenizer: PreTrainedTokenizerBase) -> Dataset:
+    """Return rows of `input_ids` and `completion_mask` (1 on tokens that the model should write), both (length,)."""
     return Dataset.from_list([_tokens(row, tokenizer) for row in rows])
 
 
-def _tokens(row: Row, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[int]]:
+def _tokens(row: SftRow, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[int]]:
     pieces = [
         (list(tokenizer(one.text, add_special_tokens=False)["input_ids"]), one.is_sampled) for one in row.segments
     ]
@@ -117,18 +117,18 @@ def _tokens(row: Row, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[int]
     }
 
 
-def _check(rows: Sequence[Row]) -> None:
+def _check(rows: Sequence[SftRow]) -> None:
     if not rows:
         raise SftError(
-            "there are no demonstrations. On refining: either no attempt was incorrect with valid outputs, or nothing "
-            "correct is known for those tasks (training.sft.demonstrations.targets), or all rows are too long for "
-            "max_seq_length and max_completion_length; sample more tasks. In tool use: no question has a worked "
+            "there are no demonstrations. For refining: either no attempt was incorrect with valid outputs, or no "
+            "correct program is known for those tasks (training.sft.demonstrations.targets), or all rows are too long "
+            "for max_seq_length and max_completion_length; sample more tasks. For tool use: no question has a worked "
             "solution, or all are too long for generation.max_episode_tokens"
         )
 
 
-def _identity(rows: Sequence[Row], model: ModelConfig, lora: Lora, training: Imitation, seed: int) -> str:
-    """A hash of everything that decides the adapter."""
+def _identity(rows: Sequence[SftRow], model: ModelConfig, lora: Lora, training: Imitation, seed: int) -> str:
+    """Return a hash of everything that affects the adapter."""
     return records.settings_hash(
         {
             "method": "sft",
@@ -142,17 +142,16 @@ def _identity(rows: Sequence[Row], model: ModelConfig, lora: Lora, training: Imi
 
 
 def _steps(trainer: SFTTrainer) -> list[Line]:
-    steps = [
-        entry for entry in trainer.state.log_history if "loss" in entry
-    ]  # not the summary of what ran since a kill
-    return [{name: entry[name] for name in FIGURES if name in entry} for entry in steps]
+    # Without TRL's summary, which covers only the steps since a kill
+    steps = [entry for entry in trainer.state.log_history if "loss" in entry]
+    return [{name: entry[name] for name in LOGGED_METRICS if name in entry} for entry in steps]
 
 
-def _optional(measurements: Path | None, tensorboard: Path | None, goes_on: bool) -> list[TrainerCallback]:
-    callbacks: list[TrainerCallback] = [_Measurements(measurements, goes_on)] if measurements else []
+def _optional_callbacks(measurements: Path | None, tensorboard: Path | None, resumes: bool) -> list[TrainerCallback]:
+    callbacks: list[TrainerCallback] = [_Measurements(measurements, resumes)] if measurements else []
     if tensorboard:
         if not is_tensorboard_available():
-            raise SftError("--tensorboard: the package tensorboard is missing; install it, or leave the flag out")
+            raise SftError("--tensorboard: the package tensorboard is not installed; install it, or omit the flag")
         from torch.utils.tensorboard import SummaryWriter
 
         callbacks.append(TensorBoardCallback(SummaryWriter(str(tensorboard))))
@@ -160,22 +159,22 @@ def _optional(measurements: Path | None, tensorboard: Path | None, goes_on: bool
 
 
 class _Measurements(TrainerCallback):
-    """Seconds of each step and the peak memory so far, which no result file may hold."""
+    """Writes seconds per step and peak memory, which must not go into result files."""
 
-    def __init__(self, path: Path, goes_on: bool) -> None:
+    def __init__(self, path: Path, resumes: bool) -> None:
         self.path = path
-        self.begun = 0.0
+        self.started = 0.0
         path.parent.mkdir(parents=True, exist_ok=True)
-        if not goes_on:
+        if not resumes:
             path.unlink(missing_ok=True)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.begun = time.monotonic()
+        self.started = time.monotonic()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         measured = {
             "step": state.global_step,
-            "seconds/step": time.monotonic() - self.begun,
+            "seconds/step": time.monotonic() - self.started,
             "trainer_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         }
         if torch.cuda.is_available():

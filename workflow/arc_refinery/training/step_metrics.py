@@ -1,4 +1,4 @@
-"""What a step of GRPO is measured by, besides what TRL logs: pure functions of the step's completions."""
+"""Metrics of a GRPO step in addition to TRL's: pure functions of the step's completions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,34 +12,34 @@ FAILURES = (NO_CODE, *(str(status) for status in Status if status is not Status.
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ScoredCompletion:
     """One completion of a step."""
 
     token_ids: Sequence[int]  # the sampled ones, of all turns
     truncated: bool
     reward: float
-    status: str  # of the sandbox, or `no_code`; empty where no program is asked for
+    status: str  # of the sandbox, or `no_code`; empty if the task is not to write a program
     solved: bool  # the answer is right
 
 
 def unique_token_ratio(ids: Sequence[int]) -> float:
-    """Different tokens / tokens; 1 without tokens, where nothing repeats."""
+    """Distinct tokens / tokens; 1 without tokens."""
     return len(set(ids)) / len(ids) if ids else 1.0
 
 
 def ngram_repetition(ids: Sequence[int], n: int = NGRAM) -> float:
-    """Share of a completion's n-grams that occurred before in it; 0 with fewer than n tokens."""
+    """Share of a completion's n-grams that repeat earlier ones; 0 with fewer than n tokens."""
     ngrams = [tuple(ids[start : start + n]) for start in range(len(ids) - n + 1)]
     return 1.0 - len(set(ngrams)) / len(ngrams) if ngrams else 0.0
 
 
-def step_metrics(completions: Sequence[Measured], group_size: int) -> dict[str, float]:
-    """The figures of one step by their names in training.jsonl; those of no completions at all are absent.
+def step_metrics(completions: Sequence[ScoredCompletion], group_size: int) -> dict[str, float]:
+    """Return the metrics of one step by their names in training.jsonl, without those of empty sets of completions.
 
-    Completions of one prompt stand together, `group_size` of each. Raises ValueError where they do not come out even.
+    Completions of one prompt are consecutive, `group_size` of each. Raise ValueError if the last group is incomplete.
     """
     if not completions or len(completions) % group_size:
-        raise ValueError(f"{len(completions)} completions are no groups of {group_size}")
+        raise ValueError(f"{len(completions)} completions do not form groups of {group_size}")
     groups = [completions[start : start + group_size] for start in range(0, len(completions), group_size)]
     truncated = [one for one in completions if one.truncated]
     finished = [one for one in completions if not one.truncated]

@@ -1,6 +1,6 @@
-"""TRL's GRPO trainer with what is added here: advantages for the best of k, dropped groups, times, a check of vLLM.
+"""TRL's GRPO trainer with best-of-k advantages, dropped groups, timings, and a check of vLLM's weights.
 
-Where training goes through Unsloth, this module must be imported after it: it replaces the class that is derived from.
+With Unsloth, import this module after it: Unsloth replaces the base class.
 """
 
 import resource
@@ -23,17 +23,17 @@ from arc_refinery.training.advantages import best_of_k_advantages
 from arc_refinery.training.log import MEASURED
 from arc_refinery.training.weight_sync import check_that_sampler_follows, merged_weights
 
-PARTS = ("sampling", "reward", "tools")  # of a step; the rest of it is the update
+PARTS = ("sampling", "reward", "tools")  # timed parts of a step; the rest is the update
 
 
 class Rewarder(Protocol):
     """A reward function of TRL."""
 
-    rewards: list[float]  # of its last call
+    rewards: list[float]  # of the last call
 
     @property
     def executor(self) -> Executor | None:
-        """Runs programs; None if none are run."""
+        """Sandbox that runs programs; None if no programs are run."""
 
     def __call__(self, *arguments: Any, **named: Any) -> list[float]: ...
 
@@ -43,29 +43,29 @@ class Trainer(GRPOTrainer):
         super().__init__(reward_funcs=scorer, **arguments)
         self.settings = settings
         self.scorer = scorer
-        self.rows: list[dict[str, Any]] = []  # those whose prompts are being answered
+        self.rows: list[dict[str, Any]] = []  # of the current batch of prompts
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._sampler_was_checked = not self.use_vllm
         if self.use_vllm and self.accelerator.num_processes == 1:
             self.vllm_generation._iter_named_params = partial(merged_weights, self.vllm_generation)
 
     @contextmanager
-    def timed(self, what: str) -> Iterator[None]:
-        """Count the seconds of a step that are spent on one of `PARTS`."""
+    def timed(self, part: str) -> Iterator[None]:
+        """Add the seconds in this context to one of `PARTS`, or to "step"."""
         started = time.perf_counter()
         yield
         if self.model.training:
-            self._seconds[what] += time.perf_counter() - started
+            self._seconds[part] += time.perf_counter() - started
 
     def training_step(self, *arguments: Any, **named: Any) -> Tensor:
         with self.timed("step"):
             loss: Tensor = super().training_step(*arguments, **named)
         if self._step % self.current_gradient_accumulation_steps == 0:
             seconds, self._seconds = self._seconds, defaultdict(float)
-            parts = {what: seconds[what] for what in PARTS}
+            parts = {part: seconds[part] for part in PARTS}
             update = seconds["step"] - sum(parts.values())
-            for what, value in {"step": seconds["step"], **parts, "update": update}.items():
-                self._metrics["train"][f"{MEASURED}seconds/{what}"].append(value)
+            for part, value in {"step": seconds["step"], **parts, "update": update}.items():
+                self._metrics["train"][f"{MEASURED}seconds/{part}"].append(value)
             self._metrics["train"][f"{MEASURED}share_of_reward"].append(seconds["reward"] / seconds["step"])
             peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
             self._metrics["train"][f"{MEASURED}trainer_mb"].append(peak_mb)
@@ -74,16 +74,16 @@ class Trainer(GRPOTrainer):
         return loss
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        """Also the adapter that is trained: transformers 5.17 reads only the one beside it, the KL term's reference."""
+        """Also load the trained adapter: transformers 5.17 loads only the other one, the KL term's reference."""
         super()._load_from_checkpoint(resume_from_checkpoint, model)
         read_weights(model or self.model, Path(resume_from_checkpoint))
 
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: Tensor, *arguments: Any, batch_size: int | None = None, **named: Any
     ) -> Any:
-        """In passes of a training step's size: TRL scores all held-out completions in one, which takes more memory."""
-        passes = min(batch_size or len(input_ids), self.args.per_device_train_batch_size)
-        return super()._get_per_token_logps_and_entropies(model, input_ids, *arguments, batch_size=passes, **named)
+        """Score in batches of a training step's size: TRL scores all held-out completions at once, in more memory."""
+        batch_size = min(batch_size or len(input_ids), self.args.per_device_train_batch_size)
+        return super()._get_per_token_logps_and_entropies(model, input_ids, *arguments, batch_size=batch_size, **named)
 
     def _generate_single_turn(self, prompt_ids: list[list[int]], *arguments: Any, **named: Any) -> Any:
         if not self._sampler_was_checked:
