@@ -52,7 +52,7 @@ def rows(renderer: Renderer) -> list[SftRow]:
 
 def train(rows: list[SftRow], folder: Path, training: Sft = TRAINING, **optional: Any) -> dict[str, bytes]:
     """The files that a training writes."""
-    sft.train(rows, MODEL, LORA, training, 0, folder / "adapter", folder / "checkpoints", **optional)
+    sft.train_sft(rows, MODEL, LORA, training, 0, folder / "adapter", folder / "checkpoints", **optional)
     return {path.name: path.read_bytes() for path in (folder / "adapter").iterdir()}
 
 

@@ -61,12 +61,14 @@ class Train(GrpoFlags):
     window: int  # longest prompt and completion together, in tokens
 
     def run(self) -> None:
-        from arc_refinery.training.grpo import train
+        from arc_refinery.training.grpo import train_grpo
 
         from .environment import Letters
 
         words = [word for path in self.dataset_path for word in path.read_text().split()]
-        if not train(self.job(self.training, self.window, config.Sandbox()), Letters(words, self.training, self.seed)):
+        if not train_grpo(
+            self.job(self.training, self.window, config.Sandbox()), Letters(words, self.training, self.seed)
+        ):
             start_again()
 
 

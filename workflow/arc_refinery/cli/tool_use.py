@@ -173,7 +173,7 @@ class TrainToolUse(GrpoFlags, ToolFlags):
 
     def run(self) -> None:
         from arc_refinery.tool_use.environment import ToolEnvironment, check_template
-        from arc_refinery.training.grpo import train
+        from arc_refinery.training.grpo import train_grpo
 
         job = self.job(self.training, self.max_model_len, self.sandbox)
         questions = [question for path in self.dataset_path for question in records.read_questions(path)]
@@ -193,7 +193,7 @@ class TrainToolUse(GrpoFlags, ToolFlags):
                 self.seed,
             )
             logging.info("%d questions leave no room for an episode and were left out", environment.n_left_out)
-            is_done = train(job, environment)
+            is_done = train_grpo(job, environment)
         if not is_done:
             start_again()
 

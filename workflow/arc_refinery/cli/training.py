@@ -35,7 +35,7 @@ class Train(GrpoFlags):
             from arc_refinery.training import unsloth_backend  # noqa: F401  # replaces parts of trl, so it comes first
         from arc_refinery.prompts import load_template
         from arc_refinery.refine.environment import RefineEnvironment
-        from arc_refinery.training.grpo import train
+        from arc_refinery.training.grpo import train_grpo
 
         sandbox = config.Sandbox(
             cpu_seconds=self.code_execution_cpu_seconds,
@@ -56,7 +56,7 @@ class Train(GrpoFlags):
                 self.seed,
                 executor,
             )
-            is_done = train(job, environment)
+            is_done = train_grpo(job, environment)
         if not is_done:
             start_again()
 
@@ -79,9 +79,9 @@ class FineTune(AdapterFlags):
     training: Annotated[config.Imitation, Flat]
 
     def run(self) -> None:
-        from arc_refinery.training.sft import train
+        from arc_refinery.training.sft import train_sft
 
-        train(
+        train_sft(
             self._rows(),
             self.model(window=1),  # it samples nothing
             self.lora,

@@ -38,7 +38,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class DemonstrationPlan:
-    """Which demonstrations to make."""
+    """Settings of the demonstrations to make."""
 
     settings: config.Demonstrations
     n_considered: int  # attempts per task that may be used, from the first

@@ -1,7 +1,9 @@
-"""Convert prompts to rows of a TRL dataset and back.
+"""Convert prompts to rows of a TRL dataset and back. A row:
 
-{"prompt": [{"role": "user", "content": "\\ninput 1x2\\n1 10\\noutput 1x2\\n1 01"}], "assistant_prefix": "",
- "train": [{"input": [[1, 0]], "output": [[0, 1]]}], "test": [{"input": [[2, 0]], "output": [[0, 2]]}]}
+    {"prompt": [{"role": "user", "content": "\\ninput 1x2\\n1 10\\noutput 1x2\\n1 01"}], "assistant_prefix": "",
+     "train": [{"input": [[1, 0]], "output": [[0, 1]]}], "test": [{"input": [[2, 0]], "output": [[0, 2]]}]}
+
+Pairs are in the form shown in the prompt; test pairs without known outputs are left out.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -12,8 +12,8 @@ The candidate owns the names that the reference program defines, including redef
   `words("a b").count("a")` the candidate evaluates `words("a b")`. Chained calls such as `adder(2)(3)` are its own.
 - The whole chain from a class is the candidate's, because an instance is not plain data: `Stack().pushed(3).top()`.
 - Any other value is evaluated as it is.
-- Names that the setup code computes from classes alone (`root = Node(1)`) are instances, from the others values. Names
-  that it computes from neither are defined on both sides, for the candidate only if its calls need them.
+- Names that the setup code computes from classes alone (`root = Node(1)`) are instances; from functions or values,
+  values. Names that it computes from none of these are defined on both sides, for the candidate only if needed.
 
 An assert that cannot be split this way is `Unsupported`, with a reason: a function passed to another one, a call whose
 arguments come from a comprehension around it, undefined names, other kinds of statements, or no call of the program.
@@ -32,21 +32,8 @@ from arc_refinery.records.questions import Asserts
 
 VALUE = "value_{}_of_the_candidate"
 # Builtins whose result depends on where they are evaluated
-_CONTEXT_DEPENDENT = {
-    "breakpoint",
-    "compile",
-    "dir",
-    "eval",
-    "exec",
-    "exit",
-    "globals",
-    "input",
-    "locals",
-    "open",
-    "quit",
-    "vars",
-}
-_BUILTINS = {name for name in vars(builtins) if not name.startswith("_")} - _CONTEXT_DEPENDENT
+_LOCAL = {"breakpoint", "compile", "dir", "eval", "exec", "exit", "globals", "input", "locals", "open", "quit", "vars"}
+_BUILTINS = {name for name in vars(builtins) if not name.startswith("_")} - _LOCAL
 
 _UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
@@ -61,7 +48,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """An assert that cannot be checked without trusting the candidate; the reason says why."""
+    """An assert that cannot be checked without trusting the candidate."""
 
     reason: str
 
@@ -105,7 +92,7 @@ def plan(asserts: Asserts, reference: str) -> AssertsPlan:
 
 
 class _Scope:
-    """Which side, candidate or checks, defines each name."""
+    """Assigns each name to the candidate or to the checks."""
 
     def __init__(self, program: Sequence[ast.stmt], imports: Sequence[ast.stmt], setup: Sequence[ast.stmt]) -> None:
         self.library = [one for one in program if _is_import(one)]
@@ -186,7 +173,7 @@ class _Split(ast.NodeTransformer):
         if inner := _used(call) & set(self.local):
             raise _UnsupportedError(f"a call depends on {', '.join(sorted(inner))}, which the assert itself defines")
         mine = {name for name in _used(call) if self.scope.is_candidates(name)}
-        self._require(_used(call) - mine - _CONTEXT_DEPENDENT)
+        self._require(_used(call) - mine - _LOCAL)
         self.calls.append(call)
         return ast.Name(VALUE.format(self.first + len(self.calls) - 1), ast.Load())
 

@@ -1,4 +1,4 @@
-"""Run and grade the episodes of a shard of held-out questions; an interrupted job resumes where it was.
+"""Run and grade the episodes of a shard of held-out questions; an interrupted job resumes.
 
 Batches are the same for any number of shards, because padding changes the order of floating-point sums.
 """

@@ -116,7 +116,7 @@ class TrainingJob:
         )
 
 
-def train(job: TrainingJob, environment: Environment) -> bool:
+def train_grpo(job: TrainingJob, environment: Environment) -> bool:
     """Write the adapter and `training.jsonl` to the folder `job.output`.
 
     Return False if training collapsed and was rolled back. Then call it again in a new process, because vLLM does not
@@ -210,7 +210,7 @@ def _network(job: TrainingJob) -> dict[str, Any]:
     if isinstance(job.training, Grpo) and job.training.unsloth:
         from arc_refinery.training import unsloth_backend
 
-        return {"model": unsloth_backend.open_network(job.model, job.lora, job.training, job.start, job.seed)}
+        return {"model": unsloth_backend.open_unsloth_network(job.model, job.lora, job.training, job.start, job.seed)}
     if job.start is not None:
         return {"model": open_network(job.model, job.lora, job.start, job.seed)}
     return {"model": open_base(job.model, job.lora), "peft_config": lora_config(job.lora)}

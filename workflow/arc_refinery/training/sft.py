@@ -55,7 +55,7 @@ def refinement_row(demonstration: Demonstration, end_token: str) -> SftRow:
     return SftRow(demonstration.demonstration_id, (Segment(prompt, False), Segment(answer, True), Segment(end, True)))
 
 
-def train(
+def train_sft(
     rows: Iterable[SftRow],
     model: ModelConfig,
     lora: Lora,

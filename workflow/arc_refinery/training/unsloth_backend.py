@@ -40,7 +40,7 @@ from unsloth import FastLanguageModel  # noqa: E402
 from arc_refinery.tokenizers import load_tokenizer  # noqa: E402
 
 
-def open_network(
+def open_unsloth_network(
     model: ModelConfig, lora: Lora, training: PolicyGradient, start: Path | None, seed: int
 ) -> "PeftModel":
     """Return the model with a fresh adapter, or with the one in the folder `start`, which training then changes."""
