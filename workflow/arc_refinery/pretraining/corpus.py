@@ -143,7 +143,7 @@ class TaskConversations:
         messages = prompts.first_turn(task, prompts.COMPACT)
         if rng.random() < stage.second_turns:
             messages = _with_wrong_turn(task, messages, statements, rng, stage.difficulty)
-        messages.append({"role": "assistant", "content": prompts.answer(program_body(statements))})
+        messages.append({"role": "assistant", "content": prompts.compact_answer(program_body(statements))})
         ids: list[int] = self.tokenizer.apply_chat_template(messages, return_dict=False)
         return ids if len(ids) <= stage.max_tokens else None
 
@@ -172,7 +172,7 @@ def _with_wrong_turn(
             not np.array_equal(output, pair.output) for output, pair in zip(outputs, task.train, strict=True)
         ):
             feedback = prompts.execution_feedback(task, outputs, prompts.COMPACT)
-            return prompts.next_turn(messages, prompts.answer(program_body(wrong)), feedback)
+            return prompts.next_turn(messages, prompts.compact_answer(program_body(wrong)), feedback)
     return messages
 
 

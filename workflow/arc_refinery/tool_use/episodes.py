@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from arc_refinery.records.transcripts import Ending, Message
+from arc_refinery.records.transcripts import Ending, EpisodeMessage
 from arc_refinery.tool_use.rendering import Renderer
 from arc_refinery.tool_use.tools import Result, Toolbox, answer_all
 from arc_refinery.tool_use.turns import Turn, parse_turn
@@ -39,7 +39,7 @@ class Rollout:
     completion_ids: list[int] = field(default_factory=list)
     mask: list[int] = field(default_factory=list)
     logprobs: Logprobs | None = field(default_factory=list)  # of the sampler, 0 where the mask is 0
-    messages: list[Message] = field(default_factory=list)
+    messages: list[EpisodeMessage] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)  # of all calls, in order
     ending: Ending | None = None
 
@@ -85,7 +85,7 @@ def _take(
     _extend(episode, ids, None if logprobs is None else logprobs[:room], is_sampled=True)
     text = renderer.tokenizer.decode(ids, skip_special_tokens=True)
     turn = parse_turn(text)
-    episode.messages.append(Message("assistant", text))
+    episode.messages.append(EpisodeMessage("assistant", text))
     if not turn.calls:
         episode.ending = "answer" if ids[-1] in ends else "truncated"
     elif episode.n_counted > limits.max_calls:
@@ -103,7 +103,7 @@ def _tell(episode: Rollout, results: list[Result], renderer: Renderer, limits: L
         episode.ending = "tokens"  # the results are not added: an episode ends with what the model wrote
         return
     _extend(episode, told, [0.0] * len(told), is_sampled=False)
-    episode.messages += [Message("tool", result.text) for result in results]
+    episode.messages += [EpisodeMessage("tool", result.text) for result in results]
 
 
 def _extend(episode: Rollout, ids: list[int], logprobs: Logprobs | None, is_sampled: bool) -> None:
