@@ -28,7 +28,7 @@ from arc_refinery.config import (
 from arc_refinery.doctor import machine, stages
 from arc_refinery.doctor.findings import Finding, Visit, failures, findings_page, read_visit, write_visit
 from arc_refinery.errors import InputError
-from arc_refinery.hub import Download, fetched, record_of
+from arc_refinery.hub import Download, fetched_folder, record_of
 from arc_refinery.sandbox import seccomp
 
 VERSIONS = {"Python": "3.11.7", "numpy": "2.4.6", "scipy": "1.17.1"}
@@ -189,7 +189,7 @@ def test_files_from_the_hub_must_be_there_whole(tmp_path: Path):
     model, other = Download("owner/model", "model"), Download("owner/rows", "dataset", None, ("*",))
     assert machine.fetched_files([], tmp_path).outcome == "not applicable"
     assert "nothing is fetched yet" in machine.fetched_files([model], tmp_path).found
-    folder = fetched(tmp_path, model)
+    folder = fetched_folder(tmp_path, model)
     folder.mkdir(parents=True)
     record_of(folder).write_text('{"files": {"config.json": 2, "weights": 7}}')
     (tmp_path / "cached").write_text("{}")

@@ -25,7 +25,7 @@ from arc_refinery.predictions import prompts_of, read_predictions
 from arc_refinery.prompts import WORDS, first_turn
 from arc_refinery.records import RecordError
 from arc_refinery.refine.rendering import Renderer
-from arc_refinery.sources import SourceError, evaluation_tasks
+from arc_refinery.sources import SourceError, tasks_of_set
 from arc_refinery.tasks import Pair
 
 PAIR = {"input": [[1, 2]], "output": [[2, 1]]}
@@ -95,9 +95,9 @@ BAD: dict[str, tuple[Any, str]] = {
     "a list": ([CHALLENGES], "holds a list, expected a mapping from task ids"),
     "no train": (
         {"x": {"test": [PAIR]}},
-        "task x: field 'train' is missing, empty or no list of {input, output} pairs",
+        "task x: field 'train' is missing, empty or not a list of {input, output} pairs",
     ),
-    "no test": ({"x": {"train": [PAIR], "test": []}}, "task x: field 'test' is missing, empty or no list"),
+    "no test": ({"x": {"train": [PAIR], "test": []}}, "task x: field 'test' is missing, empty or not a list"),
     "pairs as lists": (
         {"x": {"train": [[[[1]], [[1]]]], "test": [PAIR]}},
         "task x: field 'train' is missing, empty or",
@@ -143,15 +143,15 @@ def evaluation_set(**settings: Any) -> config.TaskSet:
 def test_a_set_from_kaggle_has_the_listed_tasks_in_their_order(tmp_path: Path, challenges: Path, solutions: Path):
     settings = {"source": "kaggle", "path": str(challenges), "solutions": str(solutions)}
     generator = Problems(source="generator")
-    found = list(evaluation_tasks(evaluation_set(**settings), generator, 0, Counter()))
+    found = list(tasks_of_set(evaluation_set(**settings), generator, 0, Counter()))
     assert [task.task_id for task in found] == ["b", "a"]
     assert found[1].test[0].output.tolist() == [[9, 8]]
     (tmp_path / "ids.txt").write_text("a\n")
     settings["only"] = str(tmp_path / "ids.txt")
-    assert [task.task_id for task in evaluation_tasks(evaluation_set(**settings), generator, 0, Counter())] == ["a"]
+    assert [task.task_id for task in tasks_of_set(evaluation_set(**settings), generator, 0, Counter())] == ["a"]
     (tmp_path / "ids.txt").write_text("a\nc\n")
-    with pytest.raises(SourceError, match=f"^c is no task of {challenges}; correct the list of ids$"):
-        list(evaluation_tasks(evaluation_set(**settings), generator, 0, Counter()))
+    with pytest.raises(SourceError, match=f"^c is not a task of {challenges}; correct the list of ids$"):
+        list(tasks_of_set(evaluation_set(**settings), generator, 0, Counter()))
 
 
 def test_a_set_from_a_data_set_is_written_by_its_stage(tmp_path: Path):

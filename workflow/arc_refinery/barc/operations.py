@@ -1,8 +1,8 @@
-"""The statements that generated programs are made of: general grid operations, each with the inputs it makes sense on.
+"""Statements of generated programs: general grid operations, each with the kind of input it makes sense on.
 
-The table knows no ARC task: an operation is here because it is a common way to change a grid (turn, crop, recolour,
-mirror, drop, extend, combine halves, select objects, ...). A program is one to three operations in a row, each reading
-and writing the variable `grid`.
+The table was made without ARC tasks: it lists common ways to change a grid (turn, crop, recolour, mirror, drop, extend,
+combine halves, select objects, ...). A program is one to three operations in a row, each reading and writing the
+variable `grid`.
 """
 
 from dataclasses import dataclass, field
@@ -19,10 +19,10 @@ OBJECTS = "find_connected_components(grid, connectivity=8, monochromatic=False)"
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One or more source lines with place holders such as ``{a}``.
+    """One or more source lines with placeholders such as ``{a}``.
 
-    `parameters` maps each place holder to its possible values; `reads` names the colour parameters that the input must
-    contain for the operation to do anything; `canvas` is the kind of input that it is drawn on (see canvases.py).
+    `parameters` maps each placeholder to its possible values; `reads` names the colour parameters that the input must
+    contain for the operation to have an effect; `canvas` is the kind of input to use (see canvases.py).
     """
 
     family: str
@@ -41,7 +41,7 @@ def _variants(family: str, canvas: str, *codes: str, **parameters: tuple[str, ..
 
 
 def _recolors(family: str, canvas: str, *codes: str, black: bool = False) -> list[Operation]:
-    """Operations that paint with the colour ``{c}``."""
+    """Return operations that paint with the colour ``{c}``."""
     return _variants(family, canvas, *codes, c=COLORS_AND_BLACK if black else COLORS)
 
 

@@ -76,7 +76,7 @@ class TaskSet:
     seed: int = 0
 
     def run(self) -> None:
-        from arc_refinery.sources import evaluation_tasks
+        from arc_refinery.sources import tasks_of_set
 
         problems = config.Problems(
             source="generator", max_side=self.max_side, compositions=self.compositions, max_cells=self.max_cells
@@ -85,7 +85,7 @@ class TaskSet:
         if self.task_set.source == "generator":
             settings["problems"] = problems.model_dump()
         left_out: Counter[str] = Counter()
-        tasks = evaluation_tasks(self.task_set, problems, self.seed, left_out)
+        tasks = tasks_of_set(self.task_set, problems, self.seed, left_out)
         records.write(self.output, "tasks", tasks, self.seed, settings, lambda: {"problems_left_out": dict(left_out)})
         _log(left_out, f"of {self.task_set.n_tasks} problems")
 

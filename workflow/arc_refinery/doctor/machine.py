@@ -152,7 +152,7 @@ def fetched_files(downloads: Sequence[hub.Download], results: Path) -> Finding:
     check = "files from the hub can be read"
     if not downloads:
         return Finding(check, "not applicable", "the config names no hub files")
-    folders = [hub.fetched(results, download) for download in downloads]
+    folders = [hub.fetched_folder(results, download) for download in downloads]
     if not any(hub.record_of(folder).exists() for folder in folders):
         return Finding(check, "not applicable", "nothing is fetched yet: snakemake --cores 1 --until fetch")
     folders = [folder for folder in folders if hub.record_of(folder).exists()]

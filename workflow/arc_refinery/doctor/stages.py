@@ -142,10 +142,10 @@ def training(model: ModelConfig, lora: Lora, settings: PolicyGradient) -> Iterat
 
 
 def _tasks(path: Path) -> Path:
-    from arc_refinery.sources import evaluation_tasks
+    from arc_refinery.sources import tasks_of_set
 
     task_set = TaskSet(name="doctor", source="generator", n_tasks=N_TASKS)
-    tasks = evaluation_tasks(task_set, Problems(source="generator", max_cells=300), 0, Counter())
+    tasks = tasks_of_set(task_set, Problems(source="generator", max_cells=300), 0, Counter())
     records.write(path, "tasks", tasks, 0, {})
     return path
 
