@@ -12,7 +12,7 @@ from checkout import TINY
 from factories import make_task
 
 from arc_refinery import prompts
-from arc_refinery.barc.generator import Difficulty, generate_problem, program_body
+from arc_refinery.barc.generator import ProblemDifficulty, generate_problem, program_body
 from arc_refinery.tasks import Pair
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def test_an_answer_takes_at_most_about_twelve_tokens(tokenizer: "PreTrainedToken
     lone: list[int] = []
     composed: list[int] = []
     for number in range(150):
-        _, statements = generate_problem(Difficulty(compositions=0.5), 2, "pretraining", 3, number)
+        _, statements = generate_problem(ProblemDifficulty(compositions=0.5), 2, "pretraining", 3, number)
         n_tokens = len(ids_of(tokenizer, prompts.compact_answer(program_body(statements)) + "<|end|>"))
         (lone if len(statements) == 1 else composed).append(n_tokens)
     assert max(lone) <= 12

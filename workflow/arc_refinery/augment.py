@@ -6,7 +6,7 @@ import numpy as np
 
 from arc_refinery.grids import N_COLORS, Grid
 
-KEEP_BLACK_PROBABILITY = 0.9  # black is the background of most tasks: a model rarely sees it recoloured
+KEEP_BLACK_PROBABILITY = 0.9  # black is the background of most tasks, so it is rarely recoloured
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Augmentation:
         return np.array(self.colors, dtype=np.uint8)[_turned(grid.T if self.transpose else grid, self.n_rotations)]
 
     def undo(self, grid: Grid) -> Grid:
-        """The inverse of `apply`."""
+        """Undo `apply`."""
         turned = _turned(np.argsort(self.colors).astype(np.uint8)[grid], -self.n_rotations)
         return np.ascontiguousarray(turned.T if self.transpose else turned)
 

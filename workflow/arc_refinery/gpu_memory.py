@@ -92,7 +92,7 @@ def memory_warnings(experiment: Experiment, origin: str) -> list[str]:
         return []
     return [
         f"{origin}: GPU memory of {count.job} ({count.load}) is {count.summary}; {'; '.join(count.faults)}. "
-        f"What takes it: arc-refinery doctor memory --config {origin}"
+        f"For a breakdown: arc-refinery doctor memory --config {origin}"
         for count in found
         if count.faults
     ]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from arc_refinery import records
-from arc_refinery.barc.generator import Difficulty, ProblemSplit, generate_problem
+from arc_refinery.barc.generator import ProblemDifficulty, ProblemSplit, generate_problem
 from arc_refinery.barc.rows import read_barc_rows
 from arc_refinery.config import Problems, TaskSet
 from arc_refinery.errors import InputError
@@ -52,7 +52,7 @@ def problem_tables(
 
 
 def generated(settings: Problems, n_wanted: int, split: ProblemSplit, seed: int, address: str) -> Iterator[Problem]:
-    difficulty = Difficulty(max_side=settings.max_side, compositions=settings.compositions)
+    difficulty = ProblemDifficulty(max_side=settings.max_side, compositions=settings.compositions)
     for number in tqdm(range(n_wanted), unit="problem", mininterval=5):
         yield generate_problem(difficulty, GENERATED_EXAMPLES, split, seed, address, number)[0]
 

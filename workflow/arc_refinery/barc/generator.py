@@ -1,6 +1,6 @@
 """Generate problems in BARC's format from general grid operations, without using a model or any ARC task.
 
-`generate_problem(Difficulty(max_side=4, compositions=0.0), 2, "pretraining", 0, "part1", 29)` has the source
+`generate_problem(ProblemDifficulty(max_side=4, compositions=0.0), 2, "pretraining", 0, "part1", 29)` has the source
 
     def main(grid):
         np.fill_diagonal(grid, 4)
@@ -43,7 +43,7 @@ _NAMESPACE = {name: getattr(common, name) for name in common.__all__}
 
 
 @dataclass(frozen=True, slots=True)
-class Difficulty:
+class ProblemDifficulty:
     """Limits of problems: sides of inputs, cells per example (input + output), share of composed programs."""
 
     min_side: int = 2
@@ -72,7 +72,7 @@ def program_body(statements: list[Statement]) -> str:
 
 
 def generate_problem(
-    difficulty: Difficulty, n_examples: int, split: ProblemSplit, *address: int | str
+    difficulty: ProblemDifficulty, n_examples: int, split: ProblemSplit, *address: int | str
 ) -> tuple[Problem, list[Statement]]:
     """Generate the problem for an address such as ``(seed, "part1", 17)``; also return the statements of its `main`.
 
@@ -94,7 +94,9 @@ def generate_problem(
             return Problem(f"{split}-{seed:016x}", source, examples, drawn, f"generated-{split}"), statements
 
 
-def wrong_program(problem_statements: list[Statement], rng: random.Random, difficulty: Difficulty) -> list[Statement]:
+def wrong_program(
+    problem_statements: list[Statement], rng: random.Random, difficulty: ProblemDifficulty
+) -> list[Statement]:
     """Return another program of the same kind: part of a composition, other parameters, or other statements."""
     choice = rng.random()
     if len(problem_statements) > 1 and choice < 0.6:
@@ -132,7 +134,7 @@ def has_held_out_text(body: str) -> bool:
     return int(hashlib.sha256(body.encode()).hexdigest(), 16) % _HELD_OUT_ONE_IN == 0
 
 
-def _draw_statements(rng: random.Random, difficulty: Difficulty) -> list[Statement]:
+def _draw_statements(rng: random.Random, difficulty: ProblemDifficulty) -> list[Statement]:
     statements = [_fill(rng, rng.choice(_BY_FAMILY[rng.choice(_FAMILIES)]))]
     if rng.random() < difficulty.compositions:
         following = [family for family in _FAMILIES if family in FOLLOWING_FAMILIES]
@@ -147,7 +149,7 @@ def _fill(rng: random.Random, operation: Operation) -> Statement:
             return Statement(operation, values)
 
 
-def _draw_canvas(rng: random.Random, first: Statement, difficulty: Difficulty) -> str:
+def _draw_canvas(rng: random.Random, first: Statement, difficulty: ProblemDifficulty) -> str:
     kind = first.operation.canvas
     least, most = SIDE_LIMITS.get(kind, (2, 30))
     kind = rng.choice(CHOICES.get(kind, (kind,)))

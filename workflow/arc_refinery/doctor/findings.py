@@ -26,7 +26,7 @@ RUNTIME_PACKAGES = ("numpy", "scipy")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    check: str
+    check: str  # what was checked
     outcome: CheckOutcome
     found: str
     advice: str = ""  # what to do if it failed

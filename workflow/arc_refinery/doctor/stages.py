@@ -50,7 +50,7 @@ SAMPLER_CHECK = re.compile(r"sampler check: .*")
 
 @dataclass(frozen=True, slots=True)
 class FinishedCommand:
-    """A command that has ended."""
+    """Exit code and output of a command."""
 
     code: int
     output: str

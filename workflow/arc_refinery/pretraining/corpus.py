@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 from arc_refinery import prompts
 from arc_refinery.barc.generator import (
-    Difficulty,
+    ProblemDifficulty,
     Statement,
     generate_problem,
     program_body,
@@ -42,16 +42,18 @@ class CurriculumStage:
     """A part of the curriculum: where it starts, and the difficulty of its problems."""
 
     start: float  # share of the training
-    difficulty: Difficulty
+    difficulty: ProblemDifficulty
     second_turns: float  # share of conversations in which the model corrects a wrong program
     max_tokens: int
 
 
 CURRICULUM = (
-    CurriculumStage(0.0, Difficulty(3, 3, 90, compositions=0.05, fixed_size=1.0), second_turns=0.0, max_tokens=384),
-    CurriculumStage(0.3, Difficulty(2, 4, 110, compositions=0.15), second_turns=0.1, max_tokens=512),
-    CurriculumStage(0.55, Difficulty(2, 6, 130, compositions=0.25), second_turns=0.2, max_tokens=768),
-    CurriculumStage(0.85, Difficulty(2, 10, 240, compositions=0.3), second_turns=0.25, max_tokens=1024),
+    CurriculumStage(
+        0.0, ProblemDifficulty(3, 3, 90, compositions=0.05, fixed_size=1.0), second_turns=0.0, max_tokens=384
+    ),
+    CurriculumStage(0.3, ProblemDifficulty(2, 4, 110, compositions=0.15), second_turns=0.1, max_tokens=512),
+    CurriculumStage(0.55, ProblemDifficulty(2, 6, 130, compositions=0.25), second_turns=0.2, max_tokens=768),
+    CurriculumStage(0.85, ProblemDifficulty(2, 10, 240, compositions=0.3), second_turns=0.25, max_tokens=1024),
 )
 N_PAIRS, N_PAIRS_WEIGHTS = (2, 3, 4), (0.2, 0.55, 0.25)
 
@@ -162,7 +164,11 @@ def _padded(conversation: list[int]) -> int:
 
 
 def _with_wrong_turn(
-    task: Task, messages: list[prompts.Message], statements: list[Statement], rng: random.Random, difficulty: Difficulty
+    task: Task,
+    messages: list[prompts.Message],
+    statements: list[Statement],
+    rng: random.Random,
+    difficulty: ProblemDifficulty,
 ) -> list[prompts.Message]:
     """Return the conversation after a wrong program that runs, or only the first turn if none was found."""
     for _ in range(WRONG_ATTEMPTS):

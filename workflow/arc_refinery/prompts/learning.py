@@ -245,7 +245,7 @@ def _slotted(seen: Sequence[_Instance]) -> str:
 def _shared_end(text: str, other: str, values: Mapping[str, int]) -> str:
     """Return the longest suffix of `text` that, with its slots filled, is also a suffix of `other`.
 
-    It starts at the start of a line in both, or else of a word; empty if there is none.
+    It begins at the start of a line in both, or else of a word; empty if there is no such suffix.
     """
     inside_slots = {position for slot in SLOT.finditer(text) for position in range(slot.start() + 1, slot.end())}
     words: list[str] = []

@@ -19,7 +19,7 @@ Ending = Literal["answer", "truncated", "tokens", "calls"]
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A part of a conversation with one author."""
+    """A part of a conversation, written by the model or not."""
 
     text: str
     is_sampled: bool  # written by the model, so it carries loss

@@ -22,7 +22,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How completions are drawn; a prompt's seed comes from `seed` and the prompt's id."""
+    """Sampling settings; each prompt's own seed is derived from `seed` and the prompt's id."""
 
     temperature: float  # 0: greedy
     top_p: float
