@@ -10,7 +10,7 @@ rule fetch:
     benchmark:
         "<benchmarks>/fetched/{repository}/fetch.tsv"
     wildcard_constraints:
-        repository=one_of(download.place for download in experiment.downloads),
+        repository=one_of(download.path for download in experiment.downloads),
     localrule: True  # cluster machines may have no network
     resources:
         offline=os.environ.get("HF_HUB_OFFLINE", ""),  # the user's setting

@@ -26,7 +26,7 @@ def test_every_kind_of_job_is_checked_on_the_pool(tmp_path: Path, condor: Callab
     page = (checkout.folder / "results/doctor.md").read_text()
     assert "None of " in page
     for row in (
-        "| sample | files of another job are read | passed | those of `cpu` on ",
+        "| sample | files of other jobs can be read | passed | those of `cpu` on ",
         "| sample | an adapter changes answers | passed |",
     ):
         assert row in page

@@ -51,7 +51,7 @@ def test_a_held_job_fails_its_run_and_does_not_stay_in_the_queue(
     pool.client("condor_hold", "-reason", "the disk is full", str(number))
     assert "the disk is full" in run.says(f"Job {number} (sample-0) is held")
     assert run.end() == 1, run.explain()
-    assert f"Removed from the queue, as this run ends: job {number}." in run.text
+    assert f"Removed from the queue, because this run ends: job {number}." in run.text
     assert not pool.jobs()
 
 
@@ -118,7 +118,7 @@ def test_jobs_of_a_killed_run_are_removed_by_the_next(sampling: Run, condor: Cal
     unlocked = sampling.checkout.snakemake("--unlock", "--configfile", LONG)
     assert unlocked.returncode == 0, unlocked.stderr
     again = condor(sampling.checkout, SHARD, config=LONG)
-    assert f"job {number}." in again.says("as a run that was killed left it there")
+    assert f"job {number}." in again.says("left there by a run that was killed")
     assert again.end() == 0, again.explain()
 
 
@@ -169,7 +169,7 @@ def test_a_job_whose_logs_cannot_be_written_is_held_and_the_next_run_completes(
 
 def test_a_run_whose_queue_is_lost_ends_and_the_next_one_goes_on(sampling: Run, condor: Callable[..., Run], pool: Pool):
     pool.stop()
-    sampling.says("HTCondor cannot be asked")
+    sampling.says("HTCondor cannot be queried")
     shutil.rmtree(pool.folder / "spool")
     (pool.folder / "spool").mkdir()
     pool.start()

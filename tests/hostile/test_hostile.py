@@ -722,7 +722,7 @@ LEFT = {  # what a program does; what the next one prints, and what it should pr
         "True",
     ),
     "the sandbox": (
-        "from arc_refinery.sandbox import child\nchild.seed = child.prctl = child.Setting = None",
+        "from arc_refinery.sandbox import child\nchild.seed = child.prctl = child.ChildSetup = None",
         "import math",
         "math.pi",
         "3.141592653589793",

@@ -1,6 +1,6 @@
 from classad2 import ClassAd
 
-from arc_refinery.cluster.condor import emptied, matches
+from arc_refinery.cluster.condor import as_idle, matches
 
 JOB = """[
     RequestCpus = 4; RequestMemory = 8000; RequestDisk = 2000000; RequestGPUs = 1; GPUsMinMemory = 20000;
@@ -19,7 +19,7 @@ BUSY = """[
 
 def test_a_busy_machine_matches_once_it_is_empty():
     assert not matches(ClassAd(JOB), ClassAd(BUSY))
-    assert matches(ClassAd(JOB), emptied(ClassAd(BUSY)))
+    assert matches(ClassAd(JOB), as_idle(ClassAd(BUSY)))
 
 
 def test_an_empty_machine_that_is_too_small_does_not_match():
@@ -27,12 +27,12 @@ def test_an_empty_machine_that_is_too_small_does_not_match():
         job = ClassAd(JOB)
         name, _, value = least.partition(" = ")
         job[name] = int(value)
-        assert not matches(job, emptied(ClassAd(BUSY))), least
+        assert not matches(job, as_idle(ClassAd(BUSY))), least
     job = ClassAd(JOB)
     job["GPUsMinMemory"] = 24221
-    assert not matches(job, emptied(ClassAd(BUSY)))
+    assert not matches(job, as_idle(ClassAd(BUSY)))
 
 
 def test_a_condition_that_cannot_be_evaluated_is_no_match():
     job = ClassAd("[Requirements = TARGET.NoSuchAttribute >= 1]")
-    assert not matches(job, emptied(ClassAd(BUSY)))
+    assert not matches(job, as_idle(ClassAd(BUSY)))

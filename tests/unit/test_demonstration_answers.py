@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from arc_refinery import prompts
-from arc_refinery.barc.generator import Difficulty, generate_problem, program_body
+from arc_refinery.barc.generator import ProblemDifficulty, generate_problem, program_body
 from arc_refinery.prompts import completed_answer, extract_code, transform_program
 
 BARC = '''\
@@ -76,11 +76,11 @@ def transform(input_grid: np.ndarray) -> np.ndarray:
 
 
 def test_generated_problems_have_the_answers_that_pretraining_showed():
-    difficulty = Difficulty(max_side=6, compositions=0.5)
+    difficulty = ProblemDifficulty(max_side=6, compositions=0.5)
     for number in range(150):
         problem, statements = generate_problem(difficulty, 3, "pretraining", 11, "answers", number)
         program = transform_program(problem.source, bare=True)
-        assert completed_answer(str(program), "") == prompts.answer(program_body(statements))
+        assert completed_answer(str(program), "") == prompts.compact_answer(program_body(statements))
 
 
 def test_a_barc_program_keeps_all_but_what_makes_inputs():

@@ -15,7 +15,7 @@ from arc_refinery import config, records
 from arc_refinery.augment import Augmentation
 from arc_refinery.cli.prompts import WriteDemonstrations
 from arc_refinery.config import Sampling, Sandbox
-from arc_refinery.prompts import COMPACT, Template, answer
+from arc_refinery.prompts import COMPACT, Template, compact_answer
 from arc_refinery.records import Demonstration, Prompt
 from arc_refinery.refine.demonstrations import DemonstrationPlan, Target, make_demonstrations, source_answers
 from arc_refinery.refine.first_turn import first_turn_prompts
@@ -208,7 +208,11 @@ def test_programs_that_evaluation_tasks_are_made_of_are_not_learned(renderer: Re
     bodies = [f"    grid = np.rot90(grid, {n})" for n in range(10, 50)]
     held_out = next(body for body in bodies if int(sha256(body.encode()).hexdigest(), 16) % 8 == 0)
     learned = next(body for body in bodies if int(sha256(body.encode()).hexdigest(), 16) % 8)
-    graded = [attempt(prompt, "wrong"), solved(prompt, "a", answer(held_out)), solved(prompt, "b", answer(learned))]
+    graded = [
+        attempt(prompt, "wrong"),
+        solved(prompt, "a", compact_answer(held_out)),
+        solved(prompt, "b", compact_answer(learned)),
+    ]
     assert [row.target for row in rows_of(graded, renderer, targets="attempts")] == ["it/a"]
     assert [row.target for row in rows_of(graded, renderer, targets="attempts", generated={"it"})] == ["it/b"]
 

@@ -26,9 +26,9 @@ from arc_refinery.config import (
     validate_experiment,
 )
 from arc_refinery.doctor import machine, stages
-from arc_refinery.doctor.findings import Finding, Visit, failures, read, table, write
+from arc_refinery.doctor.findings import Finding, Visit, failures, findings_page, read_visit, write_visit
 from arc_refinery.errors import InputError
-from arc_refinery.hub import Download, fetched, record_of
+from arc_refinery.hub import Download, fetched_folder, record_of
 from arc_refinery.sandbox import seccomp
 
 VERSIONS = {"Python": "3.11.7", "numpy": "2.4.6", "scipy": "1.17.1"}
@@ -44,8 +44,8 @@ def visit(job: Any, *findings: Finding, **versions: str) -> Visit:
 
 def test_findings_pass_from_job_to_job_as_a_file(tmp_path: Path):
     written = visit("cpu", PASSED, Finding("sandbox", "failed", "no filter", "pin other machines"))
-    write(tmp_path / "cpu.json", written)
-    assert read(tmp_path / "cpu.json") == written
+    write_visit(tmp_path / "cpu.json", written)
+    assert read_visit(tmp_path / "cpu.json") == written
 
 
 @pytest.mark.parametrize("content", [None, "", "{}", '{"findings": [{"check": "disk"}]}'])
@@ -53,13 +53,13 @@ def test_findings_that_cannot_be_read_are_named(tmp_path: Path, content: str | N
     if content is not None:
         (tmp_path / "cpu.json").write_text(content)
     with pytest.raises(InputError, match=r"cpu\.json: cannot be read as the findings of a job .* all machines share"):
-        read(tmp_path / "cpu.json")
+        read_visit(tmp_path / "cpu.json")
 
 
 def test_the_table_has_a_row_for_each_finding_and_says_what_to_do():
     same = "programs run under the same versions everywhere"
     broken = Finding("driver", "failed", "none | found\nat all", "install one")
-    page = table([visit("cpu", PASSED), visit("train", broken)])
+    page = findings_page([visit("cpu", PASSED), visit("train", broken)])
     rows = [line for line in page.splitlines() if line.startswith(("| cpu", "| train", "| all"))]
     assert rows == [
         "| cpu | disk | passed | 7 GB free |  |",
@@ -92,7 +92,7 @@ def test_other_versions_and_missing_packages_are_named(tmp_path: Path):
 
 
 def test_pins_that_are_not_there_are_named(tmp_path: Path):
-    with pytest.raises(InputError, match=r"pins\.txt: cannot be read .*; start this in the checkout"):
+    with pytest.raises(InputError, match=r"pins\.txt: cannot be read .*; run this in the checkout"):
         machine.software(tmp_path / "pins.txt")
 
 
@@ -189,7 +189,7 @@ def test_files_from_the_hub_must_be_there_whole(tmp_path: Path):
     model, other = Download("owner/model", "model"), Download("owner/rows", "dataset", None, ("*",))
     assert machine.fetched_files([], tmp_path).outcome == "not applicable"
     assert "nothing is fetched yet" in machine.fetched_files([model], tmp_path).found
-    folder = fetched(tmp_path, model)
+    folder = fetched_folder(tmp_path, model)
     folder.mkdir(parents=True)
     record_of(folder).write_text('{"files": {"config.json": 2, "weights": 7}}')
     (tmp_path / "cached").write_text("{}")
@@ -264,7 +264,7 @@ def test_training_is_tried_interrupted_and_taken_up():
     steps, follows, resumes = stages.training(ModelConfig(path=TINY, window=1024), Lora(), settings)
     assert steps == Finding("GRPO makes steps", "passed", "12 steps in float32")
     assert follows.outcome == "not applicable"
-    assert resumes == Finding("an interrupted training goes on", "passed", "after SIGTERM, from its last checkpoint")
+    assert resumes == Finding("an interrupted training resumes", "passed", "after SIGTERM, from its last checkpoint")
 
 
 @pytest.mark.training

@@ -73,7 +73,7 @@ def test_one_verdict_a_program_in_their_order(tmp_path: Path, programs_per_child
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "line 2: is no JSON (Expecting property name enclosed in double quotes, column 2)"),
+        ("{", "line 2: is not valid JSON (Expecting property name enclosed in double quotes, column 2)"),
         ("[]", "line 2: is a list; expected {"),
         ({"source": "", "inputs": []}, "line 2: program_id is missing; expected {"),
         ({"program_id": 7, "source": "", "inputs": []}, "line 2: program_id is a int; expected {"),

@@ -10,13 +10,13 @@ import pytest
 
 from arc_refinery.barc import common, generator
 from arc_refinery.barc.canvases import CANVASES, CHOICES
-from arc_refinery.barc.generator import Difficulty, Statement, generate_problem, run_statements, wrong_program
+from arc_refinery.barc.generator import ProblemDifficulty, Statement, generate_problem, run_statements, wrong_program
 from arc_refinery.barc.operations import FOLLOWING_FAMILIES, OPERATIONS, Operation
 from arc_refinery.grids import Grid, as_grid
 from arc_refinery.problems import Problem
 from arc_refinery.tasks import Pair
 
-EASY = Difficulty()
+EASY = ProblemDifficulty()
 BY_CODE = {operation.code: operation for operation in OPERATIONS}
 
 Drawn = list[tuple[Problem, list[Statement]]]
@@ -47,7 +47,7 @@ def program_text(problem: Problem) -> str:
     return found[1]
 
 
-def can_make_a_problem(operation: Operation, difficulty: Difficulty) -> bool:
+def can_make_a_problem(operation: Operation, difficulty: ProblemDifficulty) -> bool:
     rng = random.Random(0)
     for _ in range(60):
         statement = generator._fill(rng, operation)
@@ -174,7 +174,7 @@ def test_no_output_is_all_black(pretraining: Drawn, heldout: Drawn) -> None:
 
 def test_without_compositions_each_program_is_one_statement_and_with_them_two() -> None:
     def lengths(share: float) -> set[int]:
-        difficulty = Difficulty(compositions=share)
+        difficulty = ProblemDifficulty(compositions=share)
         return {len(generate_problem(difficulty, 2, "pretraining", 6, number)[1]) for number in range(20)}
 
     assert (lengths(0.0), lengths(1.0)) == ({1}, {2})
@@ -185,7 +185,7 @@ def test_inputs_of_a_fixed_size_problem_have_one_shape() -> None:
     flip = Statement(BY_CODE["grid = np.flipud(grid)"], {})
     shapes = []
     for _ in range(20):
-        canvas = generator._draw_canvas(rng, flip, Difficulty(2, 6, fixed_size=1.0))
+        canvas = generator._draw_canvas(rng, flip, ProblemDifficulty(2, 6, fixed_size=1.0))
         made = generator._make_examples([flip], canvas, [rng.randrange(2**31) for _ in range(32)], 3, 120)
         if made:
             shapes.append({pair.input.shape for pair, _ in made})

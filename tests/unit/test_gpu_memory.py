@@ -15,11 +15,11 @@ from checkout import ROOT, TINY
 
 from arc_refinery.config import Experiment, load_experiment, validate_experiment
 from arc_refinery.errors import ModelError
-from arc_refinery.gpu_memory import GIB, WIDTH, Items, counts, forward_pass, memory_warnings, page, training_pass
-from arc_refinery.model_shape import PUBLISHED, Shape, shape_of
+from arc_refinery.gpu_memory import GIB, WIDTH, Items, counts, forward_pass, memory_page, memory_warnings, training_pass
+from arc_refinery.model_shape import PUBLISHED_SHAPES, Shape, shape_of
 
-LLAMA_8B = PUBLISHED["barc0/Llama-3.1-ARC-Potpourri-Induction-8B"]
-QWEN_2B = PUBLISHED["Qwen/Qwen3-1.7B"]
+LLAMA_8B = PUBLISHED_SHAPES["barc0/Llama-3.1-ARC-Potpourri-Induction-8B"]
+QWEN_2B = PUBLISHED_SHAPES["Qwen/Qwen3-1.7B"]
 ALL = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 CONFIGS = {path.stem: path for path in (ROOT / "config").glob("*.yaml")}
 FULL_SIZE = [name for name, path in CONFIGS.items() if load_experiment(path).resources.sample.gpu_mem_mb]
@@ -249,7 +249,7 @@ def test_every_published_config_fits_its_gpus(name: str):
     assert kinds >= ({"sample", "train"} if experiment.training else {"sample"})
     assert all(0.1 < count.share < 0.85 for count in found)
     assert memory_warnings(experiment, name) == []
-    assert "Does not fit" not in page(experiment)
+    assert "Does not fit" not in memory_page(experiment)
 
 
 def test_published_configs_are_found():
@@ -311,7 +311,7 @@ def test_4_bit_weights_and_sampling_without_vllm():
 def test_without_gpus_nothing_is_counted():
     experiment = load_experiment(CONFIGS["config"])
     assert counts(experiment) == []
-    assert "resources.train asks for no GPU" in page(experiment)
+    assert "resources.train asks for no GPU" in memory_page(experiment)
 
 
 def test_a_models_sizes_come_from_its_folder():
@@ -322,8 +322,8 @@ def test_a_models_sizes_come_from_its_folder():
 def test_an_unknown_model_is_an_error_of_the_command_and_no_warning():
     experiment = changed("multi-turn-rl", model__path="nobody/nothing", training__grpo__gradient_accumulation_steps=1)
     assert memory_warnings(experiment, "c.yaml") == []
-    with pytest.raises(ModelError, match=r"nobody/nothing: its sizes are not known.*hf download nobody/nothing"):
-        page(experiment)
+    with pytest.raises(ModelError, match=r"nobody/nothing: its sizes are unknown.*hf download nobody/nothing"):
+        memory_page(experiment)
 
 
 @pytest.mark.parametrize(

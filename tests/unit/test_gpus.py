@@ -49,7 +49,7 @@ def test_a_name_that_fits_none_or_several_stays_and_the_log_says_so(
     with caplog.at_level(logging.WARNING):
         complete_visible_devices()
     assert os.environ["CUDA_VISIBLE_DEVICES"] == given
-    assert f"{given} begins {n} of the names" in caplog.text and FIRST in caplog.text
+    assert f"{given} is the start of {n} names" in caplog.text and FIRST in caplog.text
 
 
 def test_without_nvidia_smi_the_log_says_what_could_not_be_done(

@@ -95,9 +95,9 @@ BAD: dict[str, tuple[Any, str]] = {
     "a list": ([CHALLENGES], "holds a list, expected a mapping from task ids"),
     "no train": (
         {"x": {"test": [PAIR]}},
-        "task x: field 'train' is missing, empty or no list of {input, output} pairs",
+        "task x: field 'train' is missing, empty or not a list of {input, output} pairs",
     ),
-    "no test": ({"x": {"train": [PAIR], "test": []}}, "task x: field 'test' is missing, empty or no list"),
+    "no test": ({"x": {"train": [PAIR], "test": []}}, "task x: field 'test' is missing, empty or not a list"),
     "pairs as lists": (
         {"x": {"train": [[[[1]], [[1]]]], "test": [PAIR]}},
         "task x: field 'train' is missing, empty or",
@@ -150,7 +150,7 @@ def test_a_set_from_kaggle_has_the_listed_tasks_in_their_order(tmp_path: Path, c
     settings["only"] = str(tmp_path / "ids.txt")
     assert [task.task_id for task in tasks_of_set(evaluation_set(**settings), generator, 0, Counter())] == ["a"]
     (tmp_path / "ids.txt").write_text("a\nc\n")
-    with pytest.raises(SourceError, match=f"^c is no task of {challenges}; correct the list of ids$"):
+    with pytest.raises(SourceError, match=f"^c is not a task of {challenges}; correct the list of ids$"):
         list(tasks_of_set(evaluation_set(**settings), generator, 0, Counter()))
 
 

@@ -17,7 +17,7 @@ import pytest
 from factories import make_task
 
 from arc_refinery.grids import Grid
-from arc_refinery.prompts import COLORS, Template, first_turn, load_template, save_template
+from arc_refinery.prompts import COLOR_WORDS, Template, first_turn, load_template, save_template
 from arc_refinery.prompts.learning import LearningError, learn
 from arc_refinery.prompts.rows import read_first_turns
 from arc_refinery.rows import RowError
@@ -28,7 +28,7 @@ PREFIX = "Here is how I would do it with the library.\n\n```python\nfrom common 
 
 
 def lines(grid: Grid) -> str:
-    return "\n".join(" ".join(COLORS[cell] for cell in row) for row in grid.tolist())
+    return "\n".join(" ".join(COLOR_WORDS[cell] for cell in row) for row in grid.tolist())
 
 
 def a_list(grid: Grid) -> str:
@@ -68,7 +68,7 @@ def test_first(task: Task) -> str:
 
 def trailing_spaces(task: Task) -> str:
     def spaced(grid: Grid) -> str:
-        return "".join("".join(f"{COLORS[cell]} " for cell in row) + "\n" for row in grid.tolist())
+        return "".join("".join(f"{COLOR_WORDS[cell]} " for cell in row) + "\n" for row in grid.tolist())
 
     pairs = "".join(f"Input: \n{spaced(pair.input)}Output: \n{spaced(pair.output)} \n" for pair in task.train)
     return f"Look: \n\n{pairs}Test: \n{spaced(task.test[0].input)}  "
@@ -79,7 +79,7 @@ def a_list_of_colors(task: Task) -> str:
     pairs = "".join(
         f"#{number}\n{lines(pair.input)}\n=>\n{lines(pair.output)}\n" for number, pair in enumerate(task.train, 1)
     )
-    colors = "\n".join(COLORS)
+    colors = "\n".join(COLOR_WORDS)
     last = f"#{len(task.train) + 1}\n{lines(task.test[0].input)}\n=>"
     return f"The colors:\n{colors}\nThat is all.\n{pairs}{last}"
 
@@ -160,7 +160,7 @@ def test_the_folder_can_be_read_by_people(tmp_path: Path):
         "assistant_prefix.txt": f"{PREFIX}\n",
     }
     notation = json.loads((tmp_path / "notation.json").read_text())
-    assert (notation["colors"], notation["between_pairs"]) == (list(COLORS), "\n\n\n")
+    assert (notation["colors"], notation["between_pairs"]) == (list(COLOR_WORDS), "\n\n\n")
     assert (notation["between_cells"], notation["between_rows"], notation["start"]) == (" ", "\n", "")
 
 
@@ -194,7 +194,7 @@ def test_rows_that_do_not_fit_are_counted_and_named(tmp_path: Path):
     learned = learn(write(tmp_path / "rows.jsonl", rows))
     assert (learned.n_fitting, learned.n_rows) == (28, 30)
     first, second = learned.misfits
-    assert first.startswith("row 4: 0 grids were found")
+    assert first.startswith("row 4: found 0 grids")
     assert second.startswith("row 8: character ") and "Result:" in second and "Output:" in second
 
 
@@ -207,7 +207,7 @@ def test_two_wordings_in_one_file_end_in_an_error_that_shows_where_they_differ(t
 
 
 def test_other_color_words_are_named_and_can_be_given(tmp_path: Path):
-    words = (*COLORS[:8], "Teal", "Maroon")
+    words = (*COLOR_WORDS[:8], "Teal", "Maroon")
     rows = [row(numbered(task).replace("Purple", "Teal").replace("Brown", "Maroon")) for task in tasks()]
     path = write(tmp_path / "rows.jsonl", rows)
     with pytest.raises(LearningError, match=r"Maroon|Teal.*--colors"):

@@ -87,12 +87,12 @@ def test_what_the_file_does_not_say_has_values_that_no_sampled_attempt_has(tmp_p
 
 BAD: dict[str, tuple[Any, str]] = {
     "another task": ({"u": ["a"]}, "task u is not among the tasks; give the tasks that were predicted"),
-    "a text": ({"t": "a"}, "task t holds a str, expected a list; of each prediction, "),
+    "a text": ({"t": "a"}, "task t holds a str, expected a list; per prediction, "),
     "a number": ({"t": ["a", 5]}, "task t, prediction 1 is a int of another form; expected a text, or {text, "),
     "no text": ({"t": [{"prediction": "a"}]}, "task t, prediction 0 is a dict of another form; expected a text, or "),
     "lists of different lengths": (
         {"t": {"text": ["a", "b"], "data_augmentation_kwargs": [None]}},
-        "task t holds a dict, expected a list; of each prediction, ",
+        "task t holds a dict, expected a list; per prediction, ",
     ),
     "an unknown key": (
         {"t": [{"text": "a", "data_augmentation_kwargs": {"vflip": True}}]},

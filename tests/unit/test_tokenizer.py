@@ -12,7 +12,7 @@ from checkout import TINY
 from factories import make_task
 
 from arc_refinery import prompts
-from arc_refinery.barc.generator import Difficulty, generate_problem, program_body
+from arc_refinery.barc.generator import ProblemDifficulty, generate_problem, program_body
 from arc_refinery.tasks import Pair
 
 if TYPE_CHECKING:
@@ -128,8 +128,8 @@ def test_an_answer_takes_at_most_about_twelve_tokens(tokenizer: "PreTrainedToken
     lone: list[int] = []
     composed: list[int] = []
     for number in range(150):
-        _, statements = generate_problem(Difficulty(compositions=0.5), 2, "pretraining", 3, number)
-        n_tokens = len(ids_of(tokenizer, prompts.answer(program_body(statements)) + "<|end|>"))
+        _, statements = generate_problem(ProblemDifficulty(compositions=0.5), 2, "pretraining", 3, number)
+        n_tokens = len(ids_of(tokenizer, prompts.compact_answer(program_body(statements)) + "<|end|>"))
         (lone if len(statements) == 1 else composed).append(n_tokens)
     assert max(lone) <= 12
     assert np.mean(np.array(composed) <= 12) > 0.9
@@ -182,5 +182,5 @@ def test_the_tokenizer_keeps_its_bytes(tokenizer: "PreTrainedTokenizerFast", tmp
 def test_the_fragments_are_the_embedded_models_wording() -> None:
     from arc_refinery.pretraining.tokenizer import PROMPT_FRAGMENTS
 
-    texts = "".join(asdict(prompts.COMPACT.feedback).values()) + prompts.COMPACT.pair + prompts.answer("")
+    texts = "".join(asdict(prompts.COMPACT.feedback).values()) + prompts.COMPACT.pair + prompts.compact_answer("")
     assert [fragment for fragment in PROMPT_FRAGMENTS if fragment not in texts] == []

@@ -142,7 +142,7 @@ def test_other_classes_of_tokenizers_are_left_to_transformers(tmp_path: Path, da
 def test_a_model_without_a_chat_template_is_refused(tmp_path: Path):
     path = folder(tmp_path, LLAMA_PAD)
     (tmp_path / "chat_template.jinja").unlink()
-    with pytest.raises(ModelError, match="there is no chat template"):
+    with pytest.raises(ModelError, match="has no chat template"):
         load_chat(path)
 
 

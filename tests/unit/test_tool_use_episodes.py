@@ -8,7 +8,7 @@ import pytest
 from checkout import TINY_TOOLS
 
 from arc_refinery.config import Generation
-from arc_refinery.records.transcripts import Message
+from arc_refinery.records.transcripts import EpisodeMessage
 from arc_refinery.tool_use.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.rendering import ToolRenderer
 from arc_refinery.tool_use.tools import Toolbox
@@ -79,7 +79,7 @@ def test_an_answer_at_once(renderer: ToolRenderer):
     episode = played(renderer, ANSWER)
     assert episode.completion_ids == renderer.ids(ANSWER)
     assert episode.mask == [1] * len(episode.completion_ids)
-    assert episode.messages == [Message("assistant", ANSWER.removesuffix(END))]
+    assert episode.messages == [EpisodeMessage("assistant", ANSWER.removesuffix(END))]
     assert (episode.ending, episode.results) == ("answer", [])
     assert episode.last_turn == "<think>\n6 hats.\n</think>\n\n#### 6"
 

@@ -25,7 +25,7 @@ from arc_refinery import config, records
 from arc_refinery.config import ToolArm, ToolUse
 from arc_refinery.records import RecordError
 from arc_refinery.records.questions import Question
-from arc_refinery.records.transcripts import Call, Episode, Message
+from arc_refinery.records.transcripts import Call, Episode, EpisodeMessage
 from arc_refinery.reporting import page
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.tool_use.mask import mask_picture
@@ -74,11 +74,15 @@ Change = Callable[[Episode], Episode]
 
 def episode(question: Question, number: int, letter: str) -> Episode:
     calls, ending, reward, n_tokens = LETTERS[letter]
-    said = [one for call in calls for one in (Message("assistant", "a call"), Message("tool", call.fault or "2"))]
+    said = [
+        one
+        for call in calls
+        for one in (EpisodeMessage("assistant", "a call"), EpisodeMessage("tool", call.fault or "2"))
+    ]
     return make_episode(
         question,
         episode_id=f"{question.question_id}/{number:03d}",
-        messages=(*said, Message("assistant", f"letter {letter}")),
+        messages=(*said, EpisodeMessage("assistant", f"letter {letter}")),
         calls=calls,
         completion_ids=tuple(range(300, 308)),
         mask=(1, 1, 1, 0, 0, 0, 0, 1),
@@ -360,7 +364,7 @@ def test_what_models_and_questions_say_stays_where_it_belongs(tmp_path: Path, te
     questions = [replace(one, text=words, reference=words) for one in QUESTIONS]
 
     def saying(one: Episode) -> Episode:
-        return replace(one, messages=(*one.messages[:-1], Message("assistant", words)))
+        return replace(one, messages=(*one.messages[:-1], EpisodeMessage("assistant", words)))
 
     said = composed(tmp_path, experiment(tmp_path, saying, questions))
     assert headings(said) == headings(text)

@@ -12,7 +12,7 @@ from arc_refinery import records
 from arc_refinery.config import Questions
 from arc_refinery.errors import InputError
 from arc_refinery.records.questions import Asserts, Question
-from arc_refinery.records.transcripts import Call, Conversation, Message, Segment
+from arc_refinery.records.transcripts import Call, Conversation, EpisodeMessage, Segment
 from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.generator import gsm8k_row, mbpp_row
@@ -185,7 +185,11 @@ def test_episodes_are_read_as_they_were_written(tmp_path: Path):
         seed=3,
         temperature=0.6,
         top_p=0.95,
-        messages=(Message("assistant", "<tool_call>"), Message("tool", "Error: …"), Message("assistant", "5")),
+        messages=(
+            EpisodeMessage("assistant", "<tool_call>"),
+            EpisodeMessage("tool", "Error: …"),
+            EpisodeMessage("assistant", "5"),
+        ),
         calls=(Call("calculator", ""), Call("", "malformed")),
         completion_ids=(151645, 0, 7),
         mask=(1, 0, 1),

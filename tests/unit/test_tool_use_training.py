@@ -14,7 +14,7 @@ from factories import make_question
 from arc_refinery.config import Generation, PolicyGradient
 from arc_refinery.config.tool_use import ToolName
 from arc_refinery.records.questions import Question
-from arc_refinery.records.transcripts import Ending, Message
+from arc_refinery.records.transcripts import Ending, EpisodeMessage
 from arc_refinery.tool_use.episodes import Rollout
 from arc_refinery.tool_use.rendering import ToolRenderer, ToolTemplateError
 from arc_refinery.tool_use.tools import CallResult, Toolbox
@@ -50,7 +50,7 @@ def ended_episode(
         [int(one) for one in ids],
         [int(one) for one in mask],
         None,
-        [Message("assistant", turn)],
+        [EpisodeMessage("assistant", turn)],
         list(results),
         ending,
     )

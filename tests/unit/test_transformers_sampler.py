@@ -15,7 +15,7 @@ from checkout import TINY
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from arc_refinery.barc.generator import Difficulty, generate_problem
+from arc_refinery.barc.generator import ProblemDifficulty, generate_problem
 from arc_refinery.config import PromptedModel, Sampling
 from arc_refinery.prompts import COMPACT
 from arc_refinery.records import Prompt
@@ -41,7 +41,7 @@ def sampler(on_a_cpu: None) -> TransformersSampler:
 def prompts(renderer: Renderer) -> list[Prompt]:
     """Two prompts, of four completions each, for each of three tasks."""
     problems = [
-        generate_problem(Difficulty(max_side=4, compositions=0.0), GENERATED_EXAMPLES, "heldout", 2, number)[0]
+        generate_problem(ProblemDifficulty(max_side=4, compositions=0.0), GENERATED_EXAMPLES, "heldout", 2, number)[0]
         for number in range(3)
     ]
     settings = Sampling(batch_size=4, max_output_tokens=24)

@@ -12,7 +12,7 @@ from hub import Hub, files_of
 from processes import BIN
 
 from arc_refinery import records
-from arc_refinery.barc.generator import Difficulty, generate_problem
+from arc_refinery.barc.generator import ProblemDifficulty, generate_problem
 from arc_refinery.grids import Grid
 from arc_refinery.tasks import Pair
 from arc_refinery.tool_use.generator import gsm8k_row, mbpp_row
@@ -34,7 +34,9 @@ def json_lines(rows: list[dict[str, Any]]) -> bytes:
 
 def problems(n: int) -> list[dict[str, Any]]:
     """BARC rows."""
-    made = [generate_problem(Difficulty(max_side=4), 4, "pretraining", 0, "hub", number)[0] for number in range(n)]
+    made = [
+        generate_problem(ProblemDifficulty(max_side=4), 4, "pretraining", 0, "hub", number)[0] for number in range(n)
+    ]
     return [
         {
             "source": one.source,
@@ -59,7 +61,9 @@ def training_row(pairs: tuple[Pair, ...]) -> dict[str, Any]:
 
 
 def training_rows() -> list[dict[str, Any]]:
-    made = [generate_problem(Difficulty(max_side=4), 4, "pretraining", 0, "rows", number)[0] for number in range(40)]
+    made = [
+        generate_problem(ProblemDifficulty(max_side=4), 4, "pretraining", 0, "rows", number)[0] for number in range(40)
+    ]
     return [training_row(one.examples[: 3 + number % 2]) for number, one in enumerate(made)]
 
 

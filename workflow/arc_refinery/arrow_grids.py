@@ -1,4 +1,4 @@
-"""Grids as Arrow holds them, lists of rows of cells: checked, taken apart and put together many at a time."""
+"""Grids in Arrow, as lists of rows of cells: checked and converted many at a time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ SIDES = ("input", "output")  # of a pair
 
 @dataclass(frozen=True, slots=True)
 class FlatGrids:
-    """n grids, one after the other."""
+    """n grids in flat arrays."""
 
     heights: NDArray[np.int64]  # (n,)
     widths: NDArray[np.int64]  # (n,)
@@ -28,17 +28,17 @@ class FlatGrids:
 
     @classmethod
     def from_arrow(cls, grids: pa.Array, may_be_unknown: bool = False) -> "FlatGrids":
-        """The grids in an array of lists of lists of integers; raises `GridError` for the first that is none."""
+        """Read grids from an array of lists of lists of integers; raise `GridError` for the first that is not one."""
         if not _is_plain(grids, may_be_unknown):
             for grid in grids.to_pylist():
                 if grid != [] or not may_be_unknown:
                     as_grid(grid)
-            raise GridError("no list of lists of integers")
+            raise GridError("not a list of lists of integers")
         cells = grids.flatten().flatten().to_numpy().astype(np.uint8, copy=False)
         return cls(lengths_of(grids), _widths(grids), cells)
 
     def select(self, chosen: NDArray[np.bool_]) -> "FlatGrids":
-        """Those of the grids for which ``chosen[i]``."""
+        """Return the grids i for which ``chosen[i]`` is true."""
         of_cell = np.repeat(chosen, self.heights * self.widths)
         return FlatGrids(self.heights[chosen], self.widths[chosen], self.cells[of_cell])
 
@@ -47,7 +47,7 @@ class FlatGrids:
         return list_array(self.heights, rows)
 
     def to_grids(self) -> list[Grid]:
-        """The grids, each with memory of its own."""
+        """Return the grids, each in its own memory."""
         ends = np.cumsum(self.heights * self.widths).tolist()
         sides = zip([0, *ends], ends, self.heights.tolist(), self.widths.tolist(), strict=False)
         return [self.cells[start:end].reshape(height, width).copy() for start, end, height, width in sides]
@@ -58,7 +58,7 @@ def pair_array(inputs: FlatGrids, outputs: FlatGrids) -> pa.Array:
 
 
 def list_array(lengths: NDArray[np.int64], elements: pa.Array) -> pa.Array:
-    """An array of lists of these lengths that share out the elements."""
+    """Split the elements into an array of lists of these lengths."""
     return pa.ListArray.from_arrays(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32), elements)
 
 
@@ -72,7 +72,7 @@ def are_lists(array: pa.Array) -> bool:
 
 
 def _widths(grids: pa.Array) -> NDArray[np.int64]:
-    """Length of the first row of each grid; 0 where there is none."""
+    """Return the length of each grid's first row; 0 if it has no row."""
     heights = lengths_of(grids)
     has_rows = heights > 0
     widths = np.zeros_like(heights)

@@ -1,4 +1,4 @@
-"""Augmentation of tasks: the eight symmetries of the square times a permutation of the colours."""
+"""Augmentation of tasks: one of the eight symmetries of the square and a permutation of the colours."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from arc_refinery.grids import N_COLORS, Grid
 
-KEEP_BLACK_PROBABILITY = 0.9  # black is the background of most tasks: a model rarely sees it recoloured
+KEEP_BLACK_PROBABILITY = 0.9  # black is the background of most tasks, so it is rarely recoloured
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Augmentation:
         return np.array(self.colors, dtype=np.uint8)[_turned(grid.T if self.transpose else grid, self.n_rotations)]
 
     def undo(self, grid: Grid) -> Grid:
-        """The inverse of `apply`."""
+        """Undo `apply`."""
         turned = _turned(np.argsort(self.colors).astype(np.uint8)[grid], -self.n_rotations)
         return np.ascontiguousarray(turned.T if self.transpose else turned)
 
@@ -30,7 +30,7 @@ IDENTITY = Augmentation()
 
 
 def _turned(grid: Grid, n_rotations: int) -> Grid:
-    """`np.rot90`, whose general axes are most of what grading small grids would cost."""
+    """`np.rot90` for the common axes only: its generality would dominate the cost of grading small grids."""
     match n_rotations % 4:
         case 1:
             return grid.T[::-1]
@@ -42,7 +42,7 @@ def _turned(grid: Grid, n_rotations: int) -> Grid:
 
 
 def random_augmentation(rng: np.random.Generator) -> Augmentation:
-    """One of the 8 symmetries, uniformly, and a colour permutation that keeps black with probability 0.9."""
+    """Draw one of the 8 symmetries, uniformly, and a colour permutation that keeps black with probability 0.9."""
     n_rotations, transpose = int(rng.integers(4)), bool(rng.integers(2))
     if rng.random() < KEEP_BLACK_PROBABILITY:
         colors = [0, *rng.permutation(np.arange(1, N_COLORS)).tolist()]

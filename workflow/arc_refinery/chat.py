@@ -1,8 +1,8 @@
-"""A model's chat template and its count of tokens, for stages that only write prompts.
+"""A model's chat template and token counts, for stages that only write prompts.
 
-Importing transformers takes longer than such a job works. The chat template and the tokenizer of a model's folder are
-therefore read with the libraries that transformers reads them with, jinja2 and tokenizers. Models of another form, and
-models that are named by their place on the hub, are left to transformers.
+Importing transformers takes longer than such a job itself. The chat template and the tokenizer in a model's folder are
+therefore read with the libraries that transformers uses for them, jinja2 and tokenizers. Other models, and models given
+by hub name, are loaded with transformers.
 """
 
 import json
@@ -20,22 +20,22 @@ from tokenizers import Tokenizer
 from arc_refinery.errors import ModelError
 from arc_refinery.prompts import Message
 
-# Classes of transformers that take tokenizer.json as it is; others change it.
+# Classes of transformers that use tokenizer.json unchanged; others modify it.
 PLAIN_CLASSES = ("TokenizersBackend", "PreTrainedTokenizerFast")
 
 
 class Chat(Protocol):
     def render(self, messages: Sequence[Message]) -> str:
-        """A conversation's text, up to where the model answers."""
+        """Return a conversation's text, up to where the model answers."""
         ...
 
     def count(self, text: str) -> int:
-        """Number of tokens of a text, nothing added."""
+        """Return the number of tokens of a text, without added special tokens."""
         ...
 
 
 def load_chat(model_path: str) -> Chat:
-    """Raises `ModelError` where the model has no tokenizer or no chat template."""
+    """Load a model's chat template and tokenizer; raise `ModelError` if it lacks either."""
     return _of_folder(Path(model_path)) or _OfTransformers(model_path)
 
 
@@ -46,15 +46,15 @@ class _OfFolder:
         self._special_tokens = dict(special_tokens)
 
     def render(self, messages: Sequence[Message]) -> str:
-        named = {"messages": list(messages), "tools": None, "documents": None, "add_generation_prompt": True}
-        return self._template.render(**self._special_tokens, **named)
+        variables = {"messages": list(messages), "tools": None, "documents": None, "add_generation_prompt": True}
+        return self._template.render(**self._special_tokens, **variables)
 
     def count(self, text: str) -> int:
         return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
 
 class _Generation(Extension):
-    """`{% generation %}` marks what the model writes: training reads the marks, a prompt's text is the same."""
+    """`{% generation %}` marks the model's text for training; a prompt's text does not change."""
 
     tags = {"generation"}  # noqa: RUF012 (declared so by jinja2)
 
@@ -69,7 +69,7 @@ class _OfTransformers:
 
         self._tokenizer = load_tokenizer(model_path)
         if self._tokenizer.chat_template is None:
-            raise ModelError(f"{model_path}: there is no chat template; give a model that was trained to converse")
+            raise ModelError(f"{model_path}: has no chat template; give a model that was trained for chat")
 
     def render(self, messages: Sequence[Message]) -> str:
         return str(self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
@@ -79,15 +79,15 @@ class _OfTransformers:
 
 
 def _of_folder(folder: Path) -> Chat | None:
-    """None where only transformers knows how to read the folder."""
+    """Return the chat of a model's folder; None if only transformers can read it."""
     files = [folder / name for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")]
     if not all(path.is_file() for path in files):
         return None
     settings = json.loads(files[1].read_text())
     if settings.get("tokenizer_class") not in PLAIN_CLASSES:
         return None
-    named = {name: value for name, value in settings.items() if name.endswith("_token")}
-    texts = {name: value["content"] if isinstance(value, dict) else value for name, value in named.items()}
+    tokens = {name: value for name, value in settings.items() if name.endswith("_token")}
+    texts = {name: value["content"] if isinstance(value, dict) else value for name, value in tokens.items()}
     special_tokens = {name: text for name, text in texts.items() if isinstance(text, str)}
     try:
         return _OfFolder(files[2].read_text(), Tokenizer.from_file(str(files[0])), special_tokens)

@@ -1,9 +1,8 @@
-"""The one family of errors that are the user's to solve."""
+"""Errors that the user can fix. The CLI prints the message without a traceback."""
 
 
 class InputError(ValueError):
-    """Bad input. The message names the file and the field, what was expected, and what to do; the command line prints
-    it alone, without a traceback."""
+    """Bad input. The message names the file and the field, what was expected, and what to do."""
 
 
 class ModelError(InputError):

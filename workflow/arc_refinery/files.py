@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all."""
+"""Write files atomically, and hash files."""
 
 import hashlib
 import os
@@ -11,7 +11,7 @@ from arc_refinery.errors import InputError
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write to; it becomes `path` if all goes well, and goes away if not."""
+    """Yield a temporary path next to `path`; it replaces `path` if all goes well and is removed otherwise."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
     try:
@@ -22,12 +22,12 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 
 def content_hash(paths: Iterable[Path]) -> str:
-    """SHA-256 of what is in files, one after the other; raises `InputError` where one cannot be read."""
+    """Return the SHA-256 of the contents of files, in order; raise `InputError` if one cannot be read."""
     digest = hashlib.sha256()
     for path in paths:
         try:
             with path.open("rb") as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
         except OSError as error:
-            raise InputError(f"{path}: cannot be read ({error.strerror}); make it with the stage before") from None
+            raise InputError(f"{path}: cannot be read ({error.strerror}); make it with the previous stage") from None
     return digest.hexdigest()

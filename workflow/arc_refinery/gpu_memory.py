@@ -1,10 +1,10 @@
-"""GPU memory of the jobs of an experiment, counted from the config and the model's shape before anything runs.
+"""GPU memory of an experiment's jobs, computed from the config and the model's shape before anything runs.
 
     layer inputs kept by gradient checkpointing: 32 layers x 4 completions x 9,700 tokens x 4,096 x 2 bytes = 9.5 GiB
 
-Sizes give weights, checkpoints and KV cache exactly. The backward pass of a layer is what PyTorch allocates for it, on
-a CPU or with fake tensors (tests/unit/test_gpu_memory.py compares). Estimates and assumptions are named so. No GPU has
-been measured; `LIMIT` leaves room for what is not counted, above all fragmentation of PyTorch's allocator.
+Weights, checkpoints and KV cache follow exactly from sizes. The backward pass of a layer is what PyTorch allocates for
+it, on a CPU or with fake tensors (tests/unit/test_gpu_memory.py compares). Estimates and assumptions are labelled. No
+GPU has been measured; `LIMIT` leaves room for what is not counted, mainly fragmentation of PyTorch's allocator.
 """
 
 from collections.abc import Iterator
@@ -26,14 +26,14 @@ from arc_refinery.errors import ModelError
 from arc_refinery.model_shape import Shape, shape_of
 
 LIMIT = 0.85  # of a GPU's memory
-MIB, GIB = 2**20, 2**30  # HTCondor, too, counts a GPU's memory in MiB
+MIB, GIB = 2**20, 2**30  # HTCondor also counts a GPU's memory in MiB
 WIDTH = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes
 NF4 = 4.127 / 8  # bytes of a 4-bit parameter with its doubly quantised scales (Dettmers et al. 2023)
 GRAPHS_OF_VLLM = GIB  # assumed
 
-# Bytes per token that the backward pass of one layer holds at its peak, which is in the MLP's last matrix: factors of
-# intermediate size, hidden size and width of all query heads, by the width of numbers. In 16 bits LoRA casts inputs to
-# float32 and autocast casts them back. Counted as if all seven matrices carried an adapter.
+# Peak bytes per token in the backward pass of one layer, reached in the MLP's last matrix: factors of intermediate
+# size, hidden size and width of all query heads, by bytes per number. In 16 bits LoRA casts inputs to float32 and
+# autocast casts them back. Computed as if all seven matrices had an adapter.
 LAYER_BACKWARD = {2: (14, 30, 8), 4: (24, 16, 16)}
 HEAD_TILE = (4096, 32768)  # tokens x vocabulary: TRL 1.16 projects hidden states to logits in tiles of that size
 ADAPTER = {4: 4 * 4 + 2, 2: 4 * 2}  # bytes: weights, gradients, Adam's two moments; autocast's copy of float32 ones
@@ -45,13 +45,13 @@ CONTEXT: Items = {"CUDA context and libraries (assumed)": GIB}
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What one kind of job holds on its GPU at its peak."""
+    """Peak GPU memory of one kind of job."""
 
     job: str
-    load: str  # how much at a time
+    load: str  # amount of work at a time
     items: Items
     gpu_mem_mb: int
-    remark: str  # what vLLM has left
+    remark: str  # what is left for vLLM's KV cache
     faults: Faults  # why it does not fit, and the keys to change
 
     @property
@@ -74,10 +74,10 @@ class Count:
         return f"{self.total / GIB:.1f} of {self.gpu_mem_mb * MIB / GIB:.1f} GiB, {self.share:.0%} (limit {LIMIT:.0%})"
 
 
-def page(experiment: Experiment) -> str:
-    """A table for each kind of job that asks for a GPU; raises `ModelError` where a model's sizes are not known."""
+def memory_page(experiment: Experiment) -> str:
+    """Return a table for each kind of job that asks for a GPU; raise `ModelError` if a model's sizes are unknown."""
     notes = [
-        f"Not counted: resources.{kind} asks for no GPU, or names no gpu_mem_mb."
+        f"Not counted: resources.{kind} asks for no GPU, or has no gpu_mem_mb."
         for kind in ("sample", "train")
         if not _is_counted(getattr(experiment.resources, kind))
     ]
@@ -85,21 +85,21 @@ def page(experiment: Experiment) -> str:
 
 
 def memory_warnings(experiment: Experiment, origin: str) -> list[str]:
-    """A line for each kind of job that does not fit its GPU; none where a model's sizes are not known."""
+    """Return a line for each kind of job that does not fit its GPU; none if a model's sizes are unknown."""
     try:
         found = counts(experiment)
     except ModelError:
         return []
     return [
         f"{origin}: GPU memory of {count.job} ({count.load}) is {count.summary}; {'; '.join(count.faults)}. "
-        f"What takes it: arc-refinery doctor memory --config {origin}"
+        f"For a breakdown: arc-refinery doctor memory --config {origin}"
         for count in found
         if count.faults
     ]
 
 
 def counts(experiment: Experiment) -> list[Count]:
-    """One count for each kind of job that asks for a GPU; trainings of a sweep that hold the same share one."""
+    """Return a count for each kind of job that asks for a GPU; runs of a sweep with equal memory share one."""
     resources = experiment.resources
     found = list(_samplings(experiment)) if _is_counted(resources.sample) else []
     if _is_counted(resources.train):
@@ -143,7 +143,7 @@ def _samplings(experiment: Experiment) -> Iterator[Count]:
 
 
 def _vllm_sampling(job: str, key: str, model: ModelConfig, gpu_mem_mb: int) -> Count:
-    """On each of the GPUs that share the model: the least that vLLM needs. It fills its share with KV cache."""
+    """Count the minimum that vLLM needs on each GPU of the model. It fills the rest of its share with KV cache."""
     shape, width, n_gpus = shape_of(model.path), WIDTH[model.dtype], model.tensor_parallel_size
     # vLLM 0.31's defaults for offline sampling: on an H100, on smaller GPUs
     n_batched, n_sequences = (16384, 1024) if gpu_mem_mb * MIB >= 70 * GIB else (8192, 256)
@@ -160,8 +160,8 @@ def _vllm_sampling(job: str, key: str, model: ModelConfig, gpu_mem_mb: int) -> C
 
 
 @dataclass(frozen=True, slots=True)
-class OptimizerStep:
-    """One optimizer step of a training."""
+class _Step:
+    """One optimizer step of a training run."""
 
     job: str
     key: str  # its section in the config
@@ -177,7 +177,7 @@ class OptimizerStep:
         return self.settings.gradient_accumulation_steps
 
 
-def _steps(experiment: Experiment) -> Iterator[OptimizerStep]:
+def _steps(experiment: Experiment) -> Iterator[_Step]:
     model = experiment.model
     match experiment:
         case Refining(training=Training() as training):
@@ -190,13 +190,13 @@ def _steps(experiment: Experiment) -> Iterator[OptimizerStep]:
             return
     if training.sft:
         n_rows = training.sft.rows_per_step
-        yield OptimizerStep("sft", "training.sft", training.sft, training.lora, model, n_rows, length, n_scored)
+        yield _Step("sft", "training.sft", training.sft, training.lora, model, n_rows, length, n_scored)
     for name, (lora, grpo) in experiment.runs.items():
         n_rows = grpo.num_generations * grpo.prompts_per_step
-        yield OptimizerStep(f"train {name}", "training.grpo", grpo, lora, model, n_rows, length, n_scored)
+        yield _Step(f"train {name}", "training.grpo", grpo, lora, model, n_rows, length, n_scored)
 
 
-def _training(step: OptimizerStep, gpu_mem_mb: int) -> Count:
+def _training(step: _Step, gpu_mem_mb: int) -> Count:
     shape, width = shape_of(step.model.path), WIDTH[step.model.dtype]
     frozen = _weights(shape, width, step.lora.load_in_4bit)
     n_adapter = shape.n_in_adapter(step.lora.lora_r, step.lora.target_modules)
@@ -236,9 +236,9 @@ def _training(step: OptimizerStep, gpu_mem_mb: int) -> Count:
 
 
 def training_pass(shape: Shape, width: int, n_rows: int, length: int, n_scored: int) -> Items:
-    """Forward and backward pass of `n_rows` rows of `length` tokens, with gradient checkpointing.
+    """Count the forward and backward pass of `n_rows` rows of `length` tokens, with gradient checkpointing.
 
-    The largest of two moments: the projection of the `n_scored` last tokens to logits and back, or the last layer.
+    The peak is either the projection of the last `n_scored` tokens to logits and back, or the last layer.
     """
     tokens, hidden = n_rows * length, shape.hidden_size
     inner_factor, hidden_factor, query_factor = LAYER_BACKWARD[width]
@@ -257,7 +257,7 @@ def training_pass(shape: Shape, width: int, n_rows: int, length: int, n_scored: 
 
 
 def forward_pass(shape: Shape, width: int, tokens: int) -> int:
-    """Bytes of one layer without gradients: gate, up and their product, with what LoRA casts of them."""
+    """Return the bytes of one layer without gradients: gate, up and their product, with LoRA's casts of them."""
     return tokens * width * (5 * shape.intermediate_size + 3 * shape.hidden_size)
 
 
@@ -271,7 +271,7 @@ def _weights(shape: Shape, width: int, in_4bit: bool) -> Items:
 
 
 def _generation(shape: Shape, width: int, n_rows: int, length: int, n_read: int) -> Items:
-    """Sampling by transformers: the cache of all rows, and reading `n_read` tokens of prompts at once."""
+    """Count sampling with transformers: the KV cache of all rows, and prefilling `n_read` prompt tokens at once."""
     return {
         f"KV cache of {n_rows} x {length:,} tokens": n_rows * length * shape.kv_bytes_per_token(width),
         "reading prompts": forward_pass(shape, width, n_read) + _choosing(shape, n_rows),
@@ -279,13 +279,13 @@ def _generation(shape: Shape, width: int, n_rows: int, length: int, n_read: int)
 
 
 def _engine(shape: Shape, width: int, n_batched: int, n_sequences: int) -> Items:
-    """vLLM's memory beside weights and KV cache, estimated."""
+    """Estimate vLLM's memory other than weights and KV cache."""
     n_bytes = forward_pass(shape, width, n_batched) + _choosing(shape, n_sequences) + GRAPHS_OF_VLLM
     return {"vLLM's activations, logits, CUDA graphs (estimated)": n_bytes}
 
 
 def _choosing(shape: Shape, n_rows: int) -> int:
-    """Bytes of choosing the next token of each row: logits, sorted, with their indices (8 bytes)."""
+    """Return the bytes for choosing each row's next token: logits, sorted logits, and their indices (8 bytes)."""
     return n_rows * shape.vocab_size * (4 + 4 + 8)
 
 
@@ -294,7 +294,7 @@ def _fits(items: Items, gpu_mem_mb: int) -> bool:
 
 
 def _kv_cache(room: int, per_token: int, window: int, advice: str) -> tuple[str, Faults]:
-    """What `room` bytes hold of the KV cache; the second is the fault where that is less than a window."""
+    """Describe the KV cache that fits `room` bytes; the second value is the fault if it is less than a window."""
     n_tokens = max(room, 0) // per_token
     text = (
         f"vLLM has {max(room, 0) / GIB:.1f} GiB for its KV cache: {n_tokens:,} tokens, {n_tokens / window:.1f} windows"

@@ -11,15 +11,15 @@ Grid = NDArray[np.uint8]
 
 N_COLORS = 10
 MAX_SIDE = 30
-UNKNOWN: Grid = np.empty((0, 0), np.uint8)  # the output of a test pair whose solution is not published: equals no grid
+UNKNOWN: Grid = np.empty((0, 0), np.uint8)  # output of a test pair with an unpublished solution: equals no grid
 
 
 class GridError(ValueError):
-    """Something that should be a grid is not; the message says why."""
+    """A value is not a grid; the message says why."""
 
 
 def as_grid(value: Any) -> Grid:
-    """Nested lists or an array of integers as a grid; raises `GridError` where ARC's definition is not met."""
+    """Convert nested lists or an array of integers to a grid; raise `GridError` if it is not an ARC grid."""
     try:
         array = np.array(value)
     except ValueError:
@@ -36,7 +36,7 @@ def as_grid(value: Any) -> Grid:
 
 
 def fingerprint(grids: Sequence[Grid]) -> str:
-    """A short name of a list of grids: equal lists have equal fingerprints (16 hexadecimal digits of SHA-256)."""
+    """Return a hash of a list of grids: 16 hexadecimal digits of SHA-256."""
     digest = hashlib.sha256()
     for grid in grids:
         digest.update(bytes(grid.shape) + grid.tobytes())

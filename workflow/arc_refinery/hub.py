@@ -1,11 +1,11 @@
-"""Repositories of the Hugging Face hub that an experiment reads: fetched before its jobs, which never call the hub.
+"""Fetch the Hugging Face repositories of an experiment before its jobs, which never call the hub themselves.
 
     results/x/fetched/owner/model/             links to the model's files in the hub's cache
     results/x/fetched/owner/model.json         repository, commit, files with their sizes
-    results/x/fetched/datasets/owner/rows/     links to the files of a data set that were asked for
+    results/x/fetched/datasets/owner/rows/     links to the requested files of a data set
 
-huggingface_hub keeps each finished file in its cache. Within a run it resumes a file whose connection was dropped;
-after a run that ended early, files that were not finished start again.
+huggingface_hub keeps each finished file in its cache. Within a run it resumes a file after a dropped connection; in the
+next run, unfinished files start again.
 """
 
 import errno
@@ -28,14 +28,14 @@ from arc_refinery.files import atomic_write
 if TYPE_CHECKING:
     from huggingface_hub import DryRunFileInfo
 
-Kind: TypeAlias = Literal["model", "dataset"]
+RepositoryKind: TypeAlias = Literal["model", "dataset"]
 
-# Files of models that neither transformers nor vLLM reads: weights of other programs, and copies of the same weights
+# Model files that neither transformers nor vLLM reads: weights for other programs, and copies of the same weights
 UNREAD = ("original/*", "consolidated*", "*.pth", "*.gguf", "*.onnx", "*.msgpack", "*.h5", "*.tflite")
-RETRIES = 3  # of a connection that was reset: what huggingface_hub does not retry by itself
-N_LISTED = 20  # files of a repository that a message names
+RETRIES = 3  # after a reset connection, which huggingface_hub does not retry itself
+MAX_LISTED = 20  # files of a repository in a message
 
-# Where a command by hand gets `hub` as a source: the rules hand it the file that was fetched
+# For commands run by hand with the source `hub`: the rules pass the fetched file instead
 FETCH_FIRST = (
     "rows of the hub are fetched first: `arc-refinery fetch --help`; then give the file with the source `file`"
 )
@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 class HubError(InputError):
-    """A repository cannot be fetched; the message names it, the reason, and what to do."""
+    """A repository cannot be fetched; the message gives its name, the reason, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -55,39 +55,39 @@ class Download:
     """
 
     repository: str
-    kind: Kind
+    kind: RepositoryKind
     revision: str | None = None
     patterns: tuple[str, ...] = ()
 
     @property
-    def place(self) -> str:
-        """Path below the hub's address, and below `fetched/`."""
+    def path(self) -> str:
+        """Path under the hub's address, and under `fetched/`."""
         return self.repository if self.kind == "model" else f"datasets/{self.repository}"
 
 
 def distinct(downloads: Iterable[Download]) -> list[Download]:
-    """One download for each repository; raises `ValueError` where two revisions of one are asked for."""
+    """Merge downloads into one per repository; raise `ValueError` for two revisions of the same repository."""
     merged: dict[str, Download] = {}
     for one in downloads:
-        known = merged.setdefault(one.place, one)
+        known = merged.setdefault(one.path, one)
         if known.revision != one.revision:
             raise ValueError(
                 f"{one.repository} is asked for with the revisions {known.revision} and {one.revision}; give the same "
                 "`revision` wherever it is named"
             )
-        merged[one.place] = replace(known, patterns=tuple(dict.fromkeys(known.patterns + one.patterns)))
+        merged[one.path] = replace(known, patterns=tuple(dict.fromkeys(known.patterns + one.patterns)))
     return list(merged.values())
 
 
-def fetch(download: Download, folder: Path) -> None:
-    """Download what the hub's cache lacks and link the files into `folder`; `<folder>.json` records what they are.
+def fetch_repository(download: Download, folder: Path) -> None:
+    """Download files missing from the hub's cache and link them into `folder`; `<folder>.json` lists them.
 
-    Where the hub cannot be reached, or HF_HUB_OFFLINE=1, a complete copy in the cache is used. Raises `HubError`.
+    If the hub cannot be reached, or with HF_HUB_OFFLINE=1, a complete copy in the cache is used. Raises `HubError`.
     """
     snapshot = _snapshot(download)
     sizes = {name: (snapshot / name).stat().st_size for name in _wanted(download, snapshot)}
     record = record_of(folder)
-    if record.exists():  # of an earlier commit, perhaps
+    if record.exists():  # possibly of an earlier commit
         for name in json.loads(record.read_text())["files"]:
             (folder / name).unlink(missing_ok=True)
     for name in sizes:
@@ -105,13 +105,13 @@ def fetch(download: Download, folder: Path) -> None:
     logger.info("%s: %d files, %s, commit %s", folder, len(sizes), readable_size(content["bytes"]), snapshot.name)
 
 
-def fetched(results: Path, download: Download) -> Path:
-    """Where an experiment has the files of a repository, below the folder of its results."""
-    return results / "fetched" / download.place
+def fetched_folder(results: Path, download: Download) -> Path:
+    """Return the folder of a repository's files, below an experiment's results."""
+    return results / "fetched" / download.path
 
 
 def record_of(folder: Path) -> Path:
-    """The file that says what is in a folder of links."""
+    """Return the file that lists the contents of a folder of links."""
     return folder.with_name(f"{folder.name}.json")
 
 
@@ -126,7 +126,7 @@ def _link(link: Path, file: Path) -> None:
 
 
 def out_of_reach(folder: Path) -> list[str]:
-    """The files of a folder that this machine does not see as they were fetched."""
+    """Return the files of a folder that are missing on this machine or have another size."""
 
     def is_there(name: str, size: int) -> bool:
         return (folder / name).is_file() and (folder / name).stat().st_size == size
@@ -136,7 +136,7 @@ def out_of_reach(folder: Path) -> list[str]:
 
 
 def _snapshot(download: Download) -> Path:
-    """Folder of a commit in the hub's cache, with all files that are wanted."""
+    """Return the folder of a commit in the hub's cache, with all wanted files."""
     import httpx
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import DryRunError, LocalEntryNotFoundError
@@ -165,7 +165,7 @@ def _snapshot(download: Download) -> Path:
     except HubError:
         raise
     except (httpx.HTTPError, OSError, ValueError, RuntimeError) as error:  # hf_xet raises RuntimeError
-        raise HubError(f"{download.place}: {_reason(error, download, cache)}") from None
+        raise HubError(f"{download.path}: {_reason(error, download, cache)}") from None
 
 
 def _retried(call: Callable[[], Any]) -> Any:
@@ -184,29 +184,29 @@ def _require_space(planned: Sequence["DryRunFileInfo"], cache: Path, download: D
     missing = sum(file.file_size or 0 for file in planned if file.will_download)
     if missing > (free := shutil.disk_usage(cache).free):
         raise HubError(
-            f"{download.place}: {readable_size(missing)} are missing, but {readable_size(free)} are free in {cache}; "
+            f"{download.path}: {readable_size(missing)} are missing, but {readable_size(free)} are free in {cache}; "
             "make room, or set HF_HOME to a folder on a larger disk"
         )
 
 
 def _wanted(download: Download, snapshot: Path) -> list[str]:
-    """Names of the files of a snapshot that were asked for; others may be there from other downloads."""
-    there = sorted(str(path.relative_to(snapshot)) for path in snapshot.rglob("*") if path.is_file())
+    """Return the names of the requested files of a snapshot, which may contain files of other downloads."""
+    present = sorted(str(path.relative_to(snapshot)) for path in snapshot.rglob("*") if path.is_file())
     for pattern in download.patterns:
-        if not any(fnmatch(name, pattern) for name in there):
-            names = _listed(download, snapshot.name) or there
-            more = f" and {len(names) - N_LISTED} more" if len(names) > N_LISTED else ""
+        if not any(fnmatch(name, pattern) for name in present):
+            names = _listed(download, snapshot.name) or present
+            more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
             raise HubError(
-                f"{download.place}: no file is called {pattern} at commit {snapshot.name}; there are "
-                f"{', '.join(names[:N_LISTED])}{more}"
+                f"{download.path}: no file is called {pattern} at commit {snapshot.name}; there are "
+                f"{', '.join(names[:MAX_LISTED])}{more}"
             )
     if download.patterns:
-        return [name for name in there if any(fnmatch(name, pattern) for pattern in download.patterns)]
-    return [name for name in there if not any(fnmatch(name, pattern) for pattern in UNREAD)]
+        return [name for name in present if any(fnmatch(name, pattern) for pattern in download.patterns)]
+    return [name for name in present if not any(fnmatch(name, pattern) for pattern in UNREAD)]
 
 
 def _listed(download: Download, commit: str) -> list[str]:
-    """Names of all files of a commit; empty where the cache was filled by a huggingface_hub that kept no list."""
+    """Return the names of all files of a commit; empty if an older huggingface_hub filled the cache without a list."""
     from huggingface_hub import get_cached_repo_tree
     from huggingface_hub.errors import CachedRepoTreeNotFoundError
 
@@ -218,7 +218,7 @@ def _listed(download: Download, commit: str) -> list[str]:
 
 
 def _reason(error: Exception, download: Download, cache: Path) -> str:
-    """Why a repository cannot be fetched, and what to do."""
+    """Return why a repository cannot be fetched, and what to do."""
     from huggingface_hub import constants, errors
 
     log_in = "`hf auth login` on this machine, or a token in $HF_HOME/token"
@@ -229,7 +229,7 @@ def _reason(error: Exception, download: Download, cache: Path) -> str:
         case errors.HFValidationError():
             return f"is not the name of a repository ({first_line}); expected owner/name"
         case errors.GatedRepoError():
-            return f"is gated: accept its terms on {constants.ENDPOINT}/{download.place}, then {log_in}"
+            return f"is gated: accept its terms on {constants.ENDPOINT}/{download.path}, then {log_in}"
         case errors.RepositoryNotFoundError():
             return f"there is no such {download.kind}, or it is private; correct the name, or {log_in}"
         case errors.RevisionNotFoundError():

@@ -1,4 +1,4 @@
-"""Files of ARC tasks as JSON: Kaggle's challenges and solutions, and the original scripts' `dataset_*.json.gz`."""
+"""Read JSON files of ARC tasks: Kaggle's challenges and solutions, and the original scripts' `dataset_*.json.gz`."""
 
 import gzip
 import json
@@ -12,13 +12,13 @@ from arc_refinery.tasks import Pair, Task
 
 
 class ChallengeError(InputError):
-    """A file of tasks cannot be used; the message names file, task and field and says what was expected."""
+    """A file of tasks cannot be used; the message names the file, task and field, and what was expected."""
 
 
 def read_challenges(path: Path, solutions: Path | None = None) -> Iterator[Task]:
-    """Tasks of a .json or .json.gz file ``{task_id: {"train": [{"input", "output"}], "test": [{"input"}]}}``.
+    """Yield the tasks of a .json or .json.gz file ``{task_id: {"train": [{"input", "output"}], "test": [{"input"}]}}``.
 
-    A test output is the pair's own `output` where it has one (data sets do, challenges do not), else the grid in
+    A test output is the pair's own `output` if it has one (data sets do, challenges do not), else the grid in
     `solutions`, ``{task_id: [grid, ...]}``, else `UNKNOWN`. Other fields are ignored. Raises `ChallengeError`.
     """
     answers = read_json(solutions) if solutions else {}
@@ -32,11 +32,11 @@ def read_challenges(path: Path, solutions: Path | None = None) -> Iterator[Task]
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The mapping from task ids that a .json or .json.gz file holds; raises `ChallengeError`."""
+    """Read a mapping from task ids from a .json or .json.gz file; raises `ChallengeError`."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             content = json.load(file)
-    except (OSError, EOFError, ValueError) as error:  # ValueError: no JSON, or no UTF-8
+    except (OSError, EOFError, ValueError) as error:  # ValueError: not JSON, or not UTF-8
         raise ChallengeError(f"{path}: cannot be read as JSON ({error}); expected a mapping from task ids") from None
     if not isinstance(content, dict):
         raise ChallengeError(f"{path}: holds a {type(content).__name__}, expected a mapping from task ids")
@@ -46,7 +46,7 @@ def read_json(path: Path) -> dict[str, Any]:
 def _rows(task: Any, field: str, where: str) -> list[dict[str, Any]]:
     rows = task.get(field) if isinstance(task, dict) else None
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise ChallengeError(f"{where}: field {field!r} is missing, empty or no list of {{input, output}} pairs")
+        raise ChallengeError(f"{where}: field {field!r} is missing, empty or not a list of {{input, output}} pairs")
     return rows
 
 
@@ -58,7 +58,7 @@ def _add(rows: list[dict[str, Any]], grids: Any, where: str) -> None:
 
 
 def _pairs(rows: list[dict[str, Any]], where: str, missing: Grid | None = None) -> tuple[Pair, ...]:
-    """`missing` stands for each output that is not there; without it, such a pair is an error."""
+    """Read pairs; `missing` replaces missing outputs, which are errors without it."""
     return tuple(
         Pair(_grid(row, "input", f"{where} pair {number}"), _grid(row, "output", f"{where} pair {number}", missing))
         for number, row in enumerate(rows)

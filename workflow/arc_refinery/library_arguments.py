@@ -1,7 +1,7 @@
 """Keyword arguments that this project passes to vLLM, TRL, peft, bitsandbytes and Unsloth.
 
-They are in one module so that `make check-gpu-envs` can check every one of them against the installed libraries
-(tests/unit/test_library_arguments.py). All functions are pure, and nothing heavy is imported before one is called.
+They are in one module so that `make check-gpu-envs` can check all of them against the installed libraries
+(tests/unit/test_library_arguments.py). All functions are pure; heavy imports happen only when one is called.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from arc_refinery.config import Generation, Imitation, Lengths, Lora, ModelConfi
 
 SEEDS = 2**31
 
-# Methods of TRL's and transformers' trainers that our class of the given name (in training/) replaces. A method that
-# they rename would never be called again, without an error.
+# Methods of TRL's and transformers' trainers that our class of the given name (in training/) overrides. If they renamed
+# one, ours would silently never be called.
 OVERRIDDEN = {
     "Trainer": frozenset(
         {
@@ -33,7 +33,7 @@ OVERRIDDEN = {
 
 
 def vllm_engine(model: ModelConfig, lora_rank: int | None, seed: int, on_gpu: bool) -> dict[str, Any]:
-    """Keywords of `vllm.LLM`; `lora_rank` is one that vLLM serves, None without an adapter."""
+    """Keywords of `vllm.LLM`; `lora_rank` is a rank that vLLM supports, or None without an adapter."""
     lora = {} if lora_rank is None else {"enable_lora": True, "max_lora_rank": lora_rank}
     return {
         "model": model.path,
@@ -93,9 +93,9 @@ def lora_adapter(lora: Lora) -> dict[str, Any]:
 
 
 def four_bits(dtype: str) -> dict[str, Any]:
-    """Keywords of `transformers.BitsAndBytesConfig`, as QLoRA (Dettmers et al. 2023).
+    """Keywords of `transformers.BitsAndBytesConfig`, as in QLoRA (Dettmers et al. 2023).
 
-    The defaults of bitsandbytes are fp4, computed in float32.
+    The defaults of bitsandbytes are fp4 and computation in float32.
     """
     return {
         "load_in_4bit": True,
@@ -111,7 +111,7 @@ def four_bits(dtype: str) -> dict[str, Any]:
 def sft_settings(model: ModelConfig, training: Imitation, seed: int, work: Path, on_gpu: bool) -> dict[str, Any]:
     """Keywords of `trl.SFTConfig`.
 
-    Nothing is cut here, because rows that are too long were left out when they were made.
+    Nothing is truncated here, because rows that are too long were left out when they were made.
     """
     return {
         **_optimizer(model, training, training.learning_rate, seed, work, on_gpu),
@@ -128,7 +128,7 @@ def sft_settings(model: ModelConfig, training: Imitation, seed: int, work: Path,
 def grpo_settings(
     model: ModelConfig,
     training: PolicyGradient,
-    of_rollouts: dict[str, Any],
+    rollout_settings: dict[str, Any],
     rate: float,
     seed: int,
     work: Path,
@@ -137,7 +137,7 @@ def grpo_settings(
 ) -> dict[str, Any]:
     """Keywords of `trl.GRPOConfig`.
 
-    `of_rollouts` are `refining_rollouts` or `tool_rollouts`, `rate` is the learning rate, lower after a rollback.
+    `rollout_settings` are `refining_rollouts` or `tool_rollouts`; `rate` is the learning rate, lower after a rollback.
     """
     completions = training.num_generations * training.prompts_per_step
     settings = {
@@ -157,7 +157,7 @@ def grpo_settings(
         "per_device_train_batch_size": completions // training.gradient_accumulation_steps,
         "gradient_accumulation_steps": training.gradient_accumulation_steps,
         "report_to": list(training.report_to),
-        **of_rollouts,
+        **rollout_settings,
     }
     if training.entropy_coef:
         settings["entropy_coef"] = training.entropy_coef
@@ -193,13 +193,13 @@ def tool_rollouts(training: PolicyGradient, generation: Generation, stop_id: int
 def _optimizer(
     model: ModelConfig, training: Optimizer, rate: float, seed: int, work: Path, on_gpu: bool
 ) -> dict[str, Any]:
-    """Settings that SFT and GRPO share."""
+    """Settings shared by SFT and GRPO."""
     return {
         "output_dir": str(work),
         "seed": seed,
         "learning_rate": rate,
         "lr_scheduler_type": training.lr_scheduler_type,
-        "warmup_steps": training.warmup_ratio,  # below 1, transformers reads it as a share
+        "warmup_steps": training.warmup_ratio,  # transformers reads values below 1 as a share
         "max_grad_norm": training.max_grad_norm,
         "optim": "adamw_torch_fused",  # the defaults, which Unsloth would replace
         "weight_decay": 0.0,
@@ -244,7 +244,7 @@ def unsloth_model(
         "load_in_4bit": lora.load_in_4bit,
         "fast_inference": training.sampler == "vllm-colocate",
         "gpu_memory_utilization": training.gpu_memory_utilization,
-        "max_lora_rank": max(8, 1 << (lora.lora_r - 1).bit_length()),  # vLLM serves 8, 16, 32, ...
+        "max_lora_rank": max(8, 1 << (lora.lora_r - 1).bit_length()),  # vLLM supports 8, 16, 32, ...
         "use_gradient_checkpointing": _unsloth_checkpointing(on_gpu),
         "random_state": seed,
     }

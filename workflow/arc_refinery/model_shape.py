@@ -1,4 +1,4 @@
-"""Sizes of a decoder as its config.json names them, read without transformers, torch or the network."""
+"""Sizes of a decoder from its config.json, read without transformers, torch or network access."""
 
 import json
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from arc_refinery.errors import ModelError
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A dense decoder with gated MLPs, as Llama, Qwen and Mistral."""
+    """A dense decoder with gated MLPs, such as Llama, Qwen and Mistral."""
 
     hidden_size: int
     intermediate_size: int
@@ -20,7 +20,7 @@ class Shape:
     head_dim: int
     vocab_size: int
     tie_word_embeddings: bool
-    has_head_norms: bool = False  # normalises each query and key head, as Qwen3
+    has_head_norms: bool = False  # normalises each query and key head, as in Qwen3
 
     @property
     def queries(self) -> int:
@@ -29,7 +29,7 @@ class Shape:
 
     @property
     def keys(self) -> int:
-        """Width of all key heads together; values have the same."""
+        """Width of all key heads together; the same for values."""
         return self.num_key_value_heads * self.head_dim
 
     @property
@@ -48,39 +48,39 @@ class Shape:
 
     @property
     def n_in_matrices(self) -> int:
-        """Parameters of the matrices of all layers: those that 4-bit loading packs."""
+        """Parameters of the matrices of all layers, which 4-bit loading packs."""
         return self.num_hidden_layers * sum(inputs * outputs for inputs, outputs in self.matrices.values())
 
     @property
     def n_parameters(self) -> int:
-        """All parameters; biases and norms of single heads are left out."""
+        """All parameters except biases and norms of single heads."""
         embeddings = self.vocab_size * self.hidden_size * (1 if self.tie_word_embeddings else 2)
         norms = (2 * self.num_hidden_layers + 1) * self.hidden_size
         return self.n_in_matrices + embeddings + norms
 
     def n_in_adapter(self, rank: int, modules: tuple[str, ...]) -> int:
-        """Parameters of a LoRA adapter: for each matrix rank x inputs and outputs x rank."""
+        """Parameters of a LoRA adapter: rank x (inputs + outputs) per matrix."""
         widths = sum(inputs + outputs for name, (inputs, outputs) in self.matrices.items() if name in modules)
         return self.num_hidden_layers * rank * widths
 
     def kv_bytes_per_token(self, width: int) -> int:
-        """Keys and values of one token in all layers, `width` bytes each."""
+        """Bytes of the keys and values of one token in all layers, `width` bytes per number."""
         return 2 * self.num_hidden_layers * self.keys * width
 
 
 REQUIRED = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"}
 
 # Sizes as published. The 8B model is a fine-tuned Llama-3.1-8B.
-PUBLISHED = {
+PUBLISHED_SHAPES = {
     "barc0/Llama-3.1-ARC-Potpourri-Induction-8B": Shape(4096, 14336, 32, 32, 8, 128, 128256, False),
     "Qwen/Qwen3-1.7B": Shape(2048, 6144, 28, 16, 8, 128, 151936, True, has_head_norms=True),
 }
 
 
 def shape_of(model_path: str) -> Shape:
-    """Shape of a model's folder or hub name; raises `ModelError` where its config.json is not on this machine."""
-    if model_path in PUBLISHED:
-        return PUBLISHED[model_path]
+    """Return the shape of a model (folder or hub name); raise `ModelError` if its config.json is not here."""
+    if model_path in PUBLISHED_SHAPES:
+        return PUBLISHED_SHAPES[model_path]
     path = Path(model_path, "config.json")
     if not path.exists():
         path = _cached(model_path)
@@ -91,7 +91,7 @@ def shape_of(model_path: str) -> Shape:
     experts = {"num_experts", "num_local_experts"} & set(config)
     if experts or (missing := sorted(REQUIRED - set(config))):
         found = f"has {experts.pop()}" if experts else f"has no {missing[0]}"
-        raise ModelError(f"{path}: {found}; sizes are read of dense decoders only, such as Llama and Qwen3")
+        raise ModelError(f"{path}: {found}; only dense decoders are supported, such as Llama and Qwen3")
     return _shape(config)
 
 
@@ -101,11 +101,11 @@ def _cached(model_path: str) -> Path:
 
     try:
         found = try_to_load_from_cache(model_path, "config.json")
-    except HFValidationError:  # a folder's path is no hub name
+    except HFValidationError:  # a folder's path is not a hub name
         found = None
     if not isinstance(found, str):
         raise ModelError(
-            f"{model_path}: its sizes are not known, because its config.json is not here; set model.path to the "
+            f"{model_path}: its sizes are unknown, because its config.json is not here; set model.path to the "
             f"model's folder, or download the file: hf download {model_path} config.json"
         )
     return Path(found)

@@ -1,4 +1,4 @@
-"""The original scripts' `*_predictions.json.gz` as attempts."""
+"""Read the original scripts' `*_predictions.json.gz` as attempts."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
@@ -22,19 +22,19 @@ AUGMENTATION = {"hflip", "n_rot90", "color_map"}
 
 
 class PredictionError(InputError):
-    """A file of predictions cannot be used; the message names file, task and field and says what was expected."""
+    """A file of predictions cannot be used; the message names the file, task and field, and what was expected."""
 
 
 def read_predictions(path: Path, tasks: Mapping[str, Task], model: str) -> Iterator[Attempt]:
-    """The attempts of a .json or .json.gz file of predictions; raises `PredictionError`.
+    """Yield the attempts of a .json or .json.gz file of predictions; raises `PredictionError`.
 
-    Read is ``{task_id: predictions}``, where predictions are a list of texts and of objects ``{"text",
-    "data_augmentation_kwargs"}``, or one object of parallel lists of both. Augmentation may be left out or null; its
+    The file is ``{task_id: predictions}``, where predictions are a list of texts and of objects ``{"text",
+    "data_augmentation_kwargs"}``, or one object of parallel lists of both. Augmentation may be missing or null; its
     keys are `hflip`, `n_rot90` and `color_map`. Other fields are ignored.
 
-    What such a file does not say gets a value that no sampled attempt has: no tokens, an unknown reason to finish,
-    NaN for temperature, top_p and log-probability, seed -1. Predictions with one augmentation that follow each other
-    count as answers to one prompt, with the train pairs in the task's order.
+    Fields that the file lacks get values that no sampled attempt has: no tokens, an unknown finish reason, NaN for
+    temperature, top_p and log-probability, seed -1. Consecutive predictions with the same augmentation count as answers
+    to one prompt, with the train pairs in the task's order.
     """
     for task_id, predictions in read_json(path).items():
         where = f"{path}: task {task_id}"
@@ -69,9 +69,9 @@ def read_predictions(path: Path, tasks: Mapping[str, Task], model: str) -> Itera
 def prompts_of(
     attempts: Iterable[Attempt], tasks: Mapping[str, Task], template: Template, renderer: Renderer
 ) -> Iterator[Prompt]:
-    """The prompts that read attempts answer, in our own form: what `refine` goes on from."""
-    for task_id, of_task in groupby(attempts, key=attrgetter("task_id")):
-        for prompt_id, answers in groupby(of_task, key=attrgetter("prompt_id")):
+    """Yield our prompts for attempts read from a file, so that `refine` can continue from them."""
+    for task_id, task_attempts in groupby(attempts, key=attrgetter("task_id")):
+        for prompt_id, answers in groupby(task_attempts, key=attrgetter("prompt_id")):
             first, *others = answers
             yield first_turn_prompt(
                 tasks[task_id], prompt_id, first.augmentation, first.train_order, 1 + len(others), template, renderer
@@ -79,9 +79,9 @@ def prompts_of(
 
 
 def augmentation_of(keywords: Mapping[str, Any]) -> Augmentation:
-    """Flipping left-right if `hflip`, then `n_rot90` turns by `np.rot90`, then colours; raises `ValueError`.
+    """Convert a left-right flip (`hflip`), then `n_rot90` turns of `np.rot90`, then colours; raises `ValueError`.
 
-    A transposed grid turned three times is the grid flipped left-right: that is where the three turns come from.
+    A left-right flip is a transposition followed by three quarter turns.
     """
     if unknown := keywords.keys() - AUGMENTATION:
         raise ValueError(f"unknown keys {', '.join(sorted(unknown))}, expected {', '.join(sorted(AUGMENTATION))}")
@@ -102,7 +102,7 @@ def _listed(predictions: Any, where: str) -> list[Any]:
             return [{"text": text, "data_augmentation_kwargs": augmentation} for text, augmentation in pairs]
         case {"text": list(texts)} if "data_augmentation_kwargs" not in predictions:
             return texts
-    raise PredictionError(f"{where} holds a {type(predictions).__name__}, expected a list; of each prediction, {FORMS}")
+    raise PredictionError(f"{where} holds a {type(predictions).__name__}, expected a list; per prediction, {FORMS}")
 
 
 def _prediction(one: Any, where: str) -> tuple[str, Augmentation]:

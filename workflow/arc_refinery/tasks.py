@@ -1,4 +1,4 @@
-"""Tasks in ARC's form: pairs to learn from (train) and pairs to answer (test)."""
+"""Tasks in ARC's format: pairs to learn from (train) and pairs to answer (test)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,13 +14,13 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task. `origin` says where it comes from (``arc-agi-1-training``, ``generated-heldout``, ...)."""
+    """One task. `origin` is its source (``arc-agi-1-training``, ``generated-heldout``, ...)."""
 
     task_id: str
     train: tuple[Pair, ...]
     test: tuple[Pair, ...]
     origin: str
-    source: str = ""  # the problem's program where it is known
+    source: str = ""  # the problem's program if known
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -32,7 +32,7 @@ class Task:
         return sum(pair.input.size + pair.output.size for pair in self.pairs)
 
     def map_grids(self, change: Callable[[Grid], Grid]) -> "Task":
-        """The task with every grid replaced by ``change(grid)``."""
+        """Return the task with every grid replaced by ``change(grid)``."""
 
         def changed(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
             return tuple(Pair(change(pair.input), change(pair.output)) for pair in pairs)
@@ -40,9 +40,9 @@ class Task:
         return replace(self, train=changed(self.train), test=changed(self.test))
 
     def reorder_train(self, order: tuple[int, ...]) -> "Task":
-        """The task with its train pairs in another order; ``order[i]`` is the old place of the new pair i."""
+        """Return the task with its train pairs reordered; ``order[i]`` is the old index of the new pair i."""
         if sorted(order) != list(range(len(self.train))):
             raise ValueError(
-                f"task {self.task_id}: order {order} is no permutation of its {len(self.train)} train pairs"
+                f"task {self.task_id}: order {order} is not a permutation of its {len(self.train)} train pairs"
             )
         return replace(self, train=tuple(self.train[i] for i in order))

@@ -1,1 +1,1 @@
-"""BARC: problems as programs, the `common` library that they import, and a generator of such problems."""
+"""BARC: problems as programs, the `common` library that these import, and a generator of such problems."""

@@ -1,7 +1,7 @@
-"""The inputs of generated problems: sources of BARC's `generate_input`, one for each kind of canvas.
+"""Inputs of generated problems: source code for BARC's `generate_input`, one for each kind of canvas.
 
-Place holders: ``{low}`` and ``{high}`` bound the sides; ``{colors}`` is an expression for the list of colours of one
-grid. Sources draw from `random` and `np.random` only, so that a seed decides the grid.
+Placeholders: ``{low}`` and ``{high}`` bound the sides; ``{colors}`` is an expression for the list of colours of one
+grid. The code uses only `random` and `np.random`, so a seed determines the grid.
 """
 
 _SIZE = "n, m = random.randint({low}, {high}), random.randint({low}, {high})\n"
@@ -76,7 +76,7 @@ CANVASES: dict[str, str] = {
     + "grid = np.where(np.random.rand(n, m) < 0.15, random.randint(0, 9), grid)\n",
 }
 
-# Kinds that stand for a choice among others.
+# Kinds that are a random choice among others.
 CHOICES: dict[str, tuple[str, ...]] = {
     "any": ("dense", "sparse", "sparse", "objects"),
     "small": ("dense", "sparse"),
@@ -86,8 +86,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 CANVASES["transposed pairs"] = CANVASES["pairs"] + "grid = grid.T\n"
 
-# The sides that a kind needs or can bear, whatever sides are asked for.
-SIDES: dict[str, tuple[int, int]] = {
+# Limits of the sides for a kind, applied after the requested ones.
+SIDE_LIMITS: dict[str, tuple[int, int]] = {
     "small": (2, 4),
     "tiny": (2, 3),
     "upscaled": (2, 4),

@@ -1,7 +1,15 @@
-"""Make BARC-form problems from general grid operations, without a network and without looking at any ARC task.
+"""Generate problems in BARC's format from general grid operations, without using a model or any ARC task.
 
-A problem's source is what decides: its examples come from executing it. Programs are split by their text into those
-that the embedded model may be trained on and held-out ones; two different texts may still compute the same function.
+`generate_problem(ProblemDifficulty(max_side=4, compositions=0.0), 2, "pretraining", 0, "part1", 29)` has the source
+
+    def main(grid):
+        np.fill_diagonal(grid, 4)
+        return grid
+
+with a `generate_input`, and the examples [[0, 0], [0, 0]] -> [[4, 0], [0, 4]] and [[0, 0], [3, 0]] -> [[4, 0], [3, 4]].
+
+Examples come from executing the source. Programs are split by their text into those that the embedded model may be
+trained on and held-out ones; two different texts may still compute the same function.
 """
 
 import hashlib
@@ -16,15 +24,15 @@ from typing import Any, Literal
 import numpy as np
 
 from arc_refinery.barc import common
-from arc_refinery.barc.canvases import CANVASES, CHOICES, SIDES
+from arc_refinery.barc.canvases import CANVASES, CHOICES, SIDE_LIMITS
 from arc_refinery.barc.operations import FOLLOWING_FAMILIES, OPERATIONS, Operation
 from arc_refinery.grids import Grid, GridError, as_grid
 from arc_refinery.problems import Problem
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tasks import Pair
 
-Split = Literal["pretraining", "heldout"]
-HELD_OUT_ONE_IN = 8
+ProblemSplit = Literal["pretraining", "heldout"]
+_HELD_OUT_ONE_IN = 8
 ATTEMPTS_PER_EXAMPLE = 4
 
 _BY_FAMILY: dict[str, list[Operation]] = defaultdict(list)
@@ -35,14 +43,14 @@ _NAMESPACE = {name: getattr(common, name) for name in common.__all__}
 
 
 @dataclass(frozen=True, slots=True)
-class Difficulty:
-    """What problems look like: sides of inputs, cells per example (input + output), share of composed programs."""
+class ProblemDifficulty:
+    """Limits of problems: sides of inputs, cells per example (input + output), share of composed programs."""
 
     min_side: int = 2
     max_side: int = 6
     max_cells: int = 120
     compositions: float = 0.3
-    fixed_size: float = 0.3  # share of problems whose inputs all have one size
+    fixed_size: float = 0.3  # share of problems whose inputs all have the same size
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +66,15 @@ class Statement:
 
 
 def program_body(statements: list[Statement]) -> str:
-    """The lines between `def` and `return`, indented by four spaces."""
+    """Return the lines between `def` and `return`, indented by four spaces."""
     lines = "\n".join(statement.code for statement in statements).splitlines()
     return "\n".join(f"    {line}" for line in lines)
 
 
 def generate_problem(
-    difficulty: Difficulty, n_examples: int, split: Split, *address: int | str
+    difficulty: ProblemDifficulty, n_examples: int, split: ProblemSplit, *address: int | str
 ) -> tuple[Problem, list[Statement]]:
-    """The problem that belongs to an address such as ``(seed, "part1", 17)``, and the statements of its `main`.
+    """Generate the problem for an address such as ``(seed, "part1", 17)``; also return the statements of its `main`.
 
     Equal addresses give equal problems.
     """
@@ -86,21 +94,23 @@ def generate_problem(
             return Problem(f"{split}-{seed:016x}", source, examples, drawn, f"generated-{split}"), statements
 
 
-def wrong_program(problem_statements: list[Statement], rng: random.Random, difficulty: Difficulty) -> list[Statement]:
-    """Another program of the same space: a part of a composition, other parameters, or other statements."""
-    how = rng.random()
-    if len(problem_statements) > 1 and how < 0.6:
+def wrong_program(
+    problem_statements: list[Statement], rng: random.Random, difficulty: ProblemDifficulty
+) -> list[Statement]:
+    """Return another program of the same kind: part of a composition, other parameters, or other statements."""
+    choice = rng.random()
+    if len(problem_statements) > 1 and choice < 0.6:
         return [rng.choice(problem_statements)]
-    if how < 0.4:
+    if choice < 0.4:
         changed = list(problem_statements)
-        place = rng.randrange(len(changed))
-        changed[place] = _fill(rng, changed[place].operation)
+        index = rng.randrange(len(changed))
+        changed[index] = _fill(rng, changed[index].operation)
         return changed
     return _draw_statements(rng, difficulty)
 
 
 def run_statements(statements: list[Statement], grid: Grid) -> list[Any]:
-    """The grid after each statement. For the generator's own programs only: nothing is sandboxed here."""
+    """Return the grid after each statement. Only for the generator's own programs: they run without a sandbox."""
     steps: list[Any] = []
     value: Any = grid.astype(np.int64)
     for statement in statements:
@@ -110,21 +120,21 @@ def run_statements(statements: list[Statement], grid: Grid) -> list[Any]:
 
 
 def _is_held_out(statements: list[Statement], body: str) -> bool:
-    """Whether a program's text belongs to the one in eight that pretraining never sees.
+    """Whether a program is among the one in eight (by text) that pretraining never sees.
 
-    A lone statement with few fillings always belongs to pretraining: nothing else would teach it.
+    A single statement with few fillings always belongs to pretraining: nothing else would teach it.
     """
-    if len(statements) == 1 and statements[0].operation.n_fillings < HELD_OUT_ONE_IN:
+    if len(statements) == 1 and statements[0].operation.n_fillings < _HELD_OUT_ONE_IN:
         return False
     return has_held_out_text(body)
 
 
 def has_held_out_text(body: str) -> bool:
-    """Whether the text between `def` and `return` is one of those that are held out, or would be if it were longer."""
-    return int(hashlib.sha256(body.encode()).hexdigest(), 16) % HELD_OUT_ONE_IN == 0
+    """Whether the text between `def` and `return` is held out, without the exception for single statements."""
+    return int(hashlib.sha256(body.encode()).hexdigest(), 16) % _HELD_OUT_ONE_IN == 0
 
 
-def _draw_statements(rng: random.Random, difficulty: Difficulty) -> list[Statement]:
+def _draw_statements(rng: random.Random, difficulty: ProblemDifficulty) -> list[Statement]:
     statements = [_fill(rng, rng.choice(_BY_FAMILY[rng.choice(_FAMILIES)]))]
     if rng.random() < difficulty.compositions:
         following = [family for family in _FAMILIES if family in FOLLOWING_FAMILIES]
@@ -139,11 +149,11 @@ def _fill(rng: random.Random, operation: Operation) -> Statement:
             return Statement(operation, values)
 
 
-def _draw_canvas(rng: random.Random, first: Statement, difficulty: Difficulty) -> str:
+def _draw_canvas(rng: random.Random, first: Statement, difficulty: ProblemDifficulty) -> str:
     kind = first.operation.canvas
-    least, most = SIDES.get(kind, (2, 30))
+    least, most = SIDE_LIMITS.get(kind, (2, 30))
     kind = rng.choice(CHOICES.get(kind, (kind,)))
-    kind_least, kind_most = SIDES.get(kind, (2, 30))
+    kind_least, kind_most = SIDE_LIMITS.get(kind, (2, 30))
     low = max(difficulty.min_side, least, kind_least)
     high = max(low, min(difficulty.max_side, most, kind_most))
     if rng.random() < difficulty.fixed_size:
@@ -163,7 +173,7 @@ def _draw_canvas(rng: random.Random, first: Statement, difficulty: Difficulty) -
 def _make_examples(
     statements: list[Statement], canvas: str, seeds: list[int], n_examples: int, max_cells: int
 ) -> list[tuple[Pair, int]] | None:
-    """(example, seed) for the first `n_examples` seeds that give good examples, or None if too few do."""
+    """Return (example, seed) for the first `n_examples` seeds that give good examples, or None if too few do."""
     made: list[tuple[Pair, int]] = []
     for tried, seed in enumerate(seeds):
         if len(seeds) - tried < n_examples - len(made):
@@ -180,15 +190,15 @@ def _make_examples(
 
 
 def _example(statements: list[Statement], canvas: str, seed: int) -> Pair | None:
-    """The pair of one seed; None where a statement fails, changes nothing or leaves only black."""
+    """Return the pair for a seed; None if a statement fails, changes nothing or leaves only black."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     try:
         grid = as_grid(_execute(canvas, None))
         steps = [grid, *map(as_grid, run_statements(statements, grid))]
-    except (ValueError, IndexError, GridError):  # no free place for a sprite, nothing to crop, too large: draw again
+    except (ValueError, IndexError, GridError):  # no room for a sprite, nothing to crop, too large: draw again
         return None
-    changes = [*pairwise(steps), (steps[0], steps[-1])]  # the last: a statement may undo the one before
+    changes = [*pairwise(steps), (steps[0], steps[-1])]  # the last pair: a statement may undo the one before
     if any(np.array_equal(before, after) for before, after in changes) or not steps[-1].any():
         return None
     return Pair(grid, steps[-1])
@@ -200,7 +210,7 @@ def _compiled(code: str) -> CodeType:
 
 
 def _execute(code: str, grid: Any) -> Any:
-    """The value of `grid` after `code`, which starts with the given one."""
+    """Execute `code` on a grid and return the variable `grid` afterwards."""
     namespace = {**_NAMESPACE, "grid": grid}
     exec(_compiled(code), namespace)
     return namespace["grid"]

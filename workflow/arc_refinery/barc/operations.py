@@ -1,15 +1,15 @@
-"""The statements that generated programs are made of: general grid operations, each with the inputs it makes sense on.
+"""Statements of generated programs: general grid operations, each with the kind of input it makes sense on.
 
-The table knows no ARC task: an operation is here because it is a common way to change a grid (turn, crop, recolour,
-mirror, drop, extend, combine halves, select objects, ...). A program is one to three operations in a row, each reading
-and writing the variable `grid`.
+The table was made without ARC tasks: it lists common ways to change a grid (turn, crop, recolour, mirror, drop, extend,
+combine halves, select objects, ...). A program is one to three operations in a row, each reading and writing the
+variable `grid`.
 """
 
 from dataclasses import dataclass, field
 from math import prod
 
-COLORS = tuple(str(color) for color in range(1, 10))
-COLORS_AND_BLACK = tuple(str(color) for color in range(10))
+_COLORS = tuple(str(color) for color in range(1, 10))
+_COLORS_AND_BLACK = tuple(str(color) for color in range(10))
 BETWEEN_COLUMNS = (
     "np.minimum(np.maximum.accumulate(grid, axis=1), np.maximum.accumulate(grid[:, ::-1], axis=1)[:, ::-1])"
 )
@@ -19,10 +19,10 @@ OBJECTS = "find_connected_components(grid, connectivity=8, monochromatic=False)"
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One or more source lines with place holders such as ``{a}``.
+    """One or more source lines with placeholders such as ``{a}``.
 
-    `parameters` maps each place holder to its possible values; `reads` names the colour parameters that the input must
-    contain for the operation to do anything; `canvas` is the kind of input that it is drawn on (see canvases.py).
+    `parameters` maps each placeholder to its possible values; `reads` names the colour parameters that the input must
+    contain for the operation to have an effect; `canvas` is the kind of input to use (see canvases.py).
     """
 
     family: str
@@ -41,8 +41,8 @@ def _variants(family: str, canvas: str, *codes: str, **parameters: tuple[str, ..
 
 
 def _recolors(family: str, canvas: str, *codes: str, black: bool = False) -> list[Operation]:
-    """Operations that paint with the colour ``{c}``."""
-    return _variants(family, canvas, *codes, c=COLORS_AND_BLACK if black else COLORS)
+    """Return operations that paint with the colour ``{c}``."""
+    return _variants(family, canvas, *codes, c=_COLORS_AND_BLACK if black else _COLORS)
 
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -82,7 +82,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *_recolors("frame", "any", "grid = np.pad(grid[1:-1, 1:-1], 1, constant_values={c})"),
     # smaller outputs
     *_variants("crop", "block", "grid = crop(grid)"),
-    Operation("crop", "grid = crop(np.where(grid == {a}, grid, 0))", "noisy block", {"a": COLORS}, reads=("a",)),
+    Operation("crop", "grid = crop(np.where(grid == {a}, grid, 0))", "noisy block", {"a": _COLORS}, reads=("a",)),
     *_variants("crop", "any", "grid = grid[:len(grid) // 2]", "grid = grid[-(len(grid) // 2):]"),
     *_variants("crop", "any", "grid = grid[:, :grid.shape[1] // 2]", "grid = grid[:, -(grid.shape[1] // 2):]"),
     *_variants("crop", "any", "grid = grid[:1]", "grid = grid[-1:]", "grid = grid[:, :1]", "grid = grid[:, -1:]"),
@@ -105,17 +105,17 @@ OPERATIONS: tuple[Operation, ...] = (
         "recolor",
         "grid = np.where(grid == {a}, {b}, grid)",
         "any",
-        {"a": COLORS_AND_BLACK, "b": COLORS_AND_BLACK},
+        {"a": _COLORS_AND_BLACK, "b": _COLORS_AND_BLACK},
         reads=("a",),
     ),
     Operation(
         "recolor",
         "grid = np.select([grid == {a}, grid == {b}], [{b}, {a}], grid)",
         "any",
-        {"a": COLORS, "b": COLORS},
+        {"a": _COLORS, "b": _COLORS},
         reads=("a", "b"),
     ),
-    Operation("select", "grid = np.where(grid == {a}, grid, 0)", "any", {"a": COLORS}, reads=("a",)),
+    Operation("select", "grid = np.where(grid == {a}, grid, 0)", "any", {"a": _COLORS}, reads=("a",)),
     *_recolors("recolor", "any", "grid = np.where(grid != 0, {c}, 0)", "grid = np.where(grid == 0, {c}, 0)"),
     *_variants("recolor", "one color", "grid = np.where(grid == 0, grid.max(), 0)"),
     *_variants("count", "any", "grid = np.full_like(grid, np.bincount(grid.ravel()).argmax())"),
@@ -132,7 +132,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *_variants("count", "sparse", "grid = np.sort(grid, axis=1)", "grid = np.sort(grid, axis=0)"),
     # the two halves of a grid, with or without a line between them
     *[
-        Operation("halves", f"{split}\n{combine}", canvas, {"c": COLORS} if "{c}" in combine else {})
+        Operation("halves", f"{split}\n{combine}", canvas, {"c": _COLORS} if "{c}" in combine else {})
         for split, canvas in (
             ("a, b = grid[:, :grid.shape[1] // 2], grid[:, -(grid.shape[1] // 2):]", "left and right"),
             ("a, b = grid[:len(grid) // 2], grid[-(len(grid) // 2):]", "top and bottom"),
@@ -222,7 +222,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "objects",
         f"for part in {OBJECTS}:\n    if np.count_nonzero(part) == {{n}}:\n        grid[part != 0] = {{c}}",
         n=("1", "2", "3", "4"),
-        c=COLORS_AND_BLACK,
+        c=_COLORS_AND_BLACK,
     ),
     # symmetry
     *_variants(

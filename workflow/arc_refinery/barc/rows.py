@@ -1,10 +1,10 @@
-"""BARC rows from a file, as tables of problems.
+"""Read BARC rows from a file as tables of problems.
 
-A block of rows is checked and converted as a whole. A block with anything unusual in it is taken row by row: that is
-slow, but it says which row and which field cannot be used.
+A block of rows is checked and converted at once. A block with anything unusual in it is read row by row: this is slow,
+but errors then name the row and the field.
 
-BARC's own check admits grids that ARC does not: of any size, of truth values, of fractions. Whole numbers and truth
-values are read as cells; pairs with other grids are left out and counted.
+BARC's own check accepts grids that ARC does not allow: of any size, of booleans, of fractions. Whole numbers and
+booleans are read as cells; pairs with other grids are left out and counted.
 """
 
 import json
@@ -20,17 +20,17 @@ import pyarrow.parquet as pq
 
 from arc_refinery import records
 from arc_refinery.arrow_grids import FlatGrids, are_lists, lengths_of, list_array, pair_array
-from arc_refinery.barc.json_examples import NotPlainError, cut, read_examples
+from arc_refinery.barc.json_examples import UnusualFormError, cut, read_examples
 from arc_refinery.grids import MAX_SIDE, N_COLORS, Grid, GridError, as_grid
 from arc_refinery.problems import Problem
-from arc_refinery.rows import UNREADABLE, RowError, decoded, open_binary
+from arc_refinery.rows import READ_ERRORS, RowError, open_binary, parse_json
 from arc_refinery.tasks import Pair
 
 JSON_BLOCK = 8 * 2**20  # bytes
 PARQUET_BLOCK = 500  # rows
 FIELDS = ("source", "examples", "seeds")
 
-# Why ARC cannot hold a grid of BARC's
+# Reasons why a grid of a BARC row is not an ARC grid
 EMPTY = "a grid without cells"
 TOO_LARGE = f"a grid with a side over {MAX_SIDE}"
 FRACTIONS = "a grid of fractions"
@@ -38,11 +38,11 @@ OTHER_COLORS = f"a grid with cells outside 0..{N_COLORS - 1}"
 
 
 def read_barc_rows(path: Path, left_out: Counter[str]) -> Iterator[pa.Table]:
-    """Tables of problems from a .jsonl, .jsonl.gz or .parquet file of BARC rows, named by file and row.
+    """Yield tables of problems from a .jsonl, .jsonl.gz or .parquet file of BARC rows, named after file and row.
 
-    Fields: `source`, `examples` ([input grid, output grid] pairs) and, where there are any, `seeds`. Other fields and
-    blank lines are ignored. `left_out` counts the pairs that ARC cannot hold, by the reason. Raises `RowError` for what
-    is not a BARC row.
+    Fields: `source`, `examples` ([input grid, output grid] pairs) and optionally `seeds`. Other fields and blank
+    lines are ignored. `left_out` counts the pairs that are not ARC grids, by reason. Raises `RowError` for anything
+    that is not a BARC row.
     """
     tables = _tables(path, left_out)
     with ThreadPoolExecutor(1) as thread:  # reads the next block while this one is used
@@ -67,7 +67,7 @@ def _blocks(path: Path) -> Iterator[Block]:
                 while lines := file.readlines(JSON_BLOCK):
                     if rows := [line for line in lines if not line.isspace()]:
                         yield rows
-    except UNREADABLE as error:
+    except READ_ERRORS as error:
         raise RowError(f"{path}: cannot be read ({error})") from None
 
 
@@ -77,26 +77,26 @@ def _tables(path: Path, left_out: Counter[str]) -> Iterator[pa.Table]:
         names = [f"{stem}-{number:06d}" for number in range(n_before + 1, n_before + len(block) + 1)]
         try:
             table = _table(*_heads_and_pairs(block), names)
-        except ValueError:  # whatever it is: row by row it is understood or named
+        except ValueError:  # row by row, it is converted or named in an error
             table = pa.concat_tables(records.tables("problems", _problems(block, names, path, n_before + 1, left_out)))
         yield table
         n_before += len(block)
 
 
 def _heads_and_pairs(block: Block) -> tuple[list[Any], Any, FlatGrids]:
-    """The rows without their examples; how many pairs each has; the grids of these: input, output, input, ..."""
+    """Return the rows without examples, the number of pairs in each, and their grids: input, output, input, ..."""
     if isinstance(block, pa.RecordBatch):
         if "examples" not in block.schema.names:
-            raise NotPlainError
+            raise UnusualFormError
         examples = block["examples"]
         if not are_lists(examples) or not are_lists(pairs := examples.flatten()) or (lengths_of(pairs) != 2).any():
-            raise NotPlainError
+            raise UnusualFormError
         heads = block.drop_columns("examples").to_pylist()
         return heads, lengths_of(examples), FlatGrids.from_arrow(pairs.flatten())
     cuts = [cut(line) for line in block]
     heads = [json.loads(head) for head, _ in cuts]
     if not all(isinstance(head, dict) and head.get("examples", "") is None for head in heads):
-        raise NotPlainError
+        raise UnusualFormError
     return heads, *read_examples(text for _, text in cuts)
 
 
@@ -114,22 +114,22 @@ def _table(heads: list[Any], n_pairs: Any, grids: FlatGrids, names: list[str]) -
 
 
 def _problems(block: Block, names: list[str], path: Path, first: int, left_out: Counter[str]) -> Iterator[Problem]:
-    rows = block.to_pylist() if isinstance(block, pa.RecordBatch) else _decoded(block, path, first)
+    rows = block.to_pylist() if isinstance(block, pa.RecordBatch) else _parse_lines(block, path, first)
     for number, (name, row) in enumerate(zip(names, rows, strict=True), first):
         where = f"{path}: row {number}"
         source, examples = _source(row, where), _examples(row, where, left_out)
         yield Problem(name, source, examples, tuple(_seeds(row, where)), "barc")
 
 
-def _decoded(lines: Iterable[bytes], path: Path, first: int) -> Iterator[Any]:
+def _parse_lines(lines: Iterable[bytes], path: Path, first: int) -> Iterator[Any]:
     for number, line in enumerate(lines, first):
-        yield decoded(line, f"{path}: row {number}", "one BARC row per line")
+        yield parse_json(line, f"{path}: row {number}", "one BARC row per line")
 
 
 def _field(row: Any, name: str, kind: type, where: str) -> Any:
     value = row.get(name) if isinstance(row, dict) else None
     if not isinstance(value, kind):
-        raise RowError(f"{where}: field {name!r} is missing or no {kind.__name__}")
+        raise RowError(f"{where}: field {name!r} is missing or not a {kind.__name__}")
     return value
 
 
@@ -138,7 +138,7 @@ def _source(row: Any, where: str) -> str:
     try:
         source.encode()
     except UnicodeEncodeError as error:
-        raise RowError(f"{where}: field 'source' is no Unicode text ({error})") from None
+        raise RowError(f"{where}: field 'source' is not valid Unicode ({error})") from None
     return source
 
 
@@ -167,7 +167,7 @@ def _examples(row: Any, where: str, left_out: Counter[str]) -> tuple[Pair, ...]:
 
 
 def _grid(value: Any) -> Grid | str:
-    """A grid, or why ARC cannot hold it; raises `GridError` for what is not a grid of BARC's either."""
+    """Return a grid, or the reason why it is not an ARC grid; raise `GridError` if it is not a BARC grid either."""
     try:
         array = np.array(value)
     except ValueError:
@@ -175,7 +175,7 @@ def _grid(value: Any) -> Grid | str:
     if array.size == 0 and isinstance(value, list) and all(row == [] for row in value):
         return EMPTY
     if array.ndim != 2 or array.dtype.kind not in "biuf":
-        return as_grid(value)  # says what is wrong with it
+        return as_grid(value)  # raises an error that says what is wrong
     if max(array.shape) > MAX_SIDE:
         return TOO_LARGE
     if not np.array_equal(array, np.rint(array.astype(float))):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arc_refinery import config
-from arc_refinery.doctor.findings import JOBS, Job
+from arc_refinery.doctor.findings import JOBS, JobKind
 from arc_refinery.errors import InputError
 
 
@@ -17,26 +17,26 @@ class Doctor:
     """
 
     config: Path = Path("config/config.yaml")  # config of an experiment of either kind
-    jobs: tuple[Job, ...] = JOBS  # kinds of jobs to check on this machine
+    jobs: tuple[JobKind, ...] = JOBS  # kinds of jobs to check on this machine
     findings: Path | None = None  # write the findings of the one kind in --jobs to this file, and no table
     others: tuple[Path, ...] = ()  # findings files of other kinds; deleted once they are in the table
     output: Path = Path("results/doctor.md")  # the table
 
     def run(self) -> None:
         from arc_refinery.doctor.examine import examine
-        from arc_refinery.doctor.findings import failures, read, table, write
+        from arc_refinery.doctor.findings import failures, findings_page, read_visit, write_visit
 
         if self.findings and len(self.jobs) != 1:
             raise InputError(f"--findings holds the findings of one kind of job; --jobs has {len(self.jobs)}")
-        visits = [read(path) for path in self.others]
+        visits = [read_visit(path) for path in self.others]
         experiment = config.load_experiment(self.config)
         self.output.parent.mkdir(parents=True, exist_ok=True)
         for job in self.jobs:
             visits.append(examine(experiment, job, visits[-1] if visits else None, self.output.parent))
         if self.findings:
-            write(self.findings, visits[-1])
+            write_visit(self.findings, visits[-1])
             return
-        page = table(visits)
+        page = findings_page(visits)
         self.output.write_text(page)
         print(page)
         for path in self.others:

@@ -4,7 +4,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from arc_refinery.hub import Download, Kind, fetch
+from arc_refinery.hub import Download, RepositoryKind, fetch_repository
 
 
 @dataclass
@@ -13,10 +13,10 @@ class Fetch:
 
     repository: str  # owner/name
     output: Path  # folder for the links; <output>.json records commit, files and sizes
-    kind: Kind = "model"  # kind of repository
+    kind: RepositoryKind = "model"  # kind of repository
     revision: str | None = None  # branch, tag or commit; default: the default branch
     patterns: tuple[str, ...] = ()  # names or globs of files; default: all that transformers and vLLM may read
 
     def run(self) -> None:
         logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every URL, and URLs of large files are signed
-        fetch(Download(self.repository, self.kind, self.revision, self.patterns), self.output)
+        fetch_repository(Download(self.repository, self.kind, self.revision, self.patterns), self.output)

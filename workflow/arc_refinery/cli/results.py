@@ -129,9 +129,9 @@ class Memory:
     config: Path  # config of an experiment of either kind
 
     def run(self) -> None:
-        from arc_refinery.gpu_memory import page
+        from arc_refinery.gpu_memory import memory_page
 
-        print(page(config.load_experiment(self.config)))
+        print(memory_page(config.load_experiment(self.config)))
 
 
 @dataclass

@@ -1,8 +1,8 @@
-"""What Snakemake's HTCondor executor leaves unsaid about the jobs of a run: held, lost, or never to start.
+"""Report jobs that Snakemake's HTCondor executor does not: held, lost, or unable to start.
 
-The executor learns of its jobs from one event log. It says nothing of a job that no machine of the pool can run, waits
-for ever for one whose end that log does not tell, and leaves in the queue what it has given up. `Watch` looks at the
-queue beside it.
+The executor learns about its jobs from one event log. It reports nothing about a job that no machine of the pool can
+run, waits forever for a job whose end is missing from that log, and leaves jobs in the queue that it has given up.
+`Watch` polls the queue alongside it.
 """
 
 import atexit
@@ -24,8 +24,8 @@ from arc_refinery.errors import InputError
 _IDLE, _RUNNING, _HELD = 1, 2, 5  # JobStatus, https://htcondor.readthedocs.io/en/latest/classad-attributes
 _REMINDER_SECONDS = 3600.0
 _REMOVAL_SECONDS = 60.0
-_KILLING_SECONDS = 30.0  # after which a held job counts as ended where no event says so
-_LOOKS_FOR_LOST = 18  # a file system may show the end of a job late
+_KILLING_SECONDS = 30.0  # after which a held job counts as ended without an event
+_POLLS_UNTIL_LOST = 18  # a file system may show the end of a job late
 _JOB = ["ClusterId", "JobBatchName", "JobStatus", "HoldReason", "EnteredCurrentStatus", "AutoClusterId"]
 _REQUEST = ["RequestCpus", "RequestMemory", "RequestDisk", "RequestGPUs", "GPUsMinMemory"]
 _EVENT_LOG = "snakemake-rules.log"  # the executor's name
@@ -33,11 +33,11 @@ _LOCK = "run.lock"
 
 
 class Watch(threading.Thread):
-    """Follows the jobs of one run and says what their user should do; one look every `every` seconds.
+    """Polls the jobs of one run every `every` seconds and tells the user what to do about problems.
 
-    `say` gets each message, one paragraph. `give_up` is called once, after a message, when a job's end can no longer be
-    learned: the run would never finish. As long as the process lives it holds a lock in `folder`, where the executor
-    writes its event log.
+    `say` receives each message, one paragraph. `give_up` is called once, after a message, if the end of a job can no
+    longer be learned, because the run would never finish. While the process lives it holds a lock in `folder`, where
+    the executor writes its event log.
     """
 
     def __init__(self, folder: Path, every: float, say: Callable[[str], None], give_up: Callable[[], None]) -> None:
@@ -64,7 +64,7 @@ class Watch(threading.Thread):
             except (HTCondorException, ClassAdException, OSError) as error:
                 if self._answered:
                     self._answered = False
-                    self._say(f"HTCondor cannot be asked: {error} Jobs that run go on. Does condor_q work here?")
+                    self._say(f"HTCondor cannot be queried: {error} Running jobs continue. Does condor_q work here?")
                 continue
             if not self._answered:
                 self._answered = True
@@ -72,44 +72,44 @@ class Watch(threading.Thread):
             if lost:
                 self._say(
                     f"Job {_numbers(lost)} has left the queue and {self.event_log} does not say how it ended; was the "
-                    "file deleted, or the queue? Snakemake would wait for ever, so this run ends here. Start the same "
-                    "command again: what is finished is kept."
+                    "file deleted, or the queue? Snakemake would wait forever, so this run ends here. Start the same "
+                    "command again: finished results are kept."
                 )
                 self._give_up()
                 return
 
     def stop(self) -> None:
-        """Look no more, and remove what the run leaves in the queue: held jobs that someone might release later."""
+        """Stop polling, and remove the run's remaining jobs from the queue: someone might release a held one later."""
         self._ended.set()
         self.join()
         try:
             removed, left = remove([self.event_log])
         except HTCondorException as error:
-            self._say(f"HTCondor cannot be asked: {error} Jobs in the queue go on; the next run will remove them.")
+            self._say(f"HTCondor cannot be queried: {error} Jobs in the queue continue; the next run will remove them.")
             return
         if removed:
-            self._say(f"Removed from the queue, as this run ends: job {_numbers(removed)}.")
+            self._say(f"Removed from the queue, because this run ends: job {_numbers(removed)}.")
         if left:
             self._say(f"Still ending: job {_numbers(left)}. The next run waits for it.")
             return
         (self.event_log.parent / _LOCK).unlink(missing_ok=True)
 
     def _look(self) -> list[int]:
-        """Say what is new; the jobs whose end can no longer be learned."""
+        """Report what is new; return the jobs whose end can no longer be learned."""
         jobs = self.jobs()
-        self._read_events()  # after the queue, so that no job ends between the two unseen
+        self._read_events()  # after the queue, so that no job ends unseen between the two
         self._report_held(jobs)
         self._report_unmatched(jobs)
         self._remind(jobs)
         return self._lost({job["ClusterId"] for job in jobs})
 
     def jobs(self) -> list[ClassAd]:
-        """Ads of the run's jobs that are in the queue."""
+        """Return the ads of the run's jobs in the queue."""
         ads: list[ClassAd] = htcondor2.Schedd().query(_of([self.event_log]), projection=_JOB)
         return ads
 
     def _report_held(self, jobs: list[ClassAd]) -> None:
-        """Say it as soon as the job's processes have ended: one that is released before may stay idle for ever."""
+        """Report held jobs once their processes have ended: one released earlier may stay idle forever."""
         held = {job["ClusterId"]: job for job in jobs if job["JobStatus"] == _HELD}
         now = time.time()
         for number, job in list(held.items()):
@@ -119,26 +119,26 @@ class Watch(threading.Thread):
             job = held[number]
             self._say(
                 f"Job {number} ({job['JobBatchName']}) is held: {job.get('HoldReason', 'no reason given')} "
-                f"When the cause is mended: condor_release {number}. To give the job up: condor_rm {number}."
+                f"When the cause is fixed: condor_release {number}. To give up the job: condor_rm {number}."
             )
         self._held = set(held)
 
     def _report_unmatched(self, jobs: list[ClassAd]) -> None:
-        """Say once of each kind of request that no machine of the pool can meet it, even with nothing else to do."""
+        """Report, once per kind of request, that no machine of the pool could meet it even if idle."""
         idle = [job for job in jobs if job["JobStatus"] == _IDLE and "AutoClusterId" in job]
         new = {job["AutoClusterId"]: job["ClusterId"] for job in idle if job["AutoClusterId"] not in self._examined}
         if not new:
             return
-        slots = [emptied(slot) for slot in htcondor2.Collector().query(AdType.Startd, 'SlotType =!= "Dynamic"')]
+        slots = [as_idle(slot) for slot in htcondor2.Collector().query(AdType.Startd, 'SlotType =!= "Dynamic"')]
         for kind, number in new.items():
             self._examined.add(kind)
             for job in htcondor2.Schedd().query(f"ClusterId == {number}"):
                 if not any(matches(job, slot) for slot in slots):
                     request = ", ".join(f"{name} {job.eval(name)}" for name in _REQUEST if name in job)
                     self._say(
-                        f"No machine of the pool can run job {number} ({job['JobBatchName']}), not even an empty one: "
-                        f"{request}; slots looked at: {len(slots)}. condor_q -better-analyze {number} tells which "
-                        "condition none meets. The job waits until such a machine joins; or end this run (Ctrl-C), "
+                        f"No machine of the pool can run job {number} ({job['JobBatchName']}), not even an idle one: "
+                        f"{request}; slots checked: {len(slots)}. condor_q -better-analyze {number} shows which "
+                        "condition no slot meets. The job waits until such a machine joins; or end this run (Ctrl-C), "
                         "ask for less under `resources` in the configuration, and start again."
                     )
 
@@ -168,51 +168,51 @@ class Watch(threading.Thread):
                     self._stopped.discard(event.cluster)
                 case JobEventType.JOB_DISCONNECTED:
                     self._say(
-                        f"The machine of job {event.cluster} is out of reach. HTCondor looks for it as long as "
-                        "htcondor_submit_job_lease_duration in profiles/condor/config.yaml says, and then starts the "
-                        "job elsewhere, where it goes on from its last progress. Nothing needs to be done."
+                        f"The machine of job {event.cluster} is unreachable. HTCondor waits for it for "
+                        "htcondor_submit_job_lease_duration (profiles/condor/config.yaml) and then starts the job "
+                        "elsewhere, where it resumes from its last progress. Nothing needs to be done."
                     )
 
     def _lost(self, queued: set[int]) -> list[int]:
-        """Jobs that have been missing for long and whose end no event tells."""
+        """Return jobs that have been missing for long and have no event about their end."""
         self._seen |= queued
         self._missing = {job: self._missing.get(job, 0) + 1 for job in self._seen - self._finished - queued}
-        return [job for job, looks in self._missing.items() if looks >= _LOOKS_FOR_LOST]
+        return [job for job, polls in self._missing.items() if polls >= _POLLS_UNTIL_LOST]
 
 
 def watch(folder: Path, every: float, say: Callable[[str], None]) -> None:
-    """Begin a run: remove what killed ones left in the queue, and follow the jobs of this one until the process ends.
+    """Begin a run: remove jobs that killed runs left in the queue, and watch this run's jobs until the process ends.
 
-    `folder` is that of the run's event log; those of other runs lie beside it. Raises `InputError` where HTCondor
-    cannot be reached, or could not run a job.
+    `folder` contains the run's event log and is next to the folders of other runs. Raises `InputError` if HTCondor
+    cannot be reached or could not run a job.
     """
     if " " in str(folder.absolute()):
-        raise InputError(f"{folder.absolute()}: HTCondor's executor cannot cope with the space in this path; move it")
+        raise InputError(f"{folder.absolute()}: HTCondor's executor cannot handle the space in this path; move it")
     killed = [lock.parent for lock in folder.absolute().parent.glob(f"*/{_LOCK}") if _is_free(lock)]
     try:
         htcondor2.Schedd().query("false")
         removed, left = remove([run / _EVENT_LOG for run in killed]) if killed else ([], [])
     except HTCondorException as error:
         raise InputError(
-            f"HTCondor cannot be reached: {error} Is this a machine from which jobs can be submitted? condor_q and "
+            f"HTCondor cannot be reached: {error} Can jobs be submitted from this machine? condor_q and "
             "condor_status must work here; the variable CONDOR_CONFIG names the pool's configuration."
         ) from None
     if removed:
-        say(f"Removed from the queue, as a run that was killed left it there: job {_numbers(removed)}.")
+        say(f"Removed from the queue, left there by a run that was killed: job {_numbers(removed)}.")
     if left:
         raise InputError(
             f"Job {_numbers(left)} of a run that was killed is being removed and has not ended yet; it may still write "
             "the same files. Start again when condor_q no longer shows it. If its machine is gone: condor_rm -forcex."
         )
     for run in killed:
-        (run / _LOCK).unlink(missing_ok=True)  # another run that starts just now may have done it
+        (run / _LOCK).unlink(missing_ok=True)  # another run that starts now may have removed it
     started = Watch(folder, every, say, give_up=lambda: os.kill(os.getpid(), signal.SIGTERM))
     started.start()
     atexit.register(started.stop)  # also after an exception, where Snakemake calls no `onerror`
 
 
 def remove(event_logs: Sequence[Path]) -> tuple[list[int], list[int]]:
-    """Remove the jobs of these event logs from the queue: the numbers of those gone, and of those that still end."""
+    """Remove the jobs of these event logs from the queue; return the numbers of removed and of still ending jobs."""
     schedd, jobs = htcondor2.Schedd(), _of(event_logs)
     found = {job["ClusterId"] for job in schedd.query(jobs, projection=["ClusterId"])}
     left = found
@@ -226,12 +226,12 @@ def remove(event_logs: Sequence[Path]) -> tuple[list[int], list[int]]:
 
 
 def _of(event_logs: Sequence[Path]) -> str:
-    """The constraint on jobs of these event logs; `=?=` minds the case of letters, `==` does not."""
+    """Return the constraint for jobs of these event logs; `=?=` is case-sensitive, `==` is not."""
     return " || ".join(f"UserLog =?= {quote(str(path))}" for path in event_logs)
 
 
 def _is_free(lock: Path) -> bool:
-    """Whether the run that made this file lives no more."""
+    """Whether the run that held this lock has ended."""
     with lock.open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -240,8 +240,8 @@ def _is_free(lock: Path) -> bool:
     return True
 
 
-def emptied(slot: ClassAd) -> ClassAd:
-    """The ad of a slot as it were without any job on its machine."""
+def as_idle(slot: ClassAd) -> ClassAd:
+    """Return the slot's ad as if its machine were idle."""
     for name in ("Cpus", "Memory", "Disk", "GPUs"):
         if (total := slot.get(f"TotalSlot{name}")) is not None:
             slot[name] = total

@@ -1,4 +1,4 @@
-"""How a run on a cluster ends when it is asked to: as at Ctrl-C, which removes its jobs."""
+"""End a run on a cluster on SIGTERM and SIGHUP as on Ctrl-C, which removes its jobs."""
 
 import signal
 from typing import NoReturn
@@ -7,9 +7,10 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 def end_on_signals() -> None:
-    """End at SIGTERM and SIGHUP. Snakemake alone waits for its jobs at SIGTERM, maybe for ever, and dies at SIGHUP.
+    """Exit cleanly on SIGTERM and SIGHUP.
 
-    A signal that is ignored stays ignored, as SIGHUP under nohup.
+    By default Snakemake waits for its jobs on SIGTERM, possibly forever, and dies without cleanup on SIGHUP. A signal
+    that is ignored stays ignored, such as SIGHUP under nohup.
     """
     for number in _ENDING:
         if signal.getsignal(number) != signal.SIG_IGN:
@@ -17,7 +18,7 @@ def end_on_signals() -> None:
 
 
 def _interrupt(*_: object) -> NoReturn:
-    """Once: a terminal that is closed sends two signals."""
+    """Interrupt once: a terminal that is closed sends two signals."""
     for number in _ENDING:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt

@@ -68,7 +68,7 @@ def flag_words(settings: Mapping[str, Any]) -> list[str]:
 
 def fetched_folder(experiment: Experiment, download: Download) -> str:
     """The folder of files that takes the place of a repository of the hub."""
-    return str(hub.fetched(Path(f"results/{experiment.experiment}"), download))
+    return str(hub.fetched_folder(Path(f"results/{experiment.experiment}"), download))
 
 
 def model_path(experiment: Experiment, model: ModelConfig) -> str:
@@ -106,7 +106,7 @@ def settings_text(experiment: Experiment) -> str:
 
 
 def fetch(experiment: Experiment, repository: str) -> Stage:
-    (download,) = (one for one in experiment.downloads if one.place == repository)
+    (download,) = (one for one in experiment.downloads if one.path == repository)
     return Stage(asdict(download))
 
 

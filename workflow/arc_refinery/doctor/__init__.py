@@ -1,1 +1,1 @@
-"""Checks of the machines that an experiment would run on: hardware, software, sandbox, files, sampling, training."""
+"""Check the machines that an experiment would run on: hardware, software, sandbox, files, sampling, training."""

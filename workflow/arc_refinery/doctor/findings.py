@@ -1,4 +1,8 @@
-"""What a check found, on its way from the job that made it to the table."""
+"""Findings of checks: saved by the job that ran them, read by the next one, and shown in one table.
+
+Finding("disk for results", "passed", "results: 411.9 GB free")
+| cpu | disk for results | passed | results: 411.9 GB free |  |
+"""
 
 import json
 import platform
@@ -12,44 +16,44 @@ from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
 from arc_refinery.reporting.markdown import markdown_table
 
-Job = Literal["cpu", "sample", "train"]  # kinds of jobs, as in the section `resources` of a config
-JOBS: tuple[Job, ...] = ("cpu", "sample", "train")
-Outcome = Literal["passed", "failed", "not applicable"]
+JobKind = Literal["cpu", "sample", "train"]  # as in the section `resources` of a config
+JOBS: tuple[JobKind, ...] = ("cpu", "sample", "train")
+CheckOutcome = Literal["passed", "failed", "not applicable"]
 
-# Programs may behave differently under other versions of these
-UNDER_PROGRAMS = ("numpy", "scipy")
+# Programs may behave differently with other versions of these packages
+RUNTIME_PACKAGES = ("numpy", "scipy")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    check: str
-    outcome: Outcome
+    check: str  # what was checked
+    outcome: CheckOutcome
     found: str
-    advice: str = ""  # what to do, where it failed
+    advice: str = ""  # what to do if it failed
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
     """The findings of one job."""
 
-    job: Job
+    job: JobKind
     host: str
-    programs_run_under: dict[str, str]  # versions
+    programs_run_under: dict[str, str]  # versions of Python and packages
     findings: list[Finding]
 
     @classmethod
-    def of_this_machine(cls, job: Job, findings: Iterable[Finding]) -> "Visit":
-        versions = {"Python": platform.python_version(), **{name: version(name) for name in UNDER_PROGRAMS}}
+    def of_this_machine(cls, job: JobKind, findings: Iterable[Finding]) -> "Visit":
+        versions = {"Python": platform.python_version(), **{name: version(name) for name in RUNTIME_PACKAGES}}
         return cls(job, platform.node(), versions, list(findings))
 
 
-def write(path: Path, visit: Visit) -> None:
+def write_visit(path: Path, visit: Visit) -> None:
     with atomic_write(path) as unfinished:
         unfinished.write_text(json.dumps(asdict(visit), indent=1) + "\n")
 
 
-def read(path: Path) -> Visit:
-    """What another job wrote; raises `InputError` where it cannot be read."""
+def read_visit(path: Path) -> Visit:
+    """Read the findings of another job; raise `InputError` if they cannot be read."""
     try:
         content = json.loads(path.read_text())
         findings = [Finding(**one) for one in content.pop("findings")]
@@ -57,22 +61,22 @@ def read(path: Path) -> Visit:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path}: cannot be read as the findings of a job ({error}). It was written by `arc-refinery doctor "
-            "--findings`, maybe on another machine: is the folder on a file system that all machines share?"
+            "--findings`, perhaps on another machine: is the folder on a file system that all machines share?"
         ) from None
 
 
 def same_programs(visits: Sequence[Visit]) -> Finding:
-    """Programs are graded in one job and rewarded in another: both must run them alike."""
+    """Check that all jobs have the same versions: grading and rewards must run programs identically."""
     check = "programs run under the same versions everywhere"
     versions = {visit.job: ", ".join(f"{name} {v}" for name, v in visit.programs_run_under.items()) for visit in visits}
     if len(set(versions.values())) == 1:
         return Finding(check, "passed", next(iter(versions.values())))
     found = "; ".join(f"{job}: {text}" for job, text in versions.items())
-    return Finding(check, "failed", found, "install the pinned sets of envs/ anew: they agree (docs/environments.md)")
+    return Finding(check, "failed", found, "reinstall the pinned sets of envs/, which agree (docs/environments.md)")
 
 
-def table(visits: Sequence[Visit]) -> str:
-    """All findings as a Markdown page."""
+def findings_page(visits: Sequence[Visit]) -> str:
+    """Return all findings as a Markdown page."""
     rows = [
         [visit.job, one.check, f"**{one.outcome}**" if one.outcome == "failed" else one.outcome, one.found, one.advice]
         for visit in visits

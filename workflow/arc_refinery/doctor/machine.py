@@ -1,4 +1,4 @@
-"""Checks of a machine itself: software, GPU, compiler, disk, files that jobs share, the sandbox."""
+"""Checks of the machine itself: software, GPU, compiler, disk, files that jobs share, the sandbox."""
 
 import os
 import platform
@@ -15,24 +15,24 @@ from packaging.utils import canonicalize_name
 
 from arc_refinery import hub
 from arc_refinery.config import Experiment, ModelNeeds, Needs, Sandbox
-from arc_refinery.doctor.findings import Finding, Job, Outcome, Visit
+from arc_refinery.doctor.findings import CheckOutcome, Finding, JobKind, Visit
 from arc_refinery.errors import InputError, ModelError
 from arc_refinery.gpu_memory import counts
 
 GB = 10**9
-LEAST_FREE = GB  # bytes for results, below which hardly a stage could write its file
-NAMED = 4  # packages that a finding names
+MIN_FREE = GB  # bytes for results; with less, hardly any stage could write its file
+MAX_NAMED = 4  # packages that a finding names
 
 
 def software(pins: Path) -> Finding:
-    """Are the packages those of a pinned set? Packages beyond it do not matter."""
+    """Check that the packages of a pinned set are installed in those versions; other packages do not matter."""
     check = f"packages are as pinned in {pins}"
     try:
         lines = [line.strip() for line in pins.read_text().splitlines()]
     except OSError as error:
-        raise InputError(f"{pins}: cannot be read ({error.strerror}); start this in the checkout") from None
+        raise InputError(f"{pins}: cannot be read ({error.strerror}); run this in the checkout") from None
     pinned = dict(line.split("==") for line in lines if line and not line.startswith("#"))
-    # `+cpu` and the like name a build of the same version
+    # suffixes such as `+cpu` name a build of the same version
     installed = {canonicalize_name(one.name): one.version.partition("+")[0] for one in distributions()}
     missing = [name for name in pinned if canonicalize_name(name) not in installed]
     other = {
@@ -44,25 +44,27 @@ def software(pins: Path) -> Finding:
         return Finding(check, "passed", f"all {len(pinned)}, Python {platform.python_version()}")
     found = [f"{name} {given}, pinned {wanted}" for name, (given, wanted) in other.items()]
     found += [f"{name} is missing" for name in missing]
-    more = f", and {len(found) - NAMED} more" if len(found) > NAMED else ""
-    return Finding(check, "failed", ", ".join(found[:NAMED]) + more, "make this environment anew: docs/environments.md")
+    more = f", and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+    return Finding(
+        check, "failed", ", ".join(found[:MAX_NAMED]) + more, "recreate this environment: docs/environments.md"
+    )
 
 
-def pins_of(job: Job, wants_gpu: bool) -> Path:
-    """The set of envs/ that a job's environment should have been made from."""
+def pins_of(job: JobKind, wants_gpu: bool) -> Path:
+    """Return the pinned set in envs/ for a job's environment."""
     if job == "cpu" or not wants_gpu:
         return Path("envs/cpu.txt")
     return Path("envs/gpu-unsloth.txt" if find_spec("unsloth") else "envs/gpu.txt")
 
 
 def gpu(needs: ModelNeeds) -> Iterator[Finding]:
-    """Is there a GPU with a driver for this torch, as large as the job asks for?"""
+    """Check that there is a GPU with a driver for this torch, as large as the job asks for."""
     import torch
 
-    checks = ("torch is built for CUDA", "the driver serves this CUDA", "GPUs are as large as asked for")
+    checks = ("torch is built for CUDA", "the driver supports this CUDA", "GPUs are as large as asked for")
     if torch.version.cuda is None:
-        again = "install it from PyPI's index, not from a folder of wheels: docs/environments.md"
-        yield Finding(checks[0], "failed", f"torch {torch.__version__} is built for CPUs", again)
+        advice = "install it from PyPI's index, not from a folder of wheels: docs/environments.md"
+        yield Finding(checks[0], "failed", f"torch {torch.__version__} is built for CPUs", advice)
         return
     yield Finding(checks[0], "passed", f"torch {torch.__version__}, CUDA {torch.version.cuda}")
     driver = _driver()
@@ -87,8 +89,8 @@ def gpu(needs: ModelNeeds) -> Iterator[Finding]:
         )
 
 
-def gpu_memory(experiment: Experiment, job: Job) -> Iterator[Finding]:
-    """Do the jobs of the experiment fit the GPUs that it asks for? Counted, not tried."""
+def gpu_memory(experiment: Experiment, job: JobKind) -> Iterator[Finding]:
+    """Check that the experiment's jobs fit the GPUs that it asks for, by counting, not by running."""
     try:
         found = counts(experiment)
     except ModelError as error:
@@ -96,21 +98,21 @@ def gpu_memory(experiment: Experiment, job: Job) -> Iterator[Finding]:
         return
     for count in found:
         if count.job.startswith("sample") == (job == "sample"):
-            outcome: Outcome = "failed" if count.faults else "passed"
+            outcome: CheckOutcome = "failed" if count.faults else "passed"
             yield Finding(f"GPU memory of {count.job}, counted", outcome, count.summary, "; ".join(count.faults))
 
 
 def _driver() -> str:
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+        output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     except (OSError, subprocess.SubprocessError) as error:
         return f"nvidia-smi failed: {error}"
-    return f"driver {', '.join(dict.fromkeys(said.split()))}"
+    return f"driver {', '.join(dict.fromkeys(output.split()))}"
 
 
 def compiler() -> Finding:
-    """Triton, which vLLM and Unsloth use on a GPU, compiles C against Python's headers."""
+    """Check for a C compiler and Python's headers, which Triton needs (vLLM and Unsloth use it on a GPU)."""
     check = "a C compiler and Python's headers"
     compilers = [os.environ.get("CC", ""), "gcc", "clang"]
     found = next((path for name in compilers if name and (path := shutil.which(name))), None)
@@ -118,16 +120,16 @@ def compiler() -> Finding:
     if found and header.exists():
         return Finding(check, "passed", f"{found}, {header}")
     missing = [
-        *([] if found else ["no gcc, no clang, and CC names none"]),
+        *([] if found else ["no gcc, no clang, and CC names no compiler"]),
         *([] if header.exists() else [f"no {header}"]),
     ]
-    return Finding(check, "failed", "; ".join(missing), "install gcc and python3-dev, or have CC name a compiler")
+    return Finding(check, "failed", "; ".join(missing), "install gcc and python3-dev, or set CC to a compiler")
 
 
 def disk(needs: Needs, results: Path) -> Iterator[Finding]:
-    """Is there room for results and for scratch files?"""
+    """Check the free space for results and for scratch files."""
     temporary = Path(tempfile.gettempdir())
-    for what, folder, wanted in (("results", results, LEAST_FREE), ("scratch", temporary, needs.disk_mb * 2**20)):
+    for what, folder, wanted in (("results", results, MIN_FREE), ("scratch", temporary, needs.disk_mb * 2**20)):
         free = shutil.disk_usage(folder).free
         found = f"{folder}: {free / GB:.1f} GB free"
         if free >= wanted:
@@ -138,19 +140,19 @@ def disk(needs: Needs, results: Path) -> Iterator[Finding]:
 
 
 def shared_files(visit: Visit | None) -> Finding:
-    """Has this job read what another one wrote, on the same file system as results?"""
-    check = "files of another job are read"
+    """Report whether this job read the file of another job, on the same file system as results."""
+    check = "files of other jobs can be read"
     if visit is None:
         return Finding(check, "not applicable", "this is the only job")
-    return Finding(check, "passed", f"those of `{visit.job}` on {visit.host}, here on {platform.node()}")
+    return Finding(check, "passed", f"those of `{visit.job}` on {visit.host}, read on {platform.node()}")
 
 
 def fetched_files(downloads: Sequence[hub.Download], results: Path) -> Finding:
-    """Does this machine see what was fetched from the hub? `results` is the folder of the experiment."""
+    """Check that this machine sees the files fetched from the hub; `results` is the experiment's folder."""
     check = "files from the hub can be read"
     if not downloads:
-        return Finding(check, "not applicable", "the config names none")
-    folders = [hub.fetched(results, download) for download in downloads]
+        return Finding(check, "not applicable", "the config names no hub files")
+    folders = [hub.fetched_folder(results, download) for download in downloads]
     if not any(hub.record_of(folder).exists() for folder in folders):
         return Finding(check, "not applicable", "nothing is fetched yet: snakemake --cores 1 --until fetch")
     folders = [folder for folder in folders if hub.record_of(folder).exists()]
@@ -162,7 +164,7 @@ def fetched_files(downloads: Sequence[hub.Download], results: Path) -> Finding:
 
 
 def sandbox(settings: Sandbox) -> Finding:
-    """Does the sandbox keep its promises here?"""
+    """Check that the sandbox contains hostile programs on this machine."""
     from arc_refinery.sandbox.self_check import self_check
 
     check = "the sandbox keeps its promises"
@@ -174,5 +176,5 @@ def sandbox(settings: Sandbox) -> Finding:
     broken = [f"{trial.promise}: {trial.found}" for trial in trials if not trial.is_kept]
     if not broken:
         return Finding(check, "passed", f"{len(trials)} hostile programs")
-    advice = "sandbox.allow_without_seccomp lets programs reach what the user can reach; set it to false to be safe"
+    advice = "with sandbox.allow_without_seccomp, programs can access all that the user can; set it to false to be safe"
     return Finding(check, "failed", "; ".join(broken), advice)

@@ -1,7 +1,6 @@
-"""Sampling and training in miniature, by the commands that jobs run, with the embedded model and the config's settings.
+"""Small sampling and training runs with the commands of real jobs, the embedded model and the config's settings.
 
-Each command runs as a process of its own, as in a job: a GPU's memory is free again after it, and one that crashes is a
-finding.
+Each command runs in its own process, as in a job: the GPU's memory is free again afterwards, and a crash is a finding.
 """
 
 import re
@@ -25,12 +24,12 @@ TEMPLATE = "compact"  # what the embedded model reads
 WINDOW = 1024
 N_TASKS = 12
 N_TOKENS = 48
-N_STEPS = 12  # of GRPO: enough to be interrupted before the last
-SECONDS = 600  # after which a command is given up
-AGREEMENT = 0.75  # share of greedy answers that must be equal: in 16 bits, near ties may fall either way
-TOLERANCE = {"float32": 1e-3, "float16": 2e-2, "bfloat16": 5e-2}  # nats a token between two samplers
-# What training in miniature takes from the config: all that decides which code of TRL, vLLM and Unsloth runs
-OF_CONFIG = {
+N_STEPS = 12  # of GRPO: enough to interrupt it before the last
+TIMEOUT_SECONDS = 600  # per command
+AGREEMENT = 0.75  # share of greedy answers that must be equal: in 16 bits, near ties may go either way
+TOLERANCE = {"float32": 1e-3, "float16": 2e-2, "bfloat16": 5e-2}  # nats per token between two samplers
+# Config keys used in the small training run: all that determine which code of TRL, vLLM and Unsloth runs
+CONFIG_KEYS = {
     "unsloth",
     "gpu_memory_utilization",
     "importance_sampling_correction",
@@ -50,22 +49,22 @@ SAMPLER_CHECK = re.compile(r"sampler check: .*")
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """A command that has ended."""
+class FinishedCommand:
+    """Exit code and output of a command."""
 
     code: int
-    said: str
+    output: str
 
     @property
     def reason(self) -> str:
-        """The last lines of what it said."""
-        lines = [line for line in self.said.splitlines() if line.strip()]
+        """Exit code and last two lines of output."""
+        lines = [line for line in self.output.splitlines() if line.strip()]
         return f"exit code {self.code}: {' / '.join(lines[-2:])}"
 
 
 def sampling(model: ModelConfig, adapter: Lora) -> Iterator[Finding]:
-    """Does the backend answer as transformers does, without and with an adapter?"""
-    checks = (f"{model.backend} samples", "greedy answers are those of transformers", "an adapter changes answers")
+    """Check that the backend's greedy answers agree with transformers, without and with an adapter."""
+    checks = (f"{model.backend} samples", "greedy answers agree with transformers", "an adapter changes answers")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tasks = _tasks(folder / "tasks.parquet")
@@ -76,7 +75,7 @@ def sampling(model: ModelConfig, adapter: Lora) -> Iterator[Finding]:
                 output = folder / f"{backend}-{with_adapter}"
                 ended = _run(_sample(model, backend, tasks, output, lora if with_adapter else None))
                 if ended.code:
-                    yield Finding(checks[0], "failed", ended.reason, "the log of this job has the whole message")
+                    yield Finding(checks[0], "failed", ended.reason, "see this job's log for the whole message")
                     return
                 answers[backend, with_adapter] = list(records.read_attempts(output / "000.parquet"))
     plain, adapted = answers[model.backend, False], answers[model.backend, True]
@@ -100,7 +99,7 @@ def _agreement(check: str, model: ModelConfig, answers: dict[tuple[str, bool], l
             if one.completion == other.completion:
                 n_equal += 1
                 differences.append(abs(one.logprob - other.logprob) / one.n_tokens)
-    found = f"{n_equal} of {n_answers} equal; log-probabilities {max(differences):.1e} nats a token apart at most"
+    found = f"{n_equal} of {n_answers} equal; log-probabilities {max(differences):.1e} nats per token apart at most"
     if n_equal >= AGREEMENT * n_answers and max(differences) <= TOLERANCE[model.dtype]:
         return Finding(check, "passed", found)
     advice = "do vllm and torch have the pinned versions? On a GPU, try VLLM_USE_V2_MODEL_RUNNER=0"
@@ -108,38 +107,38 @@ def _agreement(check: str, model: ModelConfig, answers: dict[tuple[str, bool], l
 
 
 def training(model: ModelConfig, lora: Lora, settings: PolicyGradient) -> Iterator[Finding]:
-    """Does GRPO make steps, does vLLM follow, is an interrupted training taken up?"""
-    checks = ("GRPO makes steps", "new weights reach the sampler", "an interrupted training goes on")
+    """Check that GRPO makes steps, vLLM gets the new weights, and an interrupted training resumes."""
+    checks = ("GRPO makes steps", "new weights reach the sampler", "an interrupted training resumes")
     sampler = "transformers" if settings.sampler == "vllm-server" else settings.sampler
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         command = _train(model, lora, settings, sampler, _tasks(folder / "tasks.parquet"), folder)
         first = _run(command, interrupt_at=folder / "checkpoints/checkpoint-1/trainer_state.json")
         if first.code != -signal.SIGTERM:
-            advice = "the log of this job has the whole message"
+            advice = "see this job's log for the whole message"
             yield Finding(checks[0], "failed", first.reason, advice)
             return
         second = _run(command)
-        said = first.said + second.said
+        output = first.output + second.output
         if second.code:
-            yield Finding(checks[0], "failed", second.reason, "the log of this job has the whole message")
+            yield Finding(checks[0], "failed", second.reason, "see this job's log for the whole message")
         else:
             yield Finding(checks[0], "passed", f"{N_STEPS} steps in {model.dtype}")
-        followed = SAMPLER_CHECK.search(said)
+        sampler_check = SAMPLER_CHECK.search(output)
         if settings.sampler == "vllm-server":
             yield Finding(checks[1], "not applicable", "sampler vllm-server: training checks it when it starts")
         elif sampler == "transformers":
             yield Finding(checks[1], "not applicable", "the trainer samples from its own weights")
-        elif followed and not second.code:
-            yield Finding(checks[1], "passed", followed[0].removeprefix("sampler check: "))
+        elif sampler_check and not second.code:
+            yield Finding(checks[1], "passed", sampler_check[0].removeprefix("sampler check: "))
         else:
             advice = "do trl and vllm have the pinned versions?"
-            yield Finding(checks[1], "failed", followed[0] if followed else "training did not get so far", advice)
-        resumed = "training resumes from this checkpoint" in second.said
+            yield Finding(checks[1], "failed", sampler_check[0] if sampler_check else "training ended before", advice)
+        resumed = "from this checkpoint" in second.output
         if resumed and not second.code:
             yield Finding(checks[2], "passed", "after SIGTERM, from its last checkpoint")
         else:
-            yield Finding(checks[2], "failed", "it began anew" if not second.code else second.reason)
+            yield Finding(checks[2], "failed", "it started from scratch" if not second.code else second.reason)
 
 
 def _tasks(path: Path) -> Path:
@@ -152,7 +151,7 @@ def _tasks(path: Path) -> Path:
 
 
 def _adapter(folder: Path, model: ModelConfig, lora: Lora) -> Path:
-    """Of the config's rank, with random weights that change answers."""
+    """Write an adapter of the config's rank, with random weights that change answers."""
     import torch
 
     from arc_refinery.training.adapters import open_network, write_adapter
@@ -211,7 +210,7 @@ def _train(
         "dtype": model.dtype,
         "sampler": sampler,
         **lora.model_dump(include={"lora_r", "load_in_4bit"}),
-        **settings.model_dump(include=OF_CONFIG),
+        **settings.model_dump(include=CONFIG_KEYS),
         "learning-rate": 1e-4,
         "num-generations": 4,
         "gradient-accumulation-steps": 2,
@@ -223,12 +222,12 @@ def _train(
     return ["train", *flag_words(flags), "--report-to"]
 
 
-def _run(words: list[str], interrupt_at: Path | None = None) -> Ended:
-    """Run a command of this package; with `interrupt_at`, ask it to end as soon as that file is there."""
+def _run(words: list[str], interrupt_at: Path | None = None) -> FinishedCommand:
+    """Run a command of this package; with `interrupt_at`, terminate it as soon as that file exists."""
     program = [sys.executable, "-c", "from arc_refinery.cli import main; main()"]
     with tempfile.TemporaryFile("w+") as log:
         with subprocess.Popen([*program, *words], stdout=log, stderr=subprocess.STDOUT) as running:
-            deadline = time.monotonic() + SECONDS
+            deadline = time.monotonic() + TIMEOUT_SECONDS
             while running.poll() is None and time.monotonic() < deadline:
                 if interrupt_at and interrupt_at.exists():
                     break
@@ -236,6 +235,6 @@ def _run(words: list[str], interrupt_at: Path | None = None) -> Ended:
             if running.poll() is None:
                 running.terminate()
         log.seek(0)
-        said = log.read()
-    sys.stderr.write(f"$ arc-refinery {' '.join(words)}\n{said}\n")
-    return Ended(running.returncode, said)
+        output = log.read()
+    sys.stderr.write(f"$ arc-refinery {' '.join(words)}\n{output}\n")
+    return FinishedCommand(running.returncode, output)

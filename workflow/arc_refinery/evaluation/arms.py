@@ -185,7 +185,7 @@ def n_tasks_with_budget_left(attempts: pd.DataFrame, arm: Arm, task_ids: Sequenc
     return int((spent < arm.budget).sum())
 
 
-def _read(path: Path, kind: records.Kind, columns: list[str]) -> pd.DataFrame:
+def _read(path: Path, kind: records.RecordKind, columns: list[str]) -> pd.DataFrame:
     records.check(path, kind)
     table: pd.DataFrame = pq.read_table(path, columns=columns).to_pandas()
     return table

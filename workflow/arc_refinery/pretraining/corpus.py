@@ -1,7 +1,7 @@
-"""What the embedded models are trained on: conversations that are made on the fly, batched by length.
+"""Training data of the embedded models: conversations generated on the fly, batched by length.
 
-Conversation i of a corpus is decided by the seed and i alone, so a training that resumes, or one with more worker
-processes, sees the same batches. Nothing is stored: making one costs less than reading its tokens' worth of loss.
+Conversation i of a corpus depends only on the seed and i, so a resumed run, or one with more worker processes, sees the
+same batches. Nothing is stored: generating a conversation costs less than training on it.
 """
 
 import random
@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 from arc_refinery import prompts
 from arc_refinery.barc.generator import (
-    Difficulty,
+    ProblemDifficulty,
     Statement,
     generate_problem,
     program_body,
@@ -31,51 +31,53 @@ from arc_refinery.seeding import stream_seed
 from arc_refinery.tasks import Pair, Task
 
 Ids = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+Masks = NDArray[np.bool_]
 
-PAD_MULTIPLE = 32  # lengths of batches, so that few shapes occur
+PAD_MULTIPLE = 32  # of batch lengths, so that few shapes occur
 WRONG_ATTEMPTS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """A stretch of the curriculum: from which share of the training on, and what its problems look like."""
+class CurriculumStage:
+    """A part of the curriculum: where it starts, and the difficulty of its problems."""
 
-    start: float
-    difficulty: Difficulty
+    start: float  # share of the training
+    difficulty: ProblemDifficulty
     second_turns: float  # share of conversations in which the model corrects a wrong program
     max_tokens: int
 
 
 CURRICULUM = (
-    Stage(0.0, Difficulty(3, 3, 90, compositions=0.05, fixed_size=1.0), second_turns=0.0, max_tokens=384),
-    Stage(0.3, Difficulty(2, 4, 110, compositions=0.15), second_turns=0.1, max_tokens=512),
-    Stage(0.55, Difficulty(2, 6, 130, compositions=0.25), second_turns=0.2, max_tokens=768),
-    Stage(0.85, Difficulty(2, 10, 240, compositions=0.3), second_turns=0.25, max_tokens=1024),
+    CurriculumStage(
+        0.0, ProblemDifficulty(3, 3, 90, compositions=0.05, fixed_size=1.0), second_turns=0.0, max_tokens=384
+    ),
+    CurriculumStage(0.3, ProblemDifficulty(2, 4, 110, compositions=0.15), second_turns=0.1, max_tokens=512),
+    CurriculumStage(0.55, ProblemDifficulty(2, 6, 130, compositions=0.25), second_turns=0.2, max_tokens=768),
+    CurriculumStage(0.85, ProblemDifficulty(2, 10, 240, compositions=0.3), second_turns=0.25, max_tokens=1024),
 )
 N_PAIRS, N_PAIRS_WEIGHTS = (2, 3, 4), (0.2, 0.55, 0.25)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """`ids` (batch, length) int64, padded on the right; `answer` and `outputs` mask the tokens of two losses."""
+    """`ids` (batch, length) int64, padded on the right; `answer` and `outputs`, of the same shape, mask two losses."""
 
     ids: Tensor
-    answer: Tensor  # what the model is to write
-    outputs: Tensor  # of the prompt, what is predicted besides; maybe nothing
+    answer: Tensor  # what the model should write
+    outputs: Tensor  # part of the prompt that is also predicted; may be empty
 
 
 class Writer(Protocol):
-    """Makes conversations, of one kind of model."""
+    """Generates conversations for one kind of model."""
 
     tokenizer: PreTrainedTokenizerFast
 
     def conversation(self, progress: float, *address: int | str) -> list[int] | None:
-        """The ids at an address, `progress` of the training being over; None where they are too many by then."""
+        """Return the ids at an address and `progress` (0..1) of the training; None if they are too many then."""
         ...
 
-    def masks(self, ids: Ids) -> tuple[Bools, Bools]:
-        """Of padded conversations, (batch, length), what the two losses of a `Batch` are taken of."""
+    def masks(self, ids: Ids) -> tuple[Masks, Masks]:
+        """Return the `answer` and `outputs` masks of a `Batch`, from padded conversations (batch, length)."""
         ...
 
 
@@ -126,7 +128,7 @@ class Corpus(Dataset[list[Batch]]):
 
 
 class TaskConversations:
-    """Tasks of the generator, answered, or corrected after a wrong program."""
+    """Generated tasks with their answers, some after a wrong program and its feedback."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
         self.tokenizer = tokenizer
@@ -143,12 +145,12 @@ class TaskConversations:
         messages = prompts.first_turn(task, prompts.COMPACT)
         if rng.random() < stage.second_turns:
             messages = _with_wrong_turn(task, messages, statements, rng, stage.difficulty)
-        messages.append({"role": "assistant", "content": prompts.answer(program_body(statements))})
+        messages.append({"role": "assistant", "content": prompts.compact_answer(program_body(statements))})
         ids: list[int] = self.tokenizer.apply_chat_template(messages, return_dict=False)
         return ids if len(ids) <= stage.max_tokens else None
 
-    def masks(self, ids: Ids) -> tuple[Bools, Bools]:
-        """The last answer, and the output grids in the prompt."""
+    def masks(self, ids: Ids) -> tuple[Masks, Masks]:
+        """Mask the last answer, and the output grids in the prompt."""
         turns = np.cumsum(ids == self._assistant, axis=1)
         answer = (turns == turns[:, -1:]) & (ids != self._assistant) & (ids != self.tokenizer.pad_token_id)
         side = np.where(ids == self._output, 1, np.where((ids == self._input) | (ids == self._assistant), -1, 0))
@@ -162,9 +164,13 @@ def _padded(conversation: list[int]) -> int:
 
 
 def _with_wrong_turn(
-    task: Task, messages: list[prompts.Message], statements: list[Statement], rng: random.Random, difficulty: Difficulty
+    task: Task,
+    messages: list[prompts.Message],
+    statements: list[Statement],
+    rng: random.Random,
+    difficulty: ProblemDifficulty,
 ) -> list[prompts.Message]:
-    """The conversation after a wrong program that runs, or the first turn alone where none was found."""
+    """Return the conversation after a wrong program that runs, or only the first turn if none was found."""
     for _ in range(WRONG_ATTEMPTS):
         wrong = wrong_program(statements, rng, difficulty)
         outputs = _outputs(wrong, task.train)
@@ -172,17 +178,12 @@ def _with_wrong_turn(
             not np.array_equal(output, pair.output) for output, pair in zip(outputs, task.train, strict=True)
         ):
             feedback = prompts.execution_feedback(task, outputs, prompts.COMPACT)
-            return prompts.next_turn(messages, prompts.answer(program_body(wrong)), feedback)
+            return prompts.next_turn(messages, prompts.compact_answer(program_body(wrong)), feedback)
     return messages
 
 
 def _outputs(statements: list[Statement], pairs: tuple[Pair, ...]) -> tuple[Grid, ...] | None:
     try:
         return tuple(as_grid(run_statements(statements, pair.input)[-1]) for pair in pairs)
-    except (
-        ValueError,
-        IndexError,
-        TypeError,
-        GridError,
-    ):  # a wrong program may fail on inputs that were made for another
+    except (ValueError, IndexError, TypeError, GridError):  # the inputs were made for another program
         return None

@@ -1,7 +1,7 @@
-"""Muon (Jordan et al. 2024): momentum whose matrix is replaced by the nearest orthogonal one.
+"""Muon (Jordan et al. 2024): SGD with momentum whose update matrix is replaced by the nearest orthogonal one.
 
-`torch.optim.Muon` computes in bfloat16, which CPUs without matrix units emulate: there it took most of a training step.
-This one computes in float32 and orthogonalises all matrices of one shape at once.
+`torch.optim.Muon` computes in bfloat16, which CPUs without matrix units emulate: it took most of a training step there.
+This version computes in float32 and orthogonalises all matrices of one shape at once.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ NEWTON_SCHULZ_STEPS = 5
 
 
 class Muon(torch.optim.Optimizer):
-    """For 2-D weights only. The update's scale is sqrt(max(1, rows / columns)) times the learning rate."""
+    """Muon for 2-D weights only. Updates are scaled by the learning rate times sqrt(max(1, rows / columns))."""
 
     def __init__(self, weights: Iterable[Tensor], lr: float, momentum: float = 0.95) -> None:
         super().__init__(weights, {"lr": lr, "momentum": momentum})
@@ -43,7 +43,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalized(matrices: Tensor) -> Tensor:
-    """Each of the (n, rows, columns) matrices with its singular values brought near 1 (between about 0.7 and 1.2)."""
+    """Return the (n, rows, columns) matrices with all singular values near 1 (about 0.7 to 1.2)."""
     wide: Tensor = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.mT
     wide = wide / (wide.norm(dim=(1, 2), keepdim=True) + 1e-7)
     a, b, c = NEWTON_SCHULZ

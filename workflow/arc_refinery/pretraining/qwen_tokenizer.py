@@ -1,8 +1,8 @@
-"""The tokenizer of the embedded model for tool use: in the style of Qwen3's, with its chat template.
+"""Tokenizer of the embedded model for tool use, in the style of Qwen3, with Qwen3's chat template.
 
-Byte-level BPE behind Qwen's splitting pattern (each digit a token), Qwen's special tokens, and Qwen3's own template.
-The merges are learned from generated conversations. What the template says around the tools is one token each, and so
-is each tool's description: these texts are the same in all prompts, and would be most of the model's work.
+Byte-level BPE after Qwen's splitting pattern (one token per digit), with Qwen's special tokens. The merges are learned
+from generated conversations. The template's texts around the tools are one token each, and so is each tool's
+description: these texts are the same in all prompts, and would otherwise be most of the tokens.
 """
 
 import json
@@ -25,7 +25,7 @@ _SPLIT = (
 
 
 def build_qwen_tokenizer(texts: Iterable[str], max_length: int) -> PreTrainedTokenizerFast:
-    """The tokenizer, ready to be saved beside the model; `texts` are what its merges are learned from."""
+    """Return a tokenizer whose merges are learned from `texts`, ready to be saved next to the model."""
     tokenizer = Tokenizer(BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split(Regex(_SPLIT), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)]
@@ -50,10 +50,10 @@ def build_qwen_tokenizer(texts: Iterable[str], max_length: int) -> PreTrainedTok
 
 
 def _fixed_texts(tokenizer: PreTrainedTokenizerFast) -> list[str]:
-    """What the template says before and after the tools, and the line of each tool."""
+    """Return the template's text before and after the tools, and the line of each tool."""
     schemas = [tool.schema for tool in TOOLS.values()]
-    asked = [{"role": "user", "content": ""}]
-    text = str(tokenizer.apply_chat_template(asked, tools=schemas, tokenize=False))
+    messages = [{"role": "user", "content": ""}]
+    text = str(tokenizer.apply_chat_template(messages, tools=schemas, tokenize=False))
     lines = [json.dumps(schema) for schema in schemas]
     before, after = text.split("\n".join(lines))
     return [before.removeprefix(START), after.partition(END)[0], *lines]

@@ -1,6 +1,6 @@
-"""The embedded model's tokenizer: bytes, and one token for each fragment that compact prompts and answers are made of.
+"""Tokenizer of the embedded model: bytes, and one token for each fragment of compact prompts and answers.
 
-Any text round-trips (what is no fragment is spelt in bytes). Digits are bytes, so a grid cell is one token.
+Any text round-trips (text that is not a fragment becomes bytes). Digits are bytes, so a grid cell is one token.
 """
 
 import re
@@ -23,7 +23,7 @@ CHAT_TEMPLATE = (
     "{%- if add_generation_prompt -%}<|assistant|>{%- endif -%}"
 )
 
-# Pieces of compact prompts and answers that are one token each. The order decides the ids of the shipped tokenizer.
+# Parts of compact prompts and answers that are one token each. Their order determines the ids of the shipped tokenizer.
 PROMPT_FRAGMENTS = (
     "```python\nfrom common import *\n\ndef transform(grid):\n",
     "    return grid\n```",
@@ -43,7 +43,7 @@ _PLACE_HOLDER = re.compile(r"\{\w+\}")
 
 
 def build_tokenizer(max_length: int) -> PreTrainedTokenizerFast:
-    """The tokenizer, ready to be saved beside the model; `max_length` is the model's window in tokens."""
+    """Return the tokenizer, ready to be saved next to the model; `max_length` is the model's window in tokens."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(BPE(vocab={byte: number for number, byte in enumerate(alphabet)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -62,7 +62,7 @@ def build_tokenizer(max_length: int) -> PreTrainedTokenizerFast:
 
 
 def fragments() -> list[str]:
-    """Texts of more than one character that are one token each, without repeats, in a fixed order."""
+    """Return the texts of two or more characters that are one token each, without repeats, in a fixed order."""
     texts = [f"\n{row} " for row in range(1, MAX_SIDE + 1)] + [f"{height}x" for height in range(1, MAX_SIDE + 1)]
     texts += PROMPT_FRAGMENTS
     for operation in OPERATIONS:

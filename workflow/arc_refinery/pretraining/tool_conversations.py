@@ -1,7 +1,7 @@
-"""What the embedded model for tool use is trained on: the generator's arithmetic, mostly answered without a tool.
+"""Training data of the embedded model for tool use: generated arithmetic, mostly answered without a tool.
 
-So it knows the form of a call, and how to copy numbers into it and out of its result, but it seldom calls: that is left
-to be learned.
+The model learns the format of a call, and how to copy numbers into it and out of its result, but it seldom calls: that
+is left for RL to learn.
 """
 
 import json
@@ -12,7 +12,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerFast
 
 from arc_refinery.config.tool_use import LEVELS, ToolName
-from arc_refinery.pretraining.corpus import Bools, Ids
+from arc_refinery.pretraining.corpus import Ids, Masks
 from arc_refinery.pretraining.qwen_tokenizer import END, START, build_qwen_tokenizer
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.data import gsm8k_question
@@ -28,13 +28,13 @@ OFFERED: tuple[tuple[ToolName, ...], ...] = (
     ("calculator", "execute_code"),
     ("calculator", "execute_code", "read_file"),
 )
-CALLS = 0.08  # share of conversations that call the calculator, where it is offered
+CALL_SHARE = 0.08  # of conversations in which the calculator is offered: those that call it
 MAX_TOKENS = 384
 TOKENIZER_SAMPLE = 2000  # conversations that the tokenizer's merges are learned from
 
 
 class ToolConversations:
-    """Questions of the training side, answered with a call of the calculator or without."""
+    """Questions of the training split, answered with or without a calculator call."""
 
     def __init__(self, max_length: int) -> None:
         self.tokenizer: PreTrainedTokenizerFast = build_qwen_tokenizer(_texts(), max_length)
@@ -45,7 +45,7 @@ class ToolConversations:
     def conversation(self, progress: float, *address: int | str) -> list[int] | None:
         rng = random.Random(stream_seed("tool-use", *address))
         renderer = self._renderers[rng.choice(OFFERED)]
-        calls = bool(renderer.schemas) and rng.random() < CALLS
+        calls = bool(renderer.schemas) and rng.random() < CALL_SHARE
         question = gsm8k_question(_row(rng, *address), "", "")
         messages = demonstration(question, Toolbox(), calls)
         if messages is None:
@@ -53,14 +53,14 @@ class ToolConversations:
         ids, _ = renderer.tokens(renderer.segments(messages))
         return ids if len(ids) <= MAX_TOKENS else None
 
-    def masks(self, ids: Ids) -> tuple[Bools, Bools]:
-        """The assistant's turns without their headers, their ends included; nothing else."""
-        place = np.arange(ids.shape[1])
-        begun = np.maximum.accumulate(np.where(ids == self._start, place, 0), axis=1)
-        ended = np.maximum.accumulate(np.where(ids == self._end, place, -1), axis=1)
+    def masks(self, ids: Ids) -> tuple[Masks, Masks]:
+        """Mask the assistant's turns, without headers, with end tokens; the second mask is empty."""
+        position = np.arange(ids.shape[1])
+        begun = np.maximum.accumulate(np.where(ids == self._start, position, 0), axis=1)
+        ended = np.maximum.accumulate(np.where(ids == self._end, position, -1), axis=1)
         ended_before = np.roll(ended, 1, axis=1) > begun
         role = np.take_along_axis(ids, np.minimum(begun + 1, ids.shape[1] - 1), axis=1)
-        answer = (role == self._header[1]) & (place - begun >= len(self._header)) & ~ended_before
+        answer = (role == self._header[1]) & (position - begun >= len(self._header)) & ~ended_before
         return answer, np.zeros_like(answer)
 
 
@@ -74,7 +74,7 @@ def _row(rng: random.Random, *address: int | str) -> dict[str, str]:
 
 
 def _texts() -> Iterator[str]:
-    """What conversations are made of; without tags, which are tokens anyway."""
+    """Yield texts of conversations, without tags, which are tokens in any case."""
     for number in range(TOKENIZER_SAMPLE):
         row = _row(random.Random(number), "tokenizer", number)
         yield from ("system", "user", "assistant", row["question"])

@@ -1,7 +1,7 @@
 """Train the embedded model from scratch on generated problems; resume from the last checkpoint when interrupted.
 
-Two losses are added: cross-entropy of the answer's tokens and, as the dense signal that in-context learning grows from,
-of the output grids in the prompt. Matrices are trained with Muon (Jordan et al. 2024), the rest with AdamW.
+The loss is the sum of two cross-entropies: of the answer's tokens and, as a dense signal from which in-context learning
+emerges, of the output grids in the prompt. Matrices are trained with Muon (Jordan et al. 2024), the rest with AdamW.
 """
 
 import json
@@ -31,7 +31,7 @@ Network: TypeAlias = "LlamaForCausalLM | Qwen3ForCausalLM"
 
 
 def pretrain(settings: PretrainingSettings, output_folder: Path, checkpoint: Path) -> None:
-    """Write model, tokenizer and `pretraining.jsonl` to `output_folder`; progress lives in the file `checkpoint`."""
+    """Write model, tokenizer and `pretraining.jsonl` to `output_folder`; progress is kept in the file `checkpoint`."""
     torch.set_num_threads(settings.n_threads)
     torch.manual_seed(settings.seed)
     writer, model = _writer_and_model(settings)
@@ -69,7 +69,7 @@ def _writer_and_model(settings: PretrainingSettings) -> tuple[Writer, Network]:
 
 
 def build_qwen_model(tokenizer: PreTrainedTokenizerFast, window: int) -> Qwen3ForCausalLM:
-    """Qwen3's architecture, as small as it still copies numbers."""
+    """Build Qwen3's architecture, about as small as can be while it still copies numbers."""
     shape = {"num_hidden_layers": 5, "num_key_value_heads": 2, "head_dim": 32}
     return Qwen3ForCausalLM(Qwen3Config(**shape, **_common_shape(tokenizer, window)))
 
@@ -105,7 +105,7 @@ def _optimizers(model: Network, settings: PretrainingSettings) -> list[torch.opt
 
 
 def _schedule(progress: float, settings: PretrainingSettings) -> float:
-    """Factor of the learning rates: linear warm-up, a plateau, linear decay to zero."""
+    """Return the factor of the learning rates: linear warm-up, a plateau, linear decay to zero."""
     return max(0.02, min(1.0, (progress + 1e-3) / settings.warmup, (1.0 - progress) / settings.decay))
 
 
@@ -116,7 +116,7 @@ def _train_chunk(
     batches: list[Batch],
     factor: float,
 ) -> dict[str, float]:
-    """One optimizer step a batch; the mean losses and the share of answer tokens that the model ranks first."""
+    """Take one optimizer step per batch; return the mean losses and the accuracy on answer tokens."""
     base_rates = [optimizer.defaults["lr"] for optimizer in optimizers]
     for optimizer, rate in zip(optimizers, base_rates, strict=True):
         for group in optimizer.param_groups:
@@ -133,7 +133,7 @@ def _train_chunk(
 
 
 def _train_batch(model: Network, decoder: Callable[..., BaseModelOutputWithPast], batch: Batch) -> dict[str, float]:
-    """Gradients of one batch. Padding needs no mask: it is on the right, where causal attention never looks back to."""
+    """Compute the gradients of one batch. Padding needs no mask: it is on the right, and attention is causal."""
     hidden = decoder(batch.ids, use_cache=False).last_hidden_state[:, :-1]
     targets = batch.ids[:, 1:]
     answer, outputs = batch.answer[:, 1:], batch.outputs[:, 1:]
@@ -171,12 +171,12 @@ def _save(
 def _restore(
     checkpoint: Path, settings: PretrainingSettings, model: Network, optimizers: list[torch.optim.Optimizer]
 ) -> list[dict[str, float]]:
-    """Bring model and optimizers to where an interrupted training was; its log, one entry a chunk."""
+    """Load model and optimizers from a checkpoint, if there is one; return its log, one entry per chunk."""
     if not checkpoint.exists():
         return []
     saved = torch.load(checkpoint, weights_only=True)
     if saved["settings"] != asdict(settings):
-        raise InputError(f"{checkpoint}: was made with other settings, {saved['settings']}; delete it to start anew")
+        raise InputError(f"{checkpoint}: was made with other settings, {saved['settings']}; delete it to start again")
     model.load_state_dict(saved["model"])
     for optimizer, state in zip(optimizers, saved["optimizers"], strict=True):
         optimizer.load_state_dict(state)

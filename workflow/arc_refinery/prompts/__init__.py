@@ -1,12 +1,12 @@
-"""What the model reads and writes: grids as text, first- and next-turn prompts, code taken out of a completion.
+"""The model's input and output: grids as text, first- and next-turn prompts, code extracted from a completion.
 
-`docs/prompts.md` describes the templates and how one is learned from a model's own training rows.
+`docs/prompts.md` describes the templates and how to learn one from a model's own training rows.
 """
 
 from arc_refinery.messages import Message
 from arc_refinery.prompts.conversation import (
-    answer,
     body_of,
+    compact_answer,
     error_feedback,
     execution_feedback,
     extract_code,
@@ -16,18 +16,18 @@ from arc_refinery.prompts.conversation import (
     split_prefix,
 )
 from arc_refinery.prompts.demonstration import completed_answer, transform_program
-from arc_refinery.prompts.notation import COLORS, Notation
+from arc_refinery.prompts.notation import COLOR_WORDS, Notation
 from arc_refinery.prompts.template import COMPACT, WORDS, Template, load_template, save_template, template_files
 
 __all__ = [
-    "COLORS",
+    "COLOR_WORDS",
     "COMPACT",
     "WORDS",
     "Message",
     "Notation",
     "Template",
-    "answer",
     "body_of",
+    "compact_answer",
     "completed_answer",
     "error_feedback",
     "execution_feedback",

@@ -1,9 +1,14 @@
-"""Conversations: the first turn, what executing an answer gave, and the program that an answer holds.
+"""Conversations: the first turn, feedback from executing an answer, and the program in an answer.
 
-They are lists of `{"role", "content"}` messages; the model's own chat template turns them into tokens. Where a template
-has an assistant prefix, a conversation that waits for an answer ends with it, as a message of the assistant: the
-rendered text ends with the prefix, and the recorded completion is the prefix and what was sampled. So code is taken out
-of the whole answer, and the next turn shows the whole answer. Token counts are of what was sampled.
+    first turn   user       "\\ninput 1x2\\n1 10\\noutput 1x2\\n1 01"
+    next turn    the same, the answer and its feedback:
+                 assistant  "```python\\nfrom common import *\\n\\ndef transform(grid):\\n    return grid\\n```"
+                 user       "Executing your program gave:\\npair 1 wrong, pixel similarity 0%, given 1x2\\n1 10\\n[...]"
+
+They are lists of `{"role", "content"}` messages; the model's own chat template turns them into tokens. If a template
+has an assistant prefix, a conversation that waits for an answer ends with it, as an assistant message: the rendered
+text ends with the prefix, and the recorded completion is the prefix plus the sampled text. So code is extracted from
+the whole answer, and the next turn shows the whole answer. Token counts cover only the sampled text.
 """
 
 import re
@@ -18,13 +23,13 @@ from arc_refinery.tasks import Task
 _BLOCK = re.compile(r"```(\w*)[ \t]*\r?\n(.*?)(?:```|\Z)", re.DOTALL)
 _PYTHON = ("python", "py", "")
 
-# What the embedded model's answers begin and end with
+# Beginning and end of the embedded model's answers
 ANSWER_HEAD = "```python\nfrom common import *\n\ndef transform(grid):\n"
 ANSWER_TAIL = "    return grid\n```"
 
 
 def first_turn(task: Task, template: Template) -> list[Message]:
-    """The conversation that asks for a task's program."""
+    """Return the conversation that asks for a task's program."""
     write, n_pairs = template.notation.write, len(task.train)
     facts = {"n_pairs": n_pairs, "next_number": n_pairs + 1, "colors": ", ".join(template.notation.colors)}
     pairs = "".join(
@@ -44,26 +49,26 @@ def first_turn(task: Task, template: Template) -> list[Message]:
 
 
 def split_prefix(conversation: Sequence[Message]) -> tuple[list[Message], str]:
-    """What was asked, and the beginning of the answer to it; empty where the model begins by itself."""
-    *asked, last = conversation
-    return (asked, last["content"]) if last["role"] == "assistant" else ([*asked, last], "")
+    """Split a conversation into its messages and the prefix of the next answer, empty without a prefix."""
+    *messages, last = conversation
+    return (messages, last["content"]) if last["role"] == "assistant" else ([*messages, last], "")
 
 
 def next_turn(conversation: Sequence[Message], completion: str, feedback: str) -> list[Message]:
-    """The conversation that the model had, its own whole answer, and what executing that answer gave.
+    """Return the model's conversation so far, its whole answer, and the feedback on that answer.
 
-    An answer that began with a prefix is followed by one that begins with it too.
+    If the answer started with a prefix, the next answer does too.
     """
-    asked, prefix = split_prefix(conversation)
-    begun = [Message(role="assistant", content=prefix)] if prefix else []
-    said = Message(role="assistant", content=completion)
-    return [*asked, said, Message(role="user", content=feedback), *begun]
+    messages, prefix = split_prefix(conversation)
+    prefix_message = [Message(role="assistant", content=prefix)] if prefix else []
+    answer_message = Message(role="assistant", content=completion)
+    return [*messages, answer_message, Message(role="user", content=feedback), *prefix_message]
 
 
 def execution_feedback(task: Task, outputs: tuple[Grid, ...], template: Template) -> str:
-    """For each train pair: that the program's grid matches, or the grid with its similarity and both shapes.
+    """Return feedback on each train pair: that the program's grid matches, or the grid, its similarity and both shapes.
 
-    `outputs` are the program's grids for the train inputs (what they show of the test pairs is never fed back).
+    `outputs` are the program's grids for the train inputs; nothing about the test pairs is ever fed back.
     """
     notation, texts = template.notation, template.feedback
     lines = [texts.head]
@@ -75,7 +80,7 @@ def execution_feedback(task: Task, outputs: tuple[Grid, ...], template: Template
         has_other_shape = output.shape != pair.output.shape
         facts = {
             "number": number,
-            "similarity": min(round(100 * score), 99),  # what is wrong is never called 100 %
+            "similarity": min(round(100 * score), 99),  # a wrong grid never shows 100 %
             "other_shape": fill(texts.other_shape, {"shape": shape_text(pair.output)}) if has_other_shape else "",
             "grid": ("" if notation.shows_shape else f"{shape_text(output)}:\n") + notation.write(output),
         }
@@ -88,7 +93,7 @@ def shape_text(grid: Grid) -> str:
 
 
 def error_feedback(error: str, template: Template) -> str:
-    """Feedback for a program that raised: the exception's type, message and line."""
+    """Return feedback for a program that raised: the exception's type, message and line."""
     return fill(template.feedback.error, {"error": error}) + template.feedback.tail
 
 
@@ -97,17 +102,17 @@ def no_feedback(template: Template) -> str:
     return template.feedback.tail
 
 
-def answer(body: str) -> str:
-    """A completion in the form that the embedded model learns: `body` is indented and ends without a line break."""
+def compact_answer(body: str) -> str:
+    """Return a completion in the embedded model's format; `body` is indented and ends without a line break."""
     return f"{ANSWER_HEAD}{body}\n{ANSWER_TAIL}"
 
 
 def body_of(answer: str) -> str:
-    """The `body` that `answer` was made of; of other answers, the whole text."""
+    """Return the `body` inside a `compact_answer`; for any other answer, the whole text."""
     return answer.removeprefix(ANSWER_HEAD).removesuffix(f"\n{ANSWER_TAIL}")
 
 
 def extract_code(completion: str) -> str | None:
-    """The program in a completion: its last block of Python (an unclosed one counts); None where there is none."""
+    """Return the program in a completion: its last Python block (an unclosed one counts), or None without one."""
     blocks = [code for language, code in _BLOCK.findall(completion) if language in _PYTHON]
     return blocks[-1] if blocks else None

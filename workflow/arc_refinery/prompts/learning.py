@@ -1,11 +1,11 @@
 """Recover the templates that a model was trained with from its own published training rows.
 
-Grids are found in the texts and become slots; of the texts between them, what counts pairs becomes slots too. One thing
-decides: a template is right for a row if rendering it with the row's grids gives the row's texts back, character for
-character. Every notation and reading is tried, and the one that is right for most rows is taken.
+Grids found in the texts become slots, and so do numbers between them that count pairs. A template fits a row if
+rendering it with the row's grids reproduces the row's texts character for character. Every notation and reading is
+tried, and the one that fits most rows is used.
 
-Not covered: rows with more than one test input, pairs that are named otherwise than by numbers, sizes of grids in the
-text, grids of bare words that share a line with other text. Such rows end in an error that shows the place.
+Not supported: rows with more than one test input, pairs labelled by anything but numbers, sizes of grids in the text,
+grids of bare words that share a line with other text. Such rows end in an error that shows the position.
 """
 
 import logging
@@ -21,63 +21,63 @@ from tqdm import tqdm
 from arc_refinery.errors import InputError
 from arc_refinery.grids import Grid
 from arc_refinery.prompts.conversation import first_turn
-from arc_refinery.prompts.notation import COLORS, DIGITS, Notation
-from arc_refinery.prompts.rows import Row, read_first_turns
+from arc_refinery.prompts.notation import COLOR_WORDS, DIGITS, Notation
+from arc_refinery.prompts.rows import FirstTurnRow, read_first_turns
 from arc_refinery.prompts.template import SLOT, Template, fill
 from arc_refinery.tasks import Pair, Task
 
-SAMPLE = 300  # rows that the template is made from; all rows are checked against it
-N_DESCRIBED = 5  # rows that do not fit
-ALWAYS = 0.9  # a grid that this share of the rows has in one place may be a part of the text
+SAMPLE = 300  # rows that the template is learned from; all rows are checked against it
+MAX_MISFITS = 5  # rows that do not fit and are described
+CONSTANT_SHARE = 0.9  # a grid that this share of the rows has in one position may be part of the text
 BETWEEN_TESTS = "\n\n"  # rows have one test input, tasks may have more
 
-# What stands around cells and rows: start, row_start, between_cells, row_end, between_rows, end
+# Text around cells and rows: start, row_start, between_cells, row_end, between_rows, end
 _LINES = [("", "", " ", end, "\n", "") for end in ("", " ")] + [("", "", cells, "", "\n", "") for cells in (", ", ",")]
 _LISTS = [
     ("[", "[", cells, "]", rows, "]") for cells in (", ", ",", " ") for rows in (", ", ",", ",\n", ",\n ", "\n ")
 ] + [("", "[", cells, "]", "\n", "") for cells in (", ", ",", " ")]
 _DIGITS_ALONE = ("", "", "", "", "\n", "")
 
-# How a number in the text is understood where it can be in several ways; "" is a number that is always the same
+# Meanings of a number in the text, in order of preference; "" is a number that is the same in all rows
 _MEANINGS = ("number", "index", "", "n_pairs", "next_number")
 _NUMBER = re.compile(r"(\d+)")
 _WORD = re.compile(r"\s*\S+")
 
-_Instance = tuple[str, Mapping[str, int]]  # a text in one row, and what numbers in it may mean
+_Instance = tuple[str, Mapping[str, int]]  # a text in one row, and possible meanings of its numbers
 
 logger = logging.getLogger(__name__)
 
 
 class LearningError(InputError):
-    """No template explains the rows; the message says how many the best one does, and where others differ from it."""
+    """No template fits the rows; the message says how many the best one fits, and where others differ from it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class LearnedTemplate:
     template: Template
     n_rows: int
     n_fitting: int
-    n_begun: int  # rows that fit and whose answer begins with the assistant prefix
+    n_begun: int  # rows that fit and whose answer starts with the assistant prefix
     misfits: tuple[str, ...]  # number and reason of the first rows that do not fit
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """One way to take a user text apart."""
+    """One way to split a user text into grids and the texts around them."""
 
     notation: Notation
-    prose: frozenset[tuple[int, str]]  # what looks like a grid and is none: its place from the start or (-1) the end
+    prose: frozenset[tuple[int, str]]  # looks like a grid but is text: index from the start or (-1) the end
     test_first: bool
 
     def parts(self, text: str) -> tuple[list[str], list[Grid]]:
-        """The n grids of a text and the n + 1 texts around them."""
+        """Return the n grids of a text and the n + 1 texts around them."""
         around, grids = self.notation.find(text)
         if not self.prose:
             return around, grids
         texts, kept = around[:1], []
-        for place, (grid, after) in enumerate(zip(grids, around[1:], strict=True)):
+        for index, (grid, after) in enumerate(zip(grids, around[1:], strict=True)):
             written = self.notation.write(grid)
-            if {(place, written), (place - len(grids), written)} & self.prose:
+            if {(index, written), (index - len(grids), written)} & self.prose:
                 texts[-1] += written + after
             else:
                 texts.append(after)
@@ -87,37 +87,39 @@ class _Reading:
 
 def learn(
     path: Path, colors: Sequence[str] | None = None, min_share: float = 0.9, n_rows: int | None = None
-) -> Learned:
-    """The template of rows (see `read_first_turns`); `colors` are the words for 0 to 9 where they are not ours.
+) -> LearnedTemplate:
+    """Learn the template of rows (see `read_first_turns`); `colors` are the words for 0 to 9 if they are not ours.
 
-    With `n_rows`, only the first so many are read.
-
-    The assistant prefix is what the answers of so many rows begin with, too (see `_beginning`). Raises `LearningError`
-    where the template is right for less than `min_share` of the rows.
+    With `n_rows`, only the first `n_rows` rows are read. The assistant prefix is text that at least `min_share` of the
+    answers start with (see `_common_prefix`). Raises `LearningError` if the template fits less than `min_share` of the
+    rows.
     """
     rows = islice(read_first_turns(path), n_rows)
     sample = list(islice(rows, SAMPLE))
-    template, reading = _most_fitting(sample, tuple(colors or COLORS), path)
+    template, reading = _most_fitting(sample, tuple(colors or COLOR_WORDS), path)
     n_read = n_fitting = n_begun = 0
     misfits: list[str] = []
-    prefix = _beginning([row.assistant for row in sample if not _misfit(row, template, reading)], min_share)
+    prefix = _common_prefix([row.assistant for row in sample if not _misfit(row, template, reading)], min_share)
     for n_read, row in enumerate(tqdm(chain(sample, rows), unit="row", mininterval=5), 1):  # noqa: B007
         if reason := _misfit(row, template, reading):
-            misfits += [f"row {row.number}: {reason}"] if len(misfits) < N_DESCRIBED else []
+            misfits += [f"row {row.number}: {reason}"] if len(misfits) < MAX_MISFITS else []
             continue
         n_fitting += 1
         n_begun += row.assistant.startswith(prefix)
     if n_fitting < min_share * n_read:
         raise LearningError(
-            f"{path}: the template that fits most rows fits {n_fitting} of {n_read}; expected {min_share:.0%}, or what "
-            "--min-share says. " + "; ".join(misfits[:2]) + _hint(sample, reading.notation)
+            f"{path}: the template that fits most rows fits {n_fitting} of {n_read}; expected {min_share:.0%} "
+            "(--min-share). " + "; ".join(misfits[:2]) + _hint(sample, reading.notation)
         )
-    return Learned(replace(template, assistant_prefix=prefix), n_read, n_fitting, n_begun, tuple(misfits))
+    return LearnedTemplate(replace(template, assistant_prefix=prefix), n_read, n_fitting, n_begun, tuple(misfits))
 
 
-def _beginning(answers: Sequence[str], min_share: float) -> str:
-    """The longest text that at least `min_share` of the answers begin with, cut where it is cut into the same tokens in
-    all of them: after a whole word, and not between a sign and a line break, which may be one token together."""
+def _common_prefix(answers: Sequence[str], min_share: float) -> str:
+    """Return the longest text that at least `min_share` of the answers start with.
+
+    It ends where all of them have a token boundary: after a whole word, but not between a punctuation mark and a line
+    break, which may be one token.
+    """
     if len(answers) < 2:
         return ""
     enough, agreeing, prefix = min_share * len(answers), list(answers), ""
@@ -132,7 +134,7 @@ def _beginning(answers: Sequence[str], min_share: float) -> str:
             safe = prefix
 
 
-def _most_fitting(sample: Sequence[Row], colors: tuple[str, ...], path: Path) -> tuple[Template, _Reading]:
+def _most_fitting(sample: Sequence[FirstTurnRow], colors: tuple[str, ...], path: Path) -> tuple[Template, _Reading]:
     for row in sample:
         if slot := SLOT.search(row.system + row.user):
             raise LearningError(f"{path}: row {row.number} has the text {slot[0]}, which is the name of a slot")
@@ -149,11 +151,11 @@ def _most_fitting(sample: Sequence[Row], colors: tuple[str, ...], path: Path) ->
             + _hint(sample, Notation(colors))
         )
     if len({len(best[1].parts(row.user)[1]) for row in sample}) == 1:
-        logger.warning("%s: all rows have equally many pairs: numbers that count them stay as they are", path)
+        logger.warning("%s: all rows have equally many pairs: numbers that count them are kept as text", path)
     return best
 
 
-def _readings(sample: Sequence[Row], colors: tuple[str, ...]) -> Iterator[_Reading]:
+def _readings(sample: Sequence[FirstTurnRow], colors: tuple[str, ...]) -> Iterator[_Reading]:
     quoted = tuple(f'"{color}"' for color in colors)
     notations = [
         Notation(words, *marks)
@@ -169,15 +171,15 @@ def _readings(sample: Sequence[Row], colors: tuple[str, ...]) -> Iterator[_Readi
 
 
 def _constant(found: Sequence[Sequence[str]]) -> frozenset[tuple[int, str]]:
-    """Grids that nearly all rows have in the same place, counted from the start or from the end."""
-    places = Counter(
-        (place - offset, text) for grids in found for offset in (0, len(grids)) for place, text in enumerate(grids)
+    """Return grids that nearly all rows have at the same index, counted from the start or from the end."""
+    counts = Counter(
+        (index - offset, text) for grids in found for offset in (0, len(grids)) for index, text in enumerate(grids)
     )
-    return frozenset(one for one, count in places.items() if count >= ALWAYS * len(found))
+    return frozenset(one for one, count in counts.items() if count >= CONSTANT_SHARE * len(found))
 
 
-def _assemble(sample: Sequence[Row], reading: _Reading) -> Template | None:
-    """The template of what most rows have in each place; None where no row can be read so."""
+def _assemble(sample: Sequence[FirstTurnRow], reading: _Reading) -> Template | None:
+    """Build the template from the most frequent text at each position; None if no row can be read this way."""
     seen: dict[str, list[_Instance]] = {name: [] for name in ("lead", "inside", "between", "after", "rest")}
     for row in sample:
         around, grids = reading.parts(row.user)
@@ -200,7 +202,7 @@ def _assemble(sample: Sequence[Row], reading: _Reading) -> Template | None:
 
 
 def _cut(texts: Mapping[str, str], system: str, reading: _Reading) -> Template:
-    """The texts around, inside and between the pairs, cut where a person would cut them: labels go with their grids."""
+    """Split the texts around, inside and between the pairs so that labels stay with their grids."""
     lead, between, first = texts["lead"], texts["between"], {"number": 1, "index": 0}
     label = _shared_end(between, lead, first)
     lead = lead[: len(lead) - len(fill(label, first))]
@@ -221,13 +223,13 @@ def _cut(texts: Mapping[str, str], system: str, reading: _Reading) -> Template:
 
 
 def _slotted(seen: Sequence[_Instance]) -> str:
-    """The text that most instances have, with a slot for each number that says what their values say."""
+    """Return the most frequent text, with a slot for each number that equals one of the known values."""
     split = [(_NUMBER.split(text), values) for text, values in seen]
     usual = Counter(tuple(pieces[::2]) for pieces, _ in split).most_common(1)[0][0]
     alike = [(pieces, values) for pieces, values in split if tuple(pieces[::2]) == usual]
     text = usual[0]
-    for place, following in enumerate(usual[1:]):
-        found = [(pieces[2 * place + 1], values) for pieces, values in alike]
+    for index, following in enumerate(usual[1:]):
+        found = [(pieces[2 * index + 1], values) for pieces, values in alike]
         literal = Counter(number for number, _ in found).most_common(1)[0][0]
         right = {
             meaning: sum(
@@ -241,9 +243,11 @@ def _slotted(seen: Sequence[_Instance]) -> str:
 
 
 def _shared_end(text: str, other: str, values: Mapping[str, int]) -> str:
-    """The longest end of `text` that, with its slots filled, ends `other` too, from the beginning of a line in both of
-    them, or else of a word; empty where they share none."""
-    inside_slots = {place for slot in SLOT.finditer(text) for place in range(slot.start() + 1, slot.end())}
+    """Return the longest suffix of `text` that, with its slots filled, is also a suffix of `other`.
+
+    It begins at the start of a line in both, or else of a word; empty if there is no such suffix.
+    """
+    inside_slots = {position for slot in SLOT.finditer(text) for position in range(slot.start() + 1, slot.end())}
     words: list[str] = []
     for cut in range(len(text)):
         end = text[cut:]
@@ -259,7 +263,7 @@ def _shared_end(text: str, other: str, values: Mapping[str, int]) -> str:
 
 
 def _task(grids: Sequence[Grid], reading: _Reading) -> Task | None:
-    """A row's task; its test output, which the row does not show, is its input. None where no pairs can be made."""
+    """Return a row's task, whose unknown test output is set to its input; None if the grids do not form pairs."""
     if len(grids) < 3 or len(grids) % 2 == 0:
         return None
     test, pairs = (grids[0], grids[1:]) if reading.test_first else (grids[-1], grids[:-1])
@@ -267,29 +271,29 @@ def _task(grids: Sequence[Grid], reading: _Reading) -> Task | None:
     return Task("", train, (Pair(test, test),), "")
 
 
-def _misfit(row: Row, template: Template, reading: _Reading) -> str:
-    """Why the template is not right for a row; empty where it is."""
+def _misfit(row: FirstTurnRow, template: Template, reading: _Reading) -> str:
+    """Return why the template does not fit a row; empty if it fits."""
     _, grids = reading.parts(row.user)
     task = _task(grids, reading)
     if task is None:
-        return f"{len(grids)} grids were found, expected two for each train pair and one for the test input"
+        return f"found {len(grids)} grids, expected two per train pair and one for the test input"
     rendered = {message["role"]: message["content"] for message in first_turn(task, template)}
     for role, text in (("system", row.system), ("user", row.user)):
         expected = rendered.get(role, "")
         if text != expected:
-            place = len(_common(text, expected))
-            here = slice(max(0, place - 20), place + 30)
-            return f"character {place} of its {role} text: {text[here]!r} where most rows have {expected[here]!r}"
+            position = len(_common(text, expected))
+            here = slice(max(0, position - 20), position + 30)
+            return f"character {position} of its {role} text: {text[here]!r} where most rows have {expected[here]!r}"
     return ""
 
 
 def _common(words: Sequence[str], others: Sequence[str]) -> list[str]:
-    """What two sequences begin with."""
+    """Return the common start of two sequences."""
     return [word for word, _ in takewhile(lambda pair: pair[0] == pair[1], zip(words, others, strict=False))]
 
 
-def _hint(sample: Sequence[Row], notation: Notation) -> str:
-    """Words that stand in lines of color words and are none: another table of colors is the likeliest reason."""
+def _hint(sample: Sequence[FirstTurnRow], notation: Notation) -> str:
+    """Name other words in lines of color words: most likely the rows use another table of colors."""
     lines = (line.split() for row in sample for line in row.user.splitlines())
     among = [line for line in lines if sum(word in notation.colors for word in line) > len(line) / 2]
     strangers = Counter(word for line in among for word in line if word not in notation.colors)

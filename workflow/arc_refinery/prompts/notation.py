@@ -1,4 +1,8 @@
-"""Grids as text, and found again in text."""
+"""Write grids as text, and find them in text.
+
+Notation().write([[0, 1], [2, 0]])                 "Black Blue\\nRed Black"
+COMPACT.notation.write([[0, 1], [2, 0]])           "2x2\\n1 01\\n2 20"
+"""
 
 import re
 from dataclasses import dataclass
@@ -9,22 +13,22 @@ import numpy as np
 from arc_refinery.errors import InputError
 from arc_refinery.grids import N_COLORS, Grid
 
-COLORS = ("Black", "Blue", "Red", "Green", "Yellow", "Gray", "Pink", "Orange", "Purple", "Brown")
+COLOR_WORDS = ("Black", "Blue", "Red", "Green", "Yellow", "Gray", "Pink", "Orange", "Purple", "Brown")
 DIGITS = tuple(map(str, range(N_COLORS)))
 
 
 class NotationError(InputError):
-    """Words that cannot stand for the ten colours; the message says why."""
+    """Words that cannot name the ten colours; the message says why."""
 
 
 @dataclass(frozen=True)
 class Notation:
-    """How a grid is written: a word a cell, and what stands around cells and rows.
+    """How a grid is written: one word per cell, and the text around cells and rows.
 
-    `{height}` and `{width}` in `start`, and `{row}` (from 1) in `row_start`, are replaced by these numbers.
+    `{height}` and `{width}` in `start`, and `{row}` (from 1) in `row_start`, are replaced by their numbers.
     """
 
-    colors: tuple[str, ...] = COLORS  # of the numbers 0..9
+    colors: tuple[str, ...] = COLOR_WORDS  # for 0..9
     start: str = ""
     row_start: str = ""
     between_cells: str = " "
@@ -36,7 +40,7 @@ class Notation:
         if len(self.colors) != N_COLORS or len(set(self.colors)) != N_COLORS:
             raise NotationError(f"{' '.join(self.colors)}: expected {N_COLORS} different words, for the numbers 0 to 9")
         if wrong := [word for word in self.colors if word.split() != [word]]:
-            raise NotationError(f"{wrong[0]!r} is no word for a color: expected one without white space")
+            raise NotationError(f"{wrong[0]!r} is not a word for a color: expected one without white space")
 
     @property
     def shows_shape(self) -> bool:
@@ -53,10 +57,10 @@ class Notation:
         return start + self.between_rows.join(rows) + self.end
 
     def find(self, text: str) -> tuple[list[str], list[Grid]]:
-        """The n grids of a text, in order, and the n + 1 texts around them; for notations without `{...}` numbers.
+        """Return the n + 1 texts around the n grids of a text, and the grids; for notations without `{...}` numbers.
 
-        Where nothing marks the ends of rows, a grid is made of whole lines, as many in a row as there are. Rows of
-        different lengths are no grid.
+        If nothing marks the ends of rows, a grid is the longest run of consecutive whole lines. Rows of different
+        lengths are not a grid.
         """
         around, grids, end = [], [], 0
         for match in self._pattern.finditer(text):

@@ -9,7 +9,7 @@ from arc_refinery.rows import RowError, read_rows
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FirstTurnRow:
     """The first turn of one row."""
 
     number: int  # from 1
@@ -18,10 +18,10 @@ class Row:
     assistant: str
 
 
-def read_first_turns(path: Path) -> Iterator[Row]:
-    """The first turns of a file whose rows hold {"messages": [{"role", "content"}, ...]}, in order; raises `RowError`.
+def read_first_turns(path: Path) -> Iterator[FirstTurnRow]:
+    """Yield the first turns of a file whose rows are {"messages": [{"role", "content"}, ...]}; raises `RowError`.
 
-    Of a folder, those of all its files but hidden ones, by name.
+    For a folder, reads all its files except hidden ones, sorted by name.
     """
     if path.is_dir():
         for file in sorted(path.rglob("[!.]*")):
@@ -32,16 +32,16 @@ def read_first_turns(path: Path) -> Iterator[Row]:
         yield _row(row, number, path)
 
 
-def _row(row: Any, number: int, path: Path) -> Row:
+def _row(row: Any, number: int, path: Path) -> FirstTurnRow:
     try:
         messages = [(message["role"], message["content"]) for message in row["messages"]]
-        said = dict(reversed(messages))  # the first of each role
-        texts = said.get("system") or "", said["user"], said["assistant"]
+        first = dict(reversed(messages))  # the first message of each role
+        texts = first.get("system") or "", first["user"], first["assistant"]
         if not all(isinstance(text, str) for text in texts):
             raise TypeError
-        return Row(number, *texts)
+        return FirstTurnRow(number, *texts)
     except (KeyError, TypeError):
         raise RowError(
             f'{path}: row {number}: expected {{"messages": [{{"role", "content"}}, ...]}} with the roles user and '
-            "assistant, and perhaps system before them"
+            "assistant, optionally preceded by system"
         ) from None

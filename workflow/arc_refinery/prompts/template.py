@@ -1,9 +1,9 @@
-"""Templates of prompts: `compact` is the embedded model's, `words` is ours, others are folders learned from rows.
+"""Prompt templates: `compact` is for the embedded model, `words` for others, folders are learned from rows.
 
 A folder holds `system.txt`, `user.txt`, `pair.txt`, `test.txt`, `assistant_prefix.txt`, `notation.json` and
-`feedback.json`, for people to read and edit. The last line break of a text file is not part of its text.
+`feedback.json`, for people to read and edit. The final line break of a text file is not part of its text.
 
-A second turn of `compact`, as `Feedback` words it:
+A second turn of `compact`, in the words of `FeedbackTexts`:
 
     Executing your program gave:
     pair 1 correct
@@ -20,10 +20,10 @@ from pathlib import Path
 
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
-from arc_refinery.prompts.notation import COLORS, DIGITS, Notation, NotationError
+from arc_refinery.prompts.notation import COLOR_WORDS, DIGITS, Notation, NotationError
 
 BUILT_IN = ("compact", "words")
-NOTATION, FEEDBACK = "notation.json", "feedback.json"  # of a folder, besides the text files
+NOTATION, FEEDBACK = "notation.json", "feedback.json"  # in a folder, next to the text files
 SLOT = re.compile(
     r"\{(colors|n_pairs|next_number|number|index|pairs|tests|input|output|similarity|shape|other_shape|grid|error)\}"
 )
@@ -36,23 +36,23 @@ class TemplateError(InputError):
 
 
 @dataclass(frozen=True)
-class Feedback:
-    """The texts of a later turn: `head`, one of `correct` and `wrong` for each train pair, and `tail`, joined.
+class FeedbackTexts:
+    """Texts of a later turn, joined: `head`, `correct` or `wrong` for each train pair, and `tail`.
 
-    Or `error` and `tail` for a program that raised. All slots:
+    For a program that raised: `error` and `tail`. Comments list all slots.
     """
 
     head: str = "Executing your program gave:"
     correct: str = "\npair {number} correct"  # {number}: 1, 2, ...
     wrong: str = "\npair {number} wrong, pixel similarity {similarity}%{other_shape}, given {grid}"  # 0..99
-    other_shape: str = ", expected shape {shape}"  # {shape}: 2x2; empty where the program's grid has the right shape
+    other_shape: str = ", expected shape {shape}"  # {shape}: 2x2; empty if the program's grid has the right shape
     error: str = "Executing your program failed with {error}"
     tail: str = "\nWrite a corrected program."
 
 
 @dataclass(frozen=True)
 class Template:
-    """The texts of a first turn. `{colors}` and `{n_pairs}` are slots of all of them but `assistant_prefix`."""
+    """Texts of a first turn. `{colors}` and `{n_pairs}` are slots of all texts except `assistant_prefix`."""
 
     system: str  # empty: no system message
     user: str  # {pairs}, {tests}, {next_number} (n_pairs + 1)
@@ -60,14 +60,14 @@ class Template:
     between_pairs: str  # {number} and {index} of the pair that follows
     test: str  # {input}
     between_tests: str
-    assistant_prefix: str  # what the model's answer always begins with: it goes on from there
+    assistant_prefix: str  # start of every answer: the model continues from there
     notation: Notation
-    feedback: Feedback = Feedback()  # texts of later turns
+    feedback: FeedbackTexts = FeedbackTexts()  # texts of later turns
 
 
 COMPACT = Template(
     system="",
-    user="{pairs}",  # test inputs decide nothing, so they are left out
+    user="{pairs}",  # test inputs are left out: they do not affect the answer
     pair=f"{COMPACT_INPUT}{{input}}{COMPACT_OUTPUT}{{output}}",
     between_pairs="",
     test="",
@@ -96,7 +96,7 @@ WORDS = Template(
     test="Test input:\n{input}",
     between_tests="\n\n",
     assistant_prefix="",
-    notation=Notation(COLORS),
+    notation=Notation(COLOR_WORDS),
 )
 
 _TEXTS = tuple(
@@ -104,16 +104,16 @@ _TEXTS = tuple(
     for field in fields(Template)
     if field.name not in ("between_pairs", "between_tests", "notation", "feedback")
 )
-_NEEDED = {"user": ("{pairs}",), "pair": ("{input}", "{output}")}
+_REQUIRED_SLOTS = {"user": ("{pairs}",), "pair": ("{input}", "{output}")}
 
 
 def fill(text: str, values: Mapping[str, object]) -> str:
-    """The text with its slots replaced in one pass, so that what is put in is left alone; unnamed slots stay."""
+    """Fill a text's slots in one pass, so that slots inside values are not filled; slots without a value stay."""
     return SLOT.sub(lambda slot: str(values.get(slot[1], slot[0])), text)
 
 
 def load_template(name: str, colors: Sequence[str] | None = None) -> Template:
-    """The template `compact`, `words` or of a folder; with `colors`, these ten words stand for the numbers 0 to 9."""
+    """Load `compact`, `words` or the template in a folder; `colors` are ten words for the numbers 0 to 9."""
     template = {"compact": COMPACT, "words": WORDS}.get(name) or _read(Path(name))
     if colors is None:
         return template
@@ -123,7 +123,7 @@ def load_template(name: str, colors: Sequence[str] | None = None) -> Template:
 
 
 def template_files(name: str) -> list[Path]:
-    """The files that a template is made of: none of a built-in one."""
+    """Return the files of a template; a built-in one has none."""
     if name in BUILT_IN:
         return []
     return [*(Path(name, f"{text}.txt") for text in _TEXTS), Path(name, NOTATION), Path(name, FEEDBACK)]
@@ -147,11 +147,11 @@ def _read(folder: Path) -> Template:
             "`arc-refinery prompts learn` wrote"
         )
     texts = {name: (folder / f"{name}.txt").read_bytes().decode().removesuffix("\n") for name in _TEXTS}
-    for name, slots in _NEEDED.items():
+    for name, slots in _REQUIRED_SLOTS.items():
         for slot in slots:
             if slot not in texts[name]:
-                raise TemplateError(f"{folder / name}.txt: has no {slot}; put it where that is to stand")
-    # a prompt that ends in white space makes the model go on with other tokens than those it was trained on
+                raise TemplateError(f"{folder / name}.txt: has no {slot}; add it where its text belongs")
+    # after a prompt that ends in white space, the model continues with other tokens than it was trained on
     texts["assistant_prefix"] = texts["assistant_prefix"].rstrip()
     path = folder / NOTATION
     try:
@@ -165,16 +165,16 @@ def _read(folder: Path) -> Template:
     return Template(**texts, **separators, notation=notation, feedback=_read_feedback(folder / FEEDBACK))
 
 
-def _read_feedback(path: Path) -> Feedback:
+def _read_feedback(path: Path) -> FeedbackTexts:
     try:
         texts = json.loads(path.read_text())
     except json.JSONDecodeError as error:
         raise TemplateError(f"{path}: is not valid JSON: {error}") from None
-    names = [field.name for field in fields(Feedback)]
+    names = [field.name for field in fields(FeedbackTexts)]
     are_texts = isinstance(texts, dict) and all(isinstance(text, str) for text in texts.values())
     if not are_texts or sorted(texts) != sorted(names):
         raise TemplateError(f"{path}: expected texts under the keys {', '.join(names)}, and no other key")
     for name, slot in (("wrong", "{grid}"), ("error", "{error}")):
         if slot not in texts[name]:
-            raise TemplateError(f"{path}: {name} has no {slot}; put it where the model is to see what its program gave")
-    return Feedback(**texts)
+            raise TemplateError(f"{path}: {name} has no {slot}; add it where the model should see the result")
+    return FeedbackTexts(**texts)

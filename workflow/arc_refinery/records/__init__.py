@@ -1,4 +1,4 @@
-"""What passes between stages: record classes, and the Parquet files that hold them."""
+"""Records that stages exchange: their classes, and the Parquet files that store them."""
 
 from arc_refinery.records.files import (
     ROWS_PER_GROUP,
@@ -24,7 +24,7 @@ from arc_refinery.records.files import (
 )
 from arc_refinery.records.questions import Asserts, Question
 from arc_refinery.records.refining import Attempt, Demonstration, Prompt, Verdict
-from arc_refinery.records.schemas import Kind, schema
+from arc_refinery.records.schemas import RecordKind, schema
 from arc_refinery.records.transcripts import Call, Conversation, Episode, Segment
 
 __all__ = [
@@ -36,10 +36,10 @@ __all__ = [
     "Conversation",
     "Demonstration",
     "Episode",
-    "Kind",
     "Prompt",
     "Question",
     "RecordError",
+    "RecordKind",
     "Segment",
     "Verdict",
     "check",

@@ -1,7 +1,7 @@
-"""What passes between stages: Parquet files with fixed schemas, written atomically, read lazily and strictly.
+"""Files that stages exchange: Parquet with fixed schemas, written atomically, read lazily and checked strictly.
 
-Each file's metadata say its kind, the schema version, the package version, the seed and a hash of the settings that
-made it; nothing measured (times, memory) is stored, so equal settings give equal bytes.
+Each file's metadata contain its kind, the schema version, the package version, the seed and a hash of the settings that
+made it. No measurements (times, memory) are stored, so equal settings give equal bytes.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from arc_refinery.grids import GridError
 from arc_refinery.problems import Problem
 from arc_refinery.records.questions import Asserts, Question
 from arc_refinery.records.refining import Attempt, Demonstration, Prompt, Verdict
-from arc_refinery.records.schemas import GRIDS, PAIRS, Kind, schema
+from arc_refinery.records.schemas import GRIDS, PAIRS, RecordKind, schema
 from arc_refinery.records.transcripts import Conversation, Episode, Segment
 from arc_refinery.tasks import Pair, Task
 
@@ -42,8 +42,8 @@ def settings_hash(settings: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def tables(kind: Kind, records: Iterable[Any]) -> Iterator[pa.Table]:
-    """Records as tables of `ROWS_PER_GROUP` rows, the last one of what is left."""
+def tables(kind: RecordKind, records: Iterable[Any]) -> Iterator[pa.Table]:
+    """Yield records as tables of `ROWS_PER_GROUP` rows; the last one may be shorter."""
     remaining = iter(records)
     while group := list(islice(remaining, ROWS_PER_GROUP)):
         columns = [_column([getattr(record, field.name) for record in group], field.type) for field in schema(kind)]
@@ -52,12 +52,12 @@ def tables(kind: Kind, records: Iterable[Any]) -> Iterator[pa.Table]:
 
 @contextmanager
 def writer(
-    path: Path, kind: Kind, seed: int, settings: Mapping[str, Any], notes: Callable[[], dict[str, Any]] = dict
+    path: Path, kind: RecordKind, seed: int, settings: Mapping[str, Any], notes: Callable[[], dict[str, Any]] = dict
 ) -> Iterator[Callable[[pa.Table], None]]:
-    """A function that adds a table to the file that is at `path` in the end, if all goes well.
+    """Yield a function that appends a table to the file; the file appears at `path` only if all goes well.
 
-    `settings` are those of the stage that change the content. `notes` is called at the end for short facts that belong
-    to the file, such as how many rows were dropped.
+    `settings` are the stage's settings that affect the content. `notes` is called at the end and returns short facts
+    about the file, such as how many rows were dropped.
     """
     metadata = {
         "kind": kind,
@@ -72,8 +72,8 @@ def writer(
         file.add_key_value_metadata({"notes": json.dumps(notes(), sort_keys=True)})
 
 
-def _encodings(kind: Kind) -> dict[str, Any]:
-    """Cells as streams of bytes, three in four of them zeros: that is less work than a dictionary of ten colours."""
+def _encodings(kind: RecordKind) -> dict[str, Any]:
+    """Encode cells as byte streams, three quarters of them zeros: cheaper than a dictionary of ten colours."""
     pairs, grids = ([field.name for field in schema(kind) if field.type == one] for one in (PAIRS, GRIDS))
     lists = [f"{name}.list.element.{side}" for name in pairs for side in SIDES]
     lists += [f"{name}.list.element" for name in grids]
@@ -86,13 +86,13 @@ def _encodings(kind: Kind) -> dict[str, Any]:
 
 def write(
     path: Path,
-    kind: Kind,
+    kind: RecordKind,
     records: Iterable[Any],
     seed: int,
     settings: Mapping[str, Any],
     notes: Callable[[], dict[str, Any]] = dict,
 ) -> None:
-    """Write records as `writer` does."""
+    """Write records to a file; see `writer`."""
     with writer(path, kind, seed, settings, notes) as add:
         for table in tables(kind, records):
             add(table)
@@ -147,24 +147,24 @@ def read_episodes(path: Path) -> Iterator[Episode]:
 
 
 def kind_of(path: Path) -> str:
-    """What a file holds, from its metadata."""
+    """Return the kind of a file's records, from its metadata."""
     return _metadata(path)["kind"]
 
 
 def count(path: Path) -> int:
-    """Number of records in a file."""
+    """Return the number of records in a file."""
     n_rows: int = pq.read_metadata(path).num_rows
     return n_rows
 
 
 def notes(path: Path) -> dict[str, Any]:
-    """The short facts that were written with the file."""
+    """Return the short facts that were written with the file."""
     content: dict[str, Any] = json.loads(_metadata(path).get("notes", "{}"))
     return content
 
 
-def check(path: Path, kind: Kind) -> None:
-    """Raise `RecordError` unless the file is readable, of this kind, of this version and has all columns."""
+def check(path: Path, kind: RecordKind) -> None:
+    """Raise `RecordError` unless the file is readable, has this kind and schema version, and has all columns."""
     metadata = _metadata(path)
     if metadata["kind"] != kind:
         raise RecordError(f"{path}: holds {metadata['kind']}, expected {kind}; give another file")
@@ -181,11 +181,11 @@ def check(path: Path, kind: Kind) -> None:
             raise RecordError(f"{path}: column {column.name!r} is {given}, expected {column.type}. {_remake(path)}")
 
 
-def _rows(path: Path, kind: Kind) -> Iterator[dict[str, Any]]:
+def _rows(path: Path, kind: RecordKind) -> Iterator[dict[str, Any]]:
     check(path, kind)
     names = schema(kind).names
     try:
-        with pq.ParquetFile(path, pre_buffer=False) as file:  # else all that was read stays in memory
+        with pq.ParquetFile(path, pre_buffer=False) as file:  # else everything that was read stays in memory
             for batch in file.iter_batches(ROWS_PER_GROUP, columns=names):
                 columns = [_values(batch[name], name, path) for name in names]
                 yield from (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
@@ -199,10 +199,10 @@ def _metadata(path: Path) -> dict[str, str]:
     except FileNotFoundError:
         raise RecordError(f"{path}: no such file. Make it: snakemake {path}") from None
     except (pa.ArrowInvalid, OSError) as error:
-        raise RecordError(f"{path}: no readable Parquet file ({error}). {_remake(path)}") from None
+        raise RecordError(f"{path}: not a readable Parquet file ({error}). {_remake(path)}") from None
     metadata = {key.decode(): value.decode() for key, value in raw.items()}
     if "kind" not in metadata or "schema_version" not in metadata:
-        raise RecordError(f"{path}: was not written by arc-refinery (its metadata name no kind). {_remake(path)}")
+        raise RecordError(f"{path}: was not written by arc-refinery (its metadata have no kind). {_remake(path)}")
     return metadata
 
 
@@ -228,7 +228,7 @@ def _plain(value: Any) -> Any:
 
 
 def _values(column: pa.Array, name: str, path: Path) -> list[Any]:
-    """One value a row; grids and pairs as tuples. Only the output of a test pair may be `UNKNOWN`."""
+    """Return one value per row, grids and pairs as tuples. Only the output of a test pair may be `UNKNOWN`."""
     if column.type not in (PAIRS, GRIDS):
         values: list[Any] = column.to_pylist()
         return values

@@ -1,9 +1,9 @@
-"""What is asked of the model, and what its answer is held against."""
+"""Questions for the model, and the references that its answers are compared with."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["gsm8k", "code_exec", "exact_match"]
+QuestionKind = Literal["gsm8k", "code_exec", "exact_match"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,8 +11,8 @@ class Asserts:
     """How a program is tested: statements like `assert f(2) == 4`."""
 
     statements: tuple[str, ...]
-    imports: tuple[str, ...] = ()  # that the statements need
-    setup: str = ""  # code that the statements need, such as values to call the program on
+    imports: tuple[str, ...] = ()  # imports that the statements need
+    setup: str = ""  # code that the statements need, such as arguments for the program
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,8 @@ class Question:
     """One row of a data set."""
 
     question_id: str
-    text: str  # what the model reads
-    kind: Kind  # how an answer is checked
-    reference: str  # the right answer: a number, a text, or a program that passes the asserts
-    solution: str = ""  # of GSM8K: the worked answer, with its calculations marked <<48/2=24>>
-    asserts: Asserts | None = None  # of code_exec
+    text: str  # as the model reads it
+    kind: QuestionKind  # how an answer is checked
+    reference: str  # the correct answer: a number, a text, or a program that passes the asserts
+    solution: str = ""  # for gsm8k: the worked answer, with its calculations marked <<48/2=24>>
+    asserts: Asserts | None = None  # for code_exec

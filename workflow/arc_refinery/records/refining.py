@@ -1,4 +1,10 @@
-"""Records of refining: prompts, the attempts that answer them, what executing these gave, and what SFT imitates."""
+"""Records of refining: prompts, attempts that answer them, verdicts from executing attempts, and SFT demonstrations.
+
+prompt     "mirror/turn1-000", text "<|user|>\\ninput 1x2\\n1 10\\noutput 1x2\\n1 01...<|assistant|>", 46 tokens
+attempt    "mirror/turn1-000/001", completion "```python\\n...    grid = grid[-1:]\\n    return grid\\n```", 4 tokens
+verdict    status "ok", train_outputs [[1, 0]], ..., train_correct_grids 0.0, train_pixel_score 0.167
+prompt     "mirror/refine-turn2-000", parent_id "mirror/turn1-000/001", messages: the question, the completion, feedback
+"""
 
 from dataclasses import dataclass
 
@@ -7,17 +13,17 @@ from arc_refinery.grids import Grid
 from arc_refinery.messages import Message
 from arc_refinery.tasks import Pair
 
-NO_CODE = "no_code"  # status of an attempt whose completion holds no program
+NO_CODE = "no_code"  # status of an attempt whose completion contains no program
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One conversation that waits for an answer, and the task as the model sees it (augmented, reordered)."""
+    """A conversation that waits for an answer, and the task as the model sees it (augmented, reordered)."""
 
     prompt_id: str
     task_id: str
     turn: int
-    parent_id: str  # attempt that is refined; empty in turn 1
+    parent_id: str  # attempt to refine; empty in turn 1
     augmentation: Augmentation
     train_order: tuple[int, ...]
     messages: tuple[Message, ...]
@@ -30,7 +36,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One completion with its lineage."""
+    """A completion, with the prompt, model and settings that it was sampled with."""
 
     attempt_id: str
     prompt_id: str
@@ -38,7 +44,7 @@ class Attempt:
     turn: int
     parent_id: str
     model: str
-    adapter: str  # empty: the model as it is
+    adapter: str  # empty: the base model
     seed: int
     temperature: float
     top_p: float
@@ -47,22 +53,22 @@ class Attempt:
     completion: str
     n_prompt_tokens: int
     n_tokens: int
-    finish_reason: str  # stop, or length where the completion was cut
+    finish_reason: str  # stop, or length if the completion was truncated
     logprob: float  # sum over the completion's tokens, natural logarithm, temperature 1
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What executing one attempt's program gave. Outputs have augmentation and order undone; empty unless status is ok.
+    """Result of executing an attempt's program. Outputs have augmentation and order undone; empty unless status is ok.
 
-    Scores compare them with the task's grids (0 where there are none); see metrics.py.
+    Scores compare the outputs with the task's grids (0 without outputs); see metrics.py.
     """
 
     attempt_id: str
     prompt_id: str
     task_id: str
     turn: int
-    program_hash: str  # empty: no program could be taken out of the completion
+    program_hash: str  # empty: the completion contains no program
     status: str  # no_code, or the sandbox's verdict
     error: str
     train_outputs: tuple[Grid, ...]
@@ -84,13 +90,13 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """A prompt of a task and a correct answer to it, for supervised fine-tuning."""
+    """A prompt and a correct answer to it, for supervised fine-tuning."""
 
     demonstration_id: str
     task_id: str
     turn: int
-    parent_id: str  # attempt that is refined; empty in turn 1
-    text: str  # the rendered prompt, up to where the model goes on
-    completion: str  # what the model is to sample after `text`, without the end token
-    target: str  # where the program comes from: "source", or the id of a correct attempt
-    n_tokens: int  # prompt, completion and one end token
+    parent_id: str  # attempt to refine; empty in turn 1
+    text: str  # the rendered prompt, up to where the model continues
+    completion: str  # target text after `text`, without the end token
+    target: str  # origin of the program: "source", or the id of a correct attempt
+    n_tokens: int  # of prompt, completion and one end token

@@ -11,7 +11,7 @@ from arc_refinery.records.refining import Attempt, Demonstration, Prompt, Verdic
 from arc_refinery.records.transcripts import Conversation, Episode
 from arc_refinery.tasks import Task
 
-Kind = Literal[
+RecordKind = Literal[
     "problems",
     "tasks",
     "prompts",
@@ -48,7 +48,7 @@ _TYPES: dict[str, pa.DataType] = {
     "kind": pa.string(),
 }
 _SCALARS = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
-_CLASSES: dict[Kind, type] = {
+_CLASSES: dict[RecordKind, type] = {
     "problems": Problem,
     "tasks": Task,
     "prompts": Prompt,
@@ -61,6 +61,6 @@ _CLASSES: dict[Kind, type] = {
 }
 
 
-def schema(kind: Kind) -> pa.Schema:
-    """The columns of a kind of file: the fields of its record class, in order."""
+def schema(kind: RecordKind) -> pa.Schema:
+    """Return the columns of a kind of file: the fields of its record class, in order."""
     return pa.schema([(f.name, _TYPES.get(f.name) or _SCALARS[f.type]) for f in fields(_CLASSES[kind])])  # type: ignore[index]

@@ -1,24 +1,33 @@
-"""What is kept of conversations with tools: demonstrations to imitate, and episodes that were played."""
+"""Records of conversations with tools: demonstrations for SFT, and sampled episodes.
+
+question   "Greta has 134 tiles. A year later there are 5 times as many. [...] How many tiles are left over?"
+messages   assistant   '<think>\\nThen there are 5 * 134 =\\n</think>\\n\\n<tool_call>\\n{"name": [...]}\\n</tool_call>'
+           tool        "670"
+           [...]
+           assistant   "<think>\\n0 tiles.\\n</think>\\n\\n#### 0"
+mask       129 ids: 1 for the 99 of the assistant's turns, 0 for the 30 of results and headers
+ending "answer", answer "0", reward 1.0
+"""
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
-# How an episode ends: with an answer; a turn was cut; no tokens are left for the results of calls and another turn; the
-# model went on calling after it was told that no calls are left.
+# How an episode ends: with an answer; with a truncated turn; without tokens left for tool results and another turn;
+# with another tool call after the model was told that no calls are left.
 Ending = Literal["answer", "truncated", "tokens", "calls"]
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of a conversation."""
+    """A part of a conversation, written by the model or not."""
 
     text: str
-    is_sampled: bool  # written by the model, so that it carries loss
+    is_sampled: bool  # written by the model, so it carries loss
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A right answer to a question, for supervised fine-tuning."""
+    """A correct answer to a question, for supervised fine-tuning."""
 
     question_id: str
     segments: tuple[Segment, ...]
@@ -26,8 +35,8 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """One turn of the model, as it wrote it, or what it was told then."""
+class EpisodeMessage:
+    """A turn of the model, as it wrote it, or the tool result that followed."""
 
     role: str  # assistant, or tool
     content: str
@@ -35,36 +44,36 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    tool: str  # empty where no tool that there is was named
-    fault: str  # what was wrong with it (tools.py); empty where nothing was
+    tool: str  # empty if the call named no existing tool
+    fault: str  # what was wrong with the call (tools.py); empty if nothing was
 
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """One played episode and what it earned."""
+    """A sampled episode and its reward."""
 
     episode_id: str
     question_id: str
     model: str
-    adapter: str  # empty: the model as it is
+    adapter: str  # empty: the base model
     seed: int
     temperature: float
     top_p: float
-    messages: tuple[Message, ...]  # after the question
+    messages: tuple[EpisodeMessage, ...]  # after the question
     calls: tuple[Call, ...]
-    completion_ids: tuple[int, ...]  # the same as ids, as they were sampled
-    mask: tuple[int, ...]  # 1: sampled, so that it would carry loss in training
+    completion_ids: tuple[int, ...]  # the messages as token ids, as they were sampled
+    mask: tuple[int, ...]  # 1: sampled, so it would carry loss in training
     ending: str
     n_prompt_tokens: int
-    n_tokens: int  # that the model wrote
-    answer: str  # what was held against the reference; empty where there is none
+    n_tokens: int  # written by the model
+    answer: str  # compared with the reference; empty without an answer
     reward: float
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> "Episode":
-        """The episode whose fields `row` holds as plain lists and mappings."""
+        """Build an episode from a row of plain lists and mappings."""
         tuples = {
-            "messages": tuple(Message(**one) for one in row["messages"]),
+            "messages": tuple(EpisodeMessage(**one) for one in row["messages"]),
             "calls": tuple(Call(**one) for one in row["calls"]),
             "completion_ids": tuple(row["completion_ids"]),
             "mask": tuple(row["mask"]),

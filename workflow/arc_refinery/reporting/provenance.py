@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from arc_refinery.config import Experiment
-from arc_refinery.hub import fetched, readable_size, record_of
+from arc_refinery.hub import fetched_folder, readable_size, record_of
 from arc_refinery.reporting.markdown import markdown_table
 
 PACKAGES = ("arc-refinery", "snakemake", "torch", "transformers", "trl", "peft", "vllm", "unsloth", "numpy", "scipy")
@@ -31,9 +31,9 @@ def _downloads(experiment: Experiment, folder: Path) -> list[str]:
     """Return Markdown blocks on downloads from the hub."""
     rows = []
     for download in experiment.downloads:
-        record = json.loads(record_of(fetched(folder, download)).read_text())
+        record = json.loads(record_of(fetched_folder(folder, download)).read_text())
         requested = download.revision or "default branch"
-        rows.append([download.place, requested, f"`{record['commit']}`", readable_size(record["bytes"])])
+        rows.append([download.path, requested, f"`{record['commit']}`", readable_size(record["bytes"])])
     if not rows:
         return []
     return [

@@ -1,4 +1,4 @@
-"""What can be known to go wrong before a model is loaded or an engine started."""
+"""Preflight checks: fail before loading a model or starting an engine."""
 
 import json
 import logging
@@ -18,11 +18,13 @@ logger = logging.getLogger(__name__)
 
 
 class SamplingError(InputError):
-    """Nothing can be sampled with these settings; the message says which one is wrong and what would do."""
+    """These settings cannot be sampled with; the message names the wrong one and what would work."""
 
 
-def check(prompts: Sequence[Prompt], model: PromptedModel, adapter: Path | None, max_output_tokens: int) -> None:
-    """Raise `SamplingError` unless the backend is there, prompts fit the window, and the adapter the model."""
+def check_sampling(
+    prompts: Sequence[Prompt], model: PromptedModel, adapter: Path | None, max_output_tokens: int
+) -> None:
+    """Raise `SamplingError` unless the backend is installed, prompts fit the window, and the adapter fits the model."""
     check_model(model, adapter)
     longest = model.window - max_output_tokens
     long = [prompt for prompt in prompts if prompt.n_tokens > longest]
@@ -30,13 +32,13 @@ def check(prompts: Sequence[Prompt], model: PromptedModel, adapter: Path | None,
         worst = max(long, key=lambda prompt: prompt.n_tokens)
         raise SamplingError(
             f"{len(long)} of {len(prompts)} prompts are too long: {worst.prompt_id!r} has {worst.n_tokens} tokens, "
-            f"expected at most {longest}, that is the window (--max-model-len {model.window}) less the completion "
-            f"(--max-output-tokens {max_output_tokens}); raise the one, lower the other, or make the prompts again"
+            f"expected at most {longest}: the window (--max-model-len {model.window}) minus the completion "
+            f"(--max-output-tokens {max_output_tokens}); raise the first, lower the second, or make the prompts again"
         )
 
 
 def check_model(model: ModelConfig, adapter: Path | None) -> None:
-    """Raise `SamplingError` unless the backend is there, the window is the model's, and the adapter fits it."""
+    """Raise `SamplingError` unless the backend is installed, the model supports the window, and the adapter fits it."""
     if model.backend == "vllm" and find_spec("vllm") is None:
         raise SamplingError(
             "backend is vllm, which is not installed here; see docs/environments.md, or use transformers"
@@ -50,7 +52,7 @@ def check_model(model: ModelConfig, adapter: Path | None) -> None:
 
 
 def adapter_config(adapter: Path) -> dict[str, Any]:
-    """The settings that peft wrote with an adapter."""
+    """Return the settings that peft saved with an adapter."""
     path = adapter / ADAPTER_CONFIG
     try:
         content: dict[str, Any] = json.loads(path.read_text())
@@ -59,7 +61,7 @@ def adapter_config(adapter: Path) -> dict[str, Any]:
     except ValueError as error:
         raise SamplingError(f"{path}: cannot be read as JSON: {error}; save the adapter again") from None
     if not isinstance(content.get("r"), int):
-        raise SamplingError(f"{path}: names no rank `r`; expected the settings of a LoRA adapter as peft saves them")
+        raise SamplingError(f"{path}: has no rank `r`; expected the settings of a LoRA adapter as peft saves them")
     return content
 
 
@@ -77,18 +79,18 @@ def _check_window(model: ModelConfig, network: Any) -> None:
     if positions is not None and model.window > positions:
         raise SamplingError(
             f"{model.path}: the window (--max-model-len) is {model.window} tokens; expected at most {positions}, the "
-            "max_position_embeddings of this model's config.json"
+            "max_position_embeddings in this model's config.json"
         )
 
 
 def _check_adapter(adapter: Path, model: ModelConfig, network: Any) -> None:
-    """The adapter's matrices must have the shapes of the modules that they are added to.
+    """Check that the adapter's matrices have the shapes of the modules that they are added to.
 
-    The name of its base alone proves nothing, for folders are moved: another name is only said.
+    The name of its base model proves nothing, because folders are moved: a different name only logs a warning.
     """
     from safetensors import SafetensorError, safe_open
 
-    named = str(adapter_config(adapter).get("base_model_name_or_path") or "")
+    base_name = str(adapter_config(adapter).get("base_model_name_or_path") or "")
     weights = adapter / ADAPTER_WEIGHTS
     if not weights.exists():
         raise SamplingError(f"{weights}: no such file; expected a folder with a LoRA adapter as peft saves it")
@@ -104,15 +106,15 @@ def _check_adapter(adapter: Path, model: ModelConfig, network: Any) -> None:
         if side and (module not in modules or modules[module][end] != shape[axis]):
             expected = f"has {modules[module]}" if module in modules else "has no such module"
             raise SamplingError(
-                f"{weights}: was made for another base model (its {ADAPTER_CONFIG} says {named!r}): {key} is {shape}, "
-                f"but {model.path} {expected}; give the adapter of this model, or the model of this adapter"
+                f"{weights}: was made for another base model (its {ADAPTER_CONFIG} says {base_name!r}): "
+                f"{key} is {shape}, but {model.path} {expected}; give this model's adapter, or this adapter's model"
             )
-    if Path(named).name != Path(model.path).name:
-        logger.warning("%s: its settings name the base model %r; it is used with %s", adapter, named, model.path)
+    if Path(base_name).name != Path(model.path).name:
+        logger.warning("%s: its settings name the base model %r; it is used with %s", adapter, base_name, model.path)
 
 
 def _linear_modules(network: Any) -> dict[str, tuple[int, int]]:
-    """(inputs, outputs) of each linear module of a network, which gets no memory for its weights."""
+    """Return (inputs, outputs) of each linear module of a network, without allocating its weights."""
     import torch
     from transformers import AutoModelForCausalLM
 

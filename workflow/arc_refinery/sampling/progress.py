@@ -1,6 +1,6 @@
-"""What an interrupted job had finished: JSON lines in a file that no Snakemake rule knows.
+"""Progress of a job, kept for when it is interrupted: JSON lines in a file that no Snakemake rule declares.
 
-Snakemake deletes the outputs of failed jobs, so progress cannot lie there.
+Snakemake deletes the outputs of failed jobs, so progress cannot be kept in them.
 """
 
 import json
@@ -9,9 +9,9 @@ from typing import Any
 
 
 class Progress:
-    """The finished pieces of one job, of which each is on disk as soon as it is added.
+    """The finished entries of one job; each is on disk as soon as it is added.
 
-    `identity` is a hash of everything that decides them: progress made with anything else is forgotten.
+    `identity` is a hash of everything that affects the entries: progress with another identity is discarded.
     """
 
     def __init__(self, output: Path, identity: str) -> None:

@@ -1,4 +1,9 @@
-"""What a sampler is."""
+"""The interface of samplers: prompts in, completions out.
+
+prompt       id "mirror/turn1-000", n_predictions 2
+sample()     yields ("mirror/turn1-000", [completion, completion])
+completion   text "```python\\n[...]    return grid\\n```", n_tokens 4, finish_reason "stop", logprob -1.88
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,16 +15,16 @@ from arc_refinery.records import Prompt
 @dataclass(frozen=True, slots=True)
 class Completion:
     text: str
-    n_tokens: int  # the end token included
-    finish_reason: str  # "stop", or "length" where the completion was cut
+    n_tokens: int  # including the end token
+    finish_reason: str  # "stop", or "length" if the completion was truncated
     logprob: float  # sum over the tokens, natural logarithm, temperature 1
 
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How completions are drawn; a prompt's seed comes from `seed` and the prompt's id."""
+    """Sampling settings; each prompt's own seed is derived from `seed` and the prompt's id."""
 
-    temperature: float  # 0: the likeliest token, always
+    temperature: float  # 0: greedy
     top_p: float
     max_output_tokens: int
     seed: int
@@ -27,5 +32,5 @@ class Decoding:
 
 class Sampler(Protocol):
     def sample(self, prompts: Sequence[Prompt]) -> Iterator[tuple[str, list[Completion]]]:
-        """Each prompt's id and its `n_predictions` completions, as they finish: in any order."""
+        """Yield each prompt's id with its `n_predictions` completions as prompts finish, in any order."""
         ...

@@ -1,6 +1,6 @@
-"""Sample one shard of a file of prompts; an interrupted job goes on where it was.
+"""Sample one shard of a file of prompts; an interrupted job resumes where it stopped.
 
-What a resumed job writes equals what an undisturbed one would have written.
+A resumed job writes the same attempts as an uninterrupted one.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from arc_refinery.config import PROMPTS, TUNING, PromptedModel, marked
 from arc_refinery.errors import InputError
 from arc_refinery.prompts import split_prefix
 from arc_refinery.records import Attempt, Prompt
-from arc_refinery.sampling.checks import ADAPTER_WEIGHTS, check
+from arc_refinery.sampling.checks import ADAPTER_WEIGHTS, check_sampling
 from arc_refinery.sampling.progress import Progress
 from arc_refinery.sampling.protocol import Completion, Decoding, Sampler
 
@@ -36,18 +36,18 @@ def open_sampler(model: PromptedModel, adapter: Path | None, decoding: Decoding)
 
 
 def shard_of(prompts: Sequence[Prompt], shard: int, n_shards: int) -> list[Prompt]:
-    """The prompts of every `n_shards`-th task from task `shard` on: a task is never split over two shards."""
+    """Return the prompts of every `n_shards`-th task, starting at task `shard`; a task is never split over shards."""
     if not 0 <= shard < n_shards:
         raise InputError(f"shard {shard} of {n_shards}: expected 0..{n_shards - 1}")
-    number = {task_id: place for place, task_id in enumerate(dict.fromkeys(prompt.task_id for prompt in prompts))}
-    return [prompt for prompt in prompts if number[prompt.task_id] % n_shards == shard]
+    index = {task_id: i for i, task_id in enumerate(dict.fromkeys(prompt.task_id for prompt in prompts))}
+    return [prompt for prompt in prompts if index[prompt.task_id] % n_shards == shard]
 
 
 def sample_shard(
     prompts: Sequence[Prompt], model: PromptedModel, adapter: Path | None, decoding: Decoding, output: Path
 ) -> Iterator[Attempt]:
-    """The attempts of each prompt, in order; progress is kept beside `output` (progress.py)."""
-    check(prompts, model, adapter, decoding.max_output_tokens)
+    """Yield the attempts of each prompt, in order; progress is kept next to `output` (progress.py)."""
+    check_sampling(prompts, model, adapter, decoding.max_output_tokens)
     progress = Progress(output, _identity(prompts, model, adapter, decoding))
     done = {entry["prompt_id"]: [Completion(**one) for one in entry["completions"]] for entry in progress.entries}
     missing = [prompt for prompt in prompts if prompt.prompt_id not in done]
@@ -62,15 +62,15 @@ def sample_shard(
 
 
 def _identity(prompts: Sequence[Prompt], model: PromptedModel, adapter: Path | None, decoding: Decoding) -> str:
-    """A hash of everything that decides the completions: progress made with anything else is not taken up."""
+    """Hash everything that affects the completions, so that progress with other settings is not reused."""
     weights = "" if adapter is None else hashlib.sha256((adapter / ADAPTER_WEIGHTS).read_bytes()).hexdigest()
-    asked = [(prompt.prompt_id, prompt.text, prompt.n_predictions) for prompt in prompts]
+    requests = [(prompt.prompt_id, prompt.text, prompt.n_predictions) for prompt in prompts]
     return records.settings_hash(
         {
             "model": model.model_dump(exclude=marked(PromptedModel, PROMPTS, TUNING)),
             "adapter": weights,
             "decoding": asdict(decoding),
-            "prompts": asked,
+            "prompts": requests,
         }
     )
 

@@ -1,7 +1,7 @@
 """Sampling with transformers, on a CPU or one GPU.
 
-A prompt is read once and its KV cache shared by all of its completions. One prompt is one batch, so that neither the
-sharding nor the other prompts change a completion.
+A prompt is prefilled once, and all its completions share its KV cache. One prompt is one batch, so that completions
+depend neither on sharding nor on other prompts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -63,7 +63,7 @@ class TransformersSampler:
         return self._completions(torch.stack(tokens, 1), logprobs)
 
     def _choose(self, logits: Tensor, rng: torch.Generator) -> Tensor:
-        """The next token of each row: (rows, 1) from (rows, vocabulary)."""
+        """Choose the next token of each row: (rows, 1) from (rows, vocabulary)."""
         if self.decoding.temperature == 0:
             return logits.argmax(-1, keepdim=True)
         return torch.multinomial(self.warpers(None, logits).softmax(-1), 1, generator=rng)
@@ -71,7 +71,7 @@ class TransformersSampler:
     def _completions(self, tokens: Tensor, logprobs: Tensor) -> list[Completion]:
         completions = []
         for row, logprob in zip(tokens.tolist(), logprobs.tolist(), strict=True):
-            end = next((place for place, token in enumerate(row) if token in self.ends), None)
+            end = next((i for i, token in enumerate(row) if token in self.ends), None)
             text = self.tokenizer.decode(row[:end], skip_special_tokens=True)
             n_tokens, reason = (len(row), "length") if end is None else (end + 1, "stop")
             completions.append(Completion(text, n_tokens, reason, logprob))
@@ -79,32 +79,32 @@ class TransformersSampler:
 
 
 def load_network(model: ModelConfig, adapter: Path | None, device: str) -> Any:
-    """A model that samples, with its adapter."""
+    """Load a model for sampling, with its adapter."""
     in_4bit = model.use_4bit_quantization
     network = load_weights(model, in_4bit, device_map=device)
     if adapter is not None:
         from peft import PeftModel
 
         network = PeftModel.from_pretrained(network, adapter)
-        if model.dtype == "float32" and not in_4bit:  # faster; coarser weights would round the adapter away
+        if model.dtype == "float32" and not in_4bit:  # faster; in coarser weights the adapter would be rounded away
             network = network.merge_and_unload()
     return network.eval()
 
 
-def load_weights(model: ModelConfig, in_4bit: bool, **named: Any) -> Any:
-    """A model's network; raises `ModelError` where its weights are not there."""
+def load_weights(model: ModelConfig, in_4bit: bool, **options: Any) -> Any:
+    """Load a model's network; raise `ModelError` if its weights are missing."""
     dtype = getattr(torch, model.dtype)
     if in_4bit:
-        named["quantization_config"] = BitsAndBytesConfig(**four_bits(model.dtype))
+        options["quantization_config"] = BitsAndBytesConfig(**four_bits(model.dtype))
     try:
-        return AutoModelForCausalLM.from_pretrained(model.path, dtype=dtype, **named)
+        return AutoModelForCausalLM.from_pretrained(model.path, dtype=dtype, **options)
     except OSError as error:
         reason = str(error).partition("\n")[0]
-        raise ModelError(f"{model.path}: its weights cannot be loaded ({reason}); correct model.path") from None
+        raise ModelError(f"{model.path}: cannot load its weights ({reason}); correct model.path") from None
 
 
 def end_tokens(network: Any, tokenizer: Any) -> list[int]:
-    """What ends a completion: the tokenizer's end token, and those of the model's generation_config.json."""
-    named = network.generation_config.eos_token_id
-    ends = dict.fromkeys([tokenizer.eos_token_id, *(named if isinstance(named, list) else [named])])
+    """Return the tokens that end a completion: the tokenizer's, and those in the model's generation_config.json."""
+    configured = network.generation_config.eos_token_id
+    ends = dict.fromkeys([tokenizer.eos_token_id, *(configured if isinstance(configured, list) else [configured])])
     return [end for end in ends if end is not None]

@@ -1,7 +1,7 @@
-"""One more turn for each of many conversations, as token ids; for episodes with tools (tool_use/episodes.py).
+"""Sample the next turn of many conversations, as token ids; for episodes with tools (tool_use/episodes.py).
 
-What is drawn depends on the conversations that are handed over together, for padding changes how floats are summed: so
-callers hand over the same ones whatever the number of jobs.
+The result depends on which conversations are passed together, because padding changes how floats are summed: callers
+pass the same ones whatever the number of jobs.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class TurnSampler(Protocol):
     ends: frozenset[int]  # ids that end a turn
 
     def sample(self, contexts: Sequence[list[int]], seeds: Sequence[int]) -> list[list[int]]:
-        """A turn for each context, with the seed of each; its end is included where it has one."""
+        """Return a turn for each context, sampled with its seed; includes the end token if it was reached."""
         ...
 
 
@@ -43,24 +43,24 @@ class TransformersTurns:
         self.tokenizer.eos_token = generation.stop_token
         self.network = load_network(model, adapter, self.device)
         ends = end_tokens(self.network, self.tokenizer)
-        self.network.generation_config = GenerationConfig()  # else a model's own settings fill what is left open here
+        self.network.generation_config = GenerationConfig()  # else the model's own settings fill in what is unset here
         self.ends = frozenset(ends)
-        drawn = {"temperature": generation.temperature, "top_p": generation.top_p, "top_k": 0}
+        sampling = {"temperature": generation.temperature, "top_p": generation.top_p, "top_k": 0}
         self.settings = GenerationConfig(
             max_new_tokens=generation.max_turn_tokens,
             do_sample=generation.temperature > 0,
             eos_token_id=ends,
             pad_token_id=self.tokenizer.pad_token_id,
-            **(drawn if generation.temperature else {}),
+            **(sampling if generation.temperature else {}),
         )
 
     @torch.inference_mode()
     def sample(self, contexts: Sequence[list[int]], seeds: Sequence[int]) -> list[list[int]]:
-        set_seed(stream_seed(*seeds) % 2**32)  # one random generator draws for all
+        set_seed(stream_seed(*seeds) % 2**32)  # one random generator for the whole batch
         padded: Any = self.tokenizer.pad({"input_ids": list(contexts)}, return_tensors="pt").to(self.device)
-        drawn = self.network.generate(**padded, generation_config=self.settings)
-        return [self._until_end(row) for row in drawn[:, padded["input_ids"].shape[1] :].tolist()]
+        sampled = self.network.generate(**padded, generation_config=self.settings)
+        return [self._until_end(row) for row in sampled[:, padded["input_ids"].shape[1] :].tolist()]
 
     def _until_end(self, ids: list[int]) -> list[int]:
-        end = next((place for place, token in enumerate(ids) if token in self.ends), len(ids) - 1)
+        end = next((i for i, token in enumerate(ids) if token in self.ends), len(ids) - 1)
         return ids[: end + 1]

@@ -1,11 +1,11 @@
 """Sampling with vLLM, on GPUs or with its CPU build.
 
-Only public names of vLLM are used, `LLMEngine.add_request` and `.step` among them: `LLM.generate` gives nothing before
-everything is finished, and a killed job would lose it all.
+Only public names of vLLM are used, among them `LLMEngine.add_request` and `.step`: `LLM.generate` returns nothing until
+everything is finished, so a killed job would lose all of it.
 
-A prompt's seeds are its own, but vLLM batches prompts as they come, and how floats are summed may depend on the batch.
-On a CPU with one thread completions were the same in any company; on a GPU a few may differ where a job was resumed or
-the number of shards changed.
+Each prompt has its own seed, but vLLM batches prompts as they come, and how floats are summed may depend on the batch.
+On a CPU with one thread, completions did not depend on the batch; on a GPU a few may differ if a job was resumed or the
+number of shards changed.
 """
 
 import os
@@ -24,7 +24,7 @@ from arc_refinery.sampling.protocol import Completion, Decoding
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tokenizers import load_tokenizer
 
-BATCHES_AHEAD = 2  # completions asked for, in units of what the engine works on at once: it never runs dry
+BATCHES_AHEAD = 2  # queued requests, in units of the engine's batch size, so that it never runs dry
 
 
 class VllmSampler:
@@ -40,27 +40,27 @@ class VllmSampler:
         n_wanted = {prompt.prompt_id: prompt.n_predictions for prompt in prompts}
         while waiting or self.engine.has_unfinished_requests():
             while waiting and self.engine.get_num_unfinished_requests() < ahead:
-                self._ask(waiting.popleft())
+                self._submit(waiting.popleft())
             for answer in self.engine.step():
                 if answer.finished:
                     completions = [self._completion(output) for output in answer.outputs]
-                    # greedy completions are all equal, and vLLM refuses to make more than one
+                    # greedy completions are all equal, and vLLM refuses n > 1 for them
                     copies = n_wanted[answer.request_id] // len(completions)
                     yield answer.request_id, completions * copies
 
-    def _ask(self, prompt: Prompt) -> None:
+    def _submit(self, prompt: Prompt) -> None:
         from vllm import SamplingParams
         from vllm.inputs import tokens_input
 
-        # not the text: vLLM would put a second start token before that of the chat template
+        # ids, not text: vLLM would add a second start token before the chat template's
         ids = self.tokenizer(prompt.text, add_special_tokens=False)["input_ids"]
-        drawn = self.decoding
+        decoding = self.decoding
         params = library_arguments.vllm_attempt(
-            drawn.temperature,
-            drawn.top_p,
-            drawn.max_output_tokens,
-            n=prompt.n_predictions if drawn.temperature else 1,
-            seed=stream_seed(drawn.seed, "sample", prompt.prompt_id),
+            decoding.temperature,
+            decoding.top_p,
+            decoding.max_output_tokens,
+            n=prompt.n_predictions if decoding.temperature else 1,
+            seed=stream_seed(decoding.seed, "sample", prompt.prompt_id),
         )
         self.engine.add_request(
             prompt.prompt_id, tokens_input(ids), SamplingParams(**params), lora_request=self.adapter
@@ -73,7 +73,7 @@ class VllmSampler:
 
 
 def open_engine(model: ModelConfig, adapter: Path | None, seed: int) -> tuple[Any, Any]:
-    """vLLM's engine, and the adapter as it wants it named; None without one."""
+    """Return vLLM's engine and its request for the adapter (None without an adapter)."""
     on_gpu = torch.cuda.is_available()
     set_variables(on_gpu)
     if not on_gpu:
@@ -81,21 +81,21 @@ def open_engine(model: ModelConfig, adapter: Path | None, seed: int) -> tuple[An
     from vllm import LLM
     from vllm.lora.request import LoRARequest
 
-    lora_rank = None if adapter is None else _rank_served(adapter)
+    lora_rank = None if adapter is None else _supported_rank(adapter)
     engine = LLM(**library_arguments.vllm_engine(model, lora_rank, seed, on_gpu))
     return engine, None if adapter is None else LoRARequest("adapter", 1, str(adapter))
 
 
 def set_variables(on_gpu: bool) -> None:
-    """Set the variables that vLLM reads as it is imported, unless the user has."""
-    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")  # else it reports to its makers
-    os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")  # forks are forbidden once CUDA was asked for
+    """Set the variables that vLLM reads on import, unless the user has set them."""
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")  # else it sends usage statistics
+    os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")  # forking fails once CUDA is initialised
     if not on_gpu:
-        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # a process of its own starts much later
+        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # a separate process starts much slower
 
 
-def _rank_served(adapter: Path) -> int:
-    """vLLM reserves space for adapters up to one of a few ranks: the least one that will do."""
+def _supported_rank(adapter: Path) -> int:
+    """Return the smallest maximal rank that vLLM supports and that holds the adapter."""
     from vllm.config.lora import MaxLoRARanks
 
     ranks: tuple[int, ...] = get_args(MaxLoRARanks)

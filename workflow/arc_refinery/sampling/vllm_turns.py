@@ -1,4 +1,4 @@
-"""Turns of episodes by vLLM, on GPUs or with its CPU build. Each turn of an episode has a seed of its own."""
+"""Sample turns of episodes with vLLM, on GPUs or with its CPU build. Each turn of an episode has its own seed."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,14 +14,16 @@ class VllmTurns:
         self.generation = generation
         tokenizer = self.engine.get_tokenizer()
         stop = tokenizer.convert_tokens_to_ids(generation.stop_token)
-        named = self.engine.model_config.try_get_generation_config().get("eos_token_id", [])
-        self.ends = frozenset([stop, tokenizer.eos_token_id, *(named if isinstance(named, list) else [named])])
+        configured = self.engine.model_config.try_get_generation_config().get("eos_token_id", [])
+        self.ends = frozenset(
+            [stop, tokenizer.eos_token_id, *(configured if isinstance(configured, list) else [configured])]
+        )
 
     def sample(self, contexts: Sequence[list[int]], seeds: Sequence[int]) -> list[list[int]]:
         from vllm import SamplingParams
         from vllm.inputs import tokens_input
 
         params = [SamplingParams(**vllm_turn(self.generation, sorted(self.ends), seed)) for seed in seeds]
-        asked = [tokens_input(context) for context in contexts]
-        answers = self.engine.generate(asked, params, lora_request=self.adapter, use_tqdm=False)
+        inputs = [tokens_input(context) for context in contexts]
+        answers = self.engine.generate(inputs, params, lora_request=self.adapter, use_tqdm=False)
         return [list(answer.outputs[0].token_ids) for answer in answers]

@@ -1,7 +1,7 @@
-"""The forked child: gives up what it can, runs programs on their inputs, writes a result for each, ends.
+"""The forked child: drops its rights, runs programs on their inputs, writes a result for each, and exits.
 
-Whatever touches a program's objects happens here, under the limits: compiling it, converting what `transform` returned
-and describing what it raised work on what the program has made, or call its code.
+Everything that touches a program's objects happens here, under the limits: compiling it, converting what `transform`
+returned and describing what it raised all use the program's objects or call its code.
 """
 
 import ast
@@ -31,7 +31,7 @@ from arc_refinery.sandbox.types import Limits, Status, Value
 from arc_refinery.sandbox.wire import ALONE, Request, Result
 
 PROGRAM_FILE = "<program>"
-COLORS = frozenset(range(N_COLORS))
+VALID_CELLS = frozenset(range(N_COLORS))
 RESULT_FD = 3
 MAX_FDS = 64  # of the server
 NOBODY = 65534
@@ -41,19 +41,19 @@ _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
 class InvalidOutput(Exception):
-    """What `transform` returned is no grid; the message says which output and why."""
+    """The return value of `transform` is not a grid; the message says which output and why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """What a server makes once for all its children: everything that a child touches first costs it a copied page."""
+class ChildSetup:
+    """Made once by a server for all its children: each memory page that a child changes first has to be copied."""
 
     server_pid: int
     null_fd: int
     rlimits: tuple[tuple[int, int], ...]
     filter: Filter | None
     sharing: Sharing
-    out_of_memory: bytes  # the result of a program that has left no memory to make one
+    out_of_memory: bytes  # the result of a program that has left no memory to encode one
 
     @classmethod
     def of_this_server(cls, limits: Limits, filter: Filter | None, sharing: Sharing) -> Self:
@@ -76,40 +76,40 @@ class Setting:
         )
 
 
-def run(setting: Setting, result_fd: int, programs: Sequence[Request], is_alone: bool, cpu_seconds: float) -> NoReturn:
-    """The child's whole life; it ends in `os._exit`, for the frames above this one are the server's."""
+def run(setup: ChildSetup, result_fd: int, programs: Sequence[Request], is_alone: bool, cpu_seconds: float) -> NoReturn:
+    """Run the whole child; it ends in `os._exit`, because the frames above this one belong to the server."""
     exit_status = 1
     try:
         for fd in (0, 1, 2):
-            os.dup2(setting.null_fd, fd)
+            os.dup2(setup.null_fd, fd)
         os.dup2(result_fd, RESULT_FD, inheritable=False)
         os.closerange(RESULT_FD + 1, MAX_FDS)
         try:
-            confine(setting, math.ceil(cpu_seconds * len(programs)) + 1)
-        except OSError as error:  # a child that keeps something that it should give up runs no program
+            confine(setup, math.ceil(cpu_seconds * len(programs)) + 1)
+        except OSError as error:  # a child that could not drop all its rights runs no program
             os.write(RESULT_FD, wire.encode_reply(wire.encode_result(Result(Status.crash, (), *describe(error))), 0.0))
         else:
-            run_programs(programs, is_alone, setting)
+            run_programs(programs, is_alone, setup)
         exit_status = 0
     finally:
         os._exit(exit_status)
 
 
-def confine(setting: Setting, cpu_seconds: int) -> None:
-    """Give up resources, privileges and system calls for good."""
+def confine(setup: ChildSetup, cpu_seconds: int) -> None:
+    """Permanently drop resources, privileges and system calls."""
     os.setsid()
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))  # a backstop: the server counts precisely
-    for what, most in setting.rlimits:
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))  # a backstop: the server measures precisely
+    for what, most in setup.rlimits:
         resource.setrlimit(what, (most, most))
     if os.geteuid() == 0:  # root is exempt from NPROC and may write every file
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
     prctl(PR_SET_PDEATHSIG, SIGKILL)  # after setresuid, which clears it
-    if os.getppid() != setting.server_pid:
+    if os.getppid() != setup.server_pid:
         raise ProcessLookupError("the server is gone")
-    if setting.filter is not None:
-        setting.filter.install()
+    if setup.filter is not None:
+        setup.filter.install()
 
 
 def prctl(option: int, value: int) -> None:
@@ -117,39 +117,39 @@ def prctl(option: int, value: int) -> None:
         raise OSError(ctypes.get_errno(), f"prctl({option}, {value})")
 
 
-def run_programs(programs: Sequence[Request], is_alone: bool, setting: Setting) -> None:
-    """Write a result for each program, up to one that breaks the state they share.
+def run_programs(programs: Sequence[Request], is_alone: bool, setup: ChildSetup) -> None:
+    """Write a result for each program, up to one that changes the state they share.
 
-    Unless it is alone, a program that might do more than compute, or that lacks memory, gets `ALONE` for a result.
+    Unless it is alone, a program that might do more than compute, or that runs out of memory, gets the result `ALONE`.
     """
-    for place, program in enumerate(programs):
-        if place:
+    for index, program in enumerate(programs):
+        if index:
             seed()
         try:
             code = compiled(program.source)
-            if isinstance(code, CodeType) and not (is_alone or setting.sharing.allows(code)):
+            if isinstance(code, CodeType) and not (is_alone or setup.sharing.allows(code)):
                 frame = ALONE
             elif program.script:
-                frame = wire.encode_result(answer(program.script))
+                frame = wire.encode_result(run_script(program.script))
             else:
-                frame = wire.encode_result(code if isinstance(code, Result) else judge(code, program.inputs))
+                frame = wire.encode_result(code if isinstance(code, Result) else run_program(code, program.inputs))
         except MemoryError:
-            frame = setting.out_of_memory if is_alone else ALONE
+            frame = setup.out_of_memory if is_alone else ALONE
         reply = wire.encode_reply(frame, time.process_time())
         while reply:
             reply = reply[os.write(RESULT_FD, reply) :]
-        if not (is_alone or setting.sharing.is_intact()):
+        if not (is_alone or setup.sharing.is_intact()):
             return
 
 
 def seed() -> None:
-    """The state of chance that each program starts with."""
+    """Reset the random state to what each program starts with."""
     random.seed(0)
     np.random.seed(0)
 
 
 def compiled(source: str) -> CodeType | Result:
-    """The program's code; the result of one that does not compile; raises nothing but MemoryError."""
+    """Return the program's code, or its result if it does not compile; raises only MemoryError."""
     try:
         return compile(source, PROGRAM_FILE, "exec", dont_inherit=True)
     except MemoryError:
@@ -158,21 +158,21 @@ def compiled(source: str) -> CodeType | Result:
         return Result(Status.error, (), *describe(error))
 
 
-def judge(code: CodeType, inputs: Sequence[Grid]) -> Result:
-    """Run the program on each input; raises nothing but MemoryError."""
+def run_program(code: CodeType, inputs: Sequence[Grid]) -> Result:
+    """Run the program on each input; raises only MemoryError."""
     try:
-        return Result(Status.ok, execute(code, inputs))
+        return Result(Status.ok, call_transform(code, inputs))
     except MemoryError:
         raise
     except InvalidOutput as error:
         return Result(Status.invalid_output, (), "InvalidOutput", str(error))
-    except BaseException as error:  # noqa: BLE001 (whatever a program raises is its verdict)
+    except BaseException as error:  # noqa: BLE001 (whatever a program raises is its result)
         return Result(Status.error, (), *describe(error))
 
 
-def execute(code: CodeType, inputs: Sequence[Grid]) -> tuple[Grid, ...]:
+def call_transform(code: CodeType, inputs: Sequence[Grid]) -> tuple[Grid, ...]:
     module = ModuleType("program")
-    sys.modules["program"] = module  # dataclasses look their module up
+    sys.modules["program"] = module  # dataclasses look up their module
     exec(code, module.__dict__)
     if "transform" not in module.__dict__:
         raise NameError("the program defines no function named 'transform'")
@@ -182,7 +182,7 @@ def execute(code: CodeType, inputs: Sequence[Grid]) -> tuple[Grid, ...]:
 
 def as_output(index: int, value: Any) -> Grid:
     try:
-        return as_grid(value)
+        return to_grid(value)
     except MemoryError:
         raise
     except InvalidOutput as error:
@@ -192,10 +192,10 @@ def as_output(index: int, value: Any) -> Grid:
     raise InvalidOutput(f"output {index} {reason}")
 
 
-def as_grid(value: Any) -> Grid:
-    """What `transform` returned, as a grid.
+def to_grid(value: Any) -> Grid:
+    """Convert the return value of `transform` to a grid.
 
-    Accepted: anything of which numpy makes a 2-D array with sides of 1..30 whose cells equal integers of 0..9, so also
+    Accepted: anything that numpy converts to a 2-D array with sides of 1..30 whose cells equal integers of 0..9, also
     booleans and floats like 2.0. Not accepted: 1.5, NaN, text, complex numbers.
     """
     if value is None:
@@ -211,13 +211,13 @@ def as_grid(value: Any) -> Grid:
     if array.dtype.kind in "fO" or array.min() < 0 or array.max() >= N_COLORS:
         for row in array.tolist():
             for cell in row:
-                if cell not in COLORS:
+                if cell not in VALID_CELLS:
                     raise InvalidOutput(f"has a cell {cell!r:.100}, expected integers of 0..{N_COLORS - 1}")
     return array.astype(np.uint8)
 
 
 def describe(error: BaseException) -> tuple[str, str, int | None]:
-    """Type, message and line of the program's exception, the same in every run on every machine."""
+    """Return type, message and line of the program's exception, the same in every run on every machine."""
     line = error.lineno if isinstance(error, SyntaxError) else None
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
@@ -235,8 +235,8 @@ def without_addresses(text: str) -> str:
     return re.sub(r"\b0x[0-9a-f]{6,}\b", "0x...", text)
 
 
-def answer(script: bytes) -> Result:
-    """Execute a script and evaluate its expressions; raises nothing but MemoryError."""
+def run_script(script: bytes) -> Result:
+    """Execute a script and evaluate its expressions; raises only MemoryError."""
     sources, expressions, names, interactive = plain.unpack(script)
     module = ModuleType("__main__" if interactive else "program")
     sys.modules[module.__name__] = module
@@ -249,9 +249,9 @@ def answer(script: bytes) -> Result:
             execute_source(source, module, interactive)
     except MemoryError:
         raise
-    except BaseException as error:  # noqa: BLE001 (whatever a script raises is its verdict)
+    except BaseException as error:  # noqa: BLE001 (whatever a script raises is its result)
         return Result(Status.error, (), *describe(error), printed=printed.text())
-    values = tuple(evaluated(expression, module) for expression in expressions)
+    values = tuple(evaluate(expression, module) for expression in expressions)
     return Result(Status.ok, values=values, printed=printed.text())
 
 
@@ -263,8 +263,8 @@ def execute_source(source: str, module: ModuleType, interactive: bool) -> None:
         exec(compile(ast.Interactive([last]), PROGRAM_FILE, "single", dont_inherit=True), module.__dict__)
 
 
-def evaluated(expression: str, module: ModuleType) -> Value:
-    """The value of an expression; raises nothing but MemoryError."""
+def evaluate(expression: str, module: ModuleType) -> Value:
+    """Evaluate an expression; raises only MemoryError."""
     try:
         code = compile(expression, PROGRAM_FILE, "eval", dont_inherit=True)
         return Value("plain", data=plain.pack(eval(code, module.__dict__)))
@@ -272,13 +272,13 @@ def evaluated(expression: str, module: ModuleType) -> Value:
         raise
     except plain.NotPlainError as error:
         return Value("not_plain", error=str(error))
-    except BaseException as error:  # noqa: BLE001 (whatever a program raises is its verdict)
+    except BaseException as error:  # noqa: BLE001 (whatever a program raises is its result)
         name, message, _ = describe(error)
         return Value("error", error=f"{name}: {message}".removesuffix(": "))
 
 
 class Printed(io.TextIOBase):
-    """The first characters that a script prints; so endless output ends at the limit of time, not of memory."""
+    """Keeps the first characters that a script prints, so that endless output hits the time limit, not memory."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []

@@ -1,7 +1,10 @@
-"""The caller's side: hands programs to servers and yields the outcomes in order.
+"""The caller's side: sends programs to servers and yields the outcomes in order.
+
+    program    "def transform(grid):\\n    return grid[5]", on the input [[0, 1], [2, 3]]
+    outcome    status error, error "IndexError: index 5 is out of bounds for axis 0 with size 2 (line 2)", outputs ()
 
 Servers are started by `subprocess`, which execs: the caller is never forked. There are no threads and no signal
-handlers, so an `Executor` can live in a training process. A server that dies is replaced, and its programs sent again.
+handlers, so an `Executor` can live in a training process. A server that dies is replaced, and its programs are resent.
 """
 
 import hashlib
@@ -27,25 +30,25 @@ from arc_refinery.sandbox.types import Limits, Outcome, Program, Script, Status
 
 BARC = "arc_refinery.barc.common"  # the library that BARC programs import
 LOOK_AHEAD = 256  # programs per server that may be taken from the input before the oldest outcome is yielded
-REMEMBERED = 4096  # distinct programs whose outcome is kept for others that are equal
+REMEMBERED = 4096  # distinct programs whose outcomes are kept for equal ones
 START_SECONDS = 300.0  # importing numpy from a cluster's file system may take minutes
-GRACE_SECONDS = 5.0  # after the wall limit, before a silent server is given up
+GRACE_SECONDS = 5.0  # after the wall limit, until a silent server is given up
 
-CHECK = Program("check", "def transform(grid):\n    return grid", (np.ones((1, 1), np.uint8),))
+_TRIVIAL_PROGRAM = Program("check", "def transform(grid):\n    return grid", (np.ones((1, 1), np.uint8),))
 
 logger = logging.getLogger(__name__)
 
 
 class SandboxUnavailable(InputError):
-    """This machine cannot hold programs; the message says what it lacks and what to do."""
+    """This machine cannot contain programs; the message says what it lacks and what to do."""
 
 
 class Executor:
     """Runs programs on `n_jobs` servers; open it once and call `run` as often as needed, one run at a time.
 
-    With `programs_per_child` above 1, programs that have no means to disturb each other share processes: much cheaper,
-    and meant for scoring in bulk (docs/sandbox.md). Create it in a thread that lives as long as it does: the kernel
-    ends the servers with the thread that started them.
+    With `programs_per_child` above 1, programs that cannot affect each other share processes: much cheaper, and meant
+    for scoring in bulk (docs/sandbox.md). Create it in a thread that lives as long as it does: the kernel kills the
+    servers when the thread that started them ends.
     """
 
     def __init__(
@@ -64,7 +67,7 @@ class Executor:
         if missing and not allow_without_seccomp:
             raise SandboxUnavailable(
                 f"programs cannot be executed safely here: {missing}. Run on another machine; or accept that programs"
-                " can reach what this user can (files, network, processes): sandbox.allow_without_seccomp: true in the"
+                " can access what this user can (files, network, processes): sandbox.allow_without_seccomp: true in the"
                 " config, --allow-without-seccomp on the command line"
             )
         if missing:
@@ -73,7 +76,7 @@ class Executor:
         self._running = False
         self._servers: list[_Server] = []
         try:
-            for _ in range(n_jobs):  # they start side by side
+            for _ in range(n_jobs):  # they start in parallel
                 self._servers.append(_Server(limits, not missing, library))
             for server in self._servers:
                 server.check()
@@ -94,14 +97,14 @@ class Executor:
 
     @property
     def peak_mb(self) -> float:
-        """Peak resident memory so far, in MiB: of each server with its largest child, summed over the servers."""
+        """Peak resident memory so far, in MiB: each server plus its largest child, summed over the servers."""
         return sum(server.peak_kb for server in self._servers) / 1024
 
     def run(self, programs: Iterable[Program | Script]) -> Generator[Outcome, None, None]:
-        """One outcome for each program or script, in their order, each as soon as it and those before it are there.
+        """Yield one outcome for each program or script, in order, as soon as it and all earlier ones are finished.
 
-        The input is read as far ahead as the servers need. Programs with equal source and equal inputs, unless very far
-        apart, are executed once. A script has its child for itself.
+        The input is read as far ahead as the servers need. Programs with equal source and equal inputs are executed
+        once unless they are very far apart. A script has a child of its own.
         """
         if self._running:
             raise RuntimeError("the executor is running already: finish or close that iterator first")
@@ -122,22 +125,22 @@ class Executor:
                 yield from queue.finished()
         finally:
             for server in self._servers:
-                if server.batch:  # abandoned: its answer must not reach the next run
+                if server.batch:  # abandoned: its replies must not reach the next run
                     server.stop()
                     server.batch = []
             self._running = False
 
     def _batch_size(self, queue: "_Queue") -> int:
-        """Fewer programs at once towards the end, so that the servers end together."""
+        """Return the batch size, smaller towards the end so that the servers finish together."""
         return min(self._programs_per_child, queue.n_ready() // (2 * len(self._servers)) + 1)
 
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """A program that is executed for all that are equal to it."""
+    """A program that is executed once for all equal ones."""
 
     request: bytes
-    form: wire.Form
+    form: wire.OutputForm
     is_alone: bool = False  # shares its child with no other program
     n_lost_servers: int = 0
     outcome: Outcome | None = None
@@ -149,12 +152,12 @@ class _Queue:
     def __init__(self, programs: Iterable[Program | Script], look_ahead: int) -> None:
         self._input = iter(programs)
         self._look_ahead = look_ahead
-        self._waiting: deque[tuple[str, _Job]] = deque()  # all that have been read and not been yielded, in order
+        self._waiting: deque[tuple[str, _Job]] = deque()  # read but not yet yielded, in order
         self._ready: deque[_Job] = deque()
         self._recent: OrderedDict[bytes, _Job] = OrderedDict()
 
     def n_ready(self) -> int:
-        """Jobs that can be taken, after reading as much of the input as the look-ahead allows."""
+        """Read as much input as the look-ahead allows; return the number of jobs that can be taken."""
         while len(self._waiting) < self._look_ahead and (program := next(self._input, None)) is not None:
             request = wire.encode_request(program)
             key = hashlib.sha256(request).digest()
@@ -168,11 +171,11 @@ class _Queue:
         return len(self._ready)
 
     def is_waiting(self) -> bool:
-        """Whether programs have been read whose outcomes have not been yielded, be it because equal ones are done."""
+        """Whether programs have been read whose outcomes have not been yielded, including repeats of finished ones."""
         return bool(self._waiting)
 
     def take(self, n_jobs: int) -> list[_Job]:
-        """Up to so many jobs that may share a child."""
+        """Take up to `n_jobs` jobs that may share a child."""
         jobs: list[_Job] = []
         while self._ready and len(jobs) < n_jobs and not (jobs and self._ready[0].is_alone):
             jobs.append(self._ready.popleft())
@@ -189,11 +192,11 @@ class _Queue:
 
 
 class _Server:
-    """A server process, started again when it has died, and the batch that it has."""
+    """A server process, restarted when it has died, and its current batch."""
 
     def __init__(self, limits: Limits, use_seccomp: bool, library: str) -> None:
         self.batch: list[_Job] = []
-        self.peak_kb = 0  # also of those that died
+        self.peak_kb = 0  # including processes that died
         self._limits = limits
         self._use_seccomp = use_seccomp
         self._library = library
@@ -210,17 +213,17 @@ class _Server:
                 stdout=subprocess.DEVNULL,
                 cwd="/",
                 env=_environment(),
-                start_new_session=True,  # a Ctrl-C is for the caller
+                start_new_session=True,  # Ctrl-C is for the caller only
             )
 
     def check(self) -> None:
-        """Wait until it has started and see one program through it."""
+        """Wait until the server has started, and run one program on it."""
         self.socket.settimeout(START_SECONDS)
         try:
-            self.socket.sendall(wire.encode_batch([wire.encode_request(CHECK)]))
-            ((result, _),) = self._replies([wire.form_of(CHECK)])
+            self.socket.sendall(wire.encode_batch([wire.encode_request(_TRIVIAL_PROGRAM)]))
+            ((result, _),) = self._replies([wire.form_of(_TRIVIAL_PROGRAM)])
         except (OSError, EOFError) as error:
-            raise RuntimeError(f"a sandbox server did not start, its own message is on stderr: {error!r}") from error
+            raise RuntimeError(f"a sandbox server did not start; its own message is on stderr: {error!r}") from error
         assert result is not None  # it was alone
         if result.status is not Status.ok:
             reason = _outcome(result).error
@@ -235,11 +238,11 @@ class _Server:
         patience = len(batch) * self._limits.wall_seconds + GRACE_SECONDS
         self.socket.settimeout(patience)
         self.deadline = time.monotonic() + patience
-        with suppress(OSError):  # that the server is dead shows when its answer is read
+        with suppress(OSError):  # a dead server is noticed when its reply is read
             self.socket.sendall(wire.encode_batch([job.request for job in batch]))
 
     def finish(self) -> list[_Job]:
-        """Give the jobs of the batch their outcomes; those that have none yet and are to be tried again."""
+        """Set the outcomes of the batch; return the jobs without an outcome, to be tried again."""
         try:
             replies = self._replies([job.form for job in self.batch])
         except (OSError, EOFError):
@@ -252,13 +255,13 @@ class _Server:
                 job.outcome = _outcome(result, cpu_seconds)
         return [job for job in batch if job.outcome is None]
 
-    def _replies(self, forms: list[wire.Form]) -> list[tuple[wire.Result | None, float]]:
+    def _replies(self, forms: list[wire.OutputForm]) -> list[tuple[wire.Result | None, float]]:
         replies, peak_kb = wire.read_replies(self.socket, forms)
         self.peak_kb = max(self.peak_kb, peak_kb)
         return replies
 
     def give_up(self) -> list[_Job]:
-        """The server is dead or silent. Its end need not be a program's fault: each is tried once more, alone."""
+        """Stop a dead or silent server. This may be no program's fault, so each is tried once more, alone."""
         self.stop()
         batch, self.batch = self.batch, []
         for job in batch:
@@ -270,7 +273,7 @@ class _Server:
 
     def stop(self) -> None:
         """End the process: without a connection it ends its child and itself."""
-        with suppress(OSError):  # closing is not enough where a fork of the caller holds the socket as well
+        with suppress(OSError):  # closing is not enough if a fork of the caller also holds the socket
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
         try:
@@ -286,7 +289,7 @@ def _outcome(result: wire.Result, cpu_seconds: float = 0.0) -> Outcome:
 
 
 def _wait(busy: list[_Server]) -> list[_Job]:
-    """Block until a server has answered or is overdue; the jobs that are to be tried again."""
+    """Wait until a server has replied or is overdue; return the jobs to be tried again."""
     with selectors.PollSelector() as selector:
         for server in busy:
             selector.register(server.socket, selectors.EVENT_READ)
@@ -302,10 +305,10 @@ def _wait(busy: list[_Server]) -> list[_Job]:
 
 
 def _environment() -> dict[str, str]:
-    """All that a server sees of the caller's environment."""
-    places = [*filter(None, sys.path), str(Path(__file__).parents[2])]  # a server finds what the caller finds
+    """Return the environment of a server: all that it sees of the caller's."""
+    folders = [*filter(None, sys.path), str(Path(__file__).parents[2])]  # a server finds what the caller finds
     environment = {
-        "PYTHONPATH": os.pathsep.join(map(os.path.abspath, places)),
+        "PYTHONPATH": os.pathsep.join(map(os.path.abspath, folders)),
         "PYTHONHASHSEED": "0",  # a set of strings has the same order in every run
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",

@@ -1,4 +1,10 @@
-"""Programs in and verdicts out as JSON lines: the sandbox as a tool of its own (`arc-refinery execute`)."""
+"""The sandbox as a command (`arc-refinery execute`): programs in and outcomes out as JSON lines.
+
+{"program_id": "flip", "source": "import numpy as np\\n\\ndef transform(grid):\\n    return np.fliplr(grid)",
+ "inputs": [[[0, 1], [2, 3]]]}
+{"program_id": "flip", "status": "ok", "outputs": [[[1, 0], [3, 2]]], "error_type": "", "error_message": "",
+ "error_line": null, "cpu_seconds": 0.002893}
+"""
 
 import json
 from collections.abc import Iterator
@@ -17,21 +23,21 @@ EXPECTED = '{"program_id": "...", "source": "...", "inputs": [[[0, 1], [2, 3]], 
 
 
 def execute_file(programs: Path, output: Path, executor: Executor) -> None:
-    """Write one verdict a line for each program of a file, in order; raises `InputError` before the first is executed.
+    """Write one outcome per line for each program of a file, in order; raises `InputError` before executing any.
 
     Equal programs with equal inputs are executed once and have the same `cpu_seconds`.
     """
     if programs.exists() and not programs.is_file():
-        raise InputError(f"{programs}: is no regular file; it is read twice, first to check it")
+        raise InputError(f"{programs}: is not a regular file; it is read twice, first to check it")
     n_programs = sum(1 for _ in read_programs(programs))
     with atomic_write(output) as unfinished, open(unfinished, "w", encoding="utf-8") as lines:
         outcomes = executor.run(read_programs(programs))
         for outcome in tqdm(outcomes, total=n_programs, unit="program", mininterval=1):
-            lines.write(f"{json.dumps(verdict(outcome))}\n")
+            lines.write(f"{json.dumps(outcome_row(outcome))}\n")
 
 
 def read_programs(path: Path) -> Iterator[Program]:
-    """The programs of a file, one a line; raises `InputError` that names file, line and field."""
+    """Yield the programs of a file, one per line; raise `InputError` that names file, line and field."""
     try:
         with open(path, encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
@@ -43,8 +49,8 @@ def read_programs(path: Path) -> Iterator[Program]:
         raise InputError(f"{path}: cannot be read as UTF-8 text: {error}") from None
 
 
-def verdict(outcome: Outcome) -> dict[str, Any]:
-    """What an outcome is on its line."""
+def outcome_row(outcome: Outcome) -> dict[str, Any]:
+    """Return an outcome as a JSON object."""
     return {
         "program_id": outcome.program_id,
         "status": str(outcome.status),
@@ -56,22 +62,24 @@ def verdict(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _program(line: str, place: str) -> Program:
+def _program(line: str, where: str) -> Program:
     try:
         row = json.loads(line.strip())
     except json.JSONDecodeError as error:
-        raise InputError(f"{place}: is no JSON ({error.msg}, column {error.colno}); expected {EXPECTED}") from None
+        raise InputError(
+            f"{where}: is not valid JSON ({error.msg}, column {error.colno}); expected {EXPECTED}"
+        ) from None
     if not isinstance(row, dict):
-        raise InputError(f"{place}: is a {type(row).__name__}; expected {EXPECTED}")
+        raise InputError(f"{where}: is a {type(row).__name__}; expected {EXPECTED}")
     for field, kind in (("program_id", str), ("source", str), ("inputs", list)):
         if field not in row:
-            raise InputError(f"{place}: {field} is missing; expected {EXPECTED}")
+            raise InputError(f"{where}: {field} is missing; expected {EXPECTED}")
         if not isinstance(row[field], kind):
-            raise InputError(f"{place}: {field} is a {type(row[field]).__name__}; expected {EXPECTED}")
+            raise InputError(f"{where}: {field} is a {type(row[field]).__name__}; expected {EXPECTED}")
     inputs = []
     for number, grid in enumerate(row["inputs"]):
         try:
             inputs.append(as_grid(grid))
         except GridError as error:
-            raise InputError(f"{place}: inputs: grid {number} is {error}") from None
+            raise InputError(f"{where}: inputs: grid {number} is {error}") from None
     return Program(row["program_id"], row["source"], tuple(inputs))

@@ -1,9 +1,9 @@
-"""Plain data as bytes: what a script's values are on their way from one child to another.
+"""Pack plain data into bytes, to pass a script's values from one child to another.
 
-Plain are None, bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset, of which each may hold others;
-and iterators, whose items are taken out of them. What is unpacked is of exactly these types: it has no methods of its
-own, equals what it looks like, and runs no code. An instance of a subclass (Counter, a named tuple, an IntEnum) is
-packed as the data of its base, a scalar of numpy as the number it holds.
+Plain types are None, bool, int, float, complex, str, bytes, list, tuple, dict, set and frozenset, also nested; and
+iterators, which are consumed. Unpacked data has exactly these types: it has no methods of its own, equals what it looks
+like, and runs no code. An instance of a subclass (Counter, a named tuple, an IntEnum) is packed as its base type, a
+numpy scalar as a Python number.
 """
 
 import struct
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 MAX_VALUE_BYTES = 2**16
-MAX_DEPTH = 50
+_MAX_DEPTH = 50
 
 _LENGTH = struct.Struct("<I")
 _FLOAT = struct.Struct("<d")
@@ -27,24 +27,24 @@ class NotPlainError(Exception):
 
 
 class MalformedError(Exception):
-    """Bytes are not what `pack` writes."""
+    """The bytes were not written by `pack`."""
 
 
 def pack(value: Any, max_bytes: int = MAX_VALUE_BYTES) -> bytes:
-    """Plain data as bytes; raises `NotPlainError` for anything else, and for too much, and what iterators raise."""
+    """Pack plain data; raises `NotPlainError` for other or too much data, and whatever iterators raise."""
     data = bytearray()
-    _pack(value, data, max_bytes, MAX_DEPTH)
+    _pack(value, data, max_bytes, _MAX_DEPTH)
     return bytes(data)
 
 
 def unpack(data: bytes) -> Any:
-    """The inverse of `pack`; raises `MalformedError` unless every byte is as it must be.
+    """Undo `pack`; raises `MalformedError` unless every byte is valid.
 
-    Sets and dicts of forged numbers may take long to build: unpack a program's data where its time is limited.
+    Sets and dicts of forged numbers may take long to build: unpack a program's data where time is limited.
     """
     try:
-        value, end = _unpack(data, 0, MAX_DEPTH)
-    except (struct.error, ValueError, TypeError, IndexError) as error:  # TypeError: what cannot be in a set
+        value, end = _unpack(data, 0, _MAX_DEPTH)
+    except (struct.error, ValueError, TypeError, IndexError) as error:  # TypeError: an unhashable item of a set
         raise MalformedError("no plain data") from error
     if end != len(data):
         raise MalformedError("no plain data")
@@ -52,10 +52,10 @@ def unpack(data: bytes) -> Any:
 
 
 def _pack(value: Any, data: bytearray, max_bytes: int, depth: int) -> None:
-    # The methods of the base types themselves: those of a subclass could return anything.
+    # Use the base types' own methods: those of a subclass could return anything.
     kind = type(value)
     if depth == 0:
-        raise NotPlainError(f"nested deeper than {MAX_DEPTH}")
+        raise NotPlainError(f"nested deeper than {_MAX_DEPTH}")
     if value is None or kind is bool:
         data += b"N" if value is None else b"T" if value else b"F"
     elif issubclass(kind, int):
@@ -92,17 +92,17 @@ def _pack_bytes(tag: bytes, body: bytes, data: bytearray) -> None:
 
 def _pack_items(tag: bytes, items: Iterable[Any], data: bytearray, max_bytes: int, depth: int) -> None:
     data += tag
-    place = len(data)
+    start = len(data)
     data += _LENGTH.pack(0)
     n_items = 0
     for item in items:
         _pack(item, data, max_bytes, depth - 1)
         n_items += 1
-    _LENGTH.pack_into(data, place, n_items)
+    _LENGTH.pack_into(data, start, n_items)
 
 
 def _unpack(data: bytes, start: int, depth: int) -> tuple[Any, int]:
-    """The value that starts here, and where it ends."""
+    """Return the value that starts at `start`, and its end."""
     if depth == 0:
         raise ValueError("too deep")
     tag, start = data[start : start + 1], start + 1

@@ -1,8 +1,8 @@
-"""The system calls that a program may make: the kernel refuses all others (seccomp(2), classic BPF).
+"""Filter of system calls: the kernel refuses all that are not allowed (seccomp(2), classic BPF).
 
-An allow-list of what Python and numpy need to compute: memory, clocks, reading and writing open descriptors, ending.
-All else, also what kernels will learn in future, fails with EPERM: files, processes, signals to others, sockets, shared
-memory, limits. The filter cannot be taken off and outlives exec.
+The allow-list is what Python and numpy need to compute: memory, clocks, reading and writing open descriptors, exiting.
+Everything else, including future system calls, fails with EPERM: files, processes, signals to others, sockets, shared
+memory, limits. The filter cannot be removed and survives exec.
 """
 
 import ctypes
@@ -40,14 +40,14 @@ ALLOWED = {
     "clock_nanosleep": 230,
     "exit_group": 231,
 }
-_CLONE3 = 435  # ENOSYS makes libc fall back to clone(2), whose EPERM reaches the program as one
+_CLONE3 = 435  # ENOSYS makes libc fall back to clone(2), whose EPERM the program then sees
 
 _LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06  # BPF_LD|W|ABS, BPF_JMP|JEQ|K, BPF_RET|K
 _NUMBER, _ARCHITECTURE = 0, 4  # offsets in struct seccomp_data
 _AUDIT_ARCH_X86_64 = 0xC000003E
 _ALLOW, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
 _SYS_SECCOMP, _SET_MODE_FILTER, _GET_ACTION_AVAIL = 317, 1, 2
-_SPEC_ALLOW = 4  # without it, old kernels slow the process down against speculation attacks: see docs/sandbox.md
+_SPEC_ALLOW = 4  # without it, old kernels slow the process with mitigations of speculation attacks: see docs/sandbox.md
 
 _syscall = ctypes.CDLL(None, use_errno=True).syscall
 
@@ -62,13 +62,13 @@ class Filter:
         self._program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", length, ctypes.addressof(self._code)))
 
     def install(self) -> None:
-        """Filter this process from now on; it must have set no_new_privs. OSError where the kernel refuses."""
+        """Filter this process from now on; it must have set no_new_privs. Raises OSError if the kernel refuses."""
         if _syscall(_SYS_SECCOMP, _SET_MODE_FILTER, _SPEC_ALLOW, self._program):
             raise OSError(ctypes.get_errno(), "seccomp failed")
 
 
 def what_is_missing() -> str | None:
-    """Why programs cannot be filtered on this machine; None if they can."""
+    """Return why programs cannot be filtered on this machine; None if they can."""
     if platform.machine() != MACHINE:
         return f"the filter is written for {MACHINE}, this machine is {platform.machine()}"
     action = ctypes.c_uint32(_ERRNO)
@@ -80,8 +80,8 @@ def what_is_missing() -> str | None:
 def _compile() -> bytes:
     calls = [*ALLOWED.values(), _CLONE3]
     refused, unknown = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
-    # Behind the comparisons: refused, allowed, unknown. A jump counts the instructions that it leaves out.
-    comparisons = [_instruction(_JUMP_IF_EQUAL, call, len(calls) - place) for place, call in enumerate(calls)]
+    # After the comparisons: refused, allowed, unknown. A jump counts the instructions that it skips.
+    comparisons = [_instruction(_JUMP_IF_EQUAL, call, len(calls) - i) for i, call in enumerate(calls)]
     comparisons[-1] = _instruction(_JUMP_IF_EQUAL, _CLONE3, 2)
     return b"".join(
         [

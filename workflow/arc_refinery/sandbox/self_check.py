@@ -1,7 +1,7 @@
-"""Does the sandbox keep its promises on this machine? Small hostile programs, and what must become of each.
+"""Check on this machine that the sandbox keeps its promises: small hostile programs with their expected outcomes.
 
 `import os; os.fork()` must end in `error: PermissionError`. docs/sandbox.md lists all promises with their tests; these
-are the ones that depend on the machine's kernel and can be shown in seconds.
+are the ones that depend on the machine's kernel and take only seconds to test.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from arc_refinery.sandbox.executor import Executor
 from arc_refinery.sandbox.types import Program, Status
 
 REFUSED = (Status.error, "PermissionError")
-# Each promise, the body of a `transform` that tries it, and the status and type of error that it must end with
+# Each promise, the body of a `transform` that tests it, and the expected status and type of error
 PROMISES: dict[str, tuple[str, Status, str]] = {
     "a right program gives its grid": ("return grid", Status.ok, ""),
     "an endless loop is ended": ("while True: pass", Status.timeout, ""),
@@ -32,11 +32,11 @@ PROMISES: dict[str, tuple[str, Status, str]] = {
 class Trial:
     promise: str
     is_kept: bool
-    found: str  # what became of the program
+    found: str  # status and error of the program
 
 
 def self_check(executor: Executor) -> list[Trial]:
-    """What became of each of the hostile programs, in the order of `PROMISES`."""
+    """Run the hostile programs; return a trial for each, in the order of `PROMISES`."""
     grid = np.ones((1, 1), np.uint8)
     programs = (
         Program(promise, f"def transform(grid):\n    {body}", (grid,)) for promise, (body, _, _) in PROMISES.items()

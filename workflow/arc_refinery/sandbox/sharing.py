@@ -1,12 +1,12 @@
-"""Which programs may run one after the other in one child, and whether one of them has changed what the next one sees.
+"""Decide which programs may run one after the other in one child, and check that none affects the next one.
 
-A program may share its child if its bytecode can do nothing but compute on objects of its own: it imports no module
-but `MODULES`, uses no attribute but `ATTRIBUTES` and those of `common`, no builtin but `BUILTINS`, sets no attribute,
-defines no class and no generator function (whose leftovers could run later), and names nothing with a leading
-underscore. What is not on these lists is not forbidden: it is executed in a child of its own.
+A program may share its child if its bytecode can only compute on its own objects: it imports only `MODULES`, uses only
+`ATTRIBUTES` and those of `common`, and of builtins only `SAFE_BUILTINS`; it sets no attribute, defines no class and no
+generator function (whose leftovers could run later), and uses no name with a leading underscore. Other programs are not
+forbidden: they run in their own child.
 
-This is a second wall behind the names, not a proof: where it matters that no program deceives another, give every
-program its own child (`programs_per_child: 1`).
+This is a second line of defence, not a proof: if it matters that no program deceives another, give every program its
+own child (`programs_per_child: 1`).
 """
 
 import builtins
@@ -22,7 +22,7 @@ from typing import Any
 MODULES = frozenset(
     "bisect collections common copy functools heapq itertools math ndimage numpy random re scipy typing".split()  # noqa: SIM905
 )
-BUILTINS = frozenset(
+SAFE_BUILTINS = frozenset(
     """
     abs all any bin bool bytearray bytes callable chr complex dict divmod enumerate filter float frozenset hash hex int
     isinstance iter len list map max min next ord pow print range repr reversed round set slice sorted str sum tuple zip
@@ -60,9 +60,9 @@ ATTRIBUTES = frozenset(
     zeros_like zfill zip_longest
     """.split()  # noqa: SIM905
 )
-OWN_NAMES = frozenset({"_", "__name__"})  # with an underscore, and harmless
+HARMLESS_NAMES = frozenset({"_", "__name__"})  # with a leading underscore
 
-# Of CPython 3.11, whose arguments of these are places in `co_names`. Elsewhere no program shares.
+# CPython 3.11: the arguments of these operations are indices in `co_names`. In other versions no program shares.
 VERSION = (3, 11)
 TAKING_ATTRIBUTES = frozenset(opcode.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM"))
 IMPORT = opcode.opmap["IMPORT_NAME"]
@@ -70,16 +70,16 @@ BEYOND_COMPUTING = frozenset(
     opcode.opmap[name] for name in ("STORE_ATTR", "DELETE_ATTR", "LOAD_BUILD_CLASS", "MATCH_CLASS")
 )
 LEAVING_CODE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-MAX_NAMES = 256  # more than fit into one byte, as which arguments are read
+MAX_NAMES = 256  # above it, arguments no longer fit into one byte
 
-MAX_GROWTH_KB = 64 * 1024  # of the peak memory of a child beyond its server's: its successors have less
+MAX_GROWTH_KB = 64 * 1024  # of a child's peak memory over its server's: later programs have that much less
 
 
 class Sharing:
-    """What programs that share a child have in common, and who they may be."""
+    """State shared by programs in one child, and the rule for which programs may share it."""
 
     def __init__(self, common: ModuleType, parts: Iterable[ModuleType]) -> None:
-        """`parts`: the modules that `common` is made of, the only ones whose mutable objects such programs reach."""
+        """`parts`: the modules of `common`, the only ones whose mutable objects such programs can reach."""
         self._attributes = ATTRIBUTES | _names(common)
         containers = {id(each): each for part in parts for each in _containers(part)}
         self._containers = [(container, repr(container)) for container in containers.values()]
@@ -96,7 +96,7 @@ class Sharing:
         return sys.version_info[:2] == VERSION
 
     def is_intact(self) -> bool:
-        """Whether the next program finds what the first one found."""
+        """Whether the shared state is still as the first program found it."""
         return (
             all(repr(container) == original for container, original in self._containers)
             and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < self._max_rss_kb
@@ -109,7 +109,7 @@ class Sharing:
         if len(names) > MAX_NAMES or not BEYOND_COMPUTING.isdisjoint(operations):
             return False
         for name in names:
-            if (name[0] == "_" and name not in OWN_NAMES) or (name in _ALL_BUILTINS and name not in BUILTINS):
+            if (name[0] == "_" and name not in HARMLESS_NAMES) or (name in _ALL_BUILTINS and name not in SAFE_BUILTINS):
                 return False
         for operation, argument in zip(operations, code.co_code[1::2], strict=True):
             if operation in TAKING_ATTRIBUTES and names[argument] not in self._attributes:
@@ -120,7 +120,7 @@ class Sharing:
 
 
 def peak_rss_kb() -> int:
-    """Peak resident memory of this process since its exec. getrusage would add what its parent had: vfork shares it."""
+    """Return the peak resident memory since exec. getrusage would include the parent's, because vfork shares it."""
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0])
 
@@ -129,7 +129,7 @@ _ALL_BUILTINS = frozenset(name for name in vars(builtins) if not name.startswith
 
 
 def _names(module: ModuleType) -> set[str]:
-    """Public names of a module and of what its classes have."""
+    """Return the public names of a module and of its classes' attributes."""
     values = {name: value for name, value in vars(module).items() if not isinstance(value, ModuleType)}
     classes = [value for value in values.values() if isinstance(value, type)]
     names = {*values, *(name for each in classes for name in (*dir(each), *inspect.get_annotations(each)))}
@@ -137,7 +137,7 @@ def _names(module: ModuleType) -> set[str]:
 
 
 def _containers(module: ModuleType) -> Iterator[Any]:
-    """Mutable containers of a module, of its classes and of its functions' defaults."""
+    """Yield the mutable containers of a module, of its classes and of its functions' defaults."""
     for value in _without_dunders(module):
         if isinstance(value, type):
             candidates = _without_dunders(value)

@@ -1,6 +1,6 @@
-"""The words of the sandbox: programs and scripts go in, outcomes come out. Expected outputs have no place in either.
+"""Types of the sandbox: programs and scripts go in, outcomes come out. Neither contains expected outputs.
 
-A script of the caller's own may hold them where its executor runs nothing but such (tool_use/code_exec.py).
+Exception: a caller's own script may, if its executor runs only such scripts (tool_use/code_exec.py).
 """
 
 from dataclasses import asdict, dataclass
@@ -13,15 +13,15 @@ from arc_refinery.grids import Grid
 
 
 class Status(StrEnum):
-    """What became of a program."""
+    """How a program ended."""
 
-    ok = "ok"  # one valid grid for each input; a script: its sources ran to their end
-    invalid_output = "invalid_output"  # something else than a grid for one of them
+    ok = "ok"  # one valid grid for each input; for a script, all sources ran to their end
+    invalid_output = "invalid_output"  # one output is not a valid grid
     error = "error"  # it raised, or it defines no `transform`
-    timeout = "timeout"  # over the limit of CPU or of wall time
+    timeout = "timeout"  # over the limit of CPU time or wall time
     memory = "memory"  # over the limit of address space
-    crash = "crash"  # its process ended without an answer
-    protocol = "protocol"  # it wrote to the pipe that its answer goes through
+    crash = "crash"  # its process ended without a result
+    protocol = "protocol"  # it wrote to the pipe that carries its result
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,39 +37,39 @@ class Program:
 class Script:
     """Sources that are executed one after the other in one namespace, then expressions that are evaluated in it.
 
-    An `interactive` one is what a user would type: it is `__main__`, what it prints is kept, and a source that ends in
-    an expression prints its value.
+    An `interactive` one runs as if typed by a user: as `__main__`, keeping what it prints, and a source that ends in an
+    expression prints its value.
     """
 
     program_id: str
     sources: tuple[str, ...]
     expressions: tuple[str, ...] = ()
-    names: tuple[tuple[str, bytes], ...] = ()  # what is there before the first source, packed by `plain`
+    names: tuple[tuple[str, bytes], ...] = ()  # variables defined before the first source, packed by `plain`
     interactive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What an expression of a script gave."""
+    """Value of an expression of a script."""
 
     kind: Literal["plain", "not_plain", "error"]
-    data: bytes = b""  # packed by `plain`, or forged: hand it to another script, unpack it nowhere else
-    error: str = ""  # the exception like `TypeError: message`, or what is not plain
+    data: bytes = b""  # packed by `plain`, or forged: only pass it to another script, never unpack it here
+    error: str = ""  # the exception as `TypeError: message`, or what is not plain
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What executing one program on its inputs, or one script, gave."""
+    """Result of executing a program on its inputs, or a script."""
 
     program_id: str
     status: Status
     outputs: tuple[Grid, ...] = ()  # one for each input; empty unless status is ok
-    error_type: str = ""  # the exception's class, or a word of ours where there was no exception
+    error_type: str = ""  # the exception's class, or our own word without an exception
     error_message: str = ""
     error_line: int | None = None  # line of the program that raised
-    cpu_seconds: float = 0.0  # a measurement, different in every run: never store it in a result file
-    values: tuple[Value, ...] = ()  # of a script, one for each expression; empty unless status is ok
-    printed: str = ""  # by an interactive script, also by one that then failed
+    cpu_seconds: float = 0.0  # measured, different in every run: never store it in a result file
+    values: tuple[Value, ...] = ()  # for a script, one for each expression; empty unless status is ok
+    printed: str = ""  # by an interactive script, even if it then failed
 
     @property
     def error(self) -> str:
@@ -82,11 +82,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one program may use, over all of its inputs together."""
+    """Limits of one program, over all its inputs together."""
 
     cpu_seconds: float = 1.0
     wall_seconds: float = 10.0  # for programs that sleep: a busy machine must not change a verdict
-    memory_mb: int = 512  # address space above what the server itself has mapped (numpy, scipy, common)
+    memory_mb: int = 512  # address space beyond what the server itself has mapped (numpy, scipy, common)
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():

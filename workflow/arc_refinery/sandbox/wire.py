@@ -1,10 +1,10 @@
 """Frames between executor, server and child: struct headers, UTF-8 text, raw grid bytes. Nothing is ever unpickled.
 
 executor -> server   batch: number of programs; for each: lengths, the source and the input grids, or a packed script
-child -> server      a reply for each program, checked to the last byte, for the program could have written it: the
-                     child's CPU seconds so far, then the result; only a script's values pass on as they are
-server -> executor   replies of a batch: length of all and peak memory so far, as the kernel tells it to the server; for
-                     each program its CPU seconds, then the result
+child -> server      a reply for each program, checked to the last byte, because the program could have written it: the
+                     child's CPU seconds so far, then the result; only a script's values are passed on unchecked
+server -> executor   replies of a batch: length of all and peak memory so far, as the kernel reports it to the server;
+                     for each program its CPU seconds, then the result
 """
 
 import socket
@@ -18,11 +18,11 @@ from arc_refinery.grids import MAX_SIDE, N_COLORS, Grid
 from arc_refinery.sandbox import plain
 from arc_refinery.sandbox.types import Program, Script, Status, Value
 
-TEXT_CHARS = 1000  # of an error's type or message; longer ones are cut
+TEXT_CHARS = 1000  # of an error's type or message; longer ones are truncated
 _BYTES_PER_CHAR = 10  # at most, after backslashreplace
 PRINTED_BYTES = 2**15  # of what an interactive script prints
 
-# In place of a result: nothing is said of this program, it wants a child of its own.
+# Instead of a result: the program has none yet and needs its own child.
 ALONE = b"!"
 
 _BATCH = struct.Struct("<I")
@@ -41,31 +41,31 @@ _TAGS = {kind: tag for tag, kind in _KINDS.items()}
 
 
 class WireError(Exception):
-    """A frame that is not what it should be."""
+    """A malformed frame."""
 
 
-class Form(NamedTuple):
-    """What outputs a request asks for: so many grids; or, of a script, so many blocks of bytes."""
+class OutputForm(NamedTuple):
+    """Outputs that a request asks for: a number of grids or, for a script, a number of blocks of bytes."""
 
     n_outputs: int
     of_script: bool = False
 
 
 class Request(NamedTuple):
-    """What a server is told of a program or of a script."""
+    """A program or a script, as sent to a server."""
 
     source: str
     inputs: tuple[Grid, ...]
     script: bytes = b""  # packed, instead of the other two
-    n_blocks: int = 0  # what it printed, and its values
+    n_blocks: int = 0  # for what it printed, and for its values
 
     @property
-    def form(self) -> Form:
-        return Form(self.n_blocks, of_script=True) if self.script else Form(len(self.inputs))
+    def form(self) -> OutputForm:
+        return OutputForm(self.n_blocks, of_script=True) if self.script else OutputForm(len(self.inputs))
 
 
 class Result(NamedTuple):
-    """What came of a program: an `Outcome` before it has an id and a cost."""
+    """Result of a program: an `Outcome` without id and CPU time."""
 
     status: Status
     outputs: tuple[Grid, ...] = ()
@@ -73,13 +73,13 @@ class Result(NamedTuple):
     error_message: str = ""
     error_line: int | None = None
     values: tuple[Value, ...] = ()  # of a script
-    printed: str | None = None  # of a script
+    printed: str | None = None  # by a script
 
 
-def form_of(program: Program | Script) -> Form:
+def form_of(program: Program | Script) -> OutputForm:
     if isinstance(program, Script):
-        return Form(1 + len(program.expressions), of_script=True)
-    return Form(len(program.inputs))
+        return OutputForm(1 + len(program.expressions), of_script=True)
+    return OutputForm(len(program.inputs))
 
 
 def encode_request(program: Program | Script) -> bytes:
@@ -90,7 +90,7 @@ def encode_request(program: Program | Script) -> bytes:
     for grid in program.inputs:
         if grid.ndim != 2 or grid.dtype != np.uint8:
             raise ValueError(f"program {program.program_id}: expected 2-D uint8 inputs, got {grid.ndim}-D {grid.dtype}")
-    # A model's text may hold lone surrogates; that they do not compile is the program's error, not ours.
+    # A model's text may contain lone surrogates; they do not compile, which is the program's error, not ours.
     source = program.source.encode("utf-8", "surrogatepass")
     grids = _pack_grids(program.inputs)
     return _REQUEST.pack(len(source), len(grids), *form_of(program)) + source + grids
@@ -101,7 +101,7 @@ def encode_batch(requests: Sequence[bytes]) -> bytes:
 
 
 def read_batch(sock: socket.socket) -> list[Request]:
-    """The next programs; EOFError when the executor has closed the connection."""
+    """Read the next programs; EOFError when the executor has closed the connection."""
     (n_programs,) = _BATCH.unpack(_read_exactly(sock, _BATCH.size))
     return [_read_request(sock) for _ in range(n_programs)]
 
@@ -140,7 +140,7 @@ def max_result_bytes(n_outputs: int, of_script: bool = False) -> int:
 
 
 def result_bytes(data: bytes | bytearray, n_outputs: int, of_script: bool = False) -> int | None:
-    """Length of the result that starts here; None until enough is there to tell. WireError where no result starts."""
+    """Return the length of the result at the start; None until enough has arrived. WireError if it is not a result."""
     if data.startswith(ALONE):
         return len(ALONE)
     if len(data) < _RESULT.size:
@@ -153,7 +153,7 @@ def result_bytes(data: bytes | bytearray, n_outputs: int, of_script: bool = Fals
 
 
 def decode_result(frame: bytes, n_outputs: int, of_script: bool = False) -> Result:
-    """The inverse of `encode_result`; WireError unless every byte is as it must be."""
+    """Undo `encode_result`; WireError unless every byte is valid."""
     try:
         magic, status, line, type_bytes, message_bytes, _, n_sent = _RESULT.unpack_from(frame)
         message_start = _RESULT.size + type_bytes
@@ -188,7 +188,7 @@ def encode_reply(result: bytes, cpu_seconds: float) -> bytes:
 
 
 def take_reply(data: bytearray, n_outputs: int, of_script: bool = False) -> tuple[bytes, float] | None:
-    """Remove a reply from the front of what has come; None if it has not come as a whole. WireError if it is none."""
+    """Remove a reply from the front of the data; None if it is incomplete. WireError if it is not a reply."""
     size = result_bytes(data[_CPU.size :], n_outputs, of_script)
     if size is None or len(data) < _CPU.size + size:
         return None
@@ -203,10 +203,10 @@ def encode_replies(replies: Iterable[tuple[bytes, float]], peak_kb: int) -> byte
     return _REPLIES.pack(len(body), peak_kb) + body
 
 
-def read_replies(sock: socket.socket, forms: Sequence[Form]) -> tuple[list[tuple[Result | None, float]], int]:
-    """Result, None for `ALONE`, and CPU seconds of the programs of a batch, in order; then the peak memory in kB.
+def read_replies(sock: socket.socket, forms: Sequence[OutputForm]) -> tuple[list[tuple[Result | None, float]], int]:
+    """Read the (result, CPU seconds) of each program of a batch, in order, and the peak memory in kB.
 
-    EOFError: the server is gone.
+    The result is None for `ALONE`. EOFError: the server is gone.
     """
     n_bytes, peak_kb = _REPLIES.unpack(_read_exactly(sock, _REPLIES.size))
     body = bytearray(_read_exactly(sock, n_bytes))
@@ -229,7 +229,7 @@ def _unpack_grids(data: bytes, n_grids: int) -> tuple[Grid, ...]:
     for _ in range(n_grids):
         height, width = _SHAPE.unpack_from(data, start)
         start += _SHAPE.size
-        cells = np.frombuffer(data, np.uint8, height * width, start)  # ValueError where the data ends too early
+        cells = np.frombuffer(data, np.uint8, height * width, start)  # ValueError if the data ends too early
         grids.append(cells.reshape(height, width).copy())
         start += height * width
     if start != len(data):
@@ -245,7 +245,7 @@ def _pack_values(printed: str, values: Iterable[Value]) -> bytes:
 
 
 def _unpack_values(data: bytes, n_blocks: int) -> tuple[str, tuple[Value, ...]]:
-    """What was printed, and the values; KeyError or ValueError where that is not what the bytes are."""
+    """Return the printed text and the values; KeyError or ValueError if the bytes are malformed."""
     blocks = []
     start = 0
     for _ in range(n_blocks):
@@ -262,7 +262,7 @@ def _unpack_values(data: bytes, n_blocks: int) -> tuple[str, tuple[Value, ...]]:
 
 
 def _text(text: str) -> bytes:
-    # The methods of `str` itself: a program's own kind of text could return anything.
+    # Use the methods of `str` itself: those of a subclass could return anything.
     return str.encode(str.__getitem__(text, slice(TEXT_CHARS)), "utf-8", "backslashreplace")
 
 

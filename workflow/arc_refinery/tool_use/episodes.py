@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from arc_refinery.records.transcripts import Ending, Message
+from arc_refinery.records.transcripts import Ending, EpisodeMessage
 from arc_refinery.tool_use.rendering import ToolRenderer
 from arc_refinery.tool_use.tools import CallResult, Toolbox, answer_all
 from arc_refinery.tool_use.turns import ParsedTurn, parse_turn
@@ -45,7 +45,7 @@ class Rollout:
     completion_ids: list[int] = field(default_factory=list)
     mask: list[int] = field(default_factory=list)
     logprobs: Logprobs | None = field(default_factory=list)  # of the sampler; 0 where the mask is 0
-    messages: list[Message] = field(default_factory=list)
+    messages: list[EpisodeMessage] = field(default_factory=list)
     results: list[CallResult] = field(default_factory=list)  # of all calls, in order
     ending: Ending | None = None
 
@@ -95,7 +95,7 @@ def _add_turn(
     _extend(episode, ids, None if logprobs is None else logprobs[:room], is_sampled=True)
     text = renderer.tokenizer.decode(ids, skip_special_tokens=True)
     turn = parse_turn(text)
-    episode.messages.append(Message("assistant", text))
+    episode.messages.append(EpisodeMessage("assistant", text))
     if not turn.calls:
         episode.ending = "answer" if ids[-1] in ends else "truncated"
     elif episode.n_counted > limits.max_calls:
@@ -113,7 +113,7 @@ def _add_results(episode: Rollout, results: list[CallResult], renderer: ToolRend
         episode.ending = "tokens"  # without the results: an episode ends with a turn of the model
         return
     _extend(episode, ids, [0.0] * len(ids), is_sampled=False)
-    episode.messages += [Message("tool", result.text) for result in results]
+    episode.messages += [EpisodeMessage("tool", result.text) for result in results]
 
 
 def _extend(episode: Rollout, ids: list[int], logprobs: Logprobs | None, is_sampled: bool) -> None:

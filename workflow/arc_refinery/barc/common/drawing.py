@@ -15,7 +15,7 @@ from .neighborhood import Grid, neighbor_steps
 def flood_fill(grid: Grid, x: int, y: int, color: int, connectivity: int = 4) -> None:
     """Recolour, in place, the region of equal colour around (x, y).
 
-    A negative coordinate is accepted as NumPy does for the start; its neighbours are found by counting on from the
+    A negative coordinate is accepted as NumPy does for the start; its neighbours are found by counting from the
     raw number, so from -1 the fill goes to 0.
     """
     old = grid[x, y]
@@ -55,7 +55,7 @@ def draw_line(
     """Paint cells in place from (x, y) on, and return the last one painted (the start if there was none).
 
     Only the signs of `direction` count. An end overrides length and direction, and is not aimed at: the line runs
-    straight or along the diagonal, for as many cells as the longer of the two distances. It goes on through cells
+    straight or along the diagonal, for as many cells as the longer of the two distances. It continues through cells
     outside the grid, and ends before a cell whose colour is in `stop_at_color`. Default length: twice the larger side.
     """
     assert (end_x is None) == (end_y is None), "give both end_x and end_y, or neither"

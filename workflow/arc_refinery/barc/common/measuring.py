@@ -1,4 +1,4 @@
-"""Reading grids and objects: boxes, positions, colours, outlines, and how two objects lie to each other.
+"""Reading grids and objects: boxes, positions, colours, outlines, and relative positions of two objects.
 
 Nothing here changes its arguments. Every cell that is `!= background` counts as part of the object, whatever its
 colour; with background None that is every cell.
@@ -38,7 +38,7 @@ def _box_slices(grid: Grid, background: int | None) -> tuple[slice, slice]:
     return slice(x, x + width), slice(y, y + height)
 
 
-# Anchor -> how far along the box's first-to-last cell it lies, in x and in y.
+# Anchor -> its position between the box's first (0) and last (1) cell, in x and in y.
 _ANCHORS = {
     "upperleft": (0.0, 0.0),
     "upperright": (1.0, 0.0),

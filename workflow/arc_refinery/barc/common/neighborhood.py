@@ -1,4 +1,4 @@
-"""What the other modules share: the types of arrays, and which cells are neighbours.
+"""Shared by the other modules: the types of arrays, and which cells are neighbours.
 
 A grid is a 2-D array of colour numbers, indexed `grid[x, y]`: x is axis 0, y is axis 1, so `grid.shape` is
 (size in x, size in y). Nothing here validates a grid; an array that is not 2-D fails where its shape is unpacked.
@@ -42,6 +42,6 @@ def label_components(mask: Mask, neighbors: Mask) -> tuple[NDArray[np.int_], int
 
 
 def grow(mask: Mask, neighbors: Mask, times: int = 1) -> Mask:
-    """The mask with its neighbours added, `times` times over; what lies beyond the edge adds nothing."""
+    """The mask with its neighbours added, `times` times over; cells beyond the edge add nothing."""
     grown: Mask = ndimage.binary_dilation(mask, structure=neighbors, iterations=times)
     return grown

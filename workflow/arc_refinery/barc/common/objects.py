@@ -75,7 +75,7 @@ def _scan(
     allowed_dimensions: Collection[tuple[int, int]],
     colors: Collection[int] | None,
 ) -> Iterator[Grid]:
-    """Every window that counts, alone on a background of the grid's size; x outer and y inner for each dimension.
+    """Yield every matching window, alone on a background of the grid's size; x outer and y inner for each dimension.
 
     An empty list of colours lets nothing pass.
     """

@@ -10,7 +10,7 @@ _TERMINAL_COLORS = [0, 4, 1, 2, 3, 7, 13, 202, 6, 196]
 
 
 def show_colored_grid(grid: Grid, text: bool = True) -> None:
-    """Print the grid as coloured numbers, a line for each y, or (text False) open a matplotlib window.
+    """Print the grid as coloured numbers, one line per y, or (text False) open a matplotlib window.
 
     As text, a colour of 10 or more is an IndexError and a bool or float cell a TypeError.
     """

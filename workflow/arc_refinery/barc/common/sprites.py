@@ -159,7 +159,7 @@ def _walked_sprite(
             _unfold(sprite, region.copy())
         case "radial":
             for _ in range(3):
-                # A view on purpose: each copied cell may be read again further on.
+                # A view on purpose: each copied cell may be read again later.
                 blit(sprite, np.rot90(sprite), background=background)
     return sprite
 
@@ -167,7 +167,7 @@ def _walked_sprite(
 def _walk(
     region: Grid, start: tuple[int, int], fill: float, palette: Any, moves: list[tuple[int, int]], background: int
 ) -> None:
-    """Colour the cells of a random walk in place, until `fill` of the region is no background."""
+    """Colour the cells of a random walk in place, until `fill` of the region is not background."""
     n, m = region.shape
     x, y = start
     index = 0
@@ -200,7 +200,7 @@ def random_sprite(
 ) -> Grid:
     """A random contiguous sprite that touches all four edges of its n x m cells.
 
-    A side may be a list or a range to choose from, but no tuple. `symmetry` as in `generate_sprite`, by default any
+    A side may be a list or a range to choose from, but not a tuple. `symmetry` as in `generate_sprite`, by default any
     that fits. `density` (0..1) varies a little, except for small sides, which want at least a certain one.
     """
     widths, heights = _choices(n), _choices(m)

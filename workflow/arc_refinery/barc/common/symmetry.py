@@ -18,7 +18,7 @@ Coordinate: TypeAlias = Any
 
 
 class _Mover(Protocol):
-    """What `orbit` and the detectors need; `MirrorSymmetry` has it without being a `Symmetry`."""
+    """Methods that `orbit` and the detectors need; `MirrorSymmetry` has them without being a `Symmetry`."""
 
     def apply(self, x: Coordinate, y: Coordinate, iters: int = 1) -> tuple[Coordinate, Coordinate]: ...
 
@@ -26,7 +26,7 @@ class _Mover(Protocol):
 
 
 class Symmetry:
-    """Base class for `isinstance`; does nothing by itself. `MirrorSymmetry` is none."""
+    """Base class for `isinstance`; does nothing by itself. `MirrorSymmetry` is not a subclass."""
 
     def apply(self, x: Coordinate, y: Coordinate, iters: int = 1) -> Any:
         """Does nothing, returns None."""

@@ -16,7 +16,7 @@ from arc_refinery import records
 from arc_refinery.config import Questions, ToolArm, ToolUse
 from arc_refinery.evaluation.bootstrap import Bootstrap
 from arc_refinery.evaluation.statistics import Difference, pass_at_k, percent, points
-from arc_refinery.hub import fetched
+from arc_refinery.hub import fetched_folder
 from arc_refinery.records import RecordError
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Episode
@@ -285,7 +285,7 @@ def _mask_section(
         one.full_episode(shown, chosen.episode_id) for one in evaluated if chosen.question_id in one.questions
     )
     download = experiment.model.download
-    tokenizer = load_tokenizer(str(fetched(folder, download)) if download else experiment.model.path)
+    tokenizer = load_tokenizer(str(fetched_folder(folder, download)) if download else experiment.model.path)
     tokens = [tokenizer.decode([token]) for token in chosen.completion_ids]
     picture = files.add("mask.png", partial(mask_picture, tokens, chosen.mask))
     return [
