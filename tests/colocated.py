@@ -31,10 +31,10 @@ def train(folder: Path) -> list[str]:
 
 
 def train_tools(folder: Path) -> list[str]:
-    """The command `train-tools` in an empty folder, with the questions that it reads; flags may follow."""
+    """The command `train --kind tool-use` in an empty folder, with the questions that it reads; flags may follow."""
     questions = config.Questions(name="q", form="gsm8k", source="generator", n_questions=8)
     records.write(folder / "questions.parquet", "questions", questions_of(questions, "train", 0), 0, {})
-    words = f"train-tools --model-path {TINY_TOOLS} --dataset-path {folder}/questions.parquet --dtype float32"
+    words = f"train --kind tool-use --model-path {TINY_TOOLS} --dataset-path {folder}/questions.parquet --dtype float32"
     words += f" --output-dir {folder}/adapter --learning-rate 1e-3 --num-generations 8 {ADAPTER} {SAMPLER}"
     words += " --tools calculator --generation.max-turn-tokens 64 --generation.max-episode-tokens 192"
     words += " --max-model-len 512 --prompts-per-step 4 --max-steps 2"

@@ -27,7 +27,7 @@ SUBMIT = ("--profile", "profiles/slurm", "--slurm-init-seconds-before-status-che
 def prepare(folder: Path) -> Path:
     """A copy of the repository with the cut-down experiment, whose jobs ask for as much as the full-size one."""
     checkout = copy(folder)
-    full_size = yaml.safe_load((folder / "config/multi-turn-rl.yaml").read_text())
+    full_size = yaml.safe_load((folder / "config/base/llama-8b.yaml").read_text())
     checkout.change(lambda config: config.update(resources=full_size["resources"]), name="cut-down")
     return folder
 

@@ -1,4 +1,4 @@
-"""`train` and `train-tools` with vLLM in the trainer's process, a recorder in its place (recorder.py), on the CPU.
+"""`train` and `train --kind tool-use` with vLLM in the trainer's process, a recorder in its place (recorder.py), on the CPU.
 
 Not checked, because it takes a GPU: vLLM's own weights, memory that both share, and `vllm-server`, where the weights
 pass over NCCL.
@@ -17,7 +17,7 @@ from gpu_envs.pretended import engine_config
 from safetensors import safe_open
 
 RECORDER = Path(__file__).with_name("recorder.py")
-TRAININGS = {"train": (colocated.train, TINY), "train-tools": (colocated.train_tools, TINY_TOOLS)}
+TRAININGS = {"train": (colocated.train, TINY), "train --kind tool-use": (colocated.train_tools, TINY_TOOLS)}
 
 pytestmark = pytest.mark.training
 
