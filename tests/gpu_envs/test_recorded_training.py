@@ -1,4 +1,4 @@
-"""`train` and `train --kind tool-use` with vLLM in the trainer's process, a recorder in its place (recorder.py), on the CPU.
+"""`train`, also with `--kind tool-use`, with vLLM in the trainer, a recorder in its place (recorder.py), on the CPU.
 
 Not checked, because it takes a GPU: vLLM's own weights, memory that both share, and `vllm-server`, where the weights
 pass over NCCL.
