@@ -1,86 +1,132 @@
-"""95 % intervals for other tasks and other training runs, in closed form; benchmarks/coverage.py shows their coverage.
+"""95 % intervals for other tasks and other training runs, in closed form. benchmarks/coverage.py simulates their coverage.
 
-    values                                                      interval
-    share of tasks solved, one value 0 or 1 per task            `share`: Wilson's score
-    mean of a metric, one value per task                        `mean`: Student's t over tasks
-    which tasks two arms solve, once each                       `paired_shares`: Agresti and Min
-    a metric of two arms, or of repetitions (runs x tasks)      `crossed`: t over tasks and training runs
+    values                                                      method
+    0 or 1 per task (solved or not)                             Wilson's score interval
+    a metric per task                                           Student's t over tasks
+    a difference -1, 0 or 1 per task                            Agresti and Min: Wald with two added tasks
+    a metric or difference per training run and task            t over tasks and runs, both random
 
-    mean([0.0, 0.5, 1.0, 0.5]) == Interval(-0.15, 1.15)     half of the attempts of four tasks are right, give or take
+    estimate([[1, 0, 1, 1]])                 mean 0.75, interval [0.30, 0.95]: three of four tasks solved
+    estimate([[0.2, 0.4], [0.3, 0.5]])       two runs on the same two tasks: mean 0.35
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm, t
 
 LEVEL = 0.95
-# With few runs the variance between them may look small by chance. The degrees of freedom are those that it would have
-# if it were so many times larger: chosen with benchmarks/coverage.py, for 3 and 5 runs.
+# Few runs may agree by chance, which makes the variance between them look small. The degrees of freedom are those of a
+# variance this many times larger: chosen with benchmarks/coverage.py, for 3 and 5 runs.
 CAUTION = 8.0
 
+_Table = NDArray[np.float64]
 
-class Interval(NamedTuple):
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean over tasks (and runs) with its 95 % interval."""
+
+    n_tasks: int
+    runs: tuple[float, ...]  # mean of each run
     low: float
     high: float
+    standard_error: float
+    degrees: float  # of freedom of t; infinite for the normal distribution
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.runs))
 
     @property
     def excludes_zero(self) -> bool:
         return self.low > 0 or self.high < 0
 
-
-def share(solved: ArrayLike) -> Interval:
-    """Share of ones, (n,) values 0 or 1 (Wilson 1927): never of width 0, and within 0..1."""
-    values = np.asarray(solved, dtype=float)
-    n, z = len(values), float(norm.ppf(0.5 + LEVEL / 2))
-    p = values.mean()
-    centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z / (1 + z**2 / n) * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
-    return Interval(float(max(0.0, centre - half)), float(min(1.0, centre + half)))
+    @property
+    def p_value(self) -> float:
+        """Two-sided p of a mean this far from 0."""
+        if not self.standard_error:
+            return 1.0
+        return float(2 * t.sf(abs(self.mean) / self.standard_error, self.degrees))
 
 
-def mean(values: ArrayLike) -> Interval:
-    """Mean of (n,) values, one per task. A single task says nothing about others: its interval is its value."""
-    return crossed([np.asarray(values, dtype=float)])
+def estimate(values: Sequence[ArrayLike]) -> Estimate:
+    """Return the mean of (runs, tasks) values; every run has the same tasks.
 
-
-def paired_shares(a: ArrayLike, b: ArrayLike) -> Interval:
-    """Mean of a - b, (n,) values 0 or 1 of the same tasks (Agresti and Min 2005).
-
-    The Wald interval after adding two tasks, half of one won and half of one lost by a: never of width 0.
-    """
-    differences = np.asarray(a, dtype=float) - np.asarray(b, dtype=float)
-    n = len(differences) + 2
-    centre = differences.sum() / n
-    deviation = np.sqrt((np.square(differences).sum() + 1) / n - centre**2)
-    half = float(norm.ppf(0.5 + LEVEL / 2)) * deviation / np.sqrt(n)
-    return Interval(float(centre - half), float(centre + half))
-
-
-def crossed(values: Sequence[ArrayLike]) -> Interval:
-    """Mean of (runs, tasks) values, where every run has the same tasks; for other tasks and other runs.
-
-    Both are random effects. The variance of the mean is that of the tasks' means / n, plus the variance between runs
-    that is left after the noise within them, / number of runs; degrees of freedom by Satterthwaite, with `CAUTION`. One
-    run: Student's t over tasks.
+    A single task says nothing about other tasks: its interval is its value. Raises ValueError without values.
     """
     table = np.asarray(values, dtype=float)
+    if not table.size:
+        raise ValueError("an interval needs at least one value")
+    if table.shape[1] == 1:
+        mean = float(table.mean())
+        return Estimate(1, _means(table), mean, mean, 0.0, np.inf)
+    if len(table) > 1:
+        return _crossed(table)
+    only = set(np.unique(table))
+    if only <= {0.0, 1.0}:
+        return _wilson(table)
+    if only <= {-1.0, 0.0, 1.0}:
+        return _agresti_min(table)
+    return _crossed(table)
+
+
+def difference(a: Sequence[ArrayLike], b: Sequence[ArrayLike]) -> Estimate:
+    """Return the mean of a - b, (runs, tasks) values that are paired by run and task."""
+    table = np.asarray(a, dtype=float) - np.asarray(b, dtype=float)
+    if len(table) == 1 and table.shape[1] > 1 and set(np.unique(table)) <= {-1.0, 0.0, 1.0}:
+        return _agresti_min(table)  # also if no difference is negative, which looks like a share
+    return estimate(table)
+
+
+def _wilson(table: _Table) -> Estimate:
+    """Score interval of a share (Wilson 1927): its width is never 0, its ends are within 0..1."""
+    n, p, z = table.shape[1], float(table.mean()), _quantile(np.inf)
+    centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
+    error = float(np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))) / (1 + z**2 / n)
+    return Estimate(n, (p,), max(0.0, centre - z * error), min(1.0, centre + z * error), error, np.inf)
+
+
+def _agresti_min(table: _Table) -> Estimate:
+    """Interval of a difference of paired shares (Agresti and Min 2005): its width is never 0.
+
+    Wald's interval after adding two tasks, of which each arm alone solves half of one.
+    """
+    n = table.shape[1] + 2
+    centre = float(table.sum()) / n
+    error = float(np.sqrt(((table**2).sum() + 1) / n - centre**2) / np.sqrt(n))
+    z = _quantile(np.inf)
+    return Estimate(table.shape[1], _means(table), centre - z * error, centre + z * error, error, np.inf)
+
+
+def _crossed(table: _Table) -> Estimate:
+    """Interval with tasks and runs as crossed random effects; of one run, Student's t over tasks.
+
+    Variance of the mean = variance of the tasks' means / n tasks + variance between runs beyond the noise within them
+    / n runs. Degrees of freedom by Satterthwaite, with `CAUTION`.
+    """
     n_runs, n_tasks = table.shape
-    centre = float(table.mean())
-    if n_tasks == 1:
-        return Interval(centre, centre)
-    of_tasks = table.mean(0).var(ddof=1) / n_tasks
-    of_runs = 0.0
-    freedom = float(n_tasks - 1)
+    mean = float(table.mean())
+    of_tasks = float(table.mean(0).var(ddof=1)) / n_tasks
+    of_runs, degrees = 0.0, float(n_tasks - 1)
     if n_runs > 1:
-        residuals = table - table.mean(0) - table.mean(1, keepdims=True) + centre
-        noise = np.square(residuals).sum() / ((n_runs - 1) * (n_tasks - 1))
-        of_runs = max(0.0, table.mean(1).var(ddof=1) - noise / n_tasks) / n_runs
+        residuals = table - table.mean(0) - table.mean(1, keepdims=True) + mean
+        noise = float((residuals**2).sum()) / ((n_runs - 1) * (n_tasks - 1))
+        of_runs = max(0.0, float(table.mean(1).var(ddof=1)) - noise / n_tasks) / n_runs
         cautious = CAUTION * of_runs
-        parts = cautious**2 / (n_runs - 1) + of_tasks**2 / (n_tasks - 1)
-        if parts:
-            freedom = float(np.clip((cautious + of_tasks) ** 2 / parts, n_runs - 1, n_tasks - 1))
-    half = float(t.ppf(0.5 + LEVEL / 2, freedom)) * float(np.sqrt(of_tasks + of_runs))
-    return Interval(centre - half, centre + half)
+        if parts := cautious**2 / (n_runs - 1) + of_tasks**2 / (n_tasks - 1):
+            degrees = float(np.clip((cautious + of_tasks) ** 2 / parts, n_runs - 1, n_tasks - 1))
+    error = float(np.sqrt(of_tasks + of_runs))
+    half = _quantile(degrees) * error
+    return Estimate(n_tasks, _means(table), mean - half, mean + half, error, degrees)
+
+
+def _means(table: _Table) -> tuple[float, ...]:
+    return tuple(table.mean(1).tolist())
+
+
+def _quantile(degrees: float) -> float:
+    share = 0.5 + LEVEL / 2
+    return float(norm.ppf(share) if np.isinf(degrees) else t.ppf(share, degrees))
