@@ -99,6 +99,16 @@ class Arm(Strict):
         return self.model_copy(update={"name": f"{self.name}-sampling-{seed}", "seed": seed})
 
 
+class Primary(Strict):
+    set: Name = Field(description="Evaluation set.")
+    arms: tuple[Name, Name] = Field(
+        description="Pair of arms to compare, as in `comparisons`: the first minus the second."
+    )
+    turn: PositiveInt | None = Field(
+        None, description="Compare the pass rate of this turn alone; default: tasks solved by all attempts."
+    )
+
+
 class Evaluation(Strict):
     sets: tuple[TaskSet, ...] = Field(min_length=1, description="Sets of tasks that the arms are compared on.")
     arms: tuple[Arm, ...] = Field(
@@ -115,7 +125,11 @@ class Evaluation(Strict):
         description="Repeat all arms with each of these sampling seeds, as `<arm>-sampling-<seed>`; the report shows "
         "how much results vary between them. Default: once, with the experiment's seed.",
     )
-    n_bootstrap: PositiveInt = Field(10000, description="Resamples of the tasks for the 95 % intervals.")
+    primary: Primary | None = Field(
+        None,
+        description="The comparison that the experiment was made for. The report shows it first and does not correct "
+        "its p for the number of comparisons; all others are corrected (Holm). Declare it before looking at results.",
+    )
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> "Evaluation":

@@ -106,8 +106,10 @@ def _kind(config: Mapping[str, Any], origin: str) -> type[Experiment]:
 
 
 def _moved(config: Mapping[str, Any]) -> list[str]:
-    """Advice for keys of `training` from before it had sections."""
-    training = config.get("training")
+    """Advice for keys of earlier versions."""
+    training, evaluation = config.get("training"), config.get("evaluation")
+    if isinstance(evaluation, Mapping) and "n_bootstrap" in evaluation:
+        return ["evaluation.n_bootstrap is no longer a key: intervals are computed in closed form; remove it"]
     if not isinstance(training, Mapping):
         return []
     lines = [f"training.{key} is now training.{MOVED[key]}.{key}; move it there" for key in training if key in MOVED]

@@ -151,6 +151,27 @@ class Refining(Experiment):
         """Seed of the arm's sampling and augmentation."""
         return self.seed if arm.seed is None else arm.seed
 
+    def training_seed(self, arm: Arm) -> int | None:
+        """Seed of the training whose adapters an arm uses; None if it uses none, or trainings are not repeated."""
+        adapters = {turn.adapter for turn in arm.turns} - {"none"}
+        repeated = self.training is not None and len(self.training.seeds) > 1
+        return self.seed_of(min(adapters)) if adapters and repeated else None
+
+    def paired_runs(self, first: str, second: str) -> list[list[tuple[Arm, Arm]]]:
+        """Pair the repetitions of two arms, one list per run: the pairs of a training seed, else of a sampling seed.
+
+        Repetitions are paired with those of the same seeds, if both have seeds.
+        """
+        pairs = list(product(self.arms_called(first), self.arms_called(second)))
+        seeds = [((one.seed, other.seed), (self.training_seed(one), self.training_seed(other))) for one, other in pairs]
+        matched = [all(None in two or two[0] == two[1] for two in of_pair) for of_pair in seeds]
+        runs: dict[int | None, list[tuple[Arm, Arm]]] = {}
+        for pair, (sampling, training), is_match in zip(pairs, seeds, matched, strict=True):
+            if is_match or not any(matched):
+                known = [seed for seed in (*training, *sampling) if seed is not None]
+                runs.setdefault(known[0] if known else None, []).append(pair)
+        return list(runs.values())
+
     def evaluation_set(self, name: str) -> TaskSet:
         return next(task_set for task_set in self.evaluation.sets if task_set.name == name)
 
@@ -270,6 +291,14 @@ class Refining(Experiment):
         known = {*names, *self.repetitions, *(arm.name for arm in self.evaluation.arms)}
         if unknown := [name for pair in self.evaluation.comparisons for name in pair if name not in known]:
             raise ValueError(f"evaluation.comparisons: {unknown[0]} is not an arm; there are {', '.join(names)}")
+        if (primary := self.evaluation.primary) and primary.set not in sets:
+            raise ValueError(f"evaluation.primary: {primary.set} is not an evaluation set; expected {', '.join(sets)}")
+        if primary and primary.arms not in self.compared:
+            pairs = "; ".join(f"[{first}, {second}]" for first, second in self.compared)
+            raise ValueError(
+                f"evaluation.primary: [{', '.join(primary.arms)}] are not compared; expected one of {pairs}, or "
+                "add the pair to evaluation.comparisons"
+            )
         for arm in self.arms:
             for turn in arm.turns:
                 if turn.model and turn.model not in self.models:

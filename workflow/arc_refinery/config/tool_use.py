@@ -138,7 +138,6 @@ class ToolEvaluation(Strict):
         description="Questions whose episodes run together, `n_predictions` of each; results and memory use depend on "
         "it.",
     )
-    n_bootstrap: PositiveInt = Field(10000, description="Resamples of the questions for the 95 % intervals.")
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> "ToolEvaluation":

@@ -78,11 +78,16 @@ class SetResults:
         start = sum(earlier.n_predictions for earlier in arm.turns[: turn - 1])
         return own.assign(turn=turn, slot=own["place"] + start)
 
-    def metrics_of_turn(self, arm: Arm, turn: int) -> pd.DataFrame:
-        """Return `per_task` of one turn alone, cached. Later turns cover only tasks that had something to refine."""
-        key = arm.branch(turn), arm.turns[turn - 1].n_predictions
+    def metrics_of_turn(self, arm: Arm, turn: int, n_attempts: int | None = None) -> pd.DataFrame:
+        """Return `per_task` of one turn alone, or of its first attempts per task; cached.
+
+        Later turns cover only tasks that had something to refine.
+        """
+        n_attempts = n_attempts or arm.turns[turn - 1].n_predictions
+        key = arm.branch(turn), n_attempts
         if key not in self._of_turns:
             attempts = self.of_turn(arm, turn)
+            attempts = attempts[attempts["place"] < n_attempts]
             task_ids = self.task_ids if turn == 1 else tasks_with_attempts(attempts, self.task_ids)
             self._of_turns[key] = per_task(attempts, task_ids)
         return self._of_turns[key]

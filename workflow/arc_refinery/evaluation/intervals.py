@@ -1,13 +1,13 @@
-"""95 % intervals for other tasks and other training runs, in closed form. benchmarks/coverage.py simulates their coverage.
+"""95 % intervals for other tasks and other training runs, in closed form (docs/statistics.md).
 
-    values                                                      method
-    0 or 1 per task (solved or not)                             Wilson's score interval
-    a metric per task                                           Student's t over tasks
-    a difference -1, 0 or 1 per task                            Agresti and Min: Wald with two added tasks
-    a metric or difference per training run and task            t over tasks and runs, both random
+values                                                      method
+0 or 1 per task (solved or not)                             Wilson's score interval
+a metric per task                                           Student's t over tasks
+a difference -1, 0 or 1 per task                            Agresti and Min: Wald with two added tasks
+a metric or difference per training run and task            t over tasks and runs, both random
 
-    estimate([[1, 0, 1, 1]])                 mean 0.75, interval [0.30, 0.95]: three of four tasks solved
-    estimate([[0.2, 0.4], [0.3, 0.5]])       two runs on the same two tasks: mean 0.35
+estimate([[1, 0, 1, 1]])                 mean 0.75, interval [0.30, 0.95]: three of four tasks solved
+estimate([[0.2, 0.4], [0.3, 0.5]])       two runs on the same two tasks: mean 0.35
 """
 
 from collections.abc import Sequence
@@ -73,7 +73,7 @@ def estimate(values: Sequence[ArrayLike]) -> Estimate:
     return _crossed(table)
 
 
-def difference(a: Sequence[ArrayLike], b: Sequence[ArrayLike]) -> Estimate:
+def estimate_difference(a: Sequence[ArrayLike], b: Sequence[ArrayLike]) -> Estimate:
     """Return the mean of a - b, (runs, tasks) values that are paired by run and task."""
     table = np.asarray(a, dtype=float) - np.asarray(b, dtype=float)
     if len(table) == 1 and table.shape[1] > 1 and set(np.unique(table)) <= {-1.0, 0.0, 1.0}:

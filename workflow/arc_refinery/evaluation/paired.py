@@ -17,8 +17,7 @@ from arc_refinery import config, records
 from arc_refinery.config import Refining
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.arms import SetResults, load_results, per_task
-from arc_refinery.evaluation.bootstrap import Bootstrap
-from arc_refinery.evaluation.statistics import Comparison, compare, compare_repeated
+from arc_refinery.evaluation.statistics import Comparison, compare
 from arc_refinery.grids import fingerprint
 
 
@@ -137,7 +136,7 @@ def shared_tasks(first: SideResults, second: SideResults) -> list[str]:
 
 
 def pair(first: SideResults, second: SideResults, arms: tuple[str, str], task_ids: Sequence[str]) -> PairedArms:
-    """Compare an arm of each side on shared tasks. The resamples are those of the first side's report."""
+    """Compare an arm of each side on shared tasks; repetitions are paired in their order."""
     if not task_ids:
         raise PairingError(
             f"{first.side.folder} and {second.side.folder} have no task of {first.results.name} in common; "
@@ -149,11 +148,9 @@ def pair(first: SideResults, second: SideResults, arms: tuple[str, str], task_id
         for one, arm in zip((first, second), arms, strict=True)
     )
     labels = [f"{one.side.folder}:{arm}" for one, arm in zip((first, second), arms, strict=True)]
-    bootstrap = Bootstrap.of(first.side.experiment, first.results.name)
-    if len(a) == len(b) == 1:
-        comparison = compare(labels[0], labels[1], a[0], b[0], bootstrap.n_resamples, *bootstrap.address)
-    else:
-        comparison = compare_repeated(labels[0], labels[1], a, b, bootstrap.n_resamples, *bootstrap.address)
+    if len(a) != len(b):  # they cannot be paired: the mean of either
+        a, b = [np.mean(a, axis=0)], [np.mean(b, axis=0)]
+    comparison = compare(labels[0], labels[1], a, b)
     more = np.sign(np.mean(a, axis=0) - np.mean(b, axis=0))
     return PairedArms(
         comparison,

@@ -1,50 +1,23 @@
-"""Estimates and their uncertainty over tasks: intervals resample tasks, tests pair them."""
+"""Comparisons of arms, and scores of tasks that combine their attempts. Intervals: intervals.py."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import ceil, comb
+from math import comb
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import binomtest, bootstrap, norm
+from scipy.stats import binomtest, norm
 
-from arc_refinery.seeding import stream
+from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
 
 SIGNIFICANCE = 0.05
-POWER = 0.8  # of the test that `n_needed` plans for
+POWER = 0.8  # of the experiment that `detectable` describes
 
-Interval = tuple[float, float]
 _Bools = NDArray[np.bool_]
 _Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Mean over n tasks of one arm's metric minus the other's, with its 95 % interval."""
-
-    n: int
-    mean: float
-    low: float
-    high: float
-    deviation: float  # standard deviation of the tasks' differences
-
-    @property
-    def excludes_zero(self) -> bool:
-        return self.low > 0 or self.high < 0
-
-    @property
-    def n_needed(self) -> int | None:
-        """Tasks needed to detect a difference of this size with `POWER`, at p < 0.05, two-sided.
-
-        Normal approximation for the mean of paired differences: ((z_0.975 + z_power) * deviation / mean)^2.
-        """
-        if abs(self.mean) < 1e-12:
-            return None
-        z = float(norm.ppf(1 - SIGNIFICANCE / 2) + norm.ppf(POWER))
-        return max(2, ceil((z * self.deviation / self.mean) ** 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +30,44 @@ class Comparison:
     n_second: float
     only_first: int  # tasks solved by the first arm and not by the second (repeated arms: solved more often)
     only_second: int
-    difference: Difference  # share of tasks solved, first minus second
-    p_value: float | None  # exact McNemar test; None for repeated arms
-    repetitions: int = 1
+    difference: Estimate  # share of tasks solved, first minus second
+    p_value: float  # exact McNemar test; for repeated arms that of the interval's t
+    corrected: float | None = None  # Holm's p among all comparisons but the primary one; None: not corrected
+    is_primary: bool = False
+
+    @property
+    def n_runs(self) -> int:
+        return len(self.difference.runs)
 
     @property
     def supports_difference(self) -> bool:
-        """Whether the interval excludes 0 and, for arms sampled once, p < 0.05."""
-        return self.difference.excludes_zero and (self.p_value is None or self.p_value < SIGNIFICANCE)
+        """Whether the interval excludes 0 and p < 0.05, for all but the primary comparison after correction."""
+        p_value = self.p_value if self.corrected is None else self.corrected
+        return self.difference.excludes_zero and p_value < SIGNIFICANCE
+
+
+def detectable(found: Estimate) -> float:
+    """Return the smallest true difference that an experiment like this one detects with `POWER`.
+
+    Two-sided at p < 0.05, normal approximation: (z_0.975 + z_power) x standard error. Unlike the number of tasks that a
+    difference of the observed size would take, it does not depend on the observed difference, which is noisy.
+    """
+    return float(norm.ppf(1 - SIGNIFICANCE / 2) + norm.ppf(POWER)) * found.standard_error
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p values corrected for their number (Holm 1979): the chance of any false alarm stays below the level."""
+    corrected, highest = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(sorted(range(len(p_values)), key=lambda index: p_values[index])):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = highest
+    return corrected
+
+
+def correct(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Return the comparisons of a report with Holm's p; the primary comparison is not among those corrected."""
+    others = iter(holm([one.p_value for one in comparisons if not one.is_primary]))
+    return [one if one.is_primary else replace(one, corrected=next(others)) for one in comparisons]
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
@@ -86,82 +89,74 @@ def solved_at_k(train_is_correct: _Bools, test_is_correct: _Bools, k: int) -> fl
     return train + test - either
 
 
-def bootstrap_interval(values: ArrayLike, n_resamples: int, *address: int | str) -> Interval:
-    """Return the 95 % percentile interval of the mean; values (one per task) are resampled with `address` as seed."""
-    sample = np.asarray(values, dtype=float)
-    if not len(sample):
-        raise ValueError("an interval needs at least one value")
-    if len(sample) == 1:
-        return float(sample[0]), float(sample[0])
-    rng = stream(*address)
-    drawn = bootstrap((sample,), np.mean, n_resamples=n_resamples, batch=1000, method="percentile", rng=rng)
-    return float(drawn.confidence_interval.low), float(drawn.confidence_interval.high)
-
-
-def paired_difference(a: ArrayLike, b: ArrayLike, n_resamples: int, *address: int | str) -> Difference:
-    """Return the mean of a - b and its bootstrap interval over tasks; a[i] and b[i] belong to the same task."""
-    differences = np.asarray(a, dtype=float) - np.asarray(b, dtype=float)
-    low, high = bootstrap_interval(differences, n_resamples, *address)
-    deviation = float(differences.std(ddof=1)) if len(differences) > 1 else 0.0
-    return Difference(len(differences), float(differences.mean()), low, high, deviation)
-
-
 def mcnemar(only_first: int, only_second: int) -> float:
     """Return the exact two-sided p of a split at least this uneven, if both arms are equally good."""
     discordant = only_first + only_second
     return float(binomtest(only_first, discordant).pvalue) if discordant else 1.0
 
 
-def compare(first: str, second: str, a: ArrayLike, b: ArrayLike, n_resamples: int, *address: int | str) -> Comparison:
-    """Compare which tasks two arms solved; a[i] and b[i]: whether the first and the second solved task i."""
-    solved, other = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
-    mean = compare_repeated(first, second, [solved], [other], n_resamples, *address)
-    return replace(mean, p_value=mcnemar(mean.only_first, mean.only_second))
+def compare(first: str, second: str, a: Sequence[ArrayLike], b: Sequence[ArrayLike]) -> Comparison:
+    """Compare which tasks two arms solved; a[r][i]: whether run r of the first one solved task i.
 
-
-def compare_repeated(
-    first: str, second: str, a: Sequence[ArrayLike], b: Sequence[ArrayLike], n_resamples: int, *address: int | str
-) -> Comparison:
-    """Compare the means over repetitions of two arms; a[r][i]: whether repetition r of the first solved task i."""
+    Runs are paired: run r of the one with run r of the other. The values of one run are 0 or 1; means over several
+    samplings with one adapter make one run.
+    """
     solved, other = np.mean(np.asarray(a, dtype=float), axis=0), np.mean(np.asarray(b, dtype=float), axis=0)
+    only_first, only_second = int((solved > other).sum()), int((other > solved).sum())
+    found = estimate_difference(a, b)
+    is_exact = len(a) == 1 and set(np.unique([solved, other])) <= {0.0, 1.0}
     return Comparison(
         first=first,
         second=second,
         n_first=float(solved.sum()),
         n_second=float(other.sum()),
-        only_first=int((solved > other).sum()),
-        only_second=int((other > solved).sum()),
-        difference=paired_difference(solved, other, n_resamples, *address),
-        p_value=None,
-        repetitions=max(len(a), len(b)),
+        only_first=only_first,
+        only_second=only_second,
+        difference=found,
+        p_value=mcnemar(only_first, only_second) if is_exact else found.p_value,
     )
 
 
 def verdict_sentence(comparison: Comparison) -> str:
     """Return a sentence with all numbers that says whether the evidence supports a difference between two arms."""
     c, d = comparison, comparison.difference
-    solved = [f"{count:.1f}" if c.repetitions > 1 else f"{count:.0f}" for count in (c.n_first, c.n_second)]
-    only, more = ("solved by", "only") if c.p_value is not None else ("solved more often by", "")
+    solved = [f"{count:.1f}" if c.n_runs > 1 else f"{count:.0f}" for count in (c.n_first, c.n_second)]
+    only, more = ("solved by", "only") if c.n_runs == 1 else ("solved more often by", "")
     numbers = (
-        f"`{c.first}` solved {solved[0]} of {d.n} tasks ({percent(c.n_first / d.n)}) and `{c.second}` {solved[1]} "
-        f"({percent(c.n_second / d.n)}): {points(d.mean)} points, 95 % interval [{points(d.low)}, {points(d.high)}]; "
+        f"`{c.first}` solved {solved[0]} of {d.n_tasks} tasks ({percent(c.n_first / d.n_tasks)}) and `{c.second}` "
+        f"{solved[1]} ({percent(c.n_second / d.n_tasks)}): {points(d.mean)} points, 95 % interval {interval_text(d)}; "
         f"{c.only_first} {only} the first {more}".rstrip()
         + f", {c.only_second} by the second {more}".rstrip()
     )
-    numbers += f", exact McNemar {p_text(c.p_value)}." if c.p_value is not None else f" ({c.repetitions} repetitions)."
+    numbers += f", exact McNemar {p_text(c.p_value)}" if c.n_runs == 1 else f"; {runs_text(d)}, {p_text(c.p_value)}"
+    numbers += "." if c.corrected is None else f", {p_text(c.corrected)} after correction."
     if c.supports_difference:
-        better = c.first if d.mean > 0 else c.second
-        return f"{numbers} **The evidence supports a difference: `{better}` solves more.**"
-    return f"{numbers} **The evidence does not support a difference.**{_needed_sentence(d)}"
+        better, worse = (c.first, c.second) if d.mean > 0 else (c.second, c.first)
+        return f"{numbers} **The evidence supports that `{better}` solves more than `{worse}`.**"
+    return f"{numbers} **The evidence does not support a difference.**"
 
 
-def _needed_sentence(difference: Difference) -> str:
-    if difference.n_needed is None:
-        return ""
-    return (
-        f" Detecting a difference of this size takes about {difference.n_needed} tasks ({100 * POWER:.0f} % power, "
-        f"p < {SIGNIFICANCE})."
-    )
+def interval_text(found: Estimate) -> str:
+    """Format the interval of a difference in percentage points."""
+    return f"[{points(found.low)}, {points(found.high)}]"
+
+
+def runs_text(found: Estimate) -> str:
+    """Format the differences of the runs: `per run +2.0, +2.5, +0.5`."""
+    return f"per run {', '.join(map(points, found.runs))}"
+
+
+def share_text(values: ArrayLike) -> str:
+    """Format a mean over tasks with its interval: `27.5 % [17.1, 40.9]`; a single task has none."""
+    found = estimate([values])
+    if found.n_tasks < 2:
+        return percent(found.mean)
+    return f"{percent(found.mean)} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
+
+
+def solved_text(values: Sequence[float]) -> str:
+    """Format a number of solved tasks: `14/51 = 27.5 % [17.1, 40.9]`."""
+    return f"{round(sum(values))}/{len(values)} = {share_text(values)}"
 
 
 def percent(share: float) -> str:
@@ -204,14 +199,12 @@ def pass_at_k_scores(attempts: pd.DataFrame, task_ids: Sequence[str], k: int) ->
     return np.array([_solved(train, test, k) for train, test in correct])
 
 
-def budget_curve(
-    attempts: pd.DataFrame, task_ids: Sequence[str], n_first: int, budget: int, n_resamples: int, *address: int | str
-) -> pd.DataFrame:
+def budget_curve(attempts: pd.DataFrame, task_ids: Sequence[str], n_first: int, budget: int) -> pd.DataFrame:
     """Return the share of tasks solved and tokens per task after 1, 2, ..., `budget` attempts per task (task means).
 
     Within the first turn (`n_first` attempts) these are expectations over the order of attempts (`solved_at_k`). After
     it, all first-turn attempts are spent and later ones count in slot order. `low` and `high`: 95 % interval of the
-    share at each budget, resampling tasks.
+    share at each budget.
     """
     tasks = _arrays(attempts, ["slot", "train_is_correct", "test_is_correct", "tokens"])
     n = len(task_ids)
@@ -229,15 +222,14 @@ def budget_curve(
                 spent = slot < k
                 solved[index, k - 1] = train[spent].any() and test[spent].any()
                 tokens[k - 1] += cost[spent].sum()
-    drawn = stream(*address).multinomial(n, np.full(n, 1 / n), size=n_resamples)  # how often each task is drawn
-    low, high = np.percentile(drawn @ solved / n, [2.5, 97.5], axis=0)
+    shares = [estimate([column]) for column in solved.T]
     return pd.DataFrame(
         {
             "budget": np.arange(1, budget + 1),
             "tokens": tokens / n,
             "solved": solved.mean(axis=0),
-            "low": low,
-            "high": high,
+            "low": [share.low for share in shares],
+            "high": [share.high for share in shares],
             "solved_tasks": solved.sum(axis=0),
         }
     )

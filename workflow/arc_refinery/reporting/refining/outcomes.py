@@ -8,11 +8,11 @@ import pandas as pd
 
 from arc_refinery.config import Arm, Refining
 from arc_refinery.evaluation.arms import PASS_RATE, SetResults, per_task, tasks_with_attempts, turns_of
-from arc_refinery.evaluation.bootstrap import Bootstrap
+from arc_refinery.evaluation.statistics import share_text
 from arc_refinery.reporting.markdown import markdown_table, write_csv
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.refining import plots
-from arc_refinery.reporting.refining.tables import pairs_of_arms, turn_title
+from arc_refinery.reporting.refining.tables import turn_title
 
 N_ERRORS = 4  # most frequent error types of a set, each an outcome of its own
 CORRECT, TRAIN_ONLY, WRONG, OTHER_ERRORS = "correct", "train pairs only", "wrong", "other errors"
@@ -52,7 +52,6 @@ def section(
     experiment: Refining,
     results: SetResults,
     metrics: Mapping[str, pd.DataFrame],
-    bootstrap: Bootstrap,
     files: Attachments,
 ) -> list[str]:
     """Return Markdown blocks on a set; its pictures and tables are added to `files`.
@@ -72,7 +71,7 @@ def section(
         f"*{CORRECT}*: all train and test pairs correct; *{TRAIN_ONLY}*: all train pairs correct, not all test "
         f"pairs; *{WRONG}*: a grid for every input, but not all train pairs correct; *{FAILED['invalid_output']}*: an "
         "output that is not a grid; errors by type. Means over the tasks that have attempts in a turn, as above.",
-        outcomes_table(shares, bootstrap),
+        outcomes_table(shares),
         f"![Share of attempts by outcome, one bar per turn]({plot})",
         f"[As CSV]({table}).",
         "### Tasks gained and lost by refining",
@@ -120,12 +119,12 @@ def outcomes_of(attempts: pd.DataFrame, frequent: Sequence[str]) -> "pd.Series[s
     return pd.Series(outcomes, attempts.index, dtype=str)
 
 
-def outcomes_table(shares: Mapping[str, pd.DataFrame], bootstrap: Bootstrap) -> str:
+def outcomes_table(shares: Mapping[str, pd.DataFrame]) -> str:
     """Return a Markdown table with one row per outcome, one column per turn."""
     columns = next(iter(shares.values())).columns
     rows: list[list[object]] = [["n tasks", *(len(of_turn) for of_turn in shares.values())]]
     for outcome in columns:
-        cells = [bootstrap.share(list(of_turn[outcome])) if len(of_turn) else "–" for of_turn in shares.values()]
+        cells = [share_text(list(of_turn[outcome])) if len(of_turn) else "–" for of_turn in shares.values()]
         rows.append([outcome, *cells])
     return markdown_table(["share of attempts", *shares], rows)
 
@@ -133,7 +132,7 @@ def outcomes_table(shares: Mapping[str, pd.DataFrame], bootstrap: Bootstrap) -> 
 def refining_pairs(experiment: Refining) -> list[tuple[Arm, Arm]]:
     """Pair each arm that refines with its baseline; of repeated baselines, the one with the same seed."""
     baseline, *others = experiment.repetitions
-    pairs = [pair for name in others for pair in pairs_of_arms(experiment, name, baseline)]
+    pairs = [pair for name in others for run in experiment.paired_runs(name, baseline) for pair in run]
     return [(arm, paired_baseline) for arm, paired_baseline in pairs if len(arm.turns) > 1]
 
 

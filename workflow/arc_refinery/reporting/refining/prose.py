@@ -20,7 +20,7 @@ from arc_refinery.evaluation.statistics import SIGNIFICANCE, mcnemar
 METRICS_EXPLAINED = """\
 <details><summary>How to read the metrics</summary>
 
-All metrics are means over tasks; the metric of a task is the mean over its attempts unless stated otherwise. Brackets: 95 % interval, from a bootstrap over tasks.
+All metrics are means over tasks; the metric of a task is the mean over its attempts unless stated otherwise. Brackets: 95 % interval for other tasks like these (of repeated trainings also for other training runs).
 
 - **valid code**: attempts with a program; **valid outputs**: attempts whose program returned a grid for every input; **unique outputs**: distinct outputs / attempts.
 - **train_pixel_score**, **test_pixel_score**: share of equal cells (for different shapes, at the best offset: equal cells / cells of the bounding box of both); 0 without valid outputs.
@@ -30,8 +30,9 @@ All metrics are means over tasks; the metric of a task is the mean over its atte
 - **pass@k**: probability that k of a turn's attempts, drawn at random, solve the task (unbiased, Chen et al. 2021).
 - **two guesses**: tasks that a submission of two guesses would solve: attempts that are correct on all train pairs vote, and the two outputs with most votes are the guesses (`arc-refinery predictions submit` adds other attempts if there are fewer than two).
 - **tokens**: those of completions, and of each prompt once for all completions that share it.
-- **supported**: the 95 % interval of the paired difference excludes 0, and the exact McNemar test gives p < 0.05 (for repeated arms, whose means are compared: the interval only).
-- **tasks needed**: number of tasks to detect a difference of this size with 80 % power at p < 0.05 (normal approximation for paired differences).
+- **p**: exact McNemar test; of repeated arms the t test over tasks and runs. **p corrected**: for the number of comparisons in the report but the primary one (Holm).
+- **supported**: the 95 % interval of the paired difference excludes 0 and p is below 0.05: the corrected p, except for the primary comparison.
+- **detectable**: the true difference, in points, that an experiment like this one detects with 80 % power at p < 0.05.
 
 </details>"""  # noqa: E501
 
@@ -55,8 +56,7 @@ def arms_and_settings(experiment: Refining, sizes: Mapping[str, int]) -> list[st
         *([_refining(experiment)] if refines else []),
         *_trainings(experiment),
         f"- Execution: {_limits_of_programs(experiment.sandbox)}",
-        f"- Seed: {experiment.seed}{_further_seeds(experiment)}. Intervals: {experiment.evaluation.n_bootstrap} "
-        "resamples.",
+        f"- Seed: {experiment.seed}{_further_seeds(experiment)}.",
     ]
     return [
         "## Arms and settings",
@@ -251,7 +251,9 @@ def limits(experiment: Refining, n_comparisons: int) -> list[str]:
         _scope_of_intervals(experiment),
         f"Few tasks can show only large differences: p < 0.05 takes at least {needed} tasks that one arm solves and "
         "the other does not. An unsupported difference may still exist.",
-        f"p values are not corrected for the {n_comparisons} comparisons made here." if n_comparisons > 1 else "",
+        "Differences in one turn, and intervals in bold, are not corrected for their number."
+        if n_comparisons > 1
+        else "",
         "Arms of equal budget spend equal numbers of attempts, not of tokens: refining prompts are longer. The "
         "comparison at equal generated tokens ignores prompt tokens, which are processed faster."
         if any(len(arm.turns) > 1 for arm in arms)
@@ -267,15 +269,17 @@ def limits(experiment: Refining, n_comparisons: int) -> list[str]:
 
 
 def _scope_of_intervals(experiment: Refining) -> str:
-    trained = bool(experiment.training and len(experiment.training.seeds) > 1)
-    sampled = len(experiment.evaluation.seeds) > 1
-    missing = [
-        "" if trained or not experiment.adapters else "between training runs",
-        "" if sampled else "between samples of the same model",
-    ]
-    rest = " or ".join(words for words in missing if words)
-    repeated = " Repeated arms are compared by their means." if trained or sampled else ""
-    return f"Intervals cover the choice of tasks{f', not the variation {rest}' if rest else ''}.{repeated}"
+    """Say which variation the intervals cover. Resampled tasks bring their own sampling noise with them."""
+    n_runs = len(experiment.training.seeds) if experiment.training else 0
+    if n_runs > 1:
+        scope = f"other tasks, other samples and other training runs, estimated from {n_runs} of them"
+        few = " Two runs say little about others: such intervals can be too narrow." if n_runs == 2 else ""
+        shared = " All runs trained on the same tasks, whose choice the intervals do not cover."
+        return (
+            f"Intervals of arms with repeated trainings cover {scope}.{few}{shared} Others do not."
+        )
+    missing = " They do not cover other training runs: there was one." if experiment.adapters else ""
+    return f"Intervals cover other tasks and other samples of the same model.{missing}"
 
 
 def trained_turns(arms: Sequence[Arm]) -> set[int]:

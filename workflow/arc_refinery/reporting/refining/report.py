@@ -4,17 +4,36 @@ It depends only on the settings and the records, without times or dates, so equa
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import pandas as pd
 
 from arc_refinery import records
 from arc_refinery.config import Arm, Refining, TaskSet
-from arc_refinery.evaluation.arms import SetResults, load_results, n_tasks_with_budget_left, per_task, turns_of
-from arc_refinery.evaluation.bootstrap import Bootstrap
-from arc_refinery.evaluation.statistics import Comparison, budget_curve, percent, verdict_sentence
+from arc_refinery.evaluation.arms import (
+    PASS_RATE,
+    SetResults,
+    load_results,
+    n_tasks_with_budget_left,
+    per_task,
+    turns_of,
+)
+from arc_refinery.evaluation.statistics import (
+    POWER,
+    Comparison,
+    budget_curve,
+    correct,
+    detectable,
+    interval_text,
+    p_text,
+    percent,
+    points,
+    runs_text,
+    verdict_sentence,
+)
 from arc_refinery.reporting import left_out, provenance, training
 from arc_refinery.reporting.markdown import markdown_table, write_csv
 from arc_refinery.reporting.publish import Attachments, publish
@@ -30,7 +49,6 @@ class EvaluatedSet:
     results: SetResults
     arms: Mapping[str, pd.DataFrame]  # `per_task` of each arm
     comparisons: list[Comparison]
-    bootstrap: Bootstrap
 
     @property
     def n(self) -> int:
@@ -44,7 +62,7 @@ def write_report(experiment: Refining, folder: Path, report: Path) -> None:
 
 def compose(experiment: Refining, folder: Path, files: Attachments) -> list[str]:
     """Return the report as Markdown blocks; its pictures and tables are added to `files`."""
-    evaluated = [_evaluate(experiment, folder, task_set) for task_set in experiment.evaluation.sets]
+    evaluated = _corrected([_evaluate(experiment, folder, task_set) for task_set in experiment.evaluation.sets])
     return [
         f"# Experiment {experiment.experiment}",
         *_summary(experiment, evaluated),
@@ -74,32 +92,80 @@ def _evaluate(experiment: Refining, folder: Path, task_set: TaskSet) -> Evaluate
     results = load_results(folder, task_set, arms)
     if not results.task_ids:
         raise records.RecordError(f"{folder}/tasks/{task_set.name}.parquet: has no tasks, so nothing can be compared")
-    bootstrap = Bootstrap.of(experiment, task_set.name)
     metrics = {arm.name: per_task(results.of_arm(arm), results.task_ids) for arm in arms}
-    return EvaluatedSet(task_set, results, metrics, tables.comparisons(experiment, metrics, bootstrap), bootstrap)
+    return EvaluatedSet(task_set, results, metrics, tables.comparisons(experiment, task_set.name, metrics))
+
+
+def _corrected(evaluated: Sequence[EvaluatedSet]) -> list[EvaluatedSet]:
+    """Correct the p values of all comparisons of the report but the primary one for their number."""
+    corrected = iter(correct([comparison for one in evaluated for comparison in one.comparisons]))
+    return [replace(one, comparisons=list(islice(corrected, len(one.comparisons)))) for one in evaluated]
 
 
 def _summary(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> list[str]:
+    """Return the first screen: the primary comparison, tasks solved, other comparisons, second turns."""
     rows = []
     for one in evaluated:
         counts = [int(metrics["is_correct"].sum()) for metrics in one.arms.values()]
         rows.append([f"`{one.task_set.name}`", one.n, *(f"{count} ({percent(count / one.n)})" for count in counts)])
     header = ["tasks solved", "n tasks", *(f"`{arm.name}`" for arm in experiment.arms)]
-    compared = [(one.task_set.name, c) for one in evaluated for c in one.comparisons]
-    supported = [f"`{c.first}` and `{c.second}` on `{name}`" for name, c in compared if c.supports_difference]
-    if not compared:
-        sentence = "There is one arm, so nothing is compared."
-    elif all(one.n == 1 for one in evaluated):
-        sentence = "One task cannot show a difference between arms; metrics of its attempts are below."
-    elif supported:
-        sentence = f"The evidence supports {len(supported)} of {len(compared)} differences: {'; '.join(supported)}."
-    else:
-        sentence = f"**The evidence supports none of the {len(compared)} differences between arms.**"
-    refining = tables.refining_headline(
-        experiment, {one.task_set.name: (one.results, one.bootstrap) for one in evaluated}
-    )
+    refining = tables.refining_headline(experiment, [one.results for one in evaluated])
     legend = "Pass rate: share of attempts that are correct on all pairs. Bold: the 95 % interval excludes 0."
-    return [markdown_table(header, rows), sentence, *([refining, legend] if refining else [])]
+    return [
+        *_primary(experiment, evaluated),
+        markdown_table(header, rows),
+        _other_comparisons(evaluated),
+        *([refining, legend] if refining else []),
+    ]
+
+
+def _primary(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> list[str]:
+    """Return the primary comparison as a sentence, with what the experiment could have detected."""
+    primary = experiment.evaluation.primary
+    if primary is None:
+        return []
+    (one,) = (one for one in evaluated if one.task_set.name == primary.set)
+    first, second = primary.arms
+    if primary.turn is None:
+        (compared,) = (comparison for comparison in one.comparisons if comparison.is_primary)
+        found, sentence = compared.difference, verdict_sentence(compared)
+    else:
+        by_turn = tables.turn_differences(experiment, one.results, first, second)
+        if primary.turn not in by_turn:
+            return [f"**Primary comparison**: `{first}` and `{second}` have no turn {primary.turn} to compare."]
+        found = by_turn[primary.turn][PASS_RATE]
+        runs = f"; {runs_text(found)}" if len(found.runs) > 1 else ""
+        supported = "supports" if found.excludes_zero else "does not support"
+        sentence = (
+            f"pass rate of turn {primary.turn}, `{first}` − `{second}`, on {found.n_tasks} tasks: {points(found.mean)} "
+            f"points, 95 % interval {interval_text(found)}{runs}, {p_text(found.p_value)}. **The evidence {supported} "
+            "a difference.**"
+        )
+    return [
+        f"**Primary comparison**, on `{primary.set}`: {sentence} With these tasks and runs, a true difference of "
+        f"{100 * detectable(found):.1f} points would be detected with {100 * POWER:.0f} % power."
+    ]
+
+
+def _other_comparisons(evaluated: Sequence[EvaluatedSet]) -> str:
+    compared = [(one.task_set.name, c) for one in evaluated for c in one.comparisons if not c.is_primary]
+    if not any(one.comparisons for one in evaluated):
+        return "There is one arm, so nothing is compared."
+    if all(one.n == 1 for one in evaluated):
+        return "One task cannot show a difference between arms; metrics of its attempts are below."
+    if not compared:
+        return "There are no other comparisons."
+    supported = [
+        f"`{c.first}` solves {'more' if c.difference.mean > 0 else 'fewer'} than `{c.second}` on `{name}`"
+        for name, c in compared
+        if c.supports_difference
+    ]
+    of_all = f"of {len(compared)} {'other ' if len(compared) < sum(len(one.comparisons) for one in evaluated) else ''}"
+    if not supported:
+        return f"**The evidence supports none {of_all}differences between arms**, corrected for their number (Holm)."
+    return f"The evidence supports {len(supported)} {of_all}differences, corrected for their number (Holm): " + (
+        f"{'; '.join(supported)}."
+    )
 
 
 def _set_section(experiment: Refining, folder: Path, one: EvaluatedSet, files: Attachments) -> list[str]:
@@ -117,20 +183,20 @@ def _set_section(experiment: Refining, folder: Path, one: EvaluatedSet, files: A
         f"> {one.task_set.caveat}" if one.task_set.caveat else "",
         "### Arms",
         tables.published_table(by_arm),
-        tables.metrics_table(by_arm, one.bootstrap),
+        tables.metrics_table(by_arm),
         f"[As CSV]({of_arms}); [each task]({of_tasks}).",
         "### Turns",
         "The same metrics for the attempts of one turn alone. Later turns are means over the tasks that had something "
         "to refine, not over all tasks: compare them with each other, not with the first turn.",
-        tables.metrics_table(by_turn, one.bootstrap),
+        tables.metrics_table(by_turn),
         f"[As CSV]({of_turns}).",
         "### Differences",
         *_differences(experiment, one),
-        *outcomes.section(experiment, results, one.arms, one.bootstrap, files),
+        *outcomes.section(experiment, results, one.arms, files),
         "### Budget",
-        tables.spending_table(results, arms, one.bootstrap),
+        tables.spending_table(results, arms),
         *_unspent(one, arms),
-        tables.pass_at_k_table(results, turns, one.bootstrap),
+        tables.pass_at_k_table(results, turns),
         *_budget_plot(one, arms, files),
         "### Tasks",
         *gallery.section(experiment, folder, one.task_set, results, one.arms, files),
@@ -146,7 +212,7 @@ def _differences(experiment: Refining, one: EvaluatedSet) -> list[str]:
         tables.comparisons_table(one.comparisons),
         "\n".join(f"- {verdict_sentence(comparison)}" for comparison in one.comparisons),
     ]
-    if by_turn := tables.turn_differences_table(experiment, one.results, one.bootstrap):
+    if by_turn := tables.turn_differences_table(experiment, one.results):
         blocks += [
             "Differences between arms in one turn, in points with 95 % intervals, on the tasks that both arms have "
             "attempts on. Bold: the interval excludes 0.",
@@ -156,7 +222,7 @@ def _differences(experiment: Refining, one: EvaluatedSet) -> list[str]:
         *blocks,
         "Refining prompts are longer, and so are some completions. The next table therefore limits both arms, on each "
         "task, to the generated tokens of the arm that generated fewer.",
-        tables.equal_tokens_table(experiment, one.results, one.arms, one.bootstrap),
+        tables.equal_tokens_table(experiment, one.results),
     ]
 
 
@@ -178,8 +244,6 @@ def _budget_plot(one: EvaluatedSet, arms: Sequence[Arm], files: Attachments) -> 
             results.task_ids,
             n_first,
             arm.budget,
-            one.bootstrap.n_resamples,
-            *one.bootstrap.address,
         )
         ends = tuple(sum(turn.n_predictions for turn in arm.turns[:number]) for number in range(1, len(arm.turns)))
         curves[arm.name] = Curve(table, ends)

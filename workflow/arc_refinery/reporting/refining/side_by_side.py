@@ -10,8 +10,8 @@ import pandas as pd
 
 from arc_refinery.config import Arm
 from arc_refinery.evaluation.arms import PASS_RATE, SetResults
-from arc_refinery.evaluation.bootstrap import Bootstrap
 from arc_refinery.evaluation.paired import Side, SideResults, load_side, pair, shared_tasks
+from arc_refinery.evaluation.statistics import share_text, solved_text
 from arc_refinery.files import atomic_write
 from arc_refinery.reporting.markdown import markdown_table
 from arc_refinery.reporting.refining.compare import left_out
@@ -21,8 +21,7 @@ from arc_refinery.reporting.training_log import Log, read_log
 COLUMNS_EXPLAINED = """\
 *Solved*: tasks on which the arm has attempts that are correct on all train and on all test pairs. *Pass rate of
 turn 2*: share of second-turn attempts that are correct on all pairs, mean over tasks that have any. *Tokens per task*:
-those of completions, and of each prompt once for all completions that share it. Brackets: 95 % interval, bootstrap over
-tasks."""
+those of completions, and of each prompt once for all completions that share it. Brackets: 95 % interval over tasks."""
 NO_RESULT = {"experiment", "compare", "resources"}  # settings that do not affect results
 MISSING = object()
 
@@ -60,28 +59,27 @@ def _set_section(sides: Sequence[Side], name: str) -> list[str]:
 
 def _arms(one: SideResults) -> Iterator[list[object]]:
     settings, results = one.side.experiment, one.results
-    bootstrap = Bootstrap.of(settings, results.name)
     for name, repeated in settings.repetitions.items():
         for arm, metrics in zip(repeated, one.metrics[name], strict=True):
             attempts = results.of_arm(arm)
             n = len(results.task_ids)
-            solved = bootstrap.solved(list(metrics["is_correct"]))
+            solved = solved_text(list(metrics["is_correct"]))
             spent = [f"{len(attempts) / n:.1f}", f"{attempts['tokens'].sum() / n:.0f}"]
             yield [
                 f"`{settings.experiment}`",
                 f"`{arm.name}`",
                 n,
                 solved,
-                _second_turn_rate(results, arm, bootstrap),
+                _second_turn_rate(results, arm),
                 *spent,
             ]
 
 
-def _second_turn_rate(results: SetResults, arm: Arm, bootstrap: Bootstrap) -> str:
+def _second_turn_rate(results: SetResults, arm: Arm) -> str:
     if len(arm.turns) < 2:
         return "–"
     rates: pd.Series = results.metrics_of_turn(arm, 2)[PASS_RATE]
-    return bootstrap.share(list(rates)) if len(rates) else "–"
+    return share_text(list(rates)) if len(rates) else "–"
 
 
 def _differences(first: SideResults, second: SideResults) -> list[str]:

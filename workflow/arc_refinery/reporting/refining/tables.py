@@ -1,4 +1,4 @@
-"""Metrics as Markdown tables. Every share of tasks has n and a 95 % interval (bootstrap over tasks).
+"""Metrics as Markdown tables. Every share of tasks has n and a 95 % interval.
 
 A row of `comparisons_table`, from the demo (`config/config.yaml`):
 
@@ -7,11 +7,12 @@ A row of `comparisons_table`, from the demo (`config/config.yaml`):
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
 from arc_refinery.config import Arm, Refining
 from arc_refinery.evaluation.arms import (
@@ -21,16 +22,20 @@ from arc_refinery.evaluation.arms import (
     TurnOfArms,
     n_tasks_with_budget_left,
 )
-from arc_refinery.evaluation.bootstrap import Bootstrap
+from arc_refinery.evaluation.intervals import Estimate, estimate_difference
 from arc_refinery.evaluation.statistics import (
     Comparison,
     compare,
-    compare_repeated,
+    detectable,
     generated_tokens,
+    interval_text,
     p_text,
     pass_at_k_scores,
     percent,
     points,
+    runs_text,
+    share_text,
+    solved_text,
     solved_within,
     two_guess_scores,
 )
@@ -39,12 +44,14 @@ from arc_refinery.reporting.markdown import markdown_table, write_csv
 SOLVED = ("train_is_correct", "test_is_correct", "is_correct")  # 0 or 1 per task, so solved tasks can be counted
 PASS_AT = (1, 8, 64, 512)
 
+_Floats = NDArray[np.float64]
 
-def metrics_table(columns: Mapping[str, pd.DataFrame], bootstrap: Bootstrap) -> str:
+
+def metrics_table(columns: Mapping[str, pd.DataFrame]) -> str:
     """Return the published metrics (rows) of several groups of attempts (columns), each a table of `per_task`."""
     rows: list[list[str]] = [["n tasks", *(str(len(metrics)) for metrics in columns.values())]]
     for metric in METRICS:
-        write = bootstrap.solved if metric in SOLVED else bootstrap.share
+        write = solved_text if metric in SOLVED else share_text
         cells = [write(list(metrics[metric])) if len(metrics) else "–" for metrics in columns.values()]
         rows.append([metric, *cells])
     return markdown_table(["", *columns], rows)
@@ -78,45 +85,44 @@ def published_table(columns: Mapping[str, pd.DataFrame]) -> str:
 
 
 def comparisons(
-    experiment: Refining, metrics: Mapping[str, pd.DataFrame], bootstrap: Bootstrap, metric: str = "is_correct"
+    experiment: Refining, set_name: str, metrics: Mapping[str, pd.DataFrame], metric: str = "is_correct"
 ) -> list[Comparison]:
-    """Compare arms on a metric that is 0 or 1 per task: for repeated arms their mean first, then each pair."""
+    """Compare arms on a metric that is 0 or 1 per task; of repeated arms, the means over repetitions."""
     compared = []
     for first, second in experiment.compared:
-        pairs = pairs_of_arms(experiment, first, second)
-        if len(pairs) > 1:
-            a, b = ([metrics[arm.name][metric] for arm in one] for one in zip(*pairs, strict=True))
-            compared.append(compare_repeated(first, second, a, b, bootstrap.n_resamples, *bootstrap.address))
-        compared += [
-            compare(
-                one.name,
-                other.name,
-                metrics[one.name][metric],
-                metrics[other.name][metric],
-                bootstrap.n_resamples,
-                *bootstrap.address,
-            )
-            for one, other in pairs
-        ]
+        runs = experiment.paired_runs(first, second)
+        a, b = ([[metrics[arm.name][metric] for arm in arms] for arms in side] for side in _sides(runs))
+        found = compare(first, second, _run_means(a), _run_means(b))
+        compared.append(replace(found, is_primary=_is_primary(experiment, set_name, first, second)))
     return compared
 
 
-def pairs_of_arms(experiment: Refining, first: str, second: str) -> list[tuple[Arm, Arm]]:
-    """Pair the repetitions of two arms: those with the same sampling seed if there are any, else all."""
-    pairs = list(product(experiment.arms_called(first), experiment.arms_called(second)))
-    return [(one, other) for one, other in pairs if one.seed == other.seed] or pairs
+def _is_primary(experiment: Refining, set_name: str, first: str, second: str) -> bool:
+    primary = experiment.evaluation.primary
+    return primary is not None and (primary.set, primary.arms, primary.turn) == (set_name, (first, second), None)
+
+
+def _sides(runs: Sequence[Sequence[tuple[Arm, Arm]]]) -> tuple[list[list[Arm]], list[list[Arm]]]:
+    """Return the first and the second arm of each pair, run by run."""
+    return [[one for one, _ in run] for run in runs], [[other for _, other in run] for run in runs]
+
+
+def _run_means(values: Sequence[Sequence[ArrayLike]]) -> list[_Floats]:
+    """Return the mean over the pairs of each run, (tasks,) values each."""
+    return [np.mean(np.asarray(of_run, dtype=float), axis=0) for of_run in values]
 
 
 def comparisons_table(compared: Iterable[Comparison]) -> str:
     rows = [
         [
-            f"`{c.first}` − `{c.second}`{f' (mean of {c.repetitions})' if c.repetitions > 1 else ''}",
-            f"{_count(c.n_first)} − {_count(c.n_second)} of {c.difference.n}",
+            f"`{c.first}` − `{c.second}`{_runs(c.difference)}",
+            f"{_count(c.n_first)} − {_count(c.n_second)} of {c.difference.n_tasks}",
             points(c.difference.mean),
-            f"[{points(c.difference.low)}, {points(c.difference.high)}]",
+            interval_text(c.difference),
             f"{c.only_first} / {c.only_second}",
-            "–" if c.p_value is None else p_text(c.p_value).removeprefix("p = ").removeprefix("p "),
-            c.difference.n_needed or "–",
+            _short_p(c.p_value),
+            "primary" if c.is_primary else "–" if c.corrected is None else _short_p(c.corrected),
+            f"{100 * detectable(c.difference):.1f}",
             "yes" if c.supports_difference else "no",
         ]
         for c in compared
@@ -127,117 +133,132 @@ def comparisons_table(compared: Iterable[Comparison]) -> str:
         "points",
         "95 % interval",
         "only first / only second",
-        "McNemar p",
-        "tasks needed",
+        "p",
+        "p corrected",
+        "detectable",
         "supported",
     ]
     return markdown_table(header, rows)
+
+
+def _runs(found: Estimate) -> str:
+    return f" ({runs_text(found)})" if len(found.runs) > 1 else ""
+
+
+def _short_p(p_value: float) -> str:
+    return p_text(p_value).removeprefix("p = ").removeprefix("p ")
 
 
 def _count(tasks: float) -> str:
     return f"{tasks:.1f}".removesuffix(".0")
 
 
-PairOfTurns = tuple[pd.DataFrame, pd.DataFrame]
 TURN_METRICS = {PASS_RATE: "pass rate", "test_pass_rate": "test_pass_rate", "unique outputs": "unique outputs"}
 
 
-def turn_differences_table(experiment: Refining, results: SetResults, bootstrap: Bootstrap) -> str:
+def turn_differences_table(experiment: Refining, results: SetResults) -> str:
     """Compare the pass rates of arms turn by turn, on the tasks that both have attempts on."""
-    rows = []
-    for first, second in experiment.compared:
-        for number, of_turn in _pairs_of_turns(experiment, results, first, second).items():
-            shown = {name: [pair] for name, pair in of_turn.items()}
-            if len(of_turn) > 1:
-                shown = {f"`{first}` − `{second}` (mean of {len(of_turn)})": list(of_turn.values()), **shown}
-            for name, pairs in shown.items():
-                n, cells = _turn_difference(pairs, bootstrap)
-                rows.append([f"turn {number}: {name}", n, *cells])
-    return markdown_table(["turn by turn", "n tasks", *TURN_METRICS.values()], rows) if rows else ""
+    rows = [
+        [f"turn {number}: `{first}` − `{second}`", *_turn_cells(found)]
+        for first, second in experiment.compared
+        for number, found in turn_differences(experiment, results, first, second).items()
+    ]
+    return markdown_table(["turn by turn", "n tasks", *TURN_METRICS.values(), *RUNS_HEADER], rows) if rows else ""
 
 
-def refining_headline(experiment: Refining, by_set: Mapping[str, tuple[SetResults, Bootstrap]]) -> str:
+def refining_headline(experiment: Refining, sets: Iterable[SetResults]) -> str:
     """Compare later turns with real feedback: one line per set and comparison."""
     rows = []
-    for name, (results, bootstrap) in by_set.items():
+    for results in sets:
         for first, second in experiment.compared:
             arms = [*experiment.arms_called(first), *experiment.arms_called(second)]
             if any(turn.feedback != "real" for arm in arms for turn in arm.turns):
                 continue
-            for number, of_turn in _pairs_of_turns(experiment, results, first, second).items():
+            for number, found in turn_differences(experiment, results, first, second).items():
                 if number > 1:
-                    n, cells = _turn_difference(list(of_turn.values()), bootstrap)
-                    mean = f" (mean of {len(of_turn)})" if len(of_turn) > 1 else ""
-                    rows.append([f"`{name}`, turn {number}: `{first}` − `{second}`{mean}", n, *cells])
-    header = ["refining turns, difference in points", "n tasks", *TURN_METRICS.values()]
+                    rows.append([f"`{results.name}`, turn {number}: `{first}` − `{second}`", *_turn_cells(found)])
+    header = ["refining turns, difference in points", "n tasks", *TURN_METRICS.values(), *RUNS_HEADER]
     return markdown_table(header, rows) if rows else ""
 
 
-def _pairs_of_turns(
+RUNS_HEADER = ["pass rate per run"]
+
+
+def turn_differences(
     experiment: Refining, results: SetResults, first: str, second: str
-) -> dict[int, dict[str, PairOfTurns]]:
-    """Return the metrics of each pair of repetitions, for each turn that two compared arms do not share."""
-    pairs = pairs_of_arms(experiment, first, second)
-    n_turns = min(len(arm.turns) for pair in pairs for arm in pair)
-    found = {
-        number: {
-            f"`{one.name}` − `{other.name}`": (
-                results.metrics_of_turn(one, number),
-                results.metrics_of_turn(other, number),
-            )
-            for one, other in pairs
-            if one.branch(number) != other.branch(number)
-        }
-        for number in range(1, n_turns + 1)
-    }
-    return {number: of_turn for number, of_turn in found.items() if of_turn and _common_tasks(of_turn.values())}
+) -> dict[int, dict[str, Estimate]]:
+    """Return the differences of `TURN_METRICS`, for each turn that two compared arms do not share.
+
+    On the tasks that all repetitions have attempts on. The share of unique outputs falls with their number, so it is
+    that of the first attempts, as many as the arm with fewer has.
+    """
+    runs = experiment.paired_runs(first, second)
+    n_turns = min(len(arm.turns) for run in runs for pair in run for arm in pair)
+    found = {}
+    for number in range(1, n_turns + 1):
+        differing = [[pair for pair in run if pair[0].branch(number) != pair[1].branch(number)] for run in runs]
+        sides = _sides([run for run in differing if run])
+        arms = [arm for side in sides for of_run in side for arm in of_run]
+        if not arms:
+            continue
+        n_attempts = min(arm.turns[number - 1].n_predictions for arm in arms)
+        whole = {arm.name: results.metrics_of_turn(arm, number) for arm in arms}
+        equal = {arm.name: results.metrics_of_turn(arm, number, n_attempts) for arm in arms}
+        task_ids = [task_id for task_id in results.task_ids if all(task_id in one.index for one in whole.values())]
+        if task_ids:
+            found[number] = {
+                metric: estimate_difference(
+                    *(
+                        _run_means([[source[arm.name].loc[task_ids, metric] for arm in of_run] for of_run in side])
+                        for side in sides
+                    )
+                )
+                for metric in TURN_METRICS
+                for source in [equal if metric == "unique outputs" else whole]
+            }
+    return found
 
 
-def _common_tasks(pairs: Iterable[PairOfTurns]) -> list[str]:
-    every = [metrics.index for pair in pairs for metrics in pair]
-    return [task_id for task_id in every[0] if all(task_id in index for index in every)]
-
-
-def _turn_difference(pairs: Sequence[PairOfTurns], bootstrap: Bootstrap) -> tuple[int, list[str]]:
-    task_ids = _common_tasks(pairs)
+def _turn_cells(found: Mapping[str, Estimate]) -> list[object]:
     cells = []
-    for metric in TURN_METRICS:
-        a, b = (np.mean([metrics.loc[task_ids, metric] for metrics in one], axis=0) for one in zip(*pairs, strict=True))
-        d = bootstrap.difference(a, b)
-        text = f"{points(d.mean)} [{points(d.low)}, {points(d.high)}]"
-        cells.append(f"**{text}**" if d.excludes_zero else text)
-    return len(task_ids), cells
+    for one in found.values():
+        text = f"{points(one.mean)} {interval_text(one)}"
+        cells.append(f"**{text}**" if one.excludes_zero else text)
+    rate = found[PASS_RATE]
+    return [rate.n_tasks, *cells, ", ".join(map(points, rate.runs)) if len(rate.runs) > 1 else "–"]
 
 
-def equal_tokens_table(
-    experiment: Refining, results: SetResults, metrics: Mapping[str, pd.DataFrame], bootstrap: Bootstrap
-) -> str:
+def equal_tokens_table(experiment: Refining, results: SetResults) -> str:
     """Compare arms at equal generated tokens: on each task, both are limited to the tokens of the arm with fewer."""
     owned = {arm.name: results.of_arm(arm) for arm in experiment.arms}
     spent = {name: generated_tokens(attempts, results.task_ids) for name, attempts in owned.items()}
     rows = []
     for first, second in experiment.compared:
-        pairs = pairs_of_arms(experiment, first, second)
-        solved = []
-        for pair in pairs:
-            tokens = np.minimum(*(spent[arm.name] for arm in pair))
-            solved.append([solved_within(owned[arm.name], results.task_ids, tokens) for arm in pair])
-        a, b = np.mean(solved, axis=0)
-        d = bootstrap.difference(a, b)
-        mean_spent = [np.mean([spent[arm.name] for arm in arms]) for arms in zip(*pairs, strict=True)]
+        runs = experiment.paired_runs(first, second)
+        limited = [[_solved_at_equal_tokens(pair, owned, spent, results.task_ids) for pair in run] for run in runs]
+        a, b = (_run_means([[pair[side] for pair in run] for run in limited]) for side in (0, 1))
+        found = estimate_difference(a, b)
+        mean_spent = [np.mean([spent[arm.name] for of_run in side for arm in of_run]) for side in _sides(runs)]
         rows.append(
             [
-                f"`{first}` − `{second}`{f' (mean of {len(pairs)})' if len(pairs) > 1 else ''}",
+                f"`{first}` − `{second}`{_runs(found)}",
                 f"{mean_spent[0]:.0f} / {mean_spent[1]:.0f}",
-                f"{_count(a.sum())} − {_count(b.sum())} of {d.n}",
-                f"{points(d.mean)} [{points(d.low)}, {points(d.high)}]",
+                f"{_count(np.mean(a, axis=0).sum())} − {_count(np.mean(b, axis=0).sum())} of {found.n_tasks}",
+                f"{points(found.mean)} {interval_text(found)}",
             ]
         )
     header = ["at equal generated tokens", "tokens per task, unlimited", "solved", "points"]
     return markdown_table(header, rows) if rows else ""
 
 
-def pass_at_k_table(results: SetResults, turns: Iterable[TurnOfArms], bootstrap: Bootstrap) -> str:
+def _solved_at_equal_tokens(
+    pair: tuple[Arm, Arm], owned: Mapping[str, pd.DataFrame], spent: Mapping[str, _Floats], task_ids: Sequence[str]
+) -> list[_Floats]:
+    tokens = np.minimum(*(spent[arm.name] for arm in pair))
+    return [solved_within(owned[arm.name], task_ids, tokens) for arm in pair]
+
+
+def pass_at_k_table(results: SetResults, turns: Iterable[TurnOfArms]) -> str:
     """Return pass@k of the attempts of each turn, up to its budget; of shared first turns, the largest counts."""
     largest: dict[str, TurnOfArms] = {}
     for turn in turns:
@@ -248,12 +269,12 @@ def pass_at_k_table(results: SetResults, turns: Iterable[TurnOfArms], bootstrap:
     for turn in largest.values():
         attempts = results.of_turn(turn.arms[0], turn.turn)
         scores = {k: pass_at_k_scores(attempts, results.task_ids, k) for k in shown if k <= turn.n_predictions}
-        cells = [bootstrap.share(list(scores[k])) if k in scores else "–" for k in shown]
+        cells = [share_text(list(scores[k])) if k in scores else "–" for k in shown]
         rows.append([turn_title(turn), *cells])
     return markdown_table([f"n = {len(results.task_ids)} tasks", *(f"pass@{k}" for k in shown)], rows)
 
 
-def spending_table(results: SetResults, arms: Iterable[Arm], bootstrap: Bootstrap) -> str:
+def spending_table(results: SetResults, arms: Iterable[Arm]) -> str:
     """Return what each arm spent, and the score of a submission of two guesses."""
     n = len(results.task_ids)
     rows = []
@@ -269,7 +290,7 @@ def spending_table(results: SetResults, arms: Iterable[Arm], bootstrap: Bootstra
                 f"{n_tasks_with_budget_left(attempts, arm, results.task_ids)}/{n}",
                 f"{attempts['tokens'].sum() / n:.0f}",
                 percent(truncated),
-                bootstrap.solved(guesses),
+                solved_text(guesses),
             ]
         )
     header = [

@@ -14,8 +14,8 @@ import pandas as pd
 
 from arc_refinery import records
 from arc_refinery.config import Questions, ToolArm, ToolUse
-from arc_refinery.evaluation.bootstrap import Bootstrap
-from arc_refinery.evaluation.statistics import Difference, pass_at_k, percent, points
+from arc_refinery.evaluation.intervals import Estimate, estimate_difference
+from arc_refinery.evaluation.statistics import interval_text, pass_at_k, percent, points, share_text
 from arc_refinery.hub import fetched_folder
 from arc_refinery.records import RecordError
 from arc_refinery.records.questions import Question
@@ -44,7 +44,6 @@ class EvaluatedQuestions:
     settings: Questions
     questions: dict[str, Question]
     episodes: dict[str, dict[str, list[Episode]]]
-    bootstrap: Bootstrap
     folder: Path  # of its episodes, one folder per arm
 
     def full_episode(self, arm: str, episode_id: str) -> Episode:
@@ -94,8 +93,7 @@ def _load_set(experiment: ToolUse, folder: Path, settings: Questions) -> Evaluat
             for episode in records.read_episodes(folder / settings.name / arm.name / f"{shard:03d}.parquet"):
                 by_question[episode.question_id].append(replace(episode, messages=(), completion_ids=(), mask=()))
         episodes[arm.name] = by_question
-    bootstrap = Bootstrap.of(experiment, settings.name)
-    return EvaluatedQuestions(settings, questions, episodes, bootstrap, folder / settings.name)
+    return EvaluatedQuestions(settings, questions, episodes, folder / settings.name)
 
 
 def _setup(experiment: ToolUse) -> list[str]:
@@ -121,9 +119,9 @@ def _headline(experiment: ToolUse, evaluated: Sequence[EvaluatedQuestions]) -> l
     lines = []
     for one in evaluated:
         before, after = (one.pass_at(arm.name, 1) for arm in (first, last))
-        difference = _difference(one.bootstrap.difference(after, before))
+        change = _difference_text(estimate_difference([after], [before]))
         values = f"{percent(_mean(before))} with `{first.name}`, {percent(_mean(after))} with `{last.name}`"
-        lines.append(f"- `{one.settings.name}`: {values}: {difference}")
+        lines.append(f"- `{one.settings.name}`: {values}: {change}")
     return ["Correct answers on held-out questions:", "\n".join(lines)]
 
 
@@ -174,7 +172,7 @@ def _results(experiment: ToolUse, one: EvaluatedQuestions) -> tuple[list[str], l
                 f"`{arm.name}`",
                 arm.adapter,
                 "yes" if arm.tools else "no",
-                *(one.bootstrap.share(one.pass_at(arm.name, k)) for k in ks),
+                *(share_text(one.pass_at(arm.name, k)) for k in ks),
                 percent(_mean(bool(episode.calls) for episode in episodes)),
                 f"{_mean(len(episode.calls) for episode in episodes):.2f}",
                 f"{_mean(episode.n_tokens for episode in episodes):.1f}",
@@ -187,8 +185,8 @@ def _results(experiment: ToolUse, one: EvaluatedQuestions) -> tuple[list[str], l
 def _differences(experiment: ToolUse, one: EvaluatedQuestions) -> str:
     lines = []
     for first, second in pairs_to_compare(experiment.evaluation.arms):
-        difference = one.bootstrap.difference(one.pass_at(first.name, 1), one.pass_at(second.name, 1))
-        lines.append(f"- `{first.name}` − `{second.name}`: pass@1 {_difference(difference)}")
+        found = estimate_difference([one.pass_at(first.name, 1)], [one.pass_at(second.name, 1)])
+        lines.append(f"- `{first.name}` − `{second.name}`: pass@1 {_difference_text(found)}")
     return "\n".join(lines) or "There is one arm, so nothing is compared."
 
 
@@ -206,9 +204,9 @@ def pairs_to_compare(arms: Sequence[ToolArm]) -> list[tuple[ToolArm, ToolArm]]:
     return with_baseline + [(a, b) for a, b in flipped if frozenset((a.name, b.name)) not in seen]
 
 
-def _difference(difference: Difference) -> str:
-    text = f"{points(difference.mean)} points, 95 % interval [{points(difference.low)}, {points(difference.high)}]"
-    if difference.excludes_zero:
+def _difference_text(found: Estimate) -> str:
+    text = f"{points(found.mean)} points, 95 % interval {interval_text(found)}"
+    if found.excludes_zero:
         return f"**{text}**"
     return f"{text}. The evidence does not support a difference."
 
