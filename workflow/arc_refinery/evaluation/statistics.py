@@ -77,16 +77,39 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     return 1.0 - comb(n - c, k) / comb(n, k)
 
 
-def solved_at_k(train_is_correct: _Bools, test_is_correct: _Bools, k: int) -> float:
-    """Return pass@k of `is_correct`: the probability that k random attempts contain one that is correct on the train
-    pairs and one that is correct on the test pairs (usually the same one; then this is ordinary pass@k).
+def solved_at_k(train_is_correct: _Bools, test_is_correct: _Bools, prompts: NDArray[Any], k: int) -> float:
+    """Return pass@k of `is_correct`: the probability that k attempts contain one that is correct on the train pairs
+    and one that is correct on the test pairs (usually the same one; then this is ordinary pass@k).
 
-    P(train and test) = P(train) + P(test) - P(train or test), each a pass@k.
+    Attempts are spent as they are sampled, prompt by prompt: all of some prompts, drawn at random, and the rest of k
+    from another one. Attempts on one prompt are more alike than others, so this is below pass@k of attempts drawn
+    singly. `prompts[i]` is the prompt of attempt i.
+
+    P(train and test) = P(train) + P(test) - P(train or test).
     """
-    n = len(train_is_correct)
-    counts = [int(flags.sum()) for flags in (train_is_correct, test_is_correct, train_is_correct | test_is_correct)]
-    train, test, either = (pass_at_k(n, c, k) for c in counts)
+    _, of_attempt = np.unique(prompts, return_inverse=True)
+    sizes = np.bincount(of_attempt)
+    train, test, either = (
+        _any_at_k(sizes, np.bincount(of_attempt, weights=flags).astype(int), k)
+        for flags in (train_is_correct, test_is_correct, train_is_correct | test_is_correct)
+    )
     return train + test - either
+
+
+def _any_at_k(sizes: NDArray[Any], n_correct: NDArray[Any], k: int) -> float:
+    """Return the probability that k attempts contain a correct one, from the numbers per prompt."""
+    n_whole, rest = divmod(k, int(sizes.max()))
+    n_winning = int((n_correct > 0).sum())
+    if n_whole >= len(sizes):
+        return float(n_winning > 0)
+    if not rest:
+        return pass_at_k(len(sizes), n_winning, n_whole)
+    failure = 0.0
+    for (size, correct), n_alike in Counter(zip(sizes.tolist(), n_correct.tolist(), strict=True)).items():
+        in_rest = 1.0 - pass_at_k(size, correct, min(rest, size))
+        others = pass_at_k(len(sizes) - 1, n_winning - (correct > 0), n_whole) if n_whole else 0.0
+        failure += n_alike * in_rest * (1.0 - others)
+    return 1.0 - failure / len(sizes)
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
@@ -193,30 +216,29 @@ def two_guess_scores(attempts: pd.DataFrame, task_ids: Sequence[str]) -> _Floats
 
 def pass_at_k_scores(attempts: pd.DataFrame, task_ids: Sequence[str], k: int) -> _Floats:
     """Return `solved_at_k` of each task; a task with fewer than k attempts uses all of them."""
-    nothing = [np.zeros(0, bool), np.zeros(0, bool)]
-    tasks = _arrays(attempts, ["train_is_correct", "test_is_correct"])
-    correct = [tasks.get(task_id, nothing) for task_id in task_ids]
-    return np.array([_solved(train, test, k) for train, test in correct])
+    tasks = _arrays(attempts, ["train_is_correct", "test_is_correct", "prompt_id"])
+    found = [tasks.get(task_id) for task_id in task_ids]
+    return np.array([0.0 if one is None else solved_at_k(one[0], one[1], one[2], k) for one in found])
 
 
 def budget_curve(attempts: pd.DataFrame, task_ids: Sequence[str], n_first: int, budget: int) -> pd.DataFrame:
     """Return the share of tasks solved and tokens per task after 1, 2, ..., `budget` attempts per task (task means).
 
-    Within the first turn (`n_first` attempts) these are expectations over the order of attempts (`solved_at_k`). After
+    Within the first turn (`n_first` attempts) these are expectations over the order of prompts (`solved_at_k`). After
     it, all first-turn attempts are spent and later ones count in slot order. `low` and `high`: 95 % interval of the
     share at each budget.
     """
-    tasks = _arrays(attempts, ["slot", "train_is_correct", "test_is_correct", "tokens"])
+    tasks = _arrays(attempts, ["slot", "train_is_correct", "test_is_correct", "prompt_id", "tokens"])
     n = len(task_ids)
     solved, tokens = np.zeros((n, budget)), np.zeros(budget)
     for index, task_id in enumerate(task_ids):
         if task_id not in tasks:
             continue
-        slot, train, test, cost = tasks[task_id]
+        slot, train, test, prompts, cost = tasks[task_id]
         first = slot < n_first
         for k in range(1, budget + 1):
             if k <= n_first:
-                solved[index, k - 1] = _solved(train[first], test[first], k)
+                solved[index, k - 1] = solved_at_k(train[first], test[first], prompts[first], k) if first.any() else 0.0
                 tokens[k - 1] += cost[first].mean() * min(k, first.sum()) if first.any() else 0.0
             else:
                 spent = slot < k
@@ -255,11 +277,6 @@ def generated_tokens(attempts: pd.DataFrame, task_ids: Sequence[str]) -> _Floats
     """Return the tokens of all completions of each task."""
     sums = attempts.groupby("task_id")["n_tokens"].sum()
     return np.asarray(sums.reindex(list(task_ids), fill_value=0), dtype=float)
-
-
-def _solved(train_is_correct: _Bools, test_is_correct: _Bools, k: int) -> float:
-    n = len(train_is_correct)
-    return solved_at_k(train_is_correct, test_is_correct, min(k, n)) if n else 0.0
 
 
 def _arrays(attempts: pd.DataFrame, columns: list[str]) -> dict[str, list[Any]]:

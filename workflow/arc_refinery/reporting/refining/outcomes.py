@@ -74,7 +74,7 @@ def section(
         outcomes_table(shares),
         f"![Share of attempts by outcome, one bar per turn]({plot})",
         f"[As CSV]({table}).",
-        "### Tasks gained and lost by refining",
+        "### Tasks that only one of two arms solves",
         *_gained_and_lost(refining_pairs(experiment), results, metrics, files),
     ]
 
@@ -154,14 +154,21 @@ def _gained_and_lost(
             f"- {title}, {one}: {_listed(solved_by.index[solved_by == one])}" for one in (ONLY_REFINING, ONLY_BASELINE)
         ]
         panels[arm.name] = pass_rates(results, arm).assign(solved_by=solved_by)
+    halves = [one for _, baseline in pairs for one in [baseline] if baseline.turns[0].n_predictions > 1]
+    for baseline in {one.name: one for one in halves}.values():
+        solved_by = classes_of(*(half["is_correct"] for half in halves_of(results, baseline)))
+        counts = solved_by.value_counts()
+        title = f"for comparison: `{baseline.name}`, first half of turn 1 against the second"
+        rows.append([title, len(solved_by), *(counts.get(one, 0) for one in CLASSES)])
     rates = pd.concat(panels, names=["arm", "task_id"]).reset_index()
     table = files.add(f"{name}-pass-rates.csv", partial(write_csv, rates))
     plot_title = f"Pass rates of each task: {name}"
     plot = files.add(f"{name}-pass-rates.png", partial(plots.pass_rates_plot, panels, MARKS, plot_title))
     header = ["tasks solved by", "n tasks", *CLASSES]
     return [
-        "Tasks by which of two arms solves them, each with its whole budget. Two samples of one arm would not solve "
-        "exactly the same tasks either; see *Differences* for intervals and tests.",
+        "Tasks by which of two arms solves them, each with its whole budget. Refining cannot lose a task that the "
+        "first turn solved: tasks that *only the baseline* solves were found by its later attempts. Two halves of one "
+        "sample show how many tasks change hands by chance; see *Differences* for intervals and tests.",
         markdown_table(header, rows),
         "<details><summary>Tasks that only one of the two arms solves</summary>\n\n"
         + "\n".join(lists)
@@ -172,6 +179,14 @@ def _gained_and_lost(
         "scales. Tasks with equal rates share a larger mark, labelled with their number if more than "
         f"{plots.MAX_UNCOUNTED}. [As CSV]({table}).",
     ]
+
+
+def halves_of(results: SetResults, arm: Arm) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return `per_task` of the first and of the second half of an arm's attempts in turn 1: an A/A comparison."""
+    attempts, half = results.of_turn(arm, 1), arm.turns[0].n_predictions // 2
+    first = attempts[attempts["place"] < half]
+    second = attempts[(attempts["place"] >= half) & (attempts["place"] < 2 * half)]
+    return per_task(first, results.task_ids), per_task(second, results.task_ids)
 
 
 def classes_of(by_refining: "pd.Series[float]", by_baseline: "pd.Series[float]") -> "pd.Series[str]":

@@ -27,7 +27,7 @@ All metrics are means over tasks; the metric of a task is the mean over its atte
 - **train_correct_grids**, **test_correct_grids**: share of grids that are correct in every cell.
 - **train_pass_rate**, **test_pass_rate**: share of attempts with all train (test) grids correct.
 - **train_is_correct**, **test_is_correct**: tasks with an attempt that has all train (test) grids correct. **is_correct**: tasks for which both hold; these are called *solved*.
-- **pass@k**: probability that k of a turn's attempts, drawn at random, solve the task (unbiased, Chen et al. 2021).
+- **pass@k**: probability that k of a turn's attempts solve the task, if they are spent as they were sampled: all attempts of one prompt, then those of another, in random order. Attempts on one prompt are alike, so this is less than for attempts drawn singly (Chen et al. 2021).
 - **two guesses**: tasks that a submission of two guesses would solve: attempts that are correct on all train pairs vote, and the two outputs with most votes are the guesses (`arc-refinery predictions submit` adds other attempts if there are fewer than two).
 - **tokens**: those of completions, and of each prompt once for all completions that share it.
 - **p**: exact McNemar test; of repeated arms the t test over tasks and runs. **p corrected**: for the number of comparisons in the report but the primary one (Holm).
@@ -275,9 +275,7 @@ def _scope_of_intervals(experiment: Refining) -> str:
         scope = f"other tasks, other samples and other training runs, estimated from {n_runs} of them"
         few = " Two runs say little about others: such intervals can be too narrow." if n_runs == 2 else ""
         shared = " All runs trained on the same tasks, whose choice the intervals do not cover."
-        return (
-            f"Intervals of arms with repeated trainings cover {scope}.{few}{shared} Others do not."
-        )
+        return f"Intervals of arms with repeated trainings cover {scope}.{few}{shared} Others do not."
     missing = " They do not cover other training runs: there was one." if experiment.adapters else ""
     return f"Intervals cover other tasks and other samples of the same model.{missing}"
 

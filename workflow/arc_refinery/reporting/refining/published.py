@@ -85,9 +85,9 @@ def section() -> list[str]:
         "p: two-proportion z test, pooled, without continuity correction, as if each arm had its own tasks (Fisher's "
         f"exact test of {baseline.solved_percent} and {trained.solved_percent} %: {p_text(fisher)}). Tasks needed: per "
         f"arm, to detect a difference of this size with {100 * POWER:.0f} % power at p < {SIGNIFICANCE} (Fleiss, Levin "
-        f"and Paik 2003, chapter 4). **On {trained.n_tasks} tasks, "
-        f"{baseline.solved_percent} and {trained.solved_percent} % do not support a difference.**",
-        "A test paired by task may need fewer tasks, but requires knowing which tasks each arm solved: "
+        f"and Paik 2003, chapter 4). **Whether {baseline.solved_percent} and {trained.solved_percent} % of "
+        f"{trained.n_tasks} tasks differ cannot be known from the published shares.** Unpaired, they do not.",
+        "Both arms had the same tasks, so the test should be paired, which requires knowing the tasks that each solved: "
         f"{gained} more would give {p_text(mcnemar(gained, 0))} (exact McNemar) if none was lost, "
         f"{p_text(mcnemar(gained + 2, 2))} if 2 were lost, and {p_text(mcnemar(gained + 10, 10))} if 10 were.",
     ]

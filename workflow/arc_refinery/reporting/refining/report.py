@@ -253,7 +253,7 @@ def _budget_plot(one: EvaluatedSet, arms: Sequence[Arm], files: Attachments) -> 
     table = files.add(f"{name}-budget.csv", partial(write_csv, points))
     return [
         f"![Tasks solved against attempts and against tokens, one line per arm]({plot})",
-        "In the first turn a curve is the expectation over the order of the attempts, so arms with first turns of "
+        "In the first turn a curve is the expectation over the order of the prompts, so arms with first turns of "
         "different length estimate the same quantity from different samples. A dot marks the start of the next turn. "
         "Bands (if there are at most four arms) and, for the whole budget, bars on the right are 95 % intervals. "
         f"[As CSV]({table}).",

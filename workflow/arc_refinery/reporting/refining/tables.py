@@ -21,6 +21,7 @@ from arc_refinery.evaluation.arms import (
     SetResults,
     TurnOfArms,
     n_tasks_with_budget_left,
+    tasks_with_attempts,
 )
 from arc_refinery.evaluation.intervals import Estimate, estimate_difference
 from arc_refinery.evaluation.statistics import (
@@ -259,19 +260,23 @@ def _solved_at_equal_tokens(
 
 
 def pass_at_k_table(results: SetResults, turns: Iterable[TurnOfArms]) -> str:
-    """Return pass@k of the attempts of each turn, up to its budget; of shared first turns, the largest counts."""
+    """Return pass@k of the attempts of each turn, up to its budget; of shared first turns, the largest counts.
+
+    Later turns are means over the tasks that had something to refine, as in all other tables.
+    """
     largest: dict[str, TurnOfArms] = {}
     for turn in turns:
         if turn.n_predictions > getattr(largest.get(turn.branch), "n_predictions", 0):
             largest[turn.branch] = turn
-    rows = []
+    rows: list[list[object]] = []
     shown = [k for k in PASS_AT if k <= max((turn.n_predictions for turn in largest.values()), default=0)]
     for turn in largest.values():
         attempts = results.of_turn(turn.arms[0], turn.turn)
-        scores = {k: pass_at_k_scores(attempts, results.task_ids, k) for k in shown if k <= turn.n_predictions}
-        cells = [share_text(list(scores[k])) if k in scores else "–" for k in shown]
-        rows.append([turn_title(turn), *cells])
-    return markdown_table([f"n = {len(results.task_ids)} tasks", *(f"pass@{k}" for k in shown)], rows)
+        task_ids = results.task_ids if turn.turn == 1 else tasks_with_attempts(attempts, results.task_ids)
+        scores = {k: pass_at_k_scores(attempts, task_ids, k) for k in shown if k <= turn.n_predictions and task_ids}
+        cells = [share_text(scores[k]) if k in scores else "–" for k in shown]
+        rows.append([turn_title(turn), len(task_ids), *cells])
+    return markdown_table(["", "n tasks", *(f"pass@{k}" for k in shown)], rows)
 
 
 def spending_table(results: SetResults, arms: Iterable[Arm]) -> str:
