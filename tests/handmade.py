@@ -39,7 +39,6 @@ def settings(arms: Mapping[str, Sequence[Mapping[str, Any]]], name: str = "tiny"
         "evaluation": {
             "sets": [{"name": "small", "source": "generator", "n_tasks": 4}],
             "arms": [{"name": arm, "turns": list(turns)} for arm, turns in arms.items()],
-            "n_bootstrap": 200,
         },
         **changes,
     }

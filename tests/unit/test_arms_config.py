@@ -127,3 +127,43 @@ def test_settings_as_they_are_written_down_are_read_again() -> None:
     made = experiment(BASE, SEEDS_OF_TRAINING, {"big": OTHER}, seeds=[1, 2])
     settings = made.model_dump(mode="json", exclude={"resources"})
     assert validate_experiment(settings, "settings.json", Refining).arms == made.arms
+
+
+def names(runs: list[list[tuple[Any, Any]]]) -> list[list[tuple[str, str]]]:
+    return [[(one.name, other.name) for one, other in run] for run in runs]
+
+
+def test_two_trained_arms_are_paired_by_the_seed_of_their_training() -> None:
+    both = {"base": [{}], "a": [{"adapter": "trained"}], "b": [{}, {"adapter": "trained"}]}
+    made = experiment(both, SEEDS_OF_TRAINING)
+    assert names(made.paired_runs("a", "b")) == [[("a-seed-0", "b-seed-0")], [("a-seed-1", "b-seed-1")]]
+    assert names(made.paired_runs("a", "base")) == [[("a-seed-0", "base")], [("a-seed-1", "base")]]
+    assert names(made.paired_runs("a-seed-0", "b-seed-1")) == [[("a-seed-0", "b-seed-1")]]
+
+
+def test_samplings_of_one_training_are_one_run() -> None:
+    made = experiment({"base": [{}], "a": [{"adapter": "trained"}]}, SEEDS_OF_TRAINING, seeds=[5, 6])
+    assert names(made.paired_runs("a", "base")) == [
+        [("a-seed-0-sampling-5", "base-sampling-5"), ("a-seed-0-sampling-6", "base-sampling-6")],
+        [("a-seed-1-sampling-5", "base-sampling-5"), ("a-seed-1-sampling-6", "base-sampling-6")],
+    ]
+
+
+def test_without_repeated_trainings_samplings_are_runs() -> None:
+    made = experiment({"base": [{}], "a": [{}, {}]}, seeds=[5, 6])
+    assert names(made.paired_runs("a", "base")) == [
+        [("a-sampling-5", "base-sampling-5")],
+        [("a-sampling-6", "base-sampling-6")],
+    ]
+
+
+def test_the_primary_comparison_is_one_that_is_made_on_a_set_that_there_is() -> None:
+    arms: dict[str, list[dict[str, Any]]] = {"a": [{}], "b": [{}], "c": [{}], "d": [{}]}
+    made = experiment(arms, primary={"set": "heldout", "arms": ["b", "a"], "turn": None})
+    assert made.evaluation.primary is not None
+    assert "evaluation.primary: other is not an evaluation set; expected arc-agi-1-evaluation, heldout" in refused(
+        arms, primary={"set": "other", "arms": ["b", "a"]}
+    )
+    assert "evaluation.primary: [c, b] are not compared; expected one of [b, a]; [c, a]; [d, a]" in refused(
+        arms, primary={"set": "heldout", "arms": ["c", "b"]}
+    )

@@ -11,7 +11,6 @@ from handmade import WRONG, finished, settings
 
 from arc_refinery import records
 from arc_refinery.config import ConfigError, Refining, validate_experiment
-from arc_refinery.evaluation.bootstrap import Bootstrap
 from arc_refinery.evaluation.paired import PairingError, arms_to_pair, load_side, pair, shared_tasks, side
 from arc_refinery.reporting.refining import side_by_side
 from arc_refinery.reporting.refining.compare import paired_comparison
@@ -50,7 +49,7 @@ def test_arms_of_one_experiment_are_paired_by_task(demo: Path):
     found = pair(one, other, ("refine", "independent"), shared_tasks(one, other))
     assert (found.only_first, found.only_second) == (("b", "e"), ("a",))
     c = found.comparison
-    assert (c.n_first, c.n_second, c.only_first, c.only_second, c.difference.n) == (3, 2, 2, 1, 5)
+    assert (c.n_first, c.n_second, c.only_first, c.only_second, c.difference.n_tasks) == (3, 2, 2, 1, 5)
     assert c.difference.mean == pytest.approx(1 / 5)
     assert c.p_value == 1.0  # 2 against 1: the least uneven split of 3
 
@@ -94,7 +93,7 @@ def test_repetitions_of_an_arm_are_compared_by_their_mean(tmp_path: Path):
     one, other = (load_side(each, "small", ["independent"]) for each in (first, second))
     found = pair(one, other, ("independent", "independent"), shared_tasks(one, other))
     c = found.comparison  # on a, c, d: seeds solve 1 and 2 of them, the other solves c
-    assert (c.n_first, c.n_second, c.repetitions, c.p_value) == (1.5, 1.0, 2, None)
+    assert (c.n_first, c.n_second, c.n_runs, c.is_exact) == (1.5, 1.0, 1, False)
     assert (found.only_first, found.only_second) == (("a",), ("c",))
     assert "Solved more often by the first: `a`." in paired_comparison(first, second)
 
@@ -104,7 +103,7 @@ def test_the_interval_is_that_of_the_experiments_own_report(demo: Path):
     one = load_side(side(str(demo)), "small", ["independent", "refine"])
     found = pair(one, one, ("refine", "independent"), one.results.task_ids).comparison
     metrics = {name: of_arm[0] for name, of_arm in one.metrics.items()}
-    (reported,) = comparisons(experiment, metrics, Bootstrap(200, (0, "bootstrap", "small")))
+    (reported,) = comparisons(experiment, "small", metrics)
     assert (found.difference.low, found.difference.high) == (reported.difference.low, reported.difference.high)
 
 

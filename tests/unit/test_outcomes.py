@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from arc_refinery import config
 from arc_refinery.config import Refining
 from arc_refinery.evaluation.arms import SetResults, per_task
-from arc_refinery.evaluation.bootstrap import Bootstrap
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.refining import outcomes, plots
 
@@ -126,7 +125,7 @@ def test_an_error_that_a_program_calls_like_an_outcome_is_an_error(monkeypatch: 
 
 def test_a_turn_without_attempts_has_no_shares():
     none = shares(turn1={"a": "ww"}, turn2={})
-    table = outcomes.outcomes_table(none, Bootstrap(100, (0,)))
+    table = outcomes.outcomes_table(none)
     assert table.splitlines()[2:] == ["| n tasks | 1 | 0 |", "| wrong | 100.0 % | – |"]
 
 
@@ -170,7 +169,7 @@ def section(files: Attachments, arms: Mapping[str, list[int]]) -> str:
     branches = {branch: attempts(ANSWERS[branch]) for branch in of.branches}
     results = SetResults("small", tuple("abcd"), branches)
     metrics = {arm.name: per_task(results.of_arm(arm), results.task_ids) for arm in of.arms}
-    return "\n\n".join(outcomes.section(of, results, metrics, Bootstrap(200, (0,)), files))
+    return "\n\n".join(outcomes.section(of, results, metrics, files))
 
 
 @pytest.fixture(scope="module")

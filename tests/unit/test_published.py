@@ -61,7 +61,7 @@ def test_the_section_says_what_the_figures_support():
     assert "| `independent` | 128 | 16.3 % | 65/400 = 16.25 % | [13.0, 20.2] |" in text
     assert "| `refine-trained` | 64 + 64 | 17.8 % | 71/400 = 17.75 % | [14.3, 21.8] |" in text
     assert "| `refine-trained` − `independent` | +1.50 | 0.572 | 9844 |" in text
-    assert "**On 400 tasks, 16.3 and 17.8 % do not support a difference.**" in text
+    assert "**Whether 16.3 and 17.8 % of 400 tasks differ cannot be known from the published shares.**" in text
     # Fisher's exact test: tables at most as likely as the one found, by the hypergeometric distribution
     weights = {k: comb(400, k) * comb(400, 136 - k) for k in range(137)}
     fisher = sum(weight for weight in weights.values() if weight <= weights[65]) / comb(800, 136)

@@ -49,7 +49,6 @@ def experiment(n_shards: int = 1, arms: tuple[str, ...] = ("independent", "refin
         "evaluation": {
             "sets": [task_set],
             "arms": [{"name": name, "turns": turns[name]} for name in arms],
-            "n_bootstrap": 200,
         },
     }
     return config.validate_experiment(settings, "test", config.Refining)
@@ -201,7 +200,7 @@ def test_solved_tasks_are_counted_with_an_interval(text: str):
 
 
 def test_differences_say_that_four_tasks_prove_nothing(text: str):
-    assert "**The evidence supports none of the 3 differences between arms.**" in text
+    assert "**The evidence supports none of 3 differences between arms**, corrected for their number (Holm)." in text
     sentence = next(line for line in text.splitlines() if line.startswith("- `refine-trained` solved 3"))
     assert "of 4 tasks (75.0 %) and `independent` 2 (50.0 %): +25.0 points" in sentence
     assert "1 solved by the first only, 0 by the second only, exact McNemar p = 1.000" in sentence
@@ -239,7 +238,7 @@ def test_training_and_prompt_lengths(text: str):
 def test_settings_and_caveats_are_stated(text: str):
     for words in (
         "> Made by hand.",
-        "not the variation between training runs or between samples of the same model",
+        "They do not cover other training runs: there was one.",
         "window 100 tokens",
         "baseline is `independent`",
         "(4 in all)",

@@ -1,19 +1,22 @@
 """Estimates against enumeration of all cases, and the sentence that must not claim too much."""
 
-from itertools import combinations, product
+from dataclasses import replace
+from itertools import combinations, permutations, product
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from arc_refinery.evaluation.intervals import estimate
 from arc_refinery.evaluation.statistics import (
-    bootstrap_interval,
+    Comparison,
     budget_curve,
     compare,
-    compare_repeated,
+    correct,
+    detectable,
     generated_tokens,
+    holm,
     mcnemar,
-    paired_difference,
     pass_at_k,
     pass_at_k_scores,
     solved_at_k,
@@ -40,40 +43,40 @@ def test_pass_at_k_refuses_what_cannot_be(n: int, c: int, k: int):
         pass_at_k(n, c, k)
 
 
+SINGLY = np.arange(10)
+
+
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
 def test_solved_at_k_is_the_share_of_subsets_that_are_correct_on_train_and_on_test(k: int):
     train, test = flags("11000"), flags("10100")
     subsets = [list(subset) for subset in combinations(range(5), k)]
     expected = np.mean([train[subset].any() and test[subset].any() for subset in subsets])
-    assert solved_at_k(train, test, k) == pytest.approx(expected)
+    assert solved_at_k(train, test, SINGLY[:5], k) == pytest.approx(expected)
 
 
 def test_solved_at_k_is_pass_at_k_where_the_same_attempts_are_correct_on_both():
-    correct = flags("0100100000")
-    assert solved_at_k(correct, correct, 4) == pytest.approx(pass_at_k(10, 2, 4))
+    correct_ones = flags("0100100000")
+    assert solved_at_k(correct_ones, correct_ones, SINGLY, 4) == pytest.approx(pass_at_k(10, 2, 4))
 
 
-def test_bootstrap_of_two_values_spans_both():
-    # resampling {0, 1} twice gives 0, 1/2, 1 with probability 1/4, 1/2, 1/4
-    assert bootstrap_interval([0, 1], 2000, 7, "two") == (0.0, 1.0)
+@pytest.mark.parametrize(
+    ("sizes", "k"), [*(((2, 2, 2, 2), k) for k in range(1, 9)), *(((3, 3, 2), k) for k in (1, 2, 8))]
+)
+def test_attempts_are_spent_prompt_by_prompt(sizes: tuple[int, ...], k: int):
+    """Against all orders of the prompts, and all orders within each."""
+    train, test = flags("11000010"), flags("10000110")
+    prompts = np.repeat(np.arange(len(sizes)), sizes)
+    solved = []
+    for order in permutations(range(len(sizes))):
+        for within in product(*(permutations(np.flatnonzero(prompts == prompt)) for prompt in order)):
+            spent = [attempt for attempts in within for attempt in attempts][:k]
+            solved.append(train[spent].any() and test[spent].any())
+    assert solved_at_k(train, test, prompts, k) == pytest.approx(np.mean(solved))
 
 
-def test_bootstrap_of_many_values_comes_near_the_normal_interval():
-    solved = np.repeat([1, 0], [100, 300])  # 25 % of 400: standard error sqrt(0.25 * 0.75 / 400) = 0.02165
-    low, high = bootstrap_interval(solved, 10_000, 7, "many")
-    assert low == pytest.approx(0.25 - 1.96 * 0.02165, abs=0.004)
-    assert high == pytest.approx(0.25 + 1.96 * 0.02165, abs=0.004)
-
-
-def test_bootstrap_depends_on_its_address_alone():
-    values = np.arange(50.0)
-    assert bootstrap_interval(values, 100, 0, "a") == bootstrap_interval(values, 100, 0, "a")
-    assert bootstrap_interval(values, 100, 0, "a") != bootstrap_interval(values, 100, 1, "a")
-
-
-def test_bootstrap_of_nothing_is_refused():
-    with pytest.raises(ValueError, match="at least one value"):
-        bootstrap_interval([], 100, 0)
+def test_attempts_on_one_prompt_that_are_alike_solve_less_than_others():
+    alike = flags("11110000")
+    assert solved_at_k(alike, alike, np.repeat([0, 1], 4), 4) == 0.5  # 1 - 1 / C(8, 4) = 0.986 if drawn singly
 
 
 @pytest.mark.parametrize(("only_first", "only_second"), [(0, 0), (1, 0), (6, 0), (5, 1), (3, 3), (2, 8)])
@@ -83,75 +86,75 @@ def test_mcnemar_is_the_share_of_sign_patterns_at_least_as_uneven(only_first: in
     assert mcnemar(only_first, only_second) == pytest.approx(np.mean(uneven))
 
 
-def test_paired_difference_of_equal_figures_is_exactly_zero():
-    difference = paired_difference([0.5, 0.2], [0.5, 0.2], 100, 0)
-    assert (difference.n, difference.mean, difference.low, difference.high) == (2, 0.0, 0.0, 0.0)
-    assert not difference.excludes_zero
-
-
-def test_pairing_narrows_the_interval_of_arms_that_solve_mostly_the_same():
-    a, b = flags("1" * 22 + "0" * 18), flags("1" * 20 + "0" * 20)
-    paired = paired_difference(a, b, 2000, 0)
-    low, high = bootstrap_interval(a, 2000, 0)
-    assert paired.mean == pytest.approx(2 / 40)
-    assert paired.high - paired.low < high - low
+def compared(a: np.ndarray, b: np.ndarray) -> Comparison:
+    return compare("new", "old", [a], [b])
 
 
 def test_compare_counts_tasks():
-    c = compare("new", "old", flags("1110010000"), flags("1100001000"), 500, 0)
+    c = compared(flags("1110010000"), flags("1100001000"))
     assert (c.n_first, c.n_second, c.only_first, c.only_second) == (4, 3, 2, 1)
     assert c.difference.mean == pytest.approx(0.1)
-    assert c.p_value == 1.0
+    assert (c.p_value, c.is_exact) == (1.0, True)
 
 
 def test_the_sentence_does_not_claim_what_the_evidence_does_not_support():
     # 6 more tasks of 400, 30 against 24 discordant: the size of the published difference
     a, b = flags("1" * 71 + "0" * 329), flags("1" * 41 + "0" * 30 + "1" * 24 + "0" * 305)
-    sentence = verdict_sentence(compare("trained", "independent", a, b, 2000, 0))
-    assert "`trained` solved 71 of 400 tasks (17.8 %) and `independent` 65 (16.2 %): +1.5 points" in sentence
+    sentence = verdict_sentence(compared(a, b))
+    assert "`new` solved 71 of 400 tasks (17.8 %) and `old` 65 (16.2 %): +1.5 points" in sentence
     assert "30 solved by the first only, 24 by the second only" in sentence
-    assert "**The evidence does not support a difference.**" in sentence
-    assert sentence.endswith("takes about 4714 tasks (80 % power, p < 0.05).")
+    assert sentence.endswith("**The evidence does not support a difference.**")
 
 
 def test_the_sentence_names_the_better_arm_where_interval_and_test_agree():
-    sentence = verdict_sentence(compare("new", "old", flags("0" * 60), flags("1" * 12 + "0" * 48), 2000, 0))
+    sentence = verdict_sentence(compared(flags("0" * 60), flags("1" * 12 + "0" * 48)))
     assert "-20.0 points" in sentence
     assert "exact McNemar p < 0.001" in sentence  # 2 / 2^12 = 0.0005
-    assert sentence.endswith("**The evidence supports a difference: `old` solves more.**")
+    assert sentence.endswith("**The evidence supports that `old` solves more than `new`.**")
 
 
 @pytest.mark.parametrize(("only_first", "only_second", "n"), [(20, 5, 200), (60, 40, 400)])
-def test_so_many_tasks_show_a_difference_in_four_experiments_of_five(only_first: int, only_second: int, n: int):
+def test_a_detectable_difference_is_found_in_four_experiments_of_five(only_first: int, only_second: int, n: int):
     differences = np.repeat([1.0, -1.0, 0.0], [only_first, only_second, n - only_first - only_second])
-    needed = paired_difference(differences, np.zeros(n), 100, 0).n_needed
-    assert needed is not None
-    rng = np.random.default_rng(0)
-    drawn = rng.choice(differences, size=(4000, needed))
-    z = drawn.mean(axis=1) / (drawn.std(axis=1, ddof=1) / np.sqrt(needed))
+    smallest = detectable(estimate([differences]))
+    centred = differences - differences.mean() + smallest
+    drawn = np.random.default_rng(0).choice(centred, size=(4000, n))
+    z = drawn.mean(axis=1) / (drawn.std(axis=1, ddof=1) / np.sqrt(n))
     assert np.mean(np.abs(z) > 1.96) == pytest.approx(0.8, abs=0.03)
 
 
-def test_no_number_of_tasks_shows_a_difference_of_nothing():
-    assert paired_difference([1, 0], [1, 0], 100, 0).n_needed is None
-
-
-def test_of_repeated_arms_the_mean_is_compared():
+def test_of_repeated_arms_the_means_are_compared_and_each_run_is_shown():
     # shares solved: 1, 1/2, 0 against 0, 1/2, 1/2 -> differences 1, 0, -1/2
-    c = compare_repeated("new", "old", [[1, 1, 0], [1, 0, 0]], [[0, 1, 0], [0, 0, 1]], 500, 0)
-    assert (c.n_first, c.n_second, c.only_first, c.only_second, c.repetitions) == (1.5, 1.0, 1, 1, 2)
+    c = compare("new", "old", [[1, 1, 0], [1, 0, 0]], [[0, 1, 0], [0, 0, 1]])
+    assert (c.n_first, c.n_second, c.only_first, c.only_second, c.n_runs) == (1.5, 1.0, 1, 1, 2)
     assert c.difference.mean == pytest.approx(1 / 6)
-    assert c.p_value is None
+    assert c.difference.runs == (pytest.approx(1 / 3), 0.0)
+    assert not c.is_exact
     assert "`new` solved 1.5 of 3 tasks" in verdict_sentence(c)
-    assert "(2 repetitions)" in verdict_sentence(c)
+    assert "per run +33.3, +0.0" in verdict_sentence(c)
 
 
 def test_an_interval_without_zero_is_not_enough():
-    # 5 discordant tasks, all for one arm: the interval excludes 0, but p = 2 / 2^5 = 0.0625
-    comparison = compare("new", "old", flags("1" * 5 + "0" * 35), flags("0" * 40), 2000, 0)
+    # 5 discordant tasks, all for one arm: p = 2 / 2^5 = 0.0625
+    comparison = compared(flags("1" * 5 + "0" * 35), flags("0" * 40))
     assert comparison.difference.excludes_zero
     assert comparison.p_value == pytest.approx(0.0625)
     assert not comparison.supports_difference
+
+
+def test_holm_corrects_for_the_number_of_comparisons():
+    # sorted: 3 x 0.01, 2 x 0.03, then 1 x 0.04, which cannot fall below the one before it
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_the_primary_comparison_is_not_corrected_and_does_not_count():
+    one = compared(flags("1" * 6 + "0" * 34), flags("0" * 40))  # p = 2 / 2^6 = 0.03125
+    primary, *others = correct([replace(one, is_primary=True), one, one])
+    assert primary.supports_difference
+    assert [other.corrected for other in others] == [pytest.approx(0.0625)] * 2
+    assert not any(other.supports_difference for other in others)
 
 
 @pytest.mark.parametrize(
@@ -184,19 +187,21 @@ def attempts_table() -> pd.DataFrame:
         ("none", 1, False, False, 6.0),
     ]
     table = pd.DataFrame(rows, columns=["task_id", "slot", "train_is_correct", "test_is_correct", "tokens"])
-    return table.assign(fingerprint="x")
+    return table.assign(fingerprint="x", prompt_id=[f"{task}/{slot}" for task, slot, *_ in rows])
 
 
 def test_budget_curve_averages_over_orders_in_the_first_turn_and_counts_later_slots():
-    curve = budget_curve(attempts_table(), ["half", "late", "none", "never tried"], 2, 4, 2000, 7)
+    curve = budget_curve(attempts_table(), ["half", "late", "none", "never tried"], 2, 4)
     # one of two attempts solves `half`; `late` has a right test output in slot 1 and right train outputs in slot 3
     assert curve["solved_tasks"].tolist() == pytest.approx([0.5, 1, 1, 2])
     assert curve["solved"].tolist() == pytest.approx([0.125, 0.25, 0.25, 0.5])
     # means of first turns: 20, 20, 6; later attempts cost 100 in two of the tasks
     assert curve["tokens"].tolist() == pytest.approx([46 / 4, 92 / 4, 292 / 4, 492 / 4])
-    # two of four tasks solved at the end: the mean of four draws is 0 or 1 with probability 1/16 each, beyond 2.5 %
-    assert curve["low"].iloc[-1] == 0.0
-    assert curve["high"].iloc[-1] == 1.0
+    # two of four tasks solved at the end: Wilson's interval
+    assert (curve["low"].iloc[-1], curve["high"].iloc[-1]) == (
+        pytest.approx(0.15, abs=1e-3),
+        pytest.approx(0.85, abs=1e-3),
+    )
 
 
 def test_attempts_count_until_a_task_has_generated_its_tokens():

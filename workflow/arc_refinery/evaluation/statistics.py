@@ -31,7 +31,8 @@ class Comparison:
     only_first: int  # tasks solved by the first arm and not by the second (repeated arms: solved more often)
     only_second: int
     difference: Estimate  # share of tasks solved, first minus second
-    p_value: float  # exact McNemar test; for repeated arms that of the interval's t
+    p_value: float
+    is_exact: bool  # p is McNemar's, of arms sampled once; else that of the interval's t
     corrected: float | None = None  # Holm's p among all comparisons but the primary one; None: not corrected
     is_primary: bool = False
 
@@ -137,21 +138,23 @@ def compare(first: str, second: str, a: Sequence[ArrayLike], b: Sequence[ArrayLi
         only_second=only_second,
         difference=found,
         p_value=mcnemar(only_first, only_second) if is_exact else found.p_value,
+        is_exact=is_exact,
     )
 
 
 def verdict_sentence(comparison: Comparison) -> str:
     """Return a sentence with all numbers that says whether the evidence supports a difference between two arms."""
     c, d = comparison, comparison.difference
-    solved = [f"{count:.1f}" if c.n_runs > 1 else f"{count:.0f}" for count in (c.n_first, c.n_second)]
-    only, more = ("solved by", "only") if c.n_runs == 1 else ("solved more often by", "")
+    solved = [f"{count:.0f}" if c.is_exact else f"{count:.1f}" for count in (c.n_first, c.n_second)]
+    only, more = ("solved by", "only") if c.is_exact else ("solved more often by", "")
     numbers = (
         f"`{c.first}` solved {solved[0]} of {d.n_tasks} tasks ({percent(c.n_first / d.n_tasks)}) and `{c.second}` "
         f"{solved[1]} ({percent(c.n_second / d.n_tasks)}): {points(d.mean)} points, 95 % interval {interval_text(d)}; "
         f"{c.only_first} {only} the first {more}".rstrip()
         + f", {c.only_second} by the second {more}".rstrip()
     )
-    numbers += f", exact McNemar {p_text(c.p_value)}" if c.n_runs == 1 else f"; {runs_text(d)}, {p_text(c.p_value)}"
+    numbers += f"; {runs_text(d)}" if c.n_runs > 1 else ""
+    numbers += f", {'exact McNemar ' if c.is_exact else ''}{p_text(c.p_value)}"
     numbers += "." if c.corrected is None else f", {p_text(c.corrected)} after correction."
     if c.supports_difference:
         better, worse = (c.first, c.second) if d.mean > 0 else (c.second, c.first)
@@ -174,7 +177,8 @@ def share_text(values: ArrayLike) -> str:
     found = estimate([values])
     if found.n_tasks < 2:
         return percent(found.mean)
-    return f"{percent(found.mean)} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
+    low, high = max(0.0, found.low), min(1.0, found.high)  # t knows no limits
+    return f"{percent(found.mean)} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def solved_text(values: Sequence[float]) -> str:

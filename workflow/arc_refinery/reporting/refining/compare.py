@@ -58,7 +58,7 @@ def left_out(first: SideResults, second: SideResults, task_ids: Sequence[str]) -
 
 
 def _lines(one: PairedArms) -> list[str]:
-    often = "more often" if one.comparison.n_runs > 1 else "only"
+    often = "only" if one.comparison.is_exact else "more often"
     lines = [f"- {verdict_sentence(one.comparison)}"]
     for which, task_ids in (("first", one.only_first), ("second", one.only_second)):
         if task_ids:

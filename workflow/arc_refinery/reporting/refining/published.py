@@ -87,7 +87,7 @@ def section() -> list[str]:
         f"arm, to detect a difference of this size with {100 * POWER:.0f} % power at p < {SIGNIFICANCE} (Fleiss, Levin "
         f"and Paik 2003, chapter 4). **Whether {baseline.solved_percent} and {trained.solved_percent} % of "
         f"{trained.n_tasks} tasks differ cannot be known from the published shares.** Unpaired, they do not.",
-        "Both arms had the same tasks, so the test should be paired, which requires knowing the tasks that each solved: "
+        "Both had the same tasks, so the test should be paired, which requires knowing the tasks that each solved: "
         f"{gained} more would give {p_text(mcnemar(gained, 0))} (exact McNemar) if none was lost, "
         f"{p_text(mcnemar(gained + 2, 2))} if 2 were lost, and {p_text(mcnemar(gained + 10, 10))} if 10 were.",
     ]
