@@ -134,7 +134,11 @@ def names(runs: list[list[tuple[Any, Any]]]) -> list[list[tuple[str, str]]]:
 
 
 def test_two_trained_arms_are_paired_by_the_seed_of_their_training() -> None:
-    both = {"base": [{}], "a": [{"adapter": "trained"}], "b": [{}, {"adapter": "trained"}]}
+    both: dict[str, list[dict[str, Any]]] = {
+        "base": [{}],
+        "a": [{"adapter": "trained"}],
+        "b": [{}, {"adapter": "trained"}],
+    }
     made = experiment(both, SEEDS_OF_TRAINING)
     assert names(made.paired_runs("a", "b")) == [[("a-seed-0", "b-seed-0")], [("a-seed-1", "b-seed-1")]]
     assert names(made.paired_runs("a", "base")) == [[("a-seed-0", "base")], [("a-seed-1", "base")]]

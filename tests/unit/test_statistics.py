@@ -128,7 +128,7 @@ def test_of_repeated_arms_the_means_are_compared_and_each_run_is_shown():
     c = compare("new", "old", [[1, 1, 0], [1, 0, 0]], [[0, 1, 0], [0, 0, 1]])
     assert (c.n_first, c.n_second, c.only_first, c.only_second, c.n_runs) == (1.5, 1.0, 1, 1, 2)
     assert c.difference.mean == pytest.approx(1 / 6)
-    assert c.difference.runs == (pytest.approx(1 / 3), 0.0)
+    assert c.difference.runs == pytest.approx((1 / 3, 0.0))
     assert not c.is_exact
     assert "`new` solved 1.5 of 3 tasks" in verdict_sentence(c)
     assert "per run +33.3, +0.0" in verdict_sentence(c)

@@ -10,7 +10,6 @@ estimate([[1, 0, 1, 1]])                 mean 0.75, interval [0.30, 0.95]: three
 estimate([[0.2, 0.4], [0.3, 0.5]])       two runs on the same two tasks: mean 0.35
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,7 +51,7 @@ class Estimate:
         return float(2 * t.sf(abs(self.mean) / self.standard_error, self.degrees))
 
 
-def estimate(values: Sequence[ArrayLike]) -> Estimate:
+def estimate(values: ArrayLike) -> Estimate:
     """Return the mean of (runs, tasks) values; every run has the same tasks.
 
     A single task says nothing about other tasks: its interval is its value. Raises ValueError without values.
@@ -73,7 +72,7 @@ def estimate(values: Sequence[ArrayLike]) -> Estimate:
     return _crossed(table)
 
 
-def estimate_difference(a: Sequence[ArrayLike], b: Sequence[ArrayLike]) -> Estimate:
+def estimate_difference(a: ArrayLike, b: ArrayLike) -> Estimate:
     """Return the mean of a - b, (runs, tasks) values that are paired by run and task."""
     table = np.asarray(a, dtype=float) - np.asarray(b, dtype=float)
     if len(table) == 1 and table.shape[1] > 1 and set(np.unique(table)) <= {-1.0, 0.0, 1.0}:

@@ -119,7 +119,7 @@ def mcnemar(only_first: int, only_second: int) -> float:
     return float(binomtest(only_first, discordant).pvalue) if discordant else 1.0
 
 
-def compare(first: str, second: str, a: Sequence[ArrayLike], b: Sequence[ArrayLike]) -> Comparison:
+def compare(first: str, second: str, a: ArrayLike, b: ArrayLike) -> Comparison:
     """Compare which tasks two arms solved; a[r][i]: whether run r of the first one solved task i.
 
     Runs are paired: run r of the one with run r of the other. The values of one run are 0 or 1; means over several
@@ -128,7 +128,7 @@ def compare(first: str, second: str, a: Sequence[ArrayLike], b: Sequence[ArrayLi
     solved, other = np.mean(np.asarray(a, dtype=float), axis=0), np.mean(np.asarray(b, dtype=float), axis=0)
     only_first, only_second = int((solved > other).sum()), int((other > solved).sum())
     found = estimate_difference(a, b)
-    is_exact = len(a) == 1 and set(np.unique([solved, other])) <= {0.0, 1.0}
+    is_exact = len(found.runs) == 1 and set(np.unique([solved, other])) <= {0.0, 1.0}
     return Comparison(
         first=first,
         second=second,
@@ -174,7 +174,7 @@ def runs_text(found: Estimate) -> str:
 
 def share_text(values: ArrayLike) -> str:
     """Format a mean over tasks with its interval: `27.5 % [17.1, 40.9]`; a single task has none."""
-    found = estimate([values])
+    found = estimate(np.asarray(values, dtype=float)[None])
     if found.n_tasks < 2:
         return percent(found.mean)
     low, high = max(0.0, found.low), min(1.0, found.high)  # t knows no limits
