@@ -1,4 +1,4 @@
-"""Tables in Markdown and CSV."""
+"""Tables in Markdown and CSV, and parts of a page that are folded."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,6 +10,11 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> s
     """Return a Markdown table; the first column is left-aligned, the others right-aligned."""
     lines = [list(header), ["---", *["---:"] * (len(header) - 1)], *rows]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def folded(title: str, *blocks: str) -> str:
+    """Return blocks under a title that a click unfolds."""
+    return "\n\n".join([f"<details><summary>{title}</summary>", *blocks, "</details>"])
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:

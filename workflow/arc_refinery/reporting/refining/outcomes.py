@@ -9,7 +9,7 @@ import pandas as pd
 from arc_refinery.config import Arm, Refining
 from arc_refinery.evaluation.arms import PASS_RATE, SetResults, per_task, tasks_with_attempts, turns_of
 from arc_refinery.evaluation.statistics import share_text
-from arc_refinery.reporting.markdown import markdown_table, write_csv
+from arc_refinery.reporting.markdown import folded, markdown_table, write_csv
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.refining import plots
 from arc_refinery.reporting.refining.tables import turn_title
@@ -170,9 +170,7 @@ def _gained_and_lost(
         "first turn solved: tasks that *only the baseline* solves were found by its later attempts. Two halves of one "
         "sample show how many tasks change hands by chance; see *Differences* for intervals and tests.",
         markdown_table(header, rows),
-        "<details><summary>Tasks that only one of the two arms solves</summary>\n\n"
-        + "\n".join(lists)
-        + "\n\n</details>",
+        folded("Tasks that only one of the two arms solves", "\n".join(lists)),
         f"![Pass rate of each task in later turns against turn 1, one panel per arm]({plot})",
         "One mark per task that has something to refine: above the diagonal, refining attempts are correct more often "
         "than first attempts. Pass rates count attempts that are correct on all pairs; both axes have square-root "

@@ -35,7 +35,7 @@ from arc_refinery.evaluation.statistics import (
     verdict_sentence,
 )
 from arc_refinery.reporting import left_out, provenance, training
-from arc_refinery.reporting.markdown import markdown_table, write_csv
+from arc_refinery.reporting.markdown import folded, markdown_table, write_csv
 from arc_refinery.reporting.publish import Attachments, publish
 from arc_refinery.reporting.refining import gallery, lengths, outcomes, prose, published, tables
 from arc_refinery.reporting.refining.plots import Curve, budget_plot
@@ -66,6 +66,7 @@ def compose(experiment: Refining, folder: Path, files: Attachments) -> list[str]
     return [
         f"# Experiment {experiment.experiment}",
         *_summary(experiment, evaluated),
+        *prose.limits(experiment, sum(len(one.comparisons) for one in evaluated)),
         *prose.arms_and_settings(experiment, {one.task_set.name: one.n for one in evaluated}),
         *(block for one in evaluated for block in _set_section(experiment, folder, one, files)),
         *training.section(experiment, folder, files),
@@ -74,7 +75,6 @@ def compose(experiment: Refining, folder: Path, files: Attachments) -> list[str]
         *_prompt_lengths(experiment, folder, files),
         *provenance.section(experiment, folder, _seeds(experiment)),
         *(published.section() if any(map(_is_the_published_set, experiment.evaluation.sets)) else []),
-        *prose.limits(experiment, sum(len(one.comparisons) for one in evaluated)),
     ]
 
 
@@ -111,12 +111,14 @@ def _summary(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> list[st
     header = ["tasks solved", "n tasks", *(f"`{arm.name}`" for arm in experiment.arms)]
     refining = tables.refining_headline(experiment, [one.results for one in evaluated])
     legend = "Pass rate: share of attempts that are correct on all pairs. Bold: the 95 % interval excludes 0."
-    return [
+    blocks = [
         *_primary(experiment, evaluated),
         markdown_table(header, rows),
         _other_comparisons(evaluated),
+        _controls(experiment, evaluated),
         *([refining, legend] if refining else []),
     ]
+    return [block for block in blocks if block]
 
 
 def _primary(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> list[str]:
@@ -168,6 +170,24 @@ def _other_comparisons(evaluated: Sequence[EvaluatedSet]) -> str:
     )
 
 
+def _controls(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> str:
+    """Say what arms without real feedback do: a model that uses its feedback refines worse without it."""
+    controls = {arm.name for arm in experiment.arms if any(turn.feedback != "real" for turn in arm.turns)}
+    found = [
+        f"`{first}` − `{second}` on `{one.task_set.name}`: {points(by_turn[2][PASS_RATE].mean)} "
+        f"{interval_text(by_turn[2][PASS_RATE])}"
+        for one in evaluated
+        for first, second in experiment.compared
+        if first in controls and second not in controls and len(experiment.arms_called(second)[0].turns) > 1
+        for by_turn in [tables.turn_differences(experiment, one.results, first, second)]
+        if 2 in by_turn
+    ]
+    if found:
+        return f"Controls, without feedback or with that of another task, pass rate of turn 2: {'; '.join(found)}."
+    refines = any(len(arm.turns) > 1 for arm in experiment.arms)
+    return "No arm controls for the feedback: a gain in later turns may come without it." if refines else ""
+
+
 def _set_section(experiment: Refining, folder: Path, one: EvaluatedSet, files: Attachments) -> list[str]:
     name, results, arms = one.task_set.name, one.results, experiment.arms
     turns = turns_of(arms)
@@ -182,16 +202,17 @@ def _set_section(experiment: Refining, folder: Path, one: EvaluatedSet, files: A
         f"## Set `{name}` ({one.n} tasks)",
         f"> {one.task_set.caveat}" if one.task_set.caveat else "",
         "### Arms",
-        tables.published_table(by_arm),
-        tables.metrics_table(by_arm),
+        tables.short_table(by_arm),
+        folded("All metrics of the arms", tables.published_table(by_arm), tables.metrics_table(by_arm)),
         f"[As CSV]({of_arms}); [each task]({of_tasks}).",
-        "### Turns",
-        "The same metrics for the attempts of one turn alone. Later turns are means over the tasks that had something "
-        "to refine, not over all tasks: compare them with each other, not with the first turn.",
-        tables.metrics_table(by_turn),
-        f"[As CSV]({of_turns}).",
         "### Differences",
         *_differences(experiment, one),
+        "### Turns",
+        "The attempts of one turn alone. Later turns are means over the tasks that had something to refine, not over "
+        "all tasks: compare them with each other, not with the first turn.",
+        tables.short_table(by_turn),
+        folded("All metrics of the turns", tables.metrics_table(by_turn)),
+        f"[As CSV]({of_turns}).",
         *outcomes.section(experiment, results, one.arms, files),
         "### Budget",
         tables.spending_table(results, arms),
@@ -265,7 +286,7 @@ def _solved_lists(one: EvaluatedSet) -> str:
     for arm, metrics in one.arms.items():
         solved = [f"`{task_id}`" for task_id, value in metrics["is_correct"].items() if value]
         lines.append(f"- `{arm}` ({len(solved)}): {', '.join(solved) or 'none'}")
-    return "<details><summary>Tasks solved by each arm</summary>\n\n" + "\n".join(lines) + "\n\n</details>"
+    return folded("Tasks solved by each arm", "\n".join(lines))
 
 
 def _prompt_lengths(experiment: Refining, folder: Path, files: Attachments) -> list[str]:

@@ -48,6 +48,23 @@ PASS_AT = (1, 8, 64, 512)
 _Floats = NDArray[np.float64]
 
 
+def short_table(columns: Mapping[str, pd.DataFrame]) -> str:
+    """Return what matters most of several groups of attempts (rows), each a table of `per_task`."""
+    rows = [
+        [name, len(metrics), *cells]
+        for name, metrics in columns.items()
+        for cells in [
+            [
+                solved_text(list(metrics["is_correct"])),
+                *(share_text(list(metrics[metric])) for metric in (PASS_RATE, "unique outputs", "valid outputs")),
+            ]
+            if len(metrics)
+            else ["–"] * 4
+        ]
+    ]
+    return markdown_table(["", "n tasks", "solved", "pass rate", "unique outputs", "valid outputs"], rows)
+
+
 def metrics_table(columns: Mapping[str, pd.DataFrame]) -> str:
     """Return the published metrics (rows) of several groups of attempts (columns), each a table of `per_task`."""
     rows: list[list[str]] = [["n tasks", *(str(len(metrics)) for metrics in columns.values())]]
