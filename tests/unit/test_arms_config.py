@@ -24,6 +24,8 @@ def experiment(
         {"name": name, "turns": [{"n_predictions": 8} | turn for turn in turns]} for name, turns in arms.items()
     ]
     content["evaluation"] |= evaluation
+    for one in content["evaluation"]["sets"]:
+        one["validation"] = False
     return validate_experiment(content, "test", Refining)
 
 
@@ -171,3 +173,14 @@ def test_the_primary_comparison_is_one_that_is_made_on_a_set_that_there_is() -> 
     assert "evaluation.primary: [c, b] are not compared; expected one of [b, a]; [c, a]; [d, a]" in refused(
         arms, primary={"set": "heldout", "arms": ["c", "b"]}
     )
+
+
+def test_the_primary_comparison_is_not_on_a_set_that_settings_are_chosen_on() -> None:
+    content = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    assert all(one["validation"] for one in content["evaluation"]["sets"])
+    content["evaluation"]["primary"] = {"set": "heldout", "arms": ["refine-trained", "refine-base"]}
+    with pytest.raises(ConfigError, match="settings are chosen by results on heldout"):
+        validate_experiment(content, "test", Refining)
+    content["evaluation"]["sets"].append({"name": "unseen", "source": "generator", "n_tasks": 5})
+    content["evaluation"]["primary"]["set"] = "unseen"
+    validate_experiment(content, "test", Refining)

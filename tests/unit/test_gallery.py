@@ -19,7 +19,7 @@ from arc_refinery.config import Refining
 from arc_refinery.evaluation.arms import SetResults
 from arc_refinery.grids import UNKNOWN, Grid
 from arc_refinery.reporting.refining import gallery, pictures
-from arc_refinery.reporting.refining.gallery import BROKEN, NOBODY, ONLY_BY_REFINING, FeedbackShown
+from arc_refinery.reporting.refining.gallery import NOBODY, ONLY_BY_BASELINE, ONLY_BY_REFINING, FeedbackShown
 from arc_refinery.reporting.refining.pictures import Execution
 from arc_refinery.tasks import Pair, Task
 
@@ -75,7 +75,7 @@ def test_the_attempt_that_solves_is_shown_with_its_parent_whatever_its_turn():
 
 def test_of_what_refining_broke_the_first_refinement_is_shown():
     found = chosen({"a": "ww", "c": "Tw"}, {"a": "ww"}, {"independent": "ac", "refine": "", "other": ""})
-    assert found[BROKEN] == (2, [("a1x", "a20"), ("c1x", "c20")])
+    assert found[ONLY_BY_BASELINE] == (2, [("a1x", "a20"), ("c1x", "c20")])
     assert found[NOBODY] == (3, [])  # b, d and e have nothing to refine
 
 

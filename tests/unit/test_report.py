@@ -269,7 +269,7 @@ def test_links_lead_to_files_beside_the_report(folder: Path, text: str):
 def test_gallery_shows_tasks_of_each_class_that_have_refining_attempts(text: str):
     # b is solved by refining alone; d by nobody, but it has nothing to refine
     assert "**Solved only by refining**: 1 task, 1 of them shown." in text
-    assert "**Broken by refining**: no task." in text
+    assert "**Solved only by the baseline**: no task." in text
     assert "**Solved by nobody**: 1 task, none of them shown." in text
     assert re.findall("^#### .*", text, re.MULTILINE) == ["#### `b`: solved only by refining"]
     assert re.findall("feedback on .", text) == ["feedback on b"]
@@ -355,7 +355,7 @@ def test_nothing_to_refine_is_reported(tmp_path: Path):
     text = composed(experiment(), folder)
     assert "4 of 4 tasks in `refine-trained`" in text
     assert "No task had anything to refine in `refine-trained`" in text
-    assert cells(text, "is_correct", "turn 2 × 2 of `refine-base`")["turn 2 × 2 of `refine-base`"] == "–"
+    assert cells(text, "is_correct", "turn 2 × 2 of `refine-base` | turn 2")["turn 2 × 2 of `refine-base`"] == "–"
 
 
 def test_verdicts_of_other_attempts_are_refused(tmp_path: Path):

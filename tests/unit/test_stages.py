@@ -45,7 +45,7 @@ OF_A_TRAINING = {"n_jobs", "gpu_memory_utilization", "server_url", "report_to"}
         (config.Sft, [ROWS], {"demonstrations"}),
         (config.ToolSft, [ROWS], {"without_tools", "n_questions"}),
         (config.Generation, [EVALUATION], {"temperature", "top_p"}),
-        (config.TaskSet, [TUNING, REPORT], {"shards", "caveat"}),
+        (config.TaskSet, [TUNING, REPORT], {"shards", "validation", "caveat"}),
         (config.Questions, [TUNING], {"shards"}),
         (config.Sampling, list(Mark), set()),
     ],

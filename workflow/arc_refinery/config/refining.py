@@ -293,6 +293,11 @@ class Refining(Experiment):
             raise ValueError(f"evaluation.comparisons: {unknown[0]} is not an arm; there are {', '.join(names)}")
         if (primary := self.evaluation.primary) and primary.set not in sets:
             raise ValueError(f"evaluation.primary: {primary.set} is not an evaluation set; expected {', '.join(sets)}")
+        if primary and self.evaluation_set(primary.set).validation:
+            raise ValueError(
+                f"evaluation.primary: settings are chosen by results on {primary.set}, which has `validation: true`; "
+                "compare on a set that nothing was chosen on"
+            )
         if primary and primary.arms not in self.compared:
             pairs = "; ".join(f"[{first}, {second}]" for first, second in self.compared)
             raise ValueError(

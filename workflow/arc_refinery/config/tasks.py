@@ -71,6 +71,11 @@ class TaskSet(Strict):
     shards: Annotated[PositiveInt, TUNING] = Field(
         1, description="Sampling jobs for this set; does not change results."
     )
+    validation: Annotated[bool, REPORT] = Field(
+        False,
+        description="Settings were chosen by results on this set, or will be: the report says so, and the primary "
+        "comparison cannot be on it. Sets of the generator with different names have different tasks.",
+    )
     caveat: Annotated[str, REPORT] = Field("", description="Text that the report prints next to this set's results.")
 
     @model_validator(mode="after")

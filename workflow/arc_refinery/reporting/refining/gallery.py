@@ -22,13 +22,14 @@ from arc_refinery.reporting.refining.pictures import Execution, draw
 
 N_SHOWN = 2  # tasks per class
 MAX_PROGRAM, MAX_FEEDBACK = 60, 100  # lines
-ONLY_BY_REFINING, BROKEN, NOBODY = "Solved only by refining", "Broken by refining", "Solved by nobody"
+ONLY_BY_REFINING, ONLY_BY_BASELINE = "Solved only by refining", "Solved only by the baseline"
+NOBODY = "Solved by nobody"
 RULES = f"""\
 Tasks are chosen by fixed rules: of each class the first {N_SHOWN} in the set's order that have the attempts shown.
 
 - *{ONLY_BY_REFINING}*: solved by `{{arm}}`, not by `{{baseline}}`. Shown: the first refining attempt that solves it, and the attempt that it refines.
-- *{BROKEN}*: solved by `{{baseline}}`, not by `{{arm}}`. Shown: the best incorrect attempt of turn 1, which is refined first, and the first attempt to refine it.
-- *{NOBODY}*: solved by no arm of the experiment. Shown: as for *{BROKEN}*.
+- *{ONLY_BY_BASELINE}*: solved by `{{baseline}}`, not by `{{arm}}`. Shown: the best incorrect attempt of turn 1, which is refined first, and the first attempt to refine it.
+- *{NOBODY}*: solved by no arm of the experiment. Shown: as for *{ONLY_BY_BASELINE}*.
 
 Test pairs are shown here only; the model never sees their outputs or results on them."""  # noqa: E501
 
@@ -114,7 +115,7 @@ def choose(
     by_refining, by_baseline = solved[arm.name], solved[baseline.name]
     classes = {
         ONLY_BY_REFINING: (by_refining & ~by_baseline, solving),
-        BROKEN: (by_baseline & ~by_refining, refined),
+        ONLY_BY_BASELINE: (by_baseline & ~by_refining, refined),
         NOBODY: (~solved.any(axis=1), refined),
     }
     return {

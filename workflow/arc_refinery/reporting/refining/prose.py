@@ -17,6 +17,10 @@ from arc_refinery.config import (
 )
 from arc_refinery.evaluation.statistics import SIGNIFICANCE, mcnemar
 
+VALIDATION = (
+    "Settings were chosen with results on these tasks known, so they look better here than on tasks that nobody has "
+    "seen."
+)
 METRICS_EXPLAINED = """\
 <details><summary>How to read the metrics</summary>
 
@@ -263,6 +267,7 @@ def limits(experiment: Refining, n_comparisons: int) -> list[str]:
         if trained and 1 not in trained
         else "",
         "Two guesses are scored by whole tasks; ARC's official scoring counts each test grid.",
+        *(f"`{one.name}`: {VALIDATION}" for one in experiment.evaluation.sets if one.validation),
         *(f"`{one.name}`: {one.caveat}" for one in experiment.evaluation.sets if one.caveat),
     ]
     return ["## Limitations", "\n".join(f"- {item}" for item in items if item)]

@@ -200,6 +200,7 @@ def _set_section(experiment: Refining, folder: Path, one: EvaluatedSet, files: A
     of_tasks = files.add(f"{name}-tasks.csv", partial(write_csv, every_task))
     blocks = [
         f"## Set `{name}` ({one.n} tasks)",
+        f"> {prose.VALIDATION}" if one.task_set.validation else "",
         f"> {one.task_set.caveat}" if one.task_set.caveat else "",
         "### Arms",
         tables.short_table(by_arm),
