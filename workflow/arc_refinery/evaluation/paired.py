@@ -16,7 +16,8 @@ import pandas as pd
 from arc_refinery import config, records
 from arc_refinery.config import Refining
 from arc_refinery.errors import InputError
-from arc_refinery.evaluation.arms import SetResults, load_results, per_task
+from arc_refinery.evaluation.arms import PASS_RATE, SetResults, load_results, per_task
+from arc_refinery.evaluation.intervals import Estimate, estimate_difference
 from arc_refinery.evaluation.statistics import Comparison, compare
 from arc_refinery.grids import fingerprint
 
@@ -60,6 +61,7 @@ class PairedArms:
     only_first: tuple[str, ...]  # ids of tasks that the first arm solved (of repeated arms: more often)
     only_second: tuple[str, ...]
     budgets: tuple[int, int]  # attempts per task
+    turns: dict[int, Estimate]  # pass rate, first minus second, of turns with attempts of both on some task
 
 
 def side(text: str) -> Side:
@@ -157,7 +159,26 @@ def pair(first: SideResults, second: SideResults, arms: tuple[str, str], task_id
         tuple(task_id for task_id, sign in zip(task_ids, more, strict=True) if sign > 0),
         tuple(task_id for task_id, sign in zip(task_ids, more, strict=True) if sign < 0),
         (_budget(first, arms[0]), _budget(second, arms[1])),
+        _turn_differences((first, second), arms, task_ids),
     )
+
+
+def _turn_differences(
+    sides: tuple[SideResults, SideResults], arms: tuple[str, str], task_ids: Sequence[str]
+) -> dict[int, Estimate]:
+    """Compare the pass rates of each turn, means over repetitions, on the tasks that all have attempts on."""
+    repeated = [one.side.experiment.arms_called(arm) for one, arm in zip(sides, arms, strict=True)]
+    found = {}
+    for turn in range(1, 1 + min(len(arm.turns) for same in repeated for arm in same)):
+        rates = [
+            [one.results.metrics_of_turn(arm, turn)[PASS_RATE] for arm in same]
+            for one, same in zip(sides, repeated, strict=True)
+        ]
+        common = [task_id for task_id in task_ids if all(task_id in rate.index for side in rates for rate in side)]
+        if common:
+            a, b = (np.mean([rate.loc[common] for rate in side], axis=0) for side in rates)
+            found[turn] = estimate_difference([a], [b])
+    return found
 
 
 def _budget(one: SideResults, arm: str) -> int:

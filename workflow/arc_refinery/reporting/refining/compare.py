@@ -12,9 +12,15 @@ from arc_refinery.evaluation.paired import (
     sets_to_pair,
     shared_tasks,
 )
-from arc_refinery.evaluation.statistics import verdict_sentence
+from arc_refinery.evaluation.statistics import interval_text, points, verdict_sentence
+from arc_refinery.reporting.refining.prose import VALIDATION
 from arc_refinery.reporting.refining.tables import comparisons_table
 
+SUPPORTED_EXPLAINED = """\
+Supported: the 95 % interval excludes 0 and p < 0.05 (exact McNemar; of repeated arms the t test over tasks), without
+correction for the number of comparisons. Detectable: the true difference that an experiment like this one finds with
+80 % power. Pass rate of a turn: share of its attempts that are correct on all pairs, mean over tasks with attempts of
+both."""
 MAX_NAMED = 20  # longer lists of left-out tasks are only counted
 
 
@@ -28,13 +34,14 @@ def paired_comparison(first: Side, second: Side, wanted: Sequence[str] = ()) -> 
         task_ids = shared_tasks(one, other)
         blocks += [
             f"## `{name}` ({len(task_ids)} tasks)",
+            *_caveats(one, other),
             *left_out(one, other, task_ids),
             *_comparison_blocks([pair(one, other, names, task_ids) for names in arms]),
         ]
     for having, lacking in ((first, second), (second, first)):
         if alone := [f"`{name}`" for name in having.sets if name not in lacking.sets and not wanted]:
             blocks.append(f"Not compared, because only `{having.folder}` has it: {', '.join(alone)}.")
-    return "\n\n".join(blocks)
+    return "\n\n".join([*blocks, SUPPORTED_EXPLAINED])
 
 
 def _side_title(one: Side) -> str:
@@ -57,12 +64,22 @@ def left_out(first: SideResults, second: SideResults, task_ids: Sequence[str]) -
     ]
 
 
+def _caveats(first: SideResults, second: SideResults) -> list[str]:
+    """Return the caveats of a set, each once."""
+    sets = [one.side.experiment.evaluation_set(one.results.name) for one in (first, second)]
+    texts = [text for one in sets for text in (VALIDATION if one.validation else "", one.caveat) if text]
+    return [f"> {text}" for text in dict.fromkeys(texts)]
+
+
 def _lines(one: PairedArms) -> list[str]:
     often = "only" if one.comparison.is_exact else "more often"
     lines = [f"- {verdict_sentence(one.comparison)}"]
     for which, task_ids in (("first", one.only_first), ("second", one.only_second)):
         if task_ids:
             lines.append(f"  - Solved {often} by the {which}: {_listed(task_ids)}.")
+    for turn, found in one.turns.items():
+        rate = f"{points(found.mean)} {interval_text(found)} points on {found.n_tasks} tasks"
+        lines.append(f"  - Pass rate of turn {turn}: {rate}.")
     if one.budgets[0] != one.budgets[1]:
         lines.append(f"  - Their budgets differ: {one.budgets[0]} and {one.budgets[1]} attempts per task.")
     return lines
