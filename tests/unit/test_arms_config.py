@@ -6,7 +6,8 @@ import pytest
 import yaml
 from checkout import ROOT
 
-from arc_refinery.config import ConfigError, Refinement, Refining, Turn, validate_experiment
+from arc_refinery.config import ConfigError, Refinement, Refining, Turn, stages, validate_experiment
+from arc_refinery.reporting.refining import prose
 
 SEEDS_OF_TRAINING = {"seeds": [0, 1]}
 
@@ -184,3 +185,14 @@ def test_the_primary_comparison_is_not_on_a_set_that_settings_are_chosen_on() ->
     content["evaluation"]["sets"].append({"name": "unseen", "source": "generator", "n_tasks": 5})
     content["evaluation"]["primary"]["set"] = "unseen"
     validate_experiment(content, "test", Refining)
+
+
+def test_a_turn_may_have_its_own_temperature() -> None:
+    made = experiment({"base": [{}], "greedy": [{"temperature": 0}], "cool": [{}, {"temperature": 0.5}]}, {"sft": None})
+    assert [arm.branches for arm in made.arms] == [("turn1",), ("turn1-temperature-0",), ("turn1", "cool-turn2")]
+    temperatures = {branch: stages.sample(made, "heldout", branch).params["temperature"] for branch in made.branches}
+    assert temperatures == {"turn1": 1.0, "turn1-temperature-0": 0.0, "cool-turn2": 0.5}
+    assert stages.sample(made, "part1", "turn1").params["temperature"] == 1.0
+    described = "\n".join(prose.arms_and_settings(made, {"heldout": 50}))
+    assert "- `greedy`: 8 first attempts by the untrained model, greedy." in described
+    assert "8 refining attempts by the untrained model at temperature 0.5" in described

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
 from arc_refinery.config.base import Name, RunName, Strict
 from arc_refinery.config.sampling import Refinement, Selection
@@ -26,6 +26,9 @@ class Turn(Strict):
         "none",
         description="Adapter that samples them: `none`, `trained`, or the name of one run of a sweep. In a sweep, an "
         "arm with `trained` expands to one arm per run.",
+    )
+    temperature: NonNegativeFloat | None = Field(
+        None, description="Softmax temperature of this turn; 0: greedy; default: that of `sampling`."
     )
     feedback: FeedbackKind = Field(
         "real",
@@ -79,8 +82,9 @@ class Arm(Strict):
             return f"{self.name}-turn{turn}"
         first = self.turns[0]
         sampler = first.model or ("" if first.adapter == "none" else first.adapter)
+        temperature = "" if first.temperature is None else f"temperature-{first.temperature:g}"
         seed = "" if self.seed is None else f"sampling-{self.seed}"
-        return "-".join(word for word in ("turn1", sampler, seed) if word)
+        return "-".join(word for word in ("turn1", sampler, temperature, seed) if word)
 
     @property
     def branches(self) -> tuple[str, ...]:

@@ -218,6 +218,11 @@ class Refining(Experiment):
     def sampling_seed(self, tasks: str, branch: str) -> int:
         return self.seed if self._is_for_training(tasks, branch) else self.seed_of_arm(self.arm_and_turn(branch)[0])
 
+    def temperature(self, tasks: str, branch: str) -> float:
+        """Temperature that a branch is sampled with."""
+        own = None if self._is_for_training(tasks, branch) else self._turn(branch).temperature
+        return self.sampling.temperature if own is None else own
+
     def adapter_of(self, tasks: str, branch: str) -> str | None:
         """The adapter that a branch is sampled with."""
         name = "none" if self._is_for_training(tasks, branch) else self._turn(branch).adapter

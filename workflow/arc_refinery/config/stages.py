@@ -230,6 +230,7 @@ def sample(experiment: Refining, tasks: str, branch: str) -> Stage:
         "max_model_len": model.window,
         **_sampler(model),
         **experiment.sampling.model_dump(include={"temperature", "top_p", "max_output_tokens"}),
+        "temperature": experiment.temperature(tasks, branch),
         "seed": experiment.sampling_seed(tasks, branch),
     }
     return Stage(params, _tuning(model))

@@ -223,11 +223,18 @@ def _describe_arm(arm: Arm, usual: Refinement) -> str:
     kinds = ["first attempts", *["refining attempts"] * (len(arm.turns) - 1)]
     feedback = {"real": "", "none": " without feedback", "other-task": " with feedback on an attempt at another task"}
     turns = [
-        f"{turn.n_predictions} {kind} by {_model_of(turn)}{feedback[turn.feedback]}{_own_refinement(turn, usual)}"
+        f"{turn.n_predictions} {kind} by {_model_of(turn)}{_temperature(turn)}{feedback[turn.feedback]}"
+        f"{_own_refinement(turn, usual)}"
         for turn, kind in zip(arm.turns, kinds, strict=True)
     ]
     seed = "" if arm.seed is None else f", sampled with seed {arm.seed}"
     return ", then ".join(turns) + seed + (f" ({arm.budget} in all)." if len(turns) > 1 else ".")
+
+
+def _temperature(turn: Turn) -> str:
+    if turn.temperature is None:
+        return ""
+    return f" at temperature {turn.temperature:g}" if turn.temperature else ", greedy"
 
 
 def _own_refinement(turn: Turn, usual: Refinement) -> str:
