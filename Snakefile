@@ -8,7 +8,7 @@ from arc_refinery.gpu_memory import memory_warnings
 
 min_version("9.19")
 
-if "experiment" not in config:  # Snakemake would merge a --configfile into the default's keys
+if not {"experiment", "base"} & set(config):  # Snakemake would merge a --configfile into the default's keys
 
     configfile: "config/config.yaml"
 

@@ -156,12 +156,44 @@ def test_samplings_of_one_training_are_one_run() -> None:
     ]
 
 
-def test_without_repeated_trainings_samplings_are_runs() -> None:
+def test_samplings_of_the_same_model_are_one_run() -> None:
     made = experiment({"base": [{}], "a": [{}, {}]}, seeds=[5, 6])
     assert names(made.paired_runs("a", "base")) == [
-        [("a-sampling-5", "base-sampling-5")],
-        [("a-sampling-6", "base-sampling-6")],
+        [("a-sampling-5", "base-sampling-5"), ("a-sampling-6", "base-sampling-6")]
     ]
+
+
+def test_an_arm_is_not_compared_with_itself_under_another_name() -> None:
+    arms: dict[str, list[dict[str, Any]]] = {"base": [{}], "a": [{"adapter": "trained"}]}
+    message = refused(arms, SEEDS_OF_TRAINING, comparisons=[["a", "a-seed-0"]])
+    assert "evaluation.comparisons: [a, a-seed-0] compares an arm with itself" in message
+
+
+def test_first_turns_that_are_sampled_differently_have_different_folders() -> None:
+    arms: dict[str, list[dict[str, Any]]] = {
+        "base": [{}],
+        "a": [{"adapter": "trained"}],
+        "cool": [{"temperature": 0.7}],
+    }
+    message = refused(arms, {"sft": None, "sweep": [{"temperature": 0.7}, {"temperature": 1.0}]})
+    assert "have the folder turn1-temperature-0.7, but are sampled differently" in message
+
+
+@pytest.mark.parametrize("turn", [1, 2, 9])
+def test_the_turn_of_the_primary_comparison_is_one_that_both_arms_have_for_themselves(turn: int) -> None:
+    arms: dict[str, list[dict[str, Any]]] = {"base": [{}], "a": [{}, {}], "b": [{}, {"feedback": "none"}]}
+    primary = {"set": "heldout", "arms": ["b", "a"], "turn": turn}
+    if turn == 2:
+        assert experiment(arms, primary=primary).evaluation.primary is not None
+    else:
+        assert f"[b, a] do not have a turn {turn} each" in refused(arms, primary=primary)
+
+
+def test_the_primary_comparison_may_be_of_a_run_of_a_sweep() -> None:
+    arms: dict[str, list[dict[str, Any]]] = {"base": [{}], "a": [{"adapter": "trained"}]}
+    sweep = {"sft": None, "sweep": [{"beta": 0.02}, {"beta": 0.5}]}
+    made = experiment(arms, sweep, primary={"set": "heldout", "arms": ["a-beta-0.02", "base"]})
+    assert made.evaluation.primary is not None
 
 
 def test_the_primary_comparison_is_one_that_is_made_on_a_set_that_there_is() -> None:

@@ -76,6 +76,7 @@ def test_a_wrong_command_is_named(
         ("train", "--reward-name", "--tools"),
         ("train --kind refining", "--reward-name", "--tools"),
         ("train --kind tool-use", "--tools", "--reward-name"),
+        ("train --kind=tool-use", "--tools", "--reward-name"),
         ("train --kind letters", "--window", "--reward-name"),
     ],
 )
@@ -87,6 +88,12 @@ def test_the_kind_of_a_training_decides_its_flags(
     shown = capsys.readouterr().out
     assert f"{flag} " in shown
     assert f"{absent} " not in shown
+
+
+@pytest.mark.parametrize("words", ["--kind", "--kind=", "--kind --help", "--kind tool-use --kind refining"])
+def test_train_takes_one_kind(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    assert run(monkeypatch, f"train {words}") == 2
+    assert "expected one --kind, such as refining or tool-use" in capsys.readouterr().err
 
 
 def test_a_kind_that_is_no_module_is_named(monkeypatch: pytest.MonkeyPatch):

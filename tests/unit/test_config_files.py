@@ -54,13 +54,24 @@ def test_what_was_resolved_stands_alone(tmp_path: Path) -> None:
         ({"base": str(DEMO), "training": {"lora_r": 1}}, "training.lora_r is now training.lora.lora_r; move it there"),
         ({"base": str(DEMO), "training": {"beta": 1}}, "training.beta is now training.grpo.beta; move it there"),
         ({"base": str(DEMO), "training": {"train": ["sft"]}}, "the sections training.sft and training.grpo say what"),
+        ({"base": str(DEMO), "training": None, "experiment": None}, "experiment is missing; name this experiment"),
+        *(
+            ({"base": str(DEMO), "kind": kind}, "expected refining, tool-use, or a module")
+            for kind in ("..", ".a", ["b"], 3)
+        ),
+        ({"base": str(DEMO), "kind": "arc_refinery.config"}, "must be a subclass of arc_refinery.config.Experiment"),
+        (
+            {"base": str(DEMO), "evaluation": {"n_bootstrap": 9}, "training": {"beta": 1}},
+            "n_bootstrap is no longer a key",
+        ),
         ({"base": str(DEMO), "kind": "none.such"}, "kind is 'none.such'; expected refining, tool-use, or a module"),
         ({"base": str(DEMO), "kind": "json"}, "kind is 'json'; expected refining, tool-use, or a module"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_with_its_name(tmp_path: Path, content: dict[str, Any], said: str) -> None:
+    content = {key: value for key, value in ({"experiment": "mine"} | content).items() if key != "experiment" or value}
     mine = written(tmp_path / "mine.yaml", **content)
     with pytest.raises(ConfigError) as caught:
         load_experiment(mine)
-    assert str(caught.value).startswith(f"{mine}: ")
+    assert str(caught.value).startswith((f"{mine}: ", f"{mine} (or its base {DEMO}): "))
     assert said in str(caught.value)

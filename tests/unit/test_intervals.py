@@ -78,6 +78,12 @@ def test_a_single_task_says_nothing_about_others():
     assert (found.mean, *ends(found), found.p_value) == (0.75, 0.75, 0.75, 1.0)
 
 
+def test_values_that_are_all_alike_exclude_nothing():
+    alike = estimate_difference([[0.5, 0.5]], [[0.0, 0.0]])
+    assert (alike.mean, alike.excludes_zero, alike.p_value) == (0.5, False, 1.0)
+    assert not estimate_difference([[1]], [[0]]).excludes_zero
+
+
 def test_an_interval_of_nothing_is_refused():
     with pytest.raises(ValueError, match="at least one value"):
         estimate([[]])

@@ -60,7 +60,7 @@ def test_solved_at_k_is_pass_at_k_where_the_same_attempts_are_correct_on_both():
 
 
 @pytest.mark.parametrize(
-    ("sizes", "k"), [*(((2, 2, 2, 2), k) for k in range(1, 9)), *(((3, 3, 2), k) for k in (1, 2, 8))]
+    ("sizes", "k"), [(sizes, k) for sizes in ((2, 2, 2, 2), (3, 3, 2), (4, 4)) for k in range(1, 9)]
 )
 def test_attempts_are_spent_prompt_by_prompt(sizes: tuple[int, ...], k: int):
     """Against all orders of the prompts, and all orders within each."""

@@ -105,7 +105,7 @@ def _own_training(kind: str) -> Callable[..., Any]:
 
     try:
         own: Callable[..., Any] = import_module(kind).Train
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError, SyntaxError) as error:
         kinds = ", ".join(TRAINING)
         raise InputError(f"--kind {kind}: expected {kinds}, or a module with the class Train: {error}") from None
     return own
@@ -142,9 +142,8 @@ def _command(words: Sequence[str]) -> tuple[str, list[str]]:
     for n_words in (2, 1):
         if (name := " ".join(words[:n_words])) in COMMANDS:
             rest = list(words[n_words:])
-            if name == "train" and "--kind" in rest[:-1]:
-                place = rest.index("--kind")
-                return f"train --kind {rest[place + 1]}", rest[:place] + rest[place + 2 :]
+            if name == "train":
+                return _training_command(rest)
             return name, rest
     if words[0] in {name.split()[0] for name in COMMANDS}:
         print(overview(words[0]))
@@ -153,6 +152,22 @@ def _command(words: Sequence[str]) -> tuple[str, list[str]]:
     hint = f"did you mean {close[0]!r}?" if close else "`arc-refinery --help` lists all commands"
     print(f"arc-refinery: {words[0]!r} is not a command; {hint}", file=sys.stderr)
     sys.exit(2)
+
+
+def _training_command(words: list[str]) -> tuple[str, list[str]]:
+    """Take `--kind <kind>` out of the words after `train`."""
+    kinds = [index for index, word in enumerate(words) if word.partition("=")[0] == "--kind"]
+    if not kinds:
+        return "train", words
+    (index, *more) = kinds
+    _, is_one_word, kind = words[index].partition("=")
+    last = index if is_one_word else index + 1
+    if not is_one_word:
+        kind = words[last] if last < len(words) else ""
+    if more or not kind or kind.startswith("-"):
+        print(f"arc-refinery train: expected one --kind, such as {' or '.join(TRAINING)}", file=sys.stderr)
+        sys.exit(2)
+    return f"train --kind {kind}", words[:index] + words[last + 1 :]
 
 
 def _summary(target: str) -> str:

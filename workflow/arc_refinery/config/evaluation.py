@@ -28,7 +28,9 @@ class Turn(Strict):
         "arm with `trained` expands to one arm per run.",
     )
     temperature: NonNegativeFloat | None = Field(
-        None, description="Softmax temperature of this turn; 0: greedy; default: that of `sampling`."
+        None,
+        allow_inf_nan=False,
+        description="Softmax temperature of this turn; 0: greedy; default: that of `sampling`.",
     )
     feedback: FeedbackKind = Field(
         "real",
@@ -105,7 +107,7 @@ class Arm(Strict):
 
 class Primary(Strict):
     set: Name = Field(description="Evaluation set.")
-    arms: tuple[Name, Name] = Field(
+    arms: tuple[str, str] = Field(
         description="Pair of arms to compare, as in `comparisons`: the first minus the second."
     )
     turn: PositiveInt | None = Field(

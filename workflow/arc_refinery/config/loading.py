@@ -36,12 +36,12 @@ def validate_experiment(config: Mapping[str, Any], origin: str, expected: Any = 
     A mapping with `base` is merged into the file of that name first (`merged`). Raises `ConfigError` with one line for
     each wrong key of the file `origin`.
     """
-    config = _with_base(config, origin)
+    config, origin = _with_base(config, origin)
     kind = _kind(config, origin)
     if expected not in (None, kind):
         wanted, given = (one.model_fields["kind"].default for one in (expected, kind))
         raise ConfigError(f"{origin}: its kind is {given}; expected an experiment of the kind {wanted}")
-    if moved := _moved(config):
+    if moved := _moved(config) if kind in KINDS.values() else []:
         raise ConfigError("\n".join(f"{origin}: {line}" for line in moved))
     try:
         return kind.model_validate(config)
@@ -78,41 +78,52 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
     return result
 
 
-def _with_base(config: Mapping[str, Any], origin: str) -> Mapping[str, Any]:
+def _with_base(config: Mapping[str, Any], origin: str) -> tuple[Mapping[str, Any], str]:
+    """Return the config merged into its base, and the files to blame for a wrong key."""
     if "base" not in config:
-        return config
+        return config, origin
     changes = {key: value for key, value in config.items() if key != "base"}
     if not isinstance(config["base"], str):
         raise ConfigError(f"{origin}: base is {config['base']!r}; expected the path of a config file")
     base = _content(Path(config["base"]), f"{origin}: base: ")
     if "base" in base:
         raise ConfigError(f"{origin}: base: {config['base']} has a base itself; name that one, or copy its keys")
-    return merged(base, changes)
+    if "experiment" not in changes:
+        raise ConfigError(
+            f"{origin}: experiment is missing; name this experiment, or its results would replace those of its base"
+        )
+    return merged(base, changes), f"{origin} (or its base {config['base']})"
 
 
 def _kind(config: Mapping[str, Any], origin: str) -> type[Experiment]:
-    """The section `data` is that of tool use alone, so older configs need no `kind`."""
+    """Return the class of an experiment; without `kind`, the section `data` shows one in tool use."""
     name = config.get("kind", "tool-use" if "data" in config else "refining")
+    wrong = f"{origin}: kind is {name!r}; expected {', '.join(KINDS)}, or a module with an experiment of your own"
+    if not isinstance(name, str) or not all(part.isidentifier() for part in name.replace("-", "_").split(".")):
+        raise ConfigError(wrong)
     if name in KINDS:
         return KINDS[name]
-    wrong = f"{origin}: kind is {name!r}; expected {', '.join(KINDS)}, or a module with an experiment of your own"
     try:
-        own: type[Experiment] = import_module(str(name)).Experiment
-    except (ImportError, AttributeError, ValueError) as error:
+        own = import_module(name).Experiment
+    except (ImportError, AttributeError, SyntaxError) as error:
         raise ConfigError(f"{wrong} (docs/development.md): {error}") from None
-    if not issubclass(own, Experiment):
-        raise ConfigError(f"{wrong}: its class Experiment must be one of arc_refinery.config.Experiment")
+    if not isinstance(own, type) or not issubclass(own, Experiment) or not hasattr(own, "rules"):
+        raise ConfigError(
+            f"{wrong} (docs/development.md): its `Experiment` must be a subclass of "
+            "arc_refinery.config.Experiment with `rules`"
+        )
     return own
 
 
 def _moved(config: Mapping[str, Any]) -> list[str]:
     """Advice for keys of earlier versions."""
     training, evaluation = config.get("training"), config.get("evaluation")
+    lines = []
     if isinstance(evaluation, Mapping) and "n_bootstrap" in evaluation:
-        return ["evaluation.n_bootstrap is no longer a key: intervals are computed in closed form; remove it"]
+        lines.append("evaluation.n_bootstrap is no longer a key: intervals are computed in closed form; remove it")
     if not isinstance(training, Mapping):
-        return []
-    lines = [f"training.{key} is now training.{MOVED[key]}.{key}; move it there" for key in training if key in MOVED]
+        return lines
+    lines += [f"training.{key} is now training.{MOVED[key]}.{key}; move it there" for key in training if key in MOVED]
     if "train" in training:
         lines.append(
             "training.train is no longer a key: the sections training.sft and training.grpo say what is trained"

@@ -158,7 +158,7 @@ class Refining(Experiment):
         return self.seed_of(min(adapters)) if adapters and repeated else None
 
     def paired_runs(self, first: str, second: str) -> list[list[tuple[Arm, Arm]]]:
-        """Pair the repetitions of two arms, one list per run: the pairs of a training seed, else of a sampling seed.
+        """Pair the repetitions of two arms, one list per training: samplings with one adapter are one run.
 
         Repetitions are paired with those of the same seeds, if both have seeds.
         """
@@ -166,9 +166,9 @@ class Refining(Experiment):
         seeds = [((one.seed, other.seed), (self.training_seed(one), self.training_seed(other))) for one, other in pairs]
         matched = [all(None in two or two[0] == two[1] for two in of_pair) for of_pair in seeds]
         runs: dict[int | None, list[tuple[Arm, Arm]]] = {}
-        for pair, (sampling, training), is_match in zip(pairs, seeds, matched, strict=True):
+        for pair, (_, training), is_match in zip(pairs, seeds, matched, strict=True):
             if is_match or not any(matched):
-                known = [seed for seed in (*training, *sampling) if seed is not None]
+                known = [seed for seed in training if seed is not None]
                 runs.setdefault(known[0] if known else None, []).append(pair)
         return list(runs.values())
 
@@ -296,19 +296,6 @@ class Refining(Experiment):
         known = {*names, *self.repetitions, *(arm.name for arm in self.evaluation.arms)}
         if unknown := [name for pair in self.evaluation.comparisons for name in pair if name not in known]:
             raise ValueError(f"evaluation.comparisons: {unknown[0]} is not an arm; there are {', '.join(names)}")
-        if (primary := self.evaluation.primary) and primary.set not in sets:
-            raise ValueError(f"evaluation.primary: {primary.set} is not an evaluation set; expected {', '.join(sets)}")
-        if primary and self.evaluation_set(primary.set).validation:
-            raise ValueError(
-                f"evaluation.primary: settings are chosen by results on {primary.set}, which has `validation: true`; "
-                "compare on a set that nothing was chosen on"
-            )
-        if primary and primary.arms not in self.compared:
-            pairs = "; ".join(f"[{first}, {second}]" for first, second in self.compared)
-            raise ValueError(
-                f"evaluation.primary: [{', '.join(primary.arms)}] are not compared; expected one of {pairs}, or "
-                "add the pair to evaluation.comparisons"
-            )
         for arm in self.arms:
             for turn in arm.turns:
                 if turn.model and turn.model not in self.models:
@@ -321,4 +308,47 @@ class Refining(Experiment):
                         f"evaluation.arms: {arm.name} samples with the adapter {turn.adapter}; there are "
                         f"{', '.join(adapters)}"
                     )
+        return self
+
+    @model_validator(mode="after")
+    def _first_turns_have_their_own_folders(self) -> "Refining":
+        found: dict[str, tuple[object, ...]] = {}
+        for arm in self.arms:
+            turn = arm.turns[0]
+            how = (turn.model, turn.adapter, turn.temperature, arm.seed)
+            if found.setdefault(arm.branch(1), how) != how:
+                raise ValueError(
+                    f"evaluation.arms: the first turn of {arm.name} and that of another arm have the folder "
+                    f"{arm.branch(1)}, but are sampled differently; rename the model, or change a temperature"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _arms_can_be_compared(self) -> "Refining":
+        for first, second in self.compared:
+            if any(one == other for run in self.paired_runs(first, second) for one, other in run):
+                raise ValueError(f"evaluation.comparisons: [{first}, {second}] compares an arm with itself")
+        primary, sets = self.evaluation.primary, [task_set.name for task_set in self.evaluation.sets]
+        if primary is None:
+            return self
+        if primary.set not in sets:
+            raise ValueError(f"evaluation.primary: {primary.set} is not an evaluation set; expected {', '.join(sets)}")
+        if self.evaluation_set(primary.set).validation:
+            raise ValueError(
+                f"evaluation.primary: settings are chosen by results on {primary.set}, which has `validation: true`; "
+                "compare on a set that nothing was chosen on"
+            )
+        if primary.arms not in self.compared:
+            pairs = "; ".join(f"[{first}, {second}]" for first, second in self.compared)
+            raise ValueError(
+                f"evaluation.primary: [{', '.join(primary.arms)}] are not compared; expected one of {pairs}, or add "
+                "the pair to evaluation.comparisons"
+            )
+        compared = [pair for run in self.paired_runs(*primary.arms) for pair in run]
+        n_turns = min(len(arm.turns) for pair in compared for arm in pair)
+        turn = primary.turn or 1
+        if turn > n_turns or (primary.turn and any(one.branch(turn) == other.branch(turn) for one, other in compared)):
+            raise ValueError(
+                f"evaluation.primary: [{', '.join(primary.arms)}] do not have a turn {turn} each that the other lacks"
+            )
         return self

@@ -41,7 +41,8 @@ class Estimate:
 
     @property
     def excludes_zero(self) -> bool:
-        return self.low > 0 or self.high < 0
+        """Never where nothing varies: a single task, or tasks and runs that are all alike, say nothing about others."""
+        return self.standard_error > 0 and (self.low > 0 or self.high < 0)
 
     @property
     def p_value(self) -> float:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
 from arc_refinery import config, records
 from arc_refinery.config import Refining
@@ -138,20 +139,20 @@ def shared_tasks(first: SideResults, second: SideResults) -> list[str]:
 
 
 def pair(first: SideResults, second: SideResults, arms: tuple[str, str], task_ids: Sequence[str]) -> PairedArms:
-    """Compare an arm of each side on shared tasks; repetitions are paired in their order."""
+    """Compare an arm of each side on shared tasks; trainings are paired by their seed."""
     if not task_ids:
         raise PairingError(
             f"{first.side.folder} and {second.side.folder} have no task of {first.results.name} in common; "
             "choose another --set"
         )
     task_ids = list(task_ids)
-    a, b = (
-        [metrics.loc[task_ids, "is_correct"] for metrics in one.metrics[arm]]
-        for one, arm in zip((first, second), arms, strict=True)
+    a, b = _paired_runs(
+        *(
+            _of_runs(one, arm, [metrics.loc[task_ids, "is_correct"] for metrics in one.metrics[arm]])
+            for one, arm in zip((first, second), arms, strict=True)
+        )
     )
     labels = [f"{one.side.folder}:{arm}" for one, arm in zip((first, second), arms, strict=True)]
-    if len(a) != len(b):  # they cannot be paired: the mean of either
-        a, b = [np.mean(a, axis=0)], [np.mean(b, axis=0)]
     comparison = compare(labels[0], labels[1], a, b)
     more = np.sign(np.mean(a, axis=0) - np.mean(b, axis=0))
     return PairedArms(
@@ -163,21 +164,51 @@ def pair(first: SideResults, second: SideResults, arms: tuple[str, str], task_id
     )
 
 
+Runs = dict[int | None, NDArray[np.float64]]  # (tasks,) values by seed of training, means over samplings
+
+
+def _of_runs(one: SideResults, arm: str, values: Sequence[ArrayLike]) -> Runs:
+    """Group the values of an arm's repetitions by training; samplings with one adapter are one run."""
+    experiment = one.side.experiment
+    by_seed: dict[int | None, list[ArrayLike]] = {}
+    for repetition, of_repetition in zip(experiment.arms_called(arm), values, strict=True):
+        by_seed.setdefault(experiment.training_seed(repetition), []).append(of_repetition)
+    return {seed: np.mean(np.asarray(same, dtype=float), axis=0) for seed, same in by_seed.items()}
+
+
+def _paired_runs(a: Runs, b: Runs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return (runs, tasks) values of both sides, paired by seed; a side of one run is paired with each of the other.
+
+    Trainings with different seeds cannot be paired: the mean of each side is one run.
+    """
+    if len(a) > 1 and len(b) > 1 and a.keys() != b.keys():
+        return np.mean(list(a.values()), axis=0, keepdims=True), np.mean(list(b.values()), axis=0, keepdims=True)
+    seeds = list(a if len(a) > len(b) else b)
+    one, other = ([side[seed] if len(side) > 1 else next(iter(side.values())) for seed in seeds] for side in (a, b))
+    return np.array(one), np.array(other)
+
+
 def _turn_differences(
     sides: tuple[SideResults, SideResults], arms: tuple[str, str], task_ids: Sequence[str]
 ) -> dict[int, Estimate]:
-    """Compare the pass rates of each turn, means over repetitions, on the tasks that all have attempts on."""
+    """Compare the pass rates of each turn that the arms do not share, on the tasks that all have attempts on."""
     repeated = [one.side.experiment.arms_called(arm) for one, arm in zip(sides, arms, strict=True)]
+    is_one_folder = sides[0].side.folder.resolve() == sides[1].side.folder.resolve()
     found = {}
     for turn in range(1, 1 + min(len(arm.turns) for same in repeated for arm in same)):
+        if is_one_folder and {arm.branch(turn) for arm in repeated[0]} & {arm.branch(turn) for arm in repeated[1]}:
+            continue
         rates = [
             [one.results.metrics_of_turn(arm, turn)[PASS_RATE] for arm in same]
             for one, same in zip(sides, repeated, strict=True)
         ]
         common = [task_id for task_id in task_ids if all(task_id in rate.index for side in rates for rate in side)]
         if common:
-            a, b = (np.mean([rate.loc[common] for rate in side], axis=0) for side in rates)
-            found[turn] = estimate_difference([a], [b])
+            runs = [
+                _of_runs(one, arm, [rate.loc[common] for rate in side])
+                for one, arm, side in zip(sides, arms, rates, strict=True)
+            ]
+            found[turn] = estimate_difference(*_paired_runs(*runs))
     return found
 
 

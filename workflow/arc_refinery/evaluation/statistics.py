@@ -99,10 +99,13 @@ def solved_at_k(train_is_correct: _Bools, test_is_correct: _Bools, prompts: NDAr
 
 def _any_at_k(sizes: NDArray[Any], n_correct: NDArray[Any], k: int) -> float:
     """Return the probability that k attempts contain a correct one, from the numbers per prompt."""
+    if k >= sizes.sum():
+        return float(n_correct.any())
+    short = np.flatnonzero(sizes < sizes.max())
+    if len(short) == 1:
+        return _with_a_short_prompt(sizes, n_correct, int(short[0]), k)
     n_whole, rest = divmod(k, int(sizes.max()))
     n_winning = int((n_correct > 0).sum())
-    if n_whole >= len(sizes):
-        return float(n_winning > 0)
     if not rest:
         return pass_at_k(len(sizes), n_winning, n_whole)
     failure = 0.0
@@ -111,6 +114,18 @@ def _any_at_k(sizes: NDArray[Any], n_correct: NDArray[Any], k: int) -> float:
         others = pass_at_k(len(sizes) - 1, n_winning - (correct > 0), n_whole) if n_whole else 0.0
         failure += n_alike * in_rest * (1.0 - others)
     return 1.0 - failure / len(sizes)
+
+
+def _with_a_short_prompt(sizes: NDArray[Any], n_correct: NDArray[Any], short: int, k: int) -> float:
+    """Return `_any_at_k` where one prompt has fewer attempts than the others: mean over its place in the order."""
+    whole_sizes, whole_correct = np.delete(sizes, short), np.delete(n_correct, short)
+    size, correct, whole = int(sizes[short]), int(n_correct[short]), int(sizes.max())
+    failures = []
+    for n_before in range(len(sizes)):
+        in_short = min(max(0, k - n_before * whole), size)
+        others = _any_at_k(whole_sizes, whole_correct, k - in_short) if k > in_short else 0.0
+        failures.append((1.0 - others) * (1.0 - (pass_at_k(size, correct, in_short) if in_short else 0.0)))
+    return 1.0 - float(np.mean(failures))
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
@@ -163,8 +178,8 @@ def verdict_sentence(comparison: Comparison) -> str:
 
 
 def interval_text(found: Estimate) -> str:
-    """Format the interval of a difference in percentage points."""
-    return f"[{points(found.low)}, {points(found.high)}]"
+    """Format the interval of a difference of shares in percentage points."""
+    return f"[{points(max(-1.0, found.low))}, {points(min(1.0, found.high))}]"
 
 
 def runs_text(found: Estimate) -> str:

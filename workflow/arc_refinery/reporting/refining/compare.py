@@ -17,10 +17,10 @@ from arc_refinery.reporting.refining.prose import VALIDATION
 from arc_refinery.reporting.refining.tables import comparisons_table
 
 SUPPORTED_EXPLAINED = """\
-Supported: the 95 % interval excludes 0 and p < 0.05 (exact McNemar; of repeated arms the t test over tasks), without
-correction for the number of comparisons. Detectable: the true difference that an experiment like this one finds with
-80 % power. Pass rate of a turn: share of its attempts that are correct on all pairs, mean over tasks with attempts of
-both."""
+Supported: the 95 % interval excludes 0 and p < 0.05 (exact McNemar; of repeated arms a t test, over trainings too if
+there are several), without correction for the number of comparisons. Detectable: the true difference that an experiment
+like this one finds with 80 % power. Pass rate of a turn: share of its attempts that are correct on all pairs, mean over
+tasks with attempts of both."""
 MAX_NAMED = 20  # longer lists of left-out tasks are only counted
 
 

@@ -23,6 +23,7 @@ from arc_refinery.evaluation.arms import (
 )
 from arc_refinery.evaluation.statistics import (
     POWER,
+    SIGNIFICANCE,
     Comparison,
     budget_curve,
     correct,
@@ -137,16 +138,18 @@ def _primary(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> list[st
             return [f"**Primary comparison**: `{first}` and `{second}` have no turn {primary.turn} to compare."]
         found = by_turn[primary.turn][PASS_RATE]
         runs = f"; {runs_text(found)}" if len(found.runs) > 1 else ""
-        supported = "supports" if found.excludes_zero else "does not support"
+        is_supported = found.excludes_zero and found.p_value < SIGNIFICANCE
+        supported = "supports" if is_supported else "does not support"
         sentence = (
             f"pass rate of turn {primary.turn}, `{first}` − `{second}`, on {found.n_tasks} tasks: {points(found.mean)} "
             f"points, 95 % interval {interval_text(found)}{runs}, {p_text(found.p_value)}. **The evidence {supported} "
             "a difference.**"
         )
-    return [
-        f"**Primary comparison**, on `{primary.set}`: {sentence} With these tasks and runs, a true difference of "
-        f"{100 * detectable(found):.1f} points would be detected with {100 * POWER:.0f} % power."
-    ]
+    power = (
+        f" With these tasks and runs, a true difference of {100 * detectable(found):.1f} points would be detected with "
+        f"{100 * POWER:.0f} % power."
+    )
+    return [f"**Primary comparison**, on `{primary.set}`: {sentence}{power if found.standard_error else ''}"]
 
 
 def _other_comparisons(evaluated: Sequence[EvaluatedSet]) -> str:
@@ -172,20 +175,25 @@ def _other_comparisons(evaluated: Sequence[EvaluatedSet]) -> str:
 
 def _controls(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> str:
     """Say what arms without real feedback do: a model that uses its feedback refines worse without it."""
-    controls = {arm.name for arm in experiment.arms if any(turn.feedback != "real" for turn in arm.turns)}
+    if not any(turn.feedback != "real" for arm in experiment.arms for turn in arm.turns):
+        refines = any(len(arm.turns) > 1 for arm in experiment.arms)
+        return "No arm controls for the feedback: a gain in later turns may come without it." if refines else ""
     found = [
         f"`{first}` − `{second}` on `{one.task_set.name}`: {points(by_turn[2][PASS_RATE].mean)} "
         f"{interval_text(by_turn[2][PASS_RATE])}"
         for one in evaluated
         for first, second in experiment.compared
-        if first in controls and second not in controls and len(experiment.arms_called(second)[0].turns) > 1
+        if _is_control(experiment, first) != _is_control(experiment, second)
         for by_turn in [tables.turn_differences(experiment, one.results, first, second)]
         if 2 in by_turn
     ]
-    if found:
-        return f"Controls, without feedback or with that of another task, pass rate of turn 2: {'; '.join(found)}."
-    refines = any(len(arm.turns) > 1 for arm in experiment.arms)
-    return "No arm controls for the feedback: a gain in later turns may come without it." if refines else ""
+    return f"Controls, without feedback or with that of another task, pass rate of turn 2: {'; '.join(found)}." * bool(
+        found
+    )
+
+
+def _is_control(experiment: Refining, name: str) -> bool:
+    return any(turn.feedback != "real" for arm in experiment.arms_called(name) for turn in arm.turns)
 
 
 def _set_section(experiment: Refining, folder: Path, one: EvaluatedSet, files: Attachments) -> list[str]:

@@ -2,8 +2,8 @@
 
 A row of `comparisons_table`, from the demo (`config/config.yaml`):
 
-| is_correct | solved | points | 95 % interval | only first / only second | McNemar p | tasks needed | supported |
-| `refine-trained` − `independent` | 15 − 14 of 51 | +2.0 | [+0.0, +5.9] | 1 / 0 | 1.000 | 401 | no |
+| is_correct | solved | points | 95 % interval | only first / only second | p | p corrected | detectable | supported |
+| `refine-trained` − `independent` | 15 − 14 of 51 | +2.0 | [-3.3, +7.1] | 1 / 0 | 1.000 | 1.000 | 5.5 | no |
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -110,9 +110,16 @@ def comparisons(
     for first, second in experiment.compared:
         runs = experiment.paired_runs(first, second)
         a, b = ([[metrics[arm.name][metric] for arm in arms] for arms in side] for side in _sides(runs))
-        found = compare(first, second, _run_means(a), _run_means(b))
+        used = [_label(experiment, name, side) for name, side in zip((first, second), _sides(runs), strict=True)]
+        found = compare(used[0], used[1], _run_means(a), _run_means(b))
         compared.append(replace(found, is_primary=_is_primary(experiment, set_name, first, second)))
     return compared
+
+
+def _label(experiment: Refining, name: str, runs: Sequence[Sequence[Arm]]) -> str:
+    """Return the name of an arm, or those of its repetitions if only some have one to be paired with."""
+    used = {arm.name: arm for of_run in runs for arm in of_run}
+    return name if len(used) == len(experiment.arms_called(name)) else ", ".join(used)
 
 
 def _is_primary(experiment: Refining, set_name: str, first: str, second: str) -> bool:
@@ -140,7 +147,7 @@ def comparisons_table(compared: Iterable[Comparison]) -> str:
             f"{c.only_first} / {c.only_second}",
             _short_p(c.p_value),
             "primary" if c.is_primary else "–" if c.corrected is None else _short_p(c.corrected),
-            f"{100 * detectable(c.difference):.1f}",
+            f"{100 * detectable(c.difference):.1f}" if c.difference.standard_error else "–",
             "yes" if c.supports_difference else "no",
         ]
         for c in compared
@@ -302,7 +309,7 @@ def spending_table(results: SetResults, arms: Iterable[Arm]) -> str:
     rows = []
     for arm in arms:
         attempts = results.of_arm(arm)
-        truncated = float((attempts["finish_reason"] == "length").mean())
+        truncated = float((attempts["finish_reason"] == "length").mean()) if len(attempts) else 0.0
         guesses = list(two_guess_scores(attempts, results.task_ids))
         rows.append(
             [
