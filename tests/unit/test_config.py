@@ -24,9 +24,9 @@ Change = Callable[[dict[str, Any]], Any]
 
 @pytest.fixture
 def content() -> dict[str, Any]:
-    """The default configuration with GRPO alone, to be spoilt."""
+    """The default configuration with GRPO alone and no primary comparison, to be spoilt."""
     loaded: dict[str, Any] = yaml.safe_load((ROOT / "config/config.yaml").read_text())
-    del loaded["training"]["sft"]
+    del loaded["training"]["sft"], loaded["evaluation"]["primary"]
     return loaded
 
 
@@ -130,6 +130,10 @@ WRONG: dict[str, tuple[Change, str]] = {
     "generated set without a size": (
         lambda c: c["evaluation"]["sets"][-1].pop("n_tasks"),
         "evaluation.sets.1: a set with source `generator` needs `n_tasks`",
+    ),
+    "size of a set that is read": (
+        lambda c: c["evaluation"]["sets"][0].update(seed=0),
+        "evaluation.sets.0: seed belongs to the source `generator`; remove it",
     ),
     "file without a path": (
         lambda c: c["problems"].update(source="file"),

@@ -1,7 +1,7 @@
 """Verdicts, with the real sandbox: what is executed, what it is compared with, in whose form outputs are kept."""
 
 import itertools
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -133,6 +133,25 @@ def test_a_program_may_be_right_on_the_test_pairs_alone(executor: Executor) -> N
     (verdict,) = graded(executor, attempt(block(code)))
     assert verdict.test_is_correct and not verdict.train_is_correct
     assert (verdict.train_correct_grids, verdict.test_correct_grids) == (0.0, 1.0)
+
+
+def test_a_program_answers_hidden_pairs_too(executor: Executor) -> None:
+    hidden = (Pair(make_grid("21"), make_grid("22")), Pair(make_grid("33"), make_grid("11")))
+    task = replace(MIRROR, hidden=hidden)
+    code = "def transform(grid):\n    grid = np.fliplr(grid)\n    grid[grid == 1] = 2\n    return grid"
+    with_hidden, without = (
+        next(grade_attempts([attempt(block(code), one)], {"mirror": one}, executor)) for one in (task, MIRROR)
+    )
+    assert [grid.tolist() for grid in with_hidden.test_outputs[2:]] == [[[2, 2]], [[3, 3]]]
+    assert (without.test_correct_grids, with_hidden.test_correct_grids) == (1.0, 3 / 4)
+    assert with_hidden.fingerprint == without.fingerprint  # of what the prompt shows: parents are chosen by it
+
+
+def test_hidden_pairs_are_executed_in_the_form_of_the_prompt(executor: Executor) -> None:
+    task = replace(SAME, hidden=(Pair(make_grid("57"), make_grid("57")),))
+    shown = attempt(IDENTITY_PROGRAM, task, augmentation=TURNED, train_order=(1, 0))
+    (verdict,) = grade_attempts([shown], {"same": task}, executor)
+    assert verdict.test_outputs[-1].tolist() == [[5, 7]]
 
 
 def test_an_exception_is_reported_with_type_message_and_line(executor: Executor) -> None:

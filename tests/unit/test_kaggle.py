@@ -143,15 +143,15 @@ def evaluation_set(**settings: Any) -> config.TaskSet:
 def test_a_set_from_kaggle_has_the_listed_tasks_in_their_order(tmp_path: Path, challenges: Path, solutions: Path):
     settings = {"source": "kaggle", "path": str(challenges), "solutions": str(solutions)}
     generator = Problems(source="generator")
-    found = list(tasks_of_set(evaluation_set(**settings), generator, 0, Counter()))
+    found = list(tasks_of_set(evaluation_set(**settings), generator, Counter()))
     assert [task.task_id for task in found] == ["b", "a"]
     assert found[1].test[0].output.tolist() == [[9, 8]]
     (tmp_path / "ids.txt").write_text("a\n")
     settings["only"] = str(tmp_path / "ids.txt")
-    assert [task.task_id for task in tasks_of_set(evaluation_set(**settings), generator, 0, Counter())] == ["a"]
+    assert [task.task_id for task in tasks_of_set(evaluation_set(**settings), generator, Counter())] == ["a"]
     (tmp_path / "ids.txt").write_text("a\nc\n")
     with pytest.raises(SourceError, match=f"^c is not a task of {challenges}; correct the list of ids$"):
-        list(tasks_of_set(evaluation_set(**settings), generator, 0, Counter()))
+        list(tasks_of_set(evaluation_set(**settings), generator, Counter()))
 
 
 def test_a_set_from_a_data_set_is_written_by_its_stage(tmp_path: Path):
@@ -177,6 +177,7 @@ def test_files_that_a_source_does_not_have_or_needs_are_refused(settings: dict[s
 
 def test_missing_files_of_sets_are_named_before_anything_runs(tmp_path: Path):
     whole = config.load_experiment(ROOT / "config/config.yaml", config.Refining).model_dump()
+    whole["evaluation"]["primary"] = None
     whole["evaluation"]["sets"] = [{"name": "k", "source": "kaggle", "path": "no/c.json", "solutions": "no/s.json"}]
     with pytest.raises(ConfigError) as caught:
         config.check_files(config.validate_experiment(whole, "mine.yaml", config.Refining), "mine.yaml")

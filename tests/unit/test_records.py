@@ -85,7 +85,7 @@ def forge(path: Path, rows: list[dict[str, Any]], schema: pa.Schema | None = Non
 
 def task_row(**changes: Any) -> dict[str, Any]:
     pairs = [{"input": [[1]], "output": [[2]]}]
-    return {"task_id": "t", "train": pairs, "test": pairs, "origin": "", "source": ""} | changes
+    return {"task_id": "t", "train": pairs, "test": pairs, "origin": "", "source": "", "hidden": []} | changes
 
 
 def message(action: Callable[[], Any]) -> str:

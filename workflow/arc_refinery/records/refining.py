@@ -72,8 +72,8 @@ class Verdict:
     status: str  # no_code, or the sandbox's verdict
     error: str
     train_outputs: tuple[Grid, ...]
-    test_outputs: tuple[Grid, ...]
-    fingerprint: str  # of all outputs; empty unless status is ok
+    test_outputs: tuple[Grid, ...]  # of test and hidden pairs
+    fingerprint: str  # of the outputs on the inputs that the prompt shows; empty unless status is ok
     train_pixel_score: float
     train_correct_grids: float
     test_pixel_score: float

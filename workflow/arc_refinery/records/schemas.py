@@ -33,6 +33,7 @@ _TYPES: dict[str, pa.DataType] = {
     "examples": PAIRS,
     "train": PAIRS,
     "test": PAIRS,
+    "hidden": PAIRS,
     "augmentation": _AUGMENTATION,
     "train_order": pa.list_(pa.int8()),
     "messages": _MESSAGES,

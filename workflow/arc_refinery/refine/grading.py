@@ -100,7 +100,9 @@ def verdict_of(attempt: Attempt, task: Task, graded: Grade) -> Verdict:
         }
         outputs = tuple(undone[index] for index in range(len(task.pairs)))
     train, test = outputs[: len(task.train)], outputs[len(task.train) :]
-    train_truth, test_truth = [pair.output for pair in task.train], [pair.output for pair in task.test]
+    truths = [pair.output for pair in task.pairs]
+    train_truth, test_truth = truths[: len(task.train)], truths[len(task.train) :]
+    shown = outputs[: len(task.train + task.test)]
     return Verdict(
         attempt_id=attempt.attempt_id,
         prompt_id=attempt.prompt_id,
@@ -111,7 +113,7 @@ def verdict_of(attempt: Attempt, task: Task, graded: Grade) -> Verdict:
         error=graded.error,
         train_outputs=train,
         test_outputs=test,
-        fingerprint=fingerprint(outputs) if outputs else "",
+        fingerprint=fingerprint(shown) if shown else "",
         train_pixel_score=mean_pixel_score(train, train_truth) if train else 0.0,
         train_correct_grids=correct_grids(train, train_truth) if train else 0.0,
         test_pixel_score=mean_pixel_score(test, test_truth) if test else 0.0,

@@ -133,10 +133,10 @@ def _write_titles(axes: Axes, task: Task, indices: Sequence[int], centers: Seque
     hidden = f"\n({n_hidden} more {'pair' if n_hidden == 1 else 'pairs'} not drawn)" if n_hidden else ""
     look: dict[str, Any] = {"ha": "center", "va": "center", "parse_math": False}
     axes.text(width / 2, 0.28, f"{task.task_id}{hidden}", fontsize=10, **look)
+    kinds = {"train": task.train, "test": task.test, "hidden": task.hidden}
+    titles = [f"{kind} {number + 1}" for kind, pairs in kinds.items() for number in range(len(pairs))]
     for index, center in zip(indices, centers, strict=True):
-        is_train = index < len(task.train)
-        title = f"train {index + 1}" if is_train else f"test {index + 1 - len(task.train)}"
-        axes.text(center, TOP - 0.13, title, fontsize=10, **look)
+        axes.text(center, TOP - 0.13, titles[index], fontsize=10, **look)
 
 
 def _draw_panel(axes: Axes, panel: GridPanel, center: float, top: float) -> None:

@@ -21,6 +21,10 @@ VALIDATION = (
     "Settings were chosen with results on these tasks known, so they look better here than on tasks that nobody has "
     "seen."
 )
+HIDDEN = (
+    "Each task has {n} hidden test pairs besides those of its prompts: a program is correct on test pairs if it "
+    "answers these, too."
+)
 METRICS_EXPLAINED = """\
 <details><summary>How to read the metrics</summary>
 

@@ -210,6 +210,7 @@ def _set_section(experiment: Refining, folder: Path, one: EvaluatedSet, files: A
         f"## Set `{name}` ({one.n} tasks)",
         f"> {prose.VALIDATION}" if one.task_set.validation else "",
         f"> {one.task_set.caveat}" if one.task_set.caveat else "",
+        prose.HIDDEN.format(n=one.task_set.n_hidden) if one.task_set.n_hidden else "",
         "### Arms",
         tables.short_table(by_arm),
         folded("All metrics of the arms", tables.published_table(by_arm), tables.metrics_table(by_arm)),
