@@ -102,6 +102,18 @@ def test_a_collapse_that_nothing_helps_against_stops_before_it(finished: Checkou
         assert all(not bool(tensor.any()) for name, tensor in weights.items() if "lora_B" in name)
 
 
+def test_prompts_that_are_read_once_train_the_same_adapter(finished: Checkout, tmp_path: Path):
+    flags = f"--lora-path {SFT} --beta 0.02 --gradient-accumulation-steps 2 --max-steps 3"
+    log = run(finished, training(tmp_path / "auto", flags))
+    assert "reads its prompt anew" not in log
+    run(finished, training(tmp_path / "off", flags, "--shared-prefix off"))
+    start = load_file(finished.folder / SFT / "adapter_model.safetensors")
+    shared, separate = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("auto", "off"))
+    moved = sum(float((separate[name] - start[name]).square().sum()) for name in start) ** 0.5
+    apart = sum(float((shared[name] - separate[name]).square().sum()) for name in start) ** 0.5
+    assert 0 < apart < 1e-3 * moved  # two ways to add up, not one and the same
+
+
 def test_streamed_prompts_come_in_their_order_and_no_prompt_is_kept_out(finished: Checkout, tmp_path: Path):
     done = finished.run(*training(tmp_path / "none", "--stream --max-steps 2 --n-heldout 1"))
     assert done.returncode != 0 and "prompts cannot be held out of a stream" in done.stderr

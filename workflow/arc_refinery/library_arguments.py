@@ -23,6 +23,7 @@ OVERRIDDEN = {
             "_generate_single_turn",
             "_get_per_token_logps_and_entropies",
             "_load_from_checkpoint",
+            "_prepare_inputs",
         }
     ),
     "ToolTrainer": frozenset({"_tool_call_loop"}),

@@ -49,6 +49,11 @@ class PolicyGradient(Optimizer):
     )
     gradient_accumulation_steps: PositiveInt = Field(4, description="Forward and backward passes per optimizer step.")
     prompts_per_step: PositiveInt = Field(1, description="Prompts per optimizer step.")
+    shared_prefix: Literal["auto", "off"] = Field(
+        "auto",
+        description="Read each prompt once for all of its completions when training: faster, in less memory, equal but "
+        "for rounding. `auto`: where the model allows it, which excludes Unsloth and sliding windows.",
+    )
     n_heldout: NonNegativeInt = Field(
         0,
         description="Number of prompts held out of training; the checkpoint with the best mean reward on them becomes "

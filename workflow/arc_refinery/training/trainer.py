@@ -1,8 +1,9 @@
-"""TRL's GRPO trainer with best-of-k advantages, dropped groups, timings, and a check of vLLM's weights.
+"""TRL's GRPO trainer with shared prompts, best-of-k advantages, dropped groups, timings, and a check of vLLM's weights.
 
 With Unsloth, import this module after it: Unsloth replaces the base class.
 """
 
+import logging
 import resource
 import time
 from collections import defaultdict
@@ -18,10 +19,13 @@ from trl import GRPOTrainer
 
 from arc_refinery.config import PolicyGradient
 from arc_refinery.sandbox import Executor
+from arc_refinery.training import shared_prefix
 from arc_refinery.training.adapters import read_weights
 from arc_refinery.training.advantages import best_of_k_advantages
 from arc_refinery.training.log import MEASURED
 from arc_refinery.training.weight_sync import check_that_sampler_follows, merged_weights
+
+logger = logging.getLogger(__name__)
 
 PARTS = ("sampling", "reward", "tools")  # timed parts of a step; the rest is the update
 
@@ -39,6 +43,8 @@ class Rewarder(Protocol):
 
 
 class Trainer(GRPOTrainer):
+    _buffered_inputs: Any  # TRL's: the passes of a step
+
     def __init__(self, settings: PolicyGradient, scorer: Rewarder, **arguments: Any) -> None:
         super().__init__(reward_funcs=scorer, **arguments)
         self.settings = settings
@@ -46,8 +52,18 @@ class Trainer(GRPOTrainer):
         self.rows: list[dict[str, Any]] = []  # of the current batch of prompts
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._sampler_was_checked = not self.use_vllm
+        self._shares_prompts = settings.shared_prefix == "auto" and self._share_prompts()
         if self.use_vllm and self.accelerator.num_processes == 1:
             self.vllm_generation._iter_named_params = partial(merged_weights, self.vllm_generation)
+
+    def _share_prompts(self) -> bool:
+        network = self.accelerator.unwrap_model(self.model).get_base_model()
+        has_unsloth = getattr(self.settings, "unsloth", False)
+        if reason := "Unsloth has its own attention" if has_unsloth else shared_prefix.obstacle(network):
+            logger.info("each completion reads its prompt anew: %s", reason)
+            return False
+        shared_prefix.share(network)
+        return True
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
@@ -79,11 +95,40 @@ class Trainer(GRPOTrainer):
         read_weights(model or self.model, Path(resume_from_checkpoint))
 
     def _get_per_token_logps_and_entropies(
-        self, model: Any, input_ids: Tensor, *arguments: Any, batch_size: int | None = None, **named: Any
+        self,
+        model: Any,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        **named: Any,
     ) -> Any:
         """Score in batches of a training step's size: TRL scores all held-out completions at once, in more memory."""
         batch_size = min(batch_size or len(input_ids), self.args.per_device_train_batch_size)
-        return super()._get_per_token_logps_and_entropies(model, input_ids, *arguments, batch_size=batch_size, **named)
+        if self._shares_prompts:
+            return self._shared_log_probs(model, input_ids, attention_mask, logits_to_keep, batch_size)
+        return super()._get_per_token_logps_and_entropies(
+            model, input_ids, attention_mask, logits_to_keep, batch_size=batch_size, **named
+        )
+
+    def _shared_log_probs(
+        self, model: Any, ids: Tensor, mask: Tensor, n_completion: int, batch_size: int
+    ) -> tuple[Tensor, Tensor, None]:
+        found: list[tuple[Tensor, Tensor]] = []
+        for some, kept in zip(ids.split(batch_size), mask.split(batch_size), strict=True):
+            with self.accelerator.autocast():
+                found.append(shared_prefix.log_probs(model, some, kept, n_completion))
+        log_probs, entropies = (torch.cat(parts) for parts in zip(*found, strict=True))
+        return log_probs, entropies, None
+
+    def _prepare_inputs(self, generation_batch: Any) -> Any:
+        """Keep the completions of a prompt in one pass: TRL shuffles those of a step over its passes."""
+        buffered = self._buffered_inputs
+        inputs = super()._prepare_inputs(generation_batch)
+        if not self._shares_prompts or self._buffered_inputs is buffered or not self.model.training:
+            return inputs
+        self._buffered_inputs = shared_prefix.regrouped(self._buffered_inputs)
+        return self._buffered_inputs[self._step % len(self._buffered_inputs)]
 
     def _generate_single_turn(self, prompt_ids: list[list[int]], *arguments: Any, **named: Any) -> Any:
         if not self._sampler_was_checked:

@@ -1,0 +1,110 @@
+"""Time and memory of a GRPO update with each prompt read once, and with it read for each completion, as a table.
+
+    python benchmarks/shared_prefix.py                            sizes of the demo's second turns; a minute
+    python benchmarks/shared_prefix.py --model workflow/models/tiny-tools
+
+Forward and backward over random tokens, on one thread. Both ways run in turns in this process. *Kept* is what autograd
+keeps for the backward pass: each tensor once, without the weights.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM
+from trl.trainer.utils import add_fused_lm_head
+
+from arc_refinery.training.shared_prefix import log_probs, share
+
+
+def network(path: str) -> Any:
+    made = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="sdpa")
+    add_fused_lm_head(made, outputs=("log_probs", "entropy"))
+    return made
+
+
+def batch(options: argparse.Namespace, vocabulary: int) -> tuple[Tensor, Tensor]:
+    """Ids and mask, (prompts x completions, tokens); lengths vary between half and all of the given ones."""
+
+    def padded(length: int, fill_left: bool) -> tuple[Tensor, Tensor]:
+        n = int(torch.randint(length // 2, length + 1, ()))
+        tokens, gap = torch.randint(vocabulary, (n,)), torch.zeros(length - n, dtype=torch.long)
+        parts = [(gap, gap), (tokens, torch.ones_like(tokens))]
+        ids, mask = zip(*(parts if fill_left else reversed(parts)), strict=True)
+        return torch.cat(ids), torch.cat(mask)
+
+    rows = []
+    for _ in range(options.prompts):
+        prompt = padded(options.prompt_tokens, fill_left=True)
+        for _ in range(options.completions):
+            completion = padded(options.completion_tokens, fill_left=False)
+            rows.append([torch.cat(both) for both in zip(prompt, completion, strict=True)])
+    ids, mask = (torch.stack(parts) for parts in zip(*rows, strict=True))
+    return ids, mask
+
+
+def separately(model: Any, ids: Tensor, mask: Tensor, n_completion: int) -> tuple[Tensor, Tensor]:
+    """Score as TRL does."""
+    labels = ids.masked_fill(mask == 0, -100)
+    labels[:, :-n_completion] = -100
+    scored = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
+    return scored.log_probs[:, -n_completion:], scored.entropy[:, -n_completion:]
+
+
+def update(score: Callable[[], tuple[Tensor, Tensor]], model: Any) -> tuple[float, float]:
+    """Return the seconds of a forward and backward pass, and the megabytes kept between them."""
+    weights = {one.untyped_storage().data_ptr() for one in model.parameters()}
+    kept: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    model.zero_grad()
+    started = time.perf_counter()
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        found = score()[0]
+    megabytes = sum(kept.values()) / 1e6
+    found.sum().backward()
+    return time.perf_counter() - started, megabytes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="workflow/models/tiny", help="folder of the model")
+    parser.add_argument("--prompts", type=int, default=4, help="prompts of a step")
+    parser.add_argument("--completions", type=int, default=8, help="completions of each prompt")
+    parser.add_argument("--prompt-tokens", type=int, default=600, help="longest prompt")
+    parser.add_argument("--completion-tokens", type=int, default=48, help="longest completion")
+    parser.add_argument("--repeats", type=int, default=7, help="times that each way runs")
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    one, other = network(options.model), network(options.model)
+    share(other)
+    ids, mask = batch(options, one.config.vocab_size)
+    ways = {
+        "read for each completion": (lambda: separately(one, ids, mask, options.completion_tokens), one),
+        "read once": (lambda: log_probs(other, ids, mask, options.completion_tokens), other),
+    }
+    measured: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    for _ in range(options.repeats):
+        for name, (score, model) in ways.items():
+            measured[name].append(update(score, model))
+    seconds = {name: statistics.median(both[0] for both in many) for name, many in measured.items()}
+    megabytes = {name: many[0][1] for name, many in measured.items()}
+    print(f"| {options.prompts} prompts x {options.completions} completions | seconds | kept, MB |\n|---|--:|--:|")
+    for name in ways:
+        print(f"| {name} | {seconds[name]:.2f} | {megabytes[name]:.0f} |")
+    first, last = ways
+    print(f"| ratio | {seconds[first] / seconds[last]:.1f} | {megabytes[first] / megabytes[last]:.1f} |")
+
+
+if __name__ == "__main__":
+    main()
