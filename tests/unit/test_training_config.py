@@ -83,11 +83,11 @@ def test_the_correction_for_vllms_probabilities_is_of_tokens_and_capped_at_two()
 
 
 @pytest.mark.parametrize("name", ["multi-turn-rl", "single-turn-rl", "arc-training-rl", "one-task-sanity"])
-def test_published_trainings_correct_nothing_and_take_at_most_four_completions_a_pass(name: str) -> None:
+def test_published_trainings_correct_nothing_and_take_sixteen_completions_a_pass(name: str) -> None:
     path = ROOT / f"config/{name}.yaml"
     for run in load_experiment(path).runs.values():
         assert not run.grpo.importance_sampling_correction
-        assert run.grpo.num_generations * run.grpo.prompts_per_step // run.grpo.gradient_accumulation_steps == 4
+        assert run.grpo.num_generations * run.grpo.prompts_per_step // run.grpo.gradient_accumulation_steps == 16
 
 
 @pytest.mark.parametrize(

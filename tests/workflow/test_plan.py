@@ -119,7 +119,7 @@ def test_a_training_that_does_not_fit_its_gpu_is_said_before_any_job(fresh: Chec
     (warning,) = [line for line in (done.stdout + done.stderr).splitlines() if "GPU memory" in line]
     assert (
         f"{config}: GPU memory of train" in warning
-        and "set training.grpo.gradient_accumulation_steps to 8 (now 4)" in warning
+        and "set training.grpo.gradient_accumulation_steps to 2 (now 1)" in warning
     )
     done = fresh.snakemake("--dry-run", "--configfile", "config/multi-turn-rl.yaml")
     assert "GPU memory" not in done.stdout + done.stderr

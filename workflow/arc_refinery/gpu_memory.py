@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from arc_refinery.config import (
     Experiment,
+    Grpo,
     Imitation,
     Lora,
     ModelConfig,
@@ -35,6 +36,9 @@ GRAPHS_OF_VLLM = GIB  # assumed
 # size, hidden size and width of all query heads, by bytes per number. In 16 bits LoRA casts inputs to float32 and
 # autocast casts them back. Computed as if all seven matrices had an adapter.
 LAYER_BACKWARD = {2: (14, 30, 8), 4: (24, 16, 16)}
+# The same for the backward pass of its attention, where a shared prompt's keys and values weigh most: factors of hidden
+# size and width of all query heads.
+ATTENTION_BACKWARD = {2: (18, 8), 4: (15, 16)}
 HEAD_TILE = (4096, 32768)  # tokens x vocabulary: TRL 1.16 projects hidden states to logits in tiles of that size
 ADAPTER = {4: 4 * 4 + 2, 2: 4 * 2}  # bytes: weights, gradients, Adam's two moments; autocast's copy of float32 ones
 
@@ -176,6 +180,13 @@ class _Step:
     def passes(self) -> int:
         return self.settings.gradient_accumulation_steps
 
+    def prompts_of(self, n_rows: int) -> int:
+        """Return the prompts that a pass of that many rows reads once for all; 0 if each row reads its own."""
+        match self.settings:
+            case PolicyGradient(shared_prefix="auto") as grpo if not (isinstance(grpo, Grpo) and grpo.unsloth):
+                return -(-n_rows // grpo.num_generations)
+        return 0
+
 
 def _steps(experiment: Experiment) -> Iterator[_Step]:
     model = experiment.model
@@ -217,7 +228,8 @@ def _training(step: _Step, gpu_mem_mb: int) -> Count:
             remark, starved = _kv_cache(share - needed, per_token, step.length, advice)
 
     def items(passes: int) -> Items:
-        held = training_pass(shape, width, step.n_rows // passes, step.length, step.n_scored)
+        n_rows = step.n_rows // passes
+        held = training_pass(shape, width, n_rows, step.length, step.n_scored, step.prompts_of(n_rows))
         return frozen | max(held, sampling, key=lambda part: sum(part.values())) | CONTEXT
 
     enough = (
@@ -235,25 +247,35 @@ def _training(step: _Step, gpu_mem_mb: int) -> Count:
     return Count(step.job, load, items(step.passes), gpu_mem_mb, remark, faults)
 
 
-def training_pass(shape: Shape, width: int, n_rows: int, length: int, n_scored: int) -> Items:
+def training_pass(shape: Shape, width: int, n_rows: int, length: int, n_scored: int, n_prompts: int = 0) -> Items:
     """Count the forward and backward pass of `n_rows` rows of `length` tokens, with gradient checkpointing.
 
-    The peak is either the projection of the last `n_scored` tokens to logits and back, or the last layer.
+    `n_prompts` prompts are read once for all rows; 0: each row reads its own. The peak is either the projection of the
+    last `n_scored` tokens to logits and back, or the last layer.
     """
-    tokens, hidden = n_rows * length, shape.hidden_size
+    n_read = n_prompts or n_rows
+    tokens, hidden = n_read * (length - n_scored) + n_rows * n_scored, shape.hidden_size
     inner_factor, hidden_factor, query_factor = LAYER_BACKWARD[width]
     per_token = inner_factor * shape.intermediate_size + hidden_factor * hidden + query_factor * shape.queries
     if shape.has_head_norms:
         per_token += 4 * (shape.queries + shape.keys)  # in float32
     layer = tokens * per_token
+    # each completion has its prompt's keys and values, in the attention's backward pass also their gradients: those of
+    # one prompt at a time, so this is too much for several
+    copies = 2 * n_rows * length * shape.queries * width if n_prompts else 0
+    of_hidden, of_queries = ATTENTION_BACKWARD[width]
+    attention = tokens * (of_hidden * hidden + of_queries * shape.queries)
+    layer = max(layer + copies, attention + 2 * copies)
     scored = n_rows * n_scored
     tile = min(scored, HEAD_TILE[0]) * HEAD_TILE[1] * width
     head = tile + (tokens + scored) * hidden * (4 + width)  # with float32 copies or gradients
-    return {
+    held = {
         "layer inputs that gradient checkpointing keeps": shape.num_hidden_layers * tokens * hidden * width,
         "backward pass of the logits" if head > layer else "backward pass of one layer": max(head, layer),
-        "attention mask, because rows are padded": n_rows * length**2 * (1 + width),  # bool, and as a bias
     }
+    if not n_prompts:
+        held["attention mask, because rows are padded"] = n_rows * length**2 * (1 + width)  # bool, and as a bias
+    return held
 
 
 def forward_pass(shape: Shape, width: int, tokens: int) -> int:
