@@ -110,8 +110,12 @@ def test_a_turn_chooses_its_parents_as_it_says(run: Checkout) -> None:
 
 def test_the_report_compares_means_over_the_seeds(run: Checkout) -> None:
     text = (run.folder / "results/small.md").read_text()
-    assert "`by-another` − `four-turns` (mean of 2)" in text
-    assert "`by-another-sampling-1` − `four-turns-sampling-1`" in text
+    names, _, counts = (line.split("|")[3:-1] for line in text.splitlines()[2:5])
+    solved = {name.strip(" `"): int(count.split()[0]) for name, count in zip(names, counts, strict=True)}
+    means = [
+        f"{sum(solved[f'{arm}-sampling-{seed}'] for seed in (0, 1)) / 2:.3g}" for arm in ("by-another", "four-turns")
+    ]
+    assert f"| `by-another` − `four-turns` | {' − '.join(means)} of 6 |" in text
     assert "by the model `blurred`" in text
 
 
