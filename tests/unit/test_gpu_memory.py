@@ -227,7 +227,7 @@ def test_a_small_pass_takes_what_is_measured_on_a_cpu(
     import trl.trainer.utils
     from torch.profiler import ProfilerActivity, profile
 
-    from arc_refinery.training.shared_prefix import share
+    from arc_refinery.shared_prompts import share
 
     project_as_on_a_gpu(monkeypatch)
     monkeypatch.setattr(trl.trainer.utils, "_use_triton", lambda device: True)  # scored positions alone

@@ -18,7 +18,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.records import Attempt, Prompt
 from arc_refinery.sampling import checks, shard
 from arc_refinery.sampling.progress import progress_path
-from arc_refinery.sampling.protocol import Completion, Decoding
+from arc_refinery.sampling.protocol import Completion, Decoding, Sampled
 from arc_refinery.sampling.shard import sample_shard, shard_of
 
 MODEL = PromptedModel(path=TINY, template="compact", window=2048, n_threads=1)
@@ -86,12 +86,12 @@ class Watched:
         self.asked: list[str] = []
         self.evicted_after = math.inf
 
-    def sample(self, prompts: Sequence[Prompt]) -> Iterator[tuple[str, list[Completion]]]:
+    def sample(self, prompts: Sequence[Prompt]) -> Iterator[Sampled]:
         for prompt in prompts:
             if len(self.asked) >= self.evicted_after:
                 raise Evicted
             self.asked.append(prompt.prompt_id)
-            yield prompt.prompt_id, completions_of(prompt)
+            yield {prompt.prompt_id: completions_of(prompt)}
 
 
 def completions_of(prompt: Prompt) -> list[Completion]:
@@ -233,7 +233,7 @@ def test_progress_lies_outside_the_path_of_the_output(tmp_path: Path) -> None:
 class Backwards(Watched):
     """A sampler that finishes the last prompt first."""
 
-    def sample(self, prompts: Sequence[Prompt]) -> Iterator[tuple[str, list[Completion]]]:
+    def sample(self, prompts: Sequence[Prompt]) -> Iterator[Sampled]:
         return super().sample(prompts[::-1])
 
 
@@ -256,7 +256,30 @@ def test_every_prompt_is_on_disk_before_the_next_one_is_sampled(
     with pytest.raises(Evicted):
         run(prompts, output)
     lines = [json.loads(line) for line in progress_path(output).read_text().splitlines()]
-    assert [line["prompt_id"] for line in lines[1:]] == watched.asked
+    assert [list(line) for line in lines[1:]] == [[name] for name in watched.asked]
+
+
+class InPairs(Watched):
+    """A sampler that samples two prompts together."""
+
+    def sample(self, prompts: Sequence[Prompt]) -> Iterator[Sampled]:
+        one_by_one = super().sample(prompts)
+        while first := next(one_by_one, None):
+            yield first | next(one_by_one, {})
+
+
+def test_prompts_that_were_sampled_together_are_resumed_together(
+    prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the job had been killed while it wrote its second line."""
+    first, second = InPairs(), InPairs()
+    monkeypatch.setattr(shard, "open_sampler", lambda *_: first)
+    expected = run(prompts, tmp_path / "out.parquet")
+    progress = progress_path(tmp_path / "out.parquet")
+    progress.write_text("\n".join(progress.read_text().splitlines()[:2]) + '\n{"half')
+    monkeypatch.setattr(shard, "open_sampler", lambda *_: second)
+    assert run(prompts, tmp_path / "out.parquet") == expected
+    assert second.asked == [prompt.prompt_id for prompt in prompts[2:]]
 
 
 def test_a_shard_that_was_wholly_sampled_starts_no_engine(

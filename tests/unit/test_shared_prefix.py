@@ -8,8 +8,9 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, PretrainedConfig, Qwen3Config
 from trl.trainer.utils import add_fused_lm_head
 
+from arc_refinery.shared_prompts import obstacle, share
 from arc_refinery.training import shared_prefix
-from arc_refinery.training.shared_prefix import Group, groups_of, log_probs, obstacle, regrouped, share
+from arc_refinery.training.shared_prefix import Group, groups_of, log_probs, regrouped
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("on_a_cpu")]  # weights of a few numbers
 

@@ -1,4 +1,4 @@
-"""Sampling with the shipped model: completions that depend on their prompt alone, and what transformers would write."""
+"""Sampling with the shipped model: completions that depend on their task alone, and what transformers would write."""
 
 import json
 import shutil
@@ -22,8 +22,8 @@ from arc_refinery.records import Prompt
 from arc_refinery.refine.first_turn import first_turn_prompts
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sampling import shard
-from arc_refinery.sampling.protocol import Completion, Decoding
-from arc_refinery.sampling.transformers_sampler import TransformersSampler
+from arc_refinery.sampling.protocol import Completion, Decoding, Sampled
+from arc_refinery.sampling.transformers_sampler import TransformersSampler, batches
 from arc_refinery.sources import GENERATED_EXAMPLES, tasks_from_problems
 
 MODEL = PromptedModel(path=TINY, template="compact", window=2048, n_threads=1)
@@ -74,9 +74,12 @@ def greedy(network: Any, tokenizer: Any, prompt: Prompt) -> str:
 
 def sampled(sampler: TransformersSampler, prompts: Sequence[Prompt]) -> list[list[Completion]]:
     """The completions of each prompt; this backend gives them in order."""
-    ids, completions = zip(*sampler.sample(prompts), strict=True)
-    assert list(ids) == [prompt.prompt_id for prompt in prompts]
-    return list(completions)
+    found: Sampled = {}
+    for batch in sampler.sample(prompts):
+        assert not found.keys() & batch.keys()
+        found |= batch
+    assert list(found) == [prompt.prompt_id for prompt in prompts]
+    return list(found.values())
 
 
 def test_a_prompt_has_as_many_completions_as_it_asks_for(sampler: TransformersSampler, prompts: list[Prompt]) -> None:
@@ -84,16 +87,44 @@ def test_a_prompt_has_as_many_completions_as_it_asks_for(sampler: TransformersSa
     assert [len(completions) for completions in sampled(sampler, asked)] == [1, 5]
 
 
-def test_a_prompt_gives_the_same_completions_alone_and_after_others(
+def test_a_task_gives_the_same_completions_alone_and_after_others(
     sampler: TransformersSampler, prompts: list[Prompt], drawn: list[list[Completion]]
 ) -> None:
-    assert sampled(sampler, [prompts[2]]) == [drawn[2]]
+    assert sampled(sampler, prompts[2:4]) == drawn[2:4]
 
 
-def test_the_order_of_prompts_does_not_matter(
+def test_the_order_of_tasks_does_not_matter(
     sampler: TransformersSampler, prompts: list[Prompt], drawn: list[list[Completion]]
 ) -> None:
-    assert sampled(sampler, prompts[::-1]) == drawn[::-1]
+    assert sampled(sampler, prompts[4:] + prompts[2:4] + prompts[:2]) == drawn[4:] + drawn[2:4] + drawn[:2]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_prompt_gives_what_it_gives_alone_with_its_keys_repeated(prompts: list[Prompt], temperature: float) -> None:
+    """Sums of floats may differ in their last bits."""
+    prompts = [replace(prompt, n_predictions=number + 1) for number, prompt in enumerate(prompts)]
+    sharing, repeating = (decoded_otherwise(temperature=temperature) for _ in range(2))
+    repeating.shares = False
+    for batch, alone in zip(sampled(sharing, prompts), sampled(repeating, prompts), strict=True):
+        assert [replace(one, logprob=0) for one in batch] == [replace(one, logprob=0) for one in alone]
+        assert [one.logprob for one in batch] == pytest.approx([one.logprob for one in alone], abs=1e-4)
+
+
+def test_batches_are_prompts_of_one_task_with_room_for_their_completions(prompts: list[Prompt]) -> None:
+    sizes = {"a": 3, "b": 2}
+    listed = [
+        replace(prompts[0], task_id=task, prompt_id=f"{task}{number}", n_tokens=10, n_predictions=2)
+        for task, size in sizes.items()
+        for number in range(size)
+    ]
+
+    def names(largest: int) -> list[list[str]]:
+        return [[prompt.prompt_id for prompt in batch] for batch in batches(listed, 5, largest)]
+
+    assert names(60) == [["a0", "a1", "a2"], ["b0", "b1"]]
+    assert names(59) == names(40) == [["a0", "a1"], ["a2"], ["b0", "b1"]]
+    assert names(39) == names(0) == [["a0"], ["a1"], ["a2"], ["b0"], ["b1"]]
+    assert list(batches([], 5, 60)) == []
 
 
 def test_a_sampler_loaded_again_gives_the_same_completions(
@@ -217,7 +248,7 @@ class EvictedAfterTwo:
     def __init__(self, sampler: TransformersSampler) -> None:
         self.sampler = sampler
 
-    def sample(self, prompts: Sequence[Prompt]) -> Iterator[tuple[str, list[Completion]]]:
+    def sample(self, prompts: Sequence[Prompt]) -> Iterator[Sampled]:
         yield from self.sampler.sample(prompts[:2])
         raise Evicted
 

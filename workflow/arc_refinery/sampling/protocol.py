@@ -1,7 +1,7 @@
 """The interface of samplers: prompts in, completions out.
 
 prompt       id "mirror/turn1-000", n_predictions 2
-sample()     yields ("mirror/turn1-000", [completion, completion])
+sample()     yields {"mirror/turn1-000": [completion, completion]}
 completion   text "```python\\n[...]    return grid\\n```", n_tokens 4, finish_reason "stop", logprob -1.88
 """
 
@@ -30,7 +30,10 @@ class Decoding:
     seed: int
 
 
+Sampled = dict[str, list[Completion]]  # the `n_predictions` completions of each prompt, by its id
+
+
 class Sampler(Protocol):
-    def sample(self, prompts: Sequence[Prompt]) -> Iterator[tuple[str, list[Completion]]]:
-        """Yield each prompt's id with its `n_predictions` completions as prompts finish, in any order."""
+    def sample(self, prompts: Sequence[Prompt]) -> Iterator[Sampled]:
+        """Yield prompts as they finish, in any order; what was sampled together is yielded together."""
         ...

@@ -18,7 +18,7 @@ from arc_refinery.prompts import split_prefix
 from arc_refinery.records import Attempt, Prompt
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS, check_sampling
 from arc_refinery.sampling.progress import Progress
-from arc_refinery.sampling.protocol import Completion, Decoding, Sampler
+from arc_refinery.sampling.protocol import Completion, Decoding, Sampled, Sampler
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,11 @@ def sample_shard(
     """Yield the attempts of each prompt, in order; progress is kept next to `output` (progress.py)."""
     check_sampling(prompts, model, adapter, decoding.max_output_tokens)
     progress = Progress(output, _identity(prompts, model, adapter, decoding))
-    done = {entry["prompt_id"]: [Completion(**one) for one in entry["completions"]] for entry in progress.entries}
+    done = {
+        prompt_id: [Completion(**one) for one in completions]
+        for entry in progress.entries
+        for prompt_id, completions in entry.items()
+    }
     missing = [prompt for prompt in prompts if prompt.prompt_id not in done]
     if done:
         n_done = len(prompts) - len(missing)
@@ -82,14 +86,15 @@ def _sample(
     decoding: Decoding,
     progress: Progress,
     n_total: int,
-) -> dict[str, list[Completion]]:
+) -> Sampled:
     sampler = open_sampler(model, adapter, decoding)
-    sampled: dict[str, list[Completion]] = {}
+    sampled: Sampled = {}
     with tqdm(total=n_total, initial=n_total - len(prompts), unit="prompt", mininterval=5) as bar:
-        for prompt_id, completions in sampler.sample(prompts):
-            sampled[prompt_id] = completions
-            progress.add({"prompt_id": prompt_id, "completions": [asdict(completion) for completion in completions]})
-            bar.update()
+        for batch in sampler.sample(prompts):
+            sampled |= batch
+            # one line, so that prompts that were sampled together are never resumed apart
+            progress.add({prompt_id: list(map(asdict, completions)) for prompt_id, completions in batch.items()})
+            bar.update(len(batch))
     return sampled
 
 

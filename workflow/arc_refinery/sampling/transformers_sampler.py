@@ -1,7 +1,7 @@
 """Sampling with transformers, on a CPU or one GPU.
 
-A prompt is prefilled once, and all its completions share its KV cache. One prompt is one batch, so that completions
-depend neither on sharding nor on other prompts.
+A prompt is read once, and all its completions share its keys (prefixes.py). Prompts of one task are sampled together;
+how floats are summed depends on what is sampled together, so a batch never depends on other tasks or on sharding.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,9 +17,13 @@ from arc_refinery.config import ModelConfig, PromptedModel
 from arc_refinery.errors import ModelError
 from arc_refinery.library_arguments import four_bits
 from arc_refinery.records import Prompt
-from arc_refinery.sampling.protocol import Completion, Decoding
+from arc_refinery.sampling.prefixes import Reading, Writing
+from arc_refinery.sampling.protocol import Completion, Decoding, Sampled
 from arc_refinery.seeding import stream_seed
+from arc_refinery.shared_prompts import layout_arguments, obstacle, share
 from arc_refinery.tokenizers import load_tokenizer
+
+BATCH_TOKENS = 32768  # of prompts and their completions: 4 GiB of keys and values in an 8B model
 
 
 class TransformersSampler:
@@ -28,6 +32,9 @@ class TransformersSampler:
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.tokenizer = load_tokenizer(model.path)
         self.network = load_network(model, adapter, self.device)
+        self.shares = not obstacle(self.network)
+        if self.shares:
+            share(self.network)
         self.ends = end_tokens(self.network, self.tokenizer)
         self.decoding = decoding
         self.warpers = LogitsProcessorList()
@@ -35,38 +42,39 @@ class TransformersSampler:
             self.warpers.append(TemperatureLogitsWarper(decoding.temperature))
             self.warpers.append(TopPLogitsWarper(decoding.top_p, min_tokens_to_keep=1))
 
-    def sample(self, prompts: Sequence[Prompt]) -> Iterator[tuple[str, list[Completion]]]:
-        for prompt in prompts:
-            yield prompt.prompt_id, self._sample(prompt)
+    def sample(self, prompts: Sequence[Prompt]) -> Iterator[Sampled]:
+        largest = BATCH_TOKENS if self.shares else 0  # 0: each prompt alone
+        for batch in batches(prompts, self.decoding.max_output_tokens, largest):
+            yield dict(zip((prompt.prompt_id for prompt in batch), self._sample(batch), strict=True))
 
     @torch.inference_mode()
-    def _sample(self, prompt: Prompt) -> list[Completion]:
-        rng = torch.Generator(self.device).manual_seed(stream_seed(self.decoding.seed, "sample", prompt.prompt_id))
-        ids = torch.tensor([self.tokenizer(prompt.text, add_special_tokens=False)["input_ids"]], device=self.device)
+    def _sample(self, prompts: Sequence[Prompt]) -> Iterator[list[Completion]]:
+        sizes = [prompt.n_predictions for prompt in prompts]
+        limit = self.decoding.max_output_tokens
+        texts = [prompt.text for prompt in prompts]
+        rows = _Rows(self.network, self.tokenizer(texts, add_special_tokens=False)["input_ids"], sizes, self.shares)
+        noise = _Noise([stream_seed(self.decoding.seed, "sample", prompt.prompt_id) for prompt in prompts], sizes)
         ends = torch.tensor(self.ends, device=self.device)
-        cache = DynamicCache(config=self.network.config)
-        logits = self.network(ids, past_key_values=cache, logits_to_keep=1).logits[:, -1].float()
-        cache.batch_repeat_interleave(prompt.n_predictions)
-        logits = logits.expand(prompt.n_predictions, -1)
-        tokens: list[Tensor] = []
-        logprobs = torch.zeros(prompt.n_predictions, device=self.device)
-        running = torch.ones(prompt.n_predictions, dtype=torch.bool, device=self.device)
-        while True:
-            chosen = self._choose(logits, rng)
-            logprobs += running * logits.log_softmax(-1).gather(1, chosen).squeeze(1)
-            chosen = torch.where(running, chosen.squeeze(1), ends[0])
-            tokens.append(chosen)
-            running &= ~torch.isin(chosen, ends)
-            if not running.any() or len(tokens) == self.decoding.max_output_tokens:
+        tokens = ends[:1].repeat(sum(sizes), limit)
+        logprobs = torch.zeros(sum(sizes), device=self.device)
+        for column in range(limit):
+            chosen = self._choose(rows, noise)
+            tokens[rows.numbers, column] = chosen
+            logprobs[rows.numbers] += rows.logits.log_softmax(-1).gather(1, chosen.unsqueeze(1)).squeeze(1)
+            running = ~torch.isin(chosen, ends)
+            if column + 1 == limit or not running.any():
                 break
-            logits = self.network(chosen.unsqueeze(1), past_key_values=cache).logits[:, -1].float()
-        return self._completions(torch.stack(tokens, 1), logprobs)
+            rows.keep(running)
+            rows.add(chosen[running])
+        parts = zip(tokens[:, : column + 1].split(sizes), logprobs.split(sizes), strict=True)
+        return (self._completions(*part) for part in parts)
 
-    def _choose(self, logits: Tensor, rng: torch.Generator) -> Tensor:
-        """Choose the next token of each row: (rows, 1) from (rows, vocabulary)."""
+    def _choose(self, rows: "_Rows", noise: "_Noise") -> Tensor:
+        """Choose the next token of each row: (rows,)."""
         if self.decoding.temperature == 0:
-            return logits.argmax(-1, keepdim=True)
-        return torch.multinomial(self.warpers(None, logits).softmax(-1), 1, generator=rng)
+            return rows.logits.argmax(-1)
+        weights: Tensor = self.warpers(None, rows.logits).softmax(-1)
+        return (weights / noise.of(rows, weights)).argmax(-1)
 
     def _completions(self, tokens: Tensor, logprobs: Tensor) -> list[Completion]:
         completions = []
@@ -76,6 +84,87 @@ class TransformersSampler:
             n_tokens, reason = (len(row), "length") if end is None else (end + 1, "stop")
             completions.append(Completion(text, n_tokens, reason, logprob))
         return completions
+
+
+def batches(prompts: Sequence[Prompt], max_output_tokens: int, largest: int) -> Iterator[list[Prompt]]:
+    """Yield consecutive prompts of one task that have at most `largest` tokens with their completions, at least one."""
+    batch: list[Prompt] = []
+    room = 0
+    for prompt in prompts:
+        size = prompt.n_tokens + prompt.n_predictions * max_output_tokens
+        if batch and (size > room or prompt.task_id != batch[0].task_id):
+            yield batch
+            batch = []
+        room = (room if batch else largest) - size
+        batch.append(prompt)
+    if batch:
+        yield batch
+
+
+class _Rows:
+    """The completions of a batch that have not ended, and what the network has read of them."""
+
+    def __init__(self, network: Any, prompts: Sequence[list[int]], sizes: Sequence[int], shares: bool) -> None:
+        """Read the prompts, of which each gets as many rows as `sizes` says; without `shares` there is one."""
+        self.network = network
+        device = network.device
+        lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
+        self.owners = torch.arange(len(prompts)).repeat_interleave(torch.tensor(sizes)).to(device)
+        self.numbers = torch.arange(len(self.owners), device=device)  # of the rows, of all in the batch
+        self.positions = lengths[self.owners]
+        self.cache = DynamicCache(config=network.config)
+        ids = torch.tensor([[token for prompt in prompts for token in prompt]], device=device)
+        arguments = {"input_ids": ids}
+        if shares:
+            positions = torch.cat([torch.arange(len(prompt)) for prompt in prompts]).to(device)
+            arguments = layout_arguments(Reading(lengths.tolist()), ids, positions.unsqueeze(0))
+        last = network(**arguments, past_key_values=self.cache, logits_to_keep=lengths.cumsum(0) - 1).logits[0]
+        self.logits: Tensor = last.float()[self.owners]  # of the next token: (rows, vocabulary)
+        self.writing = Writing(self.cache, lengths.tolist(), self.owners) if shares else None
+        if self.writing:
+            self.cache = DynamicCache(config=network.config)
+        else:
+            self.cache.batch_repeat_interleave(len(self.owners))
+
+    def keep(self, running: Tensor) -> None:
+        """Go on with the rows that are running: (rows,)."""
+        if running.all():
+            return
+        rows = running.nonzero().squeeze(1)
+        self.numbers, self.owners, self.positions = (of[rows] for of in (self.numbers, self.owners, self.positions))
+        self.cache.batch_select_indices(rows)
+        if self.writing:
+            self.writing.keep(rows)
+
+    def add(self, tokens: Tensor) -> None:
+        """Read the next token of each row: (rows,)."""
+        ids = tokens.unsqueeze(1)
+        arguments = {"input_ids": ids}
+        if self.writing:
+            arguments = layout_arguments(self.writing, ids, self.positions.unsqueeze(1))
+        self.logits = self.network(**arguments, past_key_values=self.cache).logits[:, -1].float()
+        self.positions = self.positions + 1
+
+
+class _Noise:
+    """Exponential noise: the token with the greatest probability / noise is a sample (as in `torch.multinomial`).
+
+    A prompt has a generator of its own, which draws for all of its rows at each step, whichever have ended. So its
+    numbers do not depend on other prompts.
+    """
+
+    def __init__(self, seeds: Sequence[int], sizes: Sequence[int]) -> None:
+        self.seeds, self.sizes = seeds, list(sizes)
+        self.generators: dict[int, torch.Generator] = {}
+
+    def of(self, rows: _Rows, weights: Tensor) -> Tensor:
+        noise = weights.new_empty(sum(self.sizes), weights.shape[1])
+        parts = noise.split(self.sizes)
+        for number in rows.owners.unique().tolist():
+            if number not in self.generators:
+                self.generators[number] = torch.Generator(weights.device).manual_seed(self.seeds[number])
+            parts[number].exponential_(generator=self.generators[number])
+        return noise[rows.numbers]
 
 
 def load_network(model: ModelConfig, adapter: Path | None, device: str) -> Any:

@@ -20,7 +20,7 @@ from arc_refinery import library_arguments
 from arc_refinery.config import ModelConfig, PromptedModel
 from arc_refinery.records import Prompt
 from arc_refinery.sampling.checks import adapter_config
-from arc_refinery.sampling.protocol import Completion, Decoding
+from arc_refinery.sampling.protocol import Completion, Decoding, Sampled
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tokenizers import load_tokenizer
 
@@ -34,7 +34,7 @@ class VllmSampler:
         opened, self.adapter = open_engine(model, adapter, decoding.seed)
         self.engine = opened.llm_engine
 
-    def sample(self, prompts: Sequence[Prompt]) -> Iterator[tuple[str, list[Completion]]]:
+    def sample(self, prompts: Sequence[Prompt]) -> Iterator[Sampled]:
         ahead = BATCHES_AHEAD * self.engine.vllm_config.scheduler_config.max_num_seqs
         waiting = deque(prompts)
         n_wanted = {prompt.prompt_id: prompt.n_predictions for prompt in prompts}
@@ -46,7 +46,7 @@ class VllmSampler:
                     completions = [self._completion(output) for output in answer.outputs]
                     # greedy completions are all equal, and vLLM refuses n > 1 for them
                     copies = n_wanted[answer.request_id] // len(completions)
-                    yield answer.request_id, completions * copies
+                    yield {answer.request_id: completions * copies}
 
     def _submit(self, prompt: Prompt) -> None:
         from vllm import SamplingParams

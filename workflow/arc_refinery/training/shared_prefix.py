@@ -8,24 +8,23 @@ row starts with that last token, so that each of its positions predicts the next
     positions      0  1 |  2  3  4 |  2  3  4
     predict              a1 a2 .. | b1 b2 b3          (..: padding, which predicts nothing)
 
-A row attends to the prompt and causally to itself. `attention` computes that without a mask of all pairs of tokens, on
+A row attends to the prompt and causally to itself. `Packed` computes that without a mask of all pairs of tokens, on
 a CPU as on a GPU, so the cost is that of the tokens that exist. The idea is known as prefix grouping (Liu et al. 2025).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
-from transformers import AttentionInterface
-from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
-from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers.integrations.sdpa_attention import repeat_kv
 from trl.trainer.utils import split_tensor_dict
 
-ATTENTION = "sdpa_with_shared_prefix"
+from arc_refinery.shared_prompts import layout_arguments
+
 IGNORED = -100  # label of a position that predicts nothing
 
 
@@ -44,29 +43,6 @@ class Group:
     @property
     def n_tokens(self) -> int:
         return self.n_prefix + len(self.rows) * self.n_columns
-
-
-def obstacle(network: Any) -> str:
-    """Return why a network cannot read packed groups; empty if it can."""
-    config = network.config.get_text_config()
-    layers = set(getattr(config, "layer_types", None) or ["full_attention"])
-    slides = getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)
-    if config._attn_implementation != "sdpa":
-        return f"its attention is {config._attn_implementation}, not sdpa"
-    if slides or layers != {"full_attention"}:
-        return "not all of its layers attend to all earlier tokens"
-    if getattr(config, "attention_dropout", 0.0):
-        return "its attention has dropout"
-    if getattr(config, "num_experts", None) or getattr(config, "num_local_experts", None):
-        return "it is a mixture of experts"
-    return ""
-
-
-def share(network: Any) -> None:
-    """Let a network read packed groups; all other calls stay as they are."""
-    AttentionInterface.register(ATTENTION, attention)
-    AttentionMaskInterface.register(ATTENTION, sdpa_mask)
-    network.set_attn_implementation(ATTENTION)
 
 
 def regrouped(passes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -119,13 +95,13 @@ def log_probs(network: Any, ids: Tensor, mask: Tensor, n_completion: int) -> tup
     """
     groups = groups_of(ids, mask, n_completion)
     tokens, positions, labels = zip(*(packed(group, ids, mask, n_completion) for group in groups), strict=True)
+    ids_of_all, positions_of_all, labels_of_all = (
+        torch.cat(parts).unsqueeze(0) for parts in (tokens, positions, labels)
+    )
     output = network(
-        input_ids=torch.cat(tokens).unsqueeze(0),
-        position_ids=torch.cat(positions).unsqueeze(0),
-        attention_mask=ids.new_ones(1, 1, 1, 1),  # four dimensions: transformers makes no mask of its own
-        shift_labels=torch.cat(labels).unsqueeze(0),
+        **layout_arguments(Packed(groups), ids_of_all, positions_of_all),
+        shift_labels=labels_of_all,
         fused_lm_head=True,
-        shared_prefix=groups,
     )
     found, entropies = (_unpacked(one, groups, ids, n_completion) for one in (output.log_probs, output.entropy))
     return found, entropies
@@ -156,33 +132,18 @@ def _unpacked(packed: Tensor, groups: Sequence[Group], ids: Tensor, n_completion
     return values
 
 
-def attention(
-    module: torch.nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    shared_prefix: Sequence[Group] | None = None,
-    dropout: float = 0.0,
-    scaling: float | None = None,
-    **named: Any,
-) -> tuple[Tensor, None]:
-    """Attend within packed groups; without any, as transformers' SDPA does.
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Groups, one after another in one row."""
 
-    `query` has the shape (1, heads, tokens, size of a head), `key` and `value` may have fewer heads. Return
-    (1, tokens, heads, size of a head).
-    """
-    if shared_prefix is None:
-        output: Tensor = sdpa_attention_forward(
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **named
-        )[0]
-        return output, None
-    n_repeats = getattr(module, "num_key_value_groups", 1)
-    key, value = repeat_kv(key, n_repeats), repeat_kv(value, n_repeats)
-    sizes = [group.n_tokens for group in shared_prefix]
-    queries, keys, values = (packed.split(sizes, dim=2) for packed in (query, key, value))
-    outputs = map(_attend, shared_prefix, queries, keys, values, repeat(scaling))
-    return torch.cat(list(outputs), 2).transpose(1, 2).contiguous(), None
+    groups: Sequence[Group]
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
+        n_repeats = query.shape[1] // key.shape[1]
+        sizes = [group.n_tokens for group in self.groups]
+        packed = query, repeat_kv(key, n_repeats), repeat_kv(value, n_repeats)
+        queries, keys, values = (one.split(sizes, dim=2) for one in packed)
+        return torch.cat(list(map(partial(_attend, scale=scale), self.groups, queries, keys, values)), 2)
 
 
 def _attend(group: Group, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:

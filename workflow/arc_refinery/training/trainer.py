@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from trl import GRPOTrainer
 
+from arc_refinery import shared_prompts
 from arc_refinery.config import PolicyGradient
 from arc_refinery.sandbox import Executor
 from arc_refinery.training import shared_prefix
@@ -59,10 +60,10 @@ class Trainer(GRPOTrainer):
     def _share_prompts(self) -> bool:
         network = self.accelerator.unwrap_model(self.model).get_base_model()
         has_unsloth = getattr(self.settings, "unsloth", False)
-        if reason := "Unsloth has its own attention" if has_unsloth else shared_prefix.obstacle(network):
+        if reason := "Unsloth has its own attention" if has_unsloth else shared_prompts.obstacle(network):
             logger.info("each completion reads its prompt anew: %s", reason)
             return False
-        shared_prefix.share(network)
+        shared_prompts.share(network)
         return True
 
     @contextmanager

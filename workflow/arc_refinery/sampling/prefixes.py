@@ -1,0 +1,102 @@
+"""How sampling attends: prompts are read side by side, then all of their completions grow together.
+
+    reading     p1 p1 p1 p2 p2      one row; each prompt attends to itself
+    writing     a b c | d e         a row per completion: a, b, c continue the first prompt, d and e the second
+
+A completion attends to the keys of its prompt, which are kept once for all of them, and to its own. Both parts are
+computed apart and weighted by their sums of exponentials.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.utils.rnn import pad_sequence
+from transformers import DynamicCache
+from transformers.integrations.sdpa_attention import repeat_kv
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Prompts, one after another in one row."""
+
+    lengths: list[int]
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
+        n_repeats = query.shape[1] // key.shape[1]
+        packed = query, repeat_kv(key, n_repeats), repeat_kv(value, n_repeats)
+        queries, keys, values = (one.split(self.lengths, dim=2) for one in packed)
+        attend = partial(scaled_dot_product_attention, is_causal=True, scale=scale)
+        return torch.cat(list(map(attend, queries, keys, values)), 2)
+
+
+class Writing:
+    """Rows of completions; `owners` names the prompt of each row: (rows,)."""
+
+    def __init__(self, read: DynamicCache, lengths: Sequence[int], owners: Tensor) -> None:
+        self.owners = owners
+        self.places = torch.cat([torch.arange(int(n)) for n in torch.bincount(owners)]).to(owners.device)
+        self.keys, self.values = (
+            [_apart(getattr(layer, name), lengths) for layer in read.layers] for name in ("keys", "values")
+        )
+        n_columns = self.keys[0].shape[2]
+        missing = torch.arange(n_columns) >= torch.tensor(lengths).unsqueeze(1)
+        self.bias = torch.zeros(missing.shape).masked_fill(missing, -torch.inf).to(owners.device)
+
+    def keep(self, rows: Tensor) -> None:
+        """Go on with these rows; prompts without rows are dropped."""
+        self.places = self.places[rows]
+        prompts, self.owners = self.owners[rows].unique(return_inverse=True)
+        if len(prompts) < len(self.bias):
+            self.bias = self.bias[prompts]
+            self.keys, self.values = ([layer[prompts] for layer in kept] for kept in (self.keys, self.values))
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
+        n_rows, n_heads, _, size = key.shape
+        query = query.reshape(n_rows, n_heads, -1, size) * (size**-0.5 if scale is None else scale)
+        own = _Part.of(query @ key.transpose(2, 3), value)
+        # all rows of a prompt meet its keys in one product: (prompts, heads, rows of a prompt, size of a head)
+        n_repeats = query.shape[2]
+        n_prompts, width = len(self.bias), int(self.places.max()) + 1
+        grid = query.new_zeros(n_prompts, width, n_heads, n_repeats, size)
+        grid[self.owners, self.places] = query
+        grid = grid.transpose(1, 2).reshape(n_prompts, n_heads, width * n_repeats, size)
+        scores = grid @ self.keys[layer].transpose(2, 3) + self.bias[:, None, None]
+        prompt = _Part.of(scores, self.values[layer])
+
+        def of_rows(values: Tensor) -> Tensor:
+            by_prompt = values.view(n_prompts, n_heads, width, n_repeats, -1).transpose(1, 2)
+            return by_prompt[self.owners, self.places]
+
+        prompt = _Part(of_rows(prompt.top), of_rows(prompt.total), of_rows(prompt.weighted))
+        return prompt.joined(own).to(query.dtype).reshape(n_rows, -1, 1, size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Attention to some of the keys, before it is divided by its weights."""
+
+    top: Tensor  # highest score: (..., queries, 1)
+    total: Tensor  # sum of exp(score - top): (..., queries, 1)
+    weighted: Tensor  # values, weighted by exp(score - top): (..., queries, size of a head)
+
+    @classmethod
+    def of(cls, scores: Tensor, values: Tensor) -> "_Part":
+        scores = scores.float()
+        top = scores.amax(-1, keepdim=True)
+        weights = (scores - top).exp_()
+        return cls(top, weights.sum(-1, keepdim=True), (weights.to(values.dtype) @ values).float())
+
+    def joined(self, other: "_Part") -> Tensor:
+        top = torch.maximum(self.top, other.top)
+        mine, others = (self.top - top).exp(), (other.top - top).exp()
+        return (self.weighted * mine + other.weighted * others) / (self.total * mine + other.total * others)
+
+
+def _apart(packed: Tensor, lengths: Sequence[int]) -> Tensor:
+    """(1, heads, tokens of all prompts, size) -> (prompts, heads, tokens of the longest, size), zeros at the ends"""
+    parts = packed[0].transpose(0, 1).split(list(lengths))
+    return pad_sequence(list(parts), batch_first=True).transpose(1, 2).contiguous()
