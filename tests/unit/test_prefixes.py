@@ -6,7 +6,8 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import DynamicCache
 
-from arc_refinery.sampling.prefixes import Reading, Writing
+from arc_refinery.sampling.prefixes import Prefixes
+from arc_refinery.shared_prompts import SideBySide
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("on_a_cpu")]  # a few numbers
 
@@ -37,7 +38,7 @@ def repeated(cache: DynamicCache, layer: int, owner: int) -> tuple[Tensor, Tenso
 @pytest.mark.parametrize("n_heads", [2, 6])
 def test_each_prompt_attends_to_itself(n_heads: int) -> None:
     query, key, value = random(1, n_heads, 11, SIZE), random(1, 2, 11, SIZE), random(1, 2, 11, SIZE)
-    found = Reading(LENGTHS).attend(0, query, key, value, None)
+    found = SideBySide(LENGTHS).attend(0, query, key, value, None)
     for part in (slice(0, 3), slice(3, 10), slice(10, 11)):
         alone = query[:, :, part], key[:, :, part], value[:, :, part]
         expected = scaled_dot_product_attention(*alone, is_causal=True, enable_gqa=True)
@@ -49,12 +50,12 @@ def test_each_prompt_attends_to_itself(n_heads: int) -> None:
 @pytest.mark.parametrize("scale", [None, 1.5])
 def test_rows_attend_to_their_prompt_and_to_themselves(n_heads: int, kept: list[int], scale: float | None) -> None:
     cache = read()
-    writing = Writing(cache, LENGTHS, OWNERS)
-    writing.keep(torch.tensor(kept))
+    prefixes = Prefixes(cache, LENGTHS, OWNERS)
+    prefixes.keep(torch.tensor(kept))
     query = 20 * random(len(kept), n_heads, 1, SIZE)  # some weights vanish
     key, value = random(len(kept), 2, 4, SIZE), random(len(kept), 2, 4, SIZE)
     for layer in range(2):
-        found = writing.attend(layer, query, key, value, scale)
+        found = prefixes.attend(layer, query, key, value, scale)
         for row, owner in enumerate(OWNERS[kept].tolist()):
             keys, values = (
                 torch.cat([of_prompt, own[row]], 1)
@@ -65,7 +66,7 @@ def test_rows_attend_to_their_prompt_and_to_themselves(n_heads: int, kept: list[
 
 
 def test_prompts_without_rows_are_dropped() -> None:
-    writing = Writing(read(), LENGTHS, OWNERS)
-    writing.keep(torch.tensor([0, 1, 4]))
-    assert [len(layer) for layer in writing.keys + writing.values] == [2] * 4
-    assert writing.owners.tolist() == [0, 0, 1]
+    prefixes = Prefixes(read(), LENGTHS, OWNERS)
+    prefixes.keep(torch.tensor([0, 1, 4]))
+    assert [len(layer) for layer in prefixes.keys + prefixes.values] == [2] * 4
+    assert prefixes.owners.tolist() == [0, 0, 1]

@@ -10,6 +10,7 @@ import pytest
 import torch
 from checkout import TINY
 from factories import make_demonstration
+from safetensors.torch import load
 
 from arc_refinery.config import Lora, PromptedModel, Sft
 from arc_refinery.prompts import Message
@@ -76,7 +77,7 @@ def test_a_row_has_the_tokens_of_the_whole_conversation(rows: list[SftRow]):
         assert row["completion_mask"] == [0] * (len(row["input_ids"]) - n_answer) + [1] * n_answer
 
 
-def batch_of(rows: list[SftRow], folder: Path) -> dict[str, torch.Tensor]:
+def batch_of(rows: list[SftRow], folder: Path) -> dict[str, Any]:
     """All rows as the network gets them."""
     training = TRAINING.model_copy(update={"rows_per_step": len(rows)})
     trainer = sft.open_trainer(rows, MODEL, LORA, training, 0, folder)
@@ -90,16 +91,28 @@ def test_exactly_the_answer_and_its_end_carry_loss(prefix: str, renderer: Render
     tokenizer = load_tokenizer(TINY)
     batch = batch_of(rows, tmp_path)
     learned = set()
-    for ids, labels, attended in zip(batch["input_ids"], batch["labels"], batch["attention_mask"], strict=True):
-        n_tokens = int(attended.sum())
+    lengths = batch["shared"].lengths
+    parts = (batch[name][0].split(lengths) for name in ("input_ids", "labels", "position_ids"))
+    for ids, labels, positions in zip(*parts, strict=True):
+        assert positions.tolist() == list(range(len(ids)))
         index = (labels != -100).nonzero().flatten().tolist()
-        assert index == list(range(index[0], n_tokens))  # one stretch, to the end token, without padding
+        assert index == list(range(index[0], len(ids)))  # one stretch, to the end token
         assert torch.equal(labels[index], ids[index])
-        assert ids[n_tokens - 1] == tokenizer.eos_token_id
-        assert set(ids[n_tokens:].tolist()) <= {tokenizer.pad_token_id}
+        assert ids[-1] == tokenizer.eos_token_id
         learned.add((tokenizer.decode(ids[: index[0]]), tokenizer.decode(ids[index])))
     assert learned == {(asked.text, answer.text + "<|end|>") for asked, answer, _ in (row.segments for row in rows)}
-    assert len({len(row.segments[0].text) for row in rows}) > 1  # so there was padding
+    assert len(set(lengths)) > 1
+
+
+def test_rows_side_by_side_train_the_adapter_that_padded_rows_train(
+    rows: list[SftRow], undisturbed: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sft, "obstacle", lambda _: "for comparison")
+    padded = train(rows, tmp_path)
+    before, after = (load(one["adapter_model.safetensors"]) for one in (padded, undisturbed))
+    moved = torch.cat([one.flatten() for name, one in after.items() if "lora_B" in name])  # zeros at first
+    apart = torch.cat([(before[name] - one).flatten() for name, one in after.items()])
+    assert 0 < apart.norm() < 1e-3 * moved.norm()
 
 
 def test_with_a_prefix_the_prompt_is_what_grpo_asks(renderer: Renderer):

@@ -1,15 +1,18 @@
-"""Let a network read a prompt once for all of its completions, in training as in sampling.
+"""Let a network read many texts in one row, and a prompt once for all of its completions.
 
 A network that `share` has changed computes as before, unless a call passes `shared=`: a `Layout` says how the tokens of
-that call attend to each other.
+that call attend to each other. So nothing is padded, and no mask of all pairs of tokens is made.
 """
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 ATTENTION = "sdpa_with_shared_prompts"
@@ -22,6 +25,20 @@ class Layout(Protocol):
         All have the shape (rows, heads, tokens, size of a head), and so does what is returned.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """Texts, one after another in one row; each attends to itself, causally."""
+
+    lengths: list[int]
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
+        n_repeats = query.shape[1] // key.shape[1]
+        packed = query, repeat_kv(key, n_repeats), repeat_kv(value, n_repeats)
+        queries, keys, values = (one.split(self.lengths, dim=2) for one in packed)
+        attend = partial(scaled_dot_product_attention, is_causal=True, scale=scale)
+        return torch.cat(list(map(attend, queries, keys, values)), 2)
 
 
 def obstacle(network: Any) -> str:

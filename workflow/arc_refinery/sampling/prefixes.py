@@ -1,40 +1,22 @@
-"""How sampling attends: prompts are read side by side, then all of their completions grow together.
+"""How completions attend while they are sampled: to the keys of their prompt, which are kept once, and to their own.
 
-    reading     p1 p1 p1 p2 p2      one row; each prompt attends to itself
-    writing     a b c | d e         a row per completion: a, b, c continue the first prompt, d and e the second
-
-A completion attends to the keys of its prompt, which are kept once for all of them, and to its own. Both parts are
-computed apart and weighted by their sums of exponentials.
+Both parts are computed apart and weighted by their sums of exponentials.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache
-from transformers.integrations.sdpa_attention import repeat_kv
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """Prompts, one after another in one row."""
+class Prefixes:
+    """Prompts that were read side by side, and the rows of their completions.
 
-    lengths: list[int]
-
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
-        n_repeats = query.shape[1] // key.shape[1]
-        packed = query, repeat_kv(key, n_repeats), repeat_kv(value, n_repeats)
-        queries, keys, values = (one.split(self.lengths, dim=2) for one in packed)
-        attend = partial(scaled_dot_product_attention, is_causal=True, scale=scale)
-        return torch.cat(list(map(attend, queries, keys, values)), 2)
-
-
-class Writing:
-    """Rows of completions; `owners` names the prompt of each row: (rows,)."""
+    `owners` has the number of each row's prompt, in order: (rows,).
+    """
 
     def __init__(self, read: DynamicCache, lengths: Sequence[int], owners: Tensor) -> None:
         self.owners = owners

@@ -17,10 +17,10 @@ from arc_refinery.config import ModelConfig, PromptedModel
 from arc_refinery.errors import ModelError
 from arc_refinery.library_arguments import four_bits
 from arc_refinery.records import Prompt
-from arc_refinery.sampling.prefixes import Reading, Writing
+from arc_refinery.sampling.prefixes import Prefixes
 from arc_refinery.sampling.protocol import Completion, Decoding, Sampled
 from arc_refinery.seeding import stream_seed
-from arc_refinery.shared_prompts import layout_arguments, obstacle, share
+from arc_refinery.shared_prompts import SideBySide, layout_arguments, obstacle, share
 from arc_refinery.tokenizers import load_tokenizer
 
 BATCH_TOKENS = 32768  # of prompts and their completions: 4 GiB of keys and values in an 8B model
@@ -117,11 +117,11 @@ class _Rows:
         arguments = {"input_ids": ids}
         if shares:
             positions = torch.cat([torch.arange(len(prompt)) for prompt in prompts]).to(device)
-            arguments = layout_arguments(Reading(lengths.tolist()), ids, positions.unsqueeze(0))
+            arguments = layout_arguments(SideBySide(lengths.tolist()), ids, positions.unsqueeze(0))
         last = network(**arguments, past_key_values=self.cache, logits_to_keep=lengths.cumsum(0) - 1).logits[0]
         self.logits: Tensor = last.float()[self.owners]  # of the next token: (rows, vocabulary)
-        self.writing = Writing(self.cache, lengths.tolist(), self.owners) if shares else None
-        if self.writing:
+        self.prefixes = Prefixes(self.cache, lengths.tolist(), self.owners) if shares else None
+        if self.prefixes:
             self.cache = DynamicCache(config=network.config)
         else:
             self.cache.batch_repeat_interleave(len(self.owners))
@@ -133,15 +133,15 @@ class _Rows:
         rows = running.nonzero().squeeze(1)
         self.numbers, self.owners, self.positions = (of[rows] for of in (self.numbers, self.owners, self.positions))
         self.cache.batch_select_indices(rows)
-        if self.writing:
-            self.writing.keep(rows)
+        if self.prefixes:
+            self.prefixes.keep(rows)
 
     def add(self, tokens: Tensor) -> None:
         """Read the next token of each row: (rows,)."""
         ids = tokens.unsqueeze(1)
         arguments = {"input_ids": ids}
-        if self.writing:
-            arguments = layout_arguments(self.writing, ids, self.positions.unsqueeze(1))
+        if self.prefixes:
+            arguments = layout_arguments(self.prefixes, ids, self.positions.unsqueeze(1))
         self.logits = self.network(**arguments, past_key_values=self.cache).logits[:, -1].float()
         self.positions = self.positions + 1
 

@@ -11,6 +11,7 @@ import shutil
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
 from transformers.integrations import TensorBoardCallback, is_tensorboard_available
 from trl import SFTConfig, SFTTrainer
+from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
 from arc_refinery import records
 from arc_refinery.config import ROWS, TUNING, Imitation, Lora, ModelConfig, marked
@@ -26,6 +28,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.library_arguments import sft_settings
 from arc_refinery.records import Demonstration
 from arc_refinery.records.transcripts import Segment
+from arc_refinery.shared_prompts import SideBySide, layout_arguments, obstacle, share
 from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.training.adapters import open_network, write_adapter
 from arc_refinery.training.checkpoints import claim, newest
@@ -91,11 +94,19 @@ def open_trainer(
 ) -> SFTTrainer:
     """Return TRL's trainer of a fresh adapter; it draws each epoch's row order from the seed."""
     tokenizer = load_tokenizer(model.path)
+    network = open_network(model, lora, None, seed)
+    collate = None  # TRL's, which pads
+    if reason := obstacle(network.get_base_model()):
+        logger.info("rows are padded: %s", reason)
+    else:
+        share(network.get_base_model())
+        collate = partial(_side_by_side, DataCollatorForLanguageModeling(tokenizer.pad_token_id, padding_free=True))
     trainer = SFTTrainer(
-        model=open_network(model, lora, None, seed),
+        model=network,
         processing_class=tokenizer,
         args=SFTConfig(**sft_settings(model, training, seed, work, on_gpu=torch.cuda.is_available())),
         train_dataset=dataset(rows, tokenizer),
+        data_collator=collate,
         callbacks=[OneLineProgress({"loss": "loss"})],
     )
     trainer.remove_callback(PrinterCallback)
@@ -105,6 +116,13 @@ def open_trainer(
 def dataset(rows: Sequence[SftRow], tokenizer: PreTrainedTokenizerBase) -> Dataset:
     """Return rows of `input_ids` and `completion_mask` (1 on tokens that the model should write), both (length,)."""
     return Dataset.from_list([_tokens(row, tokenizer) for row in rows])
+
+
+def _side_by_side(collate: DataCollatorForLanguageModeling, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the network's arguments for rows in one row, without padding."""
+    batch = collate(rows)
+    layout = SideBySide(batch["cu_seq_lens_q"].diff().tolist())
+    return {**layout_arguments(layout, batch["input_ids"], batch["position_ids"]), "labels": batch["labels"]}
 
 
 def _tokens(row: SftRow, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[int]]:
