@@ -335,8 +335,19 @@ def test_4_bit_weights_and_sampling_without_vllm():
     # 6.98e9 parameters of 4.127 bits; embeddings, norms and one unpacked matrix of 2 bytes
     assert weights == pytest.approx(6_979_321_856 * 4.127 / 8 + 2 * (2 * 128256 * 4096 + 4096 * 14336), rel=1e-3)
     # 32 completions x 2,000 tokens x 128 KiB take more than a pass of four: the larger of both counts
-    assert train.items["KV cache of 32 x 2,000 tokens"] == 32 * 2000 * 131072
+    assert train.items["KV cache of 64,000 tokens"] == 32 * 2000 * 131072
     assert "backward pass of one layer" not in train.items
+
+
+def test_sampling_by_transformers_takes_a_batch_or_the_longest_prompt():
+    def sampling(**changes: Any) -> Items:
+        experiment = changed("multi-turn-rl", model__backend="transformers", **changes)
+        return next(count.items for count in counts(experiment) if count.job == "sample")
+
+    assert sampling()["KV cache of 32,768 tokens"] == 4 * 2**30  # of 128 KiB
+    # 8 completions of 8,000 tokens, one of which the window holds beside the prompt
+    longer = sampling(model__window=20_000, sampling__max_output_tokens=8000)
+    assert longer["KV cache of 76,000 tokens"] == 76_000 * 131072
 
 
 def test_without_gpus_nothing_is_counted():

@@ -50,7 +50,7 @@ def test_each_prompt_attends_to_itself(n_heads: int) -> None:
 @pytest.mark.parametrize("scale", [None, 1.5])
 def test_rows_attend_to_their_prompt_and_to_themselves(n_heads: int, kept: list[int], scale: float | None) -> None:
     cache = read()
-    prefixes = Prefixes(cache, LENGTHS, OWNERS)
+    prefixes = Prefixes(read(), LENGTHS, OWNERS)
     prefixes.keep(torch.tensor(kept))
     query = 20 * random(len(kept), n_heads, 1, SIZE)  # some weights vanish
     key, value = random(len(kept), 2, 4, SIZE), random(len(kept), 2, 4, SIZE)

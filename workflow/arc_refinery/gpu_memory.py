@@ -26,6 +26,7 @@ from arc_refinery.config import (
 from arc_refinery.errors import ModelError
 from arc_refinery.model_shape import Shape, shape_of
 
+SAMPLED_TOKENS = 32768  # of prompts and completions that transformers samples together; more only for one prompt
 LIMIT = 0.85  # of a GPU's memory
 MIB, GIB = 2**20, 2**30  # HTCondor also counts a GPU's memory in MiB
 WIDTH = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes
@@ -125,11 +126,8 @@ def _samplings(experiment: Experiment) -> Iterator[Count]:
     match experiment:
         case Refining():
             models = dict(experiment.all_models)
-            n_together, n_prompts = experiment.sampling.batch_size, 1  # completions of one prompt share its cache
         case ToolUse():
             models = {"model": experiment.model}
-            n_together = experiment.evaluation.questions_per_batch * experiment.evaluation.n_predictions
-            n_prompts = n_together
         case _:
             return
     for key, model in models.items():
@@ -138,11 +136,20 @@ def _samplings(experiment: Experiment) -> Iterator[Count]:
             yield _vllm_sampling(job, key, model, gpu_mem_mb)
         else:
             shape, width = shape_of(model.path), WIDTH[model.dtype]
+            match experiment:
+                case Refining(sampling=sampling):
+                    one = model.window + (sampling.batch_size - 1) * sampling.max_output_tokens  # prompt, completions
+                    n_tokens = max(one, SAMPLED_TOKENS)
+                    n_rows = n_tokens // sampling.max_output_tokens
+                    load = f"{n_tokens:,} tokens of prompts and completions at a time"
+                case ToolUse(evaluation=evaluation):
+                    n_rows = evaluation.questions_per_batch * evaluation.n_predictions
+                    n_tokens = n_rows * model.window
+                    load = f"{n_rows} completions of up to {model.window:,} tokens at a time"
             items = _weights(shape, width, model.use_4bit_quantization)
-            items |= _generation(shape, width, n_together, model.window, n_prompts * model.window) | CONTEXT
+            items |= _generation(shape, width, n_rows, n_tokens) | CONTEXT
             advice = f"lower {key}.window or raise resources.sample.gpu_mem_mb"
             faults = () if _fits(items, gpu_mem_mb) else (advice,)
-            load = f"{n_together} completions of up to {model.window:,} tokens at a time"
             yield Count(job, load, items, gpu_mem_mb, "", faults)
 
 
@@ -181,10 +188,12 @@ class _Step:
         return self.settings.gradient_accumulation_steps
 
     def prompts_of(self, n_rows: int) -> int:
-        """Return the prompts that a pass of that many rows reads once for all; 0 if each row reads its own."""
+        """Return the number of prompts in a pass of that many rows; 0 if each row reads its own and is padded."""
         match self.settings:
             case PolicyGradient(shared_prefix="auto") as grpo if not (isinstance(grpo, Grpo) and grpo.unsloth):
                 return -(-n_rows // grpo.num_generations)
+            case Imitation():
+                return n_rows  # side by side
         return 0
 
 
@@ -218,7 +227,7 @@ def _training(step: _Step, gpu_mem_mb: int) -> Count:
     match step.settings:
         case PolicyGradient(sampler="transformers"):
             # never at the same time as a pass
-            sampling = _generation(shape, width, step.n_rows, step.length, step.n_rows * step.length)
+            sampling = _generation(shape, width, step.n_rows, step.n_rows * step.length)
         case PolicyGradient(sampler="vllm-colocate"):
             share = int(step.settings.gpu_memory_utilization * gpu_mem_mb * MIB)
             frozen[f"vLLM's share ({step.settings.gpu_memory_utilization:g})"] = share
@@ -250,8 +259,8 @@ def _training(step: _Step, gpu_mem_mb: int) -> Count:
 def training_pass(shape: Shape, width: int, n_rows: int, length: int, n_scored: int, n_prompts: int = 0) -> Items:
     """Count the forward and backward pass of `n_rows` rows of `length` tokens, with gradient checkpointing.
 
-    `n_prompts` prompts are read once for all rows; 0: each row reads its own. The peak is either the projection of the
-    last `n_scored` tokens to logits and back, or the last layer.
+    `n_prompts` prompts are read once for all rows; 0: each row reads its own, padded. The peak is either the projection
+    of the last `n_scored` tokens to logits and back, or the last layer.
     """
     n_read = n_prompts or n_rows
     tokens, hidden = n_read * (length - n_scored) + n_rows * n_scored, shape.hidden_size
@@ -292,11 +301,11 @@ def _weights(shape: Shape, width: int, in_4bit: bool) -> Items:
     return {f"weights ({packed / 1e9:.2f}e9 x 4 bits, others x {width} bytes)": n_bytes}
 
 
-def _generation(shape: Shape, width: int, n_rows: int, length: int, n_read: int) -> Items:
-    """Count sampling with transformers: the KV cache of all rows, and prefilling `n_read` prompt tokens at once."""
+def _generation(shape: Shape, width: int, n_rows: int, n_tokens: int) -> Items:
+    """Count sampling with transformers: `n_rows` completions, with their prompts `n_tokens`, as if read at once."""
     return {
-        f"KV cache of {n_rows} x {length:,} tokens": n_rows * length * shape.kv_bytes_per_token(width),
-        "reading prompts": forward_pass(shape, width, n_read) + _choosing(shape, n_rows),
+        f"KV cache of {n_tokens:,} tokens": n_tokens * shape.kv_bytes_per_token(width),
+        "reading prompts": forward_pass(shape, width, n_tokens) + _choosing(shape, n_rows),
     }
 
 

@@ -15,15 +15,18 @@ from transformers import DynamicCache
 class Prefixes:
     """Prompts that were read side by side, and the rows of their completions.
 
-    `owners` has the number of each row's prompt, in order: (rows,).
+    `read` has their keys and values and is emptied; `owners` has the number of each row's prompt, in order: (rows,).
     """
 
     def __init__(self, read: DynamicCache, lengths: Sequence[int], owners: Tensor) -> None:
         self.owners = owners
         self.places = torch.cat([torch.arange(int(n)) for n in torch.bincount(owners)]).to(owners.device)
-        self.keys, self.values = (
-            [_apart(getattr(layer, name), lengths) for layer in read.layers] for name in ("keys", "values")
-        )
+        self.keys: list[Tensor] = []  # of each layer: (prompts, heads, tokens of the longest, size of a head)
+        self.values: list[Tensor] = []
+        while read.layers:  # emptied on the way, so that there is only one copy of all layers
+            layer = read.layers.pop(0)
+            self.keys.append(_apart(layer.keys, lengths))
+            self.values.append(_apart(layer.values, lengths))
         n_columns = self.keys[0].shape[2]
         missing = torch.arange(n_columns) >= torch.tensor(lengths).unsqueeze(1)
         self.bias = torch.zeros(missing.shape).masked_fill(missing, -torch.inf).to(owners.device)

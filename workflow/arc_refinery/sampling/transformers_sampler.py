@@ -15,6 +15,7 @@ from transformers.generation.logits_process import TemperatureLogitsWarper, TopP
 
 from arc_refinery.config import ModelConfig, PromptedModel
 from arc_refinery.errors import ModelError
+from arc_refinery.gpu_memory import SAMPLED_TOKENS
 from arc_refinery.library_arguments import four_bits
 from arc_refinery.records import Prompt
 from arc_refinery.sampling.prefixes import Prefixes
@@ -22,8 +23,6 @@ from arc_refinery.sampling.protocol import Completion, Decoding, Sampled
 from arc_refinery.seeding import stream_seed
 from arc_refinery.shared_prompts import SideBySide, layout_arguments, obstacle, share
 from arc_refinery.tokenizers import load_tokenizer
-
-BATCH_TOKENS = 32768  # of prompts and their completions: 4 GiB of keys and values in an 8B model
 
 
 class TransformersSampler:
@@ -43,7 +42,7 @@ class TransformersSampler:
             self.warpers.append(TopPLogitsWarper(decoding.top_p, min_tokens_to_keep=1))
 
     def sample(self, prompts: Sequence[Prompt]) -> Iterator[Sampled]:
-        largest = BATCH_TOKENS if self.shares else 0  # 0: each prompt alone
+        largest = SAMPLED_TOKENS if self.shares else 0  # 0: each prompt alone
         for batch in batches(prompts, self.decoding.max_output_tokens, largest):
             yield dict(zip((prompt.prompt_id for prompt in batch), self._sample(batch), strict=True))
 
