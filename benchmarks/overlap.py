@@ -7,27 +7,25 @@ all programs run on the same grids, inputs of generated problems. Two programs c
 """
 
 import argparse
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
 
-from arc_refinery.barc.generator import ProblemDifficulty, generate_problem
-from arc_refinery.config import Sandbox
+from arc_refinery.config import Refining, Sandbox, load_experiment
 from arc_refinery.grids import Grid, fingerprint
 from arc_refinery.problems import Problem
 from arc_refinery.prompts.demonstration import transform_program
 from arc_refinery.sandbox import Executor, Program
+from arc_refinery.sources import GENERATED_EXAMPLES, generated, tasks_of_set
+from arc_refinery.tasks import Task
 
-DIFFICULTY = ProblemDifficulty(max_side=6, compositions=0.3)  # of the demo
-N_EXAMPLES = 5
-
-
-def problems(n: int, split: str, address: str) -> Iterator[Problem]:
-    for number in range(n):
-        yield generate_problem(DIFFICULTY, N_EXAMPLES, split, 0, address, number)[0]  # type: ignore[arg-type]
+CONFIG = Path(__file__).parents[1] / "config/seeds-demo.yaml"
 
 
-def programs(made: Iterable[Problem]) -> list[str]:
+def programs(made: Iterable[Problem | Task]) -> list[str]:
     """Return the programs as a model is to write them."""
-    written = [transform_program(problem.source, bare=True) for problem in made]
+    written = [transform_program(one.source, bare=True) for one in made]
     return [text for text in written if text]
 
 
@@ -41,16 +39,16 @@ def behaviours(sources: Iterable[str], grids: tuple[Grid, ...], executor: Execut
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--held-out", type=int, default=200, help="held-out problems")
     parser.add_argument("--training", type=int, default=20000, help="problems on the training side")
     parser.add_argument("--grids", type=int, default=100, help="grids that every program runs on")
     options = parser.parse_args()
-    held_out = programs(problems(options.held_out, "heldout", "heldout"))
-    training = programs(problems(options.training, "pretraining", "training problems"))
-    inputs = (
-        pair.input for problem in problems(options.grids, "pretraining", "overlap") for pair in problem.examples[:1]
-    )
-    grids = tuple(inputs)
+    experiment = load_experiment(CONFIG)
+    assert isinstance(experiment, Refining) and experiment.problems
+    held_out_set = next(one for one in experiment.evaluation.sets if one.source == "generator")
+    held_out = programs(tasks_of_set(held_out_set, experiment.problems, Counter()))
+    made = partial(generated, experiment.problems, split="pretraining", n_examples=GENERATED_EXAMPLES, seed=0)
+    training = programs(made(options.training, address="training problems"))
+    grids = tuple(problem.examples[0].input for problem in made(options.grids, address="overlap"))
     with Executor(2, Sandbox(cpu_seconds=10.0).limits(), programs_per_child=64) as executor:
         ours, theirs = (behaviours(sources, grids, executor) for sources in (held_out, training))
     known = set(theirs.values())
