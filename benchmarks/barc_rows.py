@@ -99,10 +99,12 @@ def compare(folder: Path, n_rows: int, seed: int) -> None:
     size = os.path.getsize(rows) / 2**30
     print(f"{n_rows} rows, {size:.2f} GiB; {os.cpu_count()} cores, Python {platform.python_version()}\n")
     source = ["--source", "file", "--path", rows, "--n-wanted", "0"]
+    split = ["tasks", "split", "--problems-path", problems, "--outputs"]
     commands = {
         "pandas.read_json": [*PANDAS, rows],
         "problems": [*STAGE, "tasks", "problems", *source, "--output", problems],
-        "tasks, all in one part": [*STAGE, "tasks", "split", "--problems-path", problems, "--outputs", tasks],
+        "tasks, all in one part": [*STAGE, *split, tasks],
+        "tasks, a tenth in two parts": [*STAGE, *split, tasks, f"{tasks}.2", "--tasks-per-part", str(n_rows // 20)],
     }
     print("| program | wall s | CPU s | peak GiB | wall of pandas / wall | CPU of pandas / CPU |")
     print("|---|--:|--:|--:|--:|--:|")

@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 # Number of ARC tasks by number of train pairs, as counted in the published experiment
 TRAIN_PAIRS = {2: 355, 3: 1281, 4: 433, 5: 123, 6: 43, 7: 17, 8: 6, 10: 2}
+TRAIN_SHARES = np.array([*TRAIN_PAIRS.values()]) / sum(TRAIN_PAIRS.values())
 MIN_EXAMPLES = 3
 GENERATED_EXAMPLES = 5
 
@@ -69,21 +70,29 @@ def tasks_from_problems(
     The last `n_hidden` examples become hidden pairs. `left_out` counts the problems that are too small or too large, by
     reason.
     """
-    counts, weights = list(TRAIN_PAIRS), np.array(list(TRAIN_PAIRS.values()), dtype=float)
-    shares = weights / weights.sum()
     for problem in problems:
-        rng = stream(seed, "train pairs", problem.problem_id)
         n_usable = len(problem.examples) - n_hidden
-        n_train = min(int(rng.choice(counts, p=shares)), n_usable - 1)
+        n_train = _n_train(problem.problem_id, n_usable, seed)
         train, test = problem.examples[:n_train], problem.examples[n_train : n_train + 1]
         hidden = problem.examples[n_usable:]
         task = Task(problem.problem_id, train, test, problem.origin, problem.source, hidden)
-        if n_usable < MIN_EXAMPLES:
-            left_out[f"fewer than {MIN_EXAMPLES} examples"] += 1
-        elif task.n_cells > max_cells:
-            left_out[f"more than {max_cells} cells"] += 1
+        if reason := _obstacle(n_usable, task.n_cells, max_cells):
+            left_out[reason] += 1
         else:
             yield task
+
+
+def _n_train(problem_id: str, n_usable: int, seed: int) -> int:
+    """Draw the number of train pairs of a task."""
+    drawn = stream(seed, "train pairs", problem_id).choice(list(TRAIN_PAIRS), p=TRAIN_SHARES)
+    return min(int(drawn), n_usable - 1)
+
+
+def _obstacle(n_usable: int, n_cells: int, max_cells: int) -> str:
+    """Return why a problem makes no task; empty if it makes one."""
+    if n_usable < MIN_EXAMPLES:
+        return f"fewer than {MIN_EXAMPLES} examples"
+    return f"more than {max_cells} cells" if n_cells > max_cells else ""
 
 
 def deal_tasks(
@@ -91,18 +100,21 @@ def deal_tasks(
 ) -> Iterator[list[list[Task]]]:
     """Yield batches with some tasks of each part until all are dealt; parts keep the order of problems.
 
-    The file of problems is read twice, first to count the tasks, so that they are never all in memory.
-    `left_out` counts the problems that are in no part, by reason.
+    The file of problems is read twice, first only the sizes of grids, so that all tasks are never in memory and those
+    in no part are never made. `left_out` counts the problems that are in no part, by reason.
     """
-
-    def tasks(left_out: Counter[str]) -> Iterator[Task]:
-        return tasks_from_problems(records.read_problems(problems), max_cells, seed, left_out)
-
-    n_tasks = sum(1 for _ in tasks(left_out))
-    parts = split_into_parts(n_tasks, n_parts, tasks_per_part, seed).tolist()
-    if n_spare := parts.count(-1):
+    reasons = []
+    for problem_id, cells in records.read_problem_sizes(problems):
+        n_train = _n_train(problem_id, len(cells), seed)
+        reasons.append(_obstacle(len(cells), int(cells[: n_train + 1].sum()), max_cells))
+    left_out.update(filter(None, reasons))
+    makes_task = np.array([not reason for reason in reasons], bool)
+    parts = split_into_parts(int(makes_task.sum()), n_parts, tasks_per_part, seed)
+    if n_spare := int((parts < 0).sum()):
         left_out["not needed for the parts"] = n_spare
-    dealt = ((part, task) for part, task in zip(parts, tasks(Counter()), strict=True) if part >= 0)
+    makes_task[makes_task] = parts >= 0
+    tasks = tasks_from_problems(records.read_problems(problems, makes_task), max_cells, seed, Counter())
+    dealt = zip(parts[parts >= 0].tolist(), tasks, strict=True)
     while some := list(islice(dealt, n_parts * records.ROWS_PER_GROUP)):
         yield [[task for part, task in some if part == number] for number in range(n_parts)]
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from arc_refinery.arrow_grids import SIDES, FlatGrids, lengths_of, list_array, pair_array
 from arc_refinery.augment import Augmentation
@@ -98,9 +99,23 @@ def write(
             add(table)
 
 
-def read_problems(path: Path) -> Iterator[Problem]:
-    for row in _rows(path, "problems"):
+def read_problems(path: Path, chosen: NDArray[np.bool_] | None = None) -> Iterator[Problem]:
+    """Yield problems; `chosen`, one value for each in the file, leaves out those where it is false."""
+    for row in _rows(path, "problems", chosen):
         yield Problem(**{**row, "seeds": tuple(row["seeds"] or ())})
+
+
+def read_problem_sizes(path: Path) -> Iterator[tuple[str, NDArray[np.int64]]]:
+    """Yield each problem's id and the cells of each example, input and output together; makes no grids."""
+    check(path, "problems")
+    for batch in _batches(path, ["problem_id", "examples"]):
+        pairs = batch["examples"].flatten()
+        cells = np.zeros(len(pairs), np.int64)
+        for side in SIDES:
+            grids = _flat_grids(pairs.field(side), path)
+            cells += grids.heights * grids.widths
+        ends = np.cumsum(lengths_of(batch["examples"]))
+        yield from zip(batch["problem_id"].to_pylist(), np.split(cells, ends[:-1]), strict=True)
 
 
 def read_tasks(path: Path) -> Iterator[Task]:
@@ -181,14 +196,22 @@ def check(path: Path, kind: RecordKind) -> None:
             raise RecordError(f"{path}: column {column.name!r} is {given}, expected {column.type}. {_remake(path)}")
 
 
-def _rows(path: Path, kind: RecordKind) -> Iterator[dict[str, Any]]:
+def _rows(path: Path, kind: RecordKind, chosen: NDArray[np.bool_] | None = None) -> Iterator[dict[str, Any]]:
     check(path, kind)
     names = schema(kind).names
+    start = 0
+    for batch in _batches(path, names):
+        end = start + len(batch)
+        some = batch if chosen is None else batch.filter(pa.array(chosen[start:end]))
+        columns = [_values(some[name], name, path) for name in names]
+        yield from (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+        start = end
+
+
+def _batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
     try:
         with pq.ParquetFile(path, pre_buffer=False) as file:  # else everything that was read stays in memory
-            for batch in file.iter_batches(ROWS_PER_GROUP, columns=names):
-                columns = [_values(batch[name], name, path) for name in names]
-                yield from (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+            yield from file.iter_batches(ROWS_PER_GROUP, columns=columns)
     except (pa.ArrowInvalid, OSError) as error:
         raise RecordError(f"{path}: cannot be read ({error}). {_remake(path)}") from None
 
@@ -233,19 +256,23 @@ def _values(column: pa.Array, name: str, path: Path) -> list[Any]:
         values: list[Any] = column.to_pylist()
         return values
     nested = column.flatten()
-    try:
-        if column.null_count:
-            raise GridError(f"missing in column {name!r}")
-        if column.type == GRIDS:
-            items: list[Any] = FlatGrids.from_arrow(nested).to_grids()
-        else:
-            inputs = FlatGrids.from_arrow(nested.field("input"))
-            outputs = FlatGrids.from_arrow(nested.field("output"), may_be_unknown=name == "test")
-            items = list(map(Pair, inputs.to_grids(), outputs.to_grids()))
-    except GridError as error:
-        raise RecordError(f"{path}: a grid is {error}. {_remake(path)}") from None
+    if column.null_count:
+        raise RecordError(f"{path}: a grid is missing in column {name!r}. {_remake(path)}")
+    if column.type == GRIDS:
+        items: list[Any] = _flat_grids(nested, path).to_grids()
+    else:
+        inputs = _flat_grids(nested.field("input"), path)
+        outputs = _flat_grids(nested.field("output"), path, may_be_unknown=name == "test")
+        items = list(map(Pair, inputs.to_grids(), outputs.to_grids()))
     ends = np.cumsum(lengths_of(column)).tolist()
     return [tuple(items[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _flat_grids(grids: pa.Array, path: Path, may_be_unknown: bool = False) -> FlatGrids:
+    try:
+        return FlatGrids.from_arrow(grids, may_be_unknown)
+    except GridError as error:
+        raise RecordError(f"{path}: a grid is {error}. {_remake(path)}") from None
 
 
 def _asserts(row: dict[str, Any]) -> Asserts:
