@@ -1,4 +1,4 @@
-"""Time and memory of a GRPO update with each prompt read once, and with it read for each completion, as a table.
+"""Time and memory of updates without padding: GRPO with each prompt read once, SFT with rows side by side; as tables.
 
     python benchmarks/shared_prefix.py                            sizes of the demo's second turns; a minute
     python benchmarks/shared_prefix.py --model workflow/models/tiny-tools
@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 from trl.trainer.utils import add_fused_lm_head
 
-from arc_refinery.shared_prompts import share
+from arc_refinery.shared_prompts import SideBySide, layout_arguments, share
 from arc_refinery.training.shared_prefix import log_probs
 
 
@@ -28,7 +28,7 @@ def network(path: str) -> Any:
     return made
 
 
-def batch(options: argparse.Namespace, vocabulary: int) -> tuple[Tensor, Tensor]:
+def batch(options: argparse.Namespace, n_prompts: int, n_completions: int, vocabulary: int) -> tuple[Tensor, Tensor]:
     """Ids and mask, (prompts x completions, tokens); lengths vary between half and all of the given ones."""
 
     def padded(length: int, fill_left: bool) -> tuple[Tensor, Tensor]:
@@ -39,9 +39,9 @@ def batch(options: argparse.Namespace, vocabulary: int) -> tuple[Tensor, Tensor]
         return torch.cat(ids), torch.cat(mask)
 
     rows = []
-    for _ in range(options.prompts):
+    for _ in range(n_prompts):
         prompt = padded(options.prompt_tokens, fill_left=True)
-        for _ in range(options.completions):
+        for _ in range(n_completions):
             completion = padded(options.completion_tokens, fill_left=False)
             rows.append([torch.cat(both) for both in zip(prompt, completion, strict=True)])
     ids, mask = (torch.stack(parts) for parts in zip(*rows, strict=True))
@@ -54,6 +54,18 @@ def separately(model: Any, ids: Tensor, mask: Tensor, n_completion: int) -> tupl
     labels[:, :-n_completion] = -100
     scored = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
     return scored.log_probs[:, -n_completion:], scored.entropy[:, -n_completion:]
+
+
+def side_by_side(model: Any, ids: Tensor, mask: Tensor, n_completion: int) -> tuple[Tensor, Tensor]:
+    """Score as SFT does."""
+    lengths = mask.sum(1).tolist()
+    labels = ids.masked_fill(mask == 0, -100)
+    labels[:, :-n_completion] = -100
+    positions = torch.cat([torch.arange(length) for length in lengths]).unsqueeze(0)
+    kept = mask == 1
+    arguments = layout_arguments(SideBySide(lengths), ids[kept].unsqueeze(0), positions)
+    scored = model(**arguments, labels=labels[kept].unsqueeze(0), fused_lm_head=True)
+    return scored.log_probs, scored.entropy
 
 
 def update(score: Callable[[], tuple[Tensor, Tensor]], model: Any) -> tuple[float, float]:
@@ -81,6 +93,7 @@ def main() -> None:
     parser.add_argument("--model", default="workflow/models/tiny", help="folder of the model")
     parser.add_argument("--prompts", type=int, default=4, help="prompts of a step")
     parser.add_argument("--completions", type=int, default=8, help="completions of each prompt")
+    parser.add_argument("--rows", type=int, default=8, help="rows of a step of SFT")
     parser.add_argument("--prompt-tokens", type=int, default=600, help="longest prompt")
     parser.add_argument("--completion-tokens", type=int, default=48, help="longest completion")
     parser.add_argument("--repeats", type=int, default=7, help="times that each way runs")
@@ -89,22 +102,39 @@ def main() -> None:
     torch.set_num_threads(1)
     one, other = network(options.model), network(options.model)
     share(other)
-    ids, mask = batch(options, one.config.vocab_size)
-    ways = {
-        "read for each completion": (lambda: separately(one, ids, mask, options.completion_tokens), one),
-        "read once": (lambda: log_probs(other, ids, mask, options.completion_tokens), other),
-    }
+    n_completion, vocabulary = options.completion_tokens, one.config.vocab_size
+    group = *batch(options, options.prompts, options.completions, vocabulary), n_completion
+    rows = *batch(options, options.rows, 1, vocabulary), n_completion
+    compare(
+        f"GRPO, {options.prompts} prompts x {options.completions} completions",
+        {
+            "each completion with its prompt": (lambda: separately(one, *group), one),
+            "each prompt once": (lambda: log_probs(other, *group), other),
+        },
+        options.repeats,
+    )
+    compare(
+        f"SFT, {options.rows} rows",
+        {
+            "padded": (lambda: separately(one, *rows), one),
+            "side by side": (lambda: side_by_side(other, *rows), other),
+        },
+        options.repeats,
+    )
+
+
+def compare(title: str, ways: dict[str, tuple[Callable[[], tuple[Tensor, Tensor]], Any]], n_repeats: int) -> None:
     measured: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
-    for _ in range(options.repeats):
+    for _ in range(n_repeats):
         for name, (score, model) in ways.items():
             measured[name].append(update(score, model))
     seconds = {name: statistics.median(both[0] for both in many) for name, many in measured.items()}
     megabytes = {name: many[0][1] for name, many in measured.items()}
-    print(f"| {options.prompts} prompts x {options.completions} completions | seconds | kept, MB |\n|---|--:|--:|")
+    print(f"| {title} | seconds | kept, MB |\n|---|--:|--:|")
     for name in ways:
         print(f"| {name} | {seconds[name]:.2f} | {megabytes[name]:.0f} |")
     first, last = ways
-    print(f"| ratio | {seconds[first] / seconds[last]:.1f} | {megabytes[first] / megabytes[last]:.1f} |")
+    print(f"| ratio | {seconds[first] / seconds[last]:.1f} | {megabytes[first] / megabytes[last]:.1f} |\n")
 
 
 if __name__ == "__main__":
