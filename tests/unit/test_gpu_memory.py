@@ -13,6 +13,7 @@ import pytest
 import yaml
 from checkout import ROOT, TINY
 
+from arc_refinery import gpu_memory
 from arc_refinery.config import Experiment, load_experiment, validate_experiment
 from arc_refinery.errors import ModelError
 from arc_refinery.gpu_memory import GIB, WIDTH, Items, counts, forward_pass, memory_page, memory_warnings, training_pass
@@ -293,6 +294,36 @@ def test_prompts_that_are_read_for_each_completion_take_more_passes():
     (warning,) = memory_warnings(changed("multi-turn-rl", **changes), "c.yaml")
     assert "86.2 of 78.1 GiB, 110% (limit 85%)" in warning
     assert "set training.grpo.gradient_accumulation_steps to 8 (now 4)" in warning
+
+
+@pytest.mark.parametrize(
+    ("generations", "prompts", "passes", "expected"),
+    [(8, 4, 1, 4), (8, 4, 2, 2), (8, 3, 4, 2), (6, 2, 3, 2), (4, 2, 8, 1)],
+)
+def test_a_pass_counts_the_prompts_that_it_can_meet(generations: int, prompts: int, passes: int, expected: int):
+    """Passes cut the completions of a step, group after group, into equal shares."""
+    experiment = changed(
+        "multi-turn-rl",
+        training__grpo__num_generations=generations,
+        training__grpo__prompts_per_step=prompts,
+        training__grpo__gradient_accumulation_steps=passes,
+    )
+    (step,) = gpu_memory._steps(experiment)
+    groups = [row // generations for row in range(generations * prompts)]
+    size = len(groups) // passes
+    assert expected == max(len(set(groups[start : start + size])) for start in range(0, len(groups), size))
+    assert step.prompts_of(size) == expected
+
+
+def test_a_model_with_a_sliding_window_is_counted_with_a_prompt_for_each_completion(tmp_path: Path):
+    config = json.loads((Path(TINY) / "config.json").read_text())
+    prompts = []
+    for window in (None, 64):
+        (tmp_path / "config.json").write_text(json.dumps(config | {"sliding_window": window}))
+        experiment = changed("multi-turn-rl", model__path=str(tmp_path))
+        (step,) = gpu_memory._steps(experiment)
+        prompts.append(step.prompts_of(step.n_rows))
+    assert prompts == [1, 0]
 
 
 def test_where_no_number_of_passes_is_enough_another_gpu_is_advised():

@@ -107,12 +107,17 @@ def test_exactly_the_answer_and_its_end_carry_loss(prefix: str, renderer: Render
 def test_rows_side_by_side_train_the_adapter_that_padded_rows_train(
     rows: list[SftRow], undisturbed: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(sft, "obstacle", lambda _: "for comparison")
+    monkeypatch.setattr(sft, "share", lambda _: "for comparison")
     padded = train(rows, tmp_path)
     before, after = (load(one["adapter_model.safetensors"]) for one in (padded, undisturbed))
     moved = torch.cat([one.flatten() for name, one in after.items() if "lora_B" in name])  # zeros at first
     apart = torch.cat([(before[name] - one).flatten() for name, one in after.items()])
     assert 0 < apart.norm() < 1e-3 * moved.norm()
+
+
+def test_tokens_are_counted_without_a_padded_mask(rows: list[SftRow], tmp_path: Path):
+    batch = batch_of(rows, tmp_path)
+    assert int(batch["attention_mask"].sum()) == batch["input_ids"].numel() == sum(batch["shared"].lengths)
 
 
 def test_with_a_prefix_the_prompt_is_what_grpo_asks(renderer: Renderer):

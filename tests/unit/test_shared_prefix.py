@@ -5,10 +5,21 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, PretrainedConfig, Qwen3Config
+from transformers import (
+    AutoModelForCausalLM,
+    DiffLlamaConfig,
+    FalconConfig,
+    GPT2Config,
+    GraniteConfig,
+    LlamaConfig,
+    MistralConfig,
+    PretrainedConfig,
+    Qwen3Config,
+    StableLmConfig,
+)
 from trl.trainer.utils import add_fused_lm_head
 
-from arc_refinery.shared_prompts import obstacle, share
+from arc_refinery.shared_prompts import share
 from arc_refinery.training import shared_prefix
 from arc_refinery.training.shared_prefix import Group, groups_of, log_probs, regrouped
 
@@ -23,7 +34,11 @@ SIZES: dict[str, Any] = {
     "num_key_value_heads": 2,
     "max_position_embeddings": 64,
 }
-CONFIGS = {"llama": LlamaConfig(**SIZES), "qwen3": Qwen3Config(**SIZES, head_dim=8)}
+CONFIGS = {
+    "llama": LlamaConfig(**SIZES),
+    "qwen3": Qwen3Config(**SIZES, head_dim=8),
+    "granite": GraniteConfig(**SIZES, attention_multiplier=0.3),
+}
 PROMPTS = [[5, 6, 7, 8, 9, 10], [11, 12, 13], [14]]
 COMPLETIONS = [[[20, 21, 22, 2], [23, 2], [24, 25, 26, 27, 2]], [[28, 2], [20, 21, 22, 2]], [[29, 30, 2], [31, 2]]]
 N_PROMPT, N_COMPLETION = 6, 7
@@ -124,17 +139,24 @@ def test_passes_are_regrouped_by_prompt_without_losing_a_row() -> None:
     [
         (CONFIGS["llama"], {}, ""),
         (CONFIGS["qwen3"], {}, ""),
+        (CONFIGS["granite"], {}, ""),
         (CONFIGS["llama"], {"attention_dropout": 0.1}, "dropout"),
+        (GPT2Config(vocab_size=40, n_embd=32, n_layer=2, n_head=4), {}, "dropout"),
+        (FalconConfig(**SIZES), {}, "its attention cannot be replaced"),
+        (StableLmConfig(**SIZES), {}, "its attention does not take the layout"),
+        (DiffLlamaConfig(**SIZES), {}, "its layers attend to other keys than they keep"),
         (MistralConfig(**SIZES, sliding_window=16), {}, "not all of its layers"),
         (CONFIGS["qwen3"], {"use_sliding_window": True, "sliding_window": 8, "layer_types": None}, "not all"),
     ],
 )
 def test_a_network_that_cannot_share_says_why(config: PretrainedConfig, changes: dict[str, Any], reason: str) -> None:
-    found = obstacle(network(config, **changes))
+    made = network(config, **changes)
+    found = share(made)
     assert reason in found if reason else not found
+    assert (made.config._attn_implementation == "sdpa") == bool(reason)
 
 
 def test_a_network_without_sdpa_cannot_share() -> None:
     made = network(CONFIGS["llama"])
     made.set_attn_implementation("eager")
-    assert obstacle(made) == "its attention is eager, not sdpa"
+    assert share(made) == "its attention is eager, not sdpa"

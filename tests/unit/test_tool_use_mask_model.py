@@ -158,6 +158,23 @@ def test_grpo_on_written_turns(thinking: bool, is_truncated_masked: bool, tmp_pa
     assert faults == {*get_args(Fault), None}
 
 
+@pytest.mark.parametrize("shares", [True, False])
+def test_episodes_on_a_question_meet_in_one_pass_if_they_share_it(shares: bool, tmp_path: Path) -> None:
+    trainer = trainer_of(tmp_path, gradient_accumulation_steps=2)
+    assert trainer._shares_prompts
+    trainer._shares_prompts = shares
+    script(trainer, random.Random(0))
+    rows = [row for row in trainer.train_dataset.select(range(4)) for _ in range(4)]
+    first = trainer._prepare_inputs(rows)
+    passes = trainer._buffered_inputs
+    assert first is passes[0]
+    questions = [{tuple(prompt) for prompt in one["prompt_ids"].tolist()} for one in passes]
+    assert [len(one["prompt_ids"]) for one in passes] == [8, 8]
+    assert ([len(some) for some in questions] == [2, 2]) == shares  # TRL shuffles them
+    trainer._step = 1
+    assert trainer._prepare_inputs(rows) is passes[1]
+
+
 def test_grpo_on_what_the_embedded_model_samples(tmp_path: Path):
     """Hot, and with short turns, so that it calls, and some turns are cut."""
     generation = LIMITS.model_copy(update={"max_turn_tokens": 36})

@@ -125,6 +125,12 @@ def test_batches_are_prompts_of_one_task_with_room_for_their_completions(prompts
     assert names(59) == names(40) == [["a0", "a1"], ["a2"], ["b0", "b1"]]
     assert names(39) == names(0) == [["a0"], ["a1"], ["a2"], ["b0"], ["b1"]]
     assert list(batches([], 5, 60)) == []
+    listed[2] = replace(listed[2], n_tokens=20)  # and so long are all of its batch
+    assert names(60) == [["a0", "a1"], ["a2"], ["b0", "b1"]]
+    assert names(90) == [["a0", "a1", "a2"], ["b0", "b1"]]
+    listed.reverse()
+    listed.append(listed.pop(1))  # b1, a2, a1, a0, b0
+    assert names(60) == [["b1", "b0"], ["a2", "a1"], ["a0"]]
 
 
 def test_a_sampler_loaded_again_gives_the_same_completions(

@@ -137,11 +137,14 @@ def _samplings(experiment: Experiment) -> Iterator[Count]:
         else:
             shape, width = shape_of(model.path), WIDTH[model.dtype]
             match experiment:
-                case Refining(sampling=sampling):
+                case Refining(sampling=sampling) if shape.attends_to_all:
                     one = model.window + (sampling.batch_size - 1) * sampling.max_output_tokens  # prompt, completions
                     n_tokens = max(one, SAMPLED_TOKENS)
                     n_rows = n_tokens // sampling.max_output_tokens
                     load = f"{n_tokens:,} tokens of prompts and completions at a time"
+                case Refining(sampling=sampling):
+                    n_rows, n_tokens = sampling.batch_size, sampling.batch_size * model.window
+                    load = f"{n_rows} completions of up to {model.window:,} tokens at a time"
                 case ToolUse(evaluation=evaluation):
                     n_rows = evaluation.questions_per_batch * evaluation.n_predictions
                     n_tokens = n_rows * model.window
@@ -189,9 +192,12 @@ class _Step:
 
     def prompts_of(self, n_rows: int) -> int:
         """Return the number of prompts in a pass of that many rows; 0 if each row reads its own and is padded."""
+        if not shape_of(self.model.path).attends_to_all:
+            return 0
         match self.settings:
             case PolicyGradient(shared_prefix="auto") as grpo if not (isinstance(grpo, Grpo) and grpo.unsloth):
-                return -(-n_rows // grpo.num_generations)
+                ends = range(n_rows, self.n_rows + 1, n_rows)
+                return max(-(-end // grpo.num_generations) - (end - n_rows) // grpo.num_generations for end in ends)
             case Imitation():
                 return n_rows  # side by side
         return 0

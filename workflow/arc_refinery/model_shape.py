@@ -1,6 +1,7 @@
 """Sizes of a decoder from its config.json, read without transformers, torch or network access."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ class Shape:
     head_dim: int
     vocab_size: int
     tie_word_embeddings: bool
+    attends_to_all: bool = True  # earlier tokens, in all layers, without dropout
     has_head_norms: bool = False  # normalises each query and key head, as in Qwen3
 
     @property
@@ -122,5 +124,19 @@ def _shape(config: dict[str, Any]) -> Shape:
         head_dim=config.get("head_dim") or config["hidden_size"] // heads,
         vocab_size=config["vocab_size"],
         tie_word_embeddings=config.get("tie_word_embeddings", False),
+        attends_to_all=not attention_obstacle(config),
         has_head_norms=config.get("model_type") == "qwen3",
     )
+
+
+def attention_obstacle(config: Mapping[str, Any]) -> str:
+    """Return why a model's prompts cannot be read once for many completions, by its config.json; empty if they can."""
+    layers = set(config.get("layer_types") or ["full_attention"])
+    slides = config.get("sliding_window") and config.get("use_sliding_window", True)
+    if slides or layers != {"full_attention"}:
+        return "not all of its layers attend to all earlier tokens"
+    if config.get("attention_dropout") or config.get("attn_pdrop"):
+        return "its attention has dropout"
+    if config.get("num_experts") or config.get("num_local_experts"):
+        return "it is a mixture of experts"
+    return ""

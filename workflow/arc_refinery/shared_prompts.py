@@ -11,9 +11,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface
+from transformers import AttentionInterface, DynamicCache
 from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+from arc_refinery.model_shape import attention_obstacle
 
 ATTENTION = "sdpa_with_shared_prompts"
 
@@ -41,27 +43,49 @@ class SideBySide:
         return torch.cat(list(map(attend, queries, keys, values)), 2)
 
 
-def obstacle(network: Any) -> str:
-    """Return why a network's attention cannot take layouts; empty if it can."""
+def share(network: Any) -> str:
+    """Let a network take layouts. Return why it cannot and stays as it was; empty if it can."""
     config = network.config.get_text_config()
-    layers = set(getattr(config, "layer_types", None) or ["full_attention"])
-    slides = getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)
     if config._attn_implementation != "sdpa":
         return f"its attention is {config._attn_implementation}, not sdpa"
-    if slides or layers != {"full_attention"}:
-        return "not all of its layers attend to all earlier tokens"
-    if getattr(config, "attention_dropout", 0.0):
-        return "its attention has dropout"
-    if getattr(config, "num_experts", None) or getattr(config, "num_local_experts", None):
-        return "it is a mixture of experts"
-    return ""
-
-
-def share(network: Any) -> None:
-    """Let a network take layouts."""
+    if reason := attention_obstacle(config.to_dict()):
+        return reason
     AttentionInterface.register(ATTENTION, _attention)
     AttentionMaskInterface.register(ATTENTION, sdpa_mask)
     network.set_attn_implementation(ATTENTION)
+    if reason := _tried(network):
+        network.set_attn_implementation("sdpa")
+    return reason
+
+
+def _tried(network: Any) -> str:
+    """Read two tokens: each layer has to ask the layout once, with just the keys and values that it keeps."""
+    if network.config.get_text_config()._attn_implementation != ATTENTION:
+        return "its attention cannot be replaced"
+    seen, cache = _Seen([]), DynamicCache(config=network.config)
+    ids = torch.zeros(1, 2, dtype=torch.long, device=network.device)
+    was_training = network.training
+    network.eval()  # with gradient checkpointing, a network that trains keeps no keys
+    try:
+        with torch.no_grad():
+            network(**layout_arguments(seen, ids, torch.arange(2).unsqueeze(0).to(ids)), past_key_values=cache)
+    except (RuntimeError, TypeError, ValueError, AttributeError) as error:
+        return f"its attention does not take the layout ({type(error).__name__})"
+    finally:
+        network.train(was_training)
+    kept = [(number, layer.keys.shape, layer.values.shape) for number, layer in enumerate(cache.layers)]
+    return "" if seen.layers == kept else "its layers attend to other keys than they keep"
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A causal layout that notes each layer, with the shapes of its keys and values."""
+
+    layers: list[tuple[int, torch.Size, torch.Size]]
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
+        self.layers.append((layer, key.shape, value.shape))
+        return scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale, enable_gqa=True)
 
 
 def layout_arguments(layout: Layout, ids: Tensor, positions: Tensor) -> dict[str, Any]:
@@ -69,7 +93,8 @@ def layout_arguments(layout: Layout, ids: Tensor, positions: Tensor) -> dict[str
     return {
         "input_ids": ids,
         "position_ids": positions,
-        "attention_mask": ids.new_ones(1, 1, 1, 1),  # four dimensions: transformers makes no mask of its own
+        # never read; four dimensions: transformers makes no mask of its own; its sum: TRL counts tokens with it
+        "attention_mask": ids.new_full((1, 1, 1, 1), ids.numel()),
         "shared": layout,
     }
 

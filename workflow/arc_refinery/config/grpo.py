@@ -52,7 +52,8 @@ class PolicyGradient(Optimizer):
     shared_prefix: Literal["auto", "off"] = Field(
         "auto",
         description="Read each prompt once for all of its completions when training: faster, in less memory, equal but "
-        "for rounding. `auto`: where the model allows it, which excludes Unsloth and sliding windows.",
+        "for rounding, and for what `bnpo` and `entropy_coef` average if there are several passes. `auto`: where the "
+        "model allows it, which excludes Unsloth and sliding windows.",
     )
     n_heldout: NonNegativeInt = Field(
         0,

@@ -23,7 +23,8 @@ def first_turn_prompts(
     """Yield one prompt per `batch_size` completions of each task.
 
     A prompt's augmentation and order depend only on the seed, the branch, the task and the prompt's number. So the
-    first 64 of 128 completions equal those of a run with 64, and training prompts differ from evaluation prompts.
+    prompts of the first 64 of 128 completions are those of a run with 64, and training prompts are others than
+    evaluation prompts.
     """
     purpose = "augment" if branch == "turn1" else f"augment for {branch}"
     for task in tasks:

@@ -30,55 +30,58 @@ class Prefixes:
         n_columns = self.keys[0].shape[2]
         missing = torch.arange(n_columns) >= torch.tensor(lengths).unsqueeze(1)
         self.bias = torch.zeros(missing.shape).masked_fill(missing, -torch.inf).to(owners.device)
+        self.width = int(self.places.max()) + 1  # rows of a prompt at most
 
     def keep(self, rows: Tensor) -> None:
         """Go on with these rows; prompts without rows are dropped."""
         self.places = self.places[rows]
+        self.width = int(self.places.max()) + 1
         prompts, self.owners = self.owners[rows].unique(return_inverse=True)
         if len(prompts) < len(self.bias):
             self.bias = self.bias[prompts]
-            self.keys, self.values = ([layer[prompts] for layer in kept] for kept in (self.keys, self.values))
+            for of_layers in (self.keys, self.values):
+                for number, of_layer in enumerate(of_layers):  # one by one: only one copy of all layers
+                    of_layers[number] = of_layer[prompts]
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
         n_rows, n_heads, _, size = key.shape
-        query = query.reshape(n_rows, n_heads, -1, size) * (size**-0.5 if scale is None else scale)
-        own = _Part.of(query @ key.transpose(2, 3), value)
+        query = query.reshape(n_rows, n_heads, -1, size).float() * (size**-0.5 if scale is None else scale)
+        own = _Part.of(query, key, value)
         # all rows of a prompt meet its keys in one product: (prompts, heads, rows of a prompt, size of a head)
         n_repeats = query.shape[2]
-        n_prompts, width = len(self.bias), int(self.places.max()) + 1
-        grid = query.new_zeros(n_prompts, width, n_heads, n_repeats, size)
+        grid = query.new_zeros(len(self.bias), self.width, n_heads, n_repeats, size)
         grid[self.owners, self.places] = query
-        grid = grid.transpose(1, 2).reshape(n_prompts, n_heads, width * n_repeats, size)
-        scores = grid @ self.keys[layer].transpose(2, 3) + self.bias[:, None, None]
-        prompt = _Part.of(scores, self.values[layer])
+        grid = grid.transpose(1, 2).reshape(len(self.bias), n_heads, self.width * n_repeats, size)
+        prompt = _Part.of(grid, self.keys[layer], self.values[layer], self.bias[:, None, None])
 
         def of_rows(values: Tensor) -> Tensor:
-            by_prompt = values.view(n_prompts, n_heads, width, n_repeats, -1).transpose(1, 2)
+            by_prompt = values.view(len(self.bias), n_heads, self.width, n_repeats, -1).transpose(1, 2)
             return by_prompt[self.owners, self.places]
 
-        prompt = _Part(of_rows(prompt.top), of_rows(prompt.total), of_rows(prompt.weighted))
-        return prompt.joined(own).to(query.dtype).reshape(n_rows, -1, 1, size)
+        prompt = _Part(of_rows(prompt.top), of_rows(prompt.total), of_rows(prompt.mean))
+        return prompt.joined(own).to(value.dtype).reshape(n_rows, -1, 1, value.shape[-1])
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Attention to some of the keys, before it is divided by its weights."""
+    """Attention to some of the keys, in float32."""
 
     top: Tensor  # highest score: (..., queries, 1)
     total: Tensor  # sum of exp(score - top): (..., queries, 1)
-    weighted: Tensor  # values, weighted by exp(score - top): (..., queries, size of a head)
+    mean: Tensor  # values, weighted by exp(score - top) / total: (..., queries, size of a head)
 
     @classmethod
-    def of(cls, scores: Tensor, values: Tensor) -> "_Part":
-        scores = scores.float()
+    def of(cls, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | float = 0.0) -> "_Part":
+        scores = query @ key.float().transpose(2, 3) + bias
         top = scores.amax(-1, keepdim=True)
-        weights = (scores - top).exp_()
-        return cls(top, weights.sum(-1, keepdim=True), (weights.to(values.dtype) @ values).float())
+        weights = scores.sub_(top).exp_()
+        total = weights.sum(-1, keepdim=True)
+        return cls(top, total, (weights.div_(total).to(value.dtype) @ value).float())
 
     def joined(self, other: "_Part") -> Tensor:
         top = torch.maximum(self.top, other.top)
-        mine, others = (self.top - top).exp(), (other.top - top).exp()
-        return (self.weighted * mine + other.weighted * others) / (self.total * mine + other.total * others)
+        mine, others = self.total * (self.top - top).exp(), other.total * (other.top - top).exp()
+        return (self.mean * mine + other.mean * others) / (mine + others)
 
 
 def _apart(packed: Tensor, lengths: Sequence[int]) -> Tensor:

@@ -71,6 +71,7 @@ def _identity(prompts: Sequence[Prompt], model: PromptedModel, adapter: Path | N
     requests = [(prompt.prompt_id, prompt.text, prompt.n_predictions) for prompt in prompts]
     return records.settings_hash(
         {
+            "progress": 2,  # counts up when the form of an entry changes, or how floats are summed
             "model": model.model_dump(exclude=marked(PromptedModel, PROMPTS, TUNING)),
             "adapter": weights,
             "decoding": asdict(decoding),

@@ -4,6 +4,7 @@ A prompt is read once, and all its completions share its keys (prefixes.py). Pro
 how floats are summed depends on what is sampled together, so a batch never depends on other tasks or on sharding.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,10 @@ from arc_refinery.records import Prompt
 from arc_refinery.sampling.prefixes import Prefixes
 from arc_refinery.sampling.protocol import Completion, Decoding, Sampled
 from arc_refinery.seeding import stream_seed
-from arc_refinery.shared_prompts import SideBySide, layout_arguments, obstacle, share
+from arc_refinery.shared_prompts import SideBySide, layout_arguments, share
 from arc_refinery.tokenizers import load_tokenizer
+
+logger = logging.getLogger(__name__)
 
 
 class TransformersSampler:
@@ -31,9 +34,10 @@ class TransformersSampler:
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.tokenizer = load_tokenizer(model.path)
         self.network = load_network(model, adapter, self.device)
-        self.shares = not obstacle(self.network)
-        if self.shares:
-            share(self.network)
+        obstacle = share(self.network)
+        if obstacle:
+            logger.info("prompts are sampled one by one: %s", obstacle)
+        self.shares = not obstacle
         self.ends = end_tokens(self.network, self.tokenizer)
         self.decoding = decoding
         self.warpers = LogitsProcessorList()
@@ -86,17 +90,22 @@ class TransformersSampler:
 
 
 def batches(prompts: Sequence[Prompt], max_output_tokens: int, largest: int) -> Iterator[list[Prompt]]:
-    """Yield consecutive prompts of one task that have at most `largest` tokens with their completions, at least one."""
-    batch: list[Prompt] = []
-    room = 0
+    """Yield prompts of one task that have at most `largest` tokens with their completions, at least one.
+
+    Prompts count as the longest of them, since their keys are padded to its length.
+    """
+    by_task: dict[str, list[Prompt]] = {}
     for prompt in prompts:
-        size = prompt.n_tokens + prompt.n_predictions * max_output_tokens
-        if batch and (size > room or prompt.task_id != batch[0].task_id):
-            yield batch
-            batch = []
-        room = (room if batch else largest) - size
-        batch.append(prompt)
-    if batch:
+        by_task.setdefault(prompt.task_id, []).append(prompt)
+    for of_task in by_task.values():
+        batch: list[Prompt] = []
+        for prompt in of_task:
+            more = [*batch, prompt]
+            n_read = len(more) * max(one.n_tokens for one in more)
+            if batch and n_read + sum(one.n_predictions for one in more) * max_output_tokens > largest:
+                yield batch
+                more = [prompt]
+            batch = more
         yield batch
 
 

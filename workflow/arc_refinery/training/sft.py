@@ -28,7 +28,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.library_arguments import sft_settings
 from arc_refinery.records import Demonstration
 from arc_refinery.records.transcripts import Segment
-from arc_refinery.shared_prompts import SideBySide, layout_arguments, obstacle, share
+from arc_refinery.shared_prompts import SideBySide, layout_arguments, share
 from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.training.adapters import open_network, write_adapter
 from arc_refinery.training.checkpoints import claim, newest
@@ -96,10 +96,9 @@ def open_trainer(
     tokenizer = load_tokenizer(model.path)
     network = open_network(model, lora, None, seed)
     collate = None  # TRL's, which pads
-    if reason := obstacle(network.get_base_model()):
+    if reason := share(network.get_base_model()):
         logger.info("rows are padded: %s", reason)
     else:
-        share(network.get_base_model())
         collate = partial(_side_by_side, DataCollatorForLanguageModeling(tokenizer.pad_token_id, padding_free=True))
     trainer = SFTTrainer(
         model=network,

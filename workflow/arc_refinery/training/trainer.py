@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 from trl import GRPOTrainer
 
-from arc_refinery import shared_prompts
 from arc_refinery.config import PolicyGradient
 from arc_refinery.sandbox import Executor
+from arc_refinery.shared_prompts import share
 from arc_refinery.training import shared_prefix
 from arc_refinery.training.adapters import read_weights
 from arc_refinery.training.advantages import best_of_k_advantages
@@ -60,11 +60,9 @@ class Trainer(GRPOTrainer):
     def _share_prompts(self) -> bool:
         network = self.accelerator.unwrap_model(self.model).get_base_model()
         has_unsloth = getattr(self.settings, "unsloth", False)
-        if reason := "Unsloth has its own attention" if has_unsloth else shared_prompts.obstacle(network):
+        if reason := "Unsloth has its own attention" if has_unsloth else share(network):
             logger.info("each completion reads its prompt anew: %s", reason)
-            return False
-        shared_prompts.share(network)
-        return True
+        return not reason
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
