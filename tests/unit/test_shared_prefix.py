@@ -154,6 +154,7 @@ def test_a_network_that_cannot_share_says_why(config: PretrainedConfig, changes:
     found = share(made)
     assert reason in found if reason else not found
     assert (made.config._attn_implementation == "sdpa") == bool(reason)
+    assert share(made) == found  # once more
 
 
 def test_a_network_without_sdpa_cannot_share() -> None:

@@ -46,6 +46,8 @@ class SideBySide:
 def share(network: Any) -> str:
     """Let a network take layouts. Return why it cannot and stays as it was; empty if it can."""
     config = network.config.get_text_config()
+    if config._attn_implementation == ATTENTION:
+        return ""
     if config._attn_implementation != "sdpa":
         return f"its attention is {config._attn_implementation}, not sdpa"
     if reason := attention_obstacle(config.to_dict()):
