@@ -1,5 +1,6 @@
 """Where things are, and copies of the repository for real runs of Snakemake."""
 
+import json
 import shutil
 import subprocess
 from collections import Counter
@@ -64,6 +65,21 @@ class Checkout:
         changed.parent.mkdir(exist_ok=True)
         changed.write_text(yaml.safe_dump(content))
         return str(changed.relative_to(self.folder))
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a file of JSON is there and not in the middle of being written."""
+    try:
+        json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return False
+    return True
+
+
+def n_prompts(progress: Path) -> int:
+    """How many prompts a job has sampled and written down; the first line is about the job."""
+    lines = progress.read_text().split("\n")[1:-1] if progress.exists() else []
+    return sum(len(json.loads(line)) for line in lines)
 
 
 def copy(folder: Path) -> Checkout:

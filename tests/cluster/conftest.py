@@ -65,8 +65,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     checkout = copy(tmp_path_factory.mktemp("prepared"))
 
     def change(config: dict[str, Any]) -> None:
-        config["sampling"]["n_predictions"] = 160
-        config["parts"]["shards_per_part"] = 2
+        config["sampling"]["n_predictions"] = 80  # 20 prompts of a task, which are sampled together
+        config["parts"] |= {"tasks_per_part": 120, "shards_per_part": 2}
 
     checkout.change(change, name="long")
     prompts = "results/small/part1/turn1/prompts.parquet"

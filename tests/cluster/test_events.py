@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from checkout import Checkout
+from checkout import Checkout, n_prompts
 
 from cluster.pool import Pool, wait_until
 from cluster.runs import LOG, LONG, PROGRESS, SHARD, Run
@@ -22,7 +22,7 @@ def sampling(prepared: Checkout, condor: Callable[..., Run]) -> Run:
         (prepared.folder / name).unlink(missing_ok=True)
     run = condor(prepared, SHARD, config=LONG)
     progress = prepared.folder / PROGRESS
-    wait_until(lambda: progress.exists() and progress.read_bytes().count(b"\n") >= 4, 60, run.explain)
+    wait_until(lambda: n_prompts(progress) > 0, 60, run.explain)
     return run
 
 

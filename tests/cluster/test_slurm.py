@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from checkout import copy
+from checkout import copy, n_prompts
 
 from cluster import slurm
 
@@ -28,7 +29,12 @@ def prepare(folder: Path) -> Path:
     """A copy of the repository with the cut-down experiment, whose jobs ask for as much as the full-size one."""
     checkout = copy(folder)
     full_size = yaml.safe_load((folder / "config/base/llama-8b.yaml").read_text())
-    checkout.change(lambda config: config.update(resources=full_size["resources"]), name="cut-down")
+
+    def change(config: dict[str, Any]) -> None:
+        config["resources"] = full_size["resources"]
+        config["evaluation"]["sets"][1]["n_tasks"] = 120  # sampling takes long enough to be disturbed
+
+    checkout.change(change, name="cut-down")
     return folder
 
 
@@ -117,7 +123,7 @@ def test_a_requeued_job_goes_on_and_writes_the_same_bytes(cluster: slurm.Slurm, 
     (submitted / SHARD).unlink()
     progress = (submitted / SHARD).parent / ".progress" / "000.jsonl"
     with snakemake(submitted, *SUBMIT, SHARD, programs=cluster.programs) as run:
-        wait_until(run, lambda: progress.exists() and progress.read_text().count("\n") >= 4)
+        wait_until(run, lambda: n_prompts(progress) > 0)
         (job,) = (job["JobId"] for job in jobs_of(cluster, "sample") if job["JobState"] == "RUNNING")
         cluster.run("scontrol", "requeue", job)
         wait_until(run, lambda: jobs_of(cluster, "sample")[-1]["JobState"] == "PENDING")

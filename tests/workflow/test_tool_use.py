@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import SMALL, TOOLS, Checkout
+from checkout import SMALL, TOOLS, Checkout, is_whole
 
 from arc_refinery import records
 from arc_refinery.records.questions import Question
@@ -127,7 +127,9 @@ def test_killed_in_training_with_other_shards_and_cores_it_ends_with_the_same_re
 
     config = again.change(other, TOOLS, "tools")
     command = ["snakemake", "--cores", "1", "--configfile", config, "--quiet", "rules"]
-    again.kill_when((results / "adapters/trained.checkpoints/checkpoint-1/trainer_state.json").exists, *command)
+    again.kill_when(
+        lambda: is_whole(results / "adapters/trained.checkpoints/checkpoint-1/trainer_state.json"), *command
+    )
     assert not (results / "adapters/trained").exists()
     assert again.snakemake("--unlock", "--configfile", config).returncode == 0
     done = again.run(*command)

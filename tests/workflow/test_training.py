@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import Checkout
+from checkout import Checkout, is_whole
 from safetensors.torch import load_file
 
 from arc_refinery.training.log import Choice, Decision, HeldoutResult, read_lines
@@ -59,7 +59,8 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
         training(tmp_path / name, flags, steps, prompts=prompts) for name in ("undisturbed", "killed")
     )
     run(finished, undisturbed)
-    finished.kill_when((tmp_path / "killed.checkpoints/checkpoint-2/trainer_state.json").exists, *killed)
+    state = tmp_path / "killed.checkpoints/checkpoint-2/trainer_state.json"
+    finished.kill_when(lambda: is_whole(state), *killed)
     assert not (tmp_path / "killed").exists()
     assert "training resumes from this checkpoint" in run(finished, killed)
     assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
