@@ -120,7 +120,7 @@ def dataset(rows: Sequence[SftRow], tokenizer: PreTrainedTokenizerBase) -> Datas
 def _side_by_side(collate: DataCollatorForLanguageModeling, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the network's arguments for rows in one row, without padding."""
     batch = collate(rows)
-    layout = SideBySide(batch["cu_seq_lens_q"].diff().tolist())
+    layout = SideBySide([len(row["input_ids"]) for row in rows])
     return {**layout_arguments(layout, batch["input_ids"], batch["position_ids"]), "labels": batch["labels"]}
 
 
