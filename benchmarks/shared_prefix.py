@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 from trl.trainer.utils import add_fused_lm_head
 
-from arc_refinery.shared_prompts import SideBySide, layout_arguments, share
+from arc_refinery.shared_prompts import share, side_by_side
 from arc_refinery.training.shared_prefix import log_probs
 
 
@@ -48,23 +48,25 @@ def batch(options: argparse.Namespace, n_prompts: int, n_completions: int, vocab
     return ids, mask
 
 
-def separately(model: Any, ids: Tensor, mask: Tensor, n_completion: int) -> tuple[Tensor, Tensor]:
-    """Score as TRL does."""
+def labels_of(ids: Tensor, mask: Tensor, n_completion: int) -> Tensor:
     labels = ids.masked_fill(mask == 0, -100)
     labels[:, :-n_completion] = -100
+    return labels
+
+
+def separately(model: Any, ids: Tensor, mask: Tensor, n_completion: int) -> tuple[Tensor, Tensor]:
+    """Score as TRL does."""
+    labels = labels_of(ids, mask, n_completion)
     scored = model(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
     return scored.log_probs[:, -n_completion:], scored.entropy[:, -n_completion:]
 
 
-def side_by_side(model: Any, ids: Tensor, mask: Tensor, n_completion: int) -> tuple[Tensor, Tensor]:
+def unpadded(model: Any, ids: Tensor, mask: Tensor, n_completion: int) -> tuple[Tensor, Tensor]:
     """Score as SFT does."""
-    lengths = mask.sum(1).tolist()
-    labels = ids.masked_fill(mask == 0, -100)
-    labels[:, :-n_completion] = -100
-    positions = torch.cat([torch.arange(length) for length in lengths]).unsqueeze(0)
     kept = mask == 1
-    arguments = layout_arguments(SideBySide(lengths), ids[kept].unsqueeze(0), positions)
-    scored = model(**arguments, labels=labels[kept].unsqueeze(0), fused_lm_head=True)
+    labels = labels_of(ids, mask, n_completion)[kept].unsqueeze(0)
+    arguments = side_by_side(ids[kept].unsqueeze(0), mask.sum(1).tolist())
+    scored = model(**arguments, labels=labels, fused_lm_head=True)
     return scored.log_probs, scored.entropy
 
 
@@ -117,7 +119,7 @@ def main() -> None:
         f"SFT, {options.rows} rows",
         {
             "padded": (lambda: separately(one, *rows), one),
-            "side by side": (lambda: side_by_side(other, *rows), other),
+            "side by side": (lambda: unpadded(other, *rows), other),
         },
         options.repeats,
     )

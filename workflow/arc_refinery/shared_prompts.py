@@ -4,8 +4,8 @@ A network that `share` has changed computes as before, unless a call passes `sha
 that call attend to each other. So nothing is padded, and no mask of all pairs of tokens is made.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -36,11 +36,16 @@ class SideBySide:
     lengths: list[int]
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
-        n_repeats = query.shape[1] // key.shape[1]
-        packed = query, repeat_kv(key, n_repeats), repeat_kv(value, n_repeats)
-        queries, keys, values = (one.split(self.lengths, dim=2) for one in packed)
-        attend = partial(scaled_dot_product_attention, is_causal=True, scale=scale)
-        return torch.cat(list(map(attend, queries, keys, values)), 2)
+        of_texts = apart(self.lengths, query, key, value)
+        return torch.cat([scaled_dot_product_attention(*one, is_causal=True, scale=scale) for one in of_texts], 2)
+
+
+def apart(lengths: Sequence[int], query: Tensor, key: Tensor, value: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Cut one row into stretches of these lengths; in each, keys and values have as many heads as the queries."""
+    n_repeats = query.shape[1] // key.shape[1]
+    packed = query, repeat_kv(key, n_repeats), repeat_kv(value, n_repeats)
+    queries, keys, values = (one.split(list(lengths), dim=2) for one in packed)
+    return zip(queries, keys, values, strict=True)
 
 
 def share(network: Any) -> str:
@@ -99,6 +104,12 @@ def layout_arguments(layout: Layout, ids: Tensor, positions: Tensor) -> dict[str
         "attention_mask": ids.new_full((1, 1, 1, 1), ids.numel()),
         "shared": layout,
     }
+
+
+def side_by_side(ids: Tensor, lengths: list[int]) -> dict[str, Any]:
+    """Return the arguments of a call that reads texts of these lengths; `ids` has them in one row: (1, tokens)."""
+    positions = torch.cat([torch.arange(length) for length in lengths])
+    return layout_arguments(SideBySide(lengths), ids, positions.unsqueeze(0).to(ids.device))
 
 
 def _attention(

@@ -22,7 +22,7 @@ from arc_refinery.records import Prompt
 from arc_refinery.sampling.prefixes import Prefixes
 from arc_refinery.sampling.protocol import Completion, Decoding, Sampled
 from arc_refinery.seeding import stream_seed
-from arc_refinery.shared_prompts import SideBySide, layout_arguments, share
+from arc_refinery.shared_prompts import layout_arguments, share, side_by_side
 from arc_refinery.tokenizers import load_tokenizer
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,8 @@ class TransformersSampler:
         limit = self.decoding.max_output_tokens
         texts = [prompt.text for prompt in prompts]
         rows = _Rows(self.network, self.tokenizer(texts, add_special_tokens=False)["input_ids"], sizes, self.shares)
-        noise = _Noise([stream_seed(self.decoding.seed, "sample", prompt.prompt_id) for prompt in prompts], sizes)
+        seeds = [stream_seed(self.decoding.seed, "sample", prompt.prompt_id) for prompt in prompts]
+        noise = _Noise(seeds, sizes, self.device)
         ends = torch.tensor(self.ends, device=self.device)
         tokens = ends[:1].repeat(sum(sizes), limit)
         logprobs = torch.zeros(sum(sizes), device=self.device)
@@ -116,19 +117,17 @@ class _Rows:
         """Read the prompts, of which each gets as many rows as `sizes` says; without `shares` there is one."""
         self.network = network
         device = network.device
-        lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
+        lengths = [len(prompt) for prompt in prompts]
         self.owners = torch.arange(len(prompts)).repeat_interleave(torch.tensor(sizes)).to(device)
         self.numbers = torch.arange(len(self.owners), device=device)  # of the rows, of all in the batch
-        self.positions = lengths[self.owners]
+        self.positions = torch.tensor(lengths, device=device)[self.owners]
         self.cache = DynamicCache(config=network.config)
         ids = torch.tensor([[token for prompt in prompts for token in prompt]], device=device)
-        arguments = {"input_ids": ids}
-        if shares:
-            positions = torch.cat([torch.arange(len(prompt)) for prompt in prompts]).to(device)
-            arguments = layout_arguments(SideBySide(lengths.tolist()), ids, positions.unsqueeze(0))
-        last = network(**arguments, past_key_values=self.cache, logits_to_keep=lengths.cumsum(0) - 1).logits[0]
+        arguments = side_by_side(ids, lengths) if shares else {"input_ids": ids}
+        ends = torch.tensor(lengths, device=device).cumsum(0) - 1
+        last = network(**arguments, past_key_values=self.cache, logits_to_keep=ends).logits[0]
         self.logits: Tensor = last.float()[self.owners]  # of the next token: (rows, vocabulary)
-        self.prefixes = Prefixes(self.cache, lengths.tolist(), self.owners) if shares else None
+        self.prefixes = Prefixes(self.cache, lengths, self.owners) if shares else None
         if self.prefixes:
             self.cache = DynamicCache(config=network.config)
         else:
@@ -161,16 +160,14 @@ class _Noise:
     numbers do not depend on other prompts.
     """
 
-    def __init__(self, seeds: Sequence[int], sizes: Sequence[int]) -> None:
-        self.seeds, self.sizes = seeds, list(sizes)
-        self.generators: dict[int, torch.Generator] = {}
+    def __init__(self, seeds: Sequence[int], sizes: Sequence[int], device: str) -> None:
+        self.sizes = list(sizes)
+        self.generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
 
     def of(self, rows: _Rows, weights: Tensor) -> Tensor:
         noise = weights.new_empty(sum(self.sizes), weights.shape[1])
         parts = noise.split(self.sizes)
         for number in rows.owners.unique().tolist():
-            if number not in self.generators:
-                self.generators[number] = torch.Generator(weights.device).manual_seed(self.seeds[number])
             parts[number].exponential_(generator=self.generators[number])
         return noise[rows.numbers]
 

@@ -28,7 +28,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.library_arguments import sft_settings
 from arc_refinery.records import Demonstration
 from arc_refinery.records.transcripts import Segment
-from arc_refinery.shared_prompts import SideBySide, layout_arguments, share
+from arc_refinery.shared_prompts import share, side_by_side
 from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.training.adapters import open_network, write_adapter
 from arc_refinery.training.checkpoints import claim, newest
@@ -120,8 +120,8 @@ def dataset(rows: Sequence[SftRow], tokenizer: PreTrainedTokenizerBase) -> Datas
 def _side_by_side(collate: DataCollatorForLanguageModeling, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the network's arguments for rows in one row, without padding."""
     batch = collate(rows)
-    layout = SideBySide([len(row["input_ids"]) for row in rows])
-    return {**layout_arguments(layout, batch["input_ids"], batch["position_ids"]), "labels": batch["labels"]}
+    arguments = side_by_side(batch["input_ids"], [len(row["input_ids"]) for row in rows])
+    return {**arguments, "labels": batch["labels"]}
 
 
 def _tokens(row: SftRow, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[int]]:

@@ -14,16 +14,14 @@ a CPU as on a GPU, so the cost is that of the tokens that exist. The idea is kno
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
-from transformers.integrations.sdpa_attention import repeat_kv
 from trl.trainer.utils import split_tensor_dict
 
-from arc_refinery.shared_prompts import layout_arguments
+from arc_refinery.shared_prompts import apart, layout_arguments
 
 IGNORED = -100  # label of a position that predicts nothing
 
@@ -139,11 +137,9 @@ class Packed:
     groups: Sequence[Group]
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
-        n_repeats = query.shape[1] // key.shape[1]
-        sizes = [group.n_tokens for group in self.groups]
-        packed = query, repeat_kv(key, n_repeats), repeat_kv(value, n_repeats)
-        queries, keys, values = (one.split(sizes, dim=2) for one in packed)
-        return torch.cat(list(map(partial(_attend, scale=scale), self.groups, queries, keys, values)), 2)
+        of_groups = apart([group.n_tokens for group in self.groups], query, key, value)
+        outputs = [_attend(group, *one, scale) for group, one in zip(self.groups, of_groups, strict=True)]
+        return torch.cat(outputs, 2)
 
 
 def _attend(group: Group, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
