@@ -112,8 +112,9 @@ def deal_tasks(
     parts = split_into_parts(int(makes_task.sum()), n_parts, tasks_per_part, seed)
     if n_spare := int((parts < 0).sum()):
         left_out["not needed for the parts"] = n_spare
-    makes_task[makes_task] = parts >= 0
-    tasks = tasks_from_problems(records.read_problems(problems, makes_task), max_cells, seed, Counter())
+    is_dealt = np.zeros_like(makes_task)
+    is_dealt[makes_task] = parts >= 0
+    tasks = tasks_from_problems(records.read_problems(problems, is_dealt), max_cells, seed, Counter())
     dealt = zip(parts[parts >= 0].tolist(), tasks, strict=True)
     while some := list(islice(dealt, n_parts * records.ROWS_PER_GROUP)):
         yield [[task for part, task in some if part == number] for number in range(n_parts)]

@@ -109,12 +109,9 @@ def read_problem_sizes(path: Path) -> Iterator[tuple[str, NDArray[np.int64]]]:
     """Yield each problem's id and the cells of each example, input and output together; makes no grids."""
     check(path, "problems")
     for batch in _batches(path, ["problem_id", "examples"]):
-        pairs = batch["examples"].flatten()
-        cells = np.zeros(len(pairs), np.int64)
-        for side in SIDES:
-            grids = _flat_grids(pairs.field(side), path)
-            cells += grids.heights * grids.widths
-        ends = np.cumsum(lengths_of(batch["examples"]))
+        examples = batch["examples"]
+        cells = sum(side.heights * side.widths for side in _sides(examples, "examples", path))
+        ends = np.cumsum(lengths_of(examples))
         yield from zip(batch["problem_id"].to_pylist(), np.split(cells, ends[:-1]), strict=True)
 
 
@@ -255,17 +252,25 @@ def _values(column: pa.Array, name: str, path: Path) -> list[Any]:
     if column.type not in (PAIRS, GRIDS):
         values: list[Any] = column.to_pylist()
         return values
-    nested = column.flatten()
-    if column.null_count:
-        raise RecordError(f"{path}: a grid is missing in column {name!r}. {_remake(path)}")
     if column.type == GRIDS:
-        items: list[Any] = _flat_grids(nested, path).to_grids()
+        items: list[Any] = _flat_grids(_nested(column, name, path), path).to_grids()
     else:
-        inputs = _flat_grids(nested.field("input"), path)
-        outputs = _flat_grids(nested.field("output"), path, may_be_unknown=name == "test")
-        items = list(map(Pair, inputs.to_grids(), outputs.to_grids()))
+        items = list(map(Pair, *(side.to_grids() for side in _sides(column, name, path))))
     ends = np.cumsum(lengths_of(column)).tolist()
     return [tuple(items[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _sides(column: pa.Array, name: str, path: Path) -> tuple[FlatGrids, FlatGrids]:
+    """Return the inputs and the outputs of a column of pairs."""
+    pairs = _nested(column, name, path)
+    inputs = _flat_grids(pairs.field("input"), path)
+    return inputs, _flat_grids(pairs.field("output"), path, may_be_unknown=name == "test")
+
+
+def _nested(column: pa.Array, name: str, path: Path) -> pa.Array:
+    if column.null_count:
+        raise RecordError(f"{path}: a grid is missing in column {name!r}. {_remake(path)}")
+    return column.flatten()
 
 
 def _flat_grids(grids: pa.Array, path: Path, may_be_unknown: bool = False) -> FlatGrids:
