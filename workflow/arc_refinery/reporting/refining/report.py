@@ -187,9 +187,9 @@ def _controls(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> str:
         for by_turn in [tables.turn_differences(experiment, one.results, first, second)]
         if 2 in by_turn
     ]
-    return f"Controls, without feedback or with that of another task, pass rate of turn 2: {'; '.join(found)}." * bool(
-        found
-    )
+    if not found:
+        return ""
+    return f"Controls, without feedback or with that of another task, pass rate of turn 2: {'; '.join(found)}."
 
 
 def _is_control(experiment: Refining, name: str) -> bool:
