@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from arc_refinery.config import (
     Experiment,
-    Grpo,
     Imitation,
     Lora,
     ModelConfig,
@@ -136,24 +135,27 @@ def _samplings(experiment: Experiment) -> Iterator[Count]:
             yield _vllm_sampling(job, key, model, gpu_mem_mb)
         else:
             shape, width = shape_of(model.path), WIDTH[model.dtype]
-            match experiment:
-                case Refining(sampling=sampling) if shape.attends_to_all:
-                    one = model.window + (sampling.batch_size - 1) * sampling.max_output_tokens  # prompt, completions
-                    n_tokens = max(one, SAMPLED_TOKENS)
-                    n_rows = n_tokens // sampling.max_output_tokens
-                    load = f"{n_tokens:,} tokens of prompts and completions at a time"
-                case Refining(sampling=sampling):
-                    n_rows, n_tokens = sampling.batch_size, sampling.batch_size * model.window
-                    load = f"{n_rows} completions of up to {model.window:,} tokens at a time"
-                case ToolUse(evaluation=evaluation):
-                    n_rows = evaluation.questions_per_batch * evaluation.n_predictions
-                    n_tokens = n_rows * model.window
-                    load = f"{n_rows} completions of up to {model.window:,} tokens at a time"
+            n_rows, n_tokens, load = _together(experiment, shape, model.window)
             items = _weights(shape, width, model.use_4bit_quantization)
             items |= _generation(shape, width, n_rows, n_tokens) | CONTEXT
             advice = f"lower {key}.window or raise resources.sample.gpu_mem_mb"
             faults = () if _fits(items, gpu_mem_mb) else (advice,)
             yield Count(job, load, items, gpu_mem_mb, "", faults)
+
+
+def _together(experiment: Refining | ToolUse, shape: Shape, window: int) -> tuple[int, int, str]:
+    """Return the completions that transformers samples together, their tokens with their prompts', and a text."""
+    match experiment:
+        case Refining(sampling=sampling) if shape.attends_to_all:
+            one = window + (sampling.batch_size - 1) * sampling.max_output_tokens  # a prompt and its completions
+            n_tokens = max(one, SAMPLED_TOKENS)
+            load = f"{n_tokens:,} tokens of prompts and completions at a time"
+            return n_tokens // sampling.max_output_tokens, n_tokens, load
+        case Refining(sampling=sampling):
+            n_rows = sampling.batch_size
+        case ToolUse(evaluation=evaluation):
+            n_rows = evaluation.questions_per_batch * evaluation.n_predictions
+    return n_rows, n_rows * window, f"{n_rows} completions of up to {window:,} tokens at a time"
 
 
 def _vllm_sampling(job: str, key: str, model: ModelConfig, gpu_mem_mb: int) -> Count:
@@ -182,6 +184,7 @@ class _Step:
     settings: Imitation | PolicyGradient
     lora: Lora
     model: ModelConfig
+    shape: Shape
     n_rows: int  # completions, or demonstrations
     length: int  # tokens of the longest row
     n_scored: int  # tokens of the longest row that are scored
@@ -192,10 +195,10 @@ class _Step:
 
     def prompts_of(self, n_rows: int) -> int:
         """Return the number of prompts in a pass of that many rows; 0 if each row reads its own and is padded."""
-        if not shape_of(self.model.path).attends_to_all:
+        if not self.shape.attends_to_all:
             return 0
         match self.settings:
-            case PolicyGradient(shared_prefix="auto") as grpo if not (isinstance(grpo, Grpo) and grpo.unsloth):
+            case PolicyGradient(shared_prefix="auto", trains_with_unsloth=False) as grpo:
                 ends = range(n_rows, self.n_rows + 1, n_rows)
                 return max(-(-end // grpo.num_generations) - (end - n_rows) // grpo.num_generations for end in ends)
             case Imitation():
@@ -216,14 +219,16 @@ def _steps(experiment: Experiment) -> Iterator[_Step]:
             return
     if training.sft:
         n_rows = training.sft.rows_per_step
-        yield _Step("sft", "training.sft", training.sft, training.lora, model, n_rows, length, n_scored)
+        yield _Step(
+            "sft", "training.sft", training.sft, training.lora, model, shape_of(model.path), n_rows, length, n_scored
+        )
     for name, (lora, grpo) in experiment.runs.items():
-        n_rows = grpo.num_generations * grpo.prompts_per_step
-        yield _Step(f"train {name}", "training.grpo", grpo, lora, model, n_rows, length, n_scored)
+        n_rows, shape = grpo.num_generations * grpo.prompts_per_step, shape_of(model.path)
+        yield _Step(f"train {name}", "training.grpo", grpo, lora, model, shape, n_rows, length, n_scored)
 
 
 def _training(step: _Step, gpu_mem_mb: int) -> Count:
-    shape, width = shape_of(step.model.path), WIDTH[step.model.dtype]
+    shape, width = step.shape, WIDTH[step.model.dtype]
     frozen = _weights(shape, width, step.lora.load_in_4bit)
     n_adapter = shape.n_in_adapter(step.lora.lora_r, step.lora.target_modules)
     frozen["adapter: weights, gradients, optimizer"] = n_adapter * ADAPTER[2 if step.lora.load_in_4bit else 4]

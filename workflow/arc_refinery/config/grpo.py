@@ -89,6 +89,10 @@ class PolicyGradient(Optimizer):
         ("tensorboard",), description="Where steps are logged in addition to training.jsonl."
     )
 
+    @property
+    def trains_with_unsloth(self) -> bool:
+        return False
+
     @model_validator(mode="after")
     def _batches_divide(self) -> "PolicyGradient":
         completions = self.num_generations * self.prompts_per_step
@@ -161,6 +165,10 @@ class Grpo(PolicyGradient):
         if self.stream and self.n_heldout:
             raise ValueError("n_heldout: prompts cannot be held out of a stream; set n_heldout to 0 or stream to false")
         return self
+
+    @property
+    def trains_with_unsloth(self) -> bool:
+        return self.unsloth
 
     @model_validator(mode="after")
     def _unsloth_can(self) -> "Grpo":

@@ -26,7 +26,7 @@ from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig
 
 from arc_refinery import records
-from arc_refinery.config import TUNING, Grpo, Guard, Lora, ModelConfig, PolicyGradient, Sandbox, check_weights, marked
+from arc_refinery.config import TUNING, Guard, Lora, ModelConfig, PolicyGradient, Sandbox, check_weights, marked
 from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
 from arc_refinery.library_arguments import grpo_settings
@@ -207,7 +207,7 @@ def _network(job: TrainingJob) -> dict[str, Any]:
 
     TRL copies an existing adapter: it is the reference of the KL term.
     """
-    if isinstance(job.training, Grpo) and job.training.unsloth:
+    if job.training.trains_with_unsloth:
         from arc_refinery.training import unsloth_backend
 
         return {"model": unsloth_backend.open_unsloth_network(job.model, job.lora, job.training, job.start, job.seed)}

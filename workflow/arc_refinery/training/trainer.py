@@ -59,8 +59,7 @@ class Trainer(GRPOTrainer):
 
     def _share_prompts(self) -> bool:
         network = self.accelerator.unwrap_model(self.model).get_base_model()
-        has_unsloth = getattr(self.settings, "unsloth", False)
-        if reason := "Unsloth has its own attention" if has_unsloth else share(network):
+        if reason := "Unsloth has its own attention" if self.settings.trains_with_unsloth else share(network):
             logger.info("each completion reads its prompt anew: %s", reason)
         return not reason
 
