@@ -1,4 +1,4 @@
-"""What GRPO on the full-size configs computes, with each prompt read once and without, as a Markdown table.
+"""Tokens and time of GRPO on the full-size configs, with each prompt read once and without, as a Markdown table.
 
     python benchmarks/full_size.py
 
@@ -28,7 +28,7 @@ def tokens(experiment: Refining | ToolUse, grpo: PolicyGradient, shares: bool) -
         case ToolUse(model=model, generation=generation):
             longest, scored = model.window, generation.max_episode_tokens
         case _:
-            raise ValueError("there is no training")
+            raise ValueError("the experiment trains nothing")
     n_rows = grpo.num_generations * grpo.prompts_per_step
     return (grpo.prompts_per_step if shares else n_rows) * (longest - scored) + n_rows * scored
 
@@ -44,7 +44,7 @@ def main() -> None:
             per_token = (6 + (2 if grpo.beta else 0)) * shape_of(experiment.model.path).n_parameters
             hours = (f"{N_STEPS * n * per_token / OPERATIONS / 3600:.1f}" for n in (alone, shared))
             rows.append([f"`{path.stem}`, {name}", f"{alone:,}", f"{shared:,}", f"{alone / shared:.1f}", *hours])
-    titles = "training; tokens a step; each prompt once; ratio; hours per 1,000 updates; each prompt once"
+    titles = "training; tokens per step; each prompt once; ratio; hours per 1,000 updates; each prompt once"
     show("GRPO at full size, computed", "Rows of the longest length; nothing was run.", titles, rows)
 
 

@@ -92,7 +92,7 @@ def with_changes(name: str, changed: dict[str, object]) -> Iterator[None]:
 
 
 def generated(sampler: Any, prompts: list[Prompt]) -> Iterator[dict[str, list[Completion]]]:
-    """What `generate` of transformers samples."""
+    """Sample with `generate` of transformers."""
     for prompt in prompts:
         ids = torch.tensor([sampler.tokenizer(prompt.text, add_special_tokens=False)["input_ids"]])
         rows = sampler.network.generate(
@@ -111,7 +111,7 @@ def generated(sampler: Any, prompts: list[Prompt]) -> Iterator[dict[str, list[Co
 
 
 def measure(way: str, seed: int, n_predictions: int) -> dict[str, float]:
-    """Seconds of the start, and completions a CPU second after it."""
+    """Seconds of the start, and completions per CPU second after it."""
     prompts = prompts_of(seed, n_predictions)
     n_warming = n_predictions // BATCH_SIZE
     of_engine, of_sampling, has_adapter = WAYS[way]

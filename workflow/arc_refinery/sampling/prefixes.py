@@ -33,7 +33,7 @@ class Prefixes:
         self.width = int(self.places.max()) + 1  # rows of a prompt at most
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with these rows; prompts without rows are dropped."""
+        """Continue with these rows; prompts without rows are dropped."""
         self.places = self.places[rows]
         self.width = int(self.places.max()) + 1
         prompts, self.owners = self.owners[rows].unique(return_inverse=True)

@@ -134,7 +134,7 @@ class _Rows:
             self.cache.batch_repeat_interleave(len(self.owners))
 
     def keep(self, running: Tensor) -> None:
-        """Go on with the rows that are running: (rows,)."""
+        """Continue with the rows that are running: (rows,)."""
         if running.all():
             return
         rows = running.nonzero().squeeze(1)
