@@ -110,8 +110,8 @@ def test_a_turn_chooses_its_parents_as_it_says(run: Checkout) -> None:
 
 def test_the_report_compares_means_over_the_seeds(run: Checkout) -> None:
     text = (run.folder / "results/small.md").read_text()
-    names, _, counts = (line.split("|")[3:-1] for line in text.splitlines()[2:5])
-    solved = {name.strip(" `"): int(count.split()[0]) for name, count in zip(names, counts, strict=True)}
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines()[4:14]]
+    solved = {name.strip("`"): int(count.split()[0]) for name, count in rows}
     means = [
         f"{sum(solved[f'{arm}-sampling-{seed}'] for seed in (0, 1)) / 2:.3g}" for arm in ("by-another", "four-turns")
     ]

@@ -41,6 +41,8 @@ from arc_refinery.reporting.publish import Attachments, publish
 from arc_refinery.reporting.refining import gallery, lengths, outcomes, prose, published, tables
 from arc_refinery.reporting.refining.plots import Curve, budget_plot
 
+MAX_COLUMNS = 6  # arms whose names fit beside each other on a page
+
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedSet:
@@ -105,21 +107,32 @@ def _corrected(evaluated: Sequence[EvaluatedSet]) -> list[EvaluatedSet]:
 
 def _summary(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> list[str]:
     """Return the first screen: the primary comparison, tasks solved, other comparisons, second turns."""
-    rows = []
-    for one in evaluated:
-        counts = [int(metrics["is_correct"].sum()) for metrics in one.arms.values()]
-        rows.append([f"`{one.task_set.name}`", one.n, *(f"{count} ({percent(count / one.n)})" for count in counts)])
-    header = ["tasks solved", "n tasks", *(f"`{arm.name}`" for arm in experiment.arms)]
     refining = tables.refining_headline(experiment, [one.results for one in evaluated])
     legend = "Pass rate: share of attempts that are correct on all pairs. Bold: the 95 % interval excludes 0."
     blocks = [
         *_primary(experiment, evaluated),
-        markdown_table(header, rows),
+        _solved_table(experiment, evaluated),
         _other_comparisons(evaluated),
         _controls(experiment, evaluated),
         *([refining, legend] if refining else []),
     ]
     return [block for block in blocks if block]
+
+
+def _solved_table(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> str:
+    """Count the tasks solved: a column per arm, or, where so many do not fit on a page, a row per arm."""
+    counts = [[int(metrics["is_correct"].sum()) for metrics in one.arms.values()] for one in evaluated]
+    cells = [
+        [f"{count} ({percent(count / one.n)})" for count in of_set]
+        for one, of_set in zip(evaluated, counts, strict=True)
+    ]
+    arms = [f"`{arm.name}`" for arm in experiment.arms]
+    if len(arms) > MAX_COLUMNS:
+        header = ["tasks solved", *(f"`{one.task_set.name}` ({one.n} tasks)" for one in evaluated)]
+        return markdown_table(header, [[arm, *of_arm] for arm, *of_arm in zip(arms, *cells, strict=True)])
+    header = ["tasks solved", "n tasks", *arms]
+    rows = [[f"`{one.task_set.name}`", one.n, *of_set] for one, of_set in zip(evaluated, cells, strict=True)]
+    return markdown_table(header, rows)
 
 
 def _primary(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> list[str]:
