@@ -40,6 +40,7 @@ wildcard_constraints:
     tasks="[a-z0-9.-]+",
     branch="turn1(-[a-z0-9.-]+)?|[a-z0-9.-]+-turn[0-9]+",
     shard="[0-9]+",
+    job="[0-9]+",
 
 
 if experiment.downloads:

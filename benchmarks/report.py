@@ -47,7 +47,7 @@ from pathlib import Path
 from arc_refinery import config
 from arc_refinery.evaluation.arms import load_results
 experiment = config.load_experiment(Path(sys.argv[1], "settings.json"), config.Refining)
-results = load_results(Path(sys.argv[1]), experiment.evaluation.sets[0], experiment.arms)
+results = load_results(experiment, Path(sys.argv[1]), experiment.evaluation.sets[0], experiment.arms)
 print(sum(len(results.of_arm(arm)) for arm in experiment.arms))
 """
 ATTEMPTS = """

@@ -50,18 +50,17 @@ rule sample:
 
 rule grade:
     input:
-        attempts="<results>/{tasks}/{branch}/attempts/{shard}.parquet",
+        attempts=of(inputs.attempts_to_grade, "tasks", "branch", "job"),
         tasks="<results>/tasks/{tasks}.parquet",
     output:
-        "<results>/{tasks}/{branch}/verdicts/{shard}.parquet",
+        "<results>/{tasks}/{branch}/verdicts/{job}.parquet",
     log:
-        "<logs>/{tasks}/{branch}/grade-{shard}.log",
+        "<logs>/{tasks}/{branch}/grade-{job}.log",
     benchmark:
-        "<benchmarks>/{tasks}/{branch}/grade-{shard}.tsv"
+        "<benchmarks>/{tasks}/{branch}/grade-{job}.tsv"
     threads: cpus("cpu")
     resources:
         **needs("cpu"),
-        grading=1,  # profiles that group these jobs run one at a time, so a group requests the resources of one
     params:
         flags=flags_of(stages.grade),
     shell:

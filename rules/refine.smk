@@ -5,8 +5,8 @@
 rule refining_prompts:
     input:
         prompts=of(inputs.parent_prompts, "tasks", "branch"),
-        attempts=of(inputs.parents, "tasks", "branch", what="attempts"),
-        verdicts=of(inputs.parents, "tasks", "branch", what="verdicts"),
+        attempts=of(inputs.parent_attempts, "tasks", "branch"),
+        verdicts=of(inputs.parent_verdicts, "tasks", "branch"),
         template=inputs.templates(experiment),
         model=of(inputs.sampler, "tasks", "branch"),
     output:
@@ -23,9 +23,9 @@ rule refining_prompts:
     params:
         flags=flags_of(stages.refining_prompts, "branch"),
         folder=subpath(input.prompts, parent=True),
-        n_shards=of(Refining.n_shards, "tasks"),
+        files=flags_of(stages.branch_files, "tasks"),
     shell:
-        "arc-refinery prompts refine --folder {params.folder} --n-shards {params.n_shards}"
+        "arc-refinery prompts refine --folder {params.folder} {params.files}"
         " --branch {wildcards.branch} {params.flags} --output {output} 2> {log}"
 
 
@@ -53,8 +53,8 @@ elif experiment.runs:
     rule training_prompts:
         input:
             prompts="<results>/{tasks}/turn1/prompts.parquet",
-            attempts=of(inputs.first_turn_shards, "tasks", what="attempts"),
-            verdicts=of(inputs.first_turn_shards, "tasks", what="verdicts"),
+            attempts=of(inputs.attempts, "tasks"),
+            verdicts=of(inputs.verdicts, "tasks"),
             template=inputs.templates(experiment),
             model=inputs.models(experiment),
         output:
@@ -72,9 +72,9 @@ elif experiment.runs:
         params:
             flags=flags_of(stages.training_prompts),
             folder=subpath(input.prompts, parent=True),
-            n_shards=of(Refining.n_shards, "tasks"),
+            files=flags_of(stages.branch_files, "tasks"),
         shell:
-            "arc-refinery prompts refine --folder {params.folder} --n-shards {params.n_shards}"
+            "arc-refinery prompts refine --folder {params.folder} {params.files}"
             " {params.flags} --output {output} 2> {log}"
 
 
@@ -84,8 +84,8 @@ if experiment.sft_adapters:
         input:
             tasks="<results>/tasks/{tasks}.parquet",
             prompts="<results>/{tasks}/turn1/prompts.parquet",
-            attempts=of(inputs.first_turn_shards, "tasks", what="attempts"),
-            verdicts=of(inputs.first_turn_shards, "tasks", what="verdicts"),
+            attempts=of(inputs.attempts, "tasks"),
+            verdicts=of(inputs.verdicts, "tasks"),
             template=inputs.templates(experiment),
             model=inputs.models(experiment),
         output:
@@ -103,7 +103,7 @@ if experiment.sft_adapters:
         params:
             flags=flags_of(stages.demonstrations),
             folder=subpath(input.prompts, parent=True),
-            n_shards=of(Refining.n_shards, "tasks"),
+            files=flags_of(stages.branch_files, "tasks"),
         shell:
-            "arc-refinery prompts demonstrations --folder {params.folder} --n-shards {params.n_shards} --tasks-path {input.tasks}"
+            "arc-refinery prompts demonstrations --folder {params.folder} {params.files} --tasks-path {input.tasks}"
             " {params.flags} --n-jobs {threads} --output {output} 2> {log}"

@@ -13,13 +13,15 @@ from factories import make_attempt, make_demonstration, make_grid, make_task, ma
 
 from arc_refinery import config, records
 from arc_refinery.augment import Augmentation
+from arc_refinery.branch_files import BranchFiles
 from arc_refinery.cli.prompts import WriteDemonstrations
 from arc_refinery.config import Sampling, Sandbox
 from arc_refinery.prompts import COMPACT, Template, compact_answer
-from arc_refinery.records import Demonstration, Prompt
+from arc_refinery.records import Demonstration, Prompt, Verdict
 from arc_refinery.refine.demonstrations import DemonstrationPlan, Target, make_demonstrations, source_answers
 from arc_refinery.refine.first_turn import first_turn_prompts
-from arc_refinery.refine.next_turn import GradedAttempt, refining_conversation
+from arc_refinery.refine.graded import GradedAttempt
+from arc_refinery.refine.next_turn import refining_conversation
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.tasks import Pair, Task
 
@@ -257,28 +259,35 @@ def test_an_assistant_prefix_belongs_to_the_prompt(renderer: Renderer):
 # the stage
 
 
-def write_turn(folder: Path, n_shards: int, graded: list[GradedAttempt], prompts: list[Prompt]) -> Path:
+def write_turn(files: BranchFiles, graded: list[GradedAttempt], prompts: list[Prompt]) -> Path:
     """A turn's files, with tasks dealt over shards as sampling deals them."""
-    records.write(folder / "prompts.parquet", "prompts", prompts, 0, {})
-    for shard in range(n_shards):
-        mine = {prompt.task_id for prompt in prompts[shard::n_shards]}
+    records.write(files.prompts, "prompts", prompts, 0, {})
+    verdicts: dict[int, list[Verdict]] = {}
+    for shard, path in enumerate(files.attempts):
+        mine = {prompt.task_id for prompt in prompts[shard :: files.n_shards]}
         some = [one for one in graded if one.attempt.task_id in mine]
-        records.write(folder / f"attempts/{shard:03d}.parquet", "attempts", [one.attempt for one in some], 0, {})
-        records.write(folder / f"verdicts/{shard:03d}.parquet", "verdicts", [one.verdict for one in some], 0, {})
-    return folder
+        records.write(path, "attempts", [one.attempt for one in some], 0, {})
+        verdicts.setdefault(shard // files.shards_per_grading_job, []).extend(one.verdict for one in some)
+    for job, path in enumerate(files.verdicts):
+        records.write(path, "verdicts", verdicts.pop(job), 0, {})
+    assert not verdicts
+    return files.folder
 
 
-def test_the_stage_writes_the_same_bytes_whatever_the_number_of_shards(renderer: Renderer, tmp_path: Path):
+def test_the_stage_writes_the_same_bytes_whatever_the_number_of_shards_and_grading_jobs(
+    renderer: Renderer, tmp_path: Path
+):
     names = ["c", "a", "e", "b", "d"]
     prompts = [asked(renderer, name) for name in names]
     graded = [attempt(prompt, name) for prompt in prompts for name in ("x", "yy")]
     records.write(tmp_path / "tasks.parquet", "tasks", [a_task(name) for name in names], 0, {})
     contents = set()
-    for n_shards in (1, 3):
-        output = tmp_path / f"{n_shards}.parquet"
+    for n_shards, together in ((1, 1), (3, 1), (3, 2)):
+        output = tmp_path / f"{n_shards}-{together}.parquet"
         WriteDemonstrations(
-            folder=write_turn(tmp_path / str(n_shards), n_shards, graded, prompts),
+            folder=write_turn(BranchFiles(output.with_suffix(""), n_shards, together), graded, prompts),
             n_shards=n_shards,
+            shards_per_grading_job=together,
             tasks_path=tmp_path / "tasks.parquet",
             output=output,
             model_path=TINY,

@@ -9,7 +9,7 @@ from checkout import ROOT
 PACKAGE = ROOT / "workflow/arc_refinery"
 # From the ground up; rooms of one floor do not import each other
 FLOORS = (
-    {"errors", "gpus", "grids", "messages", "seeding"},
+    {"branch_files", "errors", "gpus", "grids", "messages", "seeding"},
     {"arrow_grids", "augment", "cluster", "files", "metrics", "model_shape", "rows", "tasks", "tokenizers"},
     {"hub", "kaggle", "problems", "prompts", "sandbox", "shared_prompts"},
     {"chat", "config", "records"},

@@ -231,7 +231,7 @@ def test_attempts_on_tasks_with_unknown_outputs_are_graded_and_refined(
     records.write(folder / "prompts.parquet", "prompts", prompts_of(attempts, tasks, WORDS, renderer), 0, {})
     records.write(tmp_path / "tasks.parquet", "tasks", tasks.values(), 0, {})
     GradeAttempts(
-        folder / "attempts/000.parquet",
+        (folder / "attempts/000.parquet",),
         tmp_path / "tasks.parquet",
         folder / "verdicts/000.parquet",
         config.Sandbox(wall_seconds=60.0),

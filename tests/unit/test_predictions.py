@@ -129,7 +129,7 @@ def test_imported_predictions_are_graded_in_the_form_that_the_model_saw(tmp_path
     predictions.write_bytes(gzip.compress(json.dumps({"t": listed}).encode()))
     prompts = tmp_path / "prompts.parquet"
     ImportPredictions(predictions, tasks, attempts, prompts_output=prompts, model_path=TINY).run()
-    GradeAttempts(attempts, tasks, tmp_path / "verdicts.parquet", config.Sandbox(wall_seconds=60.0)).run()
+    GradeAttempts((attempts,), tasks, tmp_path / "verdicts.parquet", config.Sandbox(wall_seconds=60.0)).run()
     plain, flipped = records.read_verdicts(tmp_path / "verdicts.parquet")
     assert (plain.status, flipped.status, flipped.train_is_correct, flipped.test_is_correct) == (
         "error",

@@ -14,9 +14,9 @@ from arc_refinery.grids import Grid
 from arc_refinery.prompts import COMPACT, WORDS, Message, Template
 from arc_refinery.records import Prompt
 from arc_refinery.refine.first_turn import first_turn_prompts
+from arc_refinery.refine.graded import GradedAttempt
 from arc_refinery.refine.next_turn import (
     FeedbackError,
-    GradedAttempt,
     NextTurnPlan,
     best_incorrect,
     next_turn_prompts,

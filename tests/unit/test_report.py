@@ -14,6 +14,7 @@ from handmade import graded
 
 from arc_refinery import config, records
 from arc_refinery.augment import IDENTITY
+from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import Refining
 from arc_refinery.grids import UNKNOWN
 from arc_refinery.prompts import Message
@@ -382,7 +383,7 @@ def test_a_missing_training_log_is_named(tmp_path: Path):
 
 def test_an_attempt_without_outputs_is_drawn_with_its_reason(folder: Path, tmp_path: Path):
     ids = ["d/turn1-1/2", "d/turn1-0/0"]
-    found = gallery.executions(folder / "small/turn1", 1, ids)
+    found = gallery.executions(BranchFiles(folder / "small/turn1", 1), ids)
     assert found["d/turn1-1/2"] == pictures.Execution((), "TypeError: bad operand (line 2)", PROGRAM)
     assert found["d/turn1-0/0"] == pictures.Execution((), "no code", "")
     pictures.draw(make_task("d"), found, tmp_path / "d.png")
@@ -392,7 +393,7 @@ def test_an_attempt_without_outputs_is_drawn_with_its_reason(folder: Path, tmp_p
 
 
 def test_an_unknown_test_output_is_drawn_as_unknown(folder: Path, tmp_path: Path):
-    found = gallery.executions(folder / "small/turn1", 1, ["a/turn1-0/0", "a/turn1-0/1"])
+    found = gallery.executions(BranchFiles(folder / "small/turn1", 1), ["a/turn1-0/0", "a/turn1-0/1"])
     known = make_task("a")
     task = dataclasses.replace(known, test=(Pair(known.test[0].input, UNKNOWN),))
     pictures.draw(task, found, tmp_path / "unknown.png")

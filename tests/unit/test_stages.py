@@ -141,6 +141,7 @@ def of_tool_use(experiment: ToolUse) -> dict[str, dict[str, Any]]:
         (lambda c: c["evaluation"]["sets"][1].update(shards=3, caveat="easy"), set()),
         (lambda c: c["evaluation"]["sets"][1].update(n_tasks=7), {"evaluation_tasks heldout"}),
         (lambda c: c["parts"].update(shards_per_part=2), set()),
+        (lambda c: c.update(shards_per_grading_job=3), set()),
         (lambda c: c["parts"].update(tasks_per_part=7), {"problems", "tasks"}),
         (lambda c: c["problems"].update(compositions=0.4), {"problems", "evaluation_tasks heldout"}),
         (
@@ -232,10 +233,18 @@ def test_settings_become_flags(settings: dict[str, Any], line: str) -> None:
 # inputs
 
 
+def test_a_grading_job_takes_several_shards() -> None:
+    experiment = load_experiment(ROOT / SMALL, Refining).model_copy(update={"shards_per_grading_job": 2})
+    attempts = [f"<results>/heldout/turn1/attempts/00{shard}.parquet" for shard in range(2)]
+    assert inputs.attempts_to_grade(experiment, "heldout", "turn1", "000") == attempts
+    with pytest.raises(ConfigError, match="heldout/turn1 has no grading job 001: its 1 are numbered from 000"):
+        inputs.attempts_to_grade(experiment, "heldout", "turn1", "001")
+
+
 def test_refining_reads_all_shards_of_the_turn_before() -> None:
     experiment = load_experiment(ROOT / SMALL, Refining)
     shards = ["<results>/heldout/turn1/verdicts/000.parquet", "<results>/heldout/turn1/verdicts/001.parquet"]
-    assert inputs.parents(experiment, "heldout", "refine-trained-turn2", "verdicts") == shards
+    assert inputs.parent_verdicts(experiment, "heldout", "refine-trained-turn2") == shards
     assert inputs.adapter(experiment, "heldout", "refine-trained-turn2") == ["<results>/adapters/trained"]
     assert inputs.adapter(experiment, "heldout", "refine-base-turn2") == []
     assert inputs.start_of(experiment, "trained") == ["<results>/adapters/sft"]

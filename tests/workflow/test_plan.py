@@ -28,8 +28,9 @@ def test_curves_of_a_training_wait_for_no_evaluation(fresh: Checkout):
 
 def test_the_full_size_experiment_is_the_same_dag_with_another_config(fresh: Checkout):
     planned = fresh.planned("--configfile", "config/multi-turn-rl.yaml")
-    # 2 parts x 20 shards, then 10 shards of one set for turn 1 and for two refining arms
-    assert planned["sample"] == planned["grade"] == 40 + 10 + 2 * 10
+    # 2 parts x 20 shards, then 10 shards of one set for turn 1 and for two refining arms; 8 of them are graded together
+    assert planned["sample"] == 40 + 10 + 2 * 10
+    assert planned["grade"] == 2 * 3 + 2 + 2 * 2
     assert planned["training_prompts"] == 2
     assert planned["train"] == 1
     assert planned["evaluation_tasks"] == 1  # the demo's other sets do not leak in
@@ -42,29 +43,60 @@ def test_the_full_size_experiment_is_the_same_dag_with_another_config(fresh: Che
         # 10 shards of one set: turn 1, and the refining arm
         (
             "refine-without-rl",
-            {"fetch": 2, "problems": 0, "train": 0, "first_prompts": 1, "refining_prompts": 1, "sample": 20},
+            {
+                "fetch": 2,
+                "problems": 0,
+                "train": 0,
+                "first_prompts": 1,
+                "refining_prompts": 1,
+                "sample": 20,
+                "grade": 4,
+            },
         ),
         # no attempt is needed to train on first turns; 10 shards for the base model and for each of two adapters
         (
             "single-turn-rl",
-            {"fetch": 3, "problems": 1, "training_prompts": 1, "train": 2, "refining_prompts": 0, "sample": 30},
+            {
+                "fetch": 3,
+                "problems": 1,
+                "training_prompts": 1,
+                "train": 2,
+                "refining_prompts": 0,
+                "sample": 30,
+                "grade": 6,
+            },
         ),
         # 40 shards of two sets, with and without the adapter
         (
             "arc-training-rl",
-            {"fetch": 2, "problems": 0, "training_prompts": 1, "train": 1, "refining_prompts": 0, "sample": 160},
+            {
+                "fetch": 2,
+                "problems": 0,
+                "training_prompts": 1,
+                "train": 1,
+                "refining_prompts": 0,
+                "sample": 160,
+                "grade": 20,
+            },
         ),
         # one shard of one task, for the base model and two adapters
         (
             "one-task-sanity",
-            {"fetch": 2, "problems": 0, "training_prompts": 1, "train": 2, "refining_prompts": 0, "sample": 3},
+            {
+                "fetch": 2,
+                "problems": 0,
+                "training_prompts": 1,
+                "train": 2,
+                "refining_prompts": 0,
+                "sample": 3,
+                "grade": 3,
+            },
         ),
     ],
 )
 def test_every_published_experiment_is_one_config(fresh: Checkout, name: str, expected: dict[str, int]):
     planned = fresh.planned("--configfile", f"config/{name}.yaml")
     assert {rule: planned[rule] for rule in expected} == expected
-    assert planned["grade"] == planned["sample"]
     assert planned["wording"] == 1
 
 

@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -104,7 +105,7 @@ class ImportPredictions:
 class GradeAttempts:
     """Execute the programs of attempts in the sandbox and grade their outputs."""
 
-    attempts: Path  # file of attempts
+    attempts: tuple[Path, ...]  # files of attempts
     tasks_path: Path  # file of the tasks that they answer
     output: Path  # file of verdicts to write
     sandbox: Annotated[config.Sandbox, Flat]
@@ -115,9 +116,10 @@ class GradeAttempts:
         from arc_refinery.refine.grading import grade_attempts
 
         tasks = {task.task_id: task for task in records.read_tasks(self.tasks_path)}
-        attempts = records.read_attempts(self.attempts)
+        attempts = chain.from_iterable(map(records.read_attempts, self.attempts))
+        n_attempts = sum(map(records.count, self.attempts))
         with self.sandbox.executor(self.n_jobs) as executor:
-            verdicts = grade_attempts(attempts, tasks, executor, records.count(self.attempts))
+            verdicts = grade_attempts(attempts, tasks, executor, n_attempts)
             records.write(self.output, "verdicts", verdicts, self.seed, self.sandbox.model_dump())
 
 

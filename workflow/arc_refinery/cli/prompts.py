@@ -2,14 +2,15 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from heapq import merge
 from pathlib import Path
 from typing import Annotated
 
 from arc_refinery import config, records
+from arc_refinery.branch_files import BranchFiles
 from arc_refinery.cli.flags import Flat
+
+NO_SETTINGS = ("folder", "n_shards", "shards_per_grading_job", "output")
 
 
 @dataclass(kw_only=True)
@@ -27,10 +28,15 @@ class PromptFlags:
 class NextTurnFlags(PromptFlags):
     """Flags of all commands that read the attempts of a turn."""
 
-    folder: Path  # the turn: prompts.parquet, attempts/<shard>.parquet, verdicts/<shard>.parquet
+    folder: Path  # the turn: prompts.parquet, attempts/<shard>.parquet, verdicts/<grading job>.parquet
     n_shards: int  # number of shards of that turn
+    shards_per_grading_job: int = 1  # shards whose verdicts are in one file
     n_considered: int  # attempts per task that may be used, from the first
     include_errors: bool = False  # also refine programs that raised an exception
+
+    @property
+    def files(self) -> BranchFiles:
+        return BranchFiles(self.folder, self.n_shards, self.shards_per_grading_job)
 
 
 @dataclass(kw_only=True)
@@ -79,6 +85,7 @@ class Refine(NextTurnFlags):
 
     def run(self) -> None:
         from arc_refinery.prompts import load_template
+        from arc_refinery.refine.graded import read_graded
         from arc_refinery.refine.next_turn import NextTurnPlan, next_turn_prompts
         from arc_refinery.refine.prompt_files import write_prompts
         from arc_refinery.refine.rendering import Renderer
@@ -94,9 +101,9 @@ class Refine(NextTurnFlags):
             self.feedback,
             self.select,
         )
-        made = next_turn_prompts(_graded(self.folder, self.n_shards), plan, template, Renderer(self.model_path))
+        made = next_turn_prompts(read_graded(self.files), plan, template, Renderer(self.model_path))
         longest = self.max_model_len - self.max_output_tokens
-        settings = {name: value for name, value in vars(self).items() if name not in ("folder", "n_shards", "output")}
+        settings = {name: value for name, value in vars(self).items() if name not in NO_SETTINGS}
         settings["template"] = asdict(template)
         write_prompts(self.output, made, longest, self.seed, settings)
 
@@ -120,6 +127,7 @@ class WriteDemonstrations(NextTurnFlags):
             make_demonstrations,
             source_answers,
         )
+        from arc_refinery.refine.graded import read_graded
         from arc_refinery.refine.rendering import Renderer
 
         template = load_template(self.template, self.colors)
@@ -138,7 +146,7 @@ class WriteDemonstrations(NextTurnFlags):
         else:
             generated = {task.task_id for task in records.read_tasks(self.tasks_path) if is_generated(task)}
         made = make_demonstrations(
-            _graded(self.folder, self.n_shards),
+            read_graded(self.files),
             sources,
             plan,
             template,
@@ -146,27 +154,11 @@ class WriteDemonstrations(NextTurnFlags):
             counts,
             generated,
         )
-        no_settings = ("folder", "n_shards", "tasks_path", "output", "n_jobs", "demonstrations", "sandbox")
+        no_settings = {*NO_SETTINGS, "tasks_path", "n_jobs", "demonstrations", "sandbox"}
         settings = {name: value for name, value in vars(self).items() if name not in no_settings}
         settings |= self.demonstrations.model_dump() | self.sandbox.model_dump() | {"template": asdict(template)}
         records.write(self.output, "demonstrations", made, self.seed, settings, lambda: dict(counts))
         logging.info("%d demonstrations; %s", records.count(self.output), dict(counts))
-
-
-def _graded(folder: Path, n_shards: int) -> Iterator["GradedAttempt"]:  # type: ignore[name-defined]  # noqa: F821
-    """Yield all attempts of a branch with prompt and verdict, in the prompts' order of tasks, whatever their shard."""
-    from arc_refinery.refine.next_turn import GradedAttempt
-
-    prompts = {prompt.prompt_id: prompt for prompt in records.read_prompts(folder / "prompts.parquet")}
-    place = {task_id: number for number, task_id in enumerate(dict.fromkeys(one.task_id for one in prompts.values()))}
-
-    def of_shard(shard: int) -> Iterator[GradedAttempt]:
-        attempts, verdicts = (folder / kind / f"{shard:03d}.parquet" for kind in ("attempts", "verdicts"))
-        pairs = zip(records.read_attempts(attempts), records.read_verdicts(verdicts), strict=True)
-        for attempt, verdict in pairs:
-            yield GradedAttempt(prompts[attempt.prompt_id], attempt, verdict)
-
-    return merge(*map(of_shard, range(n_shards)), key=lambda one: place[one.attempt.task_id])
 
 
 @dataclass

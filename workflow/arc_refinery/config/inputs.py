@@ -4,6 +4,7 @@ from functools import singledispatch
 from pathlib import Path
 
 from arc_refinery import hub
+from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config.base import ConfigError
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.refining import Refining
@@ -96,8 +97,8 @@ def _(experiment: Refining) -> Paths:
         *(f"<results>/tasks/{one.name}.parquet" for one in experiment.evaluation.sets),
         *training_prompt_files(experiment),
         *evaluation_prompts(experiment),
-        *evaluated_shards(experiment, "attempts"),
-        *evaluated_shards(experiment, "verdicts"),
+        *(path for branch in _branches(experiment) for path in attempts(experiment, *branch)),
+        *(path for branch in _branches(experiment) for path in verdicts(experiment, *branch)),
     ]
 
 
@@ -107,25 +108,39 @@ def task_set(experiment: Refining, tasks: str) -> Paths:
     return [path for path in (chosen.path, chosen.solutions, chosen.only) if path]
 
 
-def shards(experiment: Refining, tasks: str, branch: str, what: str) -> Paths:
-    """Paths of all shards of the `attempts` or `verdicts` of one branch of a part or an evaluation set, in order.
-
-    Thousands: only functions of wildcards may ask, since every job on a cluster parses the rules and few need them.
-    """
-    return [f"<results>/{tasks}/{branch}/{what}/{shard:03d}.parquet" for shard in range(experiment.n_shards(tasks))]
+# Thousands of files: only functions of wildcards may ask for them, since every job on a cluster parses the rules.
 
 
-def first_turn_shards(experiment: Refining, tasks: str, what: str) -> Paths:
-    return shards(experiment, tasks, "turn1", what)
+def files(experiment: Refining, tasks: str, branch: str) -> BranchFiles:
+    return experiment.files(Path("<results>"), tasks, branch)
 
 
-def parents(experiment: Refining, tasks: str, branch: str, what: str) -> Paths:
-    """The `attempts` or `verdicts` that a branch of turn 2 or later refines."""
-    return shards(experiment, tasks, experiment.branch_before(branch), what)
+def attempts(experiment: Refining, tasks: str, branch: str = "turn1") -> Paths:
+    return _texts(files(experiment, tasks, branch).attempts)
+
+
+def verdicts(experiment: Refining, tasks: str, branch: str = "turn1") -> Paths:
+    return _texts(files(experiment, tasks, branch).verdicts)
+
+
+def attempts_to_grade(experiment: Refining, tasks: str, branch: str, job: str) -> Paths:
+    of_branch = files(experiment, tasks, branch)
+    if int(job) >= (n_jobs := len(of_branch.verdicts)):
+        raise ConfigError(f"{tasks}/{branch} has no grading job {job}: its {n_jobs} are numbered from 000")
+    return _texts(of_branch.attempts_of_job(int(job)))
 
 
 def parent_prompts(experiment: Refining, tasks: str, branch: str) -> str:
-    return f"<results>/{tasks}/{experiment.branch_before(branch)}/prompts.parquet"
+    """The prompts of the attempts that a branch of turn 2 or later refines."""
+    return str(files(experiment, tasks, experiment.branch_before(branch)).prompts)
+
+
+def parent_attempts(experiment: Refining, tasks: str, branch: str) -> Paths:
+    return attempts(experiment, tasks, experiment.branch_before(branch))
+
+
+def parent_verdicts(experiment: Refining, tasks: str, branch: str) -> Paths:
+    return verdicts(experiment, tasks, experiment.branch_before(branch))
 
 
 def sampler(experiment: Refining, tasks: str, branch: str) -> Paths:
@@ -142,25 +157,24 @@ def training_prompt_files(experiment: Refining) -> Paths:
     return [f"<results>/{tasks}/training/prompts.parquet" for tasks in experiment.training_tasks if experiment.runs]
 
 
-def evaluated_shards(experiment: Refining, what: str) -> Paths:
-    """All `attempts` or `verdicts` that the report compares."""
-    return [path for tasks, branch in _branches(experiment) for path in shards(experiment, tasks, branch, what)]
-
-
 def evaluation_prompts(experiment: Refining) -> Paths:
-    """The prompts of these attempts; the report shows their lengths."""
-    return [f"<results>/{tasks}/{branch}/prompts.parquet" for tasks, branch in _branches(experiment)]
+    """The prompts of the attempts that the report compares; it shows their lengths."""
+    return [str(files(experiment, *branch).prompts) for branch in _branches(experiment)]
 
 
 def all_prompts(experiment: Refining) -> Paths:
     """Every file of prompts of the experiment: first turns, what is trained on, what the arms answer."""
-    first = [f"<results>/{tasks}/turn1/prompts.parquet" for tasks in experiment.refined_for_training]
+    first = [str(files(experiment, tasks, "turn1").prompts) for tasks in experiment.refined_for_training]
     return list(dict.fromkeys([*first, *training_prompt_files(experiment), *evaluation_prompts(experiment)]))
 
 
 def _branches(experiment: Refining) -> list[tuple[str, str]]:
     """(evaluation set, branch) of everything that the report compares."""
     return [(task_set.name, branch) for task_set in experiment.evaluation.sets for branch in experiment.branches]
+
+
+def _texts(paths: list[Path]) -> Paths:
+    return list(map(str, paths))
 
 
 # Tool use

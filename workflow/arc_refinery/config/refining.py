@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from functools import cached_property
 from itertools import combinations, product
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, model_validator
 
+from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config.base import ConfigError, Name, RunName
 from arc_refinery.config.evaluation import Arm, Evaluation, Turn
 from arc_refinery.config.experiment import Experiment
@@ -36,6 +38,13 @@ class Refining(Experiment):
     training: Training | None = Field(None, description="Training of a LoRA adapter; without it, nothing is trained.")
     evaluation: Evaluation = Field(description="Arms to compare, and sets of tasks to compare them on.")
     resources: Resources = Field(default_factory=lambda: Resources(), description="Resources that jobs request.")
+    shards_per_grading_job: int = Field(
+        1,
+        ge=1,
+        le=1000,  # all their paths are on one command line
+        description="Shards that one grading job takes, one after the other, since it takes as long to start a job as "
+        "to grade a shard. Does not change results.",
+    )
     compare: tuple[Name, ...] = Field(
         (), description="Names of experiments that `snakemake compare` compares in `results/compare.md`."
     )
@@ -180,6 +189,10 @@ class Refining(Experiment):
         if self.parts and tasks in self.part_names:
             return self.parts.shards_per_part
         return self.evaluation_set(tasks).shards
+
+    def files(self, results: Path, tasks: str, branch: str) -> BranchFiles:
+        """The records of a branch of a part or an evaluation set. `results`: the folder of the experiment's results."""
+        return BranchFiles(results / tasks / branch, self.n_shards(tasks), self.shards_per_grading_job)
 
     @property
     def refined_for_training(self) -> list[str]:

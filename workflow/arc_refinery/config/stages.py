@@ -241,6 +241,11 @@ def grade(experiment: Refining) -> Stage:
     return Stage(experiment.sandbox.model_dump() | {"seed": experiment.seed})
 
 
+def branch_files(experiment: Refining, tasks: str) -> Stage:
+    """Into how many files a branch is split."""
+    return Stage({"n_shards": experiment.n_shards(tasks), "shards_per_grading_job": experiment.shards_per_grading_job})
+
+
 def refining_prompts(experiment: Refining, branch: str) -> Stage:
     """How many attempts of the turn before a branch considers, and how many completions it asks for."""
     arm, number = experiment.arm_and_turn(branch)

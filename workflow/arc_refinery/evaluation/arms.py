@@ -18,7 +18,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from arc_refinery import records
-from arc_refinery.config import Arm, TaskSet
+from arc_refinery.branch_files import BranchFiles
+from arc_refinery.config import Arm, Refining, TaskSet
 from arc_refinery.records import RecordError
 
 METRICS = (
@@ -97,11 +98,11 @@ class SetResults:
         return pd.concat([self.of_turn(arm, turn) for turn in range(1, len(arm.turns) + 1)], ignore_index=True)
 
 
-def load_results(folder: Path, task_set: TaskSet, arms: Iterable[Arm]) -> SetResults:
+def load_results(experiment: Refining, folder: Path, task_set: TaskSet, arms: Iterable[Arm]) -> SetResults:
     """Load all attempts of the arms on a set from the experiment's folder."""
     task_ids = read_task_ids(folder, task_set)
     names = sorted({branch for arm in arms for branch in arm.branches})
-    branches = {name: load_branch(folder, task_set, name, task_ids) for name in names}
+    branches = {name: load_branch(experiment.files(folder, task_set.name, name), task_ids) for name in names}
     return SetResults(task_set.name, task_ids, branches)
 
 
@@ -110,24 +111,19 @@ def read_task_ids(folder: Path, task_set: TaskSet) -> tuple[str, ...]:
     return tuple(_read(folder / "tasks" / f"{task_set.name}.parquet", "tasks", ["task_id"])["task_id"])
 
 
-def load_branch(
-    folder: Path, task_set: TaskSet, branch: str, task_ids: Collection[str], extra: Sequence[str] = ()
-) -> pd.DataFrame:
+def load_branch(files: BranchFiles, task_ids: Collection[str], extra: Sequence[str] = ()) -> pd.DataFrame:
     """Load one branch of `SetResults`, with `extra` columns of attempts; raises `RecordError`."""
-    branch_folder = folder / task_set.name / branch
-    shards = [f"{shard:03d}.parquet" for shard in range(task_set.shards)]
-    columns = [*_ATTEMPT_COLUMNS, *extra]
-    verdicts = pd.concat([_read(branch_folder / "verdicts" / shard, "verdicts", _VERDICT_COLUMNS) for shard in shards])
-    attempts = pd.concat([_read(branch_folder / "attempts" / shard, "attempts", columns) for shard in shards])
+    verdicts = pd.concat([_read(path, "verdicts", _VERDICT_COLUMNS) for path in files.verdicts])
+    attempts = pd.concat([_read(path, "attempts", [*_ATTEMPT_COLUMNS, *extra]) for path in files.attempts])
     if sorted(verdicts["attempt_id"]) != sorted(attempts["attempt_id"]):
         raise RecordError(
-            f"{branch_folder / 'verdicts'}: its {len(verdicts)} verdicts do not match the {len(attempts)} attempts in "
-            f"{branch_folder / 'attempts'}. Delete the verdicts, then run snakemake again"
+            f"{files.folder}/verdicts: its {len(verdicts)} verdicts do not match the {len(attempts)} attempts in "
+            f"{files.folder}/attempts. Delete the verdicts, then run snakemake again"
         )
     if unknown := sorted(set(verdicts["task_id"]) - set(task_ids)):
         raise RecordError(
-            f"{branch_folder}: has attempts on task {unknown[0]}, which is not in "
-            f"{folder}/tasks/{task_set.name}.parquet. Delete the folder, then run snakemake again"
+            f"{files.folder}: has attempts on task {unknown[0]}, which is not in {files.tasks}. "
+            "Delete the folder, then run snakemake again"
         )
     table = verdicts.merge(attempts, on="attempt_id", how="left", validate="one_to_one")
     completions_of_prompt = table.groupby("prompt_id")["attempt_id"].transform("size")

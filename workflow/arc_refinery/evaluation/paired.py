@@ -119,7 +119,7 @@ def load_side(one: Side, set_name: str, arms: Iterable[str]) -> SideResults:
     """Load the results of some arms of a side on a set."""
     task_set = one.experiment.evaluation.sets[one.sets.index(set_name)]
     repeated = {arm: one.experiment.arms_called(arm) for arm in arms}
-    results = load_results(one.folder, task_set, [arm for same in repeated.values() for arm in same])
+    results = load_results(one.experiment, one.folder, task_set, [arm for same in repeated.values() for arm in same])
     metrics = {
         name: [per_task(results.of_arm(arm), results.task_ids) for arm in same] for name, same in repeated.items()
     }

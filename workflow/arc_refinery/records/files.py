@@ -135,8 +135,9 @@ def read_attempts(path: Path) -> Iterator[Attempt]:
         yield Attempt(**{**row, **lineage})
 
 
-def read_verdicts(path: Path) -> Iterator[Verdict]:
-    return (Verdict(**row) for row in _rows(path, "verdicts"))
+def read_verdicts(path: Path, chosen: NDArray[np.bool_] | None = None) -> Iterator[Verdict]:
+    """Yield verdicts; `chosen` as for `read_problems`."""
+    return (Verdict(**row) for row in _rows(path, "verdicts", chosen))
 
 
 def read_demonstrations(path: Path) -> Iterator[Demonstration]:
@@ -165,7 +166,7 @@ def kind_of(path: Path) -> str:
 
 def count(path: Path) -> int:
     """Return the number of records in a file."""
-    n_rows: int = pq.read_metadata(path).num_rows
+    n_rows: int = _footer(path).num_rows
     return n_rows
 
 
@@ -182,51 +183,60 @@ def check(path: Path, kind: RecordKind) -> None:
         raise RecordError(f"{path}: holds {metadata['kind']}, expected {kind}; give another file")
     if metadata["schema_version"] != str(SCHEMA_VERSION):
         raise RecordError(
-            f"{path}: has schema {metadata['schema_version']}, this version reads {SCHEMA_VERSION}. {_remake(path)}"
+            f"{path}: has schema {metadata['schema_version']}, this version reads {SCHEMA_VERSION}. {remake(path)}"
         )
     found = pq.read_schema(path)
     for column in schema(kind):
         if column.name not in found.names:
-            raise RecordError(f"{path}: column {column.name!r} is missing. {_remake(path)}")
+            raise RecordError(f"{path}: column {column.name!r} is missing. {remake(path)}")
         if found.field(column.name).type != column.type:
             given = found.field(column.name).type
-            raise RecordError(f"{path}: column {column.name!r} is {given}, expected {column.type}. {_remake(path)}")
+            raise RecordError(f"{path}: column {column.name!r} is {given}, expected {column.type}. {remake(path)}")
 
 
 def _rows(path: Path, kind: RecordKind, chosen: NDArray[np.bool_] | None = None) -> Iterator[dict[str, Any]]:
     check(path, kind)
     names = schema(kind).names
-    start = 0
-    for batch in _batches(path, names):
-        end = start + len(batch)
-        some = batch if chosen is None else batch.filter(pa.array(chosen[start:end]))
-        columns = [_values(some[name], name, path) for name in names]
+    for batch in _batches(path, names, chosen):
+        columns = [_values(batch[name], name, path) for name in names]
         yield from (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
-        start = end
 
 
-def _batches(path: Path, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _batches(path: Path, columns: list[str], chosen: NDArray[np.bool_] | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield the chosen rows, by default all; row groups without any are not read."""
     try:
         with pq.ParquetFile(path, pre_buffer=False) as file:  # else everything that was read stays in memory
-            yield from file.iter_batches(ROWS_PER_GROUP, columns=columns)
+            start = 0
+            for number in range(file.num_row_groups):
+                end = start + file.metadata.row_group(number).num_rows
+                if chosen is None or chosen[start:end].any():
+                    for batch in file.iter_batches(ROWS_PER_GROUP, [number], columns):
+                        some = slice(start, start := start + len(batch))
+                        yield batch if chosen is None else batch.filter(pa.array(chosen[some]))
+                start = end
     except (pa.ArrowInvalid, OSError) as error:
-        raise RecordError(f"{path}: cannot be read ({error}). {_remake(path)}") from None
+        raise RecordError(f"{path}: cannot be read ({error}). {remake(path)}") from None
 
 
 def _metadata(path: Path) -> dict[str, str]:
-    try:
-        raw = pq.read_metadata(path).metadata or {}
-    except FileNotFoundError:
-        raise RecordError(f"{path}: no such file. Make it: snakemake {path}") from None
-    except (pa.ArrowInvalid, OSError) as error:
-        raise RecordError(f"{path}: not a readable Parquet file ({error}). {_remake(path)}") from None
+    raw = _footer(path).metadata or {}
     metadata = {key.decode(): value.decode() for key, value in raw.items()}
     if "kind" not in metadata or "schema_version" not in metadata:
-        raise RecordError(f"{path}: was not written by arc-refinery (its metadata have no kind). {_remake(path)}")
+        raise RecordError(f"{path}: was not written by arc-refinery (its metadata have no kind). {remake(path)}")
     return metadata
 
 
-def _remake(path: Path) -> str:
+def _footer(path: Path) -> pq.FileMetaData:
+    try:
+        return pq.read_metadata(path)
+    except FileNotFoundError:
+        raise RecordError(f"{path}: no such file. Make it: snakemake {path}") from None
+    except (pa.ArrowInvalid, OSError) as error:
+        raise RecordError(f"{path}: not a readable Parquet file ({error}). {remake(path)}") from None
+
+
+def remake(path: Path) -> str:
+    """Return what to do about an unusable file, for messages."""
     return f"Re-make it: delete it, then run snakemake {path}"
 
 
@@ -269,7 +279,7 @@ def _sides(column: pa.Array, name: str, path: Path) -> tuple[FlatGrids, FlatGrid
 
 def _nested(column: pa.Array, name: str, path: Path) -> pa.Array:
     if column.null_count:
-        raise RecordError(f"{path}: a grid is missing in column {name!r}. {_remake(path)}")
+        raise RecordError(f"{path}: a grid is missing in column {name!r}. {remake(path)}")
     return column.flatten()
 
 
@@ -277,7 +287,7 @@ def _flat_grids(grids: pa.Array, path: Path, may_be_unknown: bool = False) -> Fl
     try:
         return FlatGrids.from_arrow(grids, may_be_unknown)
     except GridError as error:
-        raise RecordError(f"{path}: a grid is {error}. {_remake(path)}") from None
+        raise RecordError(f"{path}: a grid is {error}. {remake(path)}") from None
 
 
 def _asserts(row: dict[str, Any]) -> Asserts:

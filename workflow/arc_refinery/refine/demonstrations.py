@@ -17,7 +17,8 @@ from arc_refinery.augment import IDENTITY
 from arc_refinery.barc.generator import has_held_out_text
 from arc_refinery.prompts import Template, body_of, completed_answer, extract_code, split_prefix, transform_program
 from arc_refinery.records import Demonstration
-from arc_refinery.refine.next_turn import GradedAttempt, best_incorrect, refining_conversation
+from arc_refinery.refine.graded import GradedAttempt
+from arc_refinery.refine.next_turn import best_incorrect, refining_conversation
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sandbox import Executor, Outcome, Program, Status
 from arc_refinery.seeding import stream

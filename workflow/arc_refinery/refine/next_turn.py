@@ -26,7 +26,8 @@ from arc_refinery.config import FeedbackKind, Selection
 from arc_refinery.errors import InputError
 from arc_refinery.grids import Grid
 from arc_refinery.prompts import Message, Template, error_feedback, execution_feedback, next_turn, no_feedback
-from arc_refinery.records import Attempt, Prompt, Verdict
+from arc_refinery.records import Prompt
+from arc_refinery.refine.graded import GradedAttempt
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sandbox import Status
 from arc_refinery.tasks import Task
@@ -34,15 +35,6 @@ from arc_refinery.tasks import Task
 
 class FeedbackError(InputError):
     """The configured feedback is not possible; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class GradedAttempt:
-    """An attempt with its prompt and its verdict."""
-
-    prompt: Prompt
-    attempt: Attempt
-    verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)

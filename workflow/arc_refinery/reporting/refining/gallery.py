@@ -1,7 +1,7 @@
 """Report section with single tasks: a first attempt, the feedback that the model got, and the refined attempt."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from arc_refinery import records
 from arc_refinery.augment import Augmentation
+from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import Arm, Refining, TaskSet
 from arc_refinery.evaluation.arms import SetResults
 from arc_refinery.grids import as_grid
@@ -75,7 +76,7 @@ def section(
     shown = [one for _, some in classes.values() for one in some]
     if not shown:
         return [f"No task had anything to refine in `{arm.name}`, so there are no refining attempts to show."]
-    executed, prompts = _read(folder / task_set.name, task_set.shards, arm, shown)
+    executed, prompts = _read(partial(experiment.files, folder, task_set.name), arm, shown)
     wanted = {one.task_id for one in shown}
     all_tasks = records.read_tasks(folder / "tasks" / f"{task_set.name}.parquet")
     tasks = {task.task_id: task for task in all_tasks if task.task_id in wanted}
@@ -141,33 +142,34 @@ def _count_sentence(title: str, n: int, n_shown: int) -> str:
 
 
 def _read(
-    folder: Path, n_shards: int, arm: Arm, shown: Sequence[GalleryItem]
+    files: Callable[[str], BranchFiles], arm: Arm, shown: Sequence[GalleryItem]
 ) -> tuple[dict[str, Execution], dict[str, FeedbackShown]]:
-    """Read the executions of the attempts to show, by id, and the feedback between them, by prompt id."""
+    """Read the executions of the attempts to show, by id, and the feedback between them, by prompt id.
+
+    `files`: those of a branch.
+    """
     executed: dict[str, Execution] = {}
     prompts: dict[str, FeedbackShown] = {}
     for turn in sorted({one.turn for one in shown}):
         of_turn = [one for one in shown if one.turn == turn]
-        before, after = folder / arm.branch(turn - 1), folder / arm.branch(turn)
-        executed |= executions(before, n_shards, [one.first_id for one in of_turn])
-        executed |= executions(after, n_shards, [one.second_id for one in of_turn])
-        prompts |= read_feedback(after / "prompts.parquet", [one.prompt_id for one in of_turn])
+        before, after = files(arm.branch(turn - 1)), files(arm.branch(turn))
+        executed |= executions(before, [one.first_id for one in of_turn])
+        executed |= executions(after, [one.second_id for one in of_turn])
+        prompts |= read_feedback(after.prompts, [one.prompt_id for one in of_turn])
     return executed, prompts
 
 
-def executions(branch: Path, n_shards: int, attempt_ids: Sequence[str]) -> dict[str, Execution]:
+def executions(branch: BranchFiles, attempt_ids: Sequence[str]) -> dict[str, Execution]:
     """Read the executions of some attempts of a branch; only these rows are kept in memory."""
     wanted = [("attempt_id", "in", list(attempt_ids))]
-    found = {}
-    for shard in range(n_shards):
-        name = f"{shard:03d}.parquet"
-        columns = ["attempt_id", "status", "error", "train_outputs", "test_outputs"]
-        verdicts = pq.read_table(branch / "verdicts" / name, columns=columns, filters=wanted).to_pylist()
-        attempts = pq.read_table(branch / "attempts" / name, columns=["attempt_id", "completion"], filters=wanted)
-        completions = {row["attempt_id"]: row["completion"] for row in attempts.to_pylist()}
-        for row in verdicts:
-            found[row["attempt_id"]] = _execution(row, completions[row["attempt_id"]])
-    return found
+
+    def rows(paths: Sequence[Path], *columns: str) -> Iterator[dict[str, Any]]:
+        for path in paths:
+            yield from pq.read_table(path, columns=["attempt_id", *columns], filters=wanted).to_pylist()
+
+    completions = {row["attempt_id"]: row["completion"] for row in rows(branch.attempts, "completion")}
+    verdicts = rows(branch.verdicts, "status", "error", "train_outputs", "test_outputs")
+    return {row["attempt_id"]: _execution(row, completions[row["attempt_id"]]) for row in verdicts}
 
 
 def _execution(row: dict[str, Any], completion: str) -> Execution:

@@ -92,7 +92,7 @@ def _is_the_published_set(task_set: TaskSet) -> bool:
 
 def _evaluate(experiment: Refining, folder: Path, task_set: TaskSet) -> EvaluatedSet:
     arms = experiment.arms
-    results = load_results(folder, task_set, arms)
+    results = load_results(experiment, folder, task_set, arms)
     if not results.task_ids:
         raise records.RecordError(f"{folder}/tasks/{task_set.name}.parquet: has no tasks, so nothing can be compared")
     metrics = {arm.name: per_task(results.of_arm(arm), results.task_ids) for arm in arms}

@@ -55,7 +55,7 @@ def write_attempts_table(experiment: Refining, folder: Path, output: Path) -> No
         for task_set in experiment.evaluation.sets:
             task_ids = read_task_ids(folder, task_set)
             for branch in experiment.branches:
-                loaded = load_branch(folder, task_set, branch, task_ids, EXTRA_COLUMNS)
+                loaded = load_branch(experiment.files(folder, task_set.name, branch), task_ids, EXTRA_COLUMNS)
                 attempts = _in_order_of(task_ids, loaded.assign(error_type=loaded["error_type"].astype(str)))
                 results = SetResults(task_set.name, task_ids, {branch: attempts})
                 for arm in experiment.arms:

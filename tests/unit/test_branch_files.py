@@ -1,0 +1,61 @@
+"""Which file of verdicts belongs to which attempts, and what is refused where they do not match."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from factories import make_attempt, make_prompt, make_task, make_verdict
+
+from arc_refinery import records
+from arc_refinery.branch_files import BranchFiles
+from arc_refinery.records import RecordError
+from arc_refinery.refine.graded import read_graded
+
+TASKS = "edcba"  # of shards 0, 1, 2, 0, 1
+
+
+def names(paths: Iterable[Path]) -> list[str]:
+    return [path.relative_to("r/set/turn1").as_posix() for path in paths]
+
+
+def test_a_file_of_verdicts_is_about_consecutive_shards():
+    files = BranchFiles(Path("r/set/turn1"), n_shards=5, shards_per_grading_job=2)
+    assert names(files.verdicts) == ["verdicts/000.parquet", "verdicts/001.parquet", "verdicts/002.parquet"]
+    assert [names(files.attempts_of_job(job)) for job in range(3)] == [
+        ["attempts/000.parquet", "attempts/001.parquet"],
+        ["attempts/002.parquet", "attempts/003.parquet"],
+        ["attempts/004.parquet"],
+    ]
+    assert files.tasks == Path("r/tasks/set.parquet")
+
+
+def branch(folder: Path, verdicts: Iterable[str]) -> BranchFiles:
+    """Three shards with one attempt on each task, graded together; `verdicts`: tasks in the file's order."""
+    files = BranchFiles(folder, n_shards=3, shards_per_grading_job=3)
+    prompts = {task: make_prompt(make_task(task), prompt_id=f"{task}/turn1-0") for task in TASKS}
+    attempts = {task: make_attempt(prompt, attempt_id=f"{task}/turn1-0/0") for task, prompt in prompts.items()}
+    records.write(files.prompts, "prompts", prompts.values(), 0, {})
+    for shard, path in enumerate(files.attempts):
+        records.write(path, "attempts", [attempts[task] for task in TASKS[shard::3]], 0, {})
+    records.write(files.verdicts[0], "verdicts", [make_verdict(attempts[task]) for task in verdicts], 0, {})
+    return files
+
+
+def test_attempts_find_their_verdicts_and_come_in_the_order_of_tasks(tmp_path: Path):
+    graded = list(read_graded(branch(tmp_path, "ebdac")))
+    assert "".join(one.prompt.task_id for one in graded) == TASKS
+    assert all(one.attempt.attempt_id == one.verdict.attempt_id for one in graded)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "message"),
+    [
+        ("ebda", "4 verdicts, expected 5, one per attempt"),
+        ("ebdacc", "6 verdicts, expected 5, one per attempt"),
+        ("bedac", "verdict on b/turn1-0/0 in the place of e/turn1-0/0 of .*attempts/000.parquet"),
+    ],
+)
+def test_verdicts_on_other_attempts_are_refused(tmp_path: Path, verdicts: str, message: str):
+    files = branch(tmp_path, verdicts)
+    with pytest.raises(RecordError, match=f"verdicts/000.parquet: {message}. Re-make it: delete it, then run"):
+        list(read_graded(files))

@@ -1,0 +1,43 @@
+"""Where the records of a branch are stored.
+
+Two shards per grading job, five shards in all:
+
+    prompts.parquet    attempts/000.parquet .. 004.parquet    verdicts/000.parquet (shards 0 and 1), 001, 002 (shard 4)
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class BranchFiles:
+    """The files of one branch, in `folder`: <results>/<part or set>/<branch>.
+
+    A file of verdicts has those of its shards one after the other, in the attempts' order.
+    """
+
+    folder: Path
+    n_shards: int
+    shards_per_grading_job: int = 1
+
+    @property
+    def tasks(self) -> Path:
+        """The tasks that the branch answers."""
+        return self.folder.parents[1] / f"tasks/{self.folder.parent.name}.parquet"
+
+    @property
+    def prompts(self) -> Path:
+        return self.folder / "prompts.parquet"
+
+    @property
+    def attempts(self) -> list[Path]:
+        return [self.folder / f"attempts/{shard:03d}.parquet" for shard in range(self.n_shards)]
+
+    @property
+    def verdicts(self) -> list[Path]:
+        n_jobs = -(-self.n_shards // self.shards_per_grading_job)
+        return [self.folder / f"verdicts/{job:03d}.parquet" for job in range(n_jobs)]
+
+    def attempts_of_job(self, job: int) -> list[Path]:
+        """Return the attempts that one file of verdicts is about."""
+        return self.attempts[job * self.shards_per_grading_job : (job + 1) * self.shards_per_grading_job]
