@@ -23,26 +23,9 @@ rule evaluation_tasks:
 
 if experiment.parts:
 
-    rule problems:
-        input:
-            stages.rows_files(experiment, experiment.problems),
-        output:
-            "<results>/problems.parquet",
-        log:
-            "<logs>/problems.log",
-        benchmark:
-            "<benchmarks>/problems.tsv"
-        threads: cpus("cpu")
-        resources:
-            **needs("cpu"),
-        params:
-            flags=flags_of(stages.problems),
-        shell:
-            "arc-refinery tasks problems {params.flags} --output {output} 2> {log}"
-
     rule tasks:
         input:
-            "<results>/problems.parquet",
+            stages.rows_files(experiment, experiment.problems),
         output:
             expand("<results>/tasks/{part}.parquet", part=experiment.part_names),
         log:
@@ -55,4 +38,4 @@ if experiment.parts:
         params:
             flags=flags_of(stages.tasks),
         shell:
-            "arc-refinery tasks split --problems-path {input} {params.flags} --outputs {output} 2> {log}"
+            "arc-refinery tasks split {params.flags} --n-jobs {threads} --outputs {output} 2> {log}"

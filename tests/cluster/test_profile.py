@@ -83,7 +83,7 @@ def test_a_whole_run_on_the_pool_ends_as_a_local_one(
     local, remote = (digests(each.folder / "results") for each in (finished, checkout))
     assert remote == local
     rules = {job["JobBatchName"].split("-")[0] for job in pool.jobs("JobStatus == 4", history=True)}
-    assert {"problems", "sample", "grade", "refining_prompts", "training_prompts", "train", "report"} <= rules
+    assert {"tasks", "sample", "grade", "refining_prompts", "training_prompts", "train", "report"} <= rules
 
     again = condor(checkout, "all")
     assert again.end() == 0

@@ -96,7 +96,7 @@ def test_other_types_are_no_grids(bad: Any):
         FlatGrids.from_arrow(pa.array(bad))
 
 
-@pytest.mark.parametrize("kind", ["problems", "tasks", "prompts", "verdicts"])
+@pytest.mark.parametrize("kind", ["tasks", "prompts", "verdicts"])
 def test_the_cells_of_every_kind_of_file_are_stored_as_streams_of_bytes(tmp_path: Path, kind: Any):
     path = tmp_path / "some.parquet"
     with records.writer(path, kind, 0, {}) as add:
@@ -104,5 +104,5 @@ def test_the_cells_of_every_kind_of_file_are_stored_as_streams_of_bytes(tmp_path
     group = pq.read_metadata(path).row_group(0)
     columns = [group.column(number) for number in range(group.num_columns)]
     cells = [column for column in columns if column.path_in_schema.endswith("list.element.list.element")]
-    assert len(cells) == {"problems": 2, "tasks": 6, "prompts": 4, "verdicts": 2}[kind]
+    assert len(cells) == {"tasks": 6, "prompts": 4, "verdicts": 2}[kind]
     assert all("BYTE_STREAM_SPLIT" in column.encodings for column in cells)

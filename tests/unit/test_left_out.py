@@ -15,8 +15,8 @@ def demo() -> Refining:
     return validate_experiment(yaml.safe_load((ROOT / "config/config.yaml").read_text()), "demo", Refining)
 
 
-def write_tasks(folder: Path, name: str, left_out: dict[str, int]) -> None:
-    notes = {"problems_left_out": left_out}
+def write_tasks(folder: Path, name: str, left_out: dict[str, int], **notes: dict[str, int]) -> None:
+    notes |= {"problems_left_out": left_out}
     records.write(folder / f"tasks/{name}.parquet", "tasks", [make_task()], 0, {}, lambda: notes)
 
 
@@ -27,11 +27,14 @@ def cells(table: str) -> list[list[str]]:
 def test_problems_and_pairs_are_counted_by_reason(tmp_path: Path):
     made = demo()
     generated = [one.name for one in made.evaluation.sets if one.source == "generator"]
-    notes = {"pairs_left_out": {"a grid of fractions": 7}}
     (tmp_path / "tasks").mkdir()
-    records.write(tmp_path / "problems.parquet", "problems", [], 0, {}, lambda: notes)
     for part in made.part_names:
-        write_tasks(tmp_path, part, {"more than 600 cells": 3, "fewer than 3 examples": 2})
+        write_tasks(
+            tmp_path,
+            part,
+            {"more than 600 cells": 3, "fewer than 3 examples": 2},
+            pairs_left_out={"a grid of fractions": 7},
+        )
     write_tasks(tmp_path, generated[0], {"more than 600 cells": 1})
     title, table = of_tasks(made, tmp_path)
     assert title == "## Data left out"

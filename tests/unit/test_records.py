@@ -16,7 +16,6 @@ from factories import make_attempt, make_demonstration, make_grid, make_prompt, 
 from arc_refinery import records
 from arc_refinery.augment import Augmentation
 from arc_refinery.errors import InputError
-from arc_refinery.problems import Problem
 from arc_refinery.records import RecordError
 from arc_refinery.refine.prompt_files import write_prompts
 from arc_refinery.tasks import Pair, Task
@@ -25,7 +24,6 @@ PAIR = Pair(make_grid("123"), make_grid("0", "9"))
 OTHER = Pair(make_grid("4"), make_grid("56", "78"))
 TURNED = Augmentation(3, True, (0, 2, 3, 1, 5, 6, 7, 8, 9, 4))
 
-PROBLEM = Problem("p1", "def main(grid):\n    return grid\n", (PAIR, OTHER), ("0", "2147483647"), "barc")
 TASK = make_task("t1", train=(PAIR, OTHER), test=(PAIR,), source="source with ünicode\n")
 PROMPT = make_prompt(
     TASK,
@@ -57,7 +55,6 @@ VERDICT = make_verdict(
 )
 DEMONSTRATION = make_demonstration(text="<s>\ninput </s>", completion="```python\nx = 1\n```")
 KINDS: list[tuple[Any, Any, Callable[[Path], Iterator[Any]]]] = [
-    ("problems", PROBLEM, records.read_problems),
     ("tasks", TASK, records.read_tasks),
     ("prompts", PROMPT, records.read_prompts),
     ("attempts", ATTEMPT, records.read_attempts),

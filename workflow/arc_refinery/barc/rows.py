@@ -1,4 +1,4 @@
-"""Read BARC rows from a file as tables of problems.
+"""Read BARC rows from a file in blocks, as problems whose grids are in flat arrays.
 
 A block of rows is checked and converted at once. A block with anything unusual in it is read row by row: this is slow,
 but errors then name the row and the field.
@@ -9,26 +9,25 @@ booleans are read as cells; pairs with other grids are left out and counted.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from arc_refinery import records
-from arc_refinery.arrow_grids import FlatGrids, are_lists, lengths_of, list_array, pair_array
+from arc_refinery.arrow_grids import FlatGrids, are_lists, lengths_of
 from arc_refinery.barc.json_examples import UnusualFormError, cut, read_examples
 from arc_refinery.grids import MAX_SIDE, N_COLORS, Grid, GridError, as_grid
-from arc_refinery.problems import Problem
 from arc_refinery.rows import READ_ERRORS, RowError, open_binary, parse_json
-from arc_refinery.tasks import Pair
 
 JSON_BLOCK = 8 * 2**20  # bytes
 PARQUET_BLOCK = 500  # rows
-FIELDS = ("source", "examples", "seeds")
+FIELDS = ("source", "examples")
 
 # Reasons why a grid of a BARC row is not an ARC grid
 EMPTY = "a grid without cells"
@@ -37,93 +36,120 @@ FRACTIONS = "a grid of fractions"
 OTHER_COLORS = f"a grid with cells outside 0..{N_COLORS - 1}"
 
 
-def read_barc_rows(path: Path, left_out: Counter[str]) -> Iterator[pa.Table]:
-    """Yield tables of problems from a .jsonl, .jsonl.gz or .parquet file of BARC rows, named after file and row.
+Rows: TypeAlias = list[bytes] | pa.RecordBatch  # lines of JSON, or rows of a Parquet file
 
-    Fields: `source`, `examples` ([input grid, output grid] pairs) and optionally `seeds`. Other fields and blank
-    lines are ignored. `left_out` counts the pairs that are not ARC grids, by reason. Raises `RowError` for anything
-    that is not a BARC row.
+
+@dataclass(frozen=True, slots=True)
+class RowBlock:
+    """Consecutive rows of a file, not yet parsed: cheap to send to another process, which reads a plain file itself."""
+
+    path: Path
+    first: int  # number of the first row, from 1
+    content: Rows | tuple[int, int]  # bytes (from, to) of a .jsonl file
+
+    def read(self) -> Rows:
+        if isinstance(self.content, tuple):
+            start, end = self.content
+            with self.path.open("rb") as file:
+                file.seek(start)
+                return _without_blank(BytesIO(file.read(end - start)).readlines())
+        return self.content
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemBlock:
+    """Some problems; problem i has ``n_pairs[i]`` pairs."""
+
+    problem_ids: list[str]
+    sources: list[str]
+    n_pairs: NDArray[np.int64]
+    grids: FlatGrids  # of all pairs: input, output, input, output, ...
+
+
+def row_blocks(path: Path) -> Iterator[RowBlock]:
+    """Yield the rows of a .jsonl, .jsonl.gz or .parquet file of BARC rows; blank lines are not counted.
+
+    Raises `RowError` if the file cannot be read.
     """
-    tables = _tables(path, left_out)
-    with ThreadPoolExecutor(1) as thread:  # reads the next block while this one is used
-        ahead = thread.submit(next, tables, None)
-        while (table := ahead.result()) is not None:
-            ahead = thread.submit(next, tables, None)
-            yield table
-
-
-Block: TypeAlias = list[bytes] | pa.RecordBatch  # lines of JSON, or rows of a Parquet file
-
-
-def _blocks(path: Path) -> Iterator[Block]:
     if not path.name.endswith((".jsonl", ".jsonl.gz", ".parquet")):
         raise RowError(f"{path}: ends in {path.suffix!r}; expected a .jsonl, .jsonl.gz or .parquet file of BARC rows")
+    n_before = 0
     try:
-        if path.suffix == ".parquet":
-            with pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as table:
-                yield from table.iter_batches(PARQUET_BLOCK, columns=[*{*FIELDS} & {*table.schema_arrow.names}])
-        else:
-            with open_binary(path, JSON_BLOCK) as file:
-                while lines := file.readlines(JSON_BLOCK):
-                    if rows := [line for line in lines if not line.isspace()]:
-                        yield rows
+        for n_rows, content in _parquet_blocks(path) if path.suffix == ".parquet" else _json_blocks(path):
+            yield RowBlock(path, n_before + 1, content)
+            n_before += n_rows
     except READ_ERRORS as error:
         raise RowError(f"{path}: cannot be read ({error})") from None
 
 
-def _tables(path: Path, left_out: Counter[str]) -> Iterator[pa.Table]:
-    stem, n_before = Path(path.name.removesuffix(".gz")).stem, 0
-    for block in _blocks(path):
-        names = [f"{stem}-{number:06d}" for number in range(n_before + 1, n_before + len(block) + 1)]
-        try:
-            table = _table(*_heads_and_pairs(block), names)
-        except ValueError:  # row by row, it is converted or named in an error
-            table = pa.concat_tables(records.tables("problems", _problems(block, names, path, n_before + 1, left_out)))
-        yield table
-        n_before += len(block)
+def _parquet_blocks(path: Path) -> Iterator[tuple[int, pa.RecordBatch]]:
+    with pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as table:
+        columns = [name for name in FIELDS if name in table.schema_arrow.names]
+        for batch in table.iter_batches(PARQUET_BLOCK, columns=columns):
+            yield len(batch), batch
 
 
-def _heads_and_pairs(block: Block) -> tuple[list[Any], Any, FlatGrids]:
+def _json_blocks(path: Path) -> Iterator[tuple[int, list[bytes] | tuple[int, int]]]:
+    end = 0
+    with open_binary(path, JSON_BLOCK) as file:
+        while lines := file.readlines(JSON_BLOCK):
+            start, end = end, end + sum(map(len, lines))
+            if rows := _without_blank(lines):
+                yield len(rows), rows if path.suffix == ".gz" else (start, end)
+
+
+def _without_blank(lines: list[bytes]) -> list[bytes]:
+    return [line for line in lines if not line.isspace()]
+
+
+def read_block(block: RowBlock) -> tuple[ProblemBlock, Counter[str]]:
+    """Return the problems of a block, named after file and row, and how many pairs were left out, by reason.
+
+    Fields: `source` and `examples` ([input grid, output grid] pairs); others are ignored. Raises `RowError` for
+    anything that is not a BARC row.
+    """
+    rows = block.read()
+    numbers = range(block.first, block.first + len(rows))
+    stem = Path(block.path.name.removesuffix(".gz")).stem
+    left_out: Counter[str] = Counter()
+    try:
+        heads, n_pairs, grids = _heads_and_pairs(rows)
+        sources = [_source(head, "") for head in heads]
+    except ValueError:  # row by row, it is converted or named in an error
+        sources, n_pairs, grids = _row_by_row(rows, [f"{block.path}: row {number}" for number in numbers], left_out)
+    problem_ids = [f"{stem}-{number:06d}" for number in numbers]
+    return ProblemBlock(problem_ids, sources, np.asarray(n_pairs, np.int64), grids), left_out
+
+
+def _heads_and_pairs(rows: Rows) -> tuple[list[Any], Any, FlatGrids]:
     """Return the rows without examples, the number of pairs in each, and their grids: input, output, input, ..."""
-    if isinstance(block, pa.RecordBatch):
-        if "examples" not in block.schema.names:
+    if isinstance(rows, pa.RecordBatch):
+        if "examples" not in rows.schema.names:
             raise UnusualFormError
-        examples = block["examples"]
+        examples = rows["examples"]
         if not are_lists(examples) or not are_lists(pairs := examples.flatten()) or (lengths_of(pairs) != 2).any():
             raise UnusualFormError
-        heads = block.drop_columns("examples").to_pylist()
+        heads = rows.drop_columns("examples").to_pylist()
         return heads, lengths_of(examples), FlatGrids.from_arrow(pairs.flatten())
-    cuts = [cut(line) for line in block]
+    cuts = [cut(line) for line in rows]
     heads = [json.loads(head) for head, _ in cuts]
     if not all(isinstance(head, dict) and head.get("examples", "") is None for head in heads):
         raise UnusualFormError
     return heads, *read_examples(text for _, text in cuts)
 
 
-def _table(heads: list[Any], n_pairs: Any, grids: FlatGrids, names: list[str]) -> pa.Table:
-    is_input = np.arange(grids.heights.size) % 2 == 0
-    pairs = pair_array(grids.select(is_input), grids.select(~is_input))
-    columns = {
-        "problem_id": names,
-        "source": [_source(head, "") for head in heads],
-        "examples": list_array(np.asarray(n_pairs), pairs),
-        "seeds": [_seeds(head, "") for head in heads],
-        "origin": ["barc"] * len(heads),
-    }
-    return pa.table(columns, records.schema("problems"))
-
-
-def _problems(block: Block, names: list[str], path: Path, first: int, left_out: Counter[str]) -> Iterator[Problem]:
-    rows = block.to_pylist() if isinstance(block, pa.RecordBatch) else _parse_lines(block, path, first)
-    for number, (name, row) in enumerate(zip(names, rows, strict=True), first):
-        where = f"{path}: row {number}"
-        source, examples = _source(row, where), _examples(row, where, left_out)
-        yield Problem(name, source, examples, tuple(_seeds(row, where)), "barc")
-
-
-def _parse_lines(lines: Iterable[bytes], path: Path, first: int) -> Iterator[Any]:
-    for number, line in enumerate(lines, first):
-        yield parse_json(line, f"{path}: row {number}", "one BARC row per line")
+def _row_by_row(rows: Rows, names: list[str], left_out: Counter[str]) -> tuple[list[str], list[int], FlatGrids]:
+    """As `_heads_and_pairs`, with the sources of the rows; `names`: what to call them in errors."""
+    sources: list[str] = []
+    n_pairs: list[int] = []
+    grids: list[Grid] = []
+    for row, name in zip(rows.to_pylist() if isinstance(rows, pa.RecordBatch) else rows, names, strict=True):
+        fields = parse_json(row, name, "one BARC row per line") if isinstance(row, bytes) else row
+        sources.append(_source(fields, name))
+        kept = _examples(fields, name, left_out)
+        n_pairs.append(len(kept) // 2)
+        grids += kept
+    return sources, n_pairs, FlatGrids.from_grids(grids)
 
 
 def _field(row: Any, name: str, kind: type, where: str) -> Any:
@@ -142,15 +168,9 @@ def _source(row: Any, where: str) -> str:
     return source
 
 
-def _seeds(row: dict[str, Any], where: str) -> list[str]:
-    seeds = row.get("seeds") or []
-    if not isinstance(seeds, list):
-        raise RowError(f"{where}: field 'seeds' is {seeds!r}, expected a list")
-    return [str(seed) for seed in seeds]
-
-
-def _examples(row: Any, where: str, left_out: Counter[str]) -> tuple[Pair, ...]:
-    pairs = []
+def _examples(row: Any, where: str, left_out: Counter[str]) -> list[Grid]:
+    """Return the grids of a row's pairs: input, output, input, ..."""
+    kept: list[Grid] = []
     for number, example in enumerate(_field(row, "examples", list, where)):
         try:
             given, wanted = map(_grid, example)
@@ -158,12 +178,12 @@ def _examples(row: Any, where: str, left_out: Counter[str]) -> tuple[Pair, ...]:
                 reasons = {side for side in (given, wanted) if isinstance(side, str)}
                 left_out[" and ".join(sorted(reasons))] += 1
             else:
-                pairs.append(Pair(given, wanted))
+                kept += [given, wanted]
         except (GridError, TypeError, ValueError) as error:
             raise RowError(
                 f"{where}: field 'examples', pair {number}: {error}; expected [input grid, output grid]"
             ) from None
-    return tuple(pairs)
+    return kept
 
 
 def _grid(value: Any) -> Grid | str:

@@ -25,7 +25,6 @@ PURPOSE = "Reinforcement learning that teaches a code model to refine its own pr
 SECTIONS: dict[str, dict[str, str]] = {
     "Stages of an experiment, in running order": {
         "fetch": "fetch.Fetch",
-        "tasks problems": "tasks.WriteProblems",
         "tasks split": "tasks.Tasks",
         "tasks evaluation": "tasks.EvaluationTasks",
         "prompts first": "prompts.FirstPrompts",

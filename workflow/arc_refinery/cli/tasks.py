@@ -5,63 +5,41 @@ from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from arc_refinery import config, records
 from arc_refinery.cli.flags import Flat
 
 
-@dataclass
-class WriteProblems:
-    """Generate or read BARC problems."""
-
-    output: Path  # file of problems to write
-    n_wanted: int  # number of problems to generate; files are read whole
-    problems: Annotated[config.Problems, Flat]
-    seed: int = 0  # seeds the generator
-
-    def run(self) -> None:
-        from arc_refinery.sources import problem_tables
-
-        settings = self.problems.model_dump() | {"n_wanted": self.n_wanted}
-        left_out: Counter[str] = Counter()
-        with records.writer(
-            self.output, "problems", self.seed, settings, lambda: {"pairs_left_out": dict(left_out)}
-        ) as add:
-            for table in problem_tables(self.problems, self.n_wanted, self.seed, "training problems", left_out):
-                add(table)
-        _log(left_out, f"pairs of {records.count(self.output)} problems")
-
-
-@dataclass
+@dataclass(kw_only=True)
 class Tasks:
-    """Turn problems into ARC tasks and split them into parts."""
+    """Turn generated problems, or BARC rows, into ARC tasks and split them into parts."""
 
-    problems_path: Path  # file of problems
     outputs: tuple[Path, ...]  # one file per part
+    problems: Annotated[config.Problems, Flat]
     tasks_per_part: int | None = None  # default: all tasks, dealt evenly
-    max_cells: int = 4500  # drop tasks with more cells than this, over all grids
-    seed: int = 0  # seeds the order of the tasks
+    seed: int = 0  # seeds the generator and the order of the tasks
+    n_jobs: int = 1  # processes that read rows
 
     def run(self) -> None:
-        from arc_refinery.sources import deal_tasks
+        from arc_refinery.sources import LeftOut, deal_tasks
 
-        settings = {"tasks_per_part": self.tasks_per_part, "max_cells": self.max_cells}
-        left_out: Counter[str] = Counter()
+        settings = self.problems.model_dump() | {"tasks_per_part": self.tasks_per_part}
+        left_out = LeftOut()
+
+        def notes() -> dict[str, Any]:
+            return {"problems_left_out": dict(left_out.problems), "pairs_left_out": dict(left_out.pairs)}
+
         with ExitStack() as files:
-            parts = [
-                files.enter_context(
-                    records.writer(path, "tasks", self.seed, settings, lambda: {"problems_left_out": dict(left_out)})
-                )
-                for path in self.outputs
+            add = [
+                files.enter_context(records.writer(path, "tasks", self.seed, settings, notes)) for path in self.outputs
             ]
-            for dealt in deal_tasks(
-                self.problems_path, len(parts), self.tasks_per_part, self.max_cells, self.seed, left_out
+            for part, tasks in deal_tasks(
+                self.problems, len(self.outputs), self.tasks_per_part, self.seed, self.n_jobs, left_out
             ):
-                for add, tasks in zip(parts, dealt, strict=True):
-                    for table in records.tables("tasks", tasks):
-                        add(table)
-        _log(left_out, f"of {records.count(self.problems_path)} problems")
+                add[part](tasks)
+        _log(left_out.pairs, "pairs")
+        _log(left_out.problems, "problems")
 
 
 @dataclass
@@ -87,7 +65,7 @@ class EvaluationTasks:
         tasks = tasks_of_set(self.task_set, problems, left_out)
         seed = self.task_set.seed or 0
         records.write(self.output, "tasks", tasks, seed, settings, lambda: {"problems_left_out": dict(left_out)})
-        _log(left_out, f"of {self.task_set.n_tasks} problems")
+        _log(left_out, "problems")
 
 
 @dataclass

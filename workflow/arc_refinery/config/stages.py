@@ -189,18 +189,10 @@ def wording(experiment: Refining) -> Stage:
     return Stage({"messages": rows_files(experiment, rows)[0]} | chosen)
 
 
-def problems(experiment: Refining) -> Stage:
-    parts, source = experiment.parts, experiment.problems
-    assert parts and source
-    n_wanted = parts.n_parts * (parts.tasks_per_part or 0)
-    return Stage(_on_disk(experiment, source) | {"n_wanted": n_wanted, "seed": experiment.seed})
-
-
 def tasks(experiment: Refining) -> Stage:
     parts, source = experiment.parts, experiment.problems
     assert parts and source
-    sizes = {"tasks_per_part": parts.tasks_per_part, "max_cells": source.max_cells}
-    return Stage(sizes | {"seed": experiment.seed})
+    return Stage(_on_disk(experiment, source) | {"tasks_per_part": parts.tasks_per_part, "seed": experiment.seed})
 
 
 def evaluation_tasks(experiment: Refining, tasks: str) -> Stage:

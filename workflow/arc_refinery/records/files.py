@@ -24,7 +24,6 @@ from arc_refinery.augment import Augmentation
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
 from arc_refinery.grids import GridError
-from arc_refinery.problems import Problem
 from arc_refinery.records.questions import Asserts, Question
 from arc_refinery.records.refining import Attempt, Demonstration, Prompt, Verdict
 from arc_refinery.records.schemas import GRIDS, PAIRS, RecordKind, schema
@@ -57,6 +56,8 @@ def writer(
 ) -> Iterator[Callable[[pa.Table], None]]:
     """Yield a function that appends a table to the file; the file appears at `path` only if all goes well.
 
+    Row groups have `ROWS_PER_GROUP` rows, whatever the size of the tables.
+
     `settings` are the stage's settings that affect the content. `notes` is called at the end and returns short facts
     about the file, such as how many rows were dropped.
     """
@@ -69,7 +70,21 @@ def writer(
     }
     columns = schema(kind).with_metadata(metadata)
     with atomic_write(path) as unfinished, pq.ParquetWriter(unfinished, columns, **_encodings(kind)) as file:
-        yield lambda table: file.write_table(table.replace_schema_metadata(metadata))
+        waiting = schema(kind).empty_table()
+
+        def add(table: pa.Table) -> None:
+            nonlocal waiting
+            waiting = pa.concat_tables([waiting, table.replace_schema_metadata(None)])
+            n_whole = len(waiting) // ROWS_PER_GROUP * ROWS_PER_GROUP
+            write_groups(waiting.slice(0, n_whole))
+            waiting = waiting.slice(n_whole)
+
+        def write_groups(table: pa.Table) -> None:
+            if len(table):
+                file.write_table(table.replace_schema_metadata(metadata), ROWS_PER_GROUP)
+
+        yield add
+        write_groups(waiting)
         file.add_key_value_metadata({"notes": json.dumps(notes(), sort_keys=True)})
 
 
@@ -99,22 +114,6 @@ def write(
             add(table)
 
 
-def read_problems(path: Path, chosen: NDArray[np.bool_] | None = None) -> Iterator[Problem]:
-    """Yield problems; `chosen`, one value for each in the file, leaves out those where it is false."""
-    for row in _rows(path, "problems", chosen):
-        yield Problem(**{**row, "seeds": tuple(row["seeds"] or ())})
-
-
-def read_problem_sizes(path: Path) -> Iterator[tuple[str, NDArray[np.int64]]]:
-    """Yield each problem's id and the cells of each example, input and output together; makes no grids."""
-    check(path, "problems")
-    for batch in _batches(path, ["problem_id", "examples"]):
-        examples = batch["examples"]
-        cells = sum(side.heights * side.widths for side in _sides(examples, "examples", path))
-        ends = np.cumsum(lengths_of(examples))
-        yield from zip(batch["problem_id"].to_pylist(), np.split(cells, ends[:-1]), strict=True)
-
-
 def read_tasks(path: Path) -> Iterator[Task]:
     return (Task(**row) for row in _rows(path, "tasks"))
 
@@ -136,7 +135,7 @@ def read_attempts(path: Path) -> Iterator[Attempt]:
 
 
 def read_verdicts(path: Path, chosen: NDArray[np.bool_] | None = None) -> Iterator[Verdict]:
-    """Yield verdicts; `chosen` as for `read_problems`."""
+    """Yield verdicts; `chosen`, one value for each in the file, leaves out those where it is false."""
     return (Verdict(**row) for row in _rows(path, "verdicts", chosen))
 
 

@@ -5,14 +5,12 @@ from typing import Literal
 
 import pyarrow as pa
 
-from arc_refinery.problems import Problem
 from arc_refinery.records.questions import Question
 from arc_refinery.records.refining import Attempt, Demonstration, Prompt, Verdict
 from arc_refinery.records.transcripts import Conversation, Episode
 from arc_refinery.tasks import Task
 
 RecordKind = Literal[
-    "problems",
     "tasks",
     "prompts",
     "attempts",
@@ -29,8 +27,6 @@ GRIDS = pa.list_(_GRID)
 _AUGMENTATION = pa.struct([("n_rotations", pa.int8()), ("transpose", pa.bool_()), ("colors", pa.list_(pa.int8()))])
 _MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 _TYPES: dict[str, pa.DataType] = {
-    "seeds": pa.list_(pa.string()),
-    "examples": PAIRS,
     "train": PAIRS,
     "test": PAIRS,
     "hidden": PAIRS,
@@ -50,7 +46,6 @@ _TYPES: dict[str, pa.DataType] = {
 }
 _SCALARS = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 _CLASSES: dict[RecordKind, type] = {
-    "problems": Problem,
     "tasks": Task,
     "prompts": Prompt,
     "attempts": Attempt,

@@ -21,10 +21,11 @@ def of_tasks(experiment: Refining, folder: Path) -> list[str]:
     }
     if not files:
         return []
-    pairs = _notes(folder / "problems.parquet").get("pairs_left_out", {})
-    rows = _rows("pairs of problems to train on", pairs)
+    rows = []
     for purpose, path in files.items():
-        rows += _rows(purpose, _notes(path).get("problems_left_out", {}))
+        notes = _notes(path)
+        rows += _rows(f"pairs of {purpose}", notes.get("pairs_left_out", {}))
+        rows += _rows(purpose, notes.get("problems_left_out", {}))
     return _section(rows, "Every problem became a task, with all of its pairs.")
 
 

@@ -12,7 +12,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.reporting.markdown import markdown_table
 
 # Other stages follow these
-ORDER = ["fetch", "problems", "tasks", "wording", "prompts", "sample", "grade", "demonstrations", "sft", "train"]
+ORDER = ["fetch", "tasks", "wording", "prompts", "sample", "grade", "demonstrations", "sft", "train"]
 COLUMNS = ["s", "cpu_time", "max_rss"]
 _CAPTION = """\
 Each job counts with the run that finished it; earlier runs that were killed are not included. Wall seconds are summed
