@@ -81,15 +81,15 @@ def _examples(shape: tuple[int, ...], rng: np.random.Generator) -> str:
     return characters.tobytes().decode()
 
 
-def measure(command: list[str]) -> tuple[float, float]:
-    """Seconds of wall time, and GiB of memory of the process."""
+def measure(command: list[str]) -> tuple[float, float, float]:
+    """Seconds of wall time and of CPU time, and GiB of memory at most, of one process."""
     start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
-    return time.perf_counter() - start, usage.ru_maxrss / 2**20
+    return time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 2**20
 
 
 def compare(folder: Path, n_rows: int, seed: int) -> None:
@@ -110,7 +110,7 @@ def compare(folder: Path, n_rows: int, seed: int) -> None:
     print("|---|--:|--:|--:|")
     first = 0.0
     for name, command in commands.items():
-        wall, memory = measure(command)
+        wall, _, memory = measure(command)
         first = first or wall
         print(f"| {name} | {wall:.1f} | {memory:.2f} | {first / wall:.1f} |", flush=True)
 

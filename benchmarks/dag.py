@@ -26,6 +26,8 @@ from typing import Any
 import yaml
 from sandbox import machine, progress, show
 
+from arc_refinery import config
+
 ROOT = Path(__file__).parents[1]
 MADE = {"results", "logs"}  # what runs leave in the checkout
 
@@ -73,10 +75,10 @@ def main() -> None:
     parser.add_argument("--shards", type=int, nargs="+", default=(100, 1000, 10000), help="of a part")
     parser.add_argument("--rounds", type=int, default=3, help="of each measurement (default: %(default)s)")
     parser.add_argument("--configfile", type=Path, default=ROOT / "config/multi-turn-rl.yaml")
-    parser.add_argument("--profile", default="", help="plan under this profile; `condor` groups jobs")
+    parser.add_argument("--profile", default="", help="plan under this profile, e.g. condor")
     arguments = parser.parse_args()
     under = ["--profile", arguments.profile] if arguments.profile else []
-    experiment = yaml.safe_load(arguments.configfile.read_text())
+    experiment = config.load_experiment(arguments.configfile, config.Refining).model_dump(mode="json")
     rows: list[list[str]] = []
     first = 0.0
     for shards in arguments.shards:

@@ -30,14 +30,21 @@ class BranchFiles:
         return self.folder / "prompts.parquet"
 
     @property
+    def n_grading_jobs(self) -> int:
+        return -(-self.n_shards // self.shards_per_grading_job)
+
+    @property
     def attempts(self) -> list[Path]:
-        return [self.folder / f"attempts/{shard:03d}.parquet" for shard in range(self.n_shards)]
+        return self._attempts(range(self.n_shards))
 
     @property
     def verdicts(self) -> list[Path]:
-        n_jobs = -(-self.n_shards // self.shards_per_grading_job)
-        return [self.folder / f"verdicts/{job:03d}.parquet" for job in range(n_jobs)]
+        return [self.folder / f"verdicts/{job:03d}.parquet" for job in range(self.n_grading_jobs)]
 
     def attempts_of_job(self, job: int) -> list[Path]:
         """Return the attempts that one file of verdicts is about."""
-        return self.attempts[job * self.shards_per_grading_job : (job + 1) * self.shards_per_grading_job]
+        first = job * self.shards_per_grading_job
+        return self._attempts(range(first, min(first + self.shards_per_grading_job, self.n_shards)))
+
+    def _attempts(self, shards: range) -> list[Path]:
+        return [self.folder / f"attempts/{shard:03d}.parquet" for shard in shards]

@@ -125,8 +125,10 @@ def verdicts(experiment: Refining, tasks: str, branch: str = "turn1") -> Paths:
 
 def attempts_to_grade(experiment: Refining, tasks: str, branch: str, job: str) -> Paths:
     of_branch = files(experiment, tasks, branch)
-    if int(job) >= (n_jobs := len(of_branch.verdicts)):
-        raise ConfigError(f"{tasks}/{branch} has no grading job {job}: its {n_jobs} are numbered from 000")
+    if int(job) >= of_branch.n_grading_jobs:
+        raise ConfigError(
+            f"{tasks}/{branch} has no grading job {job}: its {of_branch.n_grading_jobs} are numbered from 000"
+        )
     return _texts(of_branch.attempts_of_job(int(job)))
 
 
