@@ -48,14 +48,15 @@ def main() -> None:
         on_pool = ["--profile", "condor", "--seconds-between-status-checks", "1"]
         ways = {}
         for size in options.together:
-            ways[f"local, {size} per job"] = (["--cores", str(options.cpus)], dict(os.environ), size)
-            ways[f"pool, {size} per job"] = (on_pool, pool.environment, size)
+            ways[f"local, {size} per job"] = (["--cores", str(options.cpus)], False, size)
+            ways[f"pool, {size} per job"] = (on_pool, True, size)
         rows: list[tuple[str, float, float, float]] = []
-        for way, (flags, environment, size) in ways.items():
+        for way, (flags, is_on_pool, size) in ways.items():
             before = children_seconds()
             try:
-                if environment is pool.environment:
+                if is_on_pool:
                     pool.start()
+                environment = pool.environment if is_on_pool else dict(os.environ)
                 seconds = graded(checkout, flags, environment, options.shards, size)
             finally:
                 pool.stop()
