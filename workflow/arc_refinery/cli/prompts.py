@@ -33,6 +33,7 @@ class NextTurnFlags(PromptFlags):
     shards_per_grading_job: int = 1  # shards whose verdicts are in one file
     n_considered: int  # attempts per task that may be used, from the first
     include_errors: bool = False  # also refine programs that raised an exception
+    form: config.FeedbackForm = "given"  # of the feedback: given grids, pairs of given and expected grids, or cells
 
     @property
     def files(self) -> BranchFiles:
@@ -90,7 +91,7 @@ class Refine(NextTurnFlags):
         from arc_refinery.refine.prompt_files import write_prompts
         from arc_refinery.refine.rendering import Renderer
 
-        template = load_template(self.template, self.colors)
+        template = load_template(self.template, self.colors, self.form)
         plan = NextTurnPlan(
             self.branch,
             self.n_considered,
@@ -130,7 +131,7 @@ class WriteDemonstrations(NextTurnFlags):
         from arc_refinery.refine.graded import read_graded
         from arc_refinery.refine.rendering import Renderer
 
-        template = load_template(self.template, self.colors)
+        template = load_template(self.template, self.colors, self.form)
         plan = DemonstrationPlan(
             self.demonstrations,
             self.n_considered,

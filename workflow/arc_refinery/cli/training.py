@@ -24,6 +24,7 @@ class Train(GrpoFlags):
     lengths: Annotated[config.Lengths, Flat]
     template: str = "words"  # wording of the feedback in on-policy second turns: compact, words, or a learned folder
     colors: tuple[str, ...] | None = None  # ten words for the colors 0 to 9 in that feedback
+    form: config.FeedbackForm = "given"  # of that feedback
     include_errors: bool = False  # on-policy: also refine programs that raised an exception
     code_execution_cpu_seconds: float = 1.0  # CPU time limit per program, over all its inputs
     code_execution_wall_seconds: float = 10.0  # wall time limit per program
@@ -44,7 +45,7 @@ class Train(GrpoFlags):
             allow_without_seccomp=self.allow_without_seccomp,
         )
         job = self.job(self.training, self.lengths.max_seq_length, sandbox)
-        prompts_hash, template = content_hash(self.dataset_path), load_template(self.template, self.colors)
+        prompts_hash, template = content_hash(self.dataset_path), load_template(self.template, self.colors, self.form)
         with sandbox.executor(self.training.n_jobs) as executor:
             environment = RefineEnvironment(
                 self._fitting_prompts,

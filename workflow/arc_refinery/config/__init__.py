@@ -33,6 +33,7 @@ from arc_refinery.config.tool_use import (
     ToolUse,
 )
 from arc_refinery.config.training import SFT, TRAINED, Methods, Run, Training, check_weights
+from arc_refinery.prompts import FeedbackForm
 
 __all__ = [
     "EVALUATION",
@@ -48,6 +49,7 @@ __all__ = [
     "Demonstrations",
     "Evaluation",
     "Experiment",
+    "FeedbackForm",
     "FeedbackKind",
     "Generation",
     "Grpo",

@@ -8,13 +8,14 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model
 from arc_refinery.config.base import Name, RunName, Strict
 from arc_refinery.config.sampling import Refinement, Selection
 from arc_refinery.config.tasks import TaskSet
+from arc_refinery.prompts import FeedbackForm
 
 # Feedback in a refining prompt: the result of executing the attempt, nothing, or the result of another task's attempt.
 # The last two are controls: a model that uses its feedback refines worse with them.
 FeedbackKind = Literal["real", "none", "other-task"]
 
 
-OF_LATER_TURNS = ("feedback", "select", "n_parents", "include_errors")
+OF_LATER_TURNS = ("feedback", "select", "n_parents", "include_errors", "form")
 
 
 class Turn(Strict):
@@ -42,6 +43,7 @@ class Turn(Strict):
     include_errors: bool | None = Field(
         None, description="For turn 2 and later, overrides `refinement.include_errors`."
     )
+    form: FeedbackForm | None = Field(None, description="For turn 2 and later, overrides `refinement.form`.")
 
     @model_validator(mode="after")
     def _adapters_belong_to_the_experiments_model(self) -> "Turn":

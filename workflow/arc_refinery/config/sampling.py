@@ -8,7 +8,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_
 
 from arc_refinery.config.base import PROMPTS, TUNING, Share, Strict, check_source
 from arc_refinery.hub import Download
-from arc_refinery.prompts import Notation
+from arc_refinery.prompts import FeedbackForm, Notation
 from arc_refinery.sandbox import Executor, Limits
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
@@ -162,4 +162,9 @@ class Refinement(Strict):
     )
     include_errors: bool = Field(
         False, description="Also refine programs that raised an exception, with the exception as feedback."
+    )
+    form: FeedbackForm = Field(
+        "given",
+        description="Form of the feedback on a train pair: `given`: that it is correct, or the grid that the program "
+        "gave; `residual`: that grid and the expected one, as a pair of a first turn; `difference`: cells that differ.",
     )

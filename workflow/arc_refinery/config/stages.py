@@ -139,7 +139,7 @@ def _(experiment: Refining, adapter: str) -> Stage:
         "model_path": model_path(experiment, experiment.model),
         "template": template(experiment),
         "colors": experiment.model.colors,
-        "include_errors": experiment.refinement.include_errors,
+        **experiment.refinement.model_dump(include={"include_errors", "form"}),
         **training.model_dump(include=set(Lengths.model_fields)),
         "code_execution_cpu_seconds": sandbox.cpu_seconds,
         "code_execution_wall_seconds": sandbox.wall_seconds,
@@ -284,7 +284,7 @@ def training_prompts(experiment: Refining) -> Stage:
         augmented = experiment.sampling.model_dump(include={"use_data_augmentation"})
         return Stage(prompts | sizes | augmented | _window(experiment) | {"branch": "training"})
     # one per task, which refines its best incorrect attempt
-    chosen = {"n_parents": 1, "include_errors": experiment.refinement.include_errors}
+    chosen = {"n_parents": 1} | experiment.refinement.model_dump(include={"include_errors", "form"})
     sizes = {"n_considered": experiment.sampling.n_predictions, "n_predictions": 1}
     return Stage(prompts | _refining(experiment) | chosen | sizes | _window(experiment) | {"branch": "training"})
 
@@ -297,7 +297,8 @@ def demonstrations(experiment: Refining) -> Stage:
     return Stage(
         prompts
         | {"max_seq_length": window["max_model_len"], "max_completion_length": window["max_output_tokens"]}
-        | {"n_considered": experiment.sampling.n_predictions, "include_errors": experiment.refinement.include_errors}
+        | {"n_considered": experiment.sampling.n_predictions}
+        | experiment.refinement.model_dump(include={"include_errors", "form"})
         | training.sft.demonstrations.model_dump()
         | experiment.sandbox.model_dump()
     )

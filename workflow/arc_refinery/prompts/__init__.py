@@ -17,12 +17,21 @@ from arc_refinery.prompts.conversation import (
 )
 from arc_refinery.prompts.demonstration import completed_answer, transform_program
 from arc_refinery.prompts.notation import COLOR_WORDS, Notation
-from arc_refinery.prompts.template import COMPACT, WORDS, Template, load_template, save_template, template_files
+from arc_refinery.prompts.template import (
+    COMPACT,
+    WORDS,
+    FeedbackForm,
+    Template,
+    load_template,
+    save_template,
+    template_files,
+)
 
 __all__ = [
     "COLOR_WORDS",
     "COMPACT",
     "WORDS",
+    "FeedbackForm",
     "Message",
     "Notation",
     "Template",

@@ -14,6 +14,8 @@ the whole answer, and the next turn shows the whole answer. Token counts cover o
 import re
 from collections.abc import Sequence
 
+import numpy as np
+
 from arc_refinery.grids import Grid
 from arc_refinery.messages import Message
 from arc_refinery.metrics import pixel_score
@@ -66,26 +68,51 @@ def next_turn(conversation: Sequence[Message], completion: str, feedback: str) -
 
 
 def execution_feedback(task: Task, outputs: tuple[Grid, ...], template: Template) -> str:
-    """Return feedback on each train pair: that the program's grid matches, or the grid, its similarity and both shapes.
+    """Return feedback on each train pair, in the template's form.
 
     `outputs` are the program's grids for the train inputs; nothing about the test pairs is ever fed back.
     """
+    pairs = enumerate(zip(task.train, outputs, strict=True), 1)
+    on_pairs = [_feedback_on_pair(number, output, pair.output, template) for number, (pair, output) in pairs]
+    return "".join([template.feedback.head, *on_pairs, template.feedback.tail])
+
+
+def _feedback_on_pair(number: int, given: Grid, expected: Grid, template: Template) -> str:
     notation, texts = template.notation, template.feedback
-    lines = [texts.head]
-    for number, (pair, output) in enumerate(zip(task.train, outputs, strict=True), 1):
-        score = pixel_score(output, pair.output)
-        if score == 1.0:
-            lines.append(fill(texts.correct, {"number": number}))
-            continue
-        has_other_shape = output.shape != pair.output.shape
-        facts = {
-            "number": number,
-            "similarity": min(round(100 * score), 99),  # a wrong grid never shows 100 %
-            "other_shape": fill(texts.other_shape, {"shape": shape_text(pair.output)}) if has_other_shape else "",
-            "grid": ("" if notation.shows_shape else f"{shape_text(output)}:\n") + notation.write(output),
-        }
-        lines.append(fill(texts.wrong, facts))
-    return "".join([*lines, texts.tail])
+    if template.form == "residual":
+        return fill(
+            texts.residual, {"number": number, "input": notation.write(given), "output": notation.write(expected)}
+        )
+    score = pixel_score(given, expected)
+    if score == 1.0:
+        return fill(texts.correct, {"number": number})
+    has_other_shape = given.shape != expected.shape
+    if template.form == "difference" and not has_other_shape:
+        return fill(texts.difference, {"number": number, "cells": _differences(given, expected, template)})
+    facts = {
+        "number": number,
+        "similarity": min(round(100 * score), 99),  # a wrong grid never shows 100 %
+        "other_shape": fill(texts.other_shape, {"shape": shape_text(expected)}) if has_other_shape else "",
+        "grid": ("" if notation.shows_shape else f"{shape_text(given)}:\n") + notation.write(given),
+    }
+    return fill(texts.wrong, facts)
+
+
+def _differences(given: Grid, expected: Grid, template: Template) -> str:
+    """Return the cells that differ, row by row; both grids have the same shape."""
+    colors = template.notation.colors
+    return "".join(
+        fill(
+            template.feedback.cell,
+            {
+                "row": row,
+                "column": column,
+                "given": colors[given[row, column]],
+                "expected": colors[expected[row, column]],
+            },
+        )
+        for row, column in np.argwhere(given != expected).tolist()
+    )
 
 
 def shape_text(grid: Grid) -> str:

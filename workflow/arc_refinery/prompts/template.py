@@ -10,6 +10,14 @@ A second turn of `compact`, in the words of `FeedbackTexts`:
     pair 2 wrong, pixel similarity 50%, expected shape 2x2, given 1x2
     1 30
     Write a corrected program.
+
+That is the form `given`. In the form `residual`, every pair leads from the given grid to the expected one, as in a
+first turn; in the form `difference`, the cells of a wrong pair that differ are listed:
+
+    input 1x2                           pair 2 wrong, (row, column) given -> expected: (0, 0) 3 -> 1
+    1 30
+    output 1x2
+    1 10
 """
 
 import json
@@ -17,6 +25,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any, Literal
 
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
@@ -25,8 +34,11 @@ from arc_refinery.prompts.notation import COLOR_WORDS, DIGITS, Notation, Notatio
 BUILT_IN = ("compact", "words")
 NOTATION, FEEDBACK = "notation.json", "feedback.json"  # in a folder, next to the text files
 SLOT = re.compile(
-    r"\{(colors|n_pairs|next_number|number|index|pairs|tests|input|output|similarity|shape|other_shape|grid|error)\}"
+    r"\{(colors|n_pairs|next_number|number|index|pairs|tests|input|output|similarity|shape|other_shape|grid|error"
+    r"|cells|row|column|given|expected)\}"
 )
+
+FeedbackForm = Literal["given", "residual", "difference"]
 
 COMPACT_INPUT, COMPACT_OUTPUT = "\ninput ", "\noutput "
 
@@ -37,15 +49,19 @@ class TemplateError(InputError):
 
 @dataclass(frozen=True)
 class FeedbackTexts:
-    """Texts of a later turn, joined: `head`, `correct` or `wrong` for each train pair, and `tail`.
+    """Texts of a later turn, joined: `head`, a text for each train pair, and `tail`.
 
-    For a program that raised: `error` and `tail`. Comments list all slots.
+    A pair's text is `residual` in that form, otherwise `correct` or `wrong`; in the form `difference`, `difference`
+    replaces `wrong` where the shape is right. For a program that raised: `error` and `tail`. Comments list all slots.
     """
 
     head: str = "Executing your program gave:"
     correct: str = "\npair {number} correct"  # {number}: 1, 2, ...
     wrong: str = "\npair {number} wrong, pixel similarity {similarity}%{other_shape}, given {grid}"  # 0..99
     other_shape: str = ", expected shape {shape}"  # {shape}: 2x2; empty if the program's grid has the right shape
+    residual: str = "\nPair {number}, your program gave:\n{input}\nIt should give:\n{output}"
+    difference: str = "\npair {number} wrong, (row, column) given -> expected:{cells}"
+    cell: str = " ({row}, {column}) {given} -> {expected}"  # from 0, as in grid[row, column]
     error: str = "Executing your program failed with {error}"
     tail: str = "\nWrite a corrected program."
 
@@ -63,6 +79,7 @@ class Template:
     assistant_prefix: str  # start of every answer: the model continues from there
     notation: Notation
     feedback: FeedbackTexts = FeedbackTexts()  # texts of later turns
+    form: FeedbackForm = "given"  # which of them are used
 
 
 COMPACT = Template(
@@ -74,6 +91,7 @@ COMPACT = Template(
     between_tests="",
     assistant_prefix="",
     notation=Notation(DIGITS, start="{height}x{width}", row_start="\n{row} ", between_cells="", between_rows=""),
+    feedback=FeedbackTexts(residual=f"{COMPACT_INPUT}{{input}}{COMPACT_OUTPUT}{{output}}"),
 )
 
 WORDS = Template(
@@ -102,7 +120,7 @@ WORDS = Template(
 _TEXTS = tuple(
     field.name
     for field in fields(Template)
-    if field.name not in ("between_pairs", "between_tests", "notation", "feedback")
+    if field.name not in ("between_pairs", "between_tests", "notation", "feedback", "form")
 )
 _REQUIRED_SLOTS = {"user": ("{pairs}",), "pair": ("{input}", "{output}")}
 
@@ -112,9 +130,9 @@ def fill(text: str, values: Mapping[str, object]) -> str:
     return SLOT.sub(lambda slot: str(values.get(slot[1], slot[0])), text)
 
 
-def load_template(name: str, colors: Sequence[str] | None = None) -> Template:
+def load_template(name: str, colors: Sequence[str] | None = None, form: FeedbackForm = "given") -> Template:
     """Load `compact`, `words` or the template in a folder; `colors` are ten words for the numbers 0 to 9."""
-    template = {"compact": COMPACT, "words": WORDS}.get(name) or _read(Path(name))
+    template = replace({"compact": COMPACT, "words": WORDS}.get(name) or _read(Path(name)), form=form)
     if colors is None:
         return template
     if name == "compact":
@@ -146,7 +164,7 @@ def _read(folder: Path) -> Template:
             f"{missing[0]} does not exist; model.template is one of {', '.join(BUILT_IN)} or a folder that "
             "`arc-refinery prompts learn` wrote"
         )
-    texts = {name: (folder / f"{name}.txt").read_bytes().decode().removesuffix("\n") for name in _TEXTS}
+    texts: dict[str, Any] = {name: (folder / f"{name}.txt").read_bytes().decode().removesuffix("\n") for name in _TEXTS}
     for name, slots in _REQUIRED_SLOTS.items():
         for slot in slots:
             if slot not in texts[name]:
@@ -174,7 +192,14 @@ def _read_feedback(path: Path) -> FeedbackTexts:
     are_texts = isinstance(texts, dict) and all(isinstance(text, str) for text in texts.values())
     if not are_texts or sorted(texts) != sorted(names):
         raise TemplateError(f"{path}: expected texts under the keys {', '.join(names)}, and no other key")
-    for name, slot in (("wrong", "{grid}"), ("error", "{error}")):
+    for name, slot in (
+        ("wrong", "{grid}"),
+        ("error", "{error}"),
+        ("residual", "{input}"),
+        ("residual", "{output}"),
+        ("difference", "{cells}"),
+        ("cell", "{expected}"),
+    ):
         if slot not in texts[name]:
             raise TemplateError(f"{path}: {name} has no {slot}; add it where the model should see the result")
     return FeedbackTexts(**texts)
