@@ -52,6 +52,7 @@ rule grade:
     input:
         attempts=of(inputs.attempts_to_grade, "tasks", "branch", "job"),
         tasks="<results>/tasks/{tasks}.parquet",
+        parents=of(inputs.continued_verdicts, "tasks", "branch"),
     output:
         "<results>/{tasks}/{branch}/verdicts/{job}.parquet",
     log:
@@ -63,6 +64,7 @@ rule grade:
         **needs("cpu"),
     params:
         flags=flags_of(stages.grade),
+        parents=parents_flag,
     shell:
-        "arc-refinery grade --attempts {input.attempts} --tasks-path {input.tasks} {params.flags}"
+        "arc-refinery grade --attempts {input.attempts} --tasks-path {input.tasks} {params.parents} {params.flags}"
         " --n-jobs {threads} --output {output} 2> {log}"

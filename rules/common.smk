@@ -50,6 +50,10 @@ def adapter_flag(wildcards, input) -> str:
     return f"--lora-path {input.adapter}" if input.adapter else ""
 
 
+def parents_flag(wildcards, input) -> str:
+    return f"--parents {input.parents}" if input.parents else ""
+
+
 def one_of(names) -> str:
     """For `wildcard_constraints`."""
     return "|".join(map(re.escape, names))

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from checkout import ROOT
 
-from arc_refinery.config import ConfigError, Refinement, Refining, Turn, stages, validate_experiment
+from arc_refinery.config import ConfigError, Refinement, Refining, Turn, inputs, stages, validate_experiment
 from arc_refinery.reporting.refining import prose
 
 SEEDS_OF_TRAINING = {"seeds": [0, 1]}
@@ -225,3 +225,62 @@ def test_a_turn_may_have_its_own_temperature() -> None:
     described = "\n".join(prose.arms_and_settings(made, {"heldout": 50}))
     assert "- `greedy`: 8 first attempts by the untrained model, greedy." in described
     assert "8 refining attempts by the untrained model at temperature 0.5" in described
+
+
+# forms of feedback
+
+RESIDUAL_ONLY: dict[str, Any] = {"form": "residual-only"}
+
+
+def test_a_turn_can_choose_its_form_of_feedback() -> None:
+    made = experiment({"base": [{}], "own": [{}, {"form": "residual"}], "on": [{}, RESIDUAL_ONLY, RESIDUAL_ONLY]})
+    assert [stages.refining_prompts(made, branch).params["form"] for branch in ("own-turn2", "on-turn3")] == [
+        "residual",
+        "residual-only",
+    ]
+    before = {branch: made.continues_parents(branch) for branch in ("turn1", "own-turn2", "on-turn2", "on-turn3")}
+    assert list(before.values()) == [False, False, True, True]
+    verdicts = [path.partition("heldout/")[2] for path in inputs.continued_verdicts(made, "heldout", "on-turn3")]
+    assert verdicts == ["on-turn2/verdicts/000.parquet"]
+    assert inputs.continued_verdicts(made, "heldout", "own-turn2") == []
+
+
+@pytest.mark.parametrize(
+    ("turns", "reason"),
+    [
+        ([{}, RESIDUAL_ONLY, {}], "arm: after a turn with form `residual-only`"),
+        ([{}, RESIDUAL_ONLY | {"include_errors": True}], "set refinement.include_errors to false"),
+        ([RESIDUAL_ONLY], "turn 1 refines nothing; remove form"),
+    ],
+)
+def test_what_cannot_continue_from_outputs_is_refused(turns: list[dict[str, Any]], reason: str) -> None:
+    assert reason in refused({"base": [{}], "arm": turns})
+
+
+def test_training_on_residual_pairs_alone_needs_prompts_and_no_programs() -> None:
+    content = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    content["refinement"] = RESIDUAL_ONLY
+    sft = content["training"].pop("sft")
+    validate_experiment(content, "test", Refining)
+    content["training"]["sft"] = sft | {"demonstrations": {"first_turn_share": 0.5}}
+    with pytest.raises(ConfigError, match=r"set training.sft.demonstrations.first_turn_share to 1"):
+        validate_experiment(content, "test", Refining)
+    content["training"]["sft"] = sft | {"demonstrations": {"first_turn_share": 1.0}}
+    validate_experiment(content, "test", Refining)
+    content["training"]["grpo"]["rollout"] = "on-policy"
+    content["training"]["prompts"] = "first-turn"
+    with pytest.raises(ConfigError, match="set rollout to `prepared`"):
+        validate_experiment(content, "test", Refining)
+
+
+def test_the_report_says_which_feedback_a_turn_gets() -> None:
+    made = experiment(
+        {"base": [{}], "own": [{}, {"form": "difference"}], "few": [{}, RESIDUAL_ONLY | {"n_parents": 2}]}
+    )
+    text = "\n".join(prose.arms_and_settings(made, {"heldout": 3}))
+    assert "Feedback: execution results." in text
+    assert "by the untrained model (feedback: the cells that differ) (16 in all)" in text
+    assert (
+        "(of the 2 best incorrect attempts with distinct outputs, in turn, but no programs that failed with an error; "
+        "feedback: pairs of given and expected grids, alone; the program runs on the outputs of the one it refines)"
+    ) in text

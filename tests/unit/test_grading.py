@@ -4,6 +4,7 @@ import itertools
 from dataclasses import asdict, replace
 from typing import Any
 
+import numpy as np
 import pytest
 from factories import make_attempt, make_grid, make_prompt, make_task
 
@@ -231,3 +232,22 @@ def test_a_fingerprint_does_not_depend_on_how_the_task_was_shown(executor: Execu
         attempt(IDENTITY_PROGRAM, MIRROR, prompt_id="turned", augmentation=TURNED, train_order=(2, 1, 0)),
     )
     assert plain.fingerprint == turned.fingerprint
+
+
+def test_a_program_can_run_on_the_outputs_of_its_parent(executor: Executor) -> None:
+    task = replace(SAME, hidden=(Pair(make_grid("57"), make_grid("75")),))
+    outputs = tuple(np.fliplr(pair.output) for pair in task.pairs)  # the parent left this to do
+    flip = block("def transform(grid): return np.fliplr(grid)")
+    turn = block("def transform(grid): return np.flipud(grid)")  # the same, as seen after a quarter turn
+    plain = attempt(flip, task, "plain", parent_id="parent")
+    seen_turned = attempt(turn, task, "turned", parent_id="parent", augmentation=TURNED, train_order=(1, 0))
+    other = attempt(flip, task, "other", parent_id="right already")
+    of_parents = {"parent": outputs, "right already": tuple(pair.output for pair in task.pairs)}
+    verdicts = list(grade_attempts([plain, seen_turned, other], {"same": task}, executor, outputs=of_parents))
+    assert [(one.train_is_correct, one.test_is_correct) for one in verdicts] == [
+        (True, True),
+        (True, True),
+        (False, False),
+    ]
+    for verdict in verdicts[:2]:
+        assert [grid.tolist() for grid in verdict.test_outputs] == [[[5, 6], [6, 5]], [[7, 5]]]

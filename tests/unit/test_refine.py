@@ -11,7 +11,7 @@ from arc_refinery.augment import IDENTITY, Augmentation
 from arc_refinery.config import FeedbackKind, Sampling
 from arc_refinery.errors import ModelError
 from arc_refinery.grids import Grid
-from arc_refinery.prompts import COMPACT, WORDS, Message, Template
+from arc_refinery.prompts import COMPACT, WORDS, Message, Template, first_turn
 from arc_refinery.records import Prompt
 from arc_refinery.refine.first_turn import first_turn_prompts
 from arc_refinery.refine.graded import GradedAttempt
@@ -277,6 +277,53 @@ def test_a_third_turn_refines_the_second_in_one_conversation(asked: Prompt, rend
     assert (third.turn, third.parent_id) == (3, "second wrong")
     assert [message["role"] for message in third.messages] == ["user", "assistant"] * 2 + ["user"]
     assert third.messages[:3] == second.messages
+
+
+RESIDUAL_ONLY = replace(COMPACT, form="residual-only")
+AS_PAIRS = (make_grid("12", "34"), make_grid("5"), make_grid("70")), (make_grid("999", "888"),)
+
+
+def test_residual_only_asks_for_the_way_from_the_given_grids(asked: Prompt, renderer: Renderer) -> None:
+    wrong = graded(asked, "w", AS_PAIRS[0], test_outputs=AS_PAIRS[1])
+    made = next(next_turn_prompts([wrong], PLAN, RESIDUAL_ONLY, renderer))
+    assert [[pair.input.tolist() for pair in pairs] for pairs in (made.train, made.test)] == [
+        [grid.tolist() for grid in grids] for grids in AS_PAIRS
+    ]
+    truths = [pair.output.tolist() for pair in (*asked.train, *asked.test)]
+    assert [pair.output.tolist() for pair in (*made.train, *made.test)] == truths
+    assert list(made.messages) == first_turn(Task("", made.train, made.test, ""), COMPACT)
+    assert (made.turn, made.parent_id) == (2, "w")
+
+    again = graded(made, "again", tuple(pair.output[:1] for pair in made.train), test_outputs=(make_grid("1"),))
+    third = next(next_turn_prompts([again], PLAN, RESIDUAL_ONLY, renderer))
+    assert [pair.input.tolist() for pair in third.train] == [pair.output[:1].tolist() for pair in asked.train]
+    assert [pair.output.tolist() for pair in third.train] == truths[:3]
+
+
+def test_residual_only_shows_grids_as_the_model_saw_the_task(turned: Prompt, renderer: Renderer) -> None:
+    wrong = graded(turned, "w", AS_PAIRS[0], test_outputs=AS_PAIRS[1])
+    made = next(next_turn_prompts([wrong], PLAN, RESIDUAL_ONLY, renderer))
+    assert [pair.input.tolist() for pair in made.train] == [TURNED.apply(AS_PAIRS[0][i]).tolist() for i in SHOWN]
+    assert [pair.output.tolist() for pair in made.train] == [pair.output.tolist() for pair in turned.train]
+    assert made.test[0].input.tolist() == TURNED.apply(AS_PAIRS[1][0]).tolist()
+
+
+def test_controls_of_residual_only_show_another_tasks_pairs_or_the_task_itself(renderer: Renderer) -> None:
+    attempts = [
+        graded(prompt(a_task(name), renderer), name, (make_grid(cell),) * 3, test_outputs=(make_grid(cell),))
+        for name, cell in (("a", "1"), ("b", "2"))
+    ]
+
+    def made(feedback: FeedbackKind) -> list[Prompt]:
+        return list(
+            next_turn_prompts(attempts, replace(PLAN, n_predictions=2, feedback=feedback), RESIDUAL_ONLY, renderer)
+        )
+
+    real, other, none = made("real"), made("other-task"), made("none")
+    assert [one.messages for one in other] == [one.messages for one in real[::-1]]
+    assert [one.messages for one in none] == [one.prompt.messages for one in attempts]
+    for control in (other, none):  # what the program runs on does not change
+        assert [one.train[0].input.tolist() for one in control] == [[[1]], [[2]]]
 
 
 # what the conversation shows

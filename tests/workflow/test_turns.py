@@ -1,16 +1,20 @@
 """Arms of many turns, of another model, with other parents and other seeds: run for real, without training."""
 
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from checkout import Checkout, copy
 from safetensors.torch import load_file, save_file
 
 from arc_refinery import records
-from arc_refinery.records import Attempt
+from arc_refinery.barc import common
+from arc_refinery.prompts import extract_code
+from arc_refinery.records import Attempt, Verdict
 
 pytestmark = [pytest.mark.snakemake, pytest.mark.model]
 
@@ -20,6 +24,10 @@ ARMS = [
     {"name": "four-turns", "turns": [{"n_predictions": 4}] * 4},
     {"name": "by-another", "turns": [{"n_predictions": 8}, {"n_predictions": 8, "model": "blurred"}]},
     {"name": "from-another", "turns": [{"n_predictions": 8, "model": "blurred"}, {"n_predictions": 8}]},
+    {
+        "name": "continued",
+        "turns": [{"n_predictions": 8}, *[{"n_predictions": 4, "form": "residual-only"}] * 2],
+    },
     {
         "name": "one-parent",
         "turns": [{"n_predictions": 8}, {"n_predictions": 8, "select": "best", "n_parents": 1, "include_errors": True}],
@@ -108,9 +116,32 @@ def test_a_turn_chooses_its_parents_as_it_says(run: Checkout) -> None:
     assert (most_parents(usual), most_parents(own)) == (2, 1)
 
 
+def test_programs_of_residual_only_run_on_the_outputs_of_their_parents(run: Checkout) -> None:
+    folder = run.folder / "results/small/heldout"
+
+    def verdicts(branch: str) -> dict[str, Verdict]:
+        return {one.attempt_id: one for one in records.read_verdicts(folder / branch / "verdicts/000.parquet")}
+
+    before = verdicts("turn1-sampling-0")
+    for turn in (2, 3):
+        graded, n_checked = verdicts(f"continued-sampling-0-turn{turn}"), 0
+        for attempt in attempts(run, f"continued-sampling-0-turn{turn}"):
+            verdict = graded[attempt.attempt_id]
+            if verdict.status == "ok":
+                program: dict[str, Any] = {}
+                sys.modules["common"] = common
+                exec(str(extract_code(attempt.completion)), program)
+                for given, grid in zip(before[attempt.parent_id].train_outputs, verdict.train_outputs, strict=True):
+                    seen = program["transform"](attempt.augmentation.apply(given).astype(int))
+                    assert np.array_equal(attempt.augmentation.undo(np.asarray(seen, np.uint8)), grid)
+                n_checked += 1
+        assert n_checked
+        before = graded
+
+
 def test_the_report_compares_means_over_the_seeds(run: Checkout) -> None:
     text = (run.folder / "results/small.md").read_text()
-    rows = [line.strip("| ").split(" | ") for line in text.splitlines()[4:14]]
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines()[4 : 4 + 2 * len(ARMS)]]
     solved = {name.strip("`"): int(count.split()[0]) for name, count in rows}
     means = [
         f"{sum(solved[f'{arm}-sampling-{seed}'] for seed in (0, 1)) / 2:.3g}" for arm in ("by-another", "four-turns")

@@ -109,18 +109,24 @@ class GradeAttempts:
     tasks_path: Path  # file of the tasks that they answer
     output: Path  # file of verdicts to write
     sandbox: Annotated[config.Sandbox, Flat]
+    parents: tuple[Path, ...] = ()  # for --form residual-only: verdicts on the parents, whose outputs programs get
     n_jobs: int = 1  # sandbox servers
     seed: int = 0  # recorded in the file
 
     def run(self) -> None:
+        from arc_refinery.refine.graded import read_outputs
         from arc_refinery.refine.grading import grade_attempts
 
         tasks = {task.task_id: task for task in records.read_tasks(self.tasks_path)}
         attempts = chain.from_iterable(map(records.read_attempts, self.attempts))
         n_attempts = sum(map(records.count, self.attempts))
+        outputs = read_outputs(self.parents, self._parent_ids()) if self.parents else None
         with self.sandbox.executor(self.n_jobs) as executor:
-            verdicts = grade_attempts(attempts, tasks, executor, n_attempts)
+            verdicts = grade_attempts(attempts, tasks, executor, n_attempts, outputs)
             records.write(self.output, "verdicts", verdicts, self.seed, self.sandbox.model_dump())
+
+    def _parent_ids(self) -> set[str]:
+        return {attempt.parent_id for path in self.attempts for attempt in records.read_attempts(path)}
 
 
 @dataclass

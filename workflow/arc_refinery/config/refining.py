@@ -18,6 +18,8 @@ from arc_refinery.config.tasks import Parts, Problems, TaskSet
 from arc_refinery.config.training import SFT, TRAINED, Training
 from arc_refinery.hub import Download
 
+RESIDUAL_ONLY = "residual-only"
+
 
 class Refining(Experiment):
     kind: Literal["refining"] = Field("refining", description="Kind of experiment: learn to refine incorrect programs.")
@@ -215,6 +217,13 @@ class Refining(Experiment):
         arm, number = self.arm_and_turn(branch)
         return arm.branch(number - 1)
 
+    def continues_parents(self, branch: str) -> bool:
+        """Whether a branch's programs run on the outputs of the attempts that they refine."""
+        if branch.startswith("turn1"):
+            return False
+        arm, number = self.arm_and_turn(branch)
+        return arm.turns[number - 1].refinement(self.refinement).form == RESIDUAL_ONLY
+
     def first_turn_predictions(self, tasks: str, branch: str) -> int:
         """Completions per task in turn 1: the arms share them, so the largest arm decides."""
         if tasks in self.part_names:
@@ -321,6 +330,36 @@ class Refining(Experiment):
                         f"evaluation.arms: {arm.name} samples with the adapter {turn.adapter}; there are "
                         f"{', '.join(adapters)}"
                     )
+        return self
+
+    @model_validator(mode="after")
+    def _residual_only_has_what_it_needs(self) -> "Refining":
+        turns = [turn.refinement(self.refinement) for arm in self.arms for turn in arm.turns[1:]]
+        if any(one.form == RESIDUAL_ONLY and one.include_errors for one in [self.refinement, *turns]):
+            raise ValueError(
+                f"refinement.form `{RESIDUAL_ONLY}` continues from a program's outputs; one that raised has none: set "
+                "refinement.include_errors to false"
+            )
+        for arm in self.arms:
+            forms = [turn.refinement(self.refinement).form for turn in arm.turns[1:]]
+            if RESIDUAL_ONLY in forms and set(forms[forms.index(RESIDUAL_ONLY) :]) != {RESIDUAL_ONLY}:
+                raise ValueError(
+                    f"evaluation.arms: {arm.name}: after a turn with form `{RESIDUAL_ONLY}`, whose program continues "
+                    "from outputs, every turn needs that form"
+                )
+        training = self.training
+        if self.refinement.form != RESIDUAL_ONLY or training is None:
+            return self
+        if training.sft and training.sft.demonstrations.first_turn_share < 1:
+            raise ValueError(
+                f"training.sft: with refinement.form `{RESIDUAL_ONLY}`, no program is known to be right for a second "
+                "turn: set training.sft.demonstrations.first_turn_share to 1, or remove training.sft"
+            )
+        if training.grpo and training.grpo.rollout == "on-policy":
+            raise ValueError(
+                f"training.grpo.rollout `on-policy` answers in one conversation, refinement.form `{RESIDUAL_ONLY}` in "
+                "two: set rollout to `prepared`, or choose another form"
+            )
         return self
 
     @model_validator(mode="after")

@@ -163,6 +163,12 @@ def kind_of(path: Path) -> str:
     return _metadata(path)["kind"]
 
 
+def attempt_ids(path: Path, kind: RecordKind) -> list[str]:
+    """Return the column `attempt_id` of a file."""
+    check(path, kind)
+    return [str(one) for batch in _batches(path, ["attempt_id"]) for one in batch["attempt_id"].to_pylist()]
+
+
 def count(path: Path) -> int:
     """Return the number of records in a file."""
     n_rows: int = _footer(path).num_rows

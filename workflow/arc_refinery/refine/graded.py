@@ -1,6 +1,6 @@
 """Attempts with their prompts and verdicts, as the next turn and demonstrations read them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import merge
 from pathlib import Path
@@ -9,6 +9,7 @@ import numpy as np
 
 from arc_refinery import records
 from arc_refinery.branch_files import BranchFiles
+from arc_refinery.grids import Grid
 from arc_refinery.records import Attempt, Prompt, RecordError, Verdict
 
 
@@ -40,6 +41,15 @@ def read_graded(files: BranchFiles) -> Iterator[GradedAttempt]:
                 f"{verdicts}: {n_verdicts} verdicts, expected {start}, one per attempt. {records.remake(verdicts)}"
             )
     return merge(*shards, key=lambda one: place[one.attempt.task_id])
+
+
+def read_outputs(paths: Iterable[Path], attempt_ids: Collection[str]) -> dict[str, tuple[Grid, ...]]:
+    """Return the outputs of some attempts from files of verdicts: for all pairs of the task, in its form and order."""
+    found: dict[str, tuple[Grid, ...]] = {}
+    for path in paths:
+        chosen = np.isin(records.attempt_ids(path, "verdicts"), list(attempt_ids))
+        found |= {one.attempt_id: one.train_outputs + one.test_outputs for one in records.read_verdicts(path, chosen)}
+    return found
 
 
 def _of_shard(prompts: Mapping[str, Prompt], attempts: Path, verdicts: Path, places: range) -> Iterator[GradedAttempt]:

@@ -78,13 +78,20 @@ def grade_answers(answers: Sequence[Answer], executor: Executor) -> Generator[Gr
 
 
 def grade_attempts(
-    attempts: Iterable[Attempt], tasks: Mapping[str, Task], executor: Executor, n_attempts: int | None = None
+    attempts: Iterable[Attempt],
+    tasks: Mapping[str, Task],
+    executor: Executor,
+    n_attempts: int | None = None,
+    outputs: Mapping[str, tuple[Grid, ...]] | None = None,
 ) -> Iterator[Verdict]:
-    """Yield one verdict per attempt, in order, in constant memory. `n_attempts` is for the progress bar only."""
+    """Yield one verdict per attempt, in order, in constant memory. `n_attempts` is for the progress bar only.
+
+    With `outputs`, of their parents by id, programs run on these instead of the task's inputs.
+    """
     remaining = iter(attempts)
     with tqdm(total=n_attempts, unit="attempt", mininterval=5) as progress:
         while some := list(islice(remaining, ATTEMPTS_AT_ONCE)):
-            with closing(grade_answers(list(_answers(some, tasks)), executor)) as grades:
+            with closing(grade_answers(list(_answers(some, tasks, outputs)), executor)) as grades:
                 for attempt, graded in zip(some, grades, strict=True):
                     yield verdict_of(attempt, tasks[attempt.task_id], graded)
                     progress.update()
@@ -121,14 +128,19 @@ def verdict_of(attempt: Attempt, task: Task, graded: Grade) -> Verdict:
     )
 
 
-def _answers(attempts: Iterable[Attempt], tasks: Mapping[str, Task]) -> Iterator[Answer]:
-    """Yield the attempts' answers. Consecutive ones with the same task, augmentation and order share their inputs."""
+def _answers(
+    attempts: Iterable[Attempt], tasks: Mapping[str, Task], outputs: Mapping[str, tuple[Grid, ...]] | None
+) -> Iterator[Answer]:
+    """Yield the attempts' answers. Consecutive ones that run on the same grids share them."""
     seen_as = None
     inputs: tuple[Grid, ...] = ()
     for attempt in attempts:
-        if seen_as != (seen_as := (attempt.task_id, attempt.augmentation, attempt.train_order)):
-            pairs = tasks[attempt.task_id].reorder_train(attempt.train_order).pairs
-            inputs = tuple(attempt.augmentation.apply(pair.input) for pair in pairs)
+        parent_id = attempt.parent_id if outputs is not None else ""
+        if seen_as != (seen_as := (attempt.task_id, parent_id, attempt.augmentation, attempt.train_order)):
+            task = tasks[attempt.task_id]
+            grids = tuple(pair.input for pair in task.pairs) if outputs is None else outputs[parent_id]
+            order = [*attempt.train_order, *range(len(task.train), len(task.pairs))]
+            inputs = tuple(attempt.augmentation.apply(grids[index]) for index in order)
         yield Answer(attempt.completion, inputs, ())  # verdict_of compares on the original task
 
 

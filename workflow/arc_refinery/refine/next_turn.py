@@ -1,7 +1,7 @@
 """Prompts of turn 2 and later: incorrect attempts, best first, with their execution results.
 
-Test pairs are not used: attempts are chosen by their train pairs, and feedback shows only those. A second turn of the
-embedded model, on a task with one train pair (more of the feedback in prompts/template.py):
+Expected outputs of test pairs are not used: attempts are chosen by their train pairs, and feedback shows only those. A
+second turn of the embedded model, on a task with one train pair (more of the feedback in prompts/template.py):
 
     <|user|>
     input 1x2
@@ -25,12 +25,20 @@ from itertools import groupby, islice
 from arc_refinery.config import FeedbackKind, Selection
 from arc_refinery.errors import InputError
 from arc_refinery.grids import Grid
-from arc_refinery.prompts import Message, Template, error_feedback, execution_feedback, next_turn, no_feedback
+from arc_refinery.prompts import (
+    Message,
+    Template,
+    error_feedback,
+    execution_feedback,
+    first_turn,
+    next_turn,
+    no_feedback,
+)
 from arc_refinery.records import Prompt
 from arc_refinery.refine.graded import GradedAttempt
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sandbox import Status
-from arc_refinery.tasks import Task
+from arc_refinery.tasks import Pair, Task
 
 
 class FeedbackError(InputError):
@@ -64,9 +72,9 @@ def next_turn_prompts(
         for start in range(0, plan.n_predictions, plan.batch_size):
             number = start // plan.batch_size
             parent = parents[number % len(parents)]
-            feedback = feedback_on(executed[number % len(executed)], template) if executed else no_feedback(template)
-            messages = next_turn(list(parent.prompt.messages), parent.attempt.completion, feedback)
+            messages = _conversation(parent, executed[number % len(executed)] if executed else None, template)
             text, n_tokens = renderer.render(messages)
+            asked = residual_task(parent) if template.form == "residual-only" else parent.prompt
             yield Prompt(
                 prompt_id=f"{parent.prompt.task_id}/{plan.branch}-{number:03d}",
                 task_id=parent.prompt.task_id,
@@ -78,9 +86,38 @@ def next_turn_prompts(
                 text=text,
                 n_tokens=n_tokens,
                 n_predictions=min(plan.batch_size, plan.n_predictions - start),
-                train=parent.prompt.train,
-                test=parent.prompt.test,
+                train=asked.train,
+                test=asked.test,
             )
+
+
+def _conversation(parent: GradedAttempt, executed: GradedAttempt | None, template: Template) -> list[Message]:
+    """Return what the model is asked; `executed`: the attempt whose results it is shown, none for no feedback."""
+    if template.form == "residual-only":
+        return first_turn(residual_task(executed), template) if executed else list(parent.prompt.messages)
+    feedback = feedback_on(executed, template) if executed else no_feedback(template)
+    return next_turn(list(parent.prompt.messages), parent.attempt.completion, feedback)
+
+
+def residual_task(parent: GradedAttempt) -> Task:
+    """Return what an attempt leaves to do, in the form in which its prompt showed the task.
+
+    Pairs lead from the grids that the program gave, for test inputs too, to the expected ones.
+    """
+    prompt, verdict = parent.prompt, parent.verdict
+    train, test = _outputs_seen(parent), map(prompt.augmentation.apply, verdict.test_outputs[: len(prompt.test)])
+    return Task(
+        prompt.task_id,
+        tuple(Pair(given, pair.output) for given, pair in zip(train, prompt.train, strict=True)),
+        tuple(Pair(given, pair.output) for given, pair in zip(test, prompt.test, strict=True)),
+        "",
+    )
+
+
+def _outputs_seen(parent: GradedAttempt) -> tuple[Grid, ...]:
+    """Return the outputs for the train pairs, in the form in which the prompt showed these."""
+    prompt = parent.prompt
+    return tuple(prompt.augmentation.apply(parent.verdict.train_outputs[index]) for index in prompt.train_order)
 
 
 def _parents(attempts: Sequence[GradedAttempt], plan: NextTurnPlan) -> list[GradedAttempt]:
@@ -128,10 +165,7 @@ def feedback_on(parent: GradedAttempt, template: Template) -> str:
     prompt, verdict = parent.prompt, parent.verdict
     if verdict.status != Status.ok:
         return error_feedback(verdict.error, template)
-    seen: tuple[Grid, ...] = tuple(
-        prompt.augmentation.apply(verdict.train_outputs[index]) for index in prompt.train_order
-    )
-    return execution_feedback(Task(prompt.task_id, prompt.train, prompt.test, ""), seen, template)
+    return execution_feedback(Task(prompt.task_id, prompt.train, prompt.test, ""), _outputs_seen(parent), template)
 
 
 def refining_conversation(parent: GradedAttempt, template: Template) -> list[Message]:

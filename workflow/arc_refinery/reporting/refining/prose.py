@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from arc_refinery.config import (
     Arm,
+    FeedbackForm,
     Grpo,
     Guard,
     Optimizer,
@@ -43,6 +44,13 @@ All metrics are means over tasks; the metric of a task is the mean over its atte
 - **detectable**: the true difference, in points, that an experiment like this one detects with 80 % power at p < 0.05.
 
 </details>"""  # noqa: E501
+
+FORMS: dict[FeedbackForm, str] = {
+    "given": "execution results",
+    "residual": "pairs of given and expected grids",
+    "difference": "the cells that differ",
+    "residual-only": "pairs of given and expected grids, alone; the program runs on the outputs of the one it refines",
+}
 
 
 def arms_and_settings(experiment: Refining, sizes: Mapping[str, int]) -> list[str]:
@@ -87,10 +95,11 @@ def _further_seeds(experiment: Refining) -> str:
 
 
 def _refining(experiment: Refining) -> str:
-    return f"- Refining: {_describe_refinement(experiment.refinement)}. Feedback: execution results."
+    refinement = experiment.refinement
+    return f"- Refining: {_describe_parents(refinement)}. Feedback: {FORMS[refinement.form]}."
 
 
-def _describe_refinement(refinement: Refinement) -> str:
+def _describe_parents(refinement: Refinement) -> str:
     distinct = " with distinct outputs" if refinement.select == "best-distinct" else ""
     failed = "then programs" if refinement.include_errors else "but no programs"
     return f"the {refinement.n_parents} best incorrect attempts{distinct}, in turn, {failed} that failed with an error"
@@ -243,7 +252,11 @@ def _temperature(turn: Turn) -> str:
 
 def _own_refinement(turn: Turn, usual: Refinement) -> str:
     own = turn.refinement(usual)
-    return "" if own == usual else f" (of {_describe_refinement(own)})"
+    differing = [
+        f"of {_describe_parents(own)}" if own != usual.model_copy(update={"form": own.form}) else "",
+        f"feedback: {FORMS[own.form]}" if own.form != usual.form else "",
+    ]
+    return f" ({'; '.join(filter(None, differing))})" if any(differing) else ""
 
 
 def _model_of(turn: Turn) -> str:
