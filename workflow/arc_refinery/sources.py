@@ -42,12 +42,7 @@ class SourceError(InputError):
 
 
 def generated(
-    settings: Problems,
-    n_wanted: int,
-    split: ProblemSplit,
-    n_examples: int,
-    seed: int,
-    address: str,
+    settings: Problems, n_wanted: int, split: ProblemSplit, n_examples: int, seed: int, address: str
 ) -> Iterator[Problem]:
     from arc_refinery.barc.generator import ProblemDifficulty, generate_problem  # imports scipy, which rows do not need
 

@@ -9,10 +9,11 @@ from arc_refinery.config.lora import Optimizer
 
 
 class Demonstrations(Strict):
-    targets: Literal["source", "attempts"] = Field(
+    targets: Literal["source", "attempts", "hindsight"] = Field(
         "source",
-        description="The correct program of a second turn: the task's own source (only for tasks shown without "
-        "augmentation), or the most frequent correct attempt on the same prompt.",
+        description="The correct program of a row: `source`: the task's own (only for tasks shown without "
+        "augmentation); `attempts`: the most frequent correct attempt on the same prompt; `hindsight`: every attempt "
+        "that ran, on the task that its own outputs make of the train pairs (Pourcel et al. 2025).",
     )
     n_parents: PositiveInt = Field(8, description="Incorrect attempts per task to refine, best first.")
     max_pass_rate: Share = Field(

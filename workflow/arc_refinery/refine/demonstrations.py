@@ -1,13 +1,17 @@
 """Demonstrations for supervised fine-tuning: second turns answered with a correct program.
 
 The program is the task's own source, which solves the task only without augmentation, or a sampled correct attempt on
-the same prompt.
+the same prompt. In hindsight, every program that ran is correct, for the task that its own outputs make:
+
+    task        12 -> 21, 30 -> 03     test 12 -> 21
+    program     returns the grid itself
+    hindsight   12 -> 12, 30 -> 30     test 12, answered by this program; others are wrong
 """
 
 import logging
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
 import numpy as np
@@ -15,14 +19,23 @@ import numpy as np
 from arc_refinery import config
 from arc_refinery.augment import IDENTITY
 from arc_refinery.barc.generator import has_held_out_text
-from arc_refinery.prompts import Template, body_of, completed_answer, extract_code, split_prefix, transform_program
-from arc_refinery.records import Demonstration
+from arc_refinery.metrics import correct_grids, mean_pixel_score
+from arc_refinery.prompts import (
+    Template,
+    body_of,
+    completed_answer,
+    extract_code,
+    first_turn,
+    split_prefix,
+    transform_program,
+)
+from arc_refinery.records import Demonstration, Prompt
 from arc_refinery.refine.graded import GradedAttempt
-from arc_refinery.refine.next_turn import best_incorrect, refining_conversation
+from arc_refinery.refine.next_turn import best_incorrect, outputs_seen, refining_conversation
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sandbox import Executor, Outcome, Program, Status
 from arc_refinery.seeding import stream
-from arc_refinery.tasks import Task
+from arc_refinery.tasks import Pair, Task
 
 SOURCE = "source"
 
@@ -102,13 +115,17 @@ def make_demonstrations(
         if sum(map(_is_correct, attempts)) > plan.settings.max_pass_rate * len(attempts):
             counts["n_too_easy"] += 1
             continue
-        incorrect = best_incorrect(attempts, plan.include_errors)
-        targets = _targets(attempts, sources, plan.settings, task_id in generated)
-        parents = [parent for parent in incorrect if parent.prompt.prompt_id in targets]
-        counts["n_tasks_without_target"] += bool(incorrect) and not parents
-        for number, parent in enumerate(parents[: plan.settings.n_parents]):
-            name, target = f"{task_id}/sft-{number:03d}", targets[parent.prompt.prompt_id]
-            row = _demonstration(name, parent, target, plan, template, renderer)
+        if plan.settings.targets == "hindsight":
+            chosen = _in_hindsight(attempts, template, task_id in generated)
+            has_target = bool(chosen)
+        else:
+            targets = _targets(attempts, sources, plan.settings, task_id in generated)
+            incorrect = best_incorrect(attempts, plan.include_errors)
+            chosen = [(one, targets[one.prompt.prompt_id]) for one in incorrect if one.prompt.prompt_id in targets]
+            has_target = bool(chosen) or not incorrect
+        counts["n_tasks_without_target"] += not has_target
+        for number, (parent, target) in enumerate(chosen[: plan.settings.n_parents]):
+            row = _demonstration(f"{task_id}/sft-{number:03d}", parent, target, plan, template, renderer)
             n_completion = renderer.count(row.completion) + 1
             if row.n_tokens <= plan.max_seq_length and n_completion <= plan.max_completion_length:
                 yield row
@@ -122,21 +139,13 @@ def _targets(
     settings: config.Demonstrations,
     is_generated: bool,
 ) -> dict[str, Target]:
-    """Return the answer to learn for each prompt of a task that has a correct one.
-
-    Programs of the generator's evaluation sets are never learned, even if sampling finds one.
-    """
+    """Return the answer to learn for each prompt of a task that has a correct one."""
     if settings.targets == "source":
         unaugmented = [
             one for one in attempts if one.prompt.augmentation == IDENTITY and one.attempt.task_id in sources
         ]
         return {one.prompt.prompt_id: sources[one.attempt.task_id] for one in unaugmented}
-    correct = [
-        one
-        for one in attempts
-        if _is_correct(one) and one.attempt.finish_reason == "stop"
-        if not (is_generated and has_held_out_text(body_of(one.attempt.completion)))
-    ]
+    correct = [one for one in attempts if _is_correct(one) and _can_be_learned(one, is_generated)]
     frequency = Counter((one.prompt.prompt_id, one.attempt.completion) for one in correct)
 
     def rank(one: GradedAttempt) -> tuple[int, int]:
@@ -149,6 +158,47 @@ def _targets(
     return {name: Target(one.attempt.attempt_id, one.attempt.completion) for name, one in best.items()}
 
 
+def _in_hindsight(
+    attempts: Sequence[GradedAttempt], template: Template, is_generated: bool
+) -> list[tuple[GradedAttempt, Target]]:
+    """Return an attempt to refine and the answer to learn, for each program with train grids of its own.
+
+    The attempt, on the same prompt, is the one whose grids are nearest; without one, it is the answer itself.
+    """
+    ran = [one for one in attempts if one.verdict.status == Status.ok]
+    found: dict[bytes, tuple[GradedAttempt, Target]] = {}
+    for one in ran:
+        key = b"".join(bytes(grid.shape) + grid.tobytes() for grid in one.verdict.train_outputs)
+        if key not in found and _can_be_learned(one, is_generated):
+            nearest = max(ran, key=lambda other: _likeness(other, one))
+            parent = nearest if _likeness(nearest, one) >= 0 else one
+            asked = replace(parent, prompt=_hindsight_prompt(one, template))
+            found[key] = asked, Target(one.attempt.attempt_id, one.attempt.completion)
+    return list(found.values())
+
+
+def _likeness(other: GradedAttempt, one: GradedAttempt) -> float:
+    """Return the pixel score of an attempt's train grids against another's; -1 if it cannot be refined into it."""
+    given, wanted = other.verdict.train_outputs, one.verdict.train_outputs
+    if other.prompt.prompt_id != one.prompt.prompt_id or correct_grids(given, wanted) == 1.0:
+        return -1.0
+    return mean_pixel_score(given, wanted)
+
+
+def _hindsight_prompt(one: GradedAttempt, template: Template) -> Prompt:
+    """Return an attempt's prompt with the grids that its program gave as the outputs of the train pairs."""
+    outputs = zip(one.prompt.train, outputs_seen(one), strict=True)
+    train = tuple(Pair(pair.input, output) for pair, output in outputs)
+    messages = first_turn(Task(one.prompt.task_id, train, one.prompt.test, ""), template)
+    return replace(one.prompt, train=train, messages=tuple(messages))
+
+
+def _can_be_learned(one: GradedAttempt, is_generated: bool) -> bool:
+    """Programs of the generator's evaluation sets are never learned, even if sampling finds one."""
+    is_held_out = is_generated and has_held_out_text(body_of(one.attempt.completion))
+    return one.attempt.finish_reason == "stop" and not is_held_out
+
+
 def _is_correct(one: GradedAttempt) -> bool:
     return one.verdict.train_is_correct and one.verdict.test_is_correct
 
@@ -156,7 +206,8 @@ def _is_correct(one: GradedAttempt) -> bool:
 def _demonstration(
     name: str, parent: GradedAttempt, target: Target, plan: DemonstrationPlan, template: Template, renderer: Renderer
 ) -> Demonstration:
-    is_first_turn = stream(plan.seed, "first turns", name).random() < plan.settings.first_turn_share
+    can_refine = parent.attempt.attempt_id != target.origin
+    is_first_turn = not can_refine or stream(plan.seed, "first turns", name).random() < plan.settings.first_turn_share
     messages = list(parent.prompt.messages) if is_first_turn else refining_conversation(parent, template)
     text, n_prompt = renderer.render(messages)
     completion = target.text.removeprefix(split_prefix(messages)[1])

@@ -105,7 +105,7 @@ def residual_task(parent: GradedAttempt) -> Task:
     Pairs lead from the grids that the program gave, for test inputs too, to the expected ones.
     """
     prompt, verdict = parent.prompt, parent.verdict
-    train, test = _outputs_seen(parent), map(prompt.augmentation.apply, verdict.test_outputs[: len(prompt.test)])
+    train, test = outputs_seen(parent), map(prompt.augmentation.apply, verdict.test_outputs[: len(prompt.test)])
     return Task(
         prompt.task_id,
         tuple(Pair(given, pair.output) for given, pair in zip(train, prompt.train, strict=True)),
@@ -114,7 +114,7 @@ def residual_task(parent: GradedAttempt) -> Task:
     )
 
 
-def _outputs_seen(parent: GradedAttempt) -> tuple[Grid, ...]:
+def outputs_seen(parent: GradedAttempt) -> tuple[Grid, ...]:
     """Return the outputs for the train pairs, in the form in which the prompt showed these."""
     prompt = parent.prompt
     return tuple(prompt.augmentation.apply(parent.verdict.train_outputs[index]) for index in prompt.train_order)
@@ -165,7 +165,7 @@ def feedback_on(parent: GradedAttempt, template: Template) -> str:
     prompt, verdict = parent.prompt, parent.verdict
     if verdict.status != Status.ok:
         return error_feedback(verdict.error, template)
-    return execution_feedback(Task(prompt.task_id, prompt.train, prompt.test, ""), _outputs_seen(parent), template)
+    return execution_feedback(Task(prompt.task_id, prompt.train, prompt.test, ""), outputs_seen(parent), template)
 
 
 def refining_conversation(parent: GradedAttempt, template: Template) -> list[Message]:

@@ -137,17 +137,20 @@ def _training_tasks(experiment: Refining) -> str:
 
 def _describe_sft(experiment: Refining, sft: Sft) -> str:
     demonstrations = sft.demonstrations
-    programs = {
-        "source": "the task's source program",
-        "attempts": "sampled correct attempts on the same prompt",
+    n = demonstrations.n_parents
+    learned = {
+        "source": f"the {n} best incorrect attempts of each task are refined to the task's source program",
+        "attempts": f"the {n} best incorrect attempts of each task are refined to sampled correct attempts on the same "
+        "prompt",
+        "hindsight": f"{n} attempts of each task answer the task that their own outputs make; others are refined to "
+        "them",
     }[demonstrations.targets]
     share = demonstrations.first_turn_share
     first_turns = f"; {100 * share:g} % of the rows are first turns" if share else ""
     rank = experiment.training.lora.lora_r if experiment.training else 0
     return (
-        f"SFT on second turns from {_training_tasks(experiment)}; the {demonstrations.n_parents} best incorrect "
-        f"attempts of each task are refined to {programs}{first_turns}. LoRA rank {rank}, learning rate "
-        f"{sft.learning_rate:g}, {sft.rows_per_step} rows per step, {_duration(sft)}."
+        f"SFT on second turns from {_training_tasks(experiment)}; {learned}{first_turns}. LoRA rank {rank}, "
+        f"learning rate {sft.learning_rate:g}, {sft.rows_per_step} rows per step, {_duration(sft)}."
     )
 
 
