@@ -81,6 +81,8 @@ def section(
     all_tasks = records.read_tasks(folder / "tasks" / f"{task_set.name}.parquet")
     tasks = {task.task_id: task for task in all_tasks if task.task_id in wanted}
     blocks = [RULES.format(arm=arm.name, baseline=baseline.name)]
+    if any(map(experiment.continues_parents, arm.branches)):
+        blocks.append("The refined program runs on the outputs of the first program, not on the task's inputs.")
     for title, (n, some) in classes.items():
         blocks.append(_count_sentence(title, n, len(some)))
         for one in some:
