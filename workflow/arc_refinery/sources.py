@@ -53,7 +53,7 @@ def generated(
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What is in no task, by reason."""
+    """Numbers of problems and pairs that are in no task, by reason."""
 
     problems: Counter[str] = field(default_factory=Counter)
     pairs: Counter[str] = field(default_factory=Counter)  # of BARC rows, whose other pairs are used

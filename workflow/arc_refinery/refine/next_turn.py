@@ -74,7 +74,7 @@ def next_turn_prompts(
             parent = parents[number % len(parents)]
             messages = _conversation(parent, executed[number % len(executed)] if executed else None, template)
             text, n_tokens = renderer.render(messages)
-            asked = residual_task(parent) if template.form == "residual-only" else parent.prompt
+            task = residual_task(parent) if template.form == "residual-only" else parent.prompt
             yield Prompt(
                 prompt_id=f"{parent.prompt.task_id}/{plan.branch}-{number:03d}",
                 task_id=parent.prompt.task_id,
@@ -86,13 +86,13 @@ def next_turn_prompts(
                 text=text,
                 n_tokens=n_tokens,
                 n_predictions=min(plan.batch_size, plan.n_predictions - start),
-                train=asked.train,
-                test=asked.test,
+                train=task.train,
+                test=task.test,
             )
 
 
 def _conversation(parent: GradedAttempt, executed: GradedAttempt | None, template: Template) -> list[Message]:
-    """Return what the model is asked; `executed`: the attempt whose results it is shown, none for no feedback."""
+    """Return the conversation to answer; `executed`: the attempt whose results it shows, None for no feedback."""
     if template.form == "residual-only":
         return first_turn(residual_task(executed), template) if executed else list(parent.prompt.messages)
     feedback = feedback_on(executed, template) if executed else no_feedback(template)
@@ -100,10 +100,7 @@ def _conversation(parent: GradedAttempt, executed: GradedAttempt | None, templat
 
 
 def residual_task(parent: GradedAttempt) -> Task:
-    """Return what an attempt leaves to do, in the form in which its prompt showed the task.
-
-    Pairs lead from the grids that the program gave, for test inputs too, to the expected ones.
-    """
+    """Return the task from an attempt's outputs to the expected ones, in the form that its prompt showed."""
     prompt, verdict = parent.prompt, parent.verdict
     train, test = outputs_seen(parent), map(prompt.augmentation.apply, verdict.test_outputs[: len(prompt.test)])
     return Task(
