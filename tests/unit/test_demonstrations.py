@@ -297,7 +297,7 @@ def test_first_turns_in_hindsight_are_answered_as_they_were(renderer: Renderer):
     assert [(row.turn, row.parent_id, row.target) for row in rows] == [(1, "", "it/a"), (1, "", "it/b")]
     assert rows[1].text == ("<|user|>\ninput 1x2\n1 12\noutput 1x1\n1 1\ninput 1x2\n1 30\noutput 1x1\n1 3<|assistant|>")
     (alone,) = hindsight([ran(prompt, "alone", "12", "30", "12")], renderer)
-    assert (alone.turn, alone.parent_id) == (1, "")  # there is no other program to refine
+    assert (alone.turn, alone.parent_id) == (1, "")  # no other program ran
 
 
 def test_hindsight_shows_the_task_as_the_program_saw_it(renderer: Renderer):

@@ -126,7 +126,7 @@ class GradeAttempts:
             records.write(self.output, "verdicts", verdicts, self.seed, self.sandbox.model_dump())
 
     def _parent_ids(self) -> set[str]:
-        return {attempt.parent_id for path in self.attempts for attempt in records.read_attempts(path)}
+        return {name for path in self.attempts for name in records.texts(path, "attempts", "parent_id")}
 
 
 @dataclass

@@ -17,8 +17,7 @@ from arc_refinery.config.sampling import LEARNED, PromptedModel, Refinement, Sam
 from arc_refinery.config.tasks import Parts, Problems, TaskSet
 from arc_refinery.config.training import SFT, TRAINED, Training
 from arc_refinery.hub import Download
-
-RESIDUAL_ONLY = "residual-only"
+from arc_refinery.prompts import RESIDUAL_ONLY
 
 
 class Refining(Experiment):

@@ -19,6 +19,7 @@ from arc_refinery.prompts.demonstration import completed_answer, transform_progr
 from arc_refinery.prompts.notation import COLOR_WORDS, Notation
 from arc_refinery.prompts.template import (
     COMPACT,
+    RESIDUAL_ONLY,
     WORDS,
     FeedbackForm,
     Template,
@@ -30,6 +31,7 @@ from arc_refinery.prompts.template import (
 __all__ = [
     "COLOR_WORDS",
     "COMPACT",
+    "RESIDUAL_ONLY",
     "WORDS",
     "FeedbackForm",
     "Message",

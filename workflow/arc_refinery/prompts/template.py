@@ -42,6 +42,7 @@ SLOT = re.compile(
 )
 
 FeedbackForm = Literal["given", "residual", "difference", "residual-only"]
+RESIDUAL_ONLY: FeedbackForm = "residual-only"
 
 COMPACT_INPUT, COMPACT_OUTPUT = "\ninput ", "\noutput "
 

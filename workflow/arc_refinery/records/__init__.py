@@ -4,7 +4,6 @@ from arc_refinery.records.files import (
     ROWS_PER_GROUP,
     SCHEMA_VERSION,
     RecordError,
-    attempt_ids,
     check,
     count,
     kind_of,
@@ -20,6 +19,7 @@ from arc_refinery.records.files import (
     remake,
     settings_hash,
     tables,
+    texts,
     write,
     writer,
 )
@@ -43,7 +43,6 @@ __all__ = [
     "RecordKind",
     "Segment",
     "Verdict",
-    "attempt_ids",
     "check",
     "count",
     "kind_of",
@@ -60,6 +59,7 @@ __all__ = [
     "schema",
     "settings_hash",
     "tables",
+    "texts",
     "write",
     "writer",
 ]

@@ -163,10 +163,10 @@ def kind_of(path: Path) -> str:
     return _metadata(path)["kind"]
 
 
-def attempt_ids(path: Path, kind: RecordKind) -> list[str]:
-    """Return the column `attempt_id` of a file."""
+def texts(path: Path, kind: RecordKind, column: str) -> list[str]:
+    """Return a column of texts; other columns are not read."""
     check(path, kind)
-    return [str(one) for batch in _batches(path, ["attempt_id"]) for one in batch["attempt_id"].to_pylist()]
+    return [str(one) for batch in _batches(path, [column]) for one in batch[column].to_pylist()]
 
 
 def count(path: Path) -> int:

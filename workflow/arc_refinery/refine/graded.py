@@ -6,6 +6,7 @@ from heapq import merge
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from arc_refinery import records
 from arc_refinery.branch_files import BranchFiles
@@ -34,7 +35,9 @@ def read_graded(files: BranchFiles) -> Iterator[GradedAttempt]:
         start, n_verdicts = 0, records.count(verdicts)
         for attempts in files.attempts_of_job(job):
             stop = start + records.count(attempts)
-            shards.append(_of_shard(prompts, attempts, verdicts, range(start, stop)))
+            chosen = np.zeros(n_verdicts, bool)
+            chosen[start:stop] = True
+            shards.append(_of_shard(prompts, attempts, verdicts, chosen))
             start = stop
         if start != n_verdicts:
             raise RecordError(
@@ -47,15 +50,15 @@ def read_outputs(paths: Iterable[Path], attempt_ids: Collection[str]) -> dict[st
     """Return the outputs of some attempts from files of verdicts: for all pairs of the task, in its form and order."""
     found: dict[str, tuple[Grid, ...]] = {}
     for path in paths:
-        chosen = np.isin(records.attempt_ids(path, "verdicts"), list(attempt_ids))
+        chosen = np.isin(records.texts(path, "verdicts", "attempt_id"), list(attempt_ids))
         found |= {one.attempt_id: one.train_outputs + one.test_outputs for one in records.read_verdicts(path, chosen)}
     return found
 
 
-def _of_shard(prompts: Mapping[str, Prompt], attempts: Path, verdicts: Path, places: range) -> Iterator[GradedAttempt]:
-    """Yield the attempts of a file, whose verdicts are in these rows of another."""
-    chosen = np.zeros(records.count(verdicts), bool)
-    chosen[places.start : places.stop] = True
+def _of_shard(
+    prompts: Mapping[str, Prompt], attempts: Path, verdicts: Path, chosen: NDArray[np.bool_]
+) -> Iterator[GradedAttempt]:
+    """Yield the attempts of a file, whose verdicts are the chosen rows of another."""
     pairs = zip(records.read_attempts(attempts), records.read_verdicts(verdicts, chosen), strict=True)
     for attempt, verdict in pairs:
         if attempt.attempt_id != verdict.attempt_id:

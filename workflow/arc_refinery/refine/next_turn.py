@@ -26,6 +26,7 @@ from arc_refinery.config import FeedbackKind, Selection
 from arc_refinery.errors import InputError
 from arc_refinery.grids import Grid
 from arc_refinery.prompts import (
+    RESIDUAL_ONLY,
     Message,
     Template,
     error_feedback,
@@ -74,7 +75,7 @@ def next_turn_prompts(
             parent = parents[number % len(parents)]
             messages = _conversation(parent, executed[number % len(executed)] if executed else None, template)
             text, n_tokens = renderer.render(messages)
-            task = residual_task(parent) if template.form == "residual-only" else parent.prompt
+            task = residual_task(parent) if template.form == RESIDUAL_ONLY else parent.prompt
             yield Prompt(
                 prompt_id=f"{parent.prompt.task_id}/{plan.branch}-{number:03d}",
                 task_id=parent.prompt.task_id,
@@ -93,7 +94,7 @@ def next_turn_prompts(
 
 def _conversation(parent: GradedAttempt, executed: GradedAttempt | None, template: Template) -> list[Message]:
     """Return the conversation to answer; `executed`: the attempt whose results it shows, None for no feedback."""
-    if template.form == "residual-only":
+    if template.form == RESIDUAL_ONLY:
         return first_turn(residual_task(executed), template) if executed else list(parent.prompt.messages)
     feedback = feedback_on(executed, template) if executed else no_feedback(template)
     return next_turn(list(parent.prompt.messages), parent.attempt.completion, feedback)
