@@ -19,7 +19,7 @@ import numpy as np
 from arc_refinery import config
 from arc_refinery.augment import IDENTITY
 from arc_refinery.barc.generator import has_held_out_text
-from arc_refinery.metrics import correct_grids, mean_pixel_score
+from arc_refinery.metrics import mean_pixel_score
 from arc_refinery.prompts import (
     Template,
     body_of,
@@ -116,7 +116,7 @@ def make_demonstrations(
             counts["n_too_easy"] += 1
             continue
         if plan.settings.targets == "hindsight":
-            chosen = _in_hindsight(attempts, template, task_id in generated)
+            chosen = list(islice(_in_hindsight(attempts, template, task_id in generated), plan.settings.n_parents))
             has_target = bool(chosen)
         else:
             targets = _targets(attempts, sources, plan.settings, task_id in generated)
@@ -160,29 +160,34 @@ def _targets(
 
 def _in_hindsight(
     attempts: Sequence[GradedAttempt], template: Template, is_generated: bool
-) -> list[tuple[GradedAttempt, Target]]:
-    """Return an attempt to refine and the answer to learn, for each program with train grids of its own.
+) -> Iterator[tuple[GradedAttempt, Target]]:
+    """Yield an attempt to refine and the answer to learn, for each program with train grids of its own.
 
     The attempt, on the same prompt, is the one whose grids are nearest; without one, it is the answer itself.
     """
     ran = [one for one in attempts if one.verdict.status == Status.ok]
-    found: dict[bytes, tuple[GradedAttempt, Target]] = {}
+    seen: set[bytes] = set()
     for one in ran:
-        key = b"".join(bytes(grid.shape) + grid.tobytes() for grid in one.verdict.train_outputs)
-        if key not in found and _can_be_learned(one, is_generated):
-            nearest = max(ran, key=lambda other: _likeness(other, one))
-            parent = nearest if _likeness(nearest, one) >= 0 else one
-            asked = replace(parent, prompt=_hindsight_prompt(one, template))
-            found[key] = asked, Target(one.attempt.attempt_id, one.attempt.completion)
-    return list(found.values())
+        grids = _train_grids(one)
+        if grids in seen or not _can_be_learned(one, is_generated):
+            continue
+        seen.add(grids)
+        on_prompt = (other for other in ran if other.prompt.prompt_id == one.prompt.prompt_id)
+        others = [other for other in on_prompt if _train_grids(other) != grids]
+        yield (
+            replace(_nearest(others, one), prompt=_hindsight_prompt(one, template)),
+            Target(one.attempt.attempt_id, one.attempt.completion),
+        )
 
 
-def _likeness(other: GradedAttempt, one: GradedAttempt) -> float:
-    """Return the pixel score of an attempt's train grids against another's; -1 if it cannot be refined into it."""
-    given, wanted = other.verdict.train_outputs, one.verdict.train_outputs
-    if other.prompt.prompt_id != one.prompt.prompt_id or correct_grids(given, wanted) == 1.0:
-        return -1.0
-    return mean_pixel_score(given, wanted)
+def _nearest(others: Sequence[GradedAttempt], one: GradedAttempt) -> GradedAttempt:
+    """Return the attempt whose train grids have the highest pixel score against those of one; without any, this one."""
+    wanted = one.verdict.train_outputs
+    return max(others, key=lambda other: mean_pixel_score(other.verdict.train_outputs, wanted), default=one)
+
+
+def _train_grids(one: GradedAttempt) -> bytes:
+    return b"".join(bytes(grid.shape) + grid.tobytes() for grid in one.verdict.train_outputs)
 
 
 def _hindsight_prompt(one: GradedAttempt, template: Template) -> Prompt:

@@ -101,7 +101,7 @@ def verdict_of(attempt: Attempt, task: Task, graded: Grade) -> Verdict:
     """Return an attempt's verdict on the original task, with augmentation and order of the train pairs undone."""
     outputs: tuple[Grid, ...] = ()
     if graded.outputs:
-        seen_order = [*attempt.train_order, *range(len(task.train), len(task.pairs))]
+        seen_order = _seen_order(attempt, task)
         undone = {
             index: attempt.augmentation.undo(grid) for index, grid in zip(seen_order, graded.outputs, strict=True)
         }
@@ -128,6 +128,11 @@ def verdict_of(attempt: Attempt, task: Task, graded: Grade) -> Verdict:
     )
 
 
+def _seen_order(attempt: Attempt, task: Task) -> list[int]:
+    """Return the task's pairs, train, test and hidden, by index in the order of the attempt's prompt."""
+    return [*attempt.train_order, *range(len(task.train), len(task.pairs))]
+
+
 def _answers(
     attempts: Iterable[Attempt], tasks: Mapping[str, Task], outputs: Mapping[str, tuple[Grid, ...]] | None
 ) -> Iterator[Answer]:
@@ -139,8 +144,7 @@ def _answers(
         if seen_as != (seen_as := (attempt.task_id, parent_id, attempt.augmentation, attempt.train_order)):
             task = tasks[attempt.task_id]
             grids = tuple(pair.input for pair in task.pairs) if outputs is None else outputs[parent_id]
-            order = [*attempt.train_order, *range(len(task.train), len(task.pairs))]
-            inputs = tuple(attempt.augmentation.apply(grids[index]) for index in order)
+            inputs = tuple(attempt.augmentation.apply(grids[index]) for index in _seen_order(attempt, task))
         yield Answer(attempt.completion, inputs, ())  # verdict_of compares on the original task
 
 
