@@ -33,8 +33,8 @@ def validate_experiment(config: Mapping[str, Any], origin: str, expected: type[_
 def validate_experiment(config: Mapping[str, Any], origin: str, expected: Any = None) -> Any:
     """The experiment that a mapping describes, of any kind, or of the one that is expected.
 
-    A mapping with `base` is merged into the file of that name first (`merged`). Raises `ConfigError` with one line for
-    each wrong key of the file `origin`.
+    A mapping with `base` is merged into the file of that name first (`merged`), which may have a base, too. Raises
+    `ConfigError` with one line for each wrong key of the file `origin`.
     """
     config, origin = _with_base(config, origin)
     kind = _kind(config, origin)
@@ -79,20 +79,26 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
 
 
 def _with_base(config: Mapping[str, Any], origin: str) -> tuple[Mapping[str, Any], str]:
-    """Return the config merged into its base, and the files to blame for a wrong key."""
+    """Return the config merged into its base, that one into its own, and the files to blame for a wrong key."""
     if "base" not in config:
         return config, origin
-    changes = {key: value for key, value in config.items() if key != "base"}
-    if not isinstance(config["base"], str):
-        raise ConfigError(f"{origin}: base is {config['base']!r}; expected the path of a config file")
-    base = _content(Path(config["base"]), f"{origin}: base: ")
-    if "base" in base:
-        raise ConfigError(f"{origin}: base: {config['base']} has a base itself; name that one, or copy its keys")
-    if "experiment" not in changes:
+    if "experiment" not in config:
         raise ConfigError(
             f"{origin}: experiment is missing; name this experiment, or its results would replace those of its base"
         )
-    return merged(base, changes), f"{origin} (or its base {config['base']})"
+    layers, files = [config], [origin]
+    while "base" in layers[-1]:
+        base = layers[-1]["base"]
+        if not isinstance(base, str):
+            raise ConfigError(f"{files[-1]}: base is {base!r}; expected the path of a config file")
+        layers.append(_content(Path(base), f"{files[-1]}: base: "))
+        if base in files:
+            raise ConfigError(f"{origin}: the bases {', '.join([*files[1:], base])} form a circle; remove one")
+        files.append(base)
+    whole: dict[str, Any] = {}
+    for layer in reversed(layers):
+        whole = merged(whole, {key: value for key, value in layer.items() if key != "base"})
+    return whole, f"{origin} (or its base {', '.join(files[1:])})"
 
 
 def _kind(config: Mapping[str, Any], origin: str) -> type[Experiment]:
