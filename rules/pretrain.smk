@@ -2,7 +2,25 @@
 # repository, so no experiment needs this.
 
 
+rule pretrain_first_turns:
+    output:
+        directory("results/pretrained-first-turns"),
+    log:
+        "logs/pretrain-first-turns.log",
+    benchmark:
+        "logs/benchmarks/pretrain-first-turns.tsv"
+    threads: 2
+    resources:
+        **requests(Needs(mem_mb=4000, runtime=120)),
+    shell:
+        # Without these two, glibc returns memory to the kernel after each step and requests it again.
+        "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592"
+        " arc-refinery dev pretrain --output-folder {output} --checkpoint {output}.checkpoint 2> {log}"
+
+
 rule pretrain:
+    input:
+        rules.pretrain_first_turns.output,
     output:
         directory("results/pretrained"),
     log:
@@ -13,9 +31,10 @@ rule pretrain:
     resources:
         **requests(Needs(mem_mb=4000, runtime=120)),
     shell:
-        # Without these two, glibc returns memory to the kernel after each step and requests it again.
         "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592"
-        " arc-refinery dev pretrain --output-folder {output} --checkpoint {output}.checkpoint 2> {log}"
+        " arc-refinery dev pretrain --model refining --start {input} --n-chunks 160"
+        " --muon-learning-rate 0.006 --adamw-learning-rate 0.002"
+        " --output-folder {output} --checkpoint {output}.checkpoint 2> {log}"
 
 
 rule pretrain_tool_use:

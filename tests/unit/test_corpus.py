@@ -1,7 +1,7 @@
 """What the embedded model is trained on."""
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # they import torch
     from arc_refinery.pretraining.corpus import Batch, Corpus
 
 BATCH_TOKENS = 2048
-LAST = 95  # of 100 chunks: the last stage of the curriculum, whose conversations have second turns
+LAST = 95  # of 100 chunks: the last stage of a curriculum
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +27,16 @@ def corpus(tokenizer: "PreTrainedTokenizerFast") -> "Corpus":
     return corpus_of(tokenizer, seed=3)
 
 
-def corpus_of(tokenizer: "PreTrainedTokenizerFast", seed: int) -> "Corpus":
-    from arc_refinery.pretraining.corpus import Corpus, TaskConversations
+@pytest.fixture(scope="module")
+def refining(tokenizer: "PreTrainedTokenizerFast") -> "Corpus":
+    return corpus_of(tokenizer, seed=3, refines=True)
 
-    return Corpus(TaskConversations(tokenizer), seed=seed, n_chunks=100, chunk_size=16, batch_tokens=BATCH_TOKENS)
+
+def corpus_of(tokenizer: "PreTrainedTokenizerFast", seed: int, refines: bool = False) -> "Corpus":
+    from arc_refinery.pretraining.corpus import FIRST_TURNS, REFINING, Corpus, TaskConversations
+
+    writer = TaskConversations(tokenizer, REFINING if refines else FIRST_TURNS)
+    return Corpus(writer, seed=seed, n_chunks=100, chunk_size=16, batch_tokens=BATCH_TOKENS)
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +45,8 @@ def early(corpus: "Corpus") -> "list[Batch]":
 
 
 @pytest.fixture(scope="module")
-def late(corpus: "Corpus") -> "list[Batch]":
-    return [batch for chunk in range(LAST, LAST + 3) for batch in corpus[chunk]]
+def late(refining: "Corpus") -> "list[Batch]":
+    return [batch for chunk in range(LAST, LAST + 3) for batch in refining[chunk]]
 
 
 def rows(batches: "list[Batch]") -> list[tuple[list[int], list[bool], list[bool]]]:
@@ -144,7 +150,7 @@ def test_no_token_carries_both_losses(early: "list[Batch]", late: "list[Batch]")
     assert not any((batch.answer & batch.outputs).any() for batch in early + late)
 
 
-def test_second_turns_appear_in_later_stages_only(
+def test_only_the_refining_corpus_has_second_turns(
     early: "list[Batch]", late: "list[Batch]", tokenizer: "PreTrainedTokenizerFast"
 ) -> None:
     def n_turns(batches: "list[Batch]") -> list[int]:
@@ -154,16 +160,57 @@ def test_second_turns_appear_in_later_stages_only(
     assert set(n_turns(late)) == {1, 2}
 
 
-def test_a_second_turn_corrects_a_wrong_program_after_feedback(
-    late: "list[Batch]", tokenizer: "PreTrainedTokenizerFast"
+def pairs_shown(text: str) -> list[tuple[list[list[int]], list[list[int]]]]:
+    """The pairs of a turn, read from its text: rows are numbered and digits are cells."""
+
+    def grid(lines: str) -> list[list[int]]:
+        return [[int(cell) for cell in line.split(" ")[1]] for line in lines.splitlines()[1:]]
+
+    found = re.findall(r"\ninput (\d+x\d+(?:\n\d+ \d+)+)\noutput (\d+x\d+(?:\n\d+ \d+)+)", text)
+    return [(grid(given), grid(wanted)) for given, wanted in found]
+
+
+def given_by(answer: str, grid: list[list[int]]) -> list[list[int]] | None:
+    """What the program of an answer returns; None if it raises."""
+    program = answer.removeprefix("```python").partition("```")[0]
+    namespace: dict[str, Any] = {}
+    exec(program.replace("from common import", "from arc_refinery.barc.common import"), namespace)
+    try:
+        return np.asarray(namespace["transform"](np.array(grid))).tolist()
+    except (ValueError, IndexError, TypeError):
+        return None
+
+
+def second_turns(corpus: "Corpus", chunk: int, tokenizer: "PreTrainedTokenizerFast") -> list[tuple[str, str, str, str]]:
+    """First prompt, wrong answer, feedback and last answer of the conversations with two turns."""
+    texts = [unpadded(tokenizer, ids) for some in range(4) for ids, _, _ in rows(corpus[chunk + some])]
+    found = [text.split("<|assistant|>") for text in texts if text.count("<|assistant|>") == 2]
+    return [(first, *middle.split("<|end|><|user|>"), last) for first, middle, last in found]
+
+
+@pytest.mark.parametrize("chunk", [10, LAST])
+def test_a_second_turn_leads_from_the_given_grids_to_the_expected_ones(
+    refining: "Corpus", tokenizer: "PreTrainedTokenizerFast", chunk: int
 ) -> None:
-    texts = [unpadded(tokenizer, ids) for ids, _, _ in rows(late)]
-    refined = [text for text in texts if text.count("<|assistant|>") == 2]
-    assert refined
-    for text in refined:
-        _, wrong, right = text.split("<|assistant|>")
-        answered, _, feedback = wrong.partition("<|end|><|user|>")
-        assert feedback.startswith("Executing your program gave:\npair 1 ")
+    found = second_turns(refining, chunk, tokenizer)
+    assert len(found) > 10
+    for first, wrong, feedback, _ in found:
+        assert feedback.startswith("Executing your program gave:\ninput ")
         assert feedback.endswith("\nWrite a corrected program.")
-        assert " wrong, pixel similarity " in feedback
-        assert answered != right.removesuffix("<|end|>")
+        task = pairs_shown(first)
+        assert pairs_shown(feedback) == [(given_by(wrong, given), wanted) for given, wanted in task]
+        assert any(given_by(wrong, given) != wanted for given, wanted in task)
+
+
+def test_second_turns_end_in_the_right_program_and_in_the_last_stage_seldom(
+    refining: "Corpus", tokenizer: "PreTrainedTokenizerFast"
+) -> None:
+    def right(chunk: int) -> list[bool]:
+        return [
+            all(given_by(answer, given) == wanted for given, wanted in pairs_shown(first))
+            for first, _, _, answer in second_turns(refining, chunk, tokenizer)
+        ]
+
+    early, late = right(10), right(LAST)
+    assert all(early)
+    assert 0 < sum(late) < 0.4 * len(late)  # 15 % of them, and a few other tries are right by chance

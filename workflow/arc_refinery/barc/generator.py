@@ -50,6 +50,7 @@ class ProblemDifficulty:
     max_cells: int = 120
     compositions: float = 0.3
     fixed_size: float = 0.3  # share of problems whose inputs all have the same size
+    n_operations: int = 2  # statements of a composed program
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +95,33 @@ def generate_problem(
 
 
 def wrong_program(
-    problem_statements: list[Statement], rng: random.Random, difficulty: ProblemDifficulty
+    statements: list[Statement], rng: random.Random, difficulty: ProblemDifficulty, start_share: float
 ) -> list[Statement]:
-    """Return another program of the same kind: part of a composition, other parameters, or other statements."""
+    """Return another program of the same kind: its start, its end, one statement changed, or an unrelated one.
+
+    `start_share` is how often it is the start of a composed program. The text is never held out.
+    """
+    while True:
+        if len(statements) > 1 and rng.random() < start_share:
+            changed = statements[: rng.randrange(1, len(statements))]
+        else:
+            changed = _changed_program(statements, rng, difficulty)
+        if not _is_held_out(changed, program_body(changed)):
+            return changed
+
+
+def _changed_program(statements: list[Statement], rng: random.Random, difficulty: ProblemDifficulty) -> list[Statement]:
     choice = rng.random()
-    if len(problem_statements) > 1 and choice < 0.6:
-        return [rng.choice(problem_statements)]
-    if choice < 0.4:
-        changed = list(problem_statements)
-        index = rng.randrange(len(changed))
-        changed[index] = _fill(rng, changed[index].operation)
-        return changed
-    return _draw_statements(rng, difficulty)
+    if len(statements) > 1 and choice < 0.1:
+        return statements[1:]
+    if choice > 0.6:
+        return _draw_statements(rng, difficulty)
+    index = len(statements) - 1 if rng.random() < 0.7 else 0
+    if rng.random() < 0.5:
+        changed = _fill(rng, statements[index].operation)
+    else:
+        changed = _fill(rng, rng.choice(_BY_FAMILY[rng.choice(_families_at(index))]))
+    return [*statements[:index], changed, *statements[index + 1 :]]
 
 
 def run_statements(statements: list[Statement], grid: Grid) -> list[Any]:
@@ -136,9 +152,13 @@ def has_held_out_text(body: str) -> bool:
 def _draw_statements(rng: random.Random, difficulty: ProblemDifficulty) -> list[Statement]:
     statements = [_fill(rng, rng.choice(_BY_FAMILY[rng.choice(_FAMILIES)]))]
     if rng.random() < difficulty.compositions:
-        following = [family for family in _FAMILIES if family in FOLLOWING_FAMILIES]
-        statements.append(_fill(rng, rng.choice(_BY_FAMILY[rng.choice(following)])))
+        for index in range(1, difficulty.n_operations):
+            statements.append(_fill(rng, rng.choice(_BY_FAMILY[rng.choice(_families_at(index))])))
     return statements
+
+
+def _families_at(index: int) -> list[str]:
+    return [family for family in _FAMILIES if index == 0 or family in FOLLOWING_FAMILIES]
 
 
 def _fill(rng: random.Random, operation: Operation) -> Statement:

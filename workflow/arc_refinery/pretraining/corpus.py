@@ -5,7 +5,7 @@ same batches. Nothing is stored: generating a conversation costs less than train
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -33,29 +33,48 @@ from arc_refinery.tasks import Pair, Task
 Ids = NDArray[np.int64]
 Masks = NDArray[np.bool_]
 
+TEMPLATE = replace(prompts.COMPACT, form="residual")
 PAD_MULTIPLE = 32  # of batch lengths, so that few shapes occur
 WRONG_ATTEMPTS = 4
 
 
 @dataclass(frozen=True, slots=True)
+class SecondTurns:
+    """Conversations of a stage in which a wrong program is to be corrected."""
+
+    difficulty: ProblemDifficulty
+    share: float  # of all conversations
+    start_share: float  # of those about a composed program: the wrong one is its start, so that the rest is missing
+    mending_share: float = 1.0  # of these conversations: those that end in the right program, not in another try
+
+
+@dataclass(frozen=True, slots=True)
 class CurriculumStage:
-    """A part of the curriculum: where it starts, and the difficulty of its problems."""
+    """A part of the curriculum: where it starts, and its conversations."""
 
     start: float  # share of the training
-    difficulty: ProblemDifficulty
-    second_turns: float  # share of conversations in which the model corrects a wrong program
+    first_turns: ProblemDifficulty
     max_tokens: int
+    second_turns: SecondTurns | None = None
 
 
-CURRICULUM = (
-    CurriculumStage(
-        0.0, ProblemDifficulty(3, 3, 90, compositions=0.05, fixed_size=1.0), second_turns=0.0, max_tokens=384
-    ),
-    CurriculumStage(0.3, ProblemDifficulty(2, 4, 110, compositions=0.15), second_turns=0.1, max_tokens=512),
-    CurriculumStage(0.55, ProblemDifficulty(2, 6, 130, compositions=0.25), second_turns=0.2, max_tokens=768),
-    CurriculumStage(0.85, ProblemDifficulty(2, 10, 240, compositions=0.3), second_turns=0.25, max_tokens=1024),
+FULL_SIZE = ProblemDifficulty(2, 10, 240, compositions=0.3)
+FIRST_TURNS = (
+    CurriculumStage(0.0, ProblemDifficulty(3, 3, 90, compositions=0.05, fixed_size=1.0), max_tokens=384),
+    CurriculumStage(0.3, ProblemDifficulty(2, 4, 110, compositions=0.15), max_tokens=512),
+    CurriculumStage(0.55, ProblemDifficulty(2, 6, 130, compositions=0.25), max_tokens=768),
+    CurriculumStage(0.85, FULL_SIZE, max_tokens=1024),
 )
-N_PAIRS, N_PAIRS_WEIGHTS = (2, 3, 4), (0.2, 0.55, 0.25)
+# Reading of feedback emerges on the smallest grids and where something is always missing: there, a token teaches most.
+# First turns keep their full size, or the model would forget larger grids. In the last stage mending becomes the rarer
+# habit, which RL can then make the common one.
+REFINING = (
+    CurriculumStage(0.0, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(3, 3, 40, 1.0, 0.7), 0.75, 0.85)),
+    CurriculumStage(0.3, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(3, 4, 60, 0.9), 0.7, 0.6)),
+    CurriculumStage(0.55, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(2, 6, 120, 0.75), 0.5, 0.45)),
+    CurriculumStage(0.85, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(2, 6, 120, 0.75), 0.5, 0.45, 0.15)),
+)
+N_PAIRS, N_PAIRS_WEIGHTS = (2, 3, 4), (0.35, 0.55, 0.1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,34 +147,43 @@ class Corpus(Dataset[list[Batch]]):
 
 
 class TaskConversations:
-    """Generated tasks with their answers, some after a wrong program and its feedback."""
+    """Generated tasks with their answers, some after a wrong program and its feedback in the form `residual`."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, curriculum: tuple[CurriculumStage, ...]) -> None:
         self.tokenizer = tokenizer
+        self._curriculum = curriculum
         self._assistant: int = tokenizer.convert_tokens_to_ids(ASSISTANT)
         self._input: int = tokenizer.convert_tokens_to_ids(COMPACT_INPUT)
         self._output: int = tokenizer.convert_tokens_to_ids(COMPACT_OUTPUT)
 
     def conversation(self, progress: float, *address: int | str) -> list[int] | None:
-        stage = next(stage for stage in reversed(CURRICULUM) if progress >= stage.start)
+        stage = next(stage for stage in reversed(self._curriculum) if progress >= stage.start)
         rng = random.Random(stream_seed("pretraining", *address))
         n_pairs = rng.choices(N_PAIRS, N_PAIRS_WEIGHTS)[0]
-        problem, statements = generate_problem(stage.difficulty, n_pairs, "pretraining", "pretraining", *address)
+        second = stage.second_turns if stage.second_turns and rng.random() < stage.second_turns.share else None
+        difficulty = second.difficulty if second else stage.first_turns
+        problem, statements = generate_problem(difficulty, n_pairs, "pretraining", "pretraining", *address)
         task = Task(problem.problem_id, problem.examples, (), problem.origin)
-        messages = prompts.first_turn(task, prompts.COMPACT)
-        if rng.random() < stage.second_turns:
-            messages = _with_wrong_turn(task, messages, statements, rng, stage.difficulty)
-        messages.append({"role": "assistant", "content": prompts.compact_answer(program_body(statements))})
+        messages = prompts.first_turn(task, TEMPLATE)
+        if second:
+            wrong = _wrong_program(statements, task, rng, second)
+            if wrong is None:
+                return None
+            feedback = prompts.execution_feedback(task, wrong.outputs, TEMPLATE)
+            messages = prompts.next_turn(messages, _answer(wrong.statements), feedback)
+            if rng.random() >= second.mending_share:
+                statements = wrong_program(wrong.statements, rng, difficulty, second.start_share)
+        messages.append({"role": "assistant", "content": _answer(statements)})
         ids: list[int] = self.tokenizer.apply_chat_template(messages, return_dict=False)
         return ids if len(ids) <= stage.max_tokens else None
 
     def masks(self, ids: Ids) -> tuple[Masks, Masks]:
-        """Mask the last answer, and the output grids in the prompt."""
+        """Mask the last answer, and the output grids of the first turn: those of the feedback can be copied."""
         turns = np.cumsum(ids == self._assistant, axis=1)
         answer = (turns == turns[:, -1:]) & (ids != self._assistant) & (ids != self.tokenizer.pad_token_id)
         side = np.where(ids == self._output, 1, np.where((ids == self._input) | (ids == self._assistant), -1, 0))
         latest = np.maximum.accumulate(np.where(side != 0, np.arange(ids.shape[1]), 0), axis=1)
-        outputs = (np.take_along_axis(side, latest, axis=1) == 1) & (side == 0)
+        outputs = (np.take_along_axis(side, latest, axis=1) == 1) & (side == 0) & (turns == 0)
         return answer, outputs
 
 
@@ -163,23 +191,26 @@ def _padded(conversation: list[int]) -> int:
     return -(-len(conversation) // PAD_MULTIPLE) * PAD_MULTIPLE
 
 
-def _with_wrong_turn(
-    task: Task,
-    messages: list[prompts.Message],
-    statements: list[Statement],
-    rng: random.Random,
-    difficulty: ProblemDifficulty,
-) -> list[prompts.Message]:
-    """Return the conversation after a wrong program that runs, or only the first turn if none was found."""
+@dataclass(frozen=True, slots=True)
+class _Wrong:
+    statements: list[Statement]
+    outputs: tuple[Grid, ...]  # of the train pairs' inputs
+
+
+def _wrong_program(right: list[Statement], task: Task, rng: random.Random, turns: SecondTurns) -> _Wrong | None:
+    """Return a program that runs and fails a train pair, or None if none was found."""
     for _ in range(WRONG_ATTEMPTS):
-        wrong = wrong_program(statements, rng, difficulty)
+        wrong = wrong_program(right, rng, turns.difficulty, turns.start_share)
         outputs = _outputs(wrong, task.train)
         if outputs and any(
             not np.array_equal(output, pair.output) for output, pair in zip(outputs, task.train, strict=True)
         ):
-            feedback = prompts.execution_feedback(task, outputs, prompts.COMPACT)
-            return prompts.next_turn(messages, prompts.compact_answer(program_body(wrong)), feedback)
-    return messages
+            return _Wrong(wrong, outputs)
+    return None
+
+
+def _answer(statements: list[Statement]) -> str:
+    return prompts.compact_answer(program_body(statements))
 
 
 def _outputs(statements: list[Statement], pairs: tuple[Pair, ...]) -> tuple[Grid, ...] | None:

@@ -6,7 +6,8 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class PretrainingSettings:
-    model: Literal["tasks", "tool-use"] = "tasks"  # which embedded model
+    model: Literal["tasks", "refining", "tool-use"] = "tasks"  # `refining` continues the weights of `tasks`
+    start: str = ""  # folder of the weights that `refining` continues
     seed: int = 0  # seeds every random choice
     n_chunks: int = 246  # the corpus is generated and shuffled chunk by chunk
     chunk_size: int = 512  # conversations per chunk

@@ -20,7 +20,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast,
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from arc_refinery.errors import InputError
-from arc_refinery.pretraining.corpus import Batch, Corpus, TaskConversations, Writer
+from arc_refinery.pretraining.corpus import FIRST_TURNS, REFINING, Batch, Corpus, TaskConversations, Writer
 from arc_refinery.pretraining.muon import Muon
 from arc_refinery.pretraining.settings import PretrainingSettings
 from arc_refinery.pretraining.tokenizer import build_tokenizer
@@ -59,8 +59,13 @@ def pretrain(settings: PretrainingSettings, output_folder: Path, checkpoint: Pat
 def _writer_and_model(settings: PretrainingSettings) -> tuple[Writer, Network]:
     match settings.model:
         case "tasks":
-            tasks = TaskConversations(build_tokenizer(settings.window))
+            tasks = TaskConversations(build_tokenizer(settings.window), FIRST_TURNS)
             return tasks, build_model(tasks.tokenizer, settings.window)
+        case "refining":
+            if not settings.start:
+                raise InputError("--model refining continues a model's weights: name its folder with --start")
+            turns = TaskConversations(build_tokenizer(settings.window), REFINING)
+            return turns, LlamaForCausalLM.from_pretrained(settings.start, dtype=torch.float32)
         case "tool-use":
             from arc_refinery.pretraining.tool_conversations import ToolConversations
 
