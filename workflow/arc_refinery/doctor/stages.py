@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arc_refinery import records
-from arc_refinery.config import Lora, ModelConfig, PolicyGradient, Problems, Sampling, TaskSet
+from arc_refinery.config import Lora, ModelConfig, PolicyGradient, Sampling, TaskSet
 from arc_refinery.config.stages import flag_words
 from arc_refinery.doctor.findings import Finding
 
@@ -145,7 +145,7 @@ def _tasks(path: Path) -> Path:
     from arc_refinery.sources import tasks_of_set
 
     task_set = TaskSet(name="doctor", source="generator", n_tasks=N_TASKS)
-    tasks = tasks_of_set(task_set, Problems(source="generator", max_cells=300), Counter())
+    tasks = tasks_of_set(task_set, 300, Counter())
     records.write(path, "tasks", tasks, 0, {})
     return path
 
