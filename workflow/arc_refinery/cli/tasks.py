@@ -53,7 +53,7 @@ class EvaluationTasks:
     def run(self) -> None:
         from arc_refinery.sources import tasks_of_set
 
-        settings = {"set": self.task_set.model_dump(exclude={"shards", "validation", "caveat"})}
+        settings: dict[str, Any] = {"set": self.task_set.model_dump(exclude={"shards", "validation", "caveat"})}
         if self.task_set.source == "generator":
             settings["max_cells"] = self.max_cells
         left_out: Counter[str] = Counter()
