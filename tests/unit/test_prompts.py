@@ -26,6 +26,7 @@ from arc_refinery.prompts import (
     load_template,
     next_turn,
     no_feedback,
+    opening,
     save_template,
     split_prefix,
 )
@@ -234,6 +235,7 @@ def test_white_space_at_the_end_of_a_prefix_is_left_to_the_model(tmp_path: Path,
 def test_a_conversation_that_waits_for_an_answer_ends_with_its_beginning(task: Task):
     conversation = first_turn(task, replace(WORDS, assistant_prefix="I would say:"))
     assert split_prefix(conversation) == (first_turn(task, WORDS), "I would say:")
+    assert opening(next_turn(conversation, "I would say: no", "It is wrong.")) == conversation
     assert split_prefix(first_turn(task, WORDS)) == (first_turn(task, WORDS), "")
 
 

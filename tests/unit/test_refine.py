@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from factories import make_attempt, make_grid, make_task, make_verdict
 
 from arc_refinery.augment import IDENTITY, Augmentation
-from arc_refinery.config import FeedbackKind, Sampling
+from arc_refinery.config import FeedbackKind, History, Sampling
 from arc_refinery.errors import ModelError
 from arc_refinery.grids import Grid
 from arc_refinery.prompts import COMPACT, WORDS, Message, Template, first_turn
@@ -25,6 +25,7 @@ from arc_refinery.refine.next_turn import (
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.tasks import Pair, Task
 
+HISTORY = get_args(History)
 PLAN = NextTurnPlan(
     branch="arm-turn2", n_considered=99, n_parents=8, n_predictions=8, batch_size=2, include_errors=False
 )
@@ -277,6 +278,13 @@ def test_a_third_turn_refines_the_second_in_one_conversation(asked: Prompt, rend
     assert (third.turn, third.parent_id) == (3, "second wrong")
     assert [message["role"] for message in third.messages] == ["user", "assistant"] * 2 + ["user"]
     assert third.messages[:3] == second.messages
+
+
+def test_a_third_turn_may_show_the_last_attempt_alone(asked: Prompt, renderer: Renderer) -> None:
+    second = next(next_turn_prompts(five(asked), PLAN, COMPACT, renderer))
+    wrong = graded(second, "second wrong", (make_grid("22"), make_grid("22"), make_grid("22")))
+    whole, last = (next(next_turn_prompts([wrong], replace(PLAN, history=kept), COMPACT, renderer)) for kept in HISTORY)
+    assert last.messages == (*asked.messages, *whole.messages[3:])
 
 
 RESIDUAL_ONLY = replace(COMPACT, form="residual-only")

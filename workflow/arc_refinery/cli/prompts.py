@@ -83,6 +83,7 @@ class Refine(NextTurnFlags):
     batch_size: int  # completions per prompt
     feedback: config.FeedbackKind = "real"  # the other values are controls
     select: config.Selection = "best-distinct"  # which incorrect attempts to refine, best first
+    history: config.History = "whole"  # earlier attempts in the conversation: all, or only the last one
 
     def run(self) -> None:
         from arc_refinery.prompts import load_template
@@ -101,6 +102,7 @@ class Refine(NextTurnFlags):
             self.include_errors,
             self.feedback,
             self.select,
+            self.history,
         )
         made = next_turn_prompts(read_graded(self.files), plan, template, Renderer(self.model_path))
         longest = self.max_model_len - self.max_output_tokens

@@ -14,6 +14,7 @@ from arc_refinery.config.refining import Refining
 from arc_refinery.config.resources import ModelNeeds, Needs, Resources
 from arc_refinery.config.sampling import (
     LEARNED,
+    History,
     ModelConfig,
     PromptedModel,
     Refinement,
@@ -55,6 +56,7 @@ __all__ = [
     "Generation",
     "Grpo",
     "Guard",
+    "History",
     "Imitation",
     "Lengths",
     "Lora",

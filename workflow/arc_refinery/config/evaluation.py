@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
 from arc_refinery.config.base import Name, RunName, Strict
-from arc_refinery.config.sampling import Refinement, Selection
+from arc_refinery.config.sampling import History, Refinement, Selection
 from arc_refinery.config.tasks import TaskSet
 from arc_refinery.prompts import FeedbackForm
 
@@ -15,7 +15,7 @@ from arc_refinery.prompts import FeedbackForm
 FeedbackKind = Literal["real", "none", "other-task"]
 
 
-OF_LATER_TURNS = ("feedback", "select", "n_parents", "include_errors", "form")
+OF_LATER_TURNS = ("feedback", "select", "n_parents", "include_errors", "form", "history")
 
 
 class Turn(Strict):
@@ -44,6 +44,7 @@ class Turn(Strict):
         None, description="For turn 2 and later, overrides `refinement.include_errors`."
     )
     form: FeedbackForm | None = Field(None, description="For turn 2 and later, overrides `refinement.form`.")
+    history: History | None = Field(None, description="For turn 2 and later, overrides `refinement.history`.")
 
     @model_validator(mode="after")
     def _adapters_belong_to_the_experiments_model(self) -> "Turn":

@@ -151,6 +151,10 @@ class Sandbox(Strict):
 Selection = Literal["best-distinct", "best"]
 
 
+# What a later turn's conversation keeps of the earlier ones
+History = Literal["whole", "last"]
+
+
 class Refinement(Strict):
     n_parents: PositiveInt = Field(
         8, description="Incorrect attempts per task and turn that evaluation cycles through."
@@ -168,4 +172,9 @@ class Refinement(Strict):
         description="Form of the feedback on a train pair: `given`: that it is correct, or the grid that the program "
         "gave; `residual`: that grid and the expected one, as a pair of a first turn; `difference`: cells that differ; "
         "`residual-only`: these pairs alone, as a new first turn, whose program runs on the earlier one's outputs.",
+    )
+    history: History = Field(
+        "whole",
+        description="What the prompts of turn 3 and later show, after the task: `whole`: all attempts of the "
+        "conversation with their feedback; `last`: only the last one, which takes a smaller window.",
     )

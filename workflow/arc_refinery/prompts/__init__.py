@@ -13,6 +13,7 @@ from arc_refinery.prompts.conversation import (
     first_turn,
     next_turn,
     no_feedback,
+    opening,
     split_prefix,
 )
 from arc_refinery.prompts.demonstration import completed_answer, transform_program
@@ -47,6 +48,7 @@ __all__ = [
     "load_template",
     "next_turn",
     "no_feedback",
+    "opening",
     "save_template",
     "split_prefix",
     "template_files",

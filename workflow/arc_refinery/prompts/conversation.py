@@ -13,6 +13,7 @@ the whole answer, and the next turn shows the whole answer. Token counts cover o
 
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 
 import numpy as np
 
@@ -54,6 +55,13 @@ def split_prefix(conversation: Sequence[Message]) -> tuple[list[Message], str]:
     """Split a conversation into its messages and the prefix of the next answer, empty without a prefix."""
     *messages, last = conversation
     return (messages, last["content"]) if last["role"] == "assistant" else ([*messages, last], "")
+
+
+def opening(conversation: Sequence[Message]) -> list[Message]:
+    """Return the first turn of a conversation that waits for an answer."""
+    messages, prefix = split_prefix(conversation)
+    first = list(takewhile(lambda message: message["role"] != "assistant", messages))
+    return [*first, Message(role="assistant", content=prefix)] if prefix else first
 
 
 def next_turn(conversation: Sequence[Message], completion: str, feedback: str) -> list[Message]:

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 
-from arc_refinery.config import FeedbackKind, Selection
+from arc_refinery.config import FeedbackKind, History, Selection
 from arc_refinery.errors import InputError
 from arc_refinery.grids import Grid
 from arc_refinery.prompts import (
@@ -34,6 +34,7 @@ from arc_refinery.prompts import (
     first_turn,
     next_turn,
     no_feedback,
+    opening,
 )
 from arc_refinery.records import Prompt
 from arc_refinery.refine.graded import GradedAttempt
@@ -58,6 +59,7 @@ class NextTurnPlan:
     include_errors: bool
     feedback: FeedbackKind = "real"
     select: Selection = "best-distinct"
+    history: History = "whole"
 
 
 def next_turn_prompts(
@@ -73,7 +75,7 @@ def next_turn_prompts(
         for start in range(0, plan.n_predictions, plan.batch_size):
             number = start // plan.batch_size
             parent = parents[number % len(parents)]
-            messages = _conversation(parent, executed[number % len(executed)] if executed else None, template)
+            messages = _conversation(parent, executed[number % len(executed)] if executed else None, plan, template)
             text, n_tokens = renderer.render(messages)
             task = residual_task(parent) if template.form == RESIDUAL_ONLY else parent.prompt
             yield Prompt(
@@ -92,12 +94,15 @@ def next_turn_prompts(
             )
 
 
-def _conversation(parent: GradedAttempt, executed: GradedAttempt | None, template: Template) -> list[Message]:
+def _conversation(
+    parent: GradedAttempt, executed: GradedAttempt | None, plan: NextTurnPlan, template: Template
+) -> list[Message]:
     """Return the conversation to answer; `executed`: the attempt whose results it shows, None for no feedback."""
     if template.form == RESIDUAL_ONLY:
         return first_turn(residual_task(executed), template) if executed else list(parent.prompt.messages)
     feedback = feedback_on(executed, template) if executed else no_feedback(template)
-    return next_turn(list(parent.prompt.messages), parent.attempt.completion, feedback)
+    earlier = list(parent.prompt.messages)
+    return next_turn(opening(earlier) if plan.history == "last" else earlier, parent.attempt.completion, feedback)
 
 
 def residual_task(parent: GradedAttempt) -> Task:
