@@ -39,15 +39,13 @@ def direct(guess: Grid, truth: Grid) -> float:
     if guess.shape == truth.shape:
         return float((guess == truth).mean())
     (guess_height, guess_width), (height, width) = guess.shape, truth.shape
-    best = 0.0
+    best = 0
     for down in range(1 - guess_height, height):
         for right in range(1 - guess_width, width):
             of_truth = truth[max(down, 0) : down + guess_height, max(right, 0) : right + guess_width]
             of_guess = guess[max(-down, 0) : height - down, max(-right, 0) : width - right]
-            box_height = max(down + guess_height, height) - min(down, 0)
-            box_width = max(right + guess_width, width) - min(right, 0)
-            best = max(best, np.count_nonzero(of_guess == of_truth) / (box_height * box_width))
-    return best
+            best = max(best, np.count_nonzero(of_guess == of_truth))
+    return best / (max(guess_height, height) * max(guess_width, width))
 
 
 def random_pair(shapes: tuple[tuple[int, int], tuple[int, int]], rng: np.random.Generator) -> GridPair:

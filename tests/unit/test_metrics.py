@@ -9,26 +9,26 @@ from arc_refinery.grids import Grid, as_grid
 from arc_refinery.metrics import correct_grids, mean_pixel_score, pixel_score
 
 
-def box_score(guess: Grid, truth: Grid, down: int, right: int) -> float:
-    """Draw both grids into their bounding box, the guess's corner at (down, right) of the truth's; share of equals."""
-    height = max(down + guess.shape[0], truth.shape[0]) - min(down, 0)
-    width = max(right + guess.shape[1], truth.shape[1]) - min(right, 0)
+def equal_cells(guess: Grid, truth: Grid, down: int, right: int) -> int:
+    """Draw both grids into one frame, the guess's corner at (down, right) of the truth's; count the equal cells."""
+    height, width = np.add(guess.shape, truth.shape) * 2
     drawings = []
     for grid, row, column, empty in ((guess, down, right, 10), (truth, 0, 0, 11)):
         drawing = np.full((height, width), empty)
-        top, left = row - min(down, 0), column - min(right, 0)
+        top, left = row + guess.shape[0], column + guess.shape[1]
         drawing[top : top + grid.shape[0], left : left + grid.shape[1]] = grid
         drawings.append(drawing)
-    return float((drawings[0] == drawings[1]).mean())
+    return int((drawings[0] == drawings[1]).sum())
 
 
 def best_placement(guess: Grid, truth: Grid) -> float:
     """The score of grids of unequal shape by its definition."""
-    best = 0.0
+    best = 0
     for down in range(-guess.shape[0] + 1, truth.shape[0]):
         for right in range(-guess.shape[1] + 1, truth.shape[1]):
-            best = max(best, box_score(guess, truth, down, right))
-    return best
+            best = max(best, equal_cells(guess, truth, down, right))
+    (height, width), (other_height, other_width) = guess.shape, truth.shape
+    return best / (max(height, other_height) * max(width, other_width))
 
 
 def test_equal_grids_score_one():
@@ -41,19 +41,33 @@ def test_equal_shapes_score_the_share_of_equal_cells():
     assert pixel_score(as_grid([[1, 2, 3]]), as_grid([[2, 3, 1]])) == 0.0
 
 
-def test_unequal_shapes_score_the_best_overlap_over_the_common_box():
-    # 2x2 inside 3x3, all four cells match at offset (1, 1); the box that holds both has 9 cells
+def test_unequal_shapes_score_the_best_overlap_over_the_longer_sides():
+    # 2x2 inside 3x3, all four cells match at offset (1, 1)
     truth = as_grid([[1, 2, 3], [4, 5, 6], [7, 8, 9]])
     assert pixel_score(as_grid([[5, 6], [8, 9]]), truth) == pytest.approx(4 / 9)
 
 
-def test_crossing_shapes_share_a_box_of_the_longer_sides():
-    # 2x4 across 4x2: the box is 4x4. The tall grid's top half matches columns 1 and 2: four cells
+def test_crossing_shapes_count_by_the_longer_side_of_each():
+    # 2x4 across 4x2: 4x4. The tall grid's top half matches columns 1 and 2: four cells
     wide = as_grid([[1, 2, 3, 4], [5, 6, 7, 8]])
     assert pixel_score(wide, as_grid([[2, 3], [6, 7], [9, 9], [9, 9]])) == 4 / 16
     # its bottom half matches the last two columns when the wide grid lies two rows lower
     assert pixel_score(wide, as_grid([[9, 9], [9, 9], [3, 4], [7, 8]])) == 4 / 16
     assert pixel_score(as_grid([[9, 9], [9, 9], [3, 4], [7, 8]]), wide) == 4 / 16
+
+
+@pytest.mark.parametrize(
+    ("guess", "truth", "expected"),
+    [  # cases with their scores from the published repository's own tests (ironbar/arc25, tests/test_metrics.py)
+        ((1, 1), (2, 2), 1 / 4),
+        ((2, 1), (2, 2), 1 / 2),
+        ((2, 1), (1, 2), 1 / 4),
+        ((2, 3), (3, 2), 4 / 9),
+    ],
+)
+def test_grids_of_ones_score_as_published(guess: tuple[int, int], truth: tuple[int, int], expected: float):
+    one, other = as_grid(np.ones(guess, int)), as_grid(np.ones(truth, int))
+    assert pixel_score(one, other) == pixel_score(other, one) == pytest.approx(expected)
 
 
 def test_one_right_cell_in_the_largest_grid_scores_one_of_900():
@@ -63,32 +77,32 @@ def test_one_right_cell_in_the_largest_grid_scores_one_of_900():
 
 
 def test_a_partial_overlap_can_beat_all_placements_inside():
-    # inside the truth, nothing matches; one column to the left of it, 2 is on 2 in a box of 4 cells
-    assert pixel_score(as_grid([[1, 2]]), as_grid([[2, 9, 9]])) == 1 / 4
-    # inside, one 1 matches: 1 of 9 cells; two rows higher, 3 4 is on 3 4, and the box is 4x3
+    # inside the truth, nothing matches; one column to the left of it, 2 is on 2
+    assert pixel_score(as_grid([[1, 2]]), as_grid([[2, 9, 9]])) == 1 / 3
+    # inside, one 1 matches; two rows higher, 3 4 is on 3 4
     truth = as_grid([[3, 4, 9], [9, 9, 9], [9, 1, 9]])
-    assert pixel_score(as_grid([[1, 2], [3, 4]]), truth) == 2 / 12
+    assert pixel_score(as_grid([[1, 2], [3, 4]]), truth) == 2 / 9
 
 
-def test_grids_that_share_a_corner_only_lie_in_the_largest_box():
-    # 4 is on 4 with the guess's lower right on the truth's upper left: the box is 4x4
+def test_a_shared_corner_counts_as_one_cell():
+    # 4 is on 4 with the guess's lower right on the truth's upper left
     truth = as_grid([[4, 9, 9], [9, 9, 9], [9, 9, 9]])
-    assert pixel_score(as_grid([[1, 2], [3, 4]]), truth) == 1 / 16
+    assert pixel_score(as_grid([[1, 2], [3, 4]]), truth) == 1 / 9
     # and the other way: the guess's upper left on the truth's lower right
-    assert pixel_score(as_grid([[1, 2], [3, 4]]), as_grid([[9, 9, 9], [9, 9, 9], [9, 9, 1]])) == 1 / 16
+    assert pixel_score(as_grid([[1, 2], [3, 4]]), as_grid([[9, 9, 9], [9, 9, 9], [9, 9, 1]])) == 1 / 9
     # upper right on lower left
-    assert pixel_score(as_grid([[1, 2], [3, 4]]), as_grid([[9, 9, 9], [9, 9, 9], [2, 9, 9]])) == 1 / 16
+    assert pixel_score(as_grid([[1, 2], [3, 4]]), as_grid([[9, 9, 9], [9, 9, 9], [2, 9, 9]])) == 1 / 9
 
 
-def test_fewer_equal_cells_in_a_smaller_box_can_be_better():
-    # 1 2 3 is on 1 2 3 with the guess six columns to the left: 3 of 16 cells; inside, two 0 match: 2 of 10
+def test_the_most_equal_cells_count_wherever_they_are():
+    # 1 2 3 is on 1 2 3 with the guess six columns to the left; inside, only two 0 match
     guess, truth = as_grid([[7, 8, 0, 0, 0, 0, 1, 2, 3]]), as_grid([[1, 2, 3, 9, 0, 0, 9, 9, 9, 9]])
-    assert pixel_score(guess, truth) == 2 / 10
+    assert pixel_score(guess, truth) == 3 / 10
 
 
 def test_what_sticks_out_on_the_right_does_not_meet_the_next_row():
-    # with 1 on 1, the guess's 2 is beside the truth: one cell in a box of 3x4, though a 2 starts the next row
-    assert pixel_score(as_grid([[1, 2]]), as_grid([[9, 9, 1], [2, 9, 9], [9, 9, 9]])) == 1 / 12
+    # with 1 on 1, the guess's 2 is beside the truth: one cell, though a 2 starts the next row
+    assert pixel_score(as_grid([[1, 2]]), as_grid([[9, 9, 1], [2, 9, 9], [9, 9, 9]])) == 1 / 9
 
 
 def test_grids_without_a_common_colour_score_zero():
@@ -96,7 +110,7 @@ def test_grids_without_a_common_colour_score_zero():
 
 
 def test_unequal_shapes_never_score_one():
-    # all 2 cells of the guess match, the box has 3
+    # all 2 cells of the guess match, of 3
     assert pixel_score(as_grid([[4, 4]]), as_grid([[4, 4, 4]])) == pytest.approx(2 / 3)
 
 

@@ -1,10 +1,9 @@
 """Metrics of grids: the pixel score and the share of correct grids.
 
-pixel_score([[1, 0]], [[1, 2]]) = 0.5    pixel_score([[1, 0]], [[1], [0]]) = 0.25    (one cell of a 2 x 2 box)
+pixel_score([[1, 0]], [[1, 2]]) = 0.5    pixel_score([[1, 0]], [[1], [0]]) = 0.25    (one cell of 2 x 2)
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from statistics import fmean
 
 import numpy as np
@@ -18,15 +17,16 @@ NO_COLOR = 255
 def pixel_score(guess: Grid, truth: Grid) -> float:
     """Return the share of equal cells, 0..1; 1 only for equal grids, and symmetric in guess and truth.
 
-    Equal shapes: equal cells / all cells. Unequal shapes: the maximum of equal cells / area of the bounding box of both
-    grids, over all offsets at which the two grids overlap in at least one cell.
+    Equal shapes: equal cells / all cells. Unequal shapes: the most cells that are equal at any offset of the two grids
+    / (larger height x larger width), as in the published runs.
     """
     if guess.shape == truth.shape:
         return np.count_nonzero(guess == truth) / guess.size
     small, large = (guess, truth) if guess.size <= truth.size else (truth, guess)
     if not small.size:  # UNKNOWN: similar to no grid
         return 0.0
-    return float((_equal_cells(small, large) / _box_areas(small.shape, large.shape)).max())
+    height, width = map(max, small.shape, large.shape)
+    return float(_equal_cells(small, large).max()) / (height * width)
 
 
 def mean_pixel_score(guesses: Sequence[Grid], truths: Sequence[Grid]) -> float:
@@ -58,18 +58,3 @@ def _equal_cells(small: Grid, large: Grid) -> NDArray[np.uint16]:
     equal = (small[:, :, np.newaxis] == met).reshape(-1, n_offsets)
     n_equal: NDArray[np.uint16] = np.add.reduce(equal, axis=0, dtype=np.uint16)
     return n_equal
-
-
-@lru_cache(maxsize=512)  # 28 kB or less each
-def _box_areas(small: tuple[int, int], large: tuple[int, int]) -> NDArray[np.float64]:
-    """Return the area of the bounding box of both grids at each offset, (n_downs * n_rights,) as in `_equal_cells`."""
-    heights, widths = (_spans(*lengths) for lengths in zip(small, large, strict=True))
-    areas: NDArray[np.float64] = np.multiply.outer(heights, widths).ravel()
-    return areas
-
-
-def _spans(small: int, large: int) -> NDArray[np.float64]:
-    """Return the span of two intervals of these lengths, for all starts of the first at which they overlap."""
-    starts = np.arange(1.0 - small, large)
-    spans: NDArray[np.float64] = np.maximum(starts + small, large) - np.minimum(starts, 0)
-    return spans

@@ -32,7 +32,7 @@ METRICS_EXPLAINED = """\
 All metrics are means over tasks; the metric of a task is the mean over its attempts unless stated otherwise. Brackets: 95 % interval for other tasks like these (of repeated trainings also for other training runs).
 
 - **valid code**: attempts with a program; **valid outputs**: attempts whose program returned a grid for every input; **unique outputs**: distinct outputs / attempts.
-- **train_pixel_score**, **test_pixel_score**: share of equal cells (for different shapes, at the best offset: equal cells / cells of the bounding box of both); 0 without valid outputs.
+- **train_pixel_score**, **test_pixel_score**: share of equal cells (for different shapes, the most equal cells at any offset / (larger height x larger width)); 0 without valid outputs.
 - **train_correct_grids**, **test_correct_grids**: share of grids that are correct in every cell.
 - **train_pass_rate**, **test_pass_rate**: share of attempts with all train (test) grids correct.
 - **train_is_correct**, **test_is_correct**: tasks with an attempt that has all train (test) grids correct. **is_correct**: tasks for which both hold; these are called *solved*.
