@@ -33,6 +33,7 @@ def attempt(
         "attempt_id": f"{task_id}/{index}",
         "task_id": task_id,
         "place": index,
+        "has_closed_code": status == "ok",
         "status": status,
         "fingerprint": fingerprint,
         "train_pixel_score": train[0],
@@ -62,7 +63,8 @@ def four_attempts() -> pd.DataFrame:
 def test_figures_of_a_task_are_means_over_its_attempts():
     metrics = per_task(four_attempts(), ["mixed"]).loc["mixed"]
     expected = {
-        "valid code": 1.0,
+        "valid code": 3 / 4,
+        "any code": 1.0,
         "valid outputs": 3 / 4,
         "unique outputs": 2 / 4,  # A, B
         "train_pixel_score": (0.5 + 0.5 + 1) / 4,
@@ -80,10 +82,10 @@ def test_figures_of_a_task_are_means_over_its_attempts():
     assert tuple(metrics.index) == (*METRICS, "pass_rate")
 
 
-def test_code_that_never_ended_is_valid_code_without_outputs():
+def test_code_that_never_ended_is_code_without_outputs():
     metrics = per_task(four_attempts(), ["dumb"]).loc["dumb"]
-    assert metrics["valid code"] == 0.5
-    assert metrics.drop("valid code").tolist() == [0.0] * (len(metrics) - 1)
+    assert metrics["any code"] == 0.5
+    assert metrics.drop("any code").tolist() == [0.0] * (len(metrics) - 1)
 
 
 def test_a_task_is_correct_when_train_and_test_each_have_a_correct_attempt():

@@ -75,6 +75,21 @@ def test_a_completion_without_a_program_is_no_code(executor: Executor) -> None:
     assert not verdict.train_is_correct and not verdict.test_is_correct
 
 
+@pytest.mark.parametrize(
+    ("answer", "closed"),
+    [
+        (IDENTITY_PROGRAM, True),
+        (IDENTITY_PROGRAM.rpartition("```")[0], False),
+        (f"{IDENTITY_PROGRAM}\nOr, shorter:\n```python\ndef transf", True),
+        (IDENTITY_PROGRAM.replace("```python", "```"), False),
+        ("no idea", False),
+    ],
+)
+def test_the_published_valid_code_is_a_python_block_that_ends(executor: Executor, answer: str, closed: bool) -> None:
+    (verdict,) = graded(executor, attempt(answer))
+    assert verdict.has_closed_code == closed
+
+
 def test_no_attempts_give_no_verdicts(executor: Executor) -> None:
     assert graded(executor) == []
 

@@ -24,6 +24,7 @@ from arc_refinery.records import RecordError
 
 METRICS = (
     "valid code",
+    "any code",
     "valid outputs",
     "unique outputs",
     "train_pixel_score",
@@ -36,10 +37,12 @@ METRICS = (
     "test_is_correct",
     "is_correct",
 )
-PASS_RATE = "pass_rate"  # not a published metric: share of attempts that are correct on all train and test pairs
+PASS_RATE = (
+    "pass_rate"  # as `any code`, not a published metric: share of attempts that are correct on all train and test pairs
+)
 SCORES = ["train_pixel_score", "train_correct_grids", "test_pixel_score", "test_correct_grids"]
 
-_VERDICT_COLUMNS = ["attempt_id", "prompt_id", "task_id", "status", "error", "fingerprint", *SCORES]
+_VERDICT_COLUMNS = ["attempt_id", "prompt_id", "task_id", "has_closed_code", "status", "error", "fingerprint", *SCORES]
 _ATTEMPT_COLUMNS = ["attempt_id", "parent_id", "n_prompt_tokens", "n_tokens", "finish_reason"]
 
 
@@ -149,21 +152,22 @@ def turns_of(arms: Iterable[Arm]) -> list[TurnOfArms]:
 def per_task(attempts: pd.DataFrame, task_ids: Sequence[str]) -> pd.DataFrame:
     """Return the metrics of each task as shares 0..1: index `task_ids`, columns `METRICS` and `PASS_RATE`.
 
-    Means over the task's attempts: `valid code` (the completion contains a program), `valid outputs` (it returned a
-    grid for every input), pixel scores, shares of correct grids, and pass rates (attempts with all train or test grids
+    Means over the task's attempts: `valid code` (the completion has a closed Python block), `any code` (it contains a
+    program, perhaps cut), `valid outputs` (the program returned a grid for every input), pixel scores, shares of correct grids, and pass rates (attempts with all train or test grids
     correct). `unique outputs` = distinct outputs / attempts. `train_is_correct`, `test_is_correct`: 1 if any attempt
     is; `is_correct`: 1 if both are 1, by one attempt or by two. A task without attempts has 0 everywhere.
     """
     marked = attempts.assign(
         **{
-            "valid code": attempts["status"] != "no_code",
+            "valid code": attempts["has_closed_code"],
+            "any code": attempts["status"] != "no_code",
             "valid outputs": attempts["status"] == "ok",
             "train_pass_rate": attempts["train_is_correct"],
             "test_pass_rate": attempts["test_is_correct"],
             PASS_RATE: attempts["train_is_correct"] & attempts["test_is_correct"],
         }
     )
-    means = ["valid code", "valid outputs", "train_pass_rate", "test_pass_rate", PASS_RATE, *SCORES]
+    means = ["valid code", "any code", "valid outputs", "train_pass_rate", "test_pass_rate", PASS_RATE, *SCORES]
     groups = marked.groupby("task_id")
     metrics = groups[means].mean()
     n_outputs = marked[marked["valid outputs"]].groupby("task_id")["fingerprint"].nunique()

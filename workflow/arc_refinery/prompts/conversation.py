@@ -23,7 +23,7 @@ from arc_refinery.metrics import pixel_score
 from arc_refinery.prompts.template import Template, fill
 from arc_refinery.tasks import Task
 
-_BLOCK = re.compile(r"```(\w*)[ \t]*\r?\n(.*?)(?:```|\Z)", re.DOTALL)
+_BLOCK = re.compile(r"```(\w*)[ \t]*\r?\n(.*?)(```|\Z)", re.DOTALL)
 _PYTHON = ("python", "py", "")
 
 # Beginning and end of the embedded model's answers
@@ -147,7 +147,12 @@ def body_of(answer: str) -> str:
     return answer.removeprefix(ANSWER_HEAD).removesuffix(f"\n{ANSWER_TAIL}")
 
 
+def has_closed_code(completion: str) -> bool:
+    """Whether a completion has a Python block that ends: what the published `valid code` counts."""
+    return any(language == "python" and closed for language, _, closed in _BLOCK.findall(completion))
+
+
 def extract_code(completion: str) -> str | None:
     """Return the program in a completion: its last Python block (an unclosed one counts), or None without one."""
-    blocks = [code for language, code in _BLOCK.findall(completion) if language in _PYTHON]
+    blocks = [code for language, code, _ in _BLOCK.findall(completion) if language in _PYTHON]
     return blocks[-1] if blocks else None

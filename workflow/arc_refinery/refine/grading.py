@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from arc_refinery.grids import Grid, fingerprint
 from arc_refinery.metrics import correct_grids, mean_pixel_score
-from arc_refinery.prompts import extract_code
+from arc_refinery.prompts import extract_code, has_closed_code
 from arc_refinery.records import Attempt, Verdict
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.sandbox import Executor, Program, Status
@@ -116,6 +116,7 @@ def verdict_of(attempt: Attempt, task: Task, graded: Grade) -> Verdict:
         task_id=attempt.task_id,
         turn=attempt.turn,
         program_hash="" if graded.code is None else hashlib.sha256(graded.code.encode()).hexdigest()[:16],
+        has_closed_code=has_closed_code(attempt.completion),
         status=graded.status,
         error=graded.error,
         train_outputs=train,

@@ -31,7 +31,7 @@ METRICS_EXPLAINED = """\
 
 All metrics are means over tasks; the metric of a task is the mean over its attempts unless stated otherwise. Brackets: 95 % interval for other tasks like these (of repeated trainings also for other training runs).
 
-- **valid code**: attempts with a program; **valid outputs**: attempts whose program returned a grid for every input; **unique outputs**: distinct outputs / attempts.
+- **valid code**: attempts with a closed Python block; **any code**: attempts with a program, even one cut off; **valid outputs**: attempts whose program returned a grid for every input; **unique outputs**: distinct outputs / attempts.
 - **train_pixel_score**, **test_pixel_score**: share of equal cells (for different shapes, the most equal cells at any offset / (larger height x larger width)); 0 without valid outputs.
 - **train_correct_grids**, **test_correct_grids**: share of grids that are correct in every cell.
 - **train_pass_rate**, **test_pass_rate**: share of attempts with all train (test) grids correct.
