@@ -44,8 +44,8 @@ def direct(guess: Grid, truth: Grid) -> float:
         for right in range(1 - guess_width, width):
             of_truth = truth[max(down, 0) : down + guess_height, max(right, 0) : right + guess_width]
             of_guess = guess[max(-down, 0) : height - down, max(-right, 0) : width - right]
-            best = max(best, np.count_nonzero(of_guess == of_truth))
-    return best / (max(guess_height, height) * max(guess_width, width))
+            best = max(best, int(np.count_nonzero(of_guess == of_truth)))
+    return best / float(max(guess_height, height) * max(guess_width, width))
 
 
 def random_pair(shapes: tuple[tuple[int, int], tuple[int, int]], rng: np.random.Generator) -> GridPair:

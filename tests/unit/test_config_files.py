@@ -42,8 +42,9 @@ def test_a_config_says_only_what_differs_from_its_base(tmp_path: Path) -> None:
 
 def test_a_base_may_have_a_base(tmp_path: Path) -> None:
     between = written(tmp_path / "between.yaml", base=str(DEMO), experiment="between", seed=3, training={"sft": None})
-    made = load_experiment(written(tmp_path / "mine.yaml", base=str(between), experiment="mine", sandbox=SMALLER))
-    demo = load_experiment(DEMO, Refining)
+    mine = written(tmp_path / "mine.yaml", base=str(between), experiment="mine", sandbox=SMALLER)
+    made, demo = load_experiment(mine, Refining), load_experiment(DEMO, Refining)
+    assert demo.training
     assert (made.experiment, made.seed, made.sandbox.memory_mb) == ("mine", 3, 300)
     assert made.training == demo.training.model_copy(update={"sft": None})
 

@@ -176,16 +176,22 @@ def given_by(answer: str, grid: list[list[int]]) -> list[list[int]] | None:
     namespace: dict[str, Any] = {}
     exec(program.replace("from common import", "from arc_refinery.barc.common import"), namespace)
     try:
-        return np.asarray(namespace["transform"](np.array(grid))).tolist()
+        output: list[list[int]] = np.asarray(namespace["transform"](np.array(grid))).tolist()
     except (ValueError, IndexError, TypeError):
         return None
+    return output
 
 
 def second_turns(corpus: "Corpus", chunk: int, tokenizer: "PreTrainedTokenizerFast") -> list[tuple[str, str, str, str]]:
     """First prompt, wrong answer, feedback and last answer of the conversations with two turns."""
     texts = [unpadded(tokenizer, ids) for some in range(4) for ids, _, _ in rows(corpus[chunk + some])]
-    found = [text.split("<|assistant|>") for text in texts if text.count("<|assistant|>") == 2]
-    return [(first, *middle.split("<|end|><|user|>"), last) for first, middle, last in found]
+    found = []
+    for text in texts:
+        if text.count("<|assistant|>") == 2:
+            first, middle, last = text.split("<|assistant|>")
+            wrong, feedback = middle.split("<|end|><|user|>")
+            found.append((first, wrong, feedback, last))
+    return found
 
 
 @pytest.mark.parametrize("chunk", [10, LAST])

@@ -28,7 +28,7 @@ def best_placement(guess: Grid, truth: Grid) -> float:
         for right in range(-guess.shape[1] + 1, truth.shape[1]):
             best = max(best, equal_cells(guess, truth, down, right))
     (height, width), (other_height, other_width) = guess.shape, truth.shape
-    return best / (max(height, other_height) * max(width, other_width))
+    return best / float(max(height, other_height) * max(width, other_width))
 
 
 def test_equal_grids_score_one():

@@ -26,7 +26,7 @@ def pixel_score(guess: Grid, truth: Grid) -> float:
     if not small.size:  # UNKNOWN: similar to no grid
         return 0.0
     height, width = map(max, small.shape, large.shape)
-    return float(_equal_cells(small, large).max()) / (height * width)
+    return float(_equal_cells(small, large).max() / (height * width))
 
 
 def mean_pixel_score(guesses: Sequence[Grid], truths: Sequence[Grid]) -> float:

@@ -37,9 +37,7 @@ METRICS = (
     "test_is_correct",
     "is_correct",
 )
-PASS_RATE = (
-    "pass_rate"  # as `any code`, not a published metric: share of attempts that are correct on all train and test pairs
-)
+PASS_RATE = "pass_rate"  # share of attempts that are correct on all pairs; as `any code`, not a published metric
 SCORES = ["train_pixel_score", "train_correct_grids", "test_pixel_score", "test_correct_grids"]
 
 _VERDICT_COLUMNS = ["attempt_id", "prompt_id", "task_id", "has_closed_code", "status", "error", "fingerprint", *SCORES]
@@ -153,9 +151,10 @@ def per_task(attempts: pd.DataFrame, task_ids: Sequence[str]) -> pd.DataFrame:
     """Return the metrics of each task as shares 0..1: index `task_ids`, columns `METRICS` and `PASS_RATE`.
 
     Means over the task's attempts: `valid code` (the completion has a closed Python block), `any code` (it contains a
-    program, perhaps cut), `valid outputs` (the program returned a grid for every input), pixel scores, shares of correct grids, and pass rates (attempts with all train or test grids
-    correct). `unique outputs` = distinct outputs / attempts. `train_is_correct`, `test_is_correct`: 1 if any attempt
-    is; `is_correct`: 1 if both are 1, by one attempt or by two. A task without attempts has 0 everywhere.
+    program, perhaps cut off), `valid outputs` (the program returned a grid for every input), pixel scores, shares of
+    correct grids, and pass rates (attempts with all train or test grids correct). `unique outputs` = distinct outputs /
+    attempts. `train_is_correct`, `test_is_correct`: 1 if any attempt is; `is_correct`: 1 if both are 1, by one attempt
+    or by two. A task without attempts has 0 everywhere.
     """
     marked = attempts.assign(
         **{
