@@ -86,6 +86,7 @@ def make_verdict(attempt: Attempt | None = None, **changes: Any) -> Verdict:
         "task_id": attempt.task_id,
         "turn": attempt.turn,
         "program_hash": "hash",
+        "program_length": 40,
         "has_closed_code": changes.get("status") != "no_code",
         "status": "ok",
         "error": "",

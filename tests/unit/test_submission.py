@@ -55,40 +55,38 @@ def guesses(ballot: Ballot) -> list[int]:
     return [int(guess[0, 0]) for guess in ballot.leaders(2)]
 
 
-def poll(*votes: tuple[int, tuple[float, float]]) -> Ballot:
-    """A ballot of attempts that gave a colour and were so good on the train pairs, in this order."""
+def poll(*votes: tuple[int, float, int]) -> Ballot:
+    """A ballot of attempts that gave a color, with their share of correct train grids and length, in this order."""
     ballot = Ballot()
-    for color, (share, pixels) in votes:
-        ballot.add(make_grid(str(color)), (float(share == 1.0), share, pixels))
+    for color, share, length in votes:
+        ballot.add(make_grid(str(color)), (share, length))
     return ballot
 
 
 @pytest.mark.parametrize(
     ("votes", "expected"),
     [
-        ([(1, SOLVES), (2, SOLVES), (3, SOLVES), (3, SOLVES), (2, SOLVES)], [2, 3]),  # votes; ties: met first
-        ([(1, (0.5, 0.9))] * 9 + [(2, SOLVES)], [2, 1]),  # one that solves the train pairs outvotes all that do not
-        ([(1, (0.5, 0.9)), (2, SOLVES), (1, (0.5, 0.9)), (3, SOLVES)], [2, 3]),
-        ([(1, (0.5, 0.6)), (2, (0.0, 0.9)), (2, (0.0, 0.9)), (3, (0.5, 0.7))], [3, 1]),  # grids before pixels
-        ([(1, (0.5, 0.6)), (2, (0.25, 0.6)), (2, (0.25, 0.6)), (2, (0.25, 0.6))], [2, 1]),  # 0.75 against 0.5
-        ([(1, SOLVES)] * 3, [1]),
+        ([(1, 1.0, 9), (2, 1.0, 9), (3, 1.0, 9), (3, 1.0, 9), (2, 1.0, 9)], [2, 3]),  # votes; ties: met first
+        ([(1, 0.5, 5)] * 9 + [(2, 1.0, 90)], [2, 1]),  # one of a higher train score outvotes all of a lower one
+        ([(1, 0.5, 5), (2, 1.0, 9), (1, 0.5, 5), (3, 1.0, 9)], [2, 3]),
+        (
+            [(1, 1.0, 30), (2, 1.0, 20), (3, 1.0, 10), (3, 0.5, 99)],
+            [3, 2],
+        ),  # the shorter program; lower scores: no part
+        ([(1, 1.0, 10), (1, 1.0, 50), (2, 1.0, 29), (2, 1.0, 30)], [2, 1]),  # on average
+        ([(1, 1.0, 9), (2, 0.5, 9), (2, 0.5, 9), (2, 1.0, 10)], [1, 2]),  # votes of a lower score do not count
+        ([(1, 1.0, 9)] * 3, [1]),
         ([], []),
     ],
 )
-def test_the_vote(votes: list[tuple[int, tuple[float, float]]], expected: list[int]):
+def test_the_vote(votes: list[tuple[int, float, int]], expected: list[int]):
     assert guesses(poll(*votes)) == expected
-
-
-def test_equal_votes_stay_equal_in_whatever_order_they_are_added_up():
-    pixels = [0.1, 0.2, 0.3]  # 0.1 + 0.2 + 0.3 > 0.3 + 0.2 + 0.1 in floating point
-    votes = [(1, (0.0, share)) for share in reversed(pixels)] + [(2, (0.0, share)) for share in pixels]
-    assert guesses(poll(*votes)) == [1, 2]
 
 
 def test_grids_of_equal_cells_and_other_shapes_are_different_guesses():
     ballot = Ballot()
     for rows in ([[1, 1]], [[1], [1]]):
-        ballot.add(as_grid(rows), (1.0, 1.0, 1.0))
+        ballot.add(as_grid(rows), (1.0, 40))
     assert [guess.shape for guess in ballot.leaders(2)] == [(1, 2), (2, 1)]
 
 

@@ -1,9 +1,8 @@
 """Kaggle's submission.json: two guesses for each test input, by vote among a task's attempts.
 
-Each attempt with valid outputs votes for its grid for each test input. The weight of a vote is (1 if it solves all
-train pairs else 0, its share of correct train grids, its train pixel score). Weights of equal grids are summed and
-compared in that order, so grids of programs that solve all train pairs rank first, by number of votes. Ties go to the
-grid seen first. The top two are the guesses; with fewer than two, the test input is submitted.
+The vote is that of the published runs. Each attempt with valid outputs votes for its grid for each test input. Grids
+are ranked by the share of correct train grids of their best attempts, then by the number of these, then by the mean
+length of their programs, shorter first. The top two are the guesses; with fewer than two, the test input is submitted.
 """
 
 import json
@@ -11,6 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,10 @@ from arc_refinery.records import Verdict
 from arc_refinery.tasks import Task
 
 ATTEMPTS = ("attempt_1", "attempt_2")  # Kaggle's keys of the two guesses
-DECIMALS = 9  # of compared weights, so that the order of summation does not matter
 
 logger = logging.getLogger(__name__)
 
-Weight = tuple[float, float, float]
+Vote = tuple[float, int]  # share of correct train grids, characters of the program
 SubmissionContent = dict[str, list[dict[str, list[list[int]]]]]  # by task, one entry per test input
 
 
@@ -37,20 +36,23 @@ class SubmissionError(InputError):
 
 @dataclass(slots=True)
 class Ballot:
-    """Votes on one test input: summed weights by distinct grid (its shape and bytes)."""
+    """Votes on one test input, by distinct grid (its shape and bytes)."""
 
-    weights: dict[tuple[tuple[int, ...], bytes], Weight] = field(default_factory=dict)
+    votes: dict[tuple[tuple[int, ...], bytes], list[Vote]] = field(default_factory=dict)
 
-    def add(self, grid: Grid, weight: Weight) -> None:
-        key = (grid.shape, grid.tobytes())
-        before = self.weights.get(key, (0.0, 0.0, 0.0))
-        self.weights[key] = (before[0] + weight[0], before[1] + weight[1], before[2] + weight[2])
+    def add(self, grid: Grid, vote: Vote) -> None:
+        self.votes.setdefault((grid.shape, grid.tobytes()), []).append(vote)
 
     def leaders(self, n: int) -> list[Grid]:
-        """Return the n grids of largest weight, or all if there are fewer."""
-        rounded = {key: [round(total, DECIMALS) for total in weight] for key, weight in self.weights.items()}
-        ranked = sorted(rounded, key=lambda key: rounded[key], reverse=True)  # stable: ties keep their order
+        """Return the n grids that rank first, or all if there are fewer; ties go to the grid seen first."""
+        ranked = sorted(self.votes, key=lambda key: _rank(self.votes[key]))
         return [np.frombuffer(cells, np.uint8).reshape(shape) for shape, cells in ranked[:n]]
+
+
+def _rank(votes: Sequence[Vote]) -> tuple[float, int, float]:
+    best = max(score for score, _ in votes)
+    lengths = [length for score, length in votes if score == best]
+    return -best, -len(lengths), fmean(lengths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +90,8 @@ def _vote(verdict: Verdict, ballots: Mapping[str, Sequence[Ballot]], path: Path)
             f"{path}: task {verdict.task_id}: an attempt has {len(outputs)} test outputs, expected one for each of the "
             f"challenge's {len(on_task)} test inputs; {advice}"
         )
-    weight = (float(verdict.train_is_correct), verdict.train_correct_grids, verdict.train_pixel_score)
     for ballot, grid in zip(on_task, outputs, strict=False):
-        ballot.add(grid, weight)
+        ballot.add(grid, (verdict.train_correct_grids, verdict.program_length))
 
 
 def make_submission(tasks: Mapping[str, Task], ballots: Mapping[str, Sequence[Ballot]]) -> SubmissionContent:
@@ -101,7 +102,7 @@ def make_submission(tasks: Mapping[str, Task], ballots: Mapping[str, Sequence[Ba
         for pair, ballot in zip(task.test, ballots[task_id], strict=True):
             guesses = [*ballot.leaders(len(ATTEMPTS)), *[pair.input] * len(ATTEMPTS)]
             submission[task_id].append({name: guess.tolist() for name, guess in zip(ATTEMPTS, guesses, strict=False)})
-    n_without = sum(not any(ballot.weights for ballot in on_task) for on_task in ballots.values())
+    n_without = sum(not any(ballot.votes for ballot in on_task) for on_task in ballots.values())
     logger.info("%d of %d tasks have no valid output: their test inputs are submitted", n_without, len(tasks))
     return submission
 

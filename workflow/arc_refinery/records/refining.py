@@ -69,6 +69,7 @@ class Verdict:
     task_id: str
     turn: int
     program_hash: str  # empty: the completion contains no program
+    program_length: int  # in characters
     has_closed_code: bool  # its Python block ends; a truncated one does not
     status: str  # no_code, or the sandbox's verdict
     error: str

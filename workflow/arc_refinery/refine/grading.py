@@ -116,6 +116,7 @@ def verdict_of(attempt: Attempt, task: Task, graded: Grade) -> Verdict:
         task_id=attempt.task_id,
         turn=attempt.turn,
         program_hash="" if graded.code is None else hashlib.sha256(graded.code.encode()).hexdigest()[:16],
+        program_length=len(graded.code or ""),
         has_closed_code=has_closed_code(attempt.completion),
         status=graded.status,
         error=graded.error,
