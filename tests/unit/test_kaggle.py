@@ -223,7 +223,7 @@ def test_attempts_on_tasks_with_unknown_outputs_are_graded_and_refined(
     tasks = {task.task_id: task for task in read_challenges(challenges)}
     folder = tmp_path / "turn1"
     unchanged = "```python\ndef transform(grid):\n    return grid\n```"  # wrong for both tasks
-    listed = [{"text": unchanged, "data_augmentation_kwargs": {"hflip": True, "n_rot90": 1}}]
+    listed = [{"text_prediction": unchanged, "data_augmentation_params": {"hflip": True, "n_rot90": 1}}]
     predictions = store(tmp_path / "x_predictions.json", {"b": listed, "a": listed})
     attempts = list(read_predictions(predictions, tasks, "m"))
     records.write(folder / "attempts/000.parquet", "attempts", attempts, 0, {})

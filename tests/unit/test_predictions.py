@@ -47,16 +47,17 @@ def test_colours_that_a_map_leaves_out_stay():
     assert augmentation_of({"color_map": {"1": 2, "2": 1}}).colors == (0, 2, 1, 3, 4, 5, 6, 7, 8, 9)
 
 
-@pytest.mark.parametrize(
-    "predictions",
-    [
-        ["a", {"text": "b"}, {"text": "c", "data_augmentation_kwargs": {"n_rot90": 1}, "other": 5}],
-        {"text": ["a", "b", "c"], "data_augmentation_kwargs": [None, {}, {"n_rot90": 1}]},
-    ],
-    ids=["a list", "parallel lists"],
-)
-def test_predictions_are_read_in_both_forms(tmp_path: Path, predictions: Any):
-    found = read(tmp_path, {"t": predictions})
+def executed(text: str, augmentation: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A prediction whose program ran, as the script writes it; other fields are left out."""
+    return {"text_prediction": text, "code": "pass", "task_id": "t", "data_augmentation_params": augmentation}
+
+
+FAILED = {"code": "x = 1", "error_type": "NameError", "error_message": "no transform", "task_id": "t"}
+CODELESS = {"error_type": "ParsingCodeFailed", "error_message": "", "text_prediction": "no idea", "task_id": "t"}
+
+
+def test_predictions_that_were_executed(tmp_path: Path):
+    found = read(tmp_path, {"t": [executed("a"), executed("b", {}), executed("c", {"n_rot90": 1})]})
     assert [(one.completion, one.augmentation) for one in found] == [
         ("a", IDENTITY),
         ("b", IDENTITY),
@@ -64,9 +65,30 @@ def test_predictions_are_read_in_both_forms(tmp_path: Path, predictions: Any):
     ]
 
 
+def test_failed_predictions_were_asked_for_as_the_others_of_their_task(tmp_path: Path):
+    found = read(tmp_path, {"t": [FAILED, executed("a", {"n_rot90": 1}), CODELESS]})
+    assert [one.completion for one in found] == ["```python\nx = 1\n```", "a", "no idea"]
+    assert {one.augmentation for one in found} == {Augmentation(1)}
+    assert {one.prompt_id for one in found} == {"t/turn1-000"}
+
+
+def test_without_another_prediction_a_failed_one_counts_as_not_augmented(tmp_path: Path):
+    assert [one.augmentation for one in read(tmp_path, {"t": [FAILED, CODELESS]})] == [IDENTITY] * 2
+
+
+def test_predictions_that_were_not_executed(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    found = read(tmp_path, {"t": {"text_predictions": ["a", "b"], "data_augmentation_params": {"hflip": True}}})
+    assert [(one.completion, one.attempt_id) for one in found] == [("a", "t/turn1-000/000"), ("b", "t/turn1-000/001")]
+    assert [one.augmentation for one in found] == [augmentation_of({"hflip": True})] * 2
+    assert "records an augmentation for another task" in caplog.text
+    caplog.clear()
+    assert read(tmp_path, {"t": {"text_predictions": ["a"], "data_augmentation_params": None}})
+    assert not caplog.text
+
+
 def test_predictions_with_one_augmentation_in_a_row_answer_one_prompt(tmp_path: Path):
-    turned = {"text": "", "data_augmentation_kwargs": {"n_rot90": 2}}
-    found = read(tmp_path, {"t": ["", "", turned, turned, ""]})
+    plain, turned = executed(""), executed("", {"n_rot90": 2})
+    found = read(tmp_path, {"t": [plain, plain, turned, turned, plain]})
     assert [one.attempt_id for one in found] == [
         "t/turn1-000/000",
         "t/turn1-000/001",
@@ -78,7 +100,7 @@ def test_predictions_with_one_augmentation_in_a_row_answer_one_prompt(tmp_path: 
 
 
 def test_what_the_file_does_not_say_has_values_that_no_sampled_attempt_has(tmp_path: Path):
-    (one,) = read(tmp_path, {"t": ["a"]})
+    (one,) = read(tmp_path, {"t": [executed("a")]})
     assert (one.task_id, one.turn, one.parent_id, one.model, one.adapter) == ("t", 1, "", "some model", "")
     assert (one.seed, one.n_prompt_tokens, one.n_tokens, one.finish_reason) == (-1, 0, 0, "unknown")
     assert all(math.isnan(value) for value in (one.temperature, one.top_p, one.logprob))
@@ -86,25 +108,25 @@ def test_what_the_file_does_not_say_has_values_that_no_sampled_attempt_has(tmp_p
 
 
 BAD: dict[str, tuple[Any, str]] = {
-    "another task": ({"u": ["a"]}, "task u is not among the tasks; give the tasks that were predicted"),
-    "a text": ({"t": "a"}, "task t holds a str, expected a list; per prediction, "),
-    "a number": ({"t": ["a", 5]}, "task t, prediction 1 is a int of another form; expected a text, or {text, "),
-    "no text": ({"t": [{"prediction": "a"}]}, "task t, prediction 0 is a dict of another form; expected a text, or "),
-    "lists of different lengths": (
-        {"t": {"text": ["a", "b"], "data_augmentation_kwargs": [None]}},
-        "task t holds a dict, expected a list; per prediction, ",
+    "another task": ({"u": []}, "task u is not among the tasks; give the tasks that were predicted"),
+    "a text": ({"t": "a"}, "task t holds a str, expected a list; of each, "),
+    "a number": (
+        {"t": [executed("a"), 5]},
+        "task t, prediction 1 is a int of another form; expected {text_prediction ",
     ),
+    "no text": ({"t": [{"prediction": "a"}]}, "task t, prediction 0 is a dict of another form; expected {text_"),
+    "no augmentation": ({"t": {"text_predictions": ["a"]}}, "task t holds a dict, expected a list; of each, "),
     "an unknown key": (
-        {"t": [{"text": "a", "data_augmentation_kwargs": {"vflip": True}}]},
-        "task t, prediction 0: field 'data_augmentation_kwargs': unknown keys vflip, expected color_map, hflip, ",
+        {"t": [{"text_prediction": "a", "data_augmentation_params": {"vflip": True}}]},
+        "task t, prediction 0: field 'data_augmentation_params': unknown keys vflip, expected color_map, hflip, ",
     ),
     "two colours that become one": (
-        {"t": [{"text": "a", "data_augmentation_kwargs": {"color_map": {"1": 2}}}]},
-        "task t, prediction 0: field 'data_augmentation_kwargs': color_map is {'1': 2}, expected a permutation of 0..9",
+        {"t": [{"text_prediction": "a", "data_augmentation_params": {"color_map": {"1": 2}}}]},
+        "task t, prediction 0: field 'data_augmentation_params': color_map is {'1': 2}, expected a permutation of 0..9",
     ),
     "augmentation as text": (
-        {"t": [{"text": "a", "data_augmentation_kwargs": "hflip"}]},
-        "task t, prediction 0: field 'data_augmentation_kwargs': ",
+        {"t": [{"text_prediction": "a", "data_augmentation_params": "hflip"}]},
+        "task t, prediction 0: field 'data_augmentation_params': ",
     ),
 }
 
@@ -125,7 +147,7 @@ def test_imported_predictions_are_graded_in_the_form_that_the_model_saw(tmp_path
     tasks, attempts = tmp_path / "tasks.parquet", tmp_path / "attempts.parquet"
     records.write(tasks, "tasks", [replace(TASK, test=TASK.train[:1])], 0, {})
     predictions = tmp_path / "x_predictions.json.gz"
-    listed = [completion, {"text": completion, "data_augmentation_kwargs": turned}]
+    listed = [executed(completion), executed(completion, turned)]
     predictions.write_bytes(gzip.compress(json.dumps({"t": listed}).encode()))
     prompts = tmp_path / "prompts.parquet"
     ImportPredictions(predictions, tasks, attempts, prompts_output=prompts, model_path=TINY).run()

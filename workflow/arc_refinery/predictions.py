@@ -1,5 +1,6 @@
 """Read the original scripts' `*_predictions.json.gz` as attempts."""
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from math import nan
@@ -17,8 +18,14 @@ from arc_refinery.refine.first_turn import first_turn_prompt
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.tasks import Task
 
-FORMS = "expected a text, or {text, data_augmentation_kwargs}"
+FORMS = "expected {text_prediction or code, data_augmentation_params}"
+OUT_OF_STEP = (
+    "was written without executing, where the original script records an augmentation for another task than it used: "
+    "most of these predictions are executed on grids that the model did not see (docs/data.md)"
+)
 AUGMENTATION = {"hflip", "n_rot90", "color_map"}
+
+logger = logging.getLogger(__name__)
 
 
 class PredictionError(InputError):
@@ -28,19 +35,23 @@ class PredictionError(InputError):
 def read_predictions(path: Path, tasks: Mapping[str, Task], model: str) -> Iterator[Attempt]:
     """Yield the attempts of a .json or .json.gz file of predictions; raises `PredictionError`.
 
-    The file is ``{task_id: predictions}``, where predictions are a list of texts and of objects ``{"text",
-    "data_augmentation_kwargs"}``, or one object of parallel lists of both. Augmentation may be missing or null; its
-    keys are `hflip`, `n_rot90` and `color_map`. Other fields are ignored.
+    The file is that of one round of the script: ``{task_id: predictions}``. Predictions that the script executed are a
+    list of objects with `text_prediction`, or `code` if it failed; others are ``{"text_predictions": [text, ...],
+    "data_augmentation_params"}``. An augmentation has the keys `hflip`, `n_rot90` and `color_map`, or is null. Failed
+    predictions have none: as a round asks for each task once, they get that of the task's other predictions.
 
     Fields that the file lacks get values that no sampled attempt has: no tokens, an unknown finish reason, NaN for
-    temperature, top_p and log-probability, seed -1. Consecutive predictions with the same augmentation count as answers
-    to one prompt, with the train pairs in the task's order.
+    temperature, top_p and log-probability, seed -1. Predictions with the same augmentation in a row count as answers to
+    one prompt, with the train pairs in the task's order.
     """
-    for task_id, predictions in read_json(path).items():
+    of_tasks = read_json(path)
+    if any(isinstance(one, dict) and one.get("data_augmentation_params") for one in of_tasks.values()):
+        logger.warning("%s: %s", path, OUT_OF_STEP)
+    for task_id, predictions in of_tasks.items():
         where = f"{path}: task {task_id}"
         if task_id not in tasks:
             raise PredictionError(f"{where} is not among the tasks; give the tasks that were predicted")
-        read = [_prediction(one, f"{where}, prediction {n}") for n, one in enumerate(_listed(predictions, where))]
+        read = _of_task(predictions, where)
         order = tuple(range(len(tasks[task_id].train)))
         for number, (augmentation, group) in enumerate(groupby(read, key=lambda one: one[1])):
             prompt_id = f"{task_id}/turn1-{number:03d}"
@@ -93,25 +104,32 @@ def augmentation_of(keywords: Mapping[str, Any]) -> Augmentation:
     return Augmentation((turns + 3 * flip) % 4, flip, tuple(colors[color] for color in range(N_COLORS)))
 
 
-def _listed(predictions: Any, where: str) -> list[Any]:
+def _of_task(predictions: Any, where: str) -> list[tuple[str, Augmentation]]:
+    """Return the text and the augmentation of each prediction on one task."""
     match predictions:
+        case {"text_predictions": list(texts), "data_augmentation_params": augmentation}:
+            predictions = [{"text_prediction": text, "data_augmentation_params": augmentation} for text in texts]
         case list():
-            return predictions
-        case {"text": list(texts), "data_augmentation_kwargs": list(augmentations)} if len(texts) == len(augmentations):
-            pairs = zip(texts, augmentations, strict=True)
-            return [{"text": text, "data_augmentation_kwargs": augmentation} for text, augmentation in pairs]
-        case {"text": list(texts)} if "data_augmentation_kwargs" not in predictions:
-            return texts
-    raise PredictionError(f"{where} holds a {type(predictions).__name__}, expected a list; per prediction, {FORMS}")
+            pass
+        case _:
+            raise PredictionError(f"{where} holds a {type(predictions).__name__}, expected a list; of each, {FORMS}")
+    read = [_prediction(one, f"{where}, prediction {number}") for number, one in enumerate(predictions)]
+    known = list(dict.fromkeys(augmentation for _, augmentation in read if augmentation is not None))
+    of_failed = known[0] if len(known) == 1 else Augmentation()
+    return [(text, augmentation or of_failed) for text, augmentation in read]
 
 
-def _prediction(one: Any, where: str) -> tuple[str, Augmentation]:
+def _prediction(one: Any, where: str) -> tuple[str, Augmentation | None]:
     match one:
-        case str():
-            return one, Augmentation()
-        case {"text": str(text)}:
-            try:
-                return text, augmentation_of(one.get("data_augmentation_kwargs") or {})
-            except (ValueError, TypeError, AttributeError) as error:
-                raise PredictionError(f"{where}: field 'data_augmentation_kwargs': {error}") from None
-    raise PredictionError(f"{where} is a {type(one).__name__} of another form; {FORMS}")
+        case {"text_prediction": str(text)}:
+            pass
+        case {"code": str(code)}:
+            text = f"```python\n{code}\n```"
+        case _:
+            raise PredictionError(f"{where} is a {type(one).__name__} of another form; {FORMS}")
+    if "data_augmentation_params" not in one:
+        return text, None
+    try:
+        return text, augmentation_of(one["data_augmentation_params"] or {})
+    except (ValueError, TypeError, AttributeError) as error:
+        raise PredictionError(f"{where}: field 'data_augmentation_params': {error}") from None
