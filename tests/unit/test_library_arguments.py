@@ -22,6 +22,7 @@ from checkout import ROOT, TINY
 
 from arc_refinery import library_arguments
 from arc_refinery.config import Generation, Grpo, Imitation, Lengths, Lora, ModelConfig, PolicyGradient
+from arc_refinery.errors import InputError
 
 PACKAGE = ROOT / "workflow/arc_refinery"
 MODEL = ModelConfig(path=TINY, window=1024)
@@ -94,6 +95,16 @@ def test_training_libraries_take_every_keyword(name: str, tmp_path: Path, monkey
         assert keywords.keys() <= named
         if keywords.get("use_cpu", True):  # the others refuse where there is no GPU
             taken(**keywords)
+
+
+def test_the_optimizers_are_those_of_transformers():
+    from transformers.training_args import OptimizerNames
+
+    assert set(library_arguments.OPTIMIZERS.values()) <= {one.value for one in OptimizerNames}
+    keywords = grpo_keywords(on_gpu=True, optimizer="adamw_8bit", weight_decay=0.01)
+    assert (keywords["optim"], keywords["weight_decay"]) == ("adamw_8bit", 0.01)
+    with pytest.raises(InputError, match="optimizer `adamw_8bit`: bitsandbytes needs a GPU, but there is none; set it"):
+        grpo_keywords(optimizer="adamw_8bit")
 
 
 @needs_vllm

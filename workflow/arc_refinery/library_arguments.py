@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from arc_refinery.config import Generation, Imitation, Lengths, Lora, ModelConfig, Optimizer, PolicyGradient
+from arc_refinery.errors import InputError
 
 SEEDS = 2**31
+OPTIMIZERS = {"adamw": "adamw_torch_fused", "adamw_8bit": "adamw_8bit"}  # our names and transformers'
 
 # Methods of TRL's and transformers' trainers that our class of the given name (in training/) overrides. If they renamed
 # one, ours would silently never be called.
@@ -195,6 +197,8 @@ def _optimizer(
     model: ModelConfig, training: Optimizer, rate: float, seed: int, work: Path, on_gpu: bool
 ) -> dict[str, Any]:
     """Settings shared by SFT and GRPO."""
+    if training.optimizer == "adamw_8bit" and not on_gpu:
+        raise InputError("optimizer `adamw_8bit`: bitsandbytes needs a GPU, but there is none; set it to `adamw`")
     return {
         "output_dir": str(work),
         "seed": seed,
@@ -202,8 +206,8 @@ def _optimizer(
         "lr_scheduler_type": training.lr_scheduler_type,
         "warmup_steps": training.warmup_ratio,  # transformers reads values below 1 as a share
         "max_grad_norm": training.max_grad_norm,
-        "optim": "adamw_torch_fused",  # the defaults, which Unsloth would replace
-        "weight_decay": 0.0,
+        "optim": OPTIMIZERS[training.optimizer],  # explicit, because Unsloth would replace the defaults
+        "weight_decay": training.weight_decay,
         "num_train_epochs": training.epochs,
         "max_steps": training.max_steps,
         "save_steps": training.save_steps,

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from arc_refinery.config.base import Share, Strict
 
@@ -44,6 +44,12 @@ class Optimizer(Strict):
     learning_rate: PositiveFloat = Field(allow_inf_nan=False, description="Peak learning rate.")
     lr_scheduler_type: Literal["constant_with_warmup", "linear", "cosine"] = Field(
         "constant_with_warmup", description="Learning-rate schedule."
+    )
+    optimizer: Literal["adamw", "adamw_8bit"] = Field(
+        "adamw", description="AdamW, or the same with states of 8 bits (bitsandbytes, GPU only)."
+    )
+    weight_decay: NonNegativeFloat = Field(
+        0.0, allow_inf_nan=False, description="Weight decay of AdamW, on the adapter's weights."
     )
     warmup_ratio: Share = Field(0.01, description="Share of the steps during which the learning rate rises.")
     max_grad_norm: PositiveFloat = Field(0.05, description="Gradients are clipped to this norm.")
