@@ -345,7 +345,7 @@ def test_one_table_per_kind_of_job():
     assert jobs == ["sample", "sft", "train trained"]
     # the sweep's trainings hold the same
     jobs = [count.job for count in counts(load_experiment(CONFIGS["one-task-sanity"]))]
-    assert jobs == ["sample", "train learning-rate-0.0001, train learning-rate-1e-9"]
+    assert jobs == ["sample", "train learning-rate-1e-5, train learning-rate-1e-9"]
 
 
 def test_a_second_gpu_halves_weights_and_cache_of_vllm():
