@@ -22,12 +22,12 @@ def test_shares_are_those_of_65_64_and_71_of_400_tasks():
         near = [k for k in range(401) if abs(100 * k / 400 - one.solved_percent) <= 0.051]
         assert near == [one.n_solved]
         assert one.first_turn + one.second_turn == 128
-        assert "published" in one.source
+        assert one.source == "Iteration 34"
 
 
 def test_a_share_that_no_number_of_tasks_has_is_refused():
     with pytest.raises(ValueError, match=r"no number of 400 tasks is 16\.4 %"):
-        _ = Published("x", 128, 0, "none", 400, 16.4, "").n_solved
+        _ = Published("e", "x", 128, 0, "none", 400, "", {"is_correct": 16.4}).n_solved
 
 
 @pytest.mark.parametrize("arm", ["independent", "refine-base", "refine-trained"])
@@ -60,6 +60,8 @@ def test_the_section_says_what_the_figures_support():
     text = "\n\n".join(published.section())
     assert "| `independent` | 128 | 16.3 % | 65/400 = 16.25 % | [13.0, 20.2] |" in text
     assert "| `refine-trained` | 64 + 64 | 17.8 % | 71/400 = 17.75 % | [14.3, 21.8] |" in text
+    assert "| `multi-turn-rl` | `refine-trained` | 64 + 64 | trained | 93.7 | 76.5 | 42.5 | 48.7 | 3.1 | 1.6 |" in text
+    assert "| `arc-training-rl` | `base` | 480 | none | 100.0 | 70.9 | 43.8 | 41.3 | 2.1 | 1.3 | 22.5 | 40.2 |" in text
     assert "| `refine-trained` − `independent` | +1.50 | 0.572 | 9844 |" in text
     assert "**Whether 16.3 and 17.8 % of 400 tasks differ cannot be known from the published shares.**" in text
     # Fisher's exact test: tables at most as likely as the one found, by the hypergeometric distribution
