@@ -100,6 +100,19 @@ def test_every_published_experiment_is_one_config(fresh: Checkout, name: str, ex
     assert planned["wording"] == 1
 
 
+@pytest.mark.parametrize("name", ["multi-turn-rl", "single-turn-rl", "arc-training-rl"])
+def test_each_published_training_is_planned_with_unsloth_too(fresh: Checkout, name: str):
+    plans = [fresh.planned("--configfile", f"config/{name}{ending}.yaml") for ending in ("", "-unsloth")]
+    assert plans[0] == plans[1]
+
+
+def test_the_multi_turn_experiment_is_planned_on_arc_agi_2(fresh: Checkout):
+    planned = fresh.planned("--configfile", "config/multi-turn-rl-arc2.yaml")
+    # 4 shards of one set for 3 branches, and two parts of 20
+    assert planned["sample"] == 2 * 20 + 3 * 4
+
+
+
 @pytest.mark.parametrize("config", ["config/config.yaml", "config/tool-use-demo.yaml", "config/seeds-demo.yaml"])
 def test_the_embedded_experiments_fetch_nothing(fresh: Checkout, config: str):
     planned = fresh.planned("--configfile", config)
