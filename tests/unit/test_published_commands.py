@@ -4,6 +4,8 @@ import gzip
 import json
 import shlex
 from pathlib import Path
+from string import Template
+from typing import Any
 
 import pytest
 import tyro
@@ -12,37 +14,87 @@ from checkout import TINY
 from arc_refinery import records
 from arc_refinery.cli.attempts import SampleAttempts
 from arc_refinery.cli.training import Train
+from arc_refinery.config import Sampling
+from arc_refinery.errors import InputError
+from arc_refinery.refine.prompt_sources import prompts_in
 
+SAMPLING = Sampling(n_predictions=1, batch_size=1, use_data_augmentation=False, max_output_tokens=8)
+
+# As they stand in the published texts (ironbar/arc25, docs/modeling/Iteration_33 and Iteration_34), with shorter paths
 SAMPLE = (
-    "--n-predictions 8 --dataset-path /data/barc/dataset_100k.json.gz --use-data-augmentation "
-    "--output-folder /predictions/2025-09-03 --lora-path /runs/grpo/checkpoint-19699 "
-    "--base-model-path /models/Llama-3.1-ARC-Potpourri-Induction-8B --batch-size 4 --max-model-len 14500 "
-    "--max-output-tokens 1500 --tensor-parallel-size 2 --use-4bit-quantization --gpu-memory-utilization 0.91"
+    "python scripts/inference_with_BARC.py --n-predictions 8 --dataset-path data/dataset_10k_part${PART}.json.gz "
+    "--use-data-augmentation --output-folder data/part${PART}"
 )
-TRAIN = (
-    "--lora-r 1 --beta 0.02 --max-grad-norm 0.05 --no-load-in-4bit --reward-name arc-v2-no-pixel-score "
-    "--num-generations 32 --gradient-accumulation-steps 4 --learning-rate 4e-6 --repetition-penalty 1.02 --epochs 1 "
-    "--mask-truncated-completions --scale-rewards batch --gpu_memory_utilization 0.3 --warmup-ratio 0.01 "
-    "--max-seq-length 9700 --max-completion-length 1024 --n-jobs 20 --save-steps 200 "
-    "--model-path /models/Llama-3.1-ARC-Potpourri-Induction-8B --dataset-path /data/second-turn.parquet "
-    "--output-dir /runs/grpo/lr4e-6_r1 --code-execution-memory-limit-mb 1024"
+EVALUATE = (
+    "python data/inference_with_BARC.py --n-predictions 128 --base-model-path "
+    "data/Llama-3.1-ARC-Potpourri-Induction-8B --lora-path data/checkpoint-${STEPS} --dataset-path "
+    "data/arc-agi_evaluation_challenges.json --use-data-augmentation --output-folder data/evaluation"
 )
+SECOND_TURNS = (
+    "python data/multi-turn_rl_code_finetuning.py --lora_r ${LORA_R} --beta ${BETA} --max-grad-norm ${MAX_GRAD_NORM} "
+    "--no-load-in-4bit --reward-name ${REWARD_NAME} --num-generations ${NUM_GENERATIONS} "
+    "--gradient-accumulation-steps ${ACUM_STEPS} --learning-rate ${LEARNING_RATE} --repetition-penalty "
+    "${REPETITION_PENALTY} --epochs ${EPOCHS} --mask-truncated-completions --scale-rewards batch "
+    "--gpu_memory_utilization 0.3 --warmup-ratio 0.01 --max-seq-length 9700 --max-completion-length 1024 --n-jobs "
+    "${N_CPUS} --save-steps 200 --model-path data/Llama-3.1-ARC-Potpourri-Induction-8B --dataset-path "
+    "data/refine_dataset.json.gz --output-dir data/${EXPERIMENT_NAME}"
+)
+DEBUG = (
+    "python scripts/rl_code_finetuning.py --dataset-path data/dataset_100k.json.gz --epochs 1 --output-dir data/debug"
+)
+FIRST_TURNS = (
+    "python data/rl_code_finetuning.py --beta ${BETA} --no-load-in-4bit --reward-name ${REWARD_NAME} "
+    "--num-generations ${NUM_GENERATIONS} --gradient-accumulation-steps ${ACUM_STEPS} --learning-rate ${LEARNING_RATE} "
+    "--lora_r ${LORA_R} --repetition-penalty ${REPETITION_PENALTY} --epochs ${EPOCHS} --mask-truncated-completions "
+    "--scale-rewards batch --gpu_memory_utilization 0.3 --warmup-ratio 0.01 --max-seq-length 9700 "
+    "--max-completion-length 1024 --n-jobs ${N_CPUS} --model-path data/Llama-3.1-ARC-Potpourri-Induction-8B "
+    "--dataset-path data/dataset_100k.json.gz --output-dir data/${EXPERIMENT_NAME}"
+)
+VARIABLES = {
+    "PART": "1",
+    "STEPS": "19699",
+    "LORA_R": "1",
+    "BETA": "0.02",
+    "MAX_GRAD_NORM": "0.05",
+    "REWARD_NAME": "arc-v2-no-pixel-score",
+    "NUM_GENERATIONS": "32",
+    "ACUM_STEPS": "4",
+    "LEARNING_RATE": "4e-6",
+    "REPETITION_PENALTY": "1.02",
+    "EPOCHS": "1",
+    "N_CPUS": "20",
+    "EXPERIMENT_NAME": "lr4e-6_r1",
+}
+MODEL = "data/Llama-3.1-ARC-Potpourri-Induction-8B"
 
 
-def test_a_published_command_for_sampling_needs_no_other_flag() -> None:
-    stage = tyro.cli(SampleAttempts, args=shlex.split(SAMPLE))
-    assert (stage.n_predictions, stage.batch_size, stage.use_data_augmentation) == (8, 4, True)
-    assert stage.dataset_path == Path("/data/barc/dataset_100k.json.gz")
-    assert stage.output_folder == Path("/predictions/2025-09-03")
-    assert stage.lora_path == Path("/runs/grpo/checkpoint-19699")
-    assert stage.model_path == "/models/Llama-3.1-ARC-Potpourri-Induction-8B"
-    assert (stage.max_model_len, stage.max_output_tokens, stage.tensor_parallel_size) == (14500, 1500, 2)
-    assert (stage.use_4bit_quantization, stage.gpu_memory_utilization) == (True, 0.91)
+def words(line: str) -> list[str]:
+    """What follows the script's name, as a shell passes it on."""
+    return shlex.split(Template(line).substitute(VARIABLES))[2:]
+
+
+def test_the_published_command_for_sampling() -> None:
+    stage = tyro.cli(SampleAttempts, args=words(SAMPLE))
+    assert (stage.n_predictions, stage.batch_size, stage.use_data_augmentation) == (8, 8, True)
+    assert (stage.dataset_path, stage.output_folder) == (Path("data/dataset_10k_part1.json.gz"), Path("data/part1"))
+    # the script's defaults, but for the folder of its model
+    assert stage.model_path == "barc0/Llama-3.1-ARC-Potpourri-Induction-8B"
+    assert (stage.max_model_len, stage.max_output_tokens, stage.lora_path) == (9700, 1024, None)
     assert (stage.shard, stage.n_shards) == (0, 1)  # the whole data set
 
 
-def test_a_published_command_for_training_needs_no_other_flag() -> None:
-    stage = tyro.cli(Train, args=shlex.split(TRAIN))
+def test_the_published_command_for_evaluating_a_checkpoint() -> None:
+    stage = tyro.cli(SampleAttempts, args=words(EVALUATE))
+    assert (stage.model_path, stage.lora_path) == (MODEL, Path("data/checkpoint-19699"))
+    assert (stage.n_predictions, stage.dataset_path) == (128, Path("data/arc-agi_evaluation_challenges.json"))
+
+
+@pytest.mark.parametrize(
+    ("line", "data_set", "max_grad_norm"),
+    [(SECOND_TURNS, "refine_dataset.json.gz", 0.05), (FIRST_TURNS, "dataset_100k.json.gz", 0.05)],
+)
+def test_the_published_commands_for_training(line: str, data_set: str, max_grad_norm: float) -> None:
+    stage = tyro.cli(Train, args=words(line))
     grpo = stage.training
     assert (stage.lora.lora_r, grpo.beta, grpo.max_grad_norm, stage.lora.load_in_4bit) == (1, 0.02, 0.05, False)
     assert (grpo.reward_name, grpo.num_generations) == ("arc-v2-no-pixel-score", 32)
@@ -50,18 +102,52 @@ def test_a_published_command_for_training_needs_no_other_flag() -> None:
     assert (grpo.repetition_penalty, grpo.epochs, grpo.mask_truncated_completions) == (1.02, 1, True)
     assert (grpo.scale_rewards, grpo.gpu_memory_utilization, grpo.warmup_ratio) == ("batch", 0.3, 0.01)
     assert (stage.lengths.max_seq_length, stage.lengths.max_completion_length) == (9700, 1024)
-    assert (grpo.n_jobs, grpo.save_steps) == (20, 200)
-    assert stage.model_path == "/models/Llama-3.1-ARC-Potpourri-Induction-8B"
-    assert stage.dataset_path == (Path("/data/second-turn.parquet"),)
-    assert stage.output_dir == Path("/runs/grpo/lr4e-6_r1")
-    assert stage.code_execution_memory_limit_mb == 1024
+    assert (grpo.n_jobs, grpo.save_steps, stage.model_path) == (20, 200, MODEL)
+    assert (stage.dataset_path, stage.output_dir) == ((Path("data", data_set),), Path("data/lr4e-6_r1"))
 
 
-@pytest.mark.parametrize(("stage", "line"), [(SampleAttempts, SAMPLE), (Train, TRAIN)])
-def test_underscores_are_taken_for_hyphens(stage: type[SampleAttempts | Train], line: str) -> None:
-    words = [word.replace("-", "_").replace("__", "--", 1) if word[:2] == "--" else word for word in shlex.split(line)]
-    assert "--gpu_memory_utilization" in words
-    assert tyro.cli(stage, args=words) == tyro.cli(stage, args=shlex.split(line))
+def test_the_published_command_for_a_try_takes_the_scripts_defaults_of_what_must_be_known() -> None:
+    stage = tyro.cli(Train, args=words(DEBUG))
+    assert stage.model_path == "barc0/Llama-3.1-ARC-Potpourri-Induction-8B"
+    assert (stage.lengths.max_seq_length, stage.lengths.max_completion_length) == (2048, 1024)
+    assert (stage.training.learning_rate, stage.training.epochs, stage.use_data_augmentation) == (1e-5, 1, True)
+
+
+PAIRS = [{"input": [[1] * 3] * 3, "output": [[2] * 3] * 3}, {"input": [[3] * 2], "output": [[3] * 2]}]
+ONE_TASK = {"train": PAIRS, "test": PAIRS[:1]}
+
+
+def test_second_turns_of_the_original_notebook_are_prompts_as_they_stand(tmp_path: Path) -> None:
+    path = tmp_path / "refine_dataset.json.gz"
+    with gzip.open(path, "wt") as file:
+        json.dump({"a": {"prompt": "<|user|>say it again<|assistant|>", "task": ONE_TASK}}, file)
+    (prompt,) = prompts_in(path, SAMPLING, "compact", None, TINY, seed=0)
+    assert (prompt.task_id, prompt.turn, prompt.text) == ("a", 2, "<|user|>say it again<|assistant|>")
+    assert prompt.n_tokens == 2 + len("say it again")  # two marks; other text is bytes
+    assert [pair.output.tolist() for pair in prompt.train] == [pair["output"] for pair in PAIRS]
+
+
+def test_a_data_set_of_tasks_gives_first_turns(tmp_path: Path) -> None:
+    path = tmp_path / "dataset_100k.json"
+    path.write_text(json.dumps({"a": ONE_TASK}))
+    (prompt,) = prompts_in(path, SAMPLING, "compact", None, TINY, seed=0)
+    assert (prompt.task_id, prompt.turn, prompt.n_predictions) == ("a", 1, 1)
+    assert prompt.text.startswith("<|user|>\ninput ")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"a": {"prompt": "x"}}, "task a: field 'train' is missing"),
+        ({"a": {"prompt": "x", "task": ONE_TASK}, "b": {"task": ONE_TASK}}, "task b: field 'prompt' is missing"),
+        ({"a": {"prompt": "x", "task": ONE_TASK}, "b": 3}, "task b: field 'prompt' is missing or no text; expected"),
+    ],
+)
+def test_a_bad_data_set_is_named_with_its_task(tmp_path: Path, content: dict[str, Any], said: str) -> None:
+    path = tmp_path / "refine_dataset.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match=f"^{path}: {said}"):
+        list(prompts_in(path, SAMPLING, "compact", None, TINY, seed=0))
 
 
 @pytest.mark.model

@@ -112,7 +112,6 @@ def test_the_multi_turn_experiment_is_planned_on_arc_agi_2(fresh: Checkout):
     assert planned["sample"] == 2 * 20 + 3 * 4
 
 
-
 @pytest.mark.parametrize("config", ["config/config.yaml", "config/tool-use-demo.yaml", "config/seeds-demo.yaml"])
 def test_the_embedded_experiments_fetch_nothing(fresh: Checkout, config: str):
     planned = fresh.planned("--configfile", config)

@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,13 @@ def read_challenges(path: Path, solutions: Path | None = None) -> Iterator[Task]
     A test output is the pair's own `output` if it has one (data sets do, challenges do not), else the grid in
     `solutions`, ``{task_id: [grid, ...]}``, else `UNKNOWN`. Other fields are ignored. Raises `ChallengeError`.
     """
+    yield from tasks_in(read_json(path), path, solutions)
+
+
+def tasks_in(content: Mapping[str, Any], path: Path, solutions: Path | None = None) -> Iterator[Task]:
+    """Yield the tasks of the content of such a file."""
     answers = read_json(solutions) if solutions else {}
-    for task_id, task in read_json(path).items():
+    for task_id, task in content.items():
         where = f"{path}: task {task_id}"
         train, test = (_rows(task, field, where) for field in ("train", "test"))
         if solutions:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from arc_refinery import config, records
-from arc_refinery.cli.flags import Flat, SamplerFlags
+from arc_refinery.cli.flags import PUBLISHED_MODEL, Flat, PublishedModel, SamplerFlags
 from arc_refinery.errors import InputError
 
 
@@ -17,7 +17,9 @@ class SampleAttempts(SamplerFlags):
 
     dataset_path: Path  # prompts; or tasks (.parquet, .json, .json.gz), whose first-turn prompts are made on the fly
     output_folder: Path  # <shard>.parquet is written here
-    max_output_tokens: int  # longest completion, in tokens
+    model_path: PublishedModel = PUBLISHED_MODEL
+    max_model_len: int = 9700  # longest prompt and completion together, in tokens
+    max_output_tokens: int = 1024  # longest completion, in tokens
     shard: int = 0  # index of the shard to sample
     n_shards: int = 1  # number of shards; does not change results
     n_predictions: int = 8  # for tasks: completions per task
@@ -47,13 +49,7 @@ class SampleAttempts(SamplerFlags):
         progress_path(output).unlink()
 
     def _prompts(self) -> list[records.Prompt]:
-        is_json = self.dataset_path.suffix in (".json", ".gz")
-        if not is_json and records.kind_of(self.dataset_path) == "prompts":
-            return list(records.read_prompts(self.dataset_path))
-        from arc_refinery.kaggle import read_challenges
-        from arc_refinery.prompts import load_template
-        from arc_refinery.refine.first_turn import first_turn_prompts
-        from arc_refinery.refine.rendering import Renderer
+        from arc_refinery.refine.prompt_sources import prompts_in
 
         sampling = config.Sampling(
             n_predictions=self.n_predictions,
@@ -61,10 +57,7 @@ class SampleAttempts(SamplerFlags):
             use_data_augmentation=self.use_data_augmentation,
             max_output_tokens=self.max_output_tokens,
         )
-        tasks = read_challenges(self.dataset_path) if is_json else records.read_tasks(self.dataset_path)
-        renderer = Renderer(self.model_path)
-        template = load_template(self.template, self.colors)
-        made = list(first_turn_prompts(tasks, self.n_predictions, sampling, template, renderer, self.seed))
+        made = list(prompts_in(self.dataset_path, sampling, self.template, self.colors, self.model_path, self.seed))
         fitting = [prompt for prompt in made if prompt.n_tokens + self.max_output_tokens <= self.max_model_len]
         logging.info(
             "%d of %d prompts are too long for the window and were left out", len(made) - len(fitting), len(made)

@@ -19,12 +19,16 @@ Flat = tyro.conf.OmitArgPrefixes  # type: ignore[type-arg]
 _ENVIRONMENT = dict(os.environ)  # as it was at startup
 
 
+# The default of the published scripts, whose command lines go on working. Their `sample` has the other name.
+PUBLISHED_MODEL = "barc0/Llama-3.1-ARC-Potpourri-Induction-8B"
+PublishedModel = Annotated[
+    str, tyro.conf.arg(aliases=["--base-model-path"], help="folder with a model, or its name on the hub")
+]
+
+
 @dataclass(kw_only=True)
 class ModelFlags:
-    # `sample` of the published scripts has the other name
-    model_path: Annotated[
-        str, tyro.conf.arg(aliases=["--base-model-path"], help="folder with a model, or its name on the hub")
-    ]
+    model_path: PublishedModel
     dtype: Literal["float32", "float16", "bfloat16"] | None = None  # default: bfloat16 if there is a GPU
     n_threads: int = 1  # CPU threads; results depend on it
 

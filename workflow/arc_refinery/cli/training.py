@@ -2,12 +2,12 @@
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from arc_refinery import config, records
-from arc_refinery.cli.flags import AdapterFlags, Flat, GrpoFlags, start_again
+from arc_refinery.cli.flags import PUBLISHED_MODEL, AdapterFlags, Flat, GrpoFlags, PublishedModel, start_again
 from arc_refinery.files import content_hash
 from arc_refinery.pretraining.settings import PretrainingSettings
 
@@ -15,15 +15,21 @@ if TYPE_CHECKING:
     from arc_refinery.training.sft import SftRow
 
 
+def _published_lengths() -> config.Lengths:
+    return config.Lengths(max_completion_length=1024, max_seq_length=2048)
+
+
 @dataclass(kw_only=True)
 class Train(GrpoFlags):
     """Train a LoRA adapter with GRPO on prompts, or with --kind tool-use on questions; an interrupted run resumes."""
 
-    dataset_path: tuple[Path, ...]  # prompts
-    training: Annotated[config.Grpo, Flat]
-    lengths: Annotated[config.Lengths, Flat]
-    template: str = "words"  # wording of the feedback in on-policy second turns: compact, words, or a learned folder
-    colors: tuple[str, ...] | None = None  # ten words for the colors 0 to 9 in that feedback
+    dataset_path: tuple[Path, ...]  # prompts; tasks, whose first-turn prompts are made; or refine_dataset.json.gz
+    model_path: PublishedModel = PUBLISHED_MODEL
+    training: Annotated[config.Grpo, Flat] = field(default_factory=lambda: config.Grpo(learning_rate=1e-5))
+    lengths: Annotated[config.Lengths, Flat] = field(default_factory=_published_lengths)
+    use_data_augmentation: bool = True  # for tasks: give each prompt its own symmetry and coloring
+    template: str = "words"  # of prompts for tasks and of feedback in second turns: compact, words, or a learned folder
+    colors: tuple[str, ...] | None = None  # ten words for the colors 0 to 9 in them
     form: config.FeedbackForm = "given"  # of that feedback
     include_errors: bool = False  # on-policy: also refine programs that raised an exception
     code_execution_cpu_seconds: float = 1.0  # CPU time limit per program, over all its inputs
@@ -62,9 +68,17 @@ class Train(GrpoFlags):
             start_again()
 
     def _fitting_prompts(self) -> Iterator[records.Prompt]:
+        from arc_refinery.refine.prompt_sources import prompts_in
+
+        sampling = config.Sampling(
+            n_predictions=1,
+            batch_size=1,
+            use_data_augmentation=self.use_data_augmentation,
+            max_output_tokens=self.lengths.max_completion_length,
+        )
         n_left_out = 0
         for path in self.dataset_path:
-            for prompt in records.read_prompts(path):
+            for prompt in prompts_in(path, sampling, self.template, self.colors, self.model_path, self.seed):
                 if prompt.n_tokens <= self.lengths.longest_prompt:
                     yield prompt
                 else:
