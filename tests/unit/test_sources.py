@@ -392,11 +392,15 @@ def test_fewer_generated_problems_are_the_first_of_more():
 # problems -> tasks
 
 
-def test_train_pairs_are_the_first_examples_and_the_next_one_is_the_test():
-    for task in tasks_from_problems([problem(12, f"p{number}") for number in range(50)], 4500, 0, Counter()):
-        n_train = len(task.train)
-        assert numbers(task.train) == [number % 10 for number in range(n_train)]
-        assert numbers(task.test) == [n_train % 10]
+def test_the_pairs_of_a_task_are_different_examples_of_its_problem():
+    tasks = list(tasks_from_problems([problem(9, f"p{number}") for number in range(200)], 4500, 0, Counter()))
+    tested = Counter(numbers(task.test)[0] for task in tasks)
+    assert set(tested) == set(range(9))
+    assert max(tested.values()) < 45  # 200 / 9 is 22, with a standard deviation of 4.4
+    for task in tasks:
+        drawn = numbers(task.train) + numbers(task.test)
+        assert len(drawn) == len(set(drawn))
+        assert numbers(task.train) == sorted(numbers(task.train))
 
 
 def test_a_task_keeps_its_problems_name_origin_and_program():
@@ -428,7 +432,7 @@ def test_the_last_examples_become_hidden_pairs():
     tasks = list(tasks_from_problems(listed, 4500, 0, Counter(), n_hidden=3))
     assert [numbers(task.hidden) for task in tasks] == [[5, 6, 7]] * 50
     assert {len(task.train) for task in tasks} == {2, 3, 4}  # of the five others, one is for the test
-    assert all(numbers(task.test) == [len(task.train)] for task in tasks)
+    assert all(max(numbers(task.train) + numbers(task.test)) < 5 for task in tasks)
     left_out: Counter[str] = Counter()
     assert not list(tasks_from_problems([problem(5, "p")], 4500, 0, left_out, n_hidden=3))
     assert left_out == {"fewer than 3 examples": 1}
@@ -444,6 +448,15 @@ def test_tasks_with_too_many_cells_are_left_out():
     big = problem(3, "big", side=10)
     assert [task.task_id for task in tasks_from_problems([big], 600, 0, Counter())] == ["big"]
     assert list(tasks_from_problems([big], 599, 0, Counter())) == []
+
+
+def test_too_large_a_draw_is_repeated():
+    # one of six examples alone has too many cells: tasks are drawn from the others
+    small, large = problem(5, "p", side=2), problem(1, "p", side=30)
+    mixed = [dataclasses.replace(small, problem_id=f"p{n}", examples=small.examples + large.examples) for n in range(100)]
+    tasks = list(tasks_from_problems(mixed, 100, 0, Counter()))
+    assert len(tasks) > 95
+    assert max(task.n_cells for task in tasks) <= 48  # six pairs of 2 x 4 cells
 
 
 def test_a_task_does_not_depend_on_the_other_problems():

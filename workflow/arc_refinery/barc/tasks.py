@@ -1,11 +1,14 @@
-"""Problems become tasks: as many train pairs as ARC tasks have, and one test pair.
+"""Problems become tasks: as many train pairs as ARC tasks have, and one test pair, drawn from the problem's examples.
 
-examples    0 1 2 3 4 5 6 7      with `n_hidden` = 2, and three train pairs drawn
-task        train 0 1 2, test 3, hidden 6 7
+examples    0 1 2 3 4 5 6 7      with `n_hidden` = 2; drawn: 1 2 4 to train on and 0 to test
+task        train 1 2 4, test 0, hidden 6 7
+
+As in the published data, a draw with too many cells is repeated, up to ten times.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import compress
 
 import numpy as np
@@ -21,8 +24,17 @@ from arc_refinery.tasks import Task
 
 # Number of ARC tasks by number of train pairs, as counted in the published experiment
 TRAIN_PAIRS = {2: 355, 3: 1281, 4: 433, 5: 123, 6: 43, 7: 17, 8: 6, 10: 2}
-TRAIN_SHARES = np.cumsum([*TRAIN_PAIRS.values()]) / sum(TRAIN_PAIRS.values())
 MIN_EXAMPLES = 3
+DRAWS = 10
+_SIZES, _ENDS = np.array([*TRAIN_PAIRS]), np.cumsum([*TRAIN_PAIRS.values()])
+
+
+@dataclass(frozen=True, slots=True)
+class _Draw:
+    """Examples of a problem, by index."""
+
+    train: NDArray[np.int64]
+    test: int
 
 
 def tasks_from_problems(
@@ -35,40 +47,44 @@ def tasks_from_problems(
     """
     for problem in problems:
         n_usable = len(problem.examples) - n_hidden
-        n_train = _n_train(problem.problem_id, n_usable, seed)
-        train, test = problem.examples[:n_train], problem.examples[n_train : n_train + 1]
-        hidden = problem.examples[n_usable:]
-        task = Task(problem.problem_id, train, test, problem.origin, problem.source, hidden)
-        if reason := _obstacle(n_usable, task.n_cells, max_cells):
-            left_out[reason] += 1
-        else:
-            yield task
+        examples, hidden = problem.examples[:n_usable], problem.examples[n_usable:]
+        cells = np.array([pair.input.size + pair.output.size for pair in examples], np.int64)
+        drawn = _draw(problem.problem_id, cells, max_cells, seed)
+        if isinstance(drawn, str):
+            left_out[drawn] += 1
+            continue
+        train, test = tuple(examples[index] for index in drawn.train), (examples[drawn.test],)
+        yield Task(problem.problem_id, train, test, problem.origin, problem.source, hidden)
 
 
 def tasks_of_rows(rows: RowBlock, max_cells: int, seed: int) -> tuple[pa.Table, Counter[str], Counter[str]]:
     """Return the tasks of BARC rows, how many rows give none, and how many pairs were left out, by reason."""
     problems, pairs_left_out = read_block(rows)
     n_pairs, ends = problems.n_pairs, np.cumsum(problems.n_pairs)
+    starts = ends - n_pairs
     cells = problems.grids.heights * problems.grids.widths
-    before = np.concatenate([[0], np.cumsum(cells[::2] + cells[1::2])])  # cells of all pairs before a pair
-    drawn = [_n_train(*row, seed) for row in zip(problems.problem_ids, n_pairs.tolist(), strict=True)]
-    n_train = np.array(drawn, np.int64)
-    n_cells = before[ends - n_pairs + n_train + 1] - before[ends - n_pairs]
-    reasons = [_obstacle(*row, max_cells) for row in zip(n_pairs.tolist(), n_cells.tolist(), strict=True)]
-    makes_task = np.array([not reason for reason in reasons], bool)
-
-    place = np.arange(n_pairs.sum()) - np.repeat(ends - n_pairs, n_pairs)  # of a pair in its problem
-    n_train_of_pair = np.repeat(np.where(makes_task, n_train, -1), n_pairs)  # -1: no pair is train or test
-    nothing = np.zeros_like(n_train[makes_task])
+    of_pair = cells[::2] + cells[1::2]
+    draws = [
+        _draw(problem_id, of_pair[start:end], max_cells, seed)
+        for problem_id, start, end in zip(problems.problem_ids, starts.tolist(), ends.tolist(), strict=True)
+    ]
+    makes_task = np.array([isinstance(drawn, _Draw) for drawn in draws], bool)
+    is_train, is_test = np.zeros((2, of_pair.size), bool)
+    for drawn, start in zip(draws, starts.tolist(), strict=True):
+        if isinstance(drawn, _Draw):
+            is_train[start + drawn.train] = is_test[start + drawn.test] = True
+    n_train = np.array([drawn.train.size for drawn in draws if isinstance(drawn, _Draw)], np.int64)
+    nothing = np.zeros_like(n_train)
     columns = {
         "task_id": list(compress(problems.problem_ids, makes_task)),
-        "train": list_array(n_train[makes_task], _pairs(problems.grids, place < n_train_of_pair)),
-        "test": list_array(nothing + 1, _pairs(problems.grids, place == n_train_of_pair)),
+        "train": list_array(n_train, _pairs(problems.grids, is_train)),
+        "test": list_array(nothing + 1, _pairs(problems.grids, is_test)),
         "origin": ["barc"] * nothing.size,
         "source": list(compress(problems.sources, makes_task)),
-        "hidden": list_array(nothing, _pairs(problems.grids, np.zeros_like(place, bool))),
+        "hidden": list_array(nothing, _pairs(problems.grids, np.zeros_like(is_test))),
     }
-    return pa.table(columns, records.schema("tasks")), Counter(filter(None, reasons)), pairs_left_out
+    reasons = Counter(drawn for drawn in draws if isinstance(drawn, str))
+    return pa.table(columns, records.schema("tasks")), reasons, pairs_left_out
 
 
 def _pairs(grids: FlatGrids, chosen: NDArray[np.bool_]) -> pa.Array:
@@ -78,14 +94,15 @@ def _pairs(grids: FlatGrids, chosen: NDArray[np.bool_]) -> pa.Array:
     return pair_array(grids.select(inputs), grids.select(outputs))
 
 
-def _n_train(problem_id: str, n_usable: int, seed: int) -> int:
-    """Draw the number of train pairs of a task."""
-    drawn = TRAIN_SHARES.searchsorted(stream(seed, "train pairs", problem_id).random(), side="right")
-    return min([*TRAIN_PAIRS][drawn], n_usable - 1)
-
-
-def _obstacle(n_usable: int, n_cells: int, max_cells: int) -> str:
-    """Return why a problem makes no task; empty if it makes one."""
-    if n_usable < MIN_EXAMPLES:
+def _draw(problem_id: str, cells: NDArray[np.int64], max_cells: int, seed: int) -> _Draw | str:
+    """Draw examples for a task, in the problem's order; `cells`: of each example. Or return why they make none."""
+    if cells.size < MIN_EXAMPLES:
         return f"fewer than {MIN_EXAMPLES} examples"
-    return f"more than {max_cells} cells" if n_cells > max_cells else ""
+    rng = stream(seed, "pairs of a task", problem_id)
+    ends = _ENDS[cells.size > _SIZES]
+    for _ in range(DRAWS):
+        n_train = _SIZES[ends.searchsorted(rng.random() * ends[-1], side="right")]
+        *train, test = rng.permutation(cells.size)[: n_train + 1].tolist()
+        if cells[train].sum() + cells[test] <= max_cells:
+            return _Draw(np.sort(train), test)
+    return f"more than {max_cells} cells"
