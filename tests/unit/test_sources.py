@@ -453,7 +453,8 @@ def test_tasks_with_too_many_cells_are_left_out():
 def test_too_large_a_draw_is_repeated():
     # one of six examples alone has too many cells: tasks are drawn from the others
     small, large = problem(5, "p", side=2), problem(1, "p", side=30)
-    mixed = [dataclasses.replace(small, problem_id=f"p{n}", examples=small.examples + large.examples) for n in range(100)]
+    examples = small.examples + large.examples
+    mixed = [dataclasses.replace(small, problem_id=f"p{number}", examples=examples) for number in range(100)]
     tasks = list(tasks_from_problems(mixed, 100, 0, Counter()))
     assert len(tasks) > 95
     assert max(task.n_cells for task in tasks) <= 48  # six pairs of 2 x 4 cells
