@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from factories import make_grid
 
 from arc_refinery.errors import InputError
 from arc_refinery.grids import Grid
@@ -120,6 +121,19 @@ def test_error_has_type_message_and_line(executor: Executor, source: str, error:
     outcome = run(executor, source)
     assert outcome.status is Status.error
     assert outcome.error.startswith(error)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def transform(grid: List[Tuple[int, int]]): return np.fliplr(numpy.array(grid))",
+        "def transform(grid): return translate(grid, 0, 0, background=Color.BLACK)[:, ::-1]",
+        "np = None\nfrom numpy import fliplr\ndef transform(grid): return fliplr(grid)",
+    ],
+)
+def test_programs_need_not_import_numpy_its_types_and_the_library(executor: Executor, source: str) -> None:
+    outcome = run(executor, source, (make_grid("01", "23"),))
+    assert (outcome.status, [grid.tolist() for grid in outcome.outputs]) == (Status.ok, [[[1, 0], [3, 2]]])
 
 
 def test_error_line_is_the_innermost_one_of_the_program(executor: Executor) -> None:

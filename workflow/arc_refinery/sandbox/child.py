@@ -173,11 +173,20 @@ def run_program(code: CodeType, inputs: Sequence[Grid]) -> Result:
 def call_transform(code: CodeType, inputs: Sequence[Grid]) -> tuple[Grid, ...]:
     module = ModuleType("program")
     sys.modules["program"] = module  # dataclasses look up their module
+    vars(module).update(given_names())
     exec(code, module.__dict__)
     if "transform" not in module.__dict__:
         raise NameError("the program defines no function named 'transform'")
     transform = module.__dict__["transform"]
     return tuple(as_output(index, transform(grid.astype(np.int64))) for index, grid in enumerate(inputs))
+
+
+def given_names() -> dict[str, Any]:
+    """Return what programs need not import: numpy, two types and the library, which the published runs prepended."""
+    common = sys.modules["common"]
+    return {"np": np, "numpy": np, "List": list, "Tuple": tuple} | {
+        name: getattr(common, name) for name in getattr(common, "__all__", ())
+    }
 
 
 def as_output(index: int, value: Any) -> Grid:
