@@ -111,6 +111,20 @@ def test_without_augmentation_every_prompt_shows_the_task_as_it_is(renderer: Ren
     assert [pair.input.tolist() for pair in made[0].train] == [pair.input.tolist() for pair in a_task().train]
 
 
+def test_a_prompt_may_show_one_test_input_and_is_still_about_all(renderer: Renderer) -> None:
+    test = tuple(Pair(make_grid(str(color)), make_grid("0")) for color in range(1, 6))
+    task = replace(a_task(), test=test)
+    some = sampling(1, augmented=False).model_copy(update={"test_inputs": "one"})
+    shown = [
+        [one for one in test if f"Test input:\n{WORDS.notation.write(one.input)}" in asked.messages[1]["content"]]
+        for asked in first_turn_prompts([task], 16, some, WORDS, renderer, 0)
+    ]
+    assert {len(pairs) for pairs in shown} == {1}
+    assert len({pairs[0].input.item() for pairs in shown}) > 2
+    (asked, *_) = first_turn_prompts([task], 16, some, WORDS, renderer, 0)
+    assert len(asked.test) == 5
+
+
 def test_a_prompt_holds_the_task_as_the_model_sees_it(renderer: Renderer) -> None:
     for one in first(renderer, 16):
         for pair, old in zip(one.train, one.train_order, strict=True):

@@ -117,6 +117,9 @@ class Sampling(Strict):
         8, description="Completions per prompt, that is per augmentation and order of the train pairs."
     )
     use_data_augmentation: bool = Field(True, description="Give each prompt its own symmetry and coloring.")
+    test_inputs: Literal["all", "one"] = Field(
+        "all", description="Test inputs that a first-turn prompt shows: all of the task's, or one drawn at random."
+    )
     temperature: NonNegativeFloat = Field(
         1.0, description="Softmax temperature; 0: greedy, so all completions of a prompt are equal."
     )

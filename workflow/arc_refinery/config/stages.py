@@ -210,7 +210,9 @@ def evaluation_tasks(experiment: Refining, tasks: str) -> Stage:
 
 
 def first_prompts(experiment: Refining, tasks: str, branch: str) -> Stage:
-    sampling = experiment.sampling.model_dump(include={"batch_size", "use_data_augmentation", "max_output_tokens"})
+    sampling = experiment.sampling.model_dump(
+        include={"batch_size", "use_data_augmentation", "test_inputs", "max_output_tokens"}
+    )
     if tasks in experiment.part_names:
         sampling["use_data_augmentation"] = experiment.augments_parts
     prompts = _prompts(experiment, experiment.sampler(tasks, branch), experiment.sampling_seed(tasks, branch))
@@ -282,7 +284,7 @@ def training_prompts(experiment: Refining) -> Stage:
     prompts = _prompts(experiment, experiment.model, experiment.seed)
     if training.prompts == "first-turn":  # each with its own augmentation
         sizes = {"n_predictions": training.prompts_per_task, "batch_size": 1}
-        augmented = experiment.sampling.model_dump(include={"use_data_augmentation"})
+        augmented = experiment.sampling.model_dump(include={"use_data_augmentation", "test_inputs"})
         return Stage(prompts | sizes | augmented | _window(experiment) | {"branch": "training"})
     # one per task, which refines its best incorrect attempt
     chosen = {"n_parents": 1} | experiment.refinement.model_dump(include={"include_errors", "form"})

@@ -1,6 +1,7 @@
 """Prompts of turn 1: the task, with a new augmentation for each group of completions."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from arc_refinery.augment import IDENTITY, Augmentation, random_augmentation
 from arc_refinery.config import Sampling
@@ -34,9 +35,12 @@ def first_turn_prompts(
             augmentation, order = IDENTITY, tuple(range(len(task.train)))
             if sampling.use_data_augmentation:
                 augmentation, order = random_augmentation(rng), tuple(rng.permutation(len(task.train)).tolist())
+            shown = None
+            if sampling.test_inputs == "one":
+                shown = int(rng.integers(len(task.test)))
             n_completions = min(sampling.batch_size, n_predictions - start)
             name = f"{task.task_id}/{branch}-{number:03d}"
-            yield first_turn_prompt(task, name, augmentation, order, n_completions, template, renderer)
+            yield first_turn_prompt(task, name, augmentation, order, n_completions, template, renderer, shown)
 
 
 def first_turn_prompt(
@@ -47,10 +51,14 @@ def first_turn_prompt(
     n_predictions: int,
     template: Template,
     renderer: Renderer,
+    shown: int | None = None,
 ) -> Prompt:
-    """Return the prompt that shows a task in this augmentation and order of its train pairs."""
+    """Return the prompt that shows a task in this augmentation and order of its train pairs.
+
+    `shown` is the index of the only test input in its text; None: all are shown.
+    """
     seen = task.map_grids(augmentation.apply).reorder_train(order)
-    messages = first_turn(seen, template)
+    messages = first_turn(seen if shown is None else replace(seen, test=seen.test[shown : shown + 1]), template)
     text, n_tokens = renderer.render(messages)
     return Prompt(
         prompt_id=prompt_id,
