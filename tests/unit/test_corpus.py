@@ -219,4 +219,4 @@ def test_second_turns_end_in_the_right_program_and_in_the_last_stage_seldom(
 
     early, late = right(10), right(LAST)
     assert all(early)
-    assert 0 < sum(late) < 0.4 * len(late)  # 15 % of them, and a few other tries are right by chance
+    assert 0 < sum(late) < 0.6 * len(late)  # 35 % of them, and a few other tries are right by chance

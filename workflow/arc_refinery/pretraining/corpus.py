@@ -72,7 +72,7 @@ REFINING = (
     CurriculumStage(0.0, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(3, 3, 40, 1.0, 0.7), 0.75, 0.85)),
     CurriculumStage(0.3, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(3, 4, 60, 0.9), 0.7, 0.6)),
     CurriculumStage(0.55, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(2, 6, 120, 0.75), 0.5, 0.45)),
-    CurriculumStage(0.85, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(2, 6, 120, 0.75), 0.5, 0.45, 0.15)),
+    CurriculumStage(0.85, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(2, 6, 120, 0.75), 0.5, 0.45, 0.35)),
 )
 N_PAIRS, N_PAIRS_WEIGHTS = (2, 3, 4), (0.35, 0.55, 0.1)
 
