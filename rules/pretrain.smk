@@ -32,7 +32,7 @@ rule pretrain:
         **requests(Needs(mem_mb=4000, runtime=120)),
     shell:
         "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592"
-        " arc-refinery dev pretrain --model refining --start {input} --n-chunks 160 --batch-tokens 3072"
+        " arc-refinery dev pretrain --model refining --start {input} --n-chunks 200 --batch-tokens 3072"
         " --muon-learning-rate 0.006 --adamw-learning-rate 0.002"
         " --output-folder {output} --checkpoint {output}.checkpoint 2> {log}"
 

@@ -18,7 +18,7 @@ def experiment(
     models: dict[str, Any] | None = None,
     **evaluation: Any,
 ) -> Refining:
-    content = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
     content["training"] |= training or {}
     content["models"] = models or {}
     content["evaluation"]["arms"] = [
@@ -209,7 +209,7 @@ def test_the_primary_comparison_is_one_that_is_made_on_a_set_that_there_is() -> 
 
 
 def test_the_primary_comparison_is_not_on_a_set_that_settings_are_chosen_on() -> None:
-    content = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
     assert content["evaluation"]["primary"]["set"] == "heldout"
     content["evaluation"]["sets"][1]["validation"] = True
     with pytest.raises(ConfigError, match="settings are chosen by results on heldout"):
@@ -258,7 +258,7 @@ def test_what_cannot_continue_from_outputs_is_refused(turns: list[dict[str, Any]
 
 
 def test_training_on_residual_pairs_alone_needs_prompts_and_no_programs() -> None:
-    content = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
     content["refinement"] = RESIDUAL_ONLY
     sft = content["training"].pop("sft")
     validate_experiment(content, "test", Refining)

@@ -25,7 +25,7 @@ Change = Callable[[dict[str, Any]], Any]
 @pytest.fixture
 def content() -> dict[str, Any]:
     """The default configuration with GRPO alone and no primary comparison, to be spoilt."""
-    loaded: dict[str, Any] = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
     del loaded["training"]["sft"], loaded["evaluation"]["primary"]
     return loaded
 
@@ -443,7 +443,7 @@ def test_the_8b_experiment_fetches_its_model_its_problems_and_the_rows_of_its_wo
 def test_every_config_of_the_8b_model_asks_in_words_that_it_knows():
     shipped = [load_experiment(ROOT / name, Refining) for name in SHIPPED]
     of_8b = [one for one in shipped if one.model.path.startswith("barc0/")]
-    assert len(of_8b) == 5
+    assert len(of_8b) == 9
     assert {one.model.template for one in of_8b} == {"learned"}
 
 

@@ -208,6 +208,12 @@ def test_a_second_turn_leads_from_the_given_grids_to_the_expected_ones(
         assert any(given_by(wrong, given) != wanted for given, wanted in task)
 
 
+def test_second_turns_that_do_not_mend_insist(refining: "Corpus", tokenizer: "PreTrainedTokenizerFast") -> None:
+    for first, wrong, _, answer in second_turns(refining, LAST, tokenizer):
+        is_right = all(given_by(answer, given) == wanted for given, wanted in pairs_shown(first))
+        assert is_right != (answer == f"{wrong}<|end|>")
+
+
 def test_second_turns_end_in_the_right_program_and_in_the_last_stage_seldom(
     refining: "Corpus", tokenizer: "PreTrainedTokenizerFast"
 ) -> None:
@@ -219,4 +225,4 @@ def test_second_turns_end_in_the_right_program_and_in_the_last_stage_seldom(
 
     early, late = right(10), right(LAST)
     assert all(early)
-    assert 0 < sum(late) < 0.6 * len(late)  # 35 % of them, and a few other tries are right by chance
+    assert 0 < sum(late) < 0.5 * len(late)  # 25 % of them

@@ -279,7 +279,7 @@ def test_a_training_that_cannot_start_is_a_finding():
 
 
 def small(tmp_path: Path, **resources: dict[str, Any]) -> Path:
-    content = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(content | {"resources": resources}))
     return tmp_path / "config.yaml"
 
@@ -319,13 +319,13 @@ def test_the_training_of_every_config_can_be_tried(path: Path, tmp_path: Path):
     if training is None or training.grpo is None:
         return
     settings = training.grpo
-    for changes in ({}, {"unsloth": True, "epsilon_high": 0.2, "scale_rewards": "batch"}):
+    for changes in ({}, {"unsloth": True, "loss_type": "dapo", "epsilon_high": 0.2, "scale_rewards": "batch"}):
         changed = settings.model_copy(update={key: value for key, value in changes.items() if hasattr(settings, key)})
         words = stages._train(
             ModelConfig(path=TINY, window=9), training.lora, changed, changed.sampler, small_tasks(tmp_path), tmp_path
         )
         command = tyro.cli(load("train"), args=words[1:])
-        assert command.training.loss_type == settings.loss_type
+        assert command.training.loss_type == changed.loss_type
         assert command.training.sampler == settings.sampler
 
 

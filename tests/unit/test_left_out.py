@@ -12,7 +12,7 @@ from arc_refinery.reporting.left_out import of_questions, of_tasks
 
 
 def demo() -> Refining:
-    return validate_experiment(yaml.safe_load((ROOT / "config/config.yaml").read_text()), "demo", Refining)
+    return validate_experiment(yaml.safe_load((ROOT / "tests/refining.yaml").read_text()), "demo", Refining)
 
 
 def write_tasks(folder: Path, name: str, left_out: dict[str, int], **notes: dict[str, int]) -> None:

@@ -123,7 +123,7 @@ def test_weights_in_4_bits_go_with_the_transformers_sampler() -> None:
 
 
 def demo(**training: Any) -> dict[str, Any]:
-    content = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
     content["training"] = LENGTHS | training
     del content["evaluation"]["primary"]
     return dict(content)

@@ -45,7 +45,9 @@ class SecondTurns:
     difficulty: ProblemDifficulty
     share: float  # of all conversations
     start_share: float  # of those about a composed program: the wrong one is its start, so that the rest is missing
-    mending_share: float = 1.0  # of these conversations: those that end in the right program, not in another try
+    mending_share: float = (
+        1.0  # of these conversations: those that end in the right program, not in the wrong one again
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +69,13 @@ FIRST_TURNS = (
 )
 # Reading of feedback emerges on the smallest grids and where something is always missing: there, a token teaches most.
 # First turns keep their full size, or the model would forget larger grids. In the last stage mending becomes the rarer
-# habit, which RL can then make the common one.
+# habit, which RL can then make the common one; the common one is to insist (random changes instead would make first
+# turns more random, too).
 REFINING = (
     CurriculumStage(0.0, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(3, 3, 40, 1.0, 0.7), 0.75, 0.85)),
     CurriculumStage(0.3, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(3, 4, 60, 0.9), 0.7, 0.6)),
-    CurriculumStage(0.55, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(2, 6, 120, 0.75), 0.5, 0.45)),
-    CurriculumStage(0.85, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(2, 6, 120, 0.75), 0.5, 0.45, 0.35)),
+    CurriculumStage(0.55, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(2, 6, 120, 0.75), 0.4, 0.45)),
+    CurriculumStage(0.85, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(2, 6, 120, 0.75), 0.4, 0.45, 0.25)),
 )
 N_PAIRS, N_PAIRS_WEIGHTS = (2, 3, 4), (0.35, 0.55, 0.1)
 
@@ -172,7 +175,7 @@ class TaskConversations:
             feedback = prompts.execution_feedback(task, wrong.outputs, TEMPLATE)
             messages = prompts.next_turn(messages, _answer(wrong.statements), feedback)
             if rng.random() >= second.mending_share:
-                statements = wrong_program(wrong.statements, rng, difficulty, second.start_share)
+                statements = wrong.statements
         messages.append({"role": "assistant", "content": _answer(statements)})
         ids: list[int] = self.tokenizer.apply_chat_template(messages, return_dict=False)
         return ids if len(ids) <= stage.max_tokens else None
