@@ -21,6 +21,6 @@ def make_adapter(folder: Path, model_path: str, seed: int = 0, rank: int = 8, **
     generator = torch.Generator().manual_seed(seed)
     for name, weights in adapted.named_parameters():
         if "lora_" in name:
-            weights.data = torch.randn(weights.shape, generator=generator) * 0.06
+            weights.data = torch.randn(weights.shape, generator=generator) * 0.1
     adapted.save_pretrained(folder)
     return folder

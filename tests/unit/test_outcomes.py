@@ -48,6 +48,7 @@ def attempts(answers: Mapping[str, str]) -> pd.DataFrame:
     columns = ["task_id", "place", "status", "error_type", "train_is_correct", "test_is_correct", "fingerprint"]
     scores = ["train_pixel_score", "train_correct_grids", "test_pixel_score", "test_correct_grids"]
     table = pd.DataFrame(rows, columns=[*columns, *scores])
+    table["has_closed_code"] = table["status"] != "no_code"
     return table.astype({"error_type": "category", "train_is_correct": bool, "test_is_correct": bool, "place": int})
 
 
