@@ -101,6 +101,32 @@ def test_a_network_that_shares_generates_as_before() -> None:
     assert before.generate(ids, **settings).tolist() == after.generate(ids, **settings).tolist()
 
 
+@pytest.mark.parametrize("name", CONFIGS)
+def test_completions_of_prompts_that_were_read_once_are_the_same(name: str) -> None:
+    made = network(CONFIGS[name])
+    prompts = [PROMPTS[number] for number in (0, 1, 0, 2, 0, 1, 1)]
+    ids = torch.tensor([[0] * (N_PROMPT - len(prompt)) + prompt for prompt in prompts])
+    mask = torch.tensor([[0] * (N_PROMPT - len(prompt)) + [1] * len(prompt) for prompt in prompts])
+    settings = {"max_new_tokens": 8, "do_sample": False, "output_logits": True, "return_dict_in_generate": True}
+    before = made.generate(input_ids=ids, attention_mask=mask, pad_token_id=0, **settings)
+    read: list[torch.Size] = []
+    made.model.register_forward_pre_hook(lambda _, __, named: read.append(named["input_ids"].shape), with_kwargs=True)
+    shared_prefix.generate_with_shared_prompts(made)
+    after = made.generate(input_ids=ids, attention_mask=mask, pad_token_id=0, **settings)
+    assert after.sequences.tolist() == before.sequences.tolist()
+    torch.testing.assert_close(torch.stack(after.logits), torch.stack(before.logits), atol=1e-4, rtol=1e-4)
+    assert read[:2] == [(3, N_PROMPT - 1), (7, 1)]  # three prompts but for their last tokens; then all rows
+
+
+def test_different_prompts_are_generated_as_before() -> None:
+    made = network(CONFIGS["llama"])
+    ids = torch.tensor([PROMPTS[0], PROMPTS[0][::-1]])
+    settings = {"attention_mask": torch.ones_like(ids), "max_new_tokens": 4, "do_sample": False, "pad_token_id": 0}
+    before = made.generate(input_ids=ids, **settings)
+    shared_prefix.generate_with_shared_prompts(made)
+    assert torch.equal(made.generate(input_ids=ids, **settings), before)
+
+
 def test_groups_hold_the_rows_of_one_prompt_up_to_the_longest_completion() -> None:
     assert groups_of(*batch(), N_COMPLETION) == [
         Group((0, 5), (11, 12, 13), 4),

@@ -61,6 +61,8 @@ class Trainer(GRPOTrainer):
         network = self.accelerator.unwrap_model(self.model).get_base_model()
         if reason := "Unsloth has its own attention" if self.settings.trains_with_unsloth else share(network):
             logger.info("each completion reads its prompt anew: %s", reason)
+        elif not self.use_vllm:
+            shared_prefix.generate_with_shared_prompts(network)
         return not reason
 
     @contextmanager
