@@ -249,14 +249,15 @@ def test_methods_that_we_replace_take_what_trl_passes():
     from arc_refinery.tool_use.environment import ToolTrainer
 
     names = frozenset().union(*library_arguments.OVERRIDDEN.values())
-    called = set()
+    used = set()
     for cls in bases_of(TRAINER):
-        for call in ast.walk(syntax_of(cls)):
-            match call:
+        for node in ast.walk(syntax_of(cls)):
+            match node:
                 case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if name in names:
-                    bind(getattr(ToolTrainer, name), call)
-                    called.add(name)
-    assert called == names
+                    bind(getattr(ToolTrainer, name), node)
+                case ast.Attribute(value=ast.Name(id="self"), attr=name) if name in names:
+                    used.add(name)
+    assert used == names
 
 
 @pytest.mark.parametrize("file", OWNERS)

@@ -24,6 +24,7 @@ OVERRIDDEN = {
             "_generate_and_score_completions",
             "_generate_single_turn",
             "_get_per_token_logps_and_entropies",
+            "_get_train_sampler",
             "_load_from_checkpoint",
             "_prepare_inputs",
         }

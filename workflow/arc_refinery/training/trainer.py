@@ -24,6 +24,7 @@ from arc_refinery.training import shared_prefix
 from arc_refinery.training.adapters import read_weights
 from arc_refinery.training.advantages import best_of_k_advantages
 from arc_refinery.training.log import MEASURED
+from arc_refinery.training.prompt_order import PromptOrder
 from arc_refinery.training.weight_sync import check_that_sampler_follows, merged_weights
 
 logger = logging.getLogger(__name__)
@@ -93,6 +94,9 @@ class Trainer(GRPOTrainer):
         """Also load the trained adapter: transformers 5.17 loads only the other one, the KL term's reference."""
         super()._load_from_checkpoint(resume_from_checkpoint, model)
         read_weights(model or self.model, Path(resume_from_checkpoint))
+
+    def _get_train_sampler(self, *arguments: Any, **named: Any) -> PromptOrder:
+        return PromptOrder(super()._get_train_sampler(*arguments, **named))
 
     def _get_per_token_logps_and_entropies(
         self,
