@@ -150,8 +150,8 @@ class Sandbox(Strict):
         return Executor(n_jobs, self.limits(), self.programs_per_child, self.allow_without_seccomp)
 
 
-# Which incorrect attempts may be refined, best first. `best-distinct` drops one with the same outputs as a better one.
-Selection = Literal["best-distinct", "best"]
+# Order of the incorrect attempts that may be refined; all but `best` keep one of those with equal outputs
+Selection = Literal["best-distinct", "most-frequent", "best"]
 
 
 # What a later turn's conversation keeps of the earlier ones
@@ -164,8 +164,9 @@ class Refinement(Strict):
     )
     select: Selection = Field(
         "best-distinct",
-        description="Which ones, best first: `best-distinct` drops an attempt with the same outputs as a better one, "
-        "`best` does not.",
+        description="Which ones: `best`: those with most correct train grids, then most similar pixels; "
+        "`best-distinct`: the same, with one attempt per set of outputs; `most-frequent`: one attempt per set of "
+        "outputs, and those outputs first that most attempts have.",
     )
     include_errors: bool = Field(
         False, description="Also refine programs that raised an exception, with the exception as feedback."

@@ -18,6 +18,7 @@ second turn of the embedded model, on a task with one train pair (more of the fe
     Write a corrected program.<|assistant|>
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -146,10 +147,10 @@ def _with_feedback_of(
 def best_incorrect(
     attempts: Sequence[GradedAttempt], include_errors: bool, select: Selection = "best-distinct"
 ) -> list[GradedAttempt]:
-    """Return attempts with valid outputs that do not solve all train pairs; `best-distinct`: one per set of outputs.
+    """Return attempts with valid outputs that do not solve all train pairs, one per set of outputs unless `best`.
 
-    Ranked by share of correct train grids, then pixel score, then order. With `include_errors`, attempts that raised
-    follow; `best-distinct`: one per program.
+    Ranked by share of correct train grids, then pixel score, then order; `most-frequent`: first by the number of
+    attempts with these outputs. With `include_errors`, attempts that raised follow, one per program unless `best`.
     """
     wrong = [one for one in attempts if one.verdict.status == Status.ok and not one.verdict.train_is_correct]
     wrong.sort(key=lambda one: (-one.verdict.train_correct_grids, -one.verdict.train_pixel_score))
@@ -157,10 +158,15 @@ def best_incorrect(
         wrong += [one for one in attempts if one.verdict.status == Status.error]
     if select == "best":
         return wrong
-    distinct: dict[str, GradedAttempt] = {}
+    alike: dict[str, list[GradedAttempt]] = defaultdict(list)
     for one in wrong:
-        distinct.setdefault(one.verdict.fingerprint or one.verdict.program_hash, one)
-    return list(distinct.values())
+        alike[one.verdict.fingerprint or one.verdict.program_hash].append(one)
+    if select == "most-frequent":
+        raised = Status.error
+        return [
+            same[0] for same in sorted(alike.values(), key=lambda same: (same[0].verdict.status == raised, -len(same)))
+        ]
+    return [same[0] for same in alike.values()]
 
 
 def feedback_on(parent: GradedAttempt, template: Template) -> str:
