@@ -23,6 +23,7 @@ from arc_refinery.prompts import (
     execution_feedback,
     extract_code,
     first_turn,
+    has_closed_code,
     load_template,
     next_turn,
     no_feedback,
@@ -381,10 +382,38 @@ def test_the_program_is_what_stands_between_the_fences(completion: str, code: st
     assert extract_code(completion) == code
 
 
-def test_of_two_blocks_the_last_one_counts():
-    completion = "First try:\n```python\nx = 1\n```\nBetter:\n```py\nx = 2\n```\nDone."
-    assert extract_code(completion) == "x = 2\n"
+@pytest.mark.parametrize(
+    ("completion", "code"),
+    [
+        ("First:\n```python\nx = 1\n```\nor:\n```python\nx = 2\n```", "x = 1\n"),
+        ("```python\nx = 1\n```\nThe output:\n```\n1 2\n```", "x = 1\n"),
+        ("```\n1 2\n```\n```python\nx = 1\n```", "x = 1\n"),
+        ("A stray\n```\nfence ```python\nx = 1\n```", "x = 1\n"),
+        ("```\nx = 1\n```\nBetter:\n```py\nx = 2\n```", "x = 2\n"),
+        ("```python\nx = 1\n```\nor\n```python\nx = 2\ny = ", "x = 1\n"),
+        ("```python\nx = 1\ny = ", "x = 1\ny = "),
+        ("```python\r\nx = 1\r\n```", "x = 1\r\n"),
+        ("```python x = 1```", "x = 1"),
+    ],
+)
+def test_of_several_blocks_the_first_of_python_counts_else_the_last_without_a_language(completion: str, code: str):
+    assert extract_code(completion) == code
 
 
-def test_an_unclosed_block_counts():
-    assert extract_code("```python\nx = 1\n```\nor\n```python\nx = 2\ny = ") == "x = 2\ny = "
+# by hand, from the published definition: the text after the first ```python holds a fence, and something before it
+@pytest.mark.parametrize(
+    ("completion", "closed"),
+    [
+        ("```python\nx = 1\n```", True),
+        ("```python x = 1```", True),
+        ("```python3\nx = 1\n```", True),
+        ("A stray\n```\nfence ```python\nx = 1\n```", True),
+        ("```python\nx = 1", False),
+        ("```python\n\n```", False),
+        ("```python\nx = 1\n```python\nx = 2\n```", False),
+        ("```\nx = 1\n```", False),
+        ("", False),
+    ],
+)
+def test_closed_code_is_what_the_published_valid_code_counts(completion: str, closed: bool):
+    assert has_closed_code(completion) == closed

@@ -127,11 +127,13 @@ def test_error_has_type_message_and_line(executor: Executor, source: str, error:
     "source",
     [
         "def transform(grid: List[Tuple[int, int]]): return np.fliplr(numpy.array(grid))",
+        "def f(a: Optional[Set[int]] = None, b: Callable[[NDArray], Any] | Union[int, str] = 0): pass\n"
+        "def transform(grid): return np.fliplr(grid)",
         "def transform(grid): return translate(grid, 0, 0, background=Color.BLACK)[:, ::-1]",
         "np = None\nfrom numpy import fliplr\ndef transform(grid): return fliplr(grid)",
     ],
 )
-def test_programs_need_not_import_numpy_its_types_and_the_library(executor: Executor, source: str) -> None:
+def test_programs_need_not_import_numpy_types_and_the_library(executor: Executor, source: str) -> None:
     outcome = run(executor, source, (make_grid("01", "23"),))
     assert (outcome.status, [grid.tolist() for grid in outcome.outputs]) == (Status.ok, [[[1, 0], [3, 2]]])
 

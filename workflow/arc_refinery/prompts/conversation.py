@@ -23,8 +23,8 @@ from arc_refinery.metrics import pixel_score
 from arc_refinery.prompts.template import Template, fill
 from arc_refinery.tasks import Task
 
-_BLOCK = re.compile(r"```(\w*)[ \t]*\r?\n(.*?)(```|\Z)", re.DOTALL)
-_PYTHON = ("python", "py", "")
+_PYTHON, _END = "```python", "```"
+_OTHER_BLOCK = re.compile(r"```(?:py)?[ \t]*\r?\n(.*?)(?:```|\Z)", re.DOTALL)
 
 # Beginning and end of the embedded model's answers
 ANSWER_HEAD = "```python\nfrom common import *\n\ndef transform(grid):\n"
@@ -148,11 +148,23 @@ def body_of(answer: str) -> str:
 
 
 def has_closed_code(completion: str) -> bool:
-    """Whether a completion has a Python block that ends: what the published `valid code` counts."""
-    return any(language == "python" and closed for language, _, closed in _BLOCK.findall(completion))
+    """Whether the first `python` block ends and is not empty: what the published `valid code` counts."""
+    code, end, _ = _first_python_block(completion)
+    return bool(end and code.strip())
 
 
 def extract_code(completion: str) -> str | None:
-    """Return the program in a completion: its last Python block (an unclosed one counts), or None without one."""
-    blocks = [code for language, code, _ in _BLOCK.findall(completion) if language in _PYTHON]
-    return blocks[-1] if blocks else None
+    """Return the first `python` block (an unclosed one counts), else the last one without a language or of `py`.
+
+    The original code has the same first choice; a bare block after the program often shows its output.
+    """
+    if _PYTHON in completion:
+        code, _, _ = _first_python_block(completion)
+        return code.lstrip(" \t").removeprefix("\r").removeprefix("\n")
+    others: list[str] = _OTHER_BLOCK.findall(completion)
+    return others[-1] if others else None
+
+
+def _first_python_block(completion: str) -> tuple[str, str, str]:
+    """Return (code, its closing fence or "", the rest up to the next `python` block)."""
+    return "".join(completion.split(_PYTHON)[1:2]).partition(_END)

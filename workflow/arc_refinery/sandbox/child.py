@@ -14,6 +14,7 @@ import re
 import resource
 import sys
 import time
+import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from types import CodeType, ModuleType, TracebackType
 from typing import Any, NoReturn, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from arc_refinery.grids import MAX_SIDE, N_COLORS, Grid
 from arc_refinery.sandbox import plain, wire
@@ -35,6 +37,7 @@ VALID_CELLS = frozenset(range(N_COLORS))
 RESULT_FD = 3
 MAX_FDS = 64  # of the server
 NOBODY = 65534
+_TYPES = ("Any", "Callable", "List", "Optional", "Set", "Tuple", "Union")
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
@@ -182,11 +185,10 @@ def call_transform(code: CodeType, inputs: Sequence[Grid]) -> tuple[Grid, ...]:
 
 
 def given_names() -> dict[str, Any]:
-    """Return what programs need not import: numpy, two types and the library, which the published runs prepended."""
+    """Return what programs need not import, as in the published runs: numpy, names for type hints, the library."""
     common = sys.modules["common"]
-    return {"np": np, "numpy": np, "List": list, "Tuple": tuple} | {
-        name: getattr(common, name) for name in getattr(common, "__all__", ())
-    }
+    given = {"np": np, "numpy": np, "NDArray": NDArray, **{name: getattr(typing, name) for name in _TYPES}}
+    return given | {name: getattr(common, name) for name in getattr(common, "__all__", ())}
 
 
 def as_output(index: int, value: Any) -> Grid:

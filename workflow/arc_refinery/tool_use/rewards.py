@@ -8,10 +8,9 @@ code_exec    the last Python block passes all asserts that can be checked (code_
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arc_refinery.prompts import extract_code
 from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
-from arc_refinery.tool_use.answers import final_number, final_text, normalized
+from arc_refinery.tool_use.answers import final_number, final_program, final_text, normalized
 from arc_refinery.tool_use.code_exec import AssertsReport, run_asserts
 from arc_refinery.tool_use.turns import parse_turn
 
@@ -51,7 +50,7 @@ def grade_episodes(
     if indices:
         if candidates is None or graders is None:
             raise ValueError("questions of kind code_exec need executors")
-        programs = [extract_code(answers[index] or "") for index in indices]
+        programs = [final_program(answers[index] or "") for index in indices]
         to_run = [questions[index] for index in indices]
         reports = dict(zip(indices, run_asserts(programs, to_run, candidates, graders), strict=True))
     return [
@@ -71,4 +70,4 @@ def _grade(answer: str | None, question: Question, report: AssertsReport | None)
             return EpisodeGrade(exact_match(answer, question.reference), final_text(answer))
         case "code_exec":
             assert report is not None
-            return EpisodeGrade(float(report.is_passed), extract_code(answer) or "", report)
+            return EpisodeGrade(float(report.is_passed), final_program(answer) or "", report)
