@@ -24,7 +24,8 @@ class SampleAttempts(SamplerFlags):
     n_shards: int = 1  # number of shards; does not change results
     n_predictions: int = 8  # for tasks: completions per task
     batch_size: int = 8  # for tasks: completions per prompt
-    use_data_augmentation: bool = False  # for tasks: give each prompt its own symmetry and coloring
+    use_data_augmentation: bool = True  # for tasks: give each prompt its own symmetry and coloring
+    test_inputs: config.TestInputs = "one"  # for tasks: that a prompt shows; one is drawn at random
     template: str = "words"  # for tasks; compact for the embedded model, or a folder
     colors: tuple[str, ...] | None = None  # for tasks: ten words, for 0 to 9
     lora_path: Path | None = None  # folder of an adapter; default: none
@@ -55,6 +56,7 @@ class SampleAttempts(SamplerFlags):
             n_predictions=self.n_predictions,
             batch_size=self.batch_size,
             use_data_augmentation=self.use_data_augmentation,
+            test_inputs=self.test_inputs,
             max_output_tokens=self.max_output_tokens,
         )
         made = list(prompts_in(self.dataset_path, sampling, self.template, self.colors, self.model_path, self.seed))

@@ -19,15 +19,37 @@ def _published_lengths() -> config.Lengths:
     return config.Lengths(max_completion_length=1024, max_seq_length=2048)
 
 
+def _published_grpo() -> config.Grpo:
+    """Return the defaults of the published scripts, and of the libraries that they ran with (docs/full-size.md)."""
+    return config.Grpo(
+        learning_rate=1e-5,
+        warmup_ratio=0.1,
+        weight_decay=0.01,
+        max_grad_norm=0.1,
+        epochs=10,
+        save_steps=100,
+        reward_name="arc-v1",
+        loss_type="bnpo",
+        beta=0.001,
+        scale_rewards="group",
+        repetition_penalty=1.0,
+        num_generations=4,
+        gradient_accumulation_steps=1,
+        importance_sampling_correction=False,
+    )
+
+
 @dataclass(kw_only=True)
 class Train(GrpoFlags):
     """Train a LoRA adapter with GRPO on prompts, or with --kind tool-use on questions; an interrupted run resumes."""
 
     dataset_path: tuple[Path, ...]  # prompts; tasks, whose first-turn prompts are made; or refine_dataset.json.gz
     model_path: PublishedModel = PUBLISHED_MODEL
-    training: Annotated[config.Grpo, Flat] = field(default_factory=lambda: config.Grpo(learning_rate=1e-5))
+    lora: Annotated[config.Lora, Flat] = field(default_factory=lambda: config.Lora(lora_r=16))
+    training: Annotated[config.Grpo, Flat] = field(default_factory=_published_grpo)
     lengths: Annotated[config.Lengths, Flat] = field(default_factory=_published_lengths)
     use_data_augmentation: bool = True  # for tasks: give each prompt its own symmetry and coloring
+    test_inputs: config.TestInputs = "one"  # for tasks: that a prompt shows; one is drawn at random
     template: str = "words"  # of prompts for tasks and of feedback in second turns: compact, words, or a learned folder
     colors: tuple[str, ...] | None = None  # ten words for the colors 0 to 9 in them
     form: config.FeedbackForm = "given"  # of that feedback
@@ -74,6 +96,7 @@ class Train(GrpoFlags):
             n_predictions=1,
             batch_size=1,
             use_data_augmentation=self.use_data_augmentation,
+            test_inputs=self.test_inputs,
             max_output_tokens=self.lengths.max_completion_length,
         )
         n_left_out = 0

@@ -22,6 +22,7 @@ from arc_refinery.config.sampling import (
     Sandbox,
     Selection,
     TemplateRows,
+    TestInputs,
 )
 from arc_refinery.config.sft import Demonstrations, Imitation, Sft
 from arc_refinery.config.tasks import DIFFICULTY, Parts, Problems, TaskSet
@@ -81,6 +82,7 @@ __all__ = [
     "Sft",
     "TaskSet",
     "TemplateRows",
+    "TestInputs",
     "ToolArm",
     "ToolSft",
     "ToolTraining",

@@ -111,13 +111,16 @@ class TemplateRows(Strict):
         return self
 
 
+TestInputs = Literal["all", "one"]
+
+
 class Sampling(Strict):
     n_predictions: PositiveInt = Field(8, description="Completions per training task.")
     batch_size: PositiveInt = Field(
         8, description="Completions per prompt, that is per augmentation and order of the train pairs."
     )
     use_data_augmentation: bool = Field(True, description="Give each prompt its own symmetry and coloring.")
-    test_inputs: Literal["all", "one"] = Field(
+    test_inputs: TestInputs = Field(
         "all", description="Test inputs that a first-turn prompt shows: all of the task's, or one drawn at random."
     )
     temperature: NonNegativeFloat = Field(
