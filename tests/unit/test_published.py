@@ -2,6 +2,7 @@
 
 from math import comb, erfc, sqrt
 
+import pandas as pd
 import pytest
 
 from arc_refinery.reporting.refining import published
@@ -27,7 +28,7 @@ def test_shares_are_those_of_65_64_and_71_of_400_tasks():
 
 def test_a_share_that_no_number_of_tasks_has_is_refused():
     with pytest.raises(ValueError, match=r"no number of 400 tasks is 16\.4 %"):
-        _ = Published("e", "x", 128, 0, "none", 400, "", {"is_correct": 16.4}).n_solved
+        _ = Published("e", "s", "x", 128, 0, "none", 400, "", {"is_correct": 16.4}).n_solved
 
 
 @pytest.mark.parametrize("arm", ["independent", "refine-base", "refine-trained"])
@@ -36,7 +37,7 @@ def test_intervals_are_wilsons(arm: str):
     n, p = 400, one.n_solved / 400
     middle = (p + Z**2 / (2 * n)) / (1 + Z**2 / n)
     half = Z / (1 + Z**2 / n) * sqrt(p * (1 - p) / n + Z**2 / (4 * n**2))
-    assert one.interval == pytest.approx((middle - half, middle + half), abs=1e-9)
+    assert one.interval() == pytest.approx((middle - half, middle + half), abs=1e-9)
 
 
 def test_the_published_difference_has_p_057():
@@ -57,11 +58,15 @@ def test_tasks_needed_for_the_published_difference():
 
 
 def test_the_section_says_what_the_figures_support():
-    text = "\n\n".join(published.section())
+    text = "\n\n".join(published.section("demo", {}))
     assert "| `independent` | 128 | 16.3 % | 65/400 = 16.25 % | [13.0, 20.2] |" in text
     assert "| `refine-trained` | 64 + 64 | 17.8 % | 71/400 = 17.75 % | [14.3, 21.8] |" in text
-    assert "| `multi-turn-rl` | `refine-trained` | 64 + 64 | trained | 93.7 | 76.5 | 42.5 | 48.7 | 3.1 | 1.6 |" in text
-    assert "| `arc-training-rl` | `base` | 480 | none | 100.0 | 70.9 | 43.8 | 41.3 | 2.1 | 1.3 | 22.5 | 40.2 |" in text
+    multi_turn = "| `multi-turn-rl` | evaluation | `refine-trained` | 64 + 64 | trained | "
+    assert f"{multi_turn}93.7 | 76.5 | 42.5 | 48.7 | 3.1 | 1.6 |" in text
+    base = "| `arc-training-rl` | evaluation | `base` | 480 | none | "
+    assert f"{base}100 | 70.87 | 43.82 | 41.3 | 2.07 | 1.34 | 22.5 | 40.21 | 1.71 | 1.68 | 28.5 | 22.25 |" in text
+    assert "| `arc-training-rl` | training | `base` | 240 | none | 100 | 76.4 | 41.1 |" in text
+    assert "No arm of this experiment repeats a published one" in text
     assert "| `refine-trained` − `independent` | +1.50 | 0.572 | 9844 |" in text
     assert "**Whether 16.3 and 17.8 % of 400 tasks differ cannot be known from the published shares.**" in text
     # Fisher's exact test: tables at most as likely as the one found, by the hypergeometric distribution
@@ -70,3 +75,18 @@ def test_the_section_says_what_the_figures_support():
     assert f"Fisher's exact test of 16.3 and 17.8 %: p = {fisher:.3f}" in text
     # six tasks gained and none lost: 2 of 64 sign patterns are that uneven
     assert f"6 more would give p = {2 / 64:.3f} (exact McNemar) if none was lost" in text
+
+
+@pytest.mark.parametrize("experiment", ["multi-turn-rl", "multi-turn-rl-unsloth"])
+def test_an_arm_that_repeats_a_published_one_stands_beside_it(experiment: str):
+    ours = pd.DataFrame({metric: [1.0, 0.0, 0.0, 0.0] for metric in published.PUBLISHED_METRICS})
+    ours["test_pixel_score"] = [0.5, 0.25, 0.5, 0.75]
+    here = {("arc-agi-1-evaluation", "independent"): (96, ours), ("arc-agi-1-evaluation", "of its own"): (96, ours)}
+    text = "\n\n".join(published.section(experiment, here))
+    table = text.partition("### Published and here")[2]
+    assert "| `arc-agi-1-evaluation`, `independent` | published, 128 attempts | here, 96 attempts |" in table
+    # Wilson for 65 of 400 and 1 of 4; Student for the mean 0.5: 3.182 x 0.2041 / 2
+    assert "| is_correct | 16.3 % [13.0, 20.2] | 25.0 % [4.6, 69.9] |" in table
+    assert "| test_pixel_score | 40.9 % | 50.0 % [17.5, 82.5] |" in table
+    assert "| train_pass_rate | 1.6 % |" in table
+    assert "of its own" not in table

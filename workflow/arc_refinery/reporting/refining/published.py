@@ -9,8 +9,9 @@ import pandas as pd
 from scipy.stats import binomtest, chi2_contingency, fisher_exact, norm
 
 from arc_refinery.evaluation.arms import METRICS
-from arc_refinery.evaluation.statistics import POWER, SIGNIFICANCE, mcnemar, p_text, points
+from arc_refinery.evaluation.statistics import POWER, SIGNIFICANCE, mcnemar, p_text, points, share_text
 from arc_refinery.reporting.markdown import markdown_table
+from arc_refinery.reporting.refining.tables import SOLVED
 
 PUBLISHED_METRICS = tuple(metric for metric in METRICS if metric != "any code")
 MULTI_TURN = "multi-turn-rl"
@@ -19,9 +20,10 @@ COMPARED = (("refine-trained", "independent"), ("refine-trained", "refine-base")
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One arm of a published experiment. Shares were published with one decimal."""
+    """One arm of a published experiment. Shares were published with one or two decimals."""
 
     experiment: str  # the config that repeats it
+    set: str  # of all 400 tasks of a part of ARC-AGI-1
     arm: str
     first_turn: int  # attempts per task
     second_turn: int
@@ -36,21 +38,24 @@ class Published:
 
     @property
     def n_solved(self) -> int:
-        """Return the number of tasks that gives the published share; raises ValueError if none rounds to it."""
-        nearest = round(self.n_tasks * self.solved_percent / 100)
-        if abs(100 * nearest / self.n_tasks - self.solved_percent) > 0.05 + 1e-9:
-            raise ValueError(f"{self.arm}: no number of {self.n_tasks} tasks is {self.solved_percent} %")
+        return self.count("is_correct")
+
+    def count(self, metric: str) -> int:
+        """Return the number of tasks that gives a published share; raises ValueError if none rounds to it."""
+        share = self.percent[metric]
+        nearest = round(self.n_tasks * share / 100)
+        if abs(100 * nearest / self.n_tasks - share) > 0.05 + 1e-9:
+            raise ValueError(f"{self.arm}: no number of {self.n_tasks} tasks is {share} %")
         return nearest
 
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Return the 95 % interval of the share of tasks solved (Wilson 1927)."""
-        found = binomtest(self.n_solved, self.n_tasks).proportion_ci(method="wilson")
+    def interval(self, metric: str = "is_correct") -> tuple[float, float]:
+        """Return the 95 % interval of a share of tasks (Wilson 1927)."""
+        found = binomtest(self.count(metric), self.n_tasks).proportion_ci(method="wilson")
         return float(found.low), float(found.high)
 
 
 def results() -> list[Published]:
-    """Read all published results on the ARC-AGI-1 evaluation tasks."""
+    """Read all published results of Iterations 24, 33 and 34."""
     with resources.files(__package__).joinpath("published.csv").open() as file:
         table = pd.read_csv(file, keep_default_na=False)
     percent = table[list(PUBLISHED_METRICS)].to_dict("records")
@@ -80,8 +85,11 @@ def tasks_needed(first: float, second: float) -> int:
     return ceil((by_chance + by_difference) ** 2 / (first - second) ** 2)
 
 
-def section() -> list[str]:
-    """Return Markdown blocks: the published results with intervals, and whether they support a difference."""
+def section(experiment: str, ours: Mapping[tuple[str, str], tuple[int, pd.DataFrame]]) -> list[str]:
+    """Return Markdown blocks: published results with intervals, whether they support a difference, and ours beside them.
+
+    `ours`: attempts per task and `per_task` metrics, by set and arm.
+    """
     found = arms()
     pairs = [(found[first], found[second]) for first, second in COMPARED]
     trained, baseline = pairs[0]
@@ -107,16 +115,58 @@ def section() -> list[str]:
         "Both had the same tasks, so the test should be paired, which requires knowing the tasks that each solved: "
         f"{gained} more would give {p_text(mcnemar(gained, 0))} (exact McNemar) if none was lost, "
         f"{p_text(mcnemar(gained + 2, 2))} if 2 were lost, and {p_text(mcnemar(gained + 10, 10))} if 10 were.",
-        "All published figures, in %, with the meanings of ours; *valid code* counts closed blocks:",
+        "All figures of these iterations, in %, with the meanings of ours; *valid code* counts closed blocks:",
         markdown_table(
-            ["config", "arm", "attempts", "adapter", *PUBLISHED_METRICS, "source"], map(_metrics, results())
+            ["config", "set", "arm", "attempts", "adapter", *PUBLISHED_METRICS, "source"], map(_metrics, results())
         ),
+        *_beside(experiment, ours),
     ]
 
 
+def _beside(experiment: str, ours: Mapping[tuple[str, str], tuple[int, pd.DataFrame]]) -> list[str]:
+    """Return the published metrics of each arm that this experiment repeats, with its own beside them."""
+    repeated = [
+        (one, *ours[one.set, one.arm])
+        for one in results()
+        if one.experiment == experiment.removesuffix("-unsloth") and (one.set, one.arm) in ours
+    ]
+    if not repeated:
+        return ["No arm of this experiment repeats a published one, so none of its figures can be compared with these."]
+    tables = [
+        markdown_table(
+            [f"`{one.set}`, `{one.arm}`", f"published, {_budget(one)} attempts", f"here, {budget} attempts"],
+            [[metric, _published_cell(one, metric), share_text(metrics[metric])] for metric in PUBLISHED_METRICS],
+        )
+        for one, budget, metrics in repeated
+    ]
+    return [
+        "### Published and here",
+        "With 95 % intervals. Published means have none, because the values of the tasks are not known. Means "
+        "over attempts can be compared whatever the number of attempts. *unique outputs* falls with it, and the shares "
+        "of tasks (`is_correct`) rise, so these can be compared at equal numbers only. Overlapping intervals do not show "
+        "that two figures are equal.",
+        *tables,
+    ]
+
+
+def _published_cell(one: Published, metric: str) -> str:
+    if metric not in SOLVED:
+        return f"{one.percent[metric]:g} %"
+    low, high = one.interval(metric)
+    return f"{one.percent[metric]:g} % [{100 * low:.1f}, {100 * high:.1f}]"
+
+
 def _metrics(one: Published) -> list[object]:
-    values = [f"{one.percent[metric]:.1f}" for metric in PUBLISHED_METRICS]
-    return [f"`{one.experiment}`", f"`{one.arm}`", _budget(one), one.adapter, *values, one.source]
+    values = [f"{one.percent[metric]:g}" for metric in PUBLISHED_METRICS]
+    return [
+        f"`{one.experiment}`",
+        one.set.removeprefix("arc-agi-1-"),
+        f"`{one.arm}`",
+        _budget(one),
+        one.adapter,
+        *values,
+        one.source,
+    ]
 
 
 def _budget(one: Published) -> object:
@@ -124,7 +174,7 @@ def _budget(one: Published) -> object:
 
 
 def _row(one: Published) -> list[object]:
-    low, high = one.interval
+    low, high = one.interval()
     counted = f"{one.n_solved}/{one.n_tasks} = {100 * one.n_solved / one.n_tasks:.2f} %"
     return [f"`{one.arm}`", _budget(one), f"{one.solved_percent} %", counted, f"[{100 * low:.1f}, {100 * high:.1f}]"]
 

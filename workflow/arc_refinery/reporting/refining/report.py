@@ -77,13 +77,22 @@ def compose(experiment: Refining, folder: Path, files: Attachments) -> list[str]
         "## Prompt lengths",
         *_prompt_lengths(experiment, folder, files),
         *provenance.section(experiment, folder, _seeds(experiment)),
-        *(published.section() if any(map(_is_the_published_set, experiment.evaluation.sets)) else []),
+        *_published(experiment, evaluated),
     ]
 
 
 def _seeds(experiment: Refining) -> dict[str, tuple[int, ...]]:
     of_training = experiment.training.seeds if experiment.training else ()
     return {"experiment": (experiment.seed,), "arms": experiment.evaluation.seeds, "training": of_training}
+
+
+def _published(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> list[str]:
+    if not any(map(_is_the_published_set, experiment.evaluation.sets)):
+        return []
+    ours = {
+        (one.task_set.name, arm.name): (arm.budget, one.arms[arm.name]) for one in evaluated for arm in experiment.arms
+    }
+    return published.section(experiment.experiment, ours)
 
 
 def _is_the_published_set(task_set: TaskSet) -> bool:
