@@ -20,7 +20,10 @@ class Problems(Strict):
     revision: str | None = Field(
         None, description="For `hub`: branch, tag or commit to fetch; default: the default branch."
     )
-    max_cells: PositiveInt = Field(4500, description="Drop tasks with more cells than this, over all grids.")
+    max_cells: PositiveInt = Field(
+        4500,
+        description="Most cells of a task, over all grids: of BARC rows other examples are drawn, up to ten times.",
+    )
     max_side: PositiveInt = Field(6, description="For `generator`: longest side of an input grid.")
     compositions: Share = Field(0.3, description="For `generator`: share of problems whose program has `n_operations`.")
     n_operations: PositiveInt = Field(2, description="For `generator`: operations of these programs; others have one.")

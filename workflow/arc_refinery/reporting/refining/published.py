@@ -86,7 +86,7 @@ def tasks_needed(first: float, second: float) -> int:
 
 
 def section(experiment: str, ours: Mapping[tuple[str, str], tuple[int, pd.DataFrame]]) -> list[str]:
-    """Return Markdown blocks: published results with intervals, whether they support a difference, and ours beside them.
+    """Return Markdown blocks: published results with intervals, the evidence for a difference, and ours beside them.
 
     `ours`: attempts per task and `per_task` metrics, by set and arm.
     """
