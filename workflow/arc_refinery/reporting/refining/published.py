@@ -143,8 +143,8 @@ def _beside(experiment: str, ours: Mapping[tuple[str, str], tuple[int, pd.DataFr
         "### Published and here",
         "With 95 % intervals. Published means have none, because the values of the tasks are not known. Means "
         "over attempts can be compared whatever the number of attempts. *unique outputs* falls with it, and the shares "
-        "of tasks (`is_correct`) rise, so these can be compared at equal numbers only. Overlapping intervals do not show "
-        "that two figures are equal.",
+        "of tasks (`is_correct`) rise, so these can be compared at equal numbers only. Overlapping intervals do not "
+        "show that two figures are equal.",
         *tables,
     ]
 
