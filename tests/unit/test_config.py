@@ -52,7 +52,7 @@ def test_a_shipped_config_is_valid(name: str):
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_what_a_shipped_config_names_is_there(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    for part in ("config", "workflow"):
+    for part in ("config", "tests", "workflow"):
         (tmp_path / part).symlink_to(ROOT / part)
     command = (
         tmp_path / ".venv-gpu-unsloth/bin/arc-refinery"
