@@ -1,10 +1,11 @@
-"""Time and memory of updates without padding: GRPO with each prompt read once, SFT with rows side by side; as tables.
+"""Time and memory of GRPO with each prompt read once, in updates and in sampling, and of SFT with rows side by side.
 
     python benchmarks/shared_prefix.py                            sizes of the demo's second turns; a minute
     python benchmarks/shared_prefix.py --model workflow/models/tiny-tools
 
-Forward and backward over random tokens, on one thread. Both ways run in turns in this process. *Kept* is what autograd
-keeps for the backward pass: each tensor once, without the weights.
+Updates are a forward and a backward pass over random tokens; sampling adds the longest completion to each row. All on
+one thread. Both ways run in turns in this process. *Kept* is what autograd keeps for the backward pass: each tensor
+once, without the weights.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from transformers import AutoModelForCausalLM
 from trl.trainer.utils import add_fused_lm_head
 
 from arc_refinery.shared_prompts import share, side_by_side
-from arc_refinery.training.shared_prefix import log_probs
+from arc_refinery.training.shared_prefix import generate_with_shared_prompts, log_probs
 
 
 def network(path: str) -> Any:
@@ -90,6 +91,16 @@ def update(score: Callable[[], tuple[Tensor, Tensor]], model: Any) -> tuple[floa
     return time.perf_counter() - started, megabytes
 
 
+def sampling(model: Any, ids: Tensor, mask: Tensor, n_tokens: int) -> tuple[float, float]:
+    """Return the seconds in which each prompt gets so many tokens; nothing is kept."""
+    prompts = {"input_ids": ids[:, :-n_tokens], "attention_mask": mask[:, :-n_tokens]}
+    lengths = {"min_new_tokens": n_tokens, "max_new_tokens": n_tokens}
+    started = time.perf_counter()
+    with torch.inference_mode():
+        model.generate(**prompts, **lengths, do_sample=True, pad_token_id=0)
+    return time.perf_counter() - started, 0.0
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="workflow/models/tiny", help="folder of the model")
@@ -104,39 +115,49 @@ def main() -> None:
     torch.set_num_threads(1)
     one, other = network(options.model), network(options.model)
     share(other)
+    generate_with_shared_prompts(other)
     n_completion, vocabulary = options.completion_tokens, one.config.vocab_size
     group = *batch(options, options.prompts, options.completions, vocabulary), n_completion
     rows = *batch(options, options.rows, 1, vocabulary), n_completion
     compare(
-        f"GRPO, {options.prompts} prompts x {options.completions} completions",
+        f"GRPO, {options.prompts} prompts x {options.completions} completions, update",
         {
-            "each completion with its prompt": (lambda: separately(one, *group), one),
-            "each prompt once": (lambda: log_probs(other, *group), other),
+            "each completion with its prompt": lambda: update(lambda: separately(one, *group), one),
+            "each prompt once": lambda: update(lambda: log_probs(other, *group), other),
+        },
+        options.repeats,
+    )
+    compare(
+        "the same, sampling",
+        {
+            "each completion with its prompt": lambda: sampling(one, *group),
+            "each prompt once": lambda: sampling(other, *group),
         },
         options.repeats,
     )
     compare(
         f"SFT, {options.rows} rows",
         {
-            "padded": (lambda: separately(one, *rows), one),
-            "side by side": (lambda: unpadded(other, *rows), other),
+            "padded": lambda: update(lambda: separately(one, *rows), one),
+            "side by side": lambda: update(lambda: unpadded(other, *rows), other),
         },
         options.repeats,
     )
 
 
-def compare(title: str, ways: dict[str, tuple[Callable[[], tuple[Tensor, Tensor]], Any]], n_repeats: int) -> None:
+def compare(title: str, ways: dict[str, Callable[[], tuple[float, float]]], n_repeats: int) -> None:
     measured: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     for _ in range(n_repeats):
-        for name, (score, model) in ways.items():
-            measured[name].append(update(score, model))
+        for name, measure in ways.items():
+            measured[name].append(measure())
     seconds = {name: statistics.median(both[0] for both in many) for name, many in measured.items()}
     megabytes = {name: many[0][1] for name, many in measured.items()}
     print(f"| {title} | seconds | kept, MB |\n|---|--:|--:|")
     for name in ways:
         print(f"| {name} | {seconds[name]:.2f} | {megabytes[name]:.0f} |")
     first, last = ways
-    print(f"| ratio | {seconds[first] / seconds[last]:.1f} | {megabytes[first] / megabytes[last]:.1f} |\n")
+    less = f"{megabytes[first] / megabytes[last]:.1f}" if megabytes[last] else "–"
+    print(f"| ratio | {seconds[first] / seconds[last]:.1f} | {less} |\n")
 
 
 if __name__ == "__main__":
