@@ -23,7 +23,6 @@ from arc_refinery.refine.next_turn import (
     refining_conversation,
 )
 from arc_refinery.refine.rendering import Renderer
-from arc_refinery.sandbox import Status
 from arc_refinery.tasks import Pair, Task
 
 HISTORY = get_args(History)
@@ -181,19 +180,6 @@ def test_of_equal_fingerprints_the_first_is_kept(asked: Prompt) -> None:
     ]
     assert names(best_incorrect(attempts, False)) == ["one", "worse"]
     assert names(best_incorrect(attempts, False, "best")) == ["one", "its copy", "worse"]
-
-
-def test_the_most_frequent_outputs_come_first_and_programs_that_raised_last(asked: Prompt) -> None:
-    raised: dict[str, Any] = {"status": Status.error, "fingerprint": "", "program_hash": "raised"}
-    attempts = [
-        *(graded(asked, f"raised {i}", **raised) for i in range(4)),
-        graded(asked, "high", train_pixel_score=0.9),
-        *(graded(asked, f"twice {i}", train_pixel_score=0.2, fingerprint="twice") for i in range(2)),
-        *(graded(asked, f"low {i}", train_pixel_score=0.1, fingerprint="low") for i in range(3)),
-        graded(asked, "middle", train_pixel_score=0.5),
-    ]
-    assert names(best_incorrect(attempts, True, "most-frequent")) == ["low 0", "twice 0", "high", "middle", "raised 0"]
-    assert names(best_incorrect(attempts, False, "most-frequent")) == ["low 0", "twice 0", "high", "middle"]
 
 
 def test_attempts_that_solve_the_train_pairs_are_no_parents_whatever_their_test_pairs(asked: Prompt) -> None:

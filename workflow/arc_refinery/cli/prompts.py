@@ -82,7 +82,7 @@ class Refine(NextTurnFlags):
     n_predictions: int  # completions per task in the next turn
     batch_size: int  # completions per prompt
     feedback: config.FeedbackKind = "real"  # the other values are controls
-    select: config.Selection = "best-distinct"  # which incorrect attempts to refine
+    select: config.Selection = "best-distinct"  # which incorrect attempts to refine, best first
     history: config.History = "whole"  # earlier attempts in the conversation: all, or only the last one
 
     def run(self) -> None:

@@ -153,8 +153,8 @@ class Sandbox(Strict):
         return Executor(n_jobs, self.limits(), self.programs_per_child, self.allow_without_seccomp)
 
 
-# Order of the incorrect attempts that may be refined; all but `best` keep one of those with equal outputs
-Selection = Literal["best-distinct", "most-frequent", "best"]
+# Which incorrect attempts may be refined, best first. `best-distinct` drops one with the same outputs as a better one.
+Selection = Literal["best-distinct", "best"]
 
 
 # What a later turn's conversation keeps of the earlier ones
@@ -167,9 +167,8 @@ class Refinement(Strict):
     )
     select: Selection = Field(
         "best-distinct",
-        description="Which ones: `best`: those with most correct train grids, then most similar pixels; "
-        "`best-distinct`: the same, with one attempt per set of outputs; `most-frequent`: one attempt per set of "
-        "outputs, and those outputs first that most attempts have.",
+        description="Which ones, best first: `best-distinct` drops an attempt with the same outputs as a better one, "
+        "`best` does not.",
     )
     include_errors: bool = Field(
         False, description="Also refine programs that raised an exception, with the exception as feedback."

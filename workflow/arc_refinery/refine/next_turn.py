@@ -18,7 +18,6 @@ second turn of the embedded model, on a task with one train pair (more of the fe
     Write a corrected program.<|assistant|>
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -147,10 +146,10 @@ def _with_feedback_of(
 def best_incorrect(
     attempts: Sequence[GradedAttempt], include_errors: bool, select: Selection = "best-distinct"
 ) -> list[GradedAttempt]:
-    """Return attempts with valid outputs that do not solve all train pairs, one per set of outputs unless `best`.
+    """Return attempts with valid outputs that do not solve all train pairs; `best-distinct`: one per set of outputs.
 
-    Ranked by share of correct train grids, then pixel score, then order; `most-frequent`: first by the number of
-    attempts with these outputs. With `include_errors`, attempts that raised follow, one per program unless `best`.
+    Ranked by share of correct train grids, then pixel score, then order. With `include_errors`, attempts that raised
+    follow; `best-distinct`: one per program.
     """
     wrong = [one for one in attempts if one.verdict.status == Status.ok and not one.verdict.train_is_correct]
     wrong.sort(key=lambda one: (-one.verdict.train_correct_grids, -one.verdict.train_pixel_score))
@@ -158,15 +157,10 @@ def best_incorrect(
         wrong += [one for one in attempts if one.verdict.status == Status.error]
     if select == "best":
         return wrong
-    alike: dict[str, list[GradedAttempt]] = defaultdict(list)
+    distinct: dict[str, GradedAttempt] = {}
     for one in wrong:
-        alike[one.verdict.fingerprint or one.verdict.program_hash].append(one)
-    if select == "most-frequent":
-        raised = Status.error
-        return [
-            same[0] for same in sorted(alike.values(), key=lambda same: (same[0].verdict.status == raised, -len(same)))
-        ]
-    return [same[0] for same in alike.values()]
+        distinct.setdefault(one.verdict.fingerprint or one.verdict.program_hash, one)
+    return list(distinct.values())
 
 
 def feedback_on(parent: GradedAttempt, template: Template) -> str:

@@ -13,7 +13,6 @@ from arc_refinery.config import (
     Refining,
     Run,
     Sandbox,
-    Selection,
     Sft,
     Turn,
 )
@@ -46,11 +45,6 @@ All metrics are means over tasks; the metric of a task is the mean over its atte
 
 </details>"""  # noqa: E501
 
-SELECTIONS: dict[Selection, str] = {
-    "best": "the {n} best incorrect attempts",
-    "best-distinct": "the {n} best incorrect attempts with distinct outputs",
-    "most-frequent": "incorrect attempts with the {n} most frequent outputs",
-}
 FORMS: dict[FeedbackForm, str] = {
     "given": "execution results",
     "residual": "pairs of given and expected grids",
@@ -106,9 +100,9 @@ def _refining(experiment: Refining) -> str:
 
 
 def _describe_parents(refinement: Refinement) -> str:
-    parents = SELECTIONS[refinement.select].format(n=refinement.n_parents)
+    distinct = " with distinct outputs" if refinement.select == "best-distinct" else ""
     failed = "then programs" if refinement.include_errors else "but no programs"
-    return f"{parents}, in turn, {failed} that failed with an error"
+    return f"the {refinement.n_parents} best incorrect attempts{distinct}, in turn, {failed} that failed with an error"
 
 
 def _trainings(experiment: Refining) -> list[str]:
