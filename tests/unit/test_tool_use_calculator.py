@@ -1,8 +1,12 @@
 """The calculator: values by hand, and what is said of expressions that have none."""
 
+import random
+from decimal import Decimal
+from fractions import Fraction
+
 import pytest
 
-from arc_refinery.tool_use.calculator import CalculatorError, calculate
+from arc_refinery.tool_use.calculator import CalculatorError, calculate, written
 
 
 @pytest.mark.parametrize(
@@ -50,10 +54,56 @@ from arc_refinery.tool_use.calculator import CalculatorError, calculate
         ("(((1)))", "1"),
         ("1 + " * 90 + "1", "91"),
         ("123456789.123456789 * 10", "1234567891.23456789"),
+        ("0.015", "0.015"),
+        ("7.5 / 100", "0.075"),
+        ("30 / 2000", "0.015"),
+        ("1 / 16", "0.0625"),
+        ("-0.24 * 0.201", "-0.04824"),
     ],
 )
 def test_values(expression: str, value: str):
     assert calculate(expression) == value
+
+
+@pytest.mark.parametrize("n_decimals", range(6))
+def test_every_short_decimal_is_written_exactly(n_decimals: int):
+    for digits in range(-12_345, 12_345):
+        value = Fraction(digits, 10**n_decimals)
+        assert Fraction(written(value)) == value
+        assert Decimal(written(value)) == Decimal(digits).scaleb(-n_decimals)
+
+
+def random_expression(rng: random.Random, depth: int) -> tuple[str, Fraction]:
+    """An expression, and its value by exact arithmetic."""
+    if depth == 0 or rng.random() < 0.2:
+        digits, decimals = rng.randrange(2000), rng.randrange(4)
+        text = str(Decimal(digits).scaleb(-decimals))
+        return text, Fraction(text)
+    (left, a), (right, b) = random_expression(rng, depth - 1), random_expression(rng, depth - 1)
+    sign = rng.choice("+-*/" if b else "+-*")
+    match sign:
+        case "+":
+            value = a + b
+        case "-":
+            value = a - b
+        case "*":
+            value = a * b
+        case _:
+            value = a / b
+    return f"({left} {sign} {right})", value
+
+
+def test_random_expressions_have_their_exact_value_or_twelve_digits_of_it():
+    rng = random.Random(0)
+    n_exact = 0
+    for _ in range(5000):
+        text, value = random_expression(rng, depth=3)
+        found = Fraction(calculate(text))
+        assert abs(found - value) <= abs(value) * Fraction(6, 10**12), text
+        n_exact += found == value
+        if 10**15 % value.denominator == 0:
+            assert found == value, text
+    assert n_exact > 1000
 
 
 @pytest.mark.parametrize(

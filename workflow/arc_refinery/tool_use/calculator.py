@@ -48,9 +48,10 @@ def written(value: Number) -> str:
     if isinstance(value, Fraction):
         decimals = _decimals(value)
         if decimals is not None and value.numerator.bit_length() * math.log10(2) < _MAX_DIGITS:
-            sign, digits = "-" if value < 0 else "", str(abs(value.numerator) * 10**decimals // value.denominator)
-            whole, part = digits[: len(digits) - decimals], digits[len(digits) - decimals :].rjust(decimals, "0")
-            return f"{sign}{whole or '0'}.{part}" if decimals else f"{sign}{digits}"
+            sign = "-" if value < 0 else ""
+            digits = str(abs(value.numerator) * 10**decimals // value.denominator).zfill(decimals + 1)
+            whole, part = digits[: len(digits) - decimals], digits[len(digits) - decimals :]
+            return f"{sign}{whole}.{part}" if decimals else f"{sign}{whole}"
         value = _as_float(value)
     return f"{value:.{_SIGNIFICANT_DIGITS}g}"
 
