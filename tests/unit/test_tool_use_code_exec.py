@@ -205,7 +205,7 @@ def test_programs_of_many_questions_are_graded_in_one_go_and_in_order(executors:
     assert [len(found.asserts) for found in reports] == [5] * 7
 
 
-def test_the_last_block_of_an_answer_is_the_program(executors: Executors):
+def test_an_answer_is_graded_by_its_program(executors: Executors):
     answers = [
         f"<think>\n```python\nnonsense\n```\n</think>\n\nHere:\n```python\n{DOUBLE.reference}\n```<|im_end|>",
         f"```python\n{DOUBLE.reference}\n```\n```python\ndef double(n): return 0\n```",

@@ -19,7 +19,7 @@ MBPP = {
     "text": "Write a function to double a number.",
     "code": "def double(n):\r\n    return 2 * n",
     "task_id": 7,
-    "test_setup_code": "x = 3",
+    "test_setup_code": "x = 3\r\n",
     "test_list": ["assert double(2) == 4", "assert double(x) == 6"],
     "challenge_test_list": ["assert double(-1) == -2"],
 }
@@ -61,8 +61,8 @@ def test_mbpp_rows(tmp_path: Path, suffix: str):
         "mbpp-7",
         "Write a function to double a number.\nOne of its tests: assert double(2) == 4",
         "code_exec",
-        "def double(n):\r\n    return 2 * n",
-        asserts=Asserts(("assert double(2) == 4", "assert double(x) == 6", "assert double(-1) == -2"), setup="x = 3"),
+        "def double(n):\n    return 2 * n",
+        asserts=Asserts(("assert double(2) == 4", "assert double(x) == 6", "assert double(-1) == -2"), setup="x = 3\n"),
     )
 
 

@@ -20,7 +20,6 @@ from math import gcd
 
 _MAX_CHARS = 60  # per number
 
-_BLOCK = re.compile(r"```(?:python|py)?[ \t]*\r?\n(.*?)(?:```|\Z)", re.DOTALL)
 _ANSWER_IS = re.compile(r"\banswer\b[\s*_]{0,8}(?:is\b|[:=])+", re.IGNORECASE)
 _CALCULATION = re.compile(r"^[\s0-9.,$€£¥%()]*[0-9)]\s*[-+*/x×÷−][\s0-9.,$€£¥%+\-*/x×÷−=()]*=(?=[^=]*[0-9])")
 _LATEX = (
@@ -113,9 +112,3 @@ def _number(match: re.Match[str]) -> Fraction | None:
         number /= denominator
     number = (number + int(match["mixed"] or 0)) * _SCALES[match["scale"]]
     return -number if (match["sign"] or match["second_sign"] or "+") in "-−" else number
-
-
-def final_program(text: str) -> str | None:
-    """Return the last block of Python in an answer, tagged or not (an unclosed one counts), or None without one."""
-    blocks: list[str] = _BLOCK.findall(text)
-    return blocks[-1] if blocks else None

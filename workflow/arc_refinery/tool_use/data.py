@@ -5,7 +5,8 @@ MBPP: `text`, `code`, `task_id`, `test_list`, optionally `test_setup_code` and `
 form `prompt` and `test_imports` instead of `text` and `test_setup_code`.
 Text with a short correct answer, for `exact_match`: `question` and `answer`.
 
-Other fields and blank lines are ignored. A row that cannot be used is an error; none is skipped silently.
+Other fields and blank lines are ignored. A row that cannot be used is an error; none is skipped silently. Line ends are
+normalized, because MBPP's programs have "\\r\\n", which a model would learn to write.
 """
 
 import re
@@ -75,7 +76,7 @@ def _text(row: Any, field: str, where: str, or_empty: bool = False) -> str:
         value.encode()
     except UnicodeEncodeError as error:
         raise RowError(f"{where}: field {field!r} is not valid Unicode text ({error})") from None
-    return value
+    return _with_unix_line_ends(value)
 
 
 def _texts(row: Any, field: str, where: str, or_none: bool = False) -> tuple[str, ...]:
@@ -86,4 +87,8 @@ def _texts(row: Any, field: str, where: str, or_none: bool = False) -> tuple[str
     value = row[field]
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise RowError(f"{where}: field {field!r} is {value!r:.60}; expected a list of texts")
-    return tuple(value)
+    return tuple(map(_with_unix_line_ends, value))
+
+
+def _with_unix_line_ends(text: str) -> str:
+    return text.replace("\r\n", "\n")

@@ -2,7 +2,7 @@
 
 gsm8k        the answer's number equals the reference exactly (answers.py: which number counts)
 exact_match  the marked answer, or the whole text, equals the reference up to case, white space and outer punctuation
-code_exec    the last Python block passes all asserts that can be checked (code_exec.py)
+code_exec    the program (programs.py: which block) passes all asserts that can be checked (code_exec.py)
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
-from arc_refinery.tool_use.answers import final_number, final_program, final_text, normalized
+from arc_refinery.tool_use.answers import final_number, final_text, normalized
 from arc_refinery.tool_use.code_exec import AssertsReport, run_asserts
+from arc_refinery.tool_use.programs import final_program
 from arc_refinery.tool_use.turns import parse_turn
 
 
@@ -50,7 +51,7 @@ def grade_episodes(
     if indices:
         if candidates is None or graders is None:
             raise ValueError("questions of kind code_exec need executors")
-        programs = [final_program(answers[index] or "") for index in indices]
+        programs = [_program(answers[index] or "", questions[index]) for index in indices]
         to_run = [questions[index] for index in indices]
         reports = dict(zip(indices, run_asserts(programs, to_run, candidates, graders), strict=True))
     return [
@@ -70,4 +71,8 @@ def _grade(answer: str | None, question: Question, report: AssertsReport | None)
             return EpisodeGrade(exact_match(answer, question.reference), final_text(answer))
         case "code_exec":
             assert report is not None
-            return EpisodeGrade(float(report.is_passed), final_program(answer) or "", report)
+            return EpisodeGrade(float(report.is_passed), _program(answer, question) or "", report)
+
+
+def _program(answer: str, question: Question) -> str | None:
+    return final_program(answer, question.asserts.statements if question.asserts else ())

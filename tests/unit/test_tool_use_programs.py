@@ -1,0 +1,58 @@
+"""Which block of an answer is its program."""
+
+import pytest
+
+from arc_refinery.tool_use.programs import final_program
+
+PROGRAM = "def double(n):\n    return 2 * n\n"
+ASSERTS = ("assert double(2) == 4", "assert sorted([double(x)]) == [6]")
+
+
+def block(code: str, tag: str = "python", fence: str = "```") -> str:
+    return f"{fence}{tag}\n{code.rstrip()}\n{fence}\n"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        block(PROGRAM),
+        block(PROGRAM, "Python"),
+        block(PROGRAM, "python3"),
+        block(PROGRAM, "py"),
+        block(PROGRAM, ""),
+        block(PROGRAM, "python", "~~~"),
+        f"Program:\n{block(PROGRAM)}Output:\n{block('4', '')}",
+        f"Program:\n{block(PROGRAM)}Example:\n{block('double(2)')}",
+        f"{block('4', '')}{block(PROGRAM)}",
+        f"{block('def double(n): return 0')}Better:\n{block(PROGRAM)}",
+        f"{block(PROGRAM)}To run it:\n{block('python double.py', 'bash')}",
+        "1. Write it:\n   ```python\n   def double(n):\n       return 2 * n\n   ```\n2. Done.",
+        f"```python\n{PROGRAM}",  # cut off
+    ],
+)
+def test_the_program_is_found(answer: str):
+    found = final_program(answer, ASSERTS)
+    assert found is not None
+    assert found.strip() == PROGRAM.strip()
+
+
+def test_a_docstring_may_hold_a_fence():
+    code = 'def double(n):\n    """Twice n.\n\n    ```\n    double(2)\n    ```\n    """\n    return 2 * n\n'
+    assert final_program(f"{block(code)}Output:\n{block('4', '')}", ASSERTS) == code
+
+
+@pytest.mark.parametrize(
+    ("answer", "program"),
+    [
+        (f"{block('x = 1')}{block('y = 2')}", "y = 2"),  # none defines it: the last one
+        (f"{block('x = (')}{block('1 +')}", "1 +"),  # nor parses
+        (f"{block('1', '')}{block('2', '')}", "2"),
+    ],
+)
+def test_without_the_function_the_last_block_counts(answer: str, program: str):
+    assert str(final_program(answer, ASSERTS)).strip() == program
+
+
+@pytest.mark.parametrize("answer", ["", "double(n) is 2 * n", PROGRAM, block("ls", "bash")])
+def test_an_answer_without_a_block_has_no_program(answer: str):
+    assert final_program(answer, ASSERTS) is None

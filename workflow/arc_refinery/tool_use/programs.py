@@ -1,0 +1,66 @@
+"""Take the program out of an answer that asserts test.
+
+Of the blocks tagged as Python the last one counts that defines a function which the asserts call, because an example of
+its use may follow; without such a block, the last one. Blocks without a tag, which often show output, count only where
+none is tagged. An unclosed block counts. This is not the rule of refining (prompts), which is the published one.
+"""
+
+import ast
+import re
+from collections.abc import Iterable
+from textwrap import dedent
+
+_OPENING = re.compile(r"^[ \t]*(```|~~~)[ \t]*(\w*)[^\n]*\n", re.MULTILINE)
+_TAGS = ("python", "python3", "py")
+
+
+def final_program(text: str, asserts: Iterable[str] = ()) -> str | None:
+    """Return the program of an answer, or None if there is no block."""
+    blocks = _blocks(text)
+    tagged = [code for tag, code in blocks if tag in _TAGS]
+    candidates = tagged or [code for tag, code in blocks if not tag]
+    called = {name for test in asserts for name in _called(test)}
+    return next((code for code in reversed(candidates) if called & _defined(code)), None) or next(
+        reversed(candidates), None
+    )
+
+
+def _blocks(text: str) -> list[tuple[str, str]]:
+    """Return the (lower-case tag, dedented code) of all blocks."""
+    found: list[tuple[str, str]] = []
+    start = 0
+    while opening := _OPENING.search(text, start):
+        code, start = _block(text, opening.end(), opening[1])
+        found.append((opening[2].lower(), dedent(code)))
+    return found
+
+
+def _block(text: str, start: int, fence: str) -> tuple[str, int]:
+    """Return the code from `start` to its closing fence, and where that ends.
+
+    A docstring may hold a fence: of several closing ones the first counts after which the code parses, else the first.
+    """
+    endings = list(re.finditer(rf"^[ \t]*{fence}[ \t]*$\n?", text[start:], re.MULTILINE))
+    parsing = (ending for ending in endings if _parsed(dedent(text[start : start + ending.start()])))
+    if chosen := next(parsing, next(iter(endings), None)):
+        return text[start : start + chosen.start()], start + chosen.end()
+    return text[start:], len(text)
+
+
+def _parsed(code: str) -> ast.Module | None:
+    try:
+        return ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _defined(code: str) -> set[str]:
+    tree = _parsed(code)
+    named = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef
+    return {node.name for node in tree.body if isinstance(node, named)} if tree else set()
+
+
+def _called(test: str) -> set[str]:
+    tree = _parsed(test)
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call)) if tree else ()
+    return {function.id for function in calls if isinstance(function, ast.Name)}
