@@ -205,6 +205,20 @@ def test_programs_of_many_questions_are_graded_in_one_go_and_in_order(executors:
     assert [len(found.asserts) for found in reports] == [5] * 7
 
 
+@pytest.mark.parametrize(
+    ("statement", "outcome"),
+    [
+        ("assert starts('ab')", "passed"),
+        ("assert not starts('ba')", "passed"),
+        ("assert starts('ba')", "failed"),
+        ("assert starts('ab') and not starts('b')", "passed"),
+    ],
+)
+def test_a_value_that_matters_only_as_truth_need_not_be_plain(executors: Executors, statement: str, outcome: str):
+    program = "import re\ndef starts(text):\n    return re.match('a', text)"
+    assert [name for name, _ in verdicts(report(executors, program, question(program, statement)))] == [outcome]
+
+
 def test_an_answer_is_graded_by_its_program(executors: Executors):
     answers = [
         f"<think>\n```python\nnonsense\n```\n</think>\n\nHere:\n```python\n{DOUBLE.reference}\n```<|im_end|>",

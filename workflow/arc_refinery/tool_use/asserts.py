@@ -12,6 +12,8 @@ The candidate owns the names that the reference program defines, including redef
   `words("a b").count("a")` the candidate evaluates `words("a b")`. Chained calls such as `adder(2)(3)` are its own.
 - The whole chain from a class is the candidate's, because an instance is not plain data: `Stack().pushed(3).top()`.
 - Any other value is evaluated as it is.
+- What matters only as true or false is reduced to that by the candidate, because it need not be plain data:
+  `assert matched("ab")` may return a `re.Match`.
 - Names that the setup code computes from classes alone (`root = Node(1)`) are instances; from functions or values,
   values. Names that it computes from none of these are defined on both sides, for the candidate only if needed.
 
@@ -123,7 +125,7 @@ def _checks(statement: str, scope: _Scope, calls: list[str]) -> list[Check | Uns
         for one in _body(statement.strip()) or [ast.Pass()]:
             if not isinstance(one, ast.Assert):
                 return [Unsupported("expected nothing but assert statements")]
-            split = _Split(scope, len(calls), _local(one.test))
+            split = _Split(scope, len(calls), _local(one.test), frozenset(_used_as_truth(one.test)))
             expression = ast.unparse(split.visit(one.test))
             split.require_known(expression)
             if not split.calls:
@@ -144,8 +146,8 @@ class _UnsupportedError(Exception):
 class _Split(ast.NodeTransformer):
     """Replaces the candidate's expressions in an assert by names."""
 
-    def __init__(self, scope: _Scope, first: int, local: Collection[str]) -> None:
-        self.scope, self.first, self.local = scope, first, local
+    def __init__(self, scope: _Scope, first: int, local: Collection[str], truths: Collection[ast.expr]) -> None:
+        self.scope, self.first, self.local, self.truths = scope, first, local, truths
         self.calls: list[str] = []
 
     def visit(self, node: ast.AST) -> Any:
@@ -174,7 +176,7 @@ class _Split(ast.NodeTransformer):
             raise _UnsupportedError(f"a call depends on {', '.join(sorted(inner))}, which the assert itself defines")
         mine = {name for name in _used(call) if self.scope.is_candidates(name)}
         self._require(_used(call) - mine - _LOCAL)
-        self.calls.append(call)
+        self.calls.append(f"bool({call})" if node in self.truths else call)
         return ast.Name(VALUE.format(self.first + len(self.calls) - 1), ast.Load())
 
     def require_known(self, expression: str) -> None:
@@ -183,6 +185,18 @@ class _Split(ast.NodeTransformer):
     def _require(self, names: set[str]) -> None:
         if unknown := names - self.scope.known:
             raise _UnsupportedError(f"neither the reference nor the imports define {', '.join(sorted(unknown))}")
+
+
+def _used_as_truth(expression: ast.expr) -> Iterator[ast.expr]:
+    """Yield the parts of an assert's expression that matter only as true or false."""
+    match expression:
+        case ast.UnaryOp(op=ast.Not(), operand=inner) | ast.Call(func=ast.Name(id="bool"), args=[inner], keywords=[]):
+            yield from _used_as_truth(inner)
+        case ast.BoolOp(values=values):
+            for value in values:
+                yield from _used_as_truth(value)
+        case _:
+            yield expression
 
 
 def _needed(statements: Sequence[ast.stmt], wanted: set[str]) -> list[ast.stmt]:
