@@ -65,9 +65,23 @@ from arc_refinery.tool_use.rewards import exact_match, grade_episodes, gsm8k
         ("#### 1_000", None),
         ("#### 1e9999", None),
         (f"#### {'1' * 70}", None),
-        # a range and a choice: the first number, as that is one only
-        ("#### 18-20", "18"),
-        ("#### 18 or 19", "18"),
+        ("#### –18", "-18"),  # an en dash
+        ("#### $–18", "-18"),
+        ("#### 18/1", "18"),
+        ("#### 18/0", None),
+        # a choice or a range is not an answer
+        ("#### 18-20", None),
+        ("#### 18–20", None),
+        ("#### $18 - $20", None),
+        ("#### 18 to 20", None),
+        ("#### 18 or 19", None),
+        ("#### **18** or **19**", None),
+        ("#### 18, 19", None),
+        (r"\boxed{18, 19}", None),
+        ("The answer is 18 and 19.", None),
+        ("#### 18 (or 18.0)", "18"),
+        ("#### 18 apples, 19 pears", "18"),
+        ("#### 18.\n19", "18"),
         # a calculation that leads to it
         ("#### 3 + 4 = 7", "7"),
         ("#### (3+4)*2 = 14", "14"),

@@ -17,6 +17,13 @@ CALL = WrittenCall('{"a": 1}')
         # the prompt ended in <think>
         ("A thought.\n</think>\n#### 3", ParsedTurn("A thought.", "#### 3", ())),
         ("<think>a</think>b</think>c", ParsedTurn("a", "b</think>c", ())),
+        # text before the thinking
+        (
+            "\n<think>\n<tool_call>x</tool_call>\n</think>\n\n#### 2",
+            ParsedTurn("<tool_call>x</tool_call>", "#### 2", ()),
+        ),
+        ("Well.<think>a</think>#### 2", ParsedTurn("a", "Well.\n#### 2", ())),
+        ("Well.<think>a", ParsedTurn("a", "Well.", (), is_thinking_closed=False)),
         # calls
         ('<tool_call>\n{"a": 1}\n</tool_call>', ParsedTurn("", "", (CALL,))),
         ('<think>t</think>So: <tool_call>{"a": 1}</tool_call> then', ParsedTurn("t", "So:  then", (CALL,))),

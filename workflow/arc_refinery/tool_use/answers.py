@@ -8,14 +8,15 @@ The answer is in the first of these places that the text has. Of several of one 
 4. if none of these: in the whole text
 
 A number is the first one in 1 to 3, without a calculation before it ("3 + 4 = 7" is 7), or the last one in 4. A marked
-place without a number is not an answer, and nothing else is searched. So an answer is one number, and naming several
-does not pay. It is exact: 18.0 is 18, 3.33 is not 10/3. Units, currencies and percent signs are ignored. A fraction is
-a number only in lowest terms; otherwise it is an uncomputed division.
+place without a number is not an answer, and nothing else is searched. A choice or a range ("18 or 19", "18-20") is not
+an answer, so naming several numbers does not pay. Numbers are exact: 18.0 is 18, 3.33 is not 10/3. Units, currencies
+and percent signs are ignored. A fraction is a number only in lowest terms; otherwise it is an uncomputed division.
 """
 
 import re
 import unicodedata
 from fractions import Fraction
+from itertools import pairwise
 from math import gcd
 
 _MAX_CHARS = 60  # per number
@@ -33,7 +34,7 @@ _LATEX = (
 _NUMBER = re.compile(
     r"""
     (?<![\w.]) (?<!\d[:/])                                      # not inside a word, a time, a date, a version
-    (?P<sign>(?<![\w)])[-−+])? (?:[$€£¥][ ]?)? (?P<second_sign>(?<=[$€£¥])[-−])?
+    (?P<sign>(?<![\w)])[-−–+])? (?:[$€£¥][ ]?)? (?P<second_sign>(?<=[$€£¥])[-−–])?
     (?:(?P<mixed>\d+)[ ]+(?=\d+/\d))?
     (?P<digits>(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)
     (?P<exponent>[eE][-+]?\d{1,3}(?!\d))?
@@ -43,16 +44,17 @@ _NUMBER = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
+_CHOICE = re.compile(r"[\s*$€£¥]*(?:-|−|–|,|to|or|and|and/or)[\s*$€£¥]*")  # between two numbers
 _SCALES = {None: 1, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9}
 
 
 def final_number(text: str) -> Fraction | None:
     """Return the number that a text gives as its answer, or None."""
     marked = marked_answer(text)
-    numbers = _numbers(text if marked is None else _CALCULATION.sub("", marked))
-    if not numbers:
-        return None
-    return numbers[-1 if marked is None else 0]
+    if marked is None:
+        return next((number for number, _ in reversed(_numbers(text))), None)
+    numbers = _numbers(_CALCULATION.sub("", marked))
+    return numbers[0][0] if numbers and not numbers[0][1] else None
 
 
 def final_text(text: str) -> str:
@@ -93,11 +95,14 @@ def _braced(text: str) -> str:
     return text
 
 
-def _numbers(text: str) -> list[Fraction]:
+def _numbers(text: str) -> list[tuple[Fraction, bool]]:
+    """Return all numbers, each with whether another one follows as its alternative."""
     for pattern, plain in _LATEX:
         text = pattern.sub(plain, text)
-    found = (_number(match) for match in _NUMBER.finditer(text))
-    return [number for number in found if number is not None]
+    found = list(_NUMBER.finditer(text))
+    gaps = [text[match.end() : after.start("digits")] for match, after in pairwise(found)]
+    numbers = ((_number(match), bool(_CHOICE.fullmatch(gap))) for match, gap in zip(found, [*gaps, ""], strict=False))
+    return [(number, is_one_of_several) for number, is_one_of_several in numbers if number is not None]
 
 
 def _number(match: re.Match[str]) -> Fraction | None:
@@ -107,8 +112,8 @@ def _number(match: re.Match[str]) -> Fraction | None:
     number = Fraction(match["digits"].replace(",", "") + (match["exponent"] or ""))
     if match["denominator"] is not None:
         denominator = int(match["denominator"])
-        if denominator < 2 or number.denominator != 1 or gcd(number.numerator, denominator) != 1:
+        if denominator < 1 or number.denominator != 1 or gcd(number.numerator, denominator) != 1:
             return None
         number /= denominator
     number = (number + int(match["mixed"] or 0)) * _SCALES[match["scale"]]
-    return -number if (match["sign"] or match["second_sign"] or "+") in "-−" else number
+    return -number if (match["sign"] or match["second_sign"] or "+") in "-−–" else number

@@ -39,18 +39,21 @@ class ParsedTurn:
 def parse_turn(written: str) -> ParsedTurn:
     """Parse a turn; every text is one. Calls inside the thinking are thoughts.
 
-    The thinking ends at the first `</think>`, even if `<think>` was at the end of the prompt. Thinking tags after the
-    first call are part of the call.
+    The thinking ends at the first `</think>`, even if `<think>` was at the end of the prompt; text before `<think>` is
+    text. Thinking tags after the first call are part of the call.
     """
     written = written.rstrip()
     while written.endswith(_ENDS):
         written = written.rpartition("<|")[0].rstrip()
-    head = written if written.startswith(OPEN_THOUGHT) else written.partition(OPEN_CALL)[0]
-    thinking, rest = "", written
-    if CLOSE_THOUGHT in head:
-        thinking, _, rest = written.partition(CLOSE_THOUGHT)
-    elif OPEN_THOUGHT in head:
+    head = written.partition(OPEN_CALL)[0]
+    before, thinking, rest = "", "", written
+    if OPEN_THOUGHT in head and CLOSE_THOUGHT not in head.partition(OPEN_THOUGHT)[0]:
         before, _, thinking = written.partition(OPEN_THOUGHT)
-        return ParsedTurn(thinking.strip(), before.strip(), (), is_thinking_closed=False)
+        thinking, closed, rest = thinking.partition(CLOSE_THOUGHT)
+        if not closed:
+            return ParsedTurn(thinking.strip(), before.strip(), (), is_thinking_closed=False)
+    elif CLOSE_THOUGHT in head:
+        thinking, _, rest = written.partition(CLOSE_THOUGHT)
     calls = tuple(WrittenCall(found[1].strip(), found[2] == CLOSE_CALL) for found in _CALL.finditer(rest))
-    return ParsedTurn(thinking.replace(OPEN_THOUGHT, "", 1).strip(), _CALL.sub("", rest).strip(), calls)
+    text = "\n".join(part for part in (before.strip(), _CALL.sub("", rest).strip()) if part)
+    return ParsedTurn(thinking.strip(), text, calls)
