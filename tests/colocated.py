@@ -14,7 +14,7 @@ from arc_refinery.tool_use.sources import questions_of
 
 TASKS = ROOT / "config/tasks/one-task.txt"
 ADAPTER = "--max-grad-norm 1 --lora-r 4 --gradient-accumulation-steps 1 --report-to"
-SAMPLER = "--sampler vllm-colocate --gpu-memory-utilization 0.1"
+SAMPLER = "--sampler vllm-colocate --gpu-memory-utilization 0.1 --importance-sampling-correction"
 
 
 def train(folder: Path) -> list[str]:
