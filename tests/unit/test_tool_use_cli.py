@@ -105,3 +105,21 @@ def test_bad_input_ends_with_one_message(folder: Path, monkeypatch: pytest.Monke
     assert isinstance(said, str)  # Python then exits with code 1
     assert said.startswith(f"arc-refinery: {message}")
     assert not (folder / "a").exists() or not list((folder / "a").glob("*.parquet"))
+
+
+def test_rows_that_cannot_be_used_are_named_and_an_empty_set_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    row = {"text": "Double a number.", "code": "def double(n): return n", "test_list": ["assert double(2) == 4"]}
+    (folder / "wrong.jsonl").write_text(json.dumps(row | {"task_id": 9}))
+    said = run(monkeypatch, f"{QUESTIONS} --form mbpp --source file --path wrong.jsonl")
+    assert (
+        "question a/mbpp-9 is left out, because its own program does not pass its tests: assert 1: failed"
+        in caplog.text
+    )
+    assert "a: no question is left of 1: 0 are held out, the programs of 1 do not pass their own tests." in str(said)
+    (folder / "empty.jsonl").write_text("")
+    assert "a: no question is left of 0" in str(
+        run(monkeypatch, f"{QUESTIONS} --form mbpp --source file --path empty.jsonl")
+    )
+    assert not (folder / "a").exists()

@@ -16,7 +16,7 @@ from arc_refinery.records.transcripts import Call, Conversation, EpisodeMessage,
 from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.generator import gsm8k_row, mbpp_row
-from arc_refinery.tool_use.sources import questions_of, with_valid_reference, without_heldout
+from arc_refinery.tool_use.sources import CheckedQuestions, questions_of, with_valid_reference, without_heldout
 
 Executors = tuple[Executor, Executor]
 
@@ -133,14 +133,25 @@ def test_programs_that_their_own_asserts_do_not_pass_are_left_out_and_named(exec
         asked("asserts nothing of it", "assert 2 == 2"),
         make_question(question_id="no asserts", kind="code_exec", reference="def double(n): return 2 * n"),
     ]
-    kept, left_out = with_valid_reference([bad[0], good, *bad[1:], in_part, sums], *executors)
-    assert kept == [good, in_part, sums]
-    assert left_out == [one.question_id for one in bad]
+    found = with_valid_reference([bad[0], good, *bad[1:], in_part, sums], *executors)
+    assert found.kept == [good, in_part, sums]
+    unsupported = "unsupported: double is used otherwise than by a call"
+    unreadable = "the reference, the imports or the setup code cannot be read"
+    assert found.unchecked == {"in part": f"assert 2: {unsupported}"}
+    assert found.failing == {
+        "wrong": "assert 2: failed: it is false",
+        "raises": "assert 1: error: NameError: name 'm' is not defined",
+        "broken": f"assert 1: unsupported: {unreadable}: expected ':' (<unknown>, line 1)",
+        "never ends": "assert 1: timeout: Timeout: more than 1 s of CPU time",
+        "cannot be checked": f"assert 1: {unsupported}",
+        "asserts nothing of it": "assert 1: unsupported: calls nothing of the program",
+        "no asserts": "it has no asserts",
+    }
 
 
 def test_generated_programs_are_all_kept(executors: Executors):
     made = list(questions_of(generated("mbpp", levels=(1, 2, 3), n=9), "train", 0))
-    assert with_valid_reference(made, *executors) == (made, [])
+    assert with_valid_reference(made, *executors) == CheckedQuestions(made, {}, {})
 
 
 def test_questions_that_are_held_out_are_not_trained_on():

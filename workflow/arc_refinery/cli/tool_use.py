@@ -1,7 +1,7 @@
 """Commands of tool-use experiments."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -23,6 +23,9 @@ from arc_refinery.tool_use.tools import Toolbox
 
 if TYPE_CHECKING:
     from arc_refinery.tool_use.rendering import ToolRenderer
+
+
+MAX_NAMED = 20  # questions in the log
 
 
 class ToolGrpo(config.PolicyGradient):
@@ -51,15 +54,32 @@ class WriteQuestions:
         if len(unseen) < len(made):
             logging.warning("%d questions were left out: they are held out", len(made) - len(unseen))
         with _two(self.sandbox) as executors:
-            kept, failing = with_valid_reference(unseen, *executors)
-        if failing:
-            logging.warning("%d questions were left out: their own programs fail their tests", len(failing))
+            checked = with_valid_reference(unseen, *executors)
+        _name_them("left out, because its own program does not pass its tests", checked.failing)
+        _name_them("kept, with fewer asserts", checked.unchecked)
+        if not checked.kept:
+            raise InputError(
+                f"{self.questions.name}: no question is left of {len(made)}: {len(made) - len(unseen)} are held out, "
+                f"the programs of {len(checked.failing)} do not pass their own tests. Choose other data"
+            )
         settings = {
             "questions": self.questions.model_dump(exclude=config.marked(config.Questions, config.TUNING)),
             "split": self.split,
         }
-        notes = {"n_held_out": len(made) - len(unseen), "failing": failing}
-        records.write(self.output, "questions", kept, self.seed, settings, lambda: notes)
+        notes = {
+            "n_held_out": len(made) - len(unseen),
+            "failing": checked.failing,
+            "unchecked": checked.unchecked,
+        }
+        records.write(self.output, "questions", checked.kept, self.seed, settings, lambda: notes)
+
+
+def _name_them(what: str, reasons: Mapping[str, str]) -> None:
+    """Log questions with the reason for each; after the first ones only their number, since the file names them all."""
+    for name, reason in islice(reasons.items(), MAX_NAMED):
+        logging.warning("question %s is %s: %s", name, what, reason)
+    if len(reasons) > MAX_NAMED:
+        logging.warning("and %d more are %s: see the notes of the file", len(reasons) - MAX_NAMED, what)
 
 
 @dataclass(kw_only=True)

@@ -34,8 +34,9 @@ def of_questions(experiment: ToolUse, folder: Path) -> list[str]:
     rows = []
     for name in experiment.sets:
         notes = _notes(folder / f"questions/{name}.parquet")
-        reasons = {"held out": notes.get("n_held_out", 0), "their programs fail": len(notes.get("failing", []))}
+        reasons = {"held out": notes.get("n_held_out", 0), "their programs fail": len(notes.get("failing", {}))}
         rows += _rows(f"questions of `{name}`", reasons)
+        rows += _rows(f"asserts of questions of `{name}`", {"some cannot be checked": len(notes.get("unchecked", {}))})
     return _section(rows, "All questions were used.")
 
 

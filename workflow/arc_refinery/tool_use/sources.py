@@ -1,7 +1,7 @@
 """Questions of a set, from the generator or a file."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from arc_refinery.hub import FETCH_FIRST
 from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
-from arc_refinery.tool_use.code_exec import run_asserts
+from arc_refinery.tool_use.code_exec import AssertOutcome, AssertsReport, run_asserts
 from arc_refinery.tool_use.data import gsm8k_question, mbpp_question, questions_from_file
 from arc_refinery.tool_use.generator import QuestionSplit, gsm8k_row, mbpp_row
 
@@ -51,23 +51,40 @@ def _generated(settings: Questions, split: QuestionSplit, seed: int) -> Iterator
             yield replace(mbpp_question(mbpp_row(level, split, seed, number), name, name), question_id=name)
 
 
-def with_valid_reference(
-    questions: Sequence[Question], candidates: Executor, graders: Executor
-) -> tuple[list[Question], list[str]]:
-    """Return the questions whose reference program passes its asserts, and the ids of the others.
+@dataclass(frozen=True, slots=True)
+class CheckedQuestions:
+    """Questions whose reference passes its asserts, and what was found about others, by question id."""
+
+    kept: list[Question]
+    failing: dict[str, str]  # why the reference does not pass
+    unchecked: dict[str, str]  # of kept questions: why some of the asserts cannot be checked
+
+
+def with_valid_reference(questions: Sequence[Question], candidates: Executor, graders: Executor) -> CheckedQuestions:
+    """Keep the questions whose reference program passes its asserts.
 
     With the others, correct and wrong programs could not be distinguished, and GRPO would learn nothing.
     """
     with_asserts = [one for one in questions if one.kind == "code_exec"]
-    bad: list[str] = []
+    failing: dict[str, str] = {}
+    unchecked: dict[str, str] = {}
     for question in tqdm(
         with_asserts, unit="question", mininterval=5, desc="reference programs", disable=not with_asserts
     ):
         (report,) = run_asserts([question.reference], [question], candidates, graders)
+        problem = _problem(report)
         if not report.is_passed:
-            bad.append(question.question_id)
-    left_out = set(bad)
-    return [one for one in questions if one.question_id not in left_out], bad
+            failing[question.question_id] = problem or "it has no asserts"
+        elif problem:
+            unchecked[question.question_id] = problem
+    return CheckedQuestions([one for one in questions if one.question_id not in failing], failing, unchecked)
+
+
+def _problem(report: AssertsReport) -> str:
+    """Return what is wrong with the first assert that a reference does not pass, those first that it fails."""
+    wrong = [(number, one) for number, one in enumerate(report.asserts, 1) if one.outcome is not AssertOutcome.passed]
+    wrong.sort(key=lambda both: both[1].outcome is AssertOutcome.unsupported)
+    return next((f"assert {number}: {one.outcome}: {one.reason}" for number, one in wrong), "")
 
 
 def without_heldout(questions: Sequence[Question], heldout: Iterable[Question]) -> list[Question]:
