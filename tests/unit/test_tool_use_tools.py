@@ -81,7 +81,6 @@ def test_a_call_gives_the_tools_result(tools: Toolbox):
             "malformed",
             f'Error: "arguments" is a text, expected an object. {HOW}',
         ),
-        ('{"name": "a", "arguments": {}, "id": 1}', "malformed", f'Error: "id" does not belong there. {HOW}'),
         (
             '{"name": "calc", "arguments": {}}',
             "unknown_tool",
@@ -118,6 +117,11 @@ def test_a_call_gives_the_tools_result(tools: Toolbox):
 def test_a_wrong_call_is_told_what_is_wrong_and_how_it_is_written(tools: Toolbox, written: str, fault: str, text: str):
     result = call(tools, written)
     assert (result.fault, result.text) == (fault, text)
+
+
+def test_further_keys_of_a_call_are_ignored(tools: Toolbox):
+    result = call(tools, '{"id": 1, "name": "calculator", "arguments": {"expression": "1 + 1"}, "type": "function"}')
+    assert (result.fault, result.text) == (None, "2")
 
 
 def test_a_tool_that_is_not_offered_is_unknown():

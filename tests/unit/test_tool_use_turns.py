@@ -43,6 +43,13 @@ CALL = WrittenCall('{"a": 1}')
         ('<think>a<tool_call>{"a": 1}</tool_call>', ParsedTurn('a<tool_call>{"a": 1}</tool_call>', "", (), False)),
         # tags of thinking in a call are its text
         ('<tool_call>{"code": "</think>"}</tool_call>', ParsedTurn("", "", (WrittenCall('{"code": "</think>"}'),))),
+        # and so are tags of calls in the texts of its JSON
+        (
+            'a<tool_call>\n{"code": "<tool_call>"}\n</tool_call>b<tool_call>{"code": "</tool_call>"}</tool_call>',
+            ParsedTurn("", "ab", (WrittenCall('{"code": "<tool_call>"}'), WrittenCall('{"code": "</tool_call>"}'))),
+        ),
+        ("<tool_call>{}{}</tool_call>", ParsedTurn("", "", (WrittenCall("{}{}"),))),
+        ("<tool_call> </tool_call>", ParsedTurn("", "", (WrittenCall(""),))),
     ],
 )
 def test_turns(written: str, turn: ParsedTurn):

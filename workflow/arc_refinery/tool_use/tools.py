@@ -189,8 +189,6 @@ class Toolbox:
             if not isinstance(call[key], wanted):
                 expected = "a text" if wanted is str else "an object"
                 raise FaultyCall("malformed", f'"{key}" is {_kind(call[key])}, expected {expected}. {how}')
-        if surplus := [key for key in call if key not in ("name", "arguments")]:
-            raise FaultyCall("malformed", f'"{surplus[0]:.40}" does not belong there. {how}')
         return call["name"], call["arguments"]
 
     def _tool(self, name: str) -> Tool:

@@ -3,6 +3,7 @@
 The format is Qwen3's: `<think>...</think>`, then text, then calls, each between `<tool_call>` and `</tool_call>`.
 """
 
+import json
 import re
 from dataclasses import dataclass
 
@@ -10,6 +11,8 @@ OPEN_CALL, CLOSE_CALL = "<tool_call>", "</tool_call>"
 OPEN_THOUGHT, CLOSE_THOUGHT = "<think>", "</think>"
 
 _CALL = re.compile(f"{OPEN_CALL}(.*?)({CLOSE_CALL}|(?={OPEN_CALL})|$)", re.DOTALL)
+_WHOLE_CALL = re.compile(rf"\s*{CLOSE_CALL}")  # after its JSON
+_JSON = json.JSONDecoder()
 _ENDS = ("<|im_end|>", "<|endoftext|>")
 
 
@@ -54,6 +57,31 @@ def parse_turn(written: str) -> ParsedTurn:
             return ParsedTurn(thinking.strip(), before.strip(), (), is_thinking_closed=False)
     elif CLOSE_THOUGHT in head:
         thinking, _, rest = written.partition(CLOSE_THOUGHT)
-    calls = tuple(WrittenCall(found[1].strip(), found[2] == CLOSE_CALL) for found in _CALL.finditer(rest))
-    text = "\n".join(part for part in (before.strip(), _CALL.sub("", rest).strip()) if part)
+    outside, calls = _split_calls(rest)
+    text = "\n".join(part for part in (before.strip(), outside.strip()) if part)
     return ParsedTurn(thinking.strip(), text, calls)
+
+
+def _split_calls(text: str) -> tuple[str, tuple[WrittenCall, ...]]:
+    """Return the text around the calls, and the calls. Tags inside the texts of a JSON object are part of it."""
+    outside: list[str] = []
+    calls: list[WrittenCall] = []
+    end = 0
+    while found := _CALL.search(text, end):
+        outside.append(text[end : found.start()])
+        start = found.start() + len(OPEN_CALL)
+        if whole := _WHOLE_CALL.match(text, _end_of_json(text, start)):
+            calls.append(WrittenCall(text[start : whole.start()].strip()))
+        else:
+            calls.append(WrittenCall(found[1].strip(), found[2] == CLOSE_CALL))
+        end = (whole or found).end()
+    return "".join([*outside, text[end:]]), tuple(calls)
+
+
+def _end_of_json(text: str, start: int) -> int:
+    """Return where the JSON value from `start` ends, or `start` if there is none."""
+    start += len(text[start:]) - len(text[start:].lstrip())
+    try:
+        return _JSON.raw_decode(text, start)[1]
+    except (ValueError, RecursionError):
+        return start
