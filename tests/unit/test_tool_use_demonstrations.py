@@ -57,6 +57,27 @@ def test_without_a_call_the_solution_is_thought(tools: Toolbox):
     ]
 
 
+def test_where_code_is_the_only_tool_it_calculates(executor: Executor):
+    messages = demonstration(HATS, Toolbox(("execute_code",), executor), calls=True)
+    assert messages is not None
+    functions = [call["function"] for message in messages for call in message.get("tool_calls", [])]
+    assert [(one["name"], one["arguments"]["code"]) for one in functions] == [
+        ("execute_code", "print(2*3)"),
+        ("execute_code", "print(6+8)"),
+    ]
+    assert [message["content"].strip() for message in messages if message["role"] == "tool"] == ["6", "14"]
+
+
+def test_a_model_that_does_not_think_says_the_solution(tools: Toolbox):
+    from arc_refinery.tokenizers import load_tokenizer
+
+    renderer = ToolRenderer(load_tokenizer(TINY_TOOLS), tools.schemas, False, "<|im_end|>")
+    made = conversation(HATS, tools, renderer, without_tools=1.0, seed=0)
+    assert made is not None
+    learned = [segment.text for segment in made.segments if segment.is_sampled]
+    assert learned == ["2 rows: 2*3=6 hats.\nAnd 8: 14 hats.\n\n#### 14<|im_end|>"]
+
+
 @pytest.mark.parametrize("solution", ["<<10/3=3.33>>3.33", "<<2 apples=2>>2", "<<1/0=0>>0"])
 def test_a_calculation_that_the_calculator_does_not_confirm_is_not_imitated(
     tools: Toolbox, renderer: ToolRenderer, solution: str

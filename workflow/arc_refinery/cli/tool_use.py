@@ -144,31 +144,34 @@ class Conversations(ToolFlags):
             "without_tools": self.without_tools,
             "n_questions": self.n_questions,
         }
-        n_asked, n_long = 0, 0
+        n_asked, n_without, n_long = 0, 0, 0
         renderer = self.renderer()
         check_template(renderer.tokenizer)  # now, not after SFT
         with self.sandbox.executor(self.n_jobs) as executor:
             toolbox = self.toolboxes(executor)
 
             def conversations() -> Iterator[Conversation]:
-                nonlocal n_asked, n_long
+                nonlocal n_asked, n_without, n_long
                 for path in self.dataset_path:
                     for question in islice(records.read_questions(path), self.n_questions):
                         n_asked += 1
                         made = conversation(question, toolbox(question), renderer, self.without_tools, self.seed)
                         if made is None:
-                            continue
-                        if self._is_short_enough(made, renderer):
+                            n_without += 1
+                        elif self._is_short_enough(made, renderer):
                             yield made
                         else:
                             n_long += 1
 
             def facts() -> dict[str, int]:
-                return {"n_questions": n_asked, "n_too_long": n_long}
+                return {"n_questions": n_asked, "n_without": n_without, "n_too_long": n_long}
 
             records.write(self.output, "conversations", conversations(), self.seed, settings, facts)
         n_made = records.count(self.output)
-        logging.info("%d conversations from %d questions; %d were too long for an episode", n_made, n_asked, n_long)
+        message = (
+            "%d conversations from %d questions; %d have none, because no tool gives the results of their solutions; "
+        )
+        logging.info(message + "%d were too long for an episode", n_made, n_asked, n_without, n_long)
 
     def _is_short_enough(self, made: Conversation, renderer: "ToolRenderer") -> bool:
         """Whether the conversation is within the limits of an episode."""

@@ -14,6 +14,7 @@ from arc_refinery.tool_use.asserts import plan
 from arc_refinery.tool_use.rendering import ChatMessage, ToolRenderer
 from arc_refinery.tool_use.tools import Toolbox
 
+_OPEN, _CLOSE = "<think>\n", "\n</think>\n\n"
 _CALCULATION = re.compile(r"<<([^<>=]*)=([^<>]*)>>")
 
 
@@ -28,6 +29,8 @@ def conversation(
     messages = demonstration(question, tools, calls)
     if messages is None:
         return None
+    if not renderer.enable_thinking:
+        messages = [_said(message) for message in messages]
     n_calls = sum(len(message.get("tool_calls", [])) for message in messages)
     segments = tuple(renderer.segments(messages))
     return Conversation(question.question_id, segments, n_calls)
@@ -36,13 +39,14 @@ def conversation(
 def demonstration(question: Question, tools: Toolbox, calls: bool) -> list[ChatMessage] | None:
     """Return the messages of a question and its correct answer, with or without tool calls.
 
-    None if a tool does not give the result in the worked solution.
+    Calculations are calls of the calculator, or, without that, of `execute_code`. None if a tool does not give the
+    result in the worked solution, or no tool can.
     """
     messages: list[ChatMessage] = [{"role": "user", "content": question.text}]
     match question.kind:
         case "gsm8k":
             turns = (
-                _calculator_turns(question, tools) if calls else [_assistant(_CALCULATION.sub("", question.solution))]
+                _calculation_turns(question, tools) if calls else [_assistant(_CALCULATION.sub("", question.solution))]
             )
             end = f"#### {question.reference}"
         case "code_exec":
@@ -56,16 +60,21 @@ def demonstration(question: Question, tools: Toolbox, calls: bool) -> list[ChatM
     return messages + turns
 
 
-def _calculator_turns(question: Question, tools: Toolbox) -> list[ChatMessage] | None:
+def _calculation_turns(question: Question, tools: Toolbox) -> list[ChatMessage] | None:
     """Return the solution up to its answer: each marked calculation is a call, the text after it the next thought."""
+    if "calculator" in tools.names:
+        tool, argument, form = "calculator", "expression", "{}"
+    else:
+        tool, argument, form = "execute_code", "code", "print({})"
     messages: list[ChatMessage] = []
     thought, *rest = _CALCULATION.split(question.solution)
     for expression, value, following in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
-        result = tools.run("calculator", {"expression": expression})
+        arguments = {argument: form.format(expression)}
+        result = tools.run(tool, arguments)
         number = final_number(f"#### {result.text}")
         if result.fault or number is None or number != final_number(f"#### {value}"):
             return None
-        messages += _call(thought, "calculator", {"expression": expression}, result.text)
+        messages += _call(thought, tool, arguments, result.text)
         thought = following
     return [*messages, _assistant(thought)]
 
@@ -92,4 +101,10 @@ def _call(thought: str, tool: str, arguments: dict[str, str], result: str) -> li
 
 def _assistant(thought: str) -> ChatMessage:
     """Return an assistant's message that begins with a thought."""
-    return {"role": "assistant", "content": f"<think>\n{thought.strip()}\n</think>\n\n"}
+    return {"role": "assistant", "content": f"{_OPEN}{thought.strip()}{_CLOSE}"}
+
+
+def _said(message: ChatMessage) -> ChatMessage:
+    """Return a message with its thought as text, for a model that does not think."""
+    thought, _, text = message["content"].removeprefix(_OPEN).rpartition(_CLOSE)
+    return message | {"content": "\n\n".join(part for part in (thought, text) if part)}
