@@ -126,9 +126,10 @@ def test_vllm_takes_how_tokens_are_drawn(temperature: float):
 
     attempt = SamplingParams(**library_arguments.vllm_attempt(temperature, 0.9, 48, n=1, seed=2**40 + 5))
     assert (attempt.max_tokens, attempt.seed) == (48, 5)
-    generation = GENERATION.model_copy(update={"temperature": temperature})
+    generation = GENERATION.model_copy(update={"temperature": temperature, "top_k": 20})
     turn = SamplingParams(**library_arguments.vllm_turn(generation, [9, 7], seed=2**40 + 5))
     assert (turn.max_tokens, turn.seed, turn.stop_token_ids) == (64, 5, [7, 9])
+    assert turn.top_k == (20 if temperature else 0)  # greedy: vLLM keeps all
 
 
 @needs_unsloth

@@ -56,6 +56,15 @@ def test_a_prompt_without_tools(renderer: Make, thinking: bool, begun: str):
     assert renderer(thinking, tools=()).prompt(" How many? ") == expected
 
 
+def test_a_system_message_is_before_the_question_and_the_tools(tokenizer: "PreTrainedTokenizerBase"):
+    made = ToolRenderer(tokenizer, (), True, END, system="Be brief.")
+    expected = f"<|im_start|>system\nBe brief.{END}\n<|im_start|>user\nHow many?{END}\n{HEADER}"
+    assert made.prompt("How many?") == expected
+    with_tools = ToolRenderer(tokenizer, Toolbox(("calculator",)).schemas, True, END, system="Be brief.")
+    assert with_tools.prompt("How many?").startswith("<|im_start|>system\nBe brief.\n\n# Tools")
+    made.check()
+
+
 @both
 def test_a_prompt_lists_the_tools_that_are_offered(renderer: Make, thinking: bool, begun: str):
     made = renderer(thinking, ("read_file", "calculator"))

@@ -197,3 +197,13 @@ def test_nothing_is_played_no_times(
 ):
     with pytest.raises(InputError, match="expected at least 1"):
         next(run_shard(QUESTIONS, none(setup), 0, 1, tmp_path / "000.parquet"))
+
+
+def test_the_likeliest_token_alone_is_greedy(setup: EpisodeSettings, tmp_path: Path):
+    def turns(**changes: float) -> list[tuple[str, tuple[int, ...]]]:
+        generation = setup.generation.model_copy(update=changes)
+        changed = replace(setup, generation=generation, n_predictions=1, questions_per_batch=4)
+        episodes = run_shard(QUESTIONS[:4], changed, 0, 1, tmp_path / f"{len(changes)}.parquet")
+        return [(episode.question_id, episode.completion_ids) for episode in episodes]
+
+    assert turns(temperature=1.0, top_k=1) == turns(temperature=0.0)

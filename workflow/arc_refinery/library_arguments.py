@@ -75,6 +75,7 @@ def vllm_turn(generation: Generation, ends: Sequence[int], seed: int) -> dict[st
     return {
         "temperature": generation.temperature,
         "top_p": generation.top_p,
+        "top_k": generation.top_k,
         "max_tokens": generation.max_turn_tokens,
         "stop_token_ids": sorted(ends),
         "seed": seed % SEEDS,

@@ -99,8 +99,8 @@ class ToolFlags:
         from arc_refinery.tokenizers import load_tokenizer
         from arc_refinery.tool_use.rendering import ToolRenderer
 
-        thinking, stop = self.generation.enable_thinking, self.generation.stop_token
-        made = ToolRenderer(load_tokenizer(self.model_path), Toolbox(self.tools).schemas, thinking, stop)
+        tokenizer, schemas, limits = load_tokenizer(self.model_path), Toolbox(self.tools).schemas, self.generation
+        made = ToolRenderer(tokenizer, schemas, limits.enable_thinking, limits.stop_token, limits.system)
         made.check()
         return made
 

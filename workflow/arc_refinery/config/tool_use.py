@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
 from arc_refinery.config.base import EVALUATION, ROWS, TUNING, Name, Share, Strict, check_source
 from arc_refinery.config.experiment import Experiment
@@ -90,12 +90,16 @@ class Generation(Strict):
     max_calls_per_turn: PositiveInt = Field(4, description="Maximum number of tool calls per turn.")
     max_result_chars: PositiveInt = Field(2000, description="Longest result of a call; longer ones are cut.")
     stop_token: str = Field("<|im_end|>", description="Token of the model that ends a turn.")
+    system: str = Field("", description="System message before each question; empty: none.")
     # training samples with keys of its own
     temperature: Annotated[NonNegativeFloat, EVALUATION] = Field(
         1.0, description="Softmax temperature in the evaluation; 0: greedy."
     )
     top_p: Annotated[float, Field(gt=0.0, le=1.0), EVALUATION] = Field(
         1.0, description="Probability mass kept in the evaluation."
+    )
+    top_k: Annotated[NonNegativeInt, EVALUATION] = Field(
+        0, description="Number of likeliest tokens kept in the evaluation; 0: all."
     )
 
     @model_validator(mode="after")

@@ -45,7 +45,7 @@ class TransformersTurns:
         ends = end_tokens(self.network, self.tokenizer)
         self.network.generation_config = GenerationConfig()  # else the model's own settings fill in what is unset here
         self.ends = frozenset(ends)
-        sampling = {"temperature": generation.temperature, "top_p": generation.top_p, "top_k": 0}
+        sampling = {"temperature": generation.temperature, "top_p": generation.top_p, "top_k": generation.top_k}
         self.settings = GenerationConfig(
             max_new_tokens=generation.max_turn_tokens,
             do_sample=generation.temperature > 0,

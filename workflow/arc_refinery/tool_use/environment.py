@@ -214,7 +214,7 @@ class ToolEnvironment:
         self.names = names
         self.executors = executors
         self.files_hash = files_hash
-        rows = [{"prompt": [{"role": "user", "content": one.text}], "question_id": one.question_id} for one in fitting]
+        rows = [{"prompt": renderer.opening(one.text), "question_id": one.question_id} for one in fitting]
         self.data = TrainingData.split(rows, training.n_heldout, seed)
 
     def identity(self) -> dict[str, Any]:

@@ -36,6 +36,7 @@ class ToolRenderer:
     schemas: Sequence[dict[str, Any]]  # of the available tools
     enable_thinking: bool
     stop_token: str  # ends a turn
+    system: str = ""  # message before each question
 
     @cached_property
     def stop_id(self) -> int:
@@ -65,7 +66,12 @@ class ToolRenderer:
 
     def prompt(self, question: str) -> str:
         """Return a question's prompt, up to where the model continues."""
-        return self._rendered([{"role": "user", "content": question}], add_generation_prompt=True)
+        return self._rendered(self.opening(question), add_generation_prompt=True)
+
+    def opening(self, question: str) -> list[ChatMessage]:
+        """Return the messages of a question's prompt."""
+        before: list[ChatMessage] = [{"role": "system", "content": self.system}] if self.system else []
+        return [*before, {"role": "user", "content": question}]
 
     def turn(self, message: ChatMessage) -> str:
         """Return an assistant's message as the model would write it, without the stop token."""
