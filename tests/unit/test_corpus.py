@@ -1,4 +1,4 @@
-"""What the embedded model is trained on."""
+"""Conversations that the embedded models are trained on."""
 
 import re
 from typing import TYPE_CHECKING, Any
