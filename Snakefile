@@ -8,7 +8,8 @@ from arc_refinery.gpu_memory import memory_warnings
 
 min_version("9.19")
 
-if not {"experiment", "base"} & set(config):  # Snakemake would merge a --configfile into the default's keys
+# Snakemake would merge a --configfile into the default's keys; jobs get the keys alone
+if not workflow.configfiles and not {"experiment", "base"} & set(config):
 
     configfile: "config/config.yaml"
 

@@ -156,6 +156,15 @@ def test_a_wrong_config_ends_with_one_message_before_any_job(fresh: Checkout, ch
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("content", ["{}", "seed: 3", "training: {grpo: {beta: 0.1}}"])
+def test_a_config_without_a_name_is_not_merged_into_the_demo(fresh: Checkout, content: str):
+    (fresh.folder / "results").mkdir(exist_ok=True)
+    (fresh.folder / "results/nameless.yaml").write_text(content)
+    done = fresh.snakemake("--dry-run", "--configfile", "results/nameless.yaml")
+    assert done.returncode != 0
+    assert "results/nameless.yaml: experiment is missing" in done.stderr
+
+
 def test_a_training_that_does_not_fit_its_gpu_is_said_before_any_job(fresh: Checkout):
     def halve(content: dict[str, Any]) -> None:
         content["training"]["grpo"]["gradient_accumulation_steps"] //= 2
