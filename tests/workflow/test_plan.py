@@ -162,7 +162,7 @@ def test_a_config_without_a_name_is_not_merged_into_the_demo(fresh: Checkout, co
     (fresh.folder / "results/nameless.yaml").write_text(content)
     done = fresh.snakemake("--dry-run", "--configfile", "results/nameless.yaml")
     assert done.returncode != 0
-    assert "results/nameless.yaml: experiment is missing" in done.stderr
+    assert "results/nameless.yaml: experiment is missing" in done.stdout + done.stderr
 
 
 def test_a_training_that_does_not_fit_its_gpu_is_said_before_any_job(fresh: Checkout):
