@@ -99,6 +99,15 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda c: c["sampling"].update(batch_size="many"),
         "sampling.batch_size is 'many'; input should be a valid integer",
     ),
+    "true for a number": (lambda c: c.update(seed=True), "seed: is true; expected something else than true or false"),
+    "true among numbers": (
+        lambda c: c["training"].update(seeds=[0, True]),
+        "training.seeds: is [0, true]; expected something else than true or false",
+    ),
+    "no steps": (
+        lambda c: c["training"]["grpo"].update(max_steps=0),
+        "training.grpo.max_steps: is 0, but transformers makes at least one step; expected -1 or 1 and more",
+    ),
     "a list for a section": (lambda c: c.update(model=[1]), "model is [1]; input should be a valid dictionary"),
     "nothing for a section": (lambda c: c.update(model=None), "model is None; input should be a valid dictionary"),
     "no choice": (

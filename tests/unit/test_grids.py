@@ -42,6 +42,7 @@ def test_sides_of_1_to_30_are_grids(shape: tuple[int, int]):
         (np.zeros((2, 31), int), "shape 2x31, expected sides of 1..30"),
         ([[1.0, 2.0]], "cells of type float64, expected integers"),
         ([[True, False]], "cells of type bool, expected integers"),
+        ([[2, True]], "cells of type bool, expected integers"),
         ([["1", "2"]], "cells of type <U1, expected integers"),
         ([[1, None]], "cells of type object, expected integers"),
         ([[10**30]], "cells of type object, expected integers"),

@@ -124,6 +124,22 @@ BAD: dict[str, tuple[Any, str]] = {
         {"t": [{"text_prediction": "a", "data_augmentation_params": {"color_map": {"1": 2}}}]},
         "task t, prediction 0: field 'data_augmentation_params': color_map is {'1': 2}, expected a permutation of 0..9",
     ),
+    "half a turn": (
+        {"t": [{"text_prediction": "a", "data_augmentation_params": {"n_rot90": 1.9}}]},
+        "task t, prediction 0: field 'data_augmentation_params': n_rot90 is 1.9, expected a whole number",
+    ),
+    "a truth value for a number": (
+        {"t": [{"text_prediction": "a", "data_augmentation_params": {"n_rot90": True}}]},
+        "task t, prediction 0: field 'data_augmentation_params': n_rot90 is True, expected a whole number",
+    ),
+    "a text for a truth value": (
+        {"t": [{"text_prediction": "a", "data_augmentation_params": {"hflip": "no"}}]},
+        "task t, prediction 0: field 'data_augmentation_params': hflip is 'no', expected true or false",
+    ),
+    "half a color": (
+        {"t": [{"text_prediction": "a", "data_augmentation_params": {"color_map": {"1": 1.5}}}]},
+        "task t, prediction 0: field 'data_augmentation_params': color_map is {'1': 1.5}, expected whole numbers ",
+    ),
     "augmentation as text": (
         {"t": [{"text_prediction": "a", "data_augmentation_params": "hflip"}]},
         "task t, prediction 0: field 'data_augmentation_params': ",

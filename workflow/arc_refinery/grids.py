@@ -28,6 +28,8 @@ def as_grid(value: Any) -> Grid:
         raise GridError(f"{array.ndim}-D, expected 2-D rows of cells")
     if not all(1 <= side <= MAX_SIDE for side in array.shape):
         raise GridError(f"shape {array.shape[0]}x{array.shape[1]}, expected sides of 1..{MAX_SIDE}")
+    if isinstance(value, list) and any(isinstance(cell, bool) for row in value for cell in row):
+        raise GridError("cells of type bool, expected integers")  # numpy reads them as 0 and 1
     if array.dtype.kind not in "iu":
         raise GridError(f"cells of type {array.dtype}, expected integers")
     if array.min() < 0 or array.max() >= N_COLORS:

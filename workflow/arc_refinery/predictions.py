@@ -96,12 +96,21 @@ def augmentation_of(keywords: Mapping[str, Any]) -> Augmentation:
     """
     if unknown := keywords.keys() - AUGMENTATION:
         raise ValueError(f"unknown keys {', '.join(sorted(unknown))}, expected {', '.join(sorted(AUGMENTATION))}")
-    flip, turns = bool(keywords.get("hflip")), int(keywords.get("n_rot90") or 0)
-    colors = {color: color for color in range(N_COLORS)}
-    colors |= {int(old): int(new) for old, new in (keywords.get("color_map") or {}).items()}
+    flip, turns, new_colors = keywords.get("hflip"), keywords.get("n_rot90"), keywords.get("color_map")
+    if flip not in (None, False, True):
+        raise ValueError(f"hflip is {flip!r}, expected true or false")
+    if not (turns is None or type(turns) is int):
+        raise ValueError(f"n_rot90 is {turns!r}, expected a whole number")
+    if not (
+        new_colors is None or (isinstance(new_colors, dict) and all(type(one) is int for one in new_colors.values()))
+    ):
+        raise ValueError(f"color_map is {new_colors!r}, expected whole numbers by color")
+    colors = {color: color for color in range(N_COLORS)} | {int(old): new for old, new in (new_colors or {}).items()}
     if sorted(colors) != list(range(N_COLORS)) or sorted(colors.values()) != list(range(N_COLORS)):
-        raise ValueError(f"color_map is {keywords['color_map']}, expected a permutation of 0..{N_COLORS - 1}")
-    return Augmentation((turns + 3 * flip) % 4, flip, tuple(colors[color] for color in range(N_COLORS)))
+        raise ValueError(f"color_map is {new_colors}, expected a permutation of 0..{N_COLORS - 1}")
+    return Augmentation(
+        ((turns or 0) + 3 * bool(flip)) % 4, bool(flip), tuple(colors[color] for color in range(N_COLORS))
+    )
 
 
 def _of_task(predictions: Any, where: str) -> list[tuple[str, Augmentation]]:

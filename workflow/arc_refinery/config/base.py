@@ -1,9 +1,9 @@
 """Building blocks of the config models, and messages for wrong keys."""
 
 from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
 from arc_refinery.errors import InputError
@@ -23,6 +23,21 @@ class ConfigError(InputError):
 
 class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _not_a_truth_value(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse `true` for a number, which pydantic would read as 1."""
+        given = value if isinstance(value, list) else [value]
+        field = cls.model_fields[str(info.field_name)]
+        if any(isinstance(one, bool) for one in given) and not _allows(field.annotation, bool):
+            raise ValueError(f"is {str(value).lower()}; expected something else than true or false")
+        return value
+
+
+def _allows(annotation: Any, kind: type) -> bool:
+    """Whether values of a kind fit into an annotation, at any depth."""
+    return annotation in (kind, Any) or any(_allows(inner, kind) for inner in get_args(annotation))
 
 
 class Mark(Enum):

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from arc_refinery.config.base import Share, Strict
 
@@ -58,3 +58,10 @@ class Optimizer(Strict):
     save_steps: PositiveInt = Field(
         200, description="Steps between checkpoints, from which an interrupted job resumes."
     )
+
+    @field_validator("max_steps")
+    @classmethod
+    def _some_steps(cls, max_steps: int) -> int:
+        if max_steps == 0:
+            raise ValueError("is 0, but transformers makes at least one step; expected -1 or 1 and more")
+        return max_steps
