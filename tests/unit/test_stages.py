@@ -44,7 +44,7 @@ OF_A_TRAINING = {"n_jobs", "gpu_memory_utilization", "server_url", "report_to"}
         (config.Imitation, [TUNING], {"save_steps"}),  # GRPO chooses among its checkpoints: there they are a setting
         (config.Sft, [ROWS], {"demonstrations"}),
         (config.ToolSft, [ROWS], {"without_tools", "n_questions"}),
-        (config.Generation, [EVALUATION], {"temperature", "top_p"}),
+        (config.Generation, [EVALUATION], {"temperature", "top_k", "top_p"}),
         (config.TaskSet, [TUNING, REPORT], {"shards", "validation", "caveat"}),
         (config.Questions, [TUNING], {"shards"}),
         (config.Sampling, list(Mark), set()),
