@@ -156,7 +156,7 @@ GOOD = {"t": [{"attempt_1": [[1, 2], [3, 4]], "attempt_2": [[0]]}]}
         ({"t": [{"attempt_1": [[1, 2], [3]], "attempt_2": [[0]]}]}, "attempt_1: rows of different lengths"),
         ({"t": [{"attempt_1": [[1]], "attempt_2": [[10]]}]}, r"attempt_2: cells 10\.\.10"),
         ({"t": [{"attempt_1": [[1]], "attempt_2": [[1.0]]}]}, "attempt_2: cells of type float"),
-        ({"t": [{"attempt_1": [[1, True]], "attempt_2": [[1]]}]}, "attempt_1: has cells that are not plain integers"),
+        ({"t": [{"attempt_1": [[1, True]], "attempt_2": [[1]]}]}, "attempt_1: cells of type bool, expected integers"),
         ({"t": [{"attempt_1": [[]], "attempt_2": [[1]]}]}, "attempt_1: shape 1x0"),
     ],
 )
