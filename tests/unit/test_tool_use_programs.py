@@ -56,3 +56,9 @@ def test_without_the_function_the_last_block_counts(answer: str, program: str):
 @pytest.mark.parametrize("answer", ["", "double(n) is 2 * n", PROGRAM, block("ls", "bash")])
 def test_an_answer_without_a_block_has_no_program(answer: str):
     assert final_program(answer, ASSERTS) is None
+
+
+@pytest.mark.parametrize("line", ["(", '"""', "def double(n):"])
+def test_a_long_answer_of_many_fences_is_read_line_by_line(line: str):
+    """Parsing the code up to each fence took 21 s for 500 of them."""
+    assert final_program(f"{block(line)}" * 2000, ASSERTS) is not None

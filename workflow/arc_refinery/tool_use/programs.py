@@ -11,11 +11,12 @@ from collections.abc import Iterable
 from textwrap import dedent
 
 _OPENING = re.compile(r"^[ \t]*(```|~~~)[ \t]*(\w*)[^\n]*\n", re.MULTILINE)
+_QUOTES = ('"""', "'''")
 _TAGS = ("python", "python3", "py")
 
 
 def final_program(text: str, asserts: Iterable[str] = ()) -> str | None:
-    """Return the program of an answer, or None if there is no block."""
+    """Return the program of an answer, or None without a block."""
     blocks = _blocks(text)
     tagged = [code for tag, code in blocks if tag in _TAGS]
     candidates = tagged or [code for tag, code in blocks if not tag]
@@ -38,13 +39,19 @@ def _blocks(text: str) -> list[tuple[str, str]]:
 def _block(text: str, start: int, fence: str) -> tuple[str, int]:
     """Return the code from `start` to its closing fence, and where that ends.
 
-    A docstring may hold a fence: of several closing ones the first counts after which the code parses, else the first.
+    A docstring may hold a fence: of several closing ones the first counts that is outside of triple quotes, else the
+    first.
     """
-    endings = list(re.finditer(rf"^[ \t]*{fence}[ \t]*$\n?", text[start:], re.MULTILINE))
-    parsing = (ending for ending in endings if _parsed(dedent(text[start : start + ending.start()])))
-    if chosen := next(parsing, next(iter(endings), None)):
-        return text[start : start + chosen.start()], start + chosen.end()
-    return text[start:], len(text)
+    first: tuple[str, int] | None = None
+    n_open = dict.fromkeys(_QUOTES, 0)
+    counted = start
+    for ending in re.compile(rf"^[ \t]*{fence}[ \t]*$\n?", re.MULTILINE).finditer(text, start):
+        n_open = {quotes: n + text.count(quotes, counted, ending.start()) for quotes, n in n_open.items()}
+        counted = ending.start()
+        first = first or (text[start:counted], ending.end())
+        if not any(n % 2 for n in n_open.values()):
+            return text[start:counted], ending.end()
+    return first or (text[start:], len(text))
 
 
 def _parsed(code: str) -> ast.Module | None:

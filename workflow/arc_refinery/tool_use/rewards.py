@@ -47,20 +47,21 @@ def grade_episodes(
     """
     answers = [parse_turn(turn).answer for turn in turns]
     indices = [index for index, question in enumerate(questions) if question.kind == "code_exec"]
-    reports: dict[int, AssertsReport] = {}
+    tested: dict[int, tuple[str | None, AssertsReport]] = {}
     if indices:
         if candidates is None or graders is None:
             raise ValueError("questions of kind code_exec need executors")
         programs = [_program(answers[index] or "", questions[index]) for index in indices]
         to_run = [questions[index] for index in indices]
-        reports = dict(zip(indices, run_asserts(programs, to_run, candidates, graders), strict=True))
+        reports = run_asserts(programs, to_run, candidates, graders)
+        tested = dict(zip(indices, zip(programs, reports, strict=True), strict=True))
     return [
-        _grade(answer, question, reports.get(index))
+        _grade(answer, question, *tested.get(index, (None, None)))
         for index, (answer, question) in enumerate(zip(answers, questions, strict=True))
     ]
 
 
-def _grade(answer: str | None, question: Question, report: AssertsReport | None) -> EpisodeGrade:
+def _grade(answer: str | None, question: Question, program: str | None, report: AssertsReport | None) -> EpisodeGrade:
     if answer is None:
         return EpisodeGrade(0.0, "", report)
     match question.kind:
@@ -71,7 +72,7 @@ def _grade(answer: str | None, question: Question, report: AssertsReport | None)
             return EpisodeGrade(exact_match(answer, question.reference), final_text(answer))
         case "code_exec":
             assert report is not None
-            return EpisodeGrade(float(report.is_passed), _program(answer, question) or "", report)
+            return EpisodeGrade(float(report.is_passed), program or "", report)
 
 
 def _program(answer: str, question: Question) -> str | None:
