@@ -149,7 +149,7 @@ def body_of(answer: str) -> str:
 
 def has_closed_code(completion: str) -> bool:
     """Whether the first `python` block ends and is not empty: what the published `valid code` counts."""
-    code, end, _ = _first_python_block(completion)
+    code, end = _first_python_block(completion)
     return bool(end and code.strip())
 
 
@@ -159,12 +159,14 @@ def extract_code(completion: str) -> str | None:
     The original code has the same first choice; a bare block after the program often shows its output.
     """
     if _PYTHON in completion:
-        code, _, _ = _first_python_block(completion)
+        code, _ = _first_python_block(completion)
         return code.lstrip(" \t").removeprefix("\r").removeprefix("\n")
     others: list[str] = _OTHER_BLOCK.findall(completion)
     return others[-1] if others else None
 
 
-def _first_python_block(completion: str) -> tuple[str, str, str]:
-    """Return (code, its closing fence or "", the rest up to the next `python` block)."""
-    return "".join(completion.split(_PYTHON)[1:2]).partition(_END)
+def _first_python_block(completion: str) -> tuple[str, str]:
+    """Return the code of the first `python` block, and its closing fence; either may be empty."""
+    _, _, after = completion.partition(_PYTHON)
+    code, end, _ = after.partition(_PYTHON)[0].partition(_END)
+    return code, end

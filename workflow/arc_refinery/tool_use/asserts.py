@@ -37,7 +37,7 @@ VALUE = "value_{}_of_the_candidate"
 _LOCAL = {"breakpoint", "compile", "dir", "eval", "exec", "exit", "globals", "input", "locals", "open", "quit", "vars"}
 _BUILTINS = {name for name in vars(builtins) if not name.startswith("_")} - _LOCAL
 
-_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def plan(asserts: Asserts, reference: str) -> AssertsPlan:
         imports += [one for one in setup if _is_import(one)]
         setup = [one for one in setup if not _is_import(one)]
         scope = _Scope(program, imports, setup)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         reason = f"the reference, the imports or the setup code cannot be read: {error}"
         return AssertsPlan("", "", (), tuple(Unsupported(reason) for _ in asserts.statements), "")
     calls: list[str] = []
@@ -134,7 +134,7 @@ def _checks(statement: str, scope: _Scope, calls: list[str]) -> list[Check | Uns
             calls += split.calls
     except _UnsupportedError as error:
         return [Unsupported(str(error))]
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         return [Unsupported(f"cannot be read: {error}")]
     return checks
 

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable
 from textwrap import dedent
 
+from arc_refinery.tool_use.asserts import UNREADABLE
+
 _OPENING = re.compile(r"^[ \t]*(```|~~~)[ \t]*(\w*)[^\n]*\n", re.MULTILINE)
 _QUOTES = ('"""', "'''")
 _TAGS = ("python", "python3", "py")
@@ -57,7 +59,7 @@ def _block(text: str, start: int, fence: str) -> tuple[str, int]:
 def _parsed(code: str) -> ast.Module | None:
     try:
         return ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except UNREADABLE:
         return None
 
 
