@@ -50,6 +50,10 @@ def adapter_flag(wildcards, input) -> str:
     return f"--lora-path {input.adapter}" if input.adapter else ""
 
 
+def before_flag(wildcards, input) -> str:
+    return f"--continue-from {input.before}" if input.before else ""
+
+
 def parents_flag(wildcards, input) -> str:
     return f"--parents {input.parents}" if input.parents else ""
 

@@ -16,7 +16,7 @@ rule refining_prompts:
     benchmark:
         "<benchmarks>/{tasks}/{branch}/prompts.tsv"
     wildcard_constraints:
-        branch="[a-z0-9.-]+-turn[0-9]+",
+        branch="[a-z0-9.@-]+-turn[0-9]+",
     threads: cpus("cpu")
     resources:
         **needs("cpu"),

@@ -1,4 +1,5 @@
-# LoRA adapters: supervised fine-tuning on demonstrations or conversations, and GRPO, once for each run of a sweep.
+# LoRA adapters: supervised fine-tuning on demonstrations or conversations, and GRPO, once for each run of a sweep and in
+# as many jobs as adapters of it are kept: `trained@1000`, `trained@2000`, `trained`.
 # Checkpoints are kept where Snakemake deletes nothing, so an evicted job resumes.
 
 
@@ -36,6 +37,7 @@ if experiment.runs:
         input:
             **inputs.grpo_inputs(experiment),
             adapter=of(inputs.start_of, "run"),
+            before=of(inputs.kept_before, "run"),
             model=inputs.models(experiment),
         output:
             directory("<results>/adapters/{run}"),
@@ -45,17 +47,18 @@ if experiment.runs:
         benchmark:
             "<benchmarks>/adapters/{run}.tsv"
         wildcard_constraints:
-            run=one_of(experiment.runs),
+            run=one_of([*experiment.runs, *experiment.kept_adapters]),
         priority: 10  # it takes longest, and others can run beside it
         threads: cpus("train")
         resources:
             **model_needs("train"),
-            tuning=tuning_of(stages.train, "run"),
+            tuning=tuning_of(stages.training_job, "run"),
         params:
-            flags=flags_of(stages.train, "run"),
+            flags=flags_of(stages.training_job, "run"),
             adapter=adapter_flag,
+            before=before_flag,
         shell:
             f"{{resources.venv_on_path}}arc-refinery train --kind {experiment.kind} --dataset-path {{input.data}}"
-            " {params.flags} {params.adapter} {resources.tuning}"
+            " {params.flags} {params.adapter} {params.before} {resources.tuning}"
             " --checkpoints {output}.checkpoints --tensorboard {log.log}.tensorboard"
             " --measurements {log.measured} --output-dir {output} > {log.log} 2>&1"

@@ -284,3 +284,84 @@ def test_the_report_says_which_feedback_a_turn_gets() -> None:
         "(of the 2 best incorrect attempts with distinct outputs, in turn, but no programs that failed with an error; "
         "feedback: pairs of given and expected grids, alone; the program runs on the outputs of the one it refines)"
     ) in text
+
+
+KEPT: dict[str, Any] = {"keep_steps": [20, 10]}
+
+
+def keeping(**more: Any) -> dict[str, Any]:
+    """A training of 30 steps with a checkpoint every 10."""
+    grpo = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())["training"]["grpo"]
+    return {"grpo": grpo | {"max_steps": 30, "save_steps": 10}} | more
+
+
+def test_an_arm_over_all_kept_steps_is_one_arm_per_step() -> None:
+    arms = BASE | {"steps": [{}, {"adapter": "trained@*"}]}
+    made = experiment(arms, keeping(**KEPT))
+    assert made.kept_adapters == ["trained@10", "trained@20"]
+    assert {arm.name: arm.branch(2) for arm in made.arms if "@" in arm.name} == {
+        "steps@10": "steps@10-turn2",
+        "steps@20": "steps@20-turn2",
+    }
+    assert made.adapter_of("heldout", "steps@20-turn2") == "trained@20"
+    assert inputs.adapter(made, "heldout", "steps@20-turn2") == ["<results>/adapters/trained@20"]
+    assert [pair[0] for pair in made.compared] == ["refined", "steps@10", "steps@20"]
+
+
+def test_steps_of_several_trainings_are_repetitions_of_one() -> None:
+    made = experiment(BASE | {"steps": [{}, {"adapter": "trained@*"}]}, keeping(**KEPT, **SEEDS_OF_TRAINING))
+    assert [arm.name for arm in made.repetitions["steps@20"]] == ["steps@20-seed-0", "steps@20-seed-1"]
+    assert [arm.turns[1].adapter for arm in made.repetitions["steps@20"]] == ["seed-0@20", "seed-1@20"]
+    assert made.seed_of("seed-1@20") == 1
+    first = experiment(BASE | {"steps": [{}, {"adapter": "seed-1@*"}]}, keeping(**KEPT, **SEEDS_OF_TRAINING))
+    assert [arm.turns[1].adapter for arm in first.arms if "@" in arm.name] == ["seed-1@10", "seed-1@20"]
+
+
+def test_one_kept_step_can_be_asked_for() -> None:
+    made = experiment(BASE | {"early": [{"adapter": "trained@10"}]}, keeping(**KEPT))
+    assert made.arms[-1].branches == ("turn1-trained@10",)
+    assert "the adapter trained@30; there are none, sft, trained, trained@10, trained@20" in refused(
+        BASE | {"late": [{}, {"adapter": "trained@30"}]}, keeping(**KEPT)
+    )
+
+
+def test_each_part_of_a_training_follows_the_one_before() -> None:
+    made = experiment(BASE, keeping(keep_every=10))
+    folders = {name: inputs.kept_before(made, name) for name in (*made.kept_adapters, "trained")}
+    assert folders == {
+        "trained@10": [],
+        "trained@20": ["<results>/adapters/trained@10"],
+        "trained": ["<results>/adapters/trained@20"],
+    }
+    flags = {name: stages.training_job(made, name).params for name in folders}
+    assert {name: one.pop("until_step") for name, one in flags.items()} == {
+        "trained@10": 10,
+        "trained@20": 20,
+        "trained": None,
+    }
+    assert flags["trained@10"] == flags["trained"] == stages.train(made, "trained").params
+
+
+def test_an_arm_over_steps_needs_kept_ones() -> None:
+    said = refused(BASE | {"steps": [{}, {"adapter": "trained@*"}]}, keeping())
+    assert "steps asks for the adapters of every kept step, but none is kept" in said
+
+
+@pytest.mark.parametrize(
+    ("training", "said"),
+    [
+        (keeping(keep_steps=[15]), "keep_steps: 15 is not a multiple of grpo.save_steps = 10"),
+        (keeping(keep_steps=[10, 30]), "keep_steps: 30 is not before the last step, grpo.max_steps = 30"),
+        (keeping(keep_steps=[10], keep_every=10), "keep_steps and keep_every say the same"),
+        (keeping(keep_every=15), "keep_steps: 15 is not a multiple"),
+        (keeping(keep_every=10, sweep=[{"save_steps": 20}]), "keep_steps: 10 is not a multiple of grpo.save_steps"),
+    ],
+)
+def test_kept_steps_are_checkpoints_before_the_last_step(training: dict[str, Any], said: str) -> None:
+    assert said in refused(BASE, training)
+
+
+def test_each_multiple_needs_a_known_last_step() -> None:
+    training = keeping(keep_every=10)
+    training["grpo"]["max_steps"] = -1
+    assert "the last step is not known; set grpo.max_steps" in refused(BASE, training)

@@ -34,6 +34,11 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+def contents_of_files(folder: Path) -> dict[str, bytes]:
+    """Without the checkpoints of a training that goes on."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
 def log_of(folder: Path) -> dict[type, list[Any]]:
     """Lines of training.jsonl by their kinds; steps are dicts."""
     lines = read_lines(folder / "training.jsonl")
@@ -76,6 +81,39 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
         assert log[Choice] == [Choice(4, "the last step")]
     if "on-policy" in flags:
         assert any(entry["share/second_turn"] > 0 for entry in log[dict])
+
+
+def test_a_training_in_parts_ends_with_the_same_bytes(finished: Checkout, tmp_path: Path):
+    flags = f"--lora-path {SFT} --beta 0.02 --n-heldout 3 --max-steps 6 --save-steps 2 --lr-scheduler-type linear"
+    run(finished, training(tmp_path / "whole", flags))
+    second, last = ["--until-step", "2"], ["--until-step", "4", "--continue-from", str(tmp_path / "part@2")]
+    run(finished, [*training(tmp_path / "part@2", flags), *second])
+    kept = contents_of_files(tmp_path / "part@2")
+    finished.kill_when(
+        lambda: is_whole(tmp_path / "part@4.checkpoints/checkpoint-2/trainer_state.json"),
+        *training(tmp_path / "part@4", flags),
+        *last,
+    )
+    run(finished, [*training(tmp_path / "part@4", flags), *last])
+    run(finished, [*training(tmp_path / "part", flags), "--continue-from", str(tmp_path / "part@4")])
+    assert contents(tmp_path / "part") == contents(tmp_path / "whole")
+    assert contents_of_files(tmp_path / "part@2") == kept, "a later part leaves the earlier ones alone"
+    assert log_of(tmp_path / "part@4")[Choice] == [Choice(4, "a step to keep")]
+    steps = {name: load_file(tmp_path / name / "adapter_model.safetensors") for name in ("part@2", "part@4")}
+    assert any(not tensor.equal(steps["part@4"][name]) for name, tensor in steps["part@2"].items())
+    other = [*training(tmp_path / "other", flags, "--seed 1"), "--continue-from", str(tmp_path / "part@4")]
+    refusal = finished.run(*other)
+    assert refusal.returncode != 0 and "is not an earlier part of this training" in refusal.stderr
+
+
+def test_a_part_after_a_collapse_has_the_adapter_from_before_it(finished: Checkout, tmp_path: Path):
+    stop = "--guard.action stop"
+    run(finished, training(tmp_path / "whole", WRECKED, stop))
+    run(finished, [*training(tmp_path / "part@10", WRECKED, stop), "--until-step", "10"])
+    run(finished, [*training(tmp_path / "part", WRECKED, stop), "--continue-from", str(tmp_path / "part@10")])
+    (decision,) = log_of(tmp_path / "whole")[Decision]
+    assert decision.step < 10
+    assert contents(tmp_path / "part") == contents(tmp_path / "whole") == contents_of_files(tmp_path / "part@10")
 
 
 def test_a_collapse_is_rolled_back_and_training_goes_on_at_a_lower_rate(finished: Checkout, tmp_path: Path):

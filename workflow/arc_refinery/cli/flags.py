@@ -84,6 +84,8 @@ class GrpoFlags(AdapterFlags):
 
     guard: config.Guard
     lora_path: Path | None = None  # adapter to start from, as written by SFT; default: a new one
+    until_step: int | None = None  # stop after this step, a multiple of save_steps; output_dir gets checkpoints, too
+    continue_from: Path | None = None  # output_dir of the part of this training that ended with until_step
 
     def job(self, training: config.PolicyGradient, window: int, sandbox: config.Sandbox) -> "TrainingJob":
         """The training with a window of so many tokens."""
@@ -97,6 +99,8 @@ class GrpoFlags(AdapterFlags):
             sandbox=sandbox,
             seed=self.seed,
             start=self.lora_path,
+            until_step=self.until_step,
+            before=self.continue_from,
             output=self.output_dir,
             work=self.work,
             measurements=self.measurements,

@@ -14,6 +14,9 @@ RUN_NAME = r"^[a-z0-9][a-z0-9.-]*$"  # allows a decimal point
 RunName = Annotated[str, StringConstraints(pattern=RUN_NAME)]
 # Pages in `results/` that are not an experiment's report
 OTHER_PAGES = {"compare": "the page that compares experiments", "doctor": "what `snakemake doctor` writes"}
+# A trained adapter; `trained@1000`: as it was after 1000 steps; `trained@*`: after each step that is kept
+AT, EVERY = "@", "*"
+AdapterName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]*(@([0-9]+|\*))?$")]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
@@ -38,6 +41,12 @@ class Strict(BaseModel):
 def _allows(annotation: Any, kind: type) -> bool:
     """Whether values of a kind fit into an annotation, at any depth."""
     return annotation in (kind, Any) or any(_allows(inner, kind) for inner in get_args(annotation))
+
+
+def run_and_step(adapter: str) -> tuple[str, int | None]:
+    """Split `trained@1000` into the training and the step; None: its last one."""
+    run, _, step = adapter.partition(AT)
+    return run, int(step) if step else None
 
 
 class Mark(Enum):

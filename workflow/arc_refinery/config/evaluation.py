@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
-from arc_refinery.config.base import Name, RunName, Strict
+from arc_refinery.config.base import AT, EVERY, AdapterName, Name, RunName, Strict
 from arc_refinery.config.sampling import History, Refinement, Selection
 from arc_refinery.config.tasks import TaskSet
 from arc_refinery.prompts import FeedbackForm
@@ -23,10 +23,11 @@ class Turn(Strict):
     model: RunName | None = Field(
         None, description="Entry of `models` that samples them, without an adapter; default: the experiment's `model`."
     )
-    adapter: RunName = Field(
+    adapter: AdapterName = Field(
         "none",
         description="Adapter that samples them: `none`, `trained`, or the name of one run of a sweep. In a sweep, an "
-        "arm with `trained` expands to one arm per run.",
+        "arm with `trained` expands to one arm per run. `trained@1000`: as it was after 1000 steps, if they are among "
+        "`training.keep_steps`; `trained@*`: one arm per kept step.",
     )
     temperature: NonNegativeFloat | None = Field(
         None,
@@ -98,10 +99,23 @@ class Arm(Strict):
 
     def with_adapters(self, name: str, adapters: Mapping[str, str]) -> "Arm":
         """Return this arm with some adapters replaced and `name` appended to its name."""
+        return self._with(f"{self.name}-{name}", adapters)
+
+    def _with(self, name: str, adapters: Mapping[str, str]) -> "Arm":
         turns = tuple(
             turn.model_copy(update={"adapter": adapters.get(turn.adapter, turn.adapter)}) for turn in self.turns
         )
-        return self.model_copy(update={"name": f"{self.name}-{name}", "turns": turns})
+        return self.model_copy(update={"name": name, "turns": turns})
+
+    @property
+    def over_steps(self) -> list[str]:
+        """The trainings of which it asks for the adapters of every kept step."""
+        return [turn.adapter.removesuffix(AT + EVERY) for turn in self.turns if turn.adapter.endswith(AT + EVERY)]
+
+    def at_step(self, step: int) -> "Arm":
+        """Return this arm with the adapters of one step for those of every step."""
+        names = {f"{run}{AT}{EVERY}": f"{run}{AT}{step}" for run in self.over_steps}
+        return self._with(f"{self.name}{AT}{step}", names)
 
     def with_seed(self, seed: int) -> "Arm":
         """Return this arm, sampled with another seed."""

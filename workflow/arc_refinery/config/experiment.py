@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field, model_validator
 
-from arc_refinery.config.base import OTHER_PAGES, Name, Strict
+from arc_refinery.config.base import AT, OTHER_PAGES, Name, Strict, run_and_step
 from arc_refinery.config.resources import Resources
 from arc_refinery.config.sampling import ModelConfig, Sandbox
 from arc_refinery.config.training import SFT, TRAINED, Methods, Run
@@ -54,6 +54,21 @@ class Experiment(Strict):
     def adapters(self) -> list[str]:
         """All trained adapters, in order."""
         return list(dict.fromkeys([*self.sft_adapters, *self.runs]))
+
+    def kept_steps(self, run: str) -> list[int]:
+        """Steps of a GRPO training whose adapters are results, too, ascending."""
+        return []
+
+    @property
+    def kept_adapters(self) -> list[str]:
+        """Adapters of steps before the last one: `trained@1000`."""
+        return [f"{run}{AT}{step}" for run in self.runs for step in self.kept_steps(run)]
+
+    def kept_before(self, adapter: str) -> str | None:
+        """The adapter up to which a training was the job before: `trained@1000` for `trained@2000`, if kept."""
+        run, step = run_and_step(adapter)
+        earlier = [kept for kept in self.kept_steps(run) if step is None or kept < step]
+        return f"{run}{AT}{earlier[-1]}" if earlier else None
 
     def seed_of(self, adapter: str) -> int:
         """The seed of an adapter's training."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from arc_refinery import hub
 from arc_refinery.branch_files import BranchFiles
-from arc_refinery.config.base import ConfigError
+from arc_refinery.config.base import ConfigError, run_and_step
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.refining import Refining
 from arc_refinery.config.sampling import ModelConfig
@@ -35,9 +35,15 @@ def adapters(names: list[str]) -> Paths:
     return [f"<results>/adapters/{name}" for name in names]
 
 
-def start_of(experiment: Experiment, run: str) -> Paths:
+def start_of(experiment: Experiment, adapter: str) -> Paths:
     """The adapter of SFT, where GRPO follows it."""
-    name = experiment.start_of(run)
+    name = experiment.start_of(run_and_step(adapter)[0])
+    return adapters([name] if name else [])
+
+
+def kept_before(experiment: Experiment, adapter: str) -> Paths:
+    """The adapter, with its checkpoints, that ends the part before of a training."""
+    name = experiment.kept_before(adapter)
     return adapters([name] if name else [])
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from arc_refinery.branch_files import BranchFiles
-from arc_refinery.config.base import ConfigError, Name, RunName
+from arc_refinery.config.base import ConfigError, Name, RunName, run_and_step
 from arc_refinery.config.evaluation import Arm, Evaluation, Turn
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.resources import Resources
@@ -75,9 +75,12 @@ class Refining(Experiment):
         """Final adapters of the training."""
         return list(self.runs) or self.sft_adapters
 
+    def kept_steps(self, run: str) -> list[int]:
+        return self.training.kept_steps(self.runs[run]) if self.training and run in self.runs else []
+
     def seed_of(self, adapter: str) -> int:
         """The seed of an adapter's training."""
-        seed = self.training.seeds_of_adapters()[adapter] if self.training else None
+        seed = self.training.seeds_of_adapters()[run_and_step(adapter)[0]] if self.training else None
         return self.seed if seed is None else seed
 
     @property
@@ -107,22 +110,36 @@ class Refining(Experiment):
         """The arms, grouped by their name without seeds: arms of one group differ only in seeds."""
         named: dict[str, list[Arm]] = {}
         for arm in self.evaluation.arms:
-            for name, one in self._with_adapters(arm):
+            for name, one in self._expanded(arm):
                 seeded = [one.with_seed(seed) for seed in self.evaluation.seeds]
                 named.setdefault(name, []).extend(seeded or [one])
         return named
 
+    def _expanded(self, arm: Arm) -> list[tuple[str, Arm]]:
+        """Expand an arm over kept steps and trained adapters, as (name without training seed, arm) pairs."""
+        return [pair for one in self._with_steps(arm).values() for pair in self._with_adapters(one)]
+
+    def _with_steps(self, arm: Arm) -> dict[int | None, Arm]:
+        """Expand an arm over the steps whose adapters are kept; None: it does not ask for all of them."""
+        if not arm.over_steps:
+            return {None: arm}
+        runs = [run for of in arm.over_steps for run in (self.runs if of == TRAINED else {of: None})]
+        return {step: arm.at_step(step) for step in sorted({step for run in runs for step in self.kept_steps(run)})}
+
     def _with_adapters(self, arm: Arm) -> list[tuple[str, Arm]]:
         """Expand an arm over trained adapters, as (name without training seed, arm) pairs."""
         asked = {turn.adapter for turn in arm.turns}
-        if self.training and TRAINED in asked and self.trained not in ([], [TRAINED]):
-            bases = {run: self.training.base_of(run) for run in self.trained}
+        of_training = {name: run_and_step(name)[1] for name in asked if run_and_step(name)[0] == TRAINED}
+        if self.training and of_training and self.trained not in ([], [TRAINED]):
             return [
                 (
                     arm.name if base == TRAINED else f"{arm.name}-{base}",
-                    arm.with_adapters(run, {TRAINED: run, SFT: self.start_of(run) or SFT}),
+                    arm.with_adapters(run, own | {SFT: self.start_of(run) or SFT}),
                 )
-                for run, base in bases.items()
+                for run in self.trained
+                if {*filter(None, of_training.values())} <= {*self.kept_steps(run)}
+                for base in [self.training.base_of(run)]
+                for own in [{name: run + name.removeprefix(TRAINED) for name in of_training}]
             ]
         if SFT in asked and self.sft_adapters not in ([], [SFT]):
             names = {name: name.removeprefix("sft-") for name in self.sft_adapters}
@@ -147,7 +164,7 @@ class Refining(Experiment):
         """Names for `arms_called` of a configured arm, or of one of the arms it expands to."""
         of_config = {one.name: one for one in self.evaluation.arms}
         if arm in of_config:
-            return list(dict.fromkeys(name for name, _ in self._with_adapters(of_config[arm])))
+            return list(dict.fromkeys(name for name, _ in self._expanded(of_config[arm])))
         return [arm]
 
     def arms_called(self, name: str) -> list[Arm]:
@@ -310,10 +327,16 @@ class Refining(Experiment):
             )
         if clash := sorted(set(self.models) & set(self.adapters)):
             raise ValueError(f"models: an adapter is also called {clash[0]}; choose another name")
-        adapters = ["none", *self.adapters]
+        adapters = ["none", *self.adapters, *self.kept_adapters]
         names = [arm.name for arm in self.arms]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"evaluation.arms: the sweep gives another arm the same name: {', '.join(twice)}")
+        for configured in self.evaluation.arms:
+            if not self._with_steps(configured):
+                raise ValueError(
+                    f"evaluation.arms: {configured.name} asks for the adapters of every kept step, but none is kept: set "
+                    "training.keep_steps or training.keep_every"
+                )
         known = {*names, *self.repetitions, *(arm.name for arm in self.evaluation.arms)}
         if unknown := [name for pair in self.evaluation.comparisons for name in pair if name not in known]:
             raise ValueError(f"evaluation.comparisons: {unknown[0]} is not an arm; there are {', '.join(names)}")

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from arc_refinery import hub
-from arc_refinery.config.base import EVALUATION, PROMPTS, REPORT, ROWS, TUNING, marked
+from arc_refinery.config.base import EVALUATION, PROMPTS, REPORT, ROWS, TUNING, marked, run_and_step
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.lora import Lengths
 from arc_refinery.config.refining import Refining
@@ -127,8 +127,15 @@ def sft(experiment: Experiment, adapter: str) -> Stage:
 
 @singledispatch
 def train(experiment: Experiment, adapter: str) -> Stage:
-    """The flags of `arc-refinery train --kind <kind>`. Each kind of experiment registers its own."""
+    """The flags of a whole `arc-refinery train --kind <kind>`. Each kind of experiment registers its own."""
     raise NotImplementedError(f"{experiment.kind}: register config.stages.train")
+
+
+def training_job(experiment: Experiment, adapter: str) -> Stage:
+    """Flags of the job that ends with an adapter: a whole training, or its part up to a kept step (`trained@1000`)."""
+    run, step = run_and_step(adapter)
+    stage = train(experiment, run)
+    return stage._replace(params=stage.params | {"until_step": step})
 
 
 @train.register

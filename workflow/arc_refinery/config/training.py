@@ -79,6 +79,15 @@ class Training(Lengths, Methods):
         description="One GRPO training per entry, which overrides keys of `lora` and `grpo` and is named after them: "
         "`{learning_rate: 4.0e-6, lora_r: 1}` gives `learning-rate-4e-6-lora-r-1`.",
     )
+    keep_steps: tuple[PositiveInt, ...] = Field(
+        (),
+        description="Steps of GRPO whose adapters are results, too: `trained@1000`, for arms, and in the folder "
+        "`adapters`. Multiples of `grpo.save_steps`. Up to each of them, training is a job of its own, so evaluation "
+        "of its adapter begins while training goes on. Does not change the final adapter.",
+    )
+    keep_every: PositiveInt | None = Field(
+        None, description="Instead of `keep_steps`: each multiple of this before `grpo.max_steps`."
+    )
     seeds: tuple[NonNegativeInt, ...] = Field(
         (),
         description="Repeat all training with each of these seeds, so that the report can show how much results vary; "
@@ -114,6 +123,33 @@ class Training(Lengths, Methods):
                 raise ValueError(f"sweep: {name!r} cannot name a run; give each entry its own numbers or short words")
             names.append(name)
         return self
+
+    @model_validator(mode="after")
+    def _kept_steps_are_checkpoints(self) -> "Training":
+        if self.keep_steps and self.keep_every:
+            raise ValueError("keep_steps and keep_every say the same; remove one of them")
+        if not self.keep_steps and not self.keep_every:
+            return self
+        if not self.grpo:
+            raise ValueError("keep_steps and keep_every: keep adapters of GRPO; add the section `grpo`")
+        for run in self._unrepeated().values():
+            saved, last = run.grpo.save_steps, run.grpo.max_steps
+            if self.keep_every and last < 0:
+                raise ValueError("keep_every: with `epochs` alone the last step is not known; set grpo.max_steps")
+            if wrong := [step for step in self.kept_steps(run) if step % saved]:
+                raise ValueError(f"keep_steps: {wrong[0]} is not a multiple of grpo.save_steps = {saved}; change one")
+            if last > 0 and (wrong := [step for step in self.kept_steps(run) if step >= last]):
+                raise ValueError(
+                    f"keep_steps: {wrong[0]} is not before the last step, grpo.max_steps = {last}, whose adapter is "
+                    "kept anyway; remove it"
+                )
+        return self
+
+    def kept_steps(self, run: Run) -> list[int]:
+        """Steps of a GRPO training whose adapters are kept, ascending; without the last one."""
+        if self.keep_every:
+            return list(range(self.keep_every, run.grpo.max_steps, self.keep_every))
+        return sorted(set(self.keep_steps))
 
     @model_validator(mode="after")
     def _sets_are_distinct(self) -> "Training":

@@ -11,19 +11,42 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from arc_refinery.errors import InputError
+
 logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"checkpoint-(\d+)")
+_IDENTITY = "settings.txt"
+
+
+class CheckpointError(InputError):
+    """Training cannot continue; the message says why."""
 
 
 def claim(work: Path, identity: str) -> None:
     """Remove checkpoints made with other settings or data, and record the identity of this training run."""
-    note = work / "settings.txt"
+    note = work / _IDENTITY
     if work.exists() and (not note.exists() or note.read_text() != identity):
         logger.info("%s: removing checkpoints of another training run", work)
         shutil.rmtree(work)
     work.mkdir(parents=True, exist_ok=True)
     note.write_text(identity)
+
+
+def take_over(part: Path, work: Path) -> None:
+    """Fill the folder `work`, if it is only claimed yet, with the folder `part` of an earlier part of the training."""
+    if any(path.name != _IDENTITY for path in work.iterdir()):
+        return
+    note, own = part / _IDENTITY, work / _IDENTITY
+    if not note.exists() or note.read_text() != own.read_text():
+        raise CheckpointError(
+            f"{part}: is not an earlier part of this training; its settings or data differ. Train that part again"
+        )
+    copy = work.with_name(f"{work.name}.copy")
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(part, copy)
+    shutil.rmtree(work)
+    copy.rename(work)
 
 
 def steps_of(work: Path) -> dict[int, Path]:

@@ -2,6 +2,7 @@
 
 An interrupted run resumes from its last checkpoint and gives the same result as an uninterrupted one. A run that
 collapses rolls back to before the collapse, or stops (`guard`). The adapter is the best checkpoint on held-out prompts.
+A run can be made in parts, `until_step` after `until_step`, each in a process of its own: that changes no weights.
 
 An environment (`RefineEnvironment`, `ToolEnvironment`) supplies prompts, completions and rewards:
 
@@ -37,11 +38,14 @@ from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.training import checkpoints
 from arc_refinery.training.adapters import lora_config, open_base, open_network, read_weights, write_adapter
 from arc_refinery.training.guard import Symptom, symptom
-from arc_refinery.training.log import MEASURED, Journal, Line, write_lines
+from arc_refinery.training.log import MEASURED, Choice, Journal, Line, write_lines
 from arc_refinery.training.progress import OneLineProgress
 from arc_refinery.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)
+
+
+PARTS = "checkpoints"  # in the folder of an adapter with which a part ends: all that the next part needs
 
 
 class TrainingError(InputError):
@@ -99,6 +103,8 @@ class TrainingJob:
     work: Path  # folder: checkpoints
     measurements: Path | None  # file: seconds and memory per step
     tensorboard: Path  # folder
+    until_step: int | None = None  # a part of the run ends after this step; None: the whole run, or its last part
+    before: Path | None = None  # `output` of the part before
 
     def identity(self, environment: Environment) -> str:
         """Return a hash of everything that affects the adapter."""
@@ -128,19 +134,39 @@ def train_grpo(job: TrainingJob, environment: Environment) -> bool:
         adapter_config(job.start)  # raises if it is not an adapter
     torch.set_num_threads(job.model.n_threads)
     checkpoints.claim(job.work, job.identity(environment))
+    if job.before:
+        checkpoints.take_over(job.before / PARTS, job.work)
     journal = Journal(job.work, job.guard, job.training.learning_rate)
     trainer, found = _train(job, environment, journal)
     if found and journal.may_roll_back:
         journal.roll_back(found, trainer.state.log_history)
         return False
     history = journal.history(trainer.state.log_history, found)
-    choice = journal.choose(history, found, trainer.state.global_step)
+    choice = _end_of_part(job, trainer, found) or journal.choose(history, found, trainer.state.global_step)
     _take_weights(trainer.model, job, choice.step)
-    write_adapter(trainer.model, job.output, lambda folder: write_lines(folder / "training.jsonl", [*history, choice]))
+
+    def add(folder: Path) -> None:
+        write_lines(folder / "training.jsonl", [*history, choice])
+        if job.until_step:
+            shutil.copytree(job.work, folder / PARTS)
+
+    write_adapter(trainer.model, job.output, add)
     if job.measurements:
         write_lines(job.measurements, _measured(trainer))
     shutil.rmtree(job.work)
     return True
+
+
+def _end_of_part(job: TrainingJob, trainer: Trainer, found: Symptom | None) -> Choice | None:
+    """Return the adapter of a part that was not ended by a collapse; None for a whole run."""
+    if not job.until_step or (found and job.guard.action != "none"):
+        return None
+    if trainer.state.global_step < job.until_step:
+        raise TrainingError(
+            f"training ended after step {trainer.state.global_step}, but the adapter of step {job.until_step} is to be "
+            "kept: remove that step from training.keep_steps, or train for longer"
+        )
+    return Choice(job.until_step, "a step to keep")
 
 
 def _check_size(environment: Environment, training: PolicyGradient) -> None:
@@ -273,7 +299,7 @@ class _LearningRate(TrainerCallback):
 
 
 class _CollapseWatcher(TrainerCallback):
-    """Stops a run that collapses, prunes checkpoints, and evaluates the last step too."""
+    """Stops a run that collapses or whose part is over, prunes checkpoints, and evaluates the last step too."""
 
     def __init__(self, job: TrainingJob) -> None:
         self.job = job
@@ -286,6 +312,7 @@ class _CollapseWatcher(TrainerCallback):
             control.should_training_stop |= self.found is not None and self.job.guard.action != "none"
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        control.should_training_stop |= state.global_step == self.job.until_step
         control.should_evaluate |= state.global_step == state.max_steps and self.job.training.n_heldout > 0
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
