@@ -215,7 +215,12 @@ def _example(statements: list[Statement], canvas: str, seed: int) -> Pair | None
     try:
         grid = as_grid(_execute(canvas, None))
         steps = [grid, *map(as_grid, run_statements(statements, grid))]
-    except (ValueError, IndexError, GridError):  # no room for a sprite, nothing to crop, too large: draw again
+    except (
+        ValueError,
+        IndexError,
+        TypeError,
+        GridError,
+    ):  # no room for a sprite, nothing to crop, too large, no whole numbers: draw again
         return None
     changes = [*pairwise(steps), (steps[0], steps[-1])]  # the last pair: a statement may undo the one before
     if any(np.array_equal(before, after) for before, after in changes) or not steps[-1].any():
