@@ -317,6 +317,24 @@ def test_steps_of_several_trainings_are_repetitions_of_one() -> None:
     assert [arm.turns[1].adapter for arm in first.arms if "@" in arm.name] == ["seed-1@10", "seed-1@20"]
 
 
+def test_a_series_over_steps_begins_and_ends_with_the_arms_without_it() -> None:
+    arms = BASE | {"untrained": [{}, {}], "steps": [{}, {"adapter": "trained@*"}]}
+    made = experiment(arms, keeping(**KEPT, **SEEDS_OF_TRAINING))
+    assert made.over_steps == {"steps": {0: "untrained", 10: "steps@10", 20: "steps@20", 30: "refined"}}
+    alone = experiment({"base": [{}], "steps": [{"adapter": "trained@*"}]}, keeping(**KEPT))
+    assert alone.over_steps == {"steps": {0: "base", 10: "steps@10", 20: "steps@20"}}
+    swept = keeping(**KEPT, sweep=[{"beta": 0.1}, {"beta": 0.2, "max_steps": 40}])
+    assert experiment(arms, swept).over_steps == {
+        "steps-beta-0.1": {0: "untrained", 10: "steps@10-beta-0.1", 20: "steps@20-beta-0.1", 30: "refined-beta-0.1"},
+        "steps-beta-0.2-max-steps-40": {
+            0: "untrained",
+            10: "steps@10-beta-0.2-max-steps-40",
+            20: "steps@20-beta-0.2-max-steps-40",
+            40: "refined-beta-0.2-max-steps-40",
+        },
+    }
+
+
 def test_one_kept_step_can_be_asked_for() -> None:
     made = experiment(BASE | {"early": [{"adapter": "trained@10"}]}, keeping(**KEPT))
     assert made.arms[-1].branches == ("turn1-trained@10",)

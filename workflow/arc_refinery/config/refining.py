@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from arc_refinery.branch_files import BranchFiles
-from arc_refinery.config.base import ConfigError, Name, RunName, run_and_step
+from arc_refinery.config.base import AT, ConfigError, Name, RunName, run_and_step
 from arc_refinery.config.evaluation import Arm, Evaluation, Turn
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.resources import Resources
@@ -145,6 +145,34 @@ class Refining(Experiment):
             names = {name: name.removeprefix("sft-") for name in self.sft_adapters}
             return [(arm.name, arm.with_adapters(short, {SFT: name})) for name, short in names.items()]
         return [(arm.name, arm)]
+
+    @cached_property
+    def over_steps(self) -> dict[str, dict[int, str]]:
+        """Names in `repetitions` by kept step, of each configured arm that asks for all of them.
+
+        With the arms that have the untrained model (step 0) or the final adapter instead, if there are such arms.
+        """
+        found: dict[str, dict[int, str]] = {}
+        for configured in self.evaluation.arms:
+            for step, at_step in self._with_steps(configured).items():
+                if step is None:
+                    continue
+                for name, arm in self._with_adapters(at_step):
+                    run = next(run_and_step(turn.adapter)[0] for turn in arm.turns if AT in turn.adapter)
+                    series = found.setdefault(name.replace(f"{AT}{step}", ""), {})
+                    series[step] = name
+                    for end, adapter in ((0, "none"), (self.runs[run].grpo.max_steps, run)):
+                        if end >= 0 and (other := self._with_kept_replaced(arm, adapter)):
+                            series[end] = other
+        return {name: dict(sorted(series.items())) for name, series in found.items()}
+
+    def _with_kept_replaced(self, arm: Arm, adapter: str) -> str | None:
+        """The name in `repetitions` of the arm that has `adapter` for the kept ones of another arm, if there is one."""
+        turns = tuple(
+            turn.model_copy(update={"adapter": adapter}) if AT in turn.adapter else turn for turn in arm.turns
+        )
+        names = (name for name, arms in self.repetitions.items() for one in arms if one.turns == turns)
+        return next(names, None)
 
     @cached_property
     def compared(self) -> list[tuple[str, str]]:
@@ -334,8 +362,8 @@ class Refining(Experiment):
         for configured in self.evaluation.arms:
             if not self._with_steps(configured):
                 raise ValueError(
-                    f"evaluation.arms: {configured.name} asks for the adapters of every kept step, but none is kept: set "
-                    "training.keep_steps or training.keep_every"
+                    f"evaluation.arms: {configured.name} asks for the adapters of every kept step, but none is "
+                    "kept: set training.keep_steps or training.keep_every"
                 )
         known = {*names, *self.repetitions, *(arm.name for arm in self.evaluation.arms)}
         if unknown := [name for pair in self.evaluation.comparisons for name in pair if name not in known]:

@@ -189,7 +189,11 @@ def runs_text(found: Estimate) -> str:
 
 def share_text(values: ArrayLike) -> str:
     """Format a mean over tasks with its interval: `27.5 % [17.1, 40.9]`; a single task has none."""
-    found = estimate(np.asarray(values, dtype=float)[None])
+    return estimate_text(estimate(np.asarray(values, dtype=float)[None]))
+
+
+def estimate_text(found: Estimate) -> str:
+    """Format a share with its interval: `27.5 % [17.1, 40.9]`."""
     if found.n_tasks < 2:
         return percent(found.mean)
     low, high = max(0.0, found.low), min(1.0, found.high)  # t knows no limits

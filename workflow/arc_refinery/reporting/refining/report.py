@@ -38,7 +38,7 @@ from arc_refinery.evaluation.statistics import (
 from arc_refinery.reporting import left_out, provenance, training
 from arc_refinery.reporting.markdown import folded, markdown_table, write_csv
 from arc_refinery.reporting.publish import Attachments, publish
-from arc_refinery.reporting.refining import gallery, lengths, outcomes, prose, published, tables
+from arc_refinery.reporting.refining import gallery, lengths, outcomes, over_steps, prose, published, tables
 from arc_refinery.reporting.refining.plots import Curve, budget_plot
 
 MAX_COLUMNS = 6  # arms whose names fit beside each other on a page
@@ -72,6 +72,7 @@ def compose(experiment: Refining, folder: Path, files: Attachments) -> list[str]
         *prose.limits(experiment, sum(len(one.comparisons) for one in evaluated)),
         *prose.arms_and_settings(experiment, {one.task_set.name: one.n for one in evaluated}),
         *(block for one in evaluated for block in _set_section(experiment, folder, one, files)),
+        *over_steps.section(experiment, [(one.task_set, one.arms) for one in evaluated], files),
         *training.section(experiment, folder, files),
         *left_out.of_tasks(experiment, folder),
         "## Prompt lengths",

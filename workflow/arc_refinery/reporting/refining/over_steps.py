@@ -1,0 +1,151 @@
+"""Report section on the kept steps of a training: metrics by step, and the step that a validation set chooses.
+
+A row of the table: | 20 | 100 | 71.3 % [63.0, 79.6] | 12.1 % [9.8, 14.4] | ... |
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from arc_refinery.config import Refining, TaskSet
+from arc_refinery.evaluation.arms import METRICS, PASS_RATE
+from arc_refinery.evaluation.intervals import Estimate, estimate
+from arc_refinery.evaluation.statistics import estimate_text
+from arc_refinery.reporting.markdown import folded, markdown_table, write_csv
+from arc_refinery.reporting.plots import DASHES, LINE_COLORS, save
+from arc_refinery.reporting.publish import Attachments
+
+SHORT = {"is_correct": "solved", PASS_RATE: "pass rate", "unique outputs": "unique outputs"}
+PANELS = (*METRICS, PASS_RATE)
+
+_Results = Mapping[str, pd.DataFrame]  # of a set: `per_task` of each arm
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """An arm at several steps, on one set. Step 0: before the training."""
+
+    task_set: TaskSet
+    by_step: dict[int, dict[str, Estimate]]  # estimates of `PANELS`
+
+    def best(self) -> int:
+        """Return the step that solves most tasks; of equals the one with the highest pass rate, then the earliest."""
+        return max(
+            self.by_step,
+            key=lambda step: (*(self.by_step[step][name].mean for name in ("is_correct", PASS_RATE)), -step),
+        )
+
+
+def section(experiment: Refining, results: Sequence[tuple[TaskSet, _Results]], files: Attachments) -> list[str]:
+    """Return Markdown blocks about the arms that ask for the adapters of every kept step, if there are any."""
+    blocks: list[str] = []
+    for name, arms in experiment.over_steps.items():
+        of_sets = [_series(experiment, task_set, arms, of_set) for task_set, of_set in results]
+        plot = files.add(f"{name}-steps.png", partial(_plot, of_sets, f"{name} over the steps of its training"))
+        table = files.add(f"{name}-steps.csv", partial(_csv, of_sets))
+        blocks += [f"### `{name}`", *_chosen(of_sets)]
+        for one in of_sets:
+            blocks += [
+                f"On `{one.task_set.name}`:",
+                _table(one, SHORT),
+                folded("All metrics", _table(one, {metric: metric for metric in PANELS})),
+            ]
+        blocks += [f"![Metrics over the steps of the training, one line per set]({plot})", f"[As CSV]({table})."]
+    if not blocks:
+        return []
+    explained = "The same arms with the adapter as it was after each kept step. Step 0 is the model before training. "
+    n_runs = len(experiment.training.seeds) if experiment.training else 0
+    runs = "tasks and training runs" if n_runs > 1 else "tasks"
+    return ["## Over the steps of the training", f"{explained}Brackets: 95 % intervals over {runs}.", *blocks]
+
+
+def _series(experiment: Refining, task_set: TaskSet, arms: Mapping[int, str], results: _Results) -> Series:
+    by_step = {}
+    for step, name in arms.items():
+        found = [results[arm.name] for arm in experiment.arms_called(name)]
+        by_step[step] = {metric: estimate(np.array([one[metric] for one in found], dtype=float)) for metric in PANELS}
+    return Series(task_set, by_step)
+
+
+def _chosen(of_sets: Sequence[Series]) -> Iterator[str]:
+    """Say which step each validation set chooses, and how it does on the other sets, on which nothing was chosen."""
+    others = [one for one in of_sets if not one.task_set.validation]
+    validations = [one for one in of_sets if one.task_set.validation]
+    if not validations:
+        yield "No set has `validation: true`, so no step is chosen: choosing by the results below would flatter them."
+    for one in validations:
+        step = one.best()
+        there = f"{estimate_text(one.by_step[step]['is_correct'])} of `{one.task_set.name}`"
+        elsewhere = [
+            f"{estimate_text(other.by_step[step]['is_correct'])} of `{other.task_set.name}`" for other in others
+        ]
+        on = f" On sets that nothing was chosen on it solves {', '.join(elsewhere)}." if elsewhere else ""
+        yield f"**Chosen on the validation set `{one.task_set.name}`: step {step}**, which solves {there}.{on}"
+
+
+def _table(one: Series, metrics: Mapping[str, str]) -> str:
+    rows = [
+        [step, found[PASS_RATE].n_tasks, *(estimate_text(found[metric]) for metric in metrics)]
+        for step, found in one.by_step.items()
+    ]
+    return markdown_table(["step", "n tasks", *metrics.values()], rows)
+
+
+def _csv(of_sets: Sequence[Series], path: Path) -> None:
+    """Write a CSV file: one line per set, step and metric (shares 0..1, with the ends of their intervals)."""
+    lines = [
+        {
+            "set": one.task_set.name,
+            "step": step,
+            "metric": name,
+            "mean": found.mean,
+            "low": found.low,
+            "high": found.high,
+        }
+        for one in of_sets
+        for step, metrics in one.by_step.items()
+        for name, found in metrics.items()
+    ]
+    write_csv(pd.DataFrame(lines), path)
+
+
+def _plot(of_sets: Sequence[Series], title: str, path: Path) -> None:
+    """Draw a panel per metric, with a line and a band per set."""
+    n_columns = 4
+    n_rows = -(-len(PANELS) // n_columns)
+    figure = Figure(figsize=(9.5, 0.9 + 1.75 * n_rows), layout="constrained")
+    panels = figure.subplots(n_rows, n_columns, sharex=True, squeeze=False).flatten()
+    for axes, metric in zip(panels, PANELS, strict=False):
+        for one, color, dashes in zip(of_sets, LINE_COLORS, DASHES * 2, strict=False):
+            steps, found = list(one.by_step), [metrics[metric] for metrics in one.by_step.values()]
+            axes.plot(
+                steps,
+                _percent([each.mean for each in found]),
+                color=color,
+                linestyle=dashes,
+                marker="o",
+                markersize=3.5,
+                label=one.task_set.name,
+            )
+            low, high = ([max(0.0, each.low) for each in found], [min(1.0, each.high) for each in found])
+            axes.fill_between(steps, _percent(low), _percent(high), color=color, alpha=0.1, linewidth=0)
+        axes.set_title(f"{metric} (%)", loc="left", fontsize=9)
+    for axes in panels[len(PANELS) :]:
+        axes.remove()
+    for axes in panels[max(0, len(PANELS) - n_columns) : len(PANELS)]:
+        axes.set_xlabel("step")
+        axes.tick_params(labelbottom=True)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(handles))
+    figure.suptitle(title, fontsize=11)
+    save(figure, path)
+
+
+def _percent(shares: Sequence[float]) -> NDArray[np.float64]:
+    return 100 * np.asarray(shares)
