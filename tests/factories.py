@@ -11,7 +11,7 @@ import numpy as np
 
 from arc_refinery.augment import IDENTITY
 from arc_refinery.grids import Grid, fingerprint
-from arc_refinery.records import Attempt, Demonstration, Prompt, Verdict
+from arc_refinery.records import Attempt, Demonstration, Prompt, Verdict, attempt_id
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Episode
 from arc_refinery.tasks import Pair, Task
@@ -55,7 +55,7 @@ def make_attempt(prompt: Prompt | None = None, **changes: Any) -> Attempt:
     """The first completion of a prompt."""
     prompt = make_prompt() if prompt is None else prompt
     fields: dict[str, Any] = {
-        "attempt_id": f"{prompt.prompt_id}/0",
+        "attempt_id": attempt_id(prompt.prompt_id, 0),
         "prompt_id": prompt.prompt_id,
         "task_id": prompt.task_id,
         "turn": prompt.turn,

@@ -14,7 +14,7 @@ from factories import make_attempt, make_grid, make_prompt, make_task, make_verd
 from arc_refinery import config, records
 from arc_refinery.config import Refining
 from arc_refinery.grids import Grid
-from arc_refinery.records import Attempt, Verdict
+from arc_refinery.records import Attempt, Prompt, Verdict
 
 Answers = Mapping[str, Mapping[str, str]]  # of each branch and task a letter for each attempt
 
@@ -56,6 +56,12 @@ def finished(
     folder = results / experiment.experiment
     records.write(folder / f"tasks/{task_set.name}.parquet", "tasks", [make_task(task) for task in tasks], 0, {})
     for branch, of_tasks in answers.items():
+        prompts = [
+            prompt(task, branch, number, len(of_tasks[task][2 * number :][:2]))
+            for task in tasks
+            for number in range(-(-len(of_tasks.get(task, "")) // 2))
+        ]
+        records.write(folder / task_set.name / branch / "prompts.parquet", "prompts", prompts, 0, {})
         for shard in range(n_shards):
             ours = [task for task in tasks if task in of_tasks][shard::n_shards]
             rows = [graded(task, branch, index, letter) for task in ours for index, letter in enumerate(of_tasks[task])]
@@ -66,19 +72,26 @@ def finished(
     return experiment, folder
 
 
+def prompt(task_id: str, branch: str, number: int, n_predictions: int, **changes: Any) -> Prompt:
+    """A prompt of a branch. Turn 2 refines the second attempt of turn 1, turn 3 the first attempt of turn 2."""
+    name, _, turn = ("turn1", "", 1) if branch.startswith("turn1") else branch.rpartition("-turn")
+    parents = {1: "", 2: f"{task_id}/turn1-000/001"}
+    fields = {
+        "prompt_id": f"{task_id}/{branch}-{number:03d}",
+        "turn": int(turn),
+        "parent_id": parents.get(int(turn), f"{task_id}/{name}-turn2-000/000"),
+        "n_tokens": 20 * int(turn),
+        "n_predictions": n_predictions,
+    }
+    return make_prompt(make_task(task_id), **fields | changes)
+
+
 def graded(task_id: str, branch: str, index: int, letter: str) -> tuple[Attempt, Verdict]:
-    """An attempt and its verdict; two attempts share a prompt. Later turns refine the second attempt of turn 1."""
-    turn = 1 if branch.startswith("turn1") else int(branch.rpartition("turn")[2])
-    prompt_id = f"{task_id}/{branch}-{index // 2}"
+    """An attempt and its verdict; two attempts share a prompt."""
+    asked = prompt(task_id, branch, index // 2, 2)
     attempt = make_attempt(
-        make_prompt(
-            make_task(task_id),
-            prompt_id=prompt_id,
-            turn=turn,
-            parent_id=f"{task_id}/turn1-0/1" if turn > 1 else "",
-            n_tokens=20 * turn,
-        ),
-        attempt_id=f"{prompt_id}/{index}",
+        asked,
+        attempt_id=records.attempt_id(asked.prompt_id, index % 2),
         n_tokens=10 + index,
         finish_reason="length" if letter == "n" else "stop",
         logprob=-1.0 - index,

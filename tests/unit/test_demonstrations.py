@@ -360,12 +360,18 @@ def write_turn(files: BranchFiles, graded: list[GradedAttempt], prompts: list[Pr
     return files.folder
 
 
+def named(one: GradedAttempt, number: int) -> GradedAttempt:
+    """The attempt with the id that sampling gives it."""
+    name = records.attempt_id(one.prompt.prompt_id, number)
+    return replace(one, attempt=replace(one.attempt, attempt_id=name), verdict=replace(one.verdict, attempt_id=name))
+
+
 def test_the_stage_writes_the_same_bytes_whatever_the_number_of_shards_and_grading_jobs(
     renderer: Renderer, tmp_path: Path
 ):
     names = ["c", "a", "e", "b", "d"]
-    prompts = [asked(renderer, name) for name in names]
-    graded = [attempt(prompt, name) for prompt in prompts for name in ("x", "yy")]
+    prompts = [replace(asked(renderer, name), n_predictions=2) for name in names]
+    graded = [named(attempt(prompt, name), number) for prompt in prompts for number, name in enumerate(("x", "yy"))]
     records.write(tmp_path / "tasks.parquet", "tasks", [a_task(name) for name in names], 0, {})
     contents = set()
     for n_shards, together in ((1, 1), (3, 1), (3, 2)):

@@ -18,7 +18,11 @@ from arc_refinery.reporting.refining.lengths import PromptLengths, histogram, la
 
 def write(path: Path, lengths: dict[int, list[int]], longest: int = 976) -> Path:
     """A file of prompts of these lengths, by turn."""
-    prompts = [make_prompt(turn=turn, n_tokens=n) for turn, of_turn in lengths.items() for n in of_turn]
+    prompts = [
+        make_prompt(prompt_id=f"{turn}-{number}", turn=turn, n_tokens=n)
+        for turn, of_turn in lengths.items()
+        for number, n in enumerate(of_turn)
+    ]
     write_prompts(path, prompts, longest, 0, {})
     return path
 

@@ -205,7 +205,8 @@ def test_equal_inputs_give_equal_bytes(tmp_path: Path, kind: Any, record: Any, r
 
 def test_a_file_that_was_read_and_written_again_has_equal_bytes(tmp_path: Path):
     one, other = tmp_path / "one.parquet", tmp_path / "other.parquet"
-    records.write(one, "verdicts", [VERDICT] * 3, 5, {})
+    made = [dataclasses.replace(VERDICT, attempt_id=name) for name in "abc"]
+    records.write(one, "verdicts", made, 5, {})
     records.write(other, "verdicts", records.read_verdicts(one), 5, {})
     assert one.read_bytes() == other.read_bytes()
 
@@ -334,10 +335,8 @@ def test_a_further_column_does_no_harm(path: Path):
         ([[1, 2], [3]], "rows of different lengths"),
         ([[11]], "cells 11..11, expected 0..9"),
         ([[-1]], "cells -1..-1, expected 0..9"),
-        ([[1, None]], "expected integers"),
         ([[0] * 31], "shape 1x31, expected sides of 1..30"),
         ([], "expected 2-D"),
-        (None, "expected 2-D"),
     ],
 )
 def test_a_bad_grid_inside_is_refused_with_the_reason(path: Path, grid: Any, reason: str):

@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from factories import make_prompt, make_task
-from handmade import graded
+from factories import make_task
+from handmade import graded, prompt
 
 from arc_refinery import config, records
 from arc_refinery.augment import IDENTITY
@@ -75,14 +75,7 @@ def write_branch(
 ) -> None:
     turn = 1 if branch == "turn1" else 2
     prompts = [
-        make_prompt(
-            make_task(task),
-            prompt_id=f"{task}/{branch}-{n}",
-            turn=turn,
-            messages=said(task, turn),
-            n_tokens=20 * turn,
-            n_predictions=2,
-        )
+        prompt(task, branch, n, 2, messages=said(task, turn))
         for task in answers
         for n in range(len(answers[task]) // 2)
     ]
@@ -371,7 +364,7 @@ def test_verdicts_of_other_attempts_are_refused(tmp_path: Path):
     folder = write_experiment(tmp_path)
     _, verdict = attempt_and_verdict("a", "turn1", 0, "S")
     records.write(folder / "small/turn1/verdicts/000.parquet", "verdicts", [verdict], 0, {})
-    with pytest.raises(RecordError, match="its 1 verdicts do not match the 16 attempts"):
+    with pytest.raises(RecordError, match=r"verdicts/000\.parquet: 1 rows, expected 16"):
         write_report(experiment(), folder, tmp_path / "tiny.md")
 
 
@@ -390,10 +383,10 @@ def test_a_missing_training_log_is_named(tmp_path: Path):
 
 
 def test_an_attempt_without_outputs_is_drawn_with_its_reason(folder: Path, tmp_path: Path):
-    ids = ["d/turn1-1/2", "d/turn1-0/0"]
+    ids = ["d/turn1-001/000", "d/turn1-000/000"]
     found = gallery.executions(BranchFiles(folder / "small/turn1", 1), ids)
-    assert found["d/turn1-1/2"] == pictures.Execution((), "TypeError: bad operand (line 2)", PROGRAM)
-    assert found["d/turn1-0/0"] == pictures.Execution((), "no code", "")
+    assert found["d/turn1-001/000"] == pictures.Execution((), "TypeError: bad operand (line 2)", PROGRAM)
+    assert found["d/turn1-000/000"] == pictures.Execution((), "no code", "")
     pictures.draw(make_task("d"), found, tmp_path / "d.png")
     assert (tmp_path / "d.png").read_bytes().startswith(b"\x89PNG")
     feedback = gallery.FeedbackShown("feedback", IDENTITY, (0,))
@@ -401,7 +394,7 @@ def test_an_attempt_without_outputs_is_drawn_with_its_reason(folder: Path, tmp_p
 
 
 def test_an_unknown_test_output_is_drawn_as_unknown(folder: Path, tmp_path: Path):
-    found = gallery.executions(BranchFiles(folder / "small/turn1", 1), ["a/turn1-0/0", "a/turn1-0/1"])
+    found = gallery.executions(BranchFiles(folder / "small/turn1", 1), ["a/turn1-000/000", "a/turn1-000/001"])
     known = make_task("a")
     task = dataclasses.replace(known, test=(Pair(known.test[0].input, UNKNOWN),))
     pictures.draw(task, found, tmp_path / "unknown.png")

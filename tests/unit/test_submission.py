@@ -2,6 +2,7 @@
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,8 @@ def verdict(outputs: tuple[int, ...], train: tuple[float, float], task_id: str =
 
 
 def write_verdicts(path: Path, *verdicts: Verdict) -> Path:
-    records.write(path, "verdicts", verdicts, 0, {})
+    named = (replace(verdict, attempt_id=f"{path.stem}/{number}") for number, verdict in enumerate(verdicts))
+    records.write(path, "verdicts", named, 0, {})
     return path
 
 

@@ -42,7 +42,7 @@ def test_a_row_is_an_attempt_of_an_arm(attempts: pd.DataFrame):
 def test_arms_share_the_first_attempts_of_a_task(attempts: pd.DataFrame):
     of_a = attempts[(attempts["task_id"] == "a") & (attempts["turn"] == 1)]
     ids = {arm: rows["attempt_id"].tolist() for arm, rows in of_a.groupby("arm")}
-    assert ids["refine"] == ids["independent"][:2] == ["a/turn1-0/0", "a/turn1-0/1"]
+    assert ids["refine"] == ids["independent"][:2] == ["a/turn1-000/000", "a/turn1-000/001"]
 
 
 def test_slots_of_a_turn_begin_where_the_budgets_before_it_end(attempts: pd.DataFrame):
@@ -54,13 +54,13 @@ def test_slots_of_a_turn_begin_where_the_budgets_before_it_end(attempts: pd.Data
 
 def test_what_an_attempt_gave(attempts: pd.DataFrame):
     by_id = attempts.drop_duplicates("attempt_id").set_index("attempt_id")
-    failed, train_only, none = (by_id.loc[name] for name in ("b/turn1-1/2", "b/turn1-0/1", "c/turn1-0/0"))
+    failed, train_only, none = (by_id.loc[name] for name in ("b/turn1-001/000", "b/turn1-000/001", "c/turn1-000/000"))
     assert (failed["status"], failed["error_type"], failed["fingerprint"]) == ("error", "TypeError", "")
     assert (train_only["train_is_correct"], train_only["test_is_correct"]) == (True, False)
     assert (train_only["test_pixel_score"], train_only["test_correct_grids"]) == (0.75, 0.0)
     assert (none["status"], none["error_type"], none["finish_reason"]) == ("no_code", "", "length")
-    refined = by_id.loc["b/refine-turn2-0/1"]
-    assert (refined["parent_id"], refined["n_prompt_tokens"], refined["n_tokens"]) == ("b/turn1-0/1", 40, 11)
+    refined = by_id.loc["b/refine-turn2-000/001"]
+    assert (refined["parent_id"], refined["n_prompt_tokens"], refined["n_tokens"]) == ("b/turn1-000/001", 40, 11)
     assert refined["logprob"] == -2.0
     assert by_id["adapter"].unique() == ["none"]
 
@@ -92,7 +92,10 @@ def test_verdicts_of_other_attempts_are_refused(tmp_path: Path):
     experiment, folder = finished(tmp_path, settings(ARMS), ANSWERS, "abc")
     branch = folder / "small/refine-turn2"
     (branch / "verdicts/000.parquet").write_bytes((folder / "small/turn1/verdicts/000.parquet").read_bytes())
-    with pytest.raises(RecordError, match="its 12 verdicts do not match the 4 attempts"):
+    with pytest.raises(
+        RecordError,
+        match=r"verdicts/000\.parquet: row 1 is a/turn1-000/000, expected a/refine-turn2-000/000; 12 rows, expected 4",
+    ):
         tidy.write_attempts_table(experiment, folder, folder / "attempts.parquet")
     assert not (folder / "attempts.parquet").exists()
 

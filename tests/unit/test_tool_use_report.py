@@ -63,7 +63,7 @@ SETTINGS: dict[str, Any] = {
     },
     "generation": {"max_turn_tokens": 48, "max_episode_tokens": 160, "max_calls": 2},
     "training": {"grpo": {"learning_rate": 1e-3}},
-    "evaluation": {"n_predictions": 4, "arms": ARMS},
+    "evaluation": {"n_predictions": 4, "questions_per_batch": 1, "arms": ARMS},
 }
 QUESTIONS = [
     make_question(question_id=f"sums/{number}", text=f"How much is {number} + {number}?", reference=str(2 * number))

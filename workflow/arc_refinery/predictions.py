@@ -13,7 +13,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.grids import N_COLORS
 from arc_refinery.kaggle import read_json
 from arc_refinery.prompts import Template
-from arc_refinery.records import Attempt, Prompt
+from arc_refinery.records import Attempt, Prompt, attempt_id
 from arc_refinery.refine.first_turn import first_turn_prompt
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.tasks import Task
@@ -57,7 +57,7 @@ def read_predictions(path: Path, tasks: Mapping[str, Task], model: str) -> Itera
             prompt_id = f"{task_id}/turn1-{number:03d}"
             for index, (text, _) in enumerate(group):
                 yield Attempt(
-                    attempt_id=f"{prompt_id}/{index:03d}",
+                    attempt_id=attempt_id(prompt_id, index),
                     prompt_id=prompt_id,
                     task_id=task_id,
                     turn=1,

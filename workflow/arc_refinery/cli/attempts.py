@@ -2,7 +2,6 @@
 
 import logging
 from dataclasses import asdict, dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -46,7 +45,7 @@ class SampleAttempts(SamplerFlags):
         attempts = sample_shard(prompts, model, self.lora_path, decoding, output)
         decisive = model.model_dump(exclude=config.marked(config.PromptedModel, config.PROMPTS, config.TUNING))
         settings = {"model": decisive, "lora_path": self.lora_path, "decoding": asdict(decoding)}
-        records.write(output, "attempts", attempts, self.seed, settings)
+        records.write(output, "attempts", attempts, self.seed, settings, made_from=[self.dataset_path])
         progress_path(output).unlink()
 
     def _prompts(self) -> list[records.Prompt]:
@@ -109,16 +108,18 @@ class GradeAttempts:
     seed: int = 0  # recorded in the file
 
     def run(self) -> None:
-        from arc_refinery.refine.graded import read_outputs
+        from arc_refinery.refine.graded import check_attempts, read_outputs
         from arc_refinery.refine.grading import grade_attempts
 
         tasks = {task.task_id: task for task in records.read_tasks(self.tasks_path)}
-        attempts = chain.from_iterable(map(records.read_attempts, self.attempts))
-        n_attempts = sum(map(records.count, self.attempts))
         outputs = read_outputs(self.parents, self._parent_ids()) if self.parents else None
+        check_attempts(self.attempts, self.tasks_path, tasks, outputs)
+        attempts = (attempt for _, attempt in records.read_all(records.read_attempts, self.attempts))
+        n_attempts = sum(map(records.count, self.attempts))
         with self.sandbox.executor(self.n_jobs) as executor:
             verdicts = grade_attempts(attempts, tasks, executor, n_attempts, outputs)
-            records.write(self.output, "verdicts", verdicts, self.seed, self.sandbox.model_dump())
+            settings = self.sandbox.model_dump()
+            records.write(self.output, "verdicts", verdicts, self.seed, settings, made_from=self.attempts)
 
     def _parent_ids(self) -> set[str]:
         return {name for path in self.attempts for name in records.texts(path, "attempts", "parent_id")}

@@ -68,7 +68,7 @@ class FirstPrompts(PromptFlags):
         longest = self.max_model_len - self.sampling.max_output_tokens
         settings = self.sampling.model_dump(exclude={"temperature", "top_p"})
         settings |= {"template": asdict(template), "max_model_len": self.max_model_len, "branch": self.branch}
-        write_prompts(self.output, made, longest, self.seed, settings)
+        write_prompts(self.output, made, longest, self.seed, settings, made_from=[self.tasks_path])
 
 
 @dataclass(kw_only=True)
@@ -142,6 +142,7 @@ class WriteDemonstrations(NextTurnFlags):
             self.max_completion_length,
             self.seed,
         )
+        records.check_made_from(self.files.prompts, [self.tasks_path])
         sources, generated, counts = {}, set(), Counter(n_tasks=0, n_too_easy=0, n_tasks_without_target=0, n_too_long=0)
         if self.demonstrations.targets == "source":
             with self.sandbox.executor(self.n_jobs) as executor:

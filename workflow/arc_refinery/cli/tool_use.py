@@ -152,16 +152,15 @@ class Conversations(ToolFlags):
 
             def conversations() -> Iterator[Conversation]:
                 nonlocal n_asked, n_without, n_long
-                for path in self.dataset_path:
-                    for question in islice(records.read_questions(path), self.n_questions):
-                        n_asked += 1
-                        made = conversation(question, toolbox(question), renderer, self.without_tools, self.seed)
-                        if made is None:
-                            n_without += 1
-                        elif self._is_short_enough(made, renderer):
-                            yield made
-                        else:
-                            n_long += 1
+                for _, question in records.read_all(self._first_questions, self.dataset_path):
+                    n_asked += 1
+                    made = conversation(question, toolbox(question), renderer, self.without_tools, self.seed)
+                    if made is None:
+                        n_without += 1
+                    elif self._is_short_enough(made, renderer):
+                        yield made
+                    else:
+                        n_long += 1
 
             def facts() -> dict[str, int]:
                 return {"n_questions": n_asked, "n_without": n_without, "n_too_long": n_long}
@@ -172,6 +171,9 @@ class Conversations(ToolFlags):
             "%d conversations from %d questions; %d have none, because no tool gives the results of their solutions; "
         )
         logging.info(message + "%d were too long for an episode", n_made, n_asked, n_without, n_long)
+
+    def _first_questions(self, path: Path) -> Iterator[Question]:
+        return islice(records.read_questions(path), self.n_questions)
 
     def _is_short_enough(self, made: Conversation, renderer: "ToolRenderer") -> bool:
         """Whether the conversation is within the limits of an episode."""
@@ -199,7 +201,7 @@ class TrainToolUse(GrpoFlags, ToolFlags):
         from arc_refinery.training.grpo import train_grpo
 
         job = self.job(self.training, self.max_model_len, self.sandbox)
-        questions = [question for path in self.dataset_path for question in records.read_questions(path)]
+        questions = [question for _, question in records.read_all(records.read_questions, self.dataset_path)]
         with _two(self.sandbox, self.n_jobs) as executors:
             renderer = self.renderer()
             check_template(renderer.tokenizer)
@@ -258,7 +260,7 @@ class Episodes(SamplerFlags, ToolFlags):
             )
             played = run_shard(questions, setup, self.shard, self.n_shards, output)
             settings = setup.settings() | {"lora_path": self.lora_path}
-            records.write(output, "episodes", played, self.seed, settings)
+            records.write(output, "episodes", played, self.seed, settings, made_from=[self.dataset_path])
         progress_path(output).unlink()
 
 

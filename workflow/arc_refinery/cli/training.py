@@ -100,12 +100,15 @@ class Train(GrpoFlags):
             max_output_tokens=self.lengths.max_completion_length,
         )
         n_left_out = 0
-        for path in self.dataset_path:
-            for prompt in prompts_in(path, sampling, self.template, self.colors, self.model_path, self.seed):
-                if prompt.n_tokens <= self.lengths.longest_prompt:
-                    yield prompt
-                else:
-                    n_left_out += 1
+
+        def read(path: Path) -> Iterator[records.Prompt]:
+            return prompts_in(path, sampling, self.template, self.colors, self.model_path, self.seed)
+
+        for _, prompt in records.read_all(read, self.dataset_path):
+            if prompt.n_tokens <= self.lengths.longest_prompt:
+                yield prompt
+            else:
+                n_left_out += 1
         logging.info("%d prompts leave no room for an answer and were left out", n_left_out)
 
 
@@ -136,12 +139,12 @@ class FineTune(AdapterFlags):
         from arc_refinery.training.sft import SftRow, refinement_row
 
         end = str(load_tokenizer(self.model_path).eos_token)
-        for path in self.dataset_path:
-            if records.kind_of(path) == "conversations":
-                for one in records.read_conversations(path):
-                    yield SftRow(one.question_id, one.segments)
-            else:
-                yield from (refinement_row(one, end) for one in records.read_demonstrations(path))
+        if records.kind_of(self.dataset_path[0]) == "conversations":
+            for _, one in records.read_all(records.read_conversations, self.dataset_path):
+                yield SftRow(one.question_id, one.segments)
+        else:
+            for _, row in records.read_all(records.read_demonstrations, self.dataset_path):
+                yield refinement_row(row, end)
 
 
 @dataclass

@@ -12,15 +12,14 @@ Grids and completions are not loaded: 400 tasks x 256 attempts take some tens of
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import pandas as pd
-import pyarrow.parquet as pq
 
 from arc_refinery import records
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import Arm, Refining, TaskSet
-from arc_refinery.records import RecordError
 
 METRICS = (
     "valid code",
@@ -41,7 +40,7 @@ PASS_RATE = "pass_rate"  # share of attempts that are correct on all pairs; as `
 SCORES = ["train_pixel_score", "train_correct_grids", "test_pixel_score", "test_correct_grids"]
 
 _VERDICT_COLUMNS = ["attempt_id", "prompt_id", "task_id", "has_closed_code", "status", "error", "fingerprint", *SCORES]
-_ATTEMPT_COLUMNS = ["attempt_id", "parent_id", "n_prompt_tokens", "n_tokens", "finish_reason"]
+_ATTEMPT_COLUMNS = ["parent_id", "n_prompt_tokens", "n_tokens", "finish_reason"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +101,17 @@ class SetResults:
 def load_results(experiment: Refining, folder: Path, task_set: TaskSet, arms: Iterable[Arm]) -> SetResults:
     """Load all attempts of the arms on a set from the experiment's folder."""
     task_ids = read_task_ids(folder, task_set)
+    arms = list(arms)
     names = sorted({branch for arm in arms for branch in arm.branches})
     branches = {name: load_branch(experiment.files(folder, task_set.name, name), task_ids) for name in names}
+    for arm in arms:
+        for before, branch in pairwise(["", *arm.branches]):
+            parents = set(branches[before]["attempt_id"]) if before else {""}
+            if strange := set(branches[branch]["parent_id"]) - parents:
+                raise records.RecordError(
+                    f"{folder / task_set.name / branch}: has attempts that refine {min(strange)!r}, which is not in "
+                    f"{before or 'a first turn'}. Delete the folder, then run snakemake again"
+                )
     return SetResults(task_set.name, task_ids, branches)
 
 
@@ -113,20 +121,17 @@ def read_task_ids(folder: Path, task_set: TaskSet) -> tuple[str, ...]:
 
 
 def load_branch(files: BranchFiles, task_ids: Collection[str], extra: Sequence[str] = ()) -> pd.DataFrame:
-    """Load one branch of `SetResults`, with `extra` columns of attempts; raises `RecordError`."""
-    verdicts = pd.concat([_read(path, "verdicts", _VERDICT_COLUMNS) for path in files.verdicts])
+    """Load one branch of `SetResults`, with `extra` columns of attempts; raises `records.RecordError`."""
+    records.check_branch(files)
+    records.check_made_from(files.prompts, [files.tasks])
+    verdicts = pd.concat([_read(path, "verdicts", _VERDICT_COLUMNS) for path in files.verdicts], ignore_index=True)
     attempts = pd.concat([_read(path, "attempts", [*_ATTEMPT_COLUMNS, *extra]) for path in files.attempts])
-    if sorted(verdicts["attempt_id"]) != sorted(attempts["attempt_id"]):
-        raise RecordError(
-            f"{files.folder}/verdicts: its {len(verdicts)} verdicts do not match the {len(attempts)} attempts in "
-            f"{files.folder}/attempts. Delete the verdicts, then run snakemake again"
-        )
     if unknown := sorted(set(verdicts["task_id"]) - set(task_ids)):
-        raise RecordError(
+        raise records.RecordError(
             f"{files.folder}: has attempts on task {unknown[0]}, which is not in {files.tasks}. "
             "Delete the folder, then run snakemake again"
         )
-    table = verdicts.merge(attempts, on="attempt_id", how="left", validate="one_to_one")
+    table = pd.concat([verdicts, attempts.reset_index(drop=True)], axis=1)  # in the same order: they were checked
     completions_of_prompt = table.groupby("prompt_id")["attempt_id"].transform("size")
     return table.drop(columns="error").assign(
         error_type=table["error"].str.extract(r"^([\w.]{0,40})", expand=False).astype("category"),
@@ -190,6 +195,5 @@ def n_tasks_with_budget_left(attempts: pd.DataFrame, arm: Arm, task_ids: Sequenc
 
 
 def _read(path: Path, kind: records.RecordKind, columns: list[str]) -> pd.DataFrame:
-    records.check(path, kind)
-    table: pd.DataFrame = pq.read_table(path, columns=columns).to_pandas()
+    table: pd.DataFrame = records.columns(path, kind, columns).to_pandas()
     return table

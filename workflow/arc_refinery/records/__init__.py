@@ -1,13 +1,17 @@
 """Records that stages exchange: their classes, and the Parquet files that store them."""
 
+from arc_refinery.records.branches import batches_of_shard, check_branch, check_episodes, in_shard
 from arc_refinery.records.files import (
     ROWS_PER_GROUP,
     SCHEMA_VERSION,
     RecordError,
     check,
+    check_made_from,
+    columns,
     count,
     kind_of,
     notes,
+    read_all,
     read_attempts,
     read_conversations,
     read_demonstrations,
@@ -24,7 +28,7 @@ from arc_refinery.records.files import (
     writer,
 )
 from arc_refinery.records.questions import Asserts, Question
-from arc_refinery.records.refining import Attempt, Demonstration, Prompt, Verdict
+from arc_refinery.records.refining import Attempt, Demonstration, Prompt, Verdict, attempt_id
 from arc_refinery.records.schemas import RecordKind, schema
 from arc_refinery.records.transcripts import Call, Conversation, Episode, Segment
 
@@ -43,10 +47,18 @@ __all__ = [
     "RecordKind",
     "Segment",
     "Verdict",
+    "attempt_id",
+    "batches_of_shard",
     "check",
+    "check_branch",
+    "check_episodes",
+    "check_made_from",
+    "columns",
     "count",
+    "in_shard",
     "kind_of",
     "notes",
+    "read_all",
     "read_attempts",
     "read_conversations",
     "read_demonstrations",

@@ -34,6 +34,11 @@ class Prompt:
     test: tuple[Pair, ...]
 
 
+def attempt_id(prompt_id: str, number: int) -> str:
+    """Return the id of a prompt's completion, numbered from 0."""
+    return f"{prompt_id}/{number:03d}"
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """A completion, with the prompt, model and settings that it was sampled with."""

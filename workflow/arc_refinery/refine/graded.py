@@ -12,6 +12,7 @@ from arc_refinery import records
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.grids import Grid
 from arc_refinery.records import Attempt, Prompt, RecordError, Verdict
+from arc_refinery.tasks import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,9 @@ class GradedAttempt:
 def read_graded(files: BranchFiles) -> Iterator[GradedAttempt]:
     """Yield all attempts of a branch in the prompts' order of tasks, whatever their shard.
 
-    Raises `RecordError` where attempts and verdicts do not match one to one.
+    Raises `RecordError` where prompts, attempts and verdicts do not match one to one (`records.check_branch`).
     """
+    records.check_branch(files)
     prompts = {prompt.prompt_id: prompt for prompt in records.read_prompts(files.prompts)}
     place = {task_id: number for number, task_id in enumerate(dict.fromkeys(one.task_id for one in prompts.values()))}
     shards: list[Iterator[GradedAttempt]] = []
@@ -39,10 +41,6 @@ def read_graded(files: BranchFiles) -> Iterator[GradedAttempt]:
             chosen[start:stop] = True
             shards.append(_of_shard(prompts, attempts, verdicts, chosen))
             start = stop
-        if start != n_verdicts:
-            raise RecordError(
-                f"{verdicts}: {n_verdicts} verdicts, expected {start}, one per attempt. {records.remake(verdicts)}"
-            )
     return merge(*shards, key=lambda one: place[one.attempt.task_id])
 
 
@@ -55,15 +53,31 @@ def read_outputs(paths: Iterable[Path], attempt_ids: Collection[str]) -> dict[st
     return found
 
 
+def check_attempts(
+    paths: Iterable[Path], tasks_path: Path, tasks: Mapping[str, Task], outputs: Mapping[str, tuple[Grid, ...]] | None
+) -> None:
+    """Raise `RecordError` unless all attempts are on these tasks; with `outputs`, also on parents that have some."""
+    for path in paths:
+        columns = records.columns(path, "attempts", ["attempt_id", "task_id", "train_order", "parent_id"])
+        for name, task_id, order, parent_id in zip(*(column.to_pylist() for column in columns), strict=True):
+            task = tasks.get(task_id)
+            if task is None or sorted(order) != list(range(len(task.train))):
+                what = "is not in" if task is None else "has other train pairs in"
+                raise RecordError(
+                    f"{path}: the task {task_id} of the attempt {name} {what} {tasks_path}; give the tasks that the "
+                    "attempts answer"
+                )
+            if outputs is not None and len(outputs.get(parent_id, ())) != len(task.pairs):
+                raise RecordError(
+                    f"{path}: the attempt {name} refines {parent_id!r}, which has no outputs for {task_id} in the "
+                    "files of --parents; give the verdicts on the attempts that it refines"
+                )
+
+
 def _of_shard(
     prompts: Mapping[str, Prompt], attempts: Path, verdicts: Path, chosen: NDArray[np.bool_]
 ) -> Iterator[GradedAttempt]:
     """Yield the attempts of a file, whose verdicts are the chosen rows of another."""
     pairs = zip(records.read_attempts(attempts), records.read_verdicts(verdicts, chosen), strict=True)
     for attempt, verdict in pairs:
-        if attempt.attempt_id != verdict.attempt_id:
-            raise RecordError(
-                f"{verdicts}: verdict on {verdict.attempt_id} in the place of {attempt.attempt_id} of {attempts}. "
-                f"{records.remake(verdicts)}"
-            )
         yield GradedAttempt(prompts[attempt.prompt_id], attempt, verdict)

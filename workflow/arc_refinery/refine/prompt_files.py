@@ -1,7 +1,7 @@
 """Files of prompts that fit the model's window, with the lengths of those that do not."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,14 @@ from arc_refinery.records import Prompt
 logger = logging.getLogger(__name__)
 
 
-def write_prompts(path: Path, prompts: Iterable[Prompt], longest: int, seed: int, settings: Mapping[str, Any]) -> None:
+def write_prompts(
+    path: Path,
+    prompts: Iterable[Prompt],
+    longest: int,
+    seed: int,
+    settings: Mapping[str, Any],
+    made_from: Sequence[Path] = (),
+) -> None:
     """Write the prompts of at most `longest` tokens; the file's notes contain the lengths of longer ones, by turn.
 
     Notes: `longest_allowed`, `n_dropped`, `dropped` ({turn: [tokens, ...]}).
@@ -32,7 +39,7 @@ def write_prompts(path: Path, prompts: Iterable[Prompt], longest: int, seed: int
     def facts() -> dict[str, Any]:
         return {"longest_allowed": longest, "n_dropped": sum(map(len, dropped.values())), "dropped": dropped}
 
-    records.write(path, "prompts", fitting(), seed, settings, facts)
+    records.write(path, "prompts", fitting(), seed, settings, facts, made_from)
     if lengths := kept + [n_tokens for of_turn in dropped.values() for n_tokens in of_turn]:
         tokens = np.percentile(lengths, shares := (50, 95, 100), method="inverted_cdf")
         percentiles = ", ".join(f"{share} %: {n}" for share, n in zip(shares, tokens, strict=True))

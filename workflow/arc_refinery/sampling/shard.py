@@ -7,6 +7,7 @@ import hashlib
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import compress
 from pathlib import Path
 
 from tqdm import tqdm
@@ -36,11 +37,10 @@ def open_sampler(model: PromptedModel, adapter: Path | None, decoding: Decoding)
 
 
 def shard_of(prompts: Sequence[Prompt], shard: int, n_shards: int) -> list[Prompt]:
-    """Return the prompts of every `n_shards`-th task, starting at task `shard`; a task is never split over shards."""
+    """Return the prompts of a shard (`records.in_shard`)."""
     if not 0 <= shard < n_shards:
         raise InputError(f"shard {shard} of {n_shards}: expected 0..{n_shards - 1}")
-    index = {task_id: i for i, task_id in enumerate(dict.fromkeys(prompt.task_id for prompt in prompts))}
-    return [prompt for prompt in prompts if index[prompt.task_id] % n_shards == shard]
+    return list(compress(prompts, records.in_shard([prompt.task_id for prompt in prompts], shard, n_shards)))
 
 
 def sample_shard(
@@ -103,7 +103,7 @@ def _attempt(
     prompt: Prompt, number: int, completion: Completion, model: PromptedModel, adapter: Path | None, decoding: Decoding
 ) -> Attempt:
     return Attempt(
-        attempt_id=f"{prompt.prompt_id}/{number:03d}",
+        attempt_id=records.attempt_id(prompt.prompt_id, number),
         prompt_id=prompt.prompt_id,
         task_id=prompt.task_id,
         turn=prompt.turn,

@@ -68,8 +68,7 @@ def run_shard(
         raise InputError(f"shard {shard} of {n_shards}: expected 0..{n_shards - 1}")
     if min(setup.n_predictions, setup.questions_per_batch) < 1:
         raise InputError("n_predictions and questions_per_batch: expected at least 1")
-    size = setup.questions_per_batch
-    batches = [questions[start : start + size] for start in range(0, len(questions), size)][shard::n_shards]
+    batches = records.batches_of_shard(questions, setup.questions_per_batch, shard, n_shards)
     prompts = [[_prompt(question, setup) for question in batch] for batch in batches]
     weights = "" if setup.adapter is None else content_hash([setup.adapter / ADAPTER_WEIGHTS])
     texts = [repr(question) for batch in batches for question in batch]
@@ -127,7 +126,7 @@ def _run_batch(
 
 def _record(number: int, question: Question, rollout: Rollout, grade: EpisodeGrade, setup: EpisodeSettings) -> Episode:
     return Episode(
-        episode_id=f"{question.question_id}/{number:03d}",
+        episode_id=records.attempt_id(question.question_id, number),
         question_id=question.question_id,
         model=setup.model.path,
         adapter=str(setup.adapter or ""),

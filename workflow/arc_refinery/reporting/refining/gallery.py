@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow.parquet as pq
 
 from arc_refinery import records
 from arc_refinery.augment import Augmentation
@@ -163,14 +162,13 @@ def _read(
 
 def executions(branch: BranchFiles, attempt_ids: Sequence[str]) -> dict[str, Execution]:
     """Read the executions of some attempts of a branch; only these rows are kept in memory."""
-    wanted = [("attempt_id", "in", list(attempt_ids))]
 
-    def rows(paths: Sequence[Path], *columns: str) -> Iterator[dict[str, Any]]:
+    def rows(paths: Sequence[Path], kind: records.RecordKind, *columns: str) -> Iterator[dict[str, Any]]:
         for path in paths:
-            yield from pq.read_table(path, columns=["attempt_id", *columns], filters=wanted).to_pylist()
+            yield from records.columns(path, kind, ["attempt_id", *columns], attempt_ids).to_pylist()
 
-    completions = {row["attempt_id"]: row["completion"] for row in rows(branch.attempts, "completion")}
-    verdicts = rows(branch.verdicts, "status", "error", "train_outputs", "test_outputs")
+    completions = {row["attempt_id"]: row["completion"] for row in rows(branch.attempts, "attempts", "completion")}
+    verdicts = rows(branch.verdicts, "verdicts", "status", "error", "train_outputs", "test_outputs")
     return {row["attempt_id"]: _execution(row, completions[row["attempt_id"]]) for row in verdicts}
 
 
@@ -182,9 +180,8 @@ def _execution(row: dict[str, Any], completion: str) -> Execution:
 
 def read_feedback(path: Path, prompt_ids: Sequence[str]) -> dict[str, FeedbackShown]:
     """Read the feedback (the last user message) of some refining prompts; only these rows are kept in memory."""
-    records.check(path, "prompts")
     columns = ["prompt_id", "messages", "augmentation", "train_order"]
-    rows = pq.read_table(path, columns=columns, filters=[("prompt_id", "in", list(prompt_ids))]).to_pylist()
+    rows = records.columns(path, "prompts", columns, prompt_ids).to_pylist()
     return {row["prompt_id"]: _feedback(row) for row in rows}
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -60,8 +59,7 @@ def labels(paths: Sequence[Path]) -> list[str]:
 
 def read_lengths(path: Path, label: str) -> list[PromptLengths]:
     """Read the lengths of a file of prompts, by turn."""
-    records.check(path, "prompts")
-    kept = pq.read_table(path, columns=["turn", "n_tokens"]).to_pandas()
+    kept = records.columns(path, "prompts", ["turn", "n_tokens"]).to_pandas()
     notes = records.notes(path)
     dropped = {int(turn): lengths for turn, lengths in notes.get("dropped", {}).items()}
     if sum(map(len, dropped.values())) != notes.get("n_dropped", 0):

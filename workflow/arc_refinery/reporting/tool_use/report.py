@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import pandas as pd
@@ -83,14 +84,18 @@ def compose(experiment: ToolUse, folder: Path, files: Attachments) -> list[str]:
 
 
 def _load_set(experiment: ToolUse, folder: Path, settings: Questions) -> EvaluatedQuestions:
-    questions = {one.question_id: one for one in records.read_questions(folder / f"questions/{settings.name}.parquet")}
+    source, evaluation = folder / f"questions/{settings.name}.parquet", experiment.evaluation
+    questions = {one.question_id: one for one in records.read_questions(source)}
     if not questions:
-        raise RecordError(f"{folder}/questions/{settings.name}.parquet: has no questions, so nothing can be compared")
+        raise RecordError(f"{source}: has no questions, so nothing can be compared")
     episodes = {}
-    for arm in experiment.evaluation.arms:
+    for arm in evaluation.arms:
         by_question: dict[str, list[Episode]] = {question_id: [] for question_id in questions}
         for shard in range(settings.shards):
-            for episode in records.read_episodes(folder / settings.name / arm.name / f"{shard:03d}.parquet"):
+            path = folder / settings.name / arm.name / f"{shard:03d}.parquet"
+            batches = records.batches_of_shard([*questions], evaluation.questions_per_batch, shard, settings.shards)
+            records.check_episodes(path, source, [*chain.from_iterable(batches)], evaluation.n_predictions)
+            for episode in records.read_episodes(path):
                 by_question[episode.question_id].append(replace(episode, messages=(), completion_ids=(), mask=()))
         episodes[arm.name] = by_question
     return EvaluatedQuestions(settings, questions, episodes, folder / settings.name)

@@ -1,0 +1,139 @@
+"""Every stage that reads our Parquet files, and each of these files corrupted: refused by name, or no harm done."""
+
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from checkout import TINY
+from factories import make_demonstration, make_task
+from handmade import finished, settings
+from reliability.sweep import Stage, copied_from, of_records, sweep
+
+from arc_refinery import records
+from arc_refinery.records import Attempt, Prompt, Verdict
+from arc_refinery.tasks import Task
+
+ARMS = {"independent": [{"n_predictions": 4}], "refine": [{"n_predictions": 2}, {"n_predictions": 2}]}
+ANSWERS = {"turn1": {"a": "wwSw", "b": "wTet", "c": "nwww"}, "refine-turn2": {"a": "ww", "b": "wS"}}
+TURN1, TURN2 = "results/tiny/small/turn1", "results/tiny/small/refine-turn2"
+TASKS, OTHER_TASKS = "results/tiny/tasks/small.parquet", "results/tiny/tasks/other.parquet"
+
+RENDERED = ["--model-path", TINY, "--template", "compact", "--output", "{}/out/rows.parquet"]
+WINDOW = ["--max-model-len", "1024", "--max-output-tokens", "48"]
+OF_TURN = ["--folder", f"{{}}/{TURN1}", "--n-shards", "2", "--n-considered", "4", *RENDERED]
+ATTEMPTS = [f"{{}}/{TURN1}/attempts/000.parquet", f"{{}}/{TURN1}/attempts/001.parquet"]
+REPORT = ["--config", "{}/results/tiny/settings.json", "--folder", "{}/results/tiny", "--output", "{}/out/tiny.md"]
+REFINE = ["--branch", "refine-turn2", "--n-parents", "2", "--n-predictions", "2", "--batch-size", "1"]
+VOTING = ["--verdicts", f"{{}}/{TURN1}/verdicts/000.parquet", f"{{}}/{TURN1}/verdicts/001.parquet"]
+SFT = ["--max-seq-length", "1024", "--max-completion-length", "48", "--targets", "attempts"]
+
+
+def columns(kind: type) -> list[str]:
+    return [field.name for field in fields(kind)]
+
+
+# What could be taken for the right file: the other shard, the same shard twice, another turn's, another set's
+SWAPPED = {"the other shard": copied_from("001.parquet")}
+TURNS = {"of turn 2": copied_from("../../refine-turn2/attempts/000.parquet")}
+OF_TURN_2 = {"of turn 2": copied_from("../refine-turn2/prompts.parquet")}
+PROMPTS = of_records(columns(Prompt), others=OF_TURN_2)
+SHARD = of_records(columns(Attempt), others=SWAPPED | TURNS)
+VERDICTS = of_records(
+    columns(Verdict), others=SWAPPED | {"of turn 2": copied_from("../../refine-turn2/verdicts/000.parquet")}
+)
+TASK_FILE = of_records(columns(Task), others={"tasks of another set": copied_from("other.parquet")})
+TURN1_FILES = {
+    f"{TURN1}/prompts.parquet": PROMPTS,
+    f"{TURN1}/attempts/000.parquet": SHARD,
+    f"{TURN1}/verdicts/000.parquet": VERDICTS,
+}
+# without columns: these stages share the readers of the others
+AS_TURN_1 = {
+    "of turn 1": copied_from("../../turn1/attempts/000.parquet"),
+    "other shard": copied_from("001.parquet"),
+}
+COMPARED = {
+    TASKS: of_records(["task_id"], joined=False, others={"tasks of another set": copied_from("other.parquet")}),
+    f"{TURN1}/prompts.parquet": of_records(["prompt_id", "n_predictions"], others=OF_TURN_2),
+    f"{TURN1}/attempts/001.parquet": of_records(["attempt_id", "parent_id", "n_tokens"]),
+    f"{TURN1}/verdicts/001.parquet": of_records(["attempt_id", "status", "test_correct_grids"]),
+    f"{TURN2}/prompts.parquet": of_records(
+        ["prompt_id"], others={"prompts of turn 1": copied_from("../turn1/prompts.parquet")}
+    ),
+    f"{TURN2}/attempts/000.parquet": of_records([], others=AS_TURN_1),
+    f"{TURN2}/verdicts/000.parquet": of_records(
+        [], others={"of turn 1": copied_from("../../turn1/verdicts/000.parquet")}
+    ),
+}
+
+SAMPLE = ["--model-path", TINY, *WINDOW, "--n-shards", "9", "--shard", "8"]  # no prompt is in it: no model is loaded
+STAGES = {
+    "prompts first": Stage(
+        ["prompts", "first", "--tasks-path", f"{{}}/{TASKS}", "--n-predictions", "2", *RENDERED, *WINDOW],
+        {TASKS: of_records(columns(Task), joined=False)},
+    ),
+    "sample": Stage(
+        ["sample", "--dataset-path", f"{{}}/{TURN1}/prompts.parquet", *SAMPLE, "--output-folder", "{}/out"],
+        {f"{TURN1}/prompts.parquet": of_records(columns(Prompt), joined=False)},
+    ),
+    "grade": Stage(
+        ["grade", "--attempts", *ATTEMPTS, "--tasks-path", f"{{}}/{TASKS}", "--output", "{}/out/000.parquet"],
+        {f"{TURN1}/attempts/000.parquet": of_records(columns(Attempt), False, SWAPPED), TASKS: TASK_FILE},
+    ),
+    "prompts refine": Stage(["prompts", "refine", *OF_TURN, *REFINE, *WINDOW], TURN1_FILES),
+    "prompts demonstrations": Stage(
+        ["prompts", "demonstrations", *OF_TURN, *SFT, "--tasks-path", f"{{}}/{TASKS}"],
+        {**TURN1_FILES, TASKS: of_records(columns(Task), joined=False)},
+    ),
+    "report": Stage(["report", *REPORT], COMPARED),
+    "compare": Stage(["compare", "{}/results/tiny:independent", "{}/results/tiny:refine"], COMPARED),
+    "report lengths": Stage(
+        [
+            "report",
+            "lengths",
+            "--prompts",
+            f"{{}}/{TURN1}/prompts.parquet",
+            "--window",
+            "9",
+            "--output-folder",
+            "{}/out",
+        ],
+        {f"{TURN1}/prompts.parquet": of_records(["prompt_id", "turn", "n_tokens"], joined=False)},
+    ),
+    "predictions submit": Stage(
+        ["predictions", "submit", *VOTING, "--challenges", "{}/challenges.json", "--output", "{}/out/s.json"],
+        {f"{TURN1}/verdicts/000.parquet": of_records(columns(Verdict), False, SWAPPED)},
+    ),
+}
+# How many cases are refused, and which do no harm
+ENDS: dict[str, tuple[int, list[str]]] = {
+    "prompts first": (37, []),
+    "sample": (55, []),
+    "grade": (113, [f"{TASKS}, reordered, of an earlier version"]),
+    "prompts refine": (212, []),
+    "prompts demonstrations": (249, []),
+    "report": (199, []),
+    "compare": (199, []),
+    "report lengths": (27, [f"{TURN1}/prompts.parquet, flipped byte"]),  # in a column that is not read
+    "predictions submit": (68, []),
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole")
+    finished(folder / "results", settings(ARMS), ANSWERS, "abc", n_shards=2)
+    records.write(folder / OTHER_TASKS, "tasks", [make_task(name) for name in "ab"], 0, {})
+    records.write(folder / "demonstrations.parquet", "demonstrations", [make_demonstration()], 0, {})
+    pairs = [{"input": [[1, 2], [3, 4]], "output": [[1, 2], [3, 4]]}]
+    challenges = {name: {"train": pairs, "test": [{"input": [[1, 2], [3, 4]]}]} for name in "abc"}
+    (folder / "challenges.json").write_text(json.dumps(challenges))
+    return folder
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_corrupted_records_are_refused_by_name_or_do_no_harm(
+    name: str, whole: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert sweep(STAGES[name], whole, monkeypatch, tmp_path) == ENDS[name]

@@ -1,0 +1,100 @@
+"""Check that files belong together: every prompt of a branch has its attempts, and each of them a verdict.
+
+Two shards of prompts for two completions each, on the tasks a and b:
+
+    prompts.parquet       a/turn1-000, b/turn1-000
+    attempts/000.parquet  a/turn1-000/000, a/turn1-000/001     verdicts/000.parquet  the same ids in the same order
+    attempts/001.parquet  b/turn1-000/000, b/turn1-000/001     verdicts/001.parquet
+
+So the prompts alone say which rows each file has, and in which order.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from arc_refinery.branch_files import BranchFiles
+from arc_refinery.records.files import RecordError, check_made_from, columns, remake
+from arc_refinery.records.refining import attempt_id
+
+T = TypeVar("T")
+
+_OF_PROMPT = ["prompt_id", "task_id", "turn", "parent_id", "augmentation", "train_order"]
+_OF_EPISODE = ["episode_id", "question_id"]
+_OF_VERDICT = ["attempt_id", "prompt_id", "task_id", "turn"]
+
+
+def in_shard(task_ids: Sequence[str], shard: int, n_shards: int) -> list[bool]:
+    """Return which of these are on every `n_shards`-th task, from task `shard`; a task is never split over shards."""
+    index = {task_id: number for number, task_id in enumerate(dict.fromkeys(task_ids))}
+    return [index[task_id] % n_shards == shard for task_id in task_ids]
+
+
+def batches_of_shard(items: Sequence[T], size: int, shard: int, n_shards: int) -> list[Sequence[T]]:
+    """Split items into batches and return every `n_shards`-th, from batch `shard`."""
+    return [items[start : start + size] for start in range(0, len(items), size)][shard::n_shards]
+
+
+def check_episodes(path: Path, questions: Path, question_ids: Sequence[str], n_episodes: int) -> None:
+    """Raise `RecordError` unless a file has `n_episodes` episodes on each of these questions, in their order."""
+    rows = [(attempt_id(name, number), name) for name in question_ids for number in range(n_episodes)]
+    expected = pa.table(
+        [pa.array(names, pa.string()) for names in (zip(*rows, strict=True) if rows else ([], []))], _OF_EPISODE
+    )
+    _compare(path, columns(path, "episodes", _OF_EPISODE), expected, str(questions))
+    check_made_from(path, [questions])
+
+
+def check_branch(files: BranchFiles) -> None:
+    """Raise `RecordError` unless the branch's attempts answer its prompts, and its verdicts are on these, one to one.
+
+    Only ids are read, and hashes of the files that others were made from.
+    """
+    prompts = columns(files.prompts, "prompts", [*_OF_PROMPT, "n_predictions"])
+    task_ids = prompts["task_id"].to_pylist()
+    shards = iter(range(files.n_shards))
+    for job, verdicts in enumerate(files.verdicts):
+        expected = []
+        for attempts, shard in zip(files.attempts_of_job(job), shards, strict=False):
+            of_shard = _attempts_on(prompts.filter(pa.array(in_shard(task_ids, shard, files.n_shards), pa.bool_())))
+            source = f"shard {shard} of {files.n_shards} of {files.prompts}"
+            _compare(attempts, columns(attempts, "attempts", of_shard.column_names), of_shard, source)
+            check_made_from(attempts, [files.prompts])
+            expected.append(of_shard)
+        of_job = pa.concat_tables(expected).select(_OF_VERDICT)
+        names = " and ".join(dict.fromkeys(map(str, (files.attempts_of_job(job)[0], files.attempts_of_job(job)[-1]))))
+        _compare(verdicts, columns(verdicts, "verdicts", _OF_VERDICT), of_job, names)
+        check_made_from(verdicts, files.attempts_of_job(job))
+
+
+def _attempts_on(prompts: pa.Table) -> pa.Table:
+    """Return the ids of all attempts on some prompts."""
+    numbers = prompts["n_predictions"].to_pylist()
+    ids = [
+        attempt_id(prompt_id, number)
+        for prompt_id, n in zip(prompts["prompt_id"].to_pylist(), numbers, strict=True)
+        for number in range(n)
+    ]
+    rows = prompts.select(_OF_PROMPT).take(np.repeat(np.arange(len(prompts)), numbers))
+    return rows.add_column(0, "attempt_id", pa.array(ids, pa.string()))
+
+
+def _compare(path: Path, given: pa.Table, expected: pa.Table, source: str) -> None:
+    """Raise `RecordError` unless the ids in a file are the expected ones, in their order."""
+    if given.equals(expected):
+        return
+    row_id = expected.column_names[0]
+    if given[row_id] == expected[row_id]:
+        name = next(name for name in expected.column_names if given[name] != expected[name])
+        raise RecordError(f"{path}: its column {name!r} is not that of {source}. {remake(path)}")
+    rows = zip(given[row_id].to_pylist(), expected[row_id].to_pylist(), strict=False)
+    found = next(
+        (f"row {n} is {one}, expected {other}; " for n, (one, other) in enumerate(rows, 1) if one != other), ""
+    )
+    raise RecordError(
+        f"{path}: {found}{len(given)} rows, expected {len(expected)}, those of {source}. "
+        f"Is the number of shards right? {remake(path)}"
+    )
