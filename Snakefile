@@ -3,7 +3,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 from snakemake.utils import min_version
 
-from arc_refinery.config import ConfigError, check_files, validate_experiment
+from arc_refinery.config import ConfigError, check_files, read_yaml, validate_experiment
 from arc_refinery.gpu_memory import memory_warnings
 
 min_version("9.19")
@@ -18,6 +18,8 @@ include: "rules/common.smk"
 
 
 try:
+    for path in workflow.configfiles:  # Snakemake takes the last of two equal keys
+        read_yaml(Path(path))
     experiment = validate_experiment(config, config_origin())
     check_files(experiment, config_origin())
 except ConfigError as error:

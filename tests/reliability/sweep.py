@@ -9,9 +9,10 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -204,7 +205,7 @@ def of_records(
             if joined:
                 yield f"{name}, of an earlier version", _earlier(change)
         for column in columns:
-            yield f"{column} missing", _table(lambda table, column=column: table.drop_columns(column))
+            yield f"{column} missing", _table(partial(pa.Table.drop_columns, columns=column))
             yield f"{column} null", _table(_null(column))
             yield f"{column} of another type", _table(_of_another_type(column))
         yield from (others or {}).items()
@@ -224,8 +225,18 @@ def _with_metadata(key: str, value: str) -> Corrupt:
 # Corruptions of JSON
 
 
-def of_json(paths: Sequence[Sequence[str | int]], others: Mapping[str, Any] = {}) -> dict[str, Corrupt]:
-    """Corruptions of a JSON file: values at `paths` missing, null or of another type; `others` replace the content."""
+def of_text(others: Mapping[str, bytes]) -> dict[str, Corrupt]:
+    """Corruptions of a text file; `others` replace the content."""
+    return {**ANY, **{what: partial(_write, content=content) for what, content in others.items()}}
+
+
+def of_json(
+    paths: Sequence[Sequence[str | int]], others: Mapping[str, Any] | None = None, valid: Collection[str] = ()
+) -> dict[str, Corrupt]:
+    """Corruptions of a JSON file: values at `paths` missing, null or of another type; `others` replace the content.
+
+    Without those that are `valid`: other inputs, but good ones.
+    """
 
     def changed(where: Sequence[str | int], change: Callable[[Any, str | int], None]) -> Corrupt:
         def corrupt(path: Path) -> None:
@@ -256,15 +267,14 @@ def of_json(paths: Sequence[Sequence[str | int]], others: Mapping[str, Any] = {}
             yield f"{name} missing", changed(where, lambda inner, last: inner.__delitem__(last))
             for what, value in (("null", None), ("a number", 7.5), ("a text", "x"), ("a list", []), ("an object", {})):
                 yield f"{name} {what}", changed(where, put(value))
-        for what, content in others.items():
-            yield (
-                what,
-                _rewritten(
-                    lambda _, content=content: content if isinstance(content, bytes) else json.dumps(content).encode()
-                ),
-            )
+        for what, content in (others or {}).items():
+            yield what, partial(_write, content=content)
 
-    return dict(all_of_them())
+    return {name: corrupt for name, corrupt in all_of_them() if name not in valid}
+
+
+def _write(path: Path, content: Any) -> None:
+    path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
 
 
 def _doubled_key(content: bytes) -> bytes:

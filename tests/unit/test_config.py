@@ -288,9 +288,28 @@ def test_a_missing_file_is_named(path: Path):
     assert message(path) == f"{path}: no such file; give a config with --configfile"
 
 
+# each list has the one before it nine times
+BOMB = "a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10))
+
+
 def test_a_file_that_is_no_yaml_is_named(path: Path):
     path.write_text("model: [1, 2\n")
-    assert message(path).startswith(f"{path}: cannot be read as YAML: ")
+    assert message(path).startswith(f"{path}, line 2: cannot be read as YAML: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("seed: 1\nseed: 2\n", ", line 2: cannot be read as YAML: seed is there twice"),
+        ("a:\n\t- 1\n", ", line 2: cannot be read as YAML: found character"),
+        ("seed: " + "1" * 5000, ": cannot be read as YAML: Exceeds the limit"),
+        (BOMB, ": cannot be read as YAML: it has more than 100000 values"),
+    ],
+)
+def test_yaml_faults_name_the_line(path: Path, text: str, problem: str):
+    path.write_text(text)
+    assert message(path).startswith(str(path))
+    assert problem in message(path)
 
 
 @pytest.mark.parametrize(("text", "found"), [("", "NoneType"), ("- 1\n", "list"), ("demo\n", "str")])

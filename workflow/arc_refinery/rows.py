@@ -1,7 +1,6 @@
 """Read rows of external files: JSON lines, a JSON list (both may be gzipped) or Parquet."""
 
 import gzip
-import json
 import zlib
 from collections.abc import Iterator, Sequence
 from gzip import GzipFile
@@ -12,10 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from arc_refinery.errors import InputError
+from arc_refinery.files import check_regular, decode_json
 
 _ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet")
 ROWS_AT_ONCE = 500  # of a Parquet file
-READ_ERRORS = (pa.ArrowInvalid, OSError, EOFError, zlib.error)  # of a missing, truncated or foreign file
+READ_ERRORS = (pa.ArrowException, OSError, EOFError, zlib.error)  # of a missing, truncated or foreign file
 
 
 class RowError(InputError):
@@ -29,6 +29,7 @@ def read_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]
     """
     if not path.name.endswith(_ENDINGS):
         raise RowError(f"{path}: ends in {path.suffix!r}; expected a file that ends in {', '.join(_ENDINGS)}")
+    check_regular(path, RowError)
     try:
         if path.suffix == ".parquet":
             with pq.ParquetFile(path) as table:
@@ -48,10 +49,7 @@ def open_binary(path: Path, buffering: int = -1) -> GzipFile | BinaryIO:
 
 def parse_json(text: bytes, where: str, expected: str) -> Any:
     """Parse a JSON value; raises `RowError`."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise RowError(f"{where} is not valid JSON ({error}); expected {expected}") from None
+    return decode_json(text, where, expected, RowError)
 
 
 def _lines(file: GzipFile | BinaryIO, path: Path) -> Iterator[Any]:

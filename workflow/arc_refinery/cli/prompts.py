@@ -9,6 +9,7 @@ from typing import Annotated
 from arc_refinery import config, records
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.cli.flags import Flat
+from arc_refinery.errors import InputError
 
 NO_SETTINGS = ("folder", "n_shards", "shards_per_grading_job", "output")
 
@@ -55,6 +56,8 @@ class FirstPrompts(PromptFlags):
         from arc_refinery.refine.prompt_files import write_prompts
         from arc_refinery.refine.rendering import Renderer
 
+        if not records.count(self.tasks_path):
+            raise InputError(f"{self.tasks_path}: has no tasks, so there is nothing to ask; make it again")
         template = load_template(self.template, self.colors)
         made = first_turn_prompts(
             records.read_tasks(self.tasks_path),

@@ -59,7 +59,8 @@ class WriteQuestions:
         _name_them("kept, with fewer asserts", checked.unchecked)
         if not checked.kept:
             raise InputError(
-                f"{self.questions.name}: no question is left of {len(made)}: {len(made) - len(unseen)} are held out, "
+                f"{self.questions.path or self.questions.name}: no question is left of {len(made)}: "
+                f"{len(made) - len(unseen)} are held out, "
                 f"the programs of {len(checked.failing)} do not pass their own tests. Choose other data"
             )
         settings = {

@@ -35,6 +35,7 @@ from arc_refinery.config.tool_use import (
     ToolUse,
 )
 from arc_refinery.config.training import SFT, TRAINED, Methods, Run, Training, check_weights
+from arc_refinery.config.yaml_files import read_yaml
 from arc_refinery.prompts import FeedbackForm
 
 __all__ = [
@@ -94,5 +95,6 @@ __all__ = [
     "files_named",
     "load_experiment",
     "marked",
+    "read_yaml",
     "validate_experiment",
 ]

@@ -6,7 +6,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-import yaml
 from pydantic import ValidationError
 
 from arc_refinery.config.base import ConfigError, explain
@@ -17,6 +16,7 @@ from arc_refinery.config.refining import Refining
 from arc_refinery.config.resources import Resources
 from arc_refinery.config.sampling import LEARNED, ModelConfig
 from arc_refinery.config.tool_use import ToolUse
+from arc_refinery.config.yaml_files import read_yaml
 from arc_refinery.prompts import template_files
 
 _Kind = TypeVar("_Kind", bound=Experiment)
@@ -138,16 +138,10 @@ def _moved(config: Mapping[str, Any]) -> list[str]:
 
 
 def _content(path: Path, where: str = "") -> dict[str, Any]:
-    try:
-        content = yaml.safe_load(path.read_text())
-    except FileNotFoundError:
+    if not path.exists():
         advice = "give a config with --configfile" if not where else "expected a config, relative to this folder"
-        raise ConfigError(f"{where}{path}: no such file; {advice}") from None
-    except (yaml.YAMLError, OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{where}{path}: cannot be read as YAML: {error}") from None
-    if not isinstance(content, dict):
-        raise ConfigError(f"{where}{path}: expected a mapping of keys, found {type(content).__name__}")
-    return content
+        raise ConfigError(f"{where}{path}: no such file; {advice}")
+    return read_yaml(path, where)
 
 
 def check_files(experiment: Experiment, origin: str) -> None:

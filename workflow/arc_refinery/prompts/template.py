@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from arc_refinery.errors import InputError
-from arc_refinery.files import atomic_write
+from arc_refinery.files import atomic_write, read_json, read_text
 from arc_refinery.prompts.notation import COLOR_WORDS, DIGITS, Notation, NotationError
 
 BUILT_IN = ("compact", "words")
@@ -168,7 +168,7 @@ def _read(folder: Path) -> Template:
             f"{missing[0]} does not exist; model.template is one of {', '.join(BUILT_IN)} or a folder that "
             "`arc-refinery prompts learn` wrote"
         )
-    texts: dict[str, Any] = {name: (folder / f"{name}.txt").read_bytes().decode().removesuffix("\n") for name in _TEXTS}
+    texts: dict[str, Any] = {name: _text(folder / f"{name}.txt").removesuffix("\n") for name in _TEXTS}
     for name, slots in _REQUIRED_SLOTS.items():
         for slot in slots:
             if slot not in texts[name]:
@@ -176,22 +176,23 @@ def _read(folder: Path) -> Template:
     # after a prompt that ends in white space, the model continues with other tokens than it was trained on
     texts["assistant_prefix"] = texts["assistant_prefix"].rstrip()
     path = folder / NOTATION
+    rest = read_json(path, "the keys that `arc-refinery prompts learn` writes", TemplateError)
     try:
-        rest = json.loads(path.read_text())
         separators = {name: rest.pop(name) for name in ("between_pairs", "between_tests")}
         notation = Notation(**rest | {"colors": tuple(rest["colors"])})
     except NotationError as error:
         raise TemplateError(f"{path}: colors: {error}") from None
-    except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise TemplateError(f"{path}: {error}; expected the keys that `arc-refinery prompts learn` writes") from None
     return Template(**texts, **separators, notation=notation, feedback=_read_feedback(folder / FEEDBACK))
 
 
+def _text(path: Path) -> str:
+    return read_text(path, "a text that `arc-refinery prompts learn` wrote", TemplateError)
+
+
 def _read_feedback(path: Path) -> FeedbackTexts:
-    try:
-        texts = json.loads(path.read_text())
-    except json.JSONDecodeError as error:
-        raise TemplateError(f"{path}: is not valid JSON: {error}") from None
+    texts = read_json(path, "texts", TemplateError)
     names = [field.name for field in fields(FeedbackTexts)]
     are_texts = isinstance(texts, dict) and all(isinstance(text, str) for text in texts.values())
     if not are_texts or sorted(texts) != sorted(names):

@@ -14,7 +14,7 @@ from typing import Any
 from tqdm import tqdm
 
 from arc_refinery.errors import InputError
-from arc_refinery.files import atomic_write
+from arc_refinery.files import atomic_write, check_regular, decode_json
 from arc_refinery.grids import GridError, as_grid
 from arc_refinery.sandbox.executor import Executor
 from arc_refinery.sandbox.types import Outcome, Program
@@ -27,12 +27,17 @@ def execute_file(programs: Path, output: Path, executor: Executor) -> None:
 
     Equal programs with equal inputs are executed once and have the same `cpu_seconds`.
     """
-    if programs.exists() and not programs.is_file():
-        raise InputError(f"{programs}: is not a regular file; it is read twice, first to check it")
-    n_programs = sum(1 for _ in read_programs(programs))
+    check_regular(programs)  # it is read twice, first to check it
+    names: set[str] = set()
+    for program in read_programs(programs):
+        if program.program_id in names:
+            raise InputError(f"{programs}: two programs are called {program.program_id}; give each its own program_id")
+        names.add(program.program_id)
+    if not names:
+        raise InputError(f"{programs}: has no programs; expected at least one")
     with atomic_write(output) as unfinished, open(unfinished, "w", encoding="utf-8") as lines:
         outcomes = executor.run(read_programs(programs))
-        for outcome in tqdm(outcomes, total=n_programs, unit="program", mininterval=1):
+        for outcome in tqdm(outcomes, total=len(names), unit="program", mininterval=1):
             lines.write(f"{json.dumps(outcome_row(outcome))}\n")
 
 
@@ -63,12 +68,7 @@ def outcome_row(outcome: Outcome) -> dict[str, Any]:
 
 
 def _program(line: str, where: str) -> Program:
-    try:
-        row = json.loads(line.strip())
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{where}: is not valid JSON ({error.msg}, column {error.colno}); expected {EXPECTED}"
-        ) from None
+    row = decode_json(line.strip(), f"{where}: it", EXPECTED)
     if not isinstance(row, dict):
         raise InputError(f"{where}: is a {type(row).__name__}; expected {EXPECTED}")
     for field, kind in (("program_id", str), ("source", str), ("inputs", list)):

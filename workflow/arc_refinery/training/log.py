@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from arc_refinery.config import Guard
-from arc_refinery.files import atomic_write
+from arc_refinery.files import atomic_write, decode_json, read_text
 from arc_refinery.records import RecordError
 from arc_refinery.training import checkpoints
 from arc_refinery.training.guard import LoggedStep, Symptom
@@ -78,10 +78,10 @@ def read_lines(path: Path) -> list[Line]:
     if not path.exists():
         raise RecordError(f"{path}: no such file; train first: snakemake {path.parent}")
     lines = []
-    for number, text in enumerate(path.read_text().splitlines(), 1):
+    for number, text in enumerate(read_text(path, "a training log", RecordError).splitlines(), 1):
         try:
-            lines.append(_decoded(json.loads(text)))
-        except (json.JSONDecodeError, TypeError) as error:
+            lines.append(_decoded(decode_json(text, "it", "an object")))
+        except (ValueError, TypeError, AttributeError) as error:
             raise RecordError(
                 f"{path}, line {number}: is not a line of a training log ({error}). Train again"
             ) from None
