@@ -31,7 +31,13 @@ GRIDS = {
     "half a surrogate pair": b'{"\\ud800": {}}',
 }
 OF_ROW: list[list[str | int]] = [["source"], ["examples"], ["examples", 0], ["examples", 0, 1]]
-OF_CONFIG: list[list[str | int]] = [["experiment"], ["model"], ["model", "window"], ["evaluation"], ["evaluation", "arms"]]
+OF_CONFIG: list[list[str | int]] = [
+    ["experiment"],
+    ["model"],
+    ["model", "window"],
+    ["evaluation"],
+    ["evaluation", "arms"],
+]
 OF_TASK: list[list[str | int]] = [["a"], ["a", "train"], ["a", "test"], ["a", "train", 0], ["a", "train", 0, "input"]]
 KAGGLE = ["--name", "set", "--source", "kaggle", "--path", "{}/tasks.json", "--solutions", "{}/solutions.json"]
 TOOLS = ["--name", "sums", "--form", "gsm8k", "--source", "file", "--path", "{}/questions.jsonl"]

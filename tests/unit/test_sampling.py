@@ -350,7 +350,7 @@ def test_a_damaged_adapter_is_refused(
     adapter = make_adapter(tmp_path / "adapter", MODEL.path)
     (adapter / name).write_bytes((adapter / name).read_bytes()[:50])
     message = refused(prompts, tmp_path, monkeypatch, adapter)
-    assert message.startswith(f"{adapter / name}: cannot be read")
+    assert message.startswith(f"{adapter / name}: ")
 
 
 @pytest.mark.model

@@ -117,9 +117,12 @@ def test_rows_that_cannot_be_used_are_named_and_an_empty_set_is_refused(
         "question a/mbpp-9 is left out, because its own program does not pass its tests: assert 1: failed"
         in caplog.text
     )
-    assert "a: no question is left of 1: 0 are held out, the programs of 1 do not pass their own tests." in str(said)
+    assert (
+        "wrong.jsonl: no question is left of 1: 0 are held out, the programs of 1 do not pass their own tests."
+        in str(said)
+    )
     (folder / "empty.jsonl").write_text("")
-    assert "a: no question is left of 0" in str(
+    assert "empty.jsonl: no question is left of 0" in str(
         run(monkeypatch, f"{QUESTIONS} --form mbpp --source file --path empty.jsonl")
     )
     assert not (folder / "a").exists()

@@ -18,6 +18,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
 from arc_refinery.errors import ModelError
+from arc_refinery.files import read_json, read_text
 from arc_refinery.prompts import Message
 
 # Classes of transformers that use tokenizer.json unchanged; others modify it.
@@ -40,14 +41,21 @@ def load_chat(model_path: str) -> Chat:
 
 
 class _OfFolder:
-    def __init__(self, template: str, tokenizer: Tokenizer, special_tokens: Mapping[str, str]) -> None:
+    def __init__(self, template: str, tokenizer: Tokenizer, special_tokens: Mapping[str, str], path: Path) -> None:
+        self._path = path
         self._template = _environment().from_string(template)
         self._tokenizer = tokenizer
         self._special_tokens = dict(special_tokens)
 
     def render(self, messages: Sequence[Message]) -> str:
         variables = {"messages": list(messages), "tools": None, "documents": None, "add_generation_prompt": True}
-        return self._template.render(**self._special_tokens, **variables)
+        try:
+            text = self._template.render(**self._special_tokens, **variables)
+        except (TemplateError, TypeError, ValueError, OverflowError, RecursionError, MemoryError) as error:
+            raise ModelError(f"{self._path}: cannot render a conversation ({error}); correct the template") from None
+        if not text.strip():
+            raise ModelError(f"{self._path}: renders a conversation as empty text; correct the template")
+        return text
 
     def count(self, text: str) -> int:
         return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
@@ -83,16 +91,21 @@ def _of_folder(folder: Path) -> Chat | None:
     files = [folder / name for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")]
     if not all(path.is_file() for path in files):
         return None
-    settings = json.loads(files[1].read_text())
-    if settings.get("tokenizer_class") not in PLAIN_CLASSES:
+    settings = read_json(files[1], "the settings of a tokenizer", ModelError)
+    if not isinstance(settings, dict) or settings.get("tokenizer_class") not in PLAIN_CLASSES:
         return None
     tokens = {name: value for name, value in settings.items() if name.endswith("_token")}
     texts = {name: value["content"] if isinstance(value, dict) else value for name, value in tokens.items()}
     special_tokens = {name: text for name, text in texts.items() if isinstance(text, str)}
+    template = read_text(files[2], "a chat template", ModelError)
+    if not template.strip():
+        raise ModelError(f"{files[2]}: is empty, so prompts would be empty; download the model again")
     try:
-        return _OfFolder(files[2].read_text(), Tokenizer.from_file(str(files[0])), special_tokens)
+        return _OfFolder(template, Tokenizer.from_file(str(files[0])), special_tokens, files[2])
     except TemplateSyntaxError:  # a tag that transformers may know
         return None
+    except Exception as error:  # noqa: BLE001  # tokenizers raises nothing more special
+        raise ModelError(f"{files[0]}: cannot be read ({error}); download the model again") from None
 
 
 def _environment() -> ImmutableSandboxedEnvironment:

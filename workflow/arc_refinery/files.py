@@ -17,6 +17,7 @@ from arc_refinery.errors import InputError
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
     """Yield a temporary path next to `path`; it replaces `path` if all goes well and is removed otherwise."""
+    check_regular(path)  # a device would be replaced
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
     try:

@@ -1,6 +1,5 @@
 """Preflight checks: fail before loading a model or starting an engine."""
 
-import json
 import logging
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -9,6 +8,7 @@ from typing import Any
 
 from arc_refinery.config import ModelConfig, PromptedModel
 from arc_refinery.errors import InputError
+from arc_refinery.files import read_json
 from arc_refinery.records import Prompt
 
 ADAPTER_CONFIG = "adapter_config.json"
@@ -54,14 +54,13 @@ def check_model(model: ModelConfig, adapter: Path | None) -> None:
 def adapter_config(adapter: Path) -> dict[str, Any]:
     """Return the settings that peft saved with an adapter."""
     path = adapter / ADAPTER_CONFIG
-    try:
-        content: dict[str, Any] = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise SamplingError(f"{path}: no such file; expected a folder with a LoRA adapter as peft saves it") from None
-    except ValueError as error:
-        raise SamplingError(f"{path}: cannot be read as JSON: {error}; save the adapter again") from None
-    if not isinstance(content.get("r"), int):
+    if not path.exists():
+        raise SamplingError(f"{path}: no such file; expected a folder with a LoRA adapter as peft saves it")
+    content = read_json(path, "the settings of a LoRA adapter as peft saves them", SamplingError)
+    if not isinstance(content, dict) or type(content.get("r")) is not int or content["r"] < 1:
         raise SamplingError(f"{path}: has no rank `r`; expected the settings of a LoRA adapter as peft saves them")
+    if content.get("peft_type") != "LORA" or type(content.get("lora_alpha")) not in (int, float):
+        raise SamplingError(f"{path}: expected peft_type LORA and a number lora_alpha; save the adapter again")
     return content
 
 
@@ -100,6 +99,12 @@ def _check_adapter(adapter: Path, model: ModelConfig, network: Any) -> None:
     except SafetensorError as error:
         raise SamplingError(f"{weights}: cannot be read ({error}); save the adapter again") from None
     modules = _linear_modules(network)
+    sides = {
+        name: {key.rpartition(".lora_")[2][:1] for key in shapes if key.startswith(f"{name}.lora_")}
+        for name in (key.rpartition(".lora_")[0] for key in shapes)
+    }
+    if half := next((name for name, found in sides.items() if found != {"A", "B"}), "" if shapes else "every module"):
+        raise SamplingError(f"{weights}: lacks weights of {half}; save the adapter again")
     for key, shape in shapes.items():
         module, side, _ = key.removeprefix("base_model.model.").partition(".lora_")
         end, axis = (0, 1) if key.endswith("lora_A.weight") else (1, 0)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, DynamicCache, LogitsProcessorList
 from transformers.generation.logits_process import TemperatureLogitsWarper, TopPLogitsWarper
@@ -186,15 +187,23 @@ def load_network(model: ModelConfig, adapter: Path | None, device: str) -> Any:
 
 
 def load_weights(model: ModelConfig, in_4bit: bool, **options: Any) -> Any:
-    """Load a model's network; raise `ModelError` if its weights are missing."""
+    """Load a model's network; raise `ModelError` if its weights cannot be read or some are missing."""
     dtype = getattr(torch, model.dtype)
     if in_4bit:
         options["quantization_config"] = BitsAndBytesConfig(**four_bits(model.dtype))
     try:
-        return AutoModelForCausalLM.from_pretrained(model.path, dtype=dtype, **options)
-    except OSError as error:
+        network, found = AutoModelForCausalLM.from_pretrained(
+            model.path, dtype=dtype, output_loading_info=True, **options
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:  # RuntimeError: of other shapes
         reason = str(error).partition("\n")[0]
         raise ModelError(f"{model.path}: cannot load its weights ({reason}); correct model.path") from None
+    if missing := sorted(found["missing_keys"]):  # transformers would draw them at random
+        raise ModelError(
+            f"{model.path}: {len(missing)} of its weights are missing, such as {missing[0]}; does its config.json "
+            "belong to its weights? Download the model again"
+        )
+    return network
 
 
 def end_tokens(network: Any, tokenizer: Any) -> list[int]:
