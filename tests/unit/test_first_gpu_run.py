@@ -23,7 +23,12 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     from transformers import AutoModelForCausalLM
 
     asked: list[dict[str, Any]] = []
-    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", lambda path, **named: asked.append(named))
+
+    def from_pretrained(path: str, **named: Any) -> tuple[None, dict[str, list[str]]]:
+        asked.append(named)
+        return None, {"missing_keys": []}
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", from_pretrained)
     return asked
 
 

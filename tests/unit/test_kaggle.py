@@ -149,7 +149,7 @@ def test_a_set_from_kaggle_has_the_listed_tasks_in_their_order(tmp_path: Path, c
     settings["only"] = str(tmp_path / "ids.txt")
     assert [task.task_id for task in tasks_of_set(evaluation_set(**settings), 4500, Counter())] == ["a"]
     (tmp_path / "ids.txt").write_text("a\nc\n")
-    with pytest.raises(SourceError, match=f"^c is not a task of {challenges}; correct the list of ids$"):
+    with pytest.raises(SourceError, match=f"ids.txt: c is not a task of {challenges}; correct the list of ids$"):
         list(tasks_of_set(evaluation_set(**settings), 4500, Counter()))
 
 
