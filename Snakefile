@@ -5,6 +5,7 @@ from snakemake.utils import min_version
 
 from arc_refinery.config import ConfigError, check_files, read_yaml, validate_experiment
 from arc_refinery.gpu_memory import memory_warnings
+from arc_refinery.runs import enter
 
 min_version("9.19")
 
@@ -27,6 +28,7 @@ except ConfigError as error:
 if workflow.is_main_process:  # jobs parse this file again
     for warning in memory_warnings(experiment, config_origin()):
         logger.warning(warning)
+    this_run = enter(Path(".snakemake"), logger.warning)
 
 
 pathvars:

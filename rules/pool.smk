@@ -23,3 +23,5 @@ onstart:
         end_on_signals()
     if workflow.executor_plugin.name == "htcondor":
         watch_pool()
+    elif this_run and not workflow.local_exec:
+        this_run.leaves_jobs_in(workflow.executor_plugin.name)

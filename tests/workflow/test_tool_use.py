@@ -131,7 +131,6 @@ def test_killed_in_training_with_other_shards_and_cores_it_ends_with_the_same_re
         lambda: is_whole(results / "adapters/trained.checkpoints/checkpoint-1/trainer_state.json"), *command
     )
     assert not (results / "adapters/trained").exists()
-    assert again.snakemake("--unlock", "--configfile", config).returncode == 0
     done = again.run(*command)
     assert done.returncode == 0, done.stdout + done.stderr
     log = (again.folder / "logs/tool-use-small/adapters/trained.log").read_text()

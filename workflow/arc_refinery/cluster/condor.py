@@ -6,7 +6,6 @@ run, waits forever for a job whose end is missing from that log, and leaves jobs
 """
 
 import atexit
-import fcntl
 import os
 import signal
 import threading
@@ -20,6 +19,7 @@ from classad2 import ClassAd, ClassAdException, quote
 from htcondor2 import AdType, HTCondorException, JobAction, JobEventLog, JobEventType
 
 from arc_refinery.errors import InputError
+from arc_refinery.runs import hold, is_held
 
 _IDLE, _RUNNING, _HELD = 1, 2, 5  # JobStatus, https://htcondor.readthedocs.io/en/latest/classad-attributes
 _REMINDER_SECONDS = 3600.0
@@ -45,8 +45,7 @@ class Watch(threading.Thread):
         self.event_log = folder.absolute() / _EVENT_LOG
         self._every, self._say, self._give_up = every, say, give_up
         self._ended = threading.Event()
-        self._lock = (folder / _LOCK).open("w")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._lock = hold(folder / _LOCK)
         self._events: JobEventLog | None = None
         self._seen: set[int] = set()
         self._finished: set[int] = set()
@@ -188,7 +187,7 @@ def watch(folder: Path, every: float, say: Callable[[str], None]) -> None:
     """
     if " " in str(folder.absolute()):
         raise InputError(f"{folder.absolute()}: HTCondor's executor cannot handle the space in this path; move it")
-    killed = [lock.parent for lock in folder.absolute().parent.glob(f"*/{_LOCK}") if _is_free(lock)]
+    killed = [lock.parent for lock in folder.absolute().parent.glob(f"*/{_LOCK}") if not is_held(lock)]
     try:
         htcondor2.Schedd().query("false")
         removed, left = remove([run / _EVENT_LOG for run in killed]) if killed else ([], [])
@@ -228,16 +227,6 @@ def remove(event_logs: Sequence[Path]) -> tuple[list[int], list[int]]:
 def _of(event_logs: Sequence[Path]) -> str:
     """Return the constraint for jobs of these event logs; `=?=` is case-sensitive, `==` is not."""
     return " || ".join(f"UserLog =?= {quote(str(path))}" for path in event_logs)
-
-
-def _is_free(lock: Path) -> bool:
-    """Whether the run that held this lock has ended."""
-    with lock.open() as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-    return True
 
 
 def as_idle(slot: ClassAd) -> ClassAd:
