@@ -37,8 +37,9 @@ pathvars:
     benchmarks=f"logs/{experiment.experiment}/benchmarks",
 
 
-# No job calls the Hugging Face hub: what it reads was fetched. The first words are Snakemake's own prefix.
-shell.prefix("set -euo pipefail; export HF_HUB_OFFLINE=1; ")
+# No job calls the Hugging Face hub: what it reads was fetched. A job ends when this process is killed (arc_refinery.ending).
+# The first words are Snakemake's own prefix.
+shell.prefix("set -euo pipefail; export HF_HUB_OFFLINE=1 ARC_REFINERY_SNAKEMAKE=$PPID; ")
 
 
 wildcard_constraints:

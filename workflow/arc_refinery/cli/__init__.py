@@ -6,17 +6,13 @@ module of the requested command is imported, because imports would dominate the 
 
 import ast
 import logging
-import os
 import shutil
-import signal
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from textwrap import fill
-from types import FrameType
 from typing import Any
 
 PURPOSE = "Reinforcement learning that teaches a code model to refine its own programs."
@@ -78,11 +74,13 @@ def main() -> None:
     name, words = _command(words)
     import tyro
 
+    from arc_refinery.ending import end_at_sigterm, end_with_snakemake
     from arc_refinery.errors import InputError
     from arc_refinery.gpus import complete_visible_devices
 
     complete_visible_devices()
-    signal.signal(signal.SIGTERM, _end_with_all_that_was_started)
+    end_at_sigterm()
+    end_with_snakemake()
     try:
         tyro.cli(load(name), prog=f"arc-refinery {name}", args=words).run()
     except InputError as error:
@@ -123,17 +121,6 @@ def overview(group: str = "") -> str:
             begin = f"  {name}".ljust(indent)
             lines.append(fill(_summary(target), columns, initial_indent=begin, subsequent_indent=" " * indent))
     return "\n".join(lines)
-
-
-def _end_with_all_that_was_started(number: int, _frame: FrameType | None) -> None:
-    """Forward the signal to child processes first: vLLM's engine is one, and would keep the GPU."""
-    import psutil
-
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):
-            process.send_signal(number)
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
 
 
 def _command(words: Sequence[str]) -> tuple[str, list[str]]:
