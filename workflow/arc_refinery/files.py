@@ -1,30 +1,128 @@
-"""Read text and JSON strictly, write files atomically, hash files."""
+"""Read text and JSON strictly, write files atomically, explain failed writes, hash files."""
 
+import errno
 import gzip
-import hashlib
 import json
 import os
 import re
+import shutil
+import socket
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from glob import escape
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
 from arc_refinery.errors import InputError
 
+_KEPT = "Then type the same command again: finished work is kept"
+_REMEDIES = {
+    errno.ENOSPC: "the disk is full; free space (`df` shows it)",
+    errno.EDQUOT: "the disk quota is used up; free space, or have the quota raised",
+    errno.EFBIG: "the file would exceed the limit on file sizes; raise it (`ulimit -f`)",
+    errno.EROFS: "the file system is read-only; mount it writable, or write elsewhere",
+}
+_IN_THE_WAY = "a file is where a folder is needed, or a folder where a file is; move it away"
+_REMEDIES_OF_A_PATH = {
+    errno.EACCES: "permission is denied; make the folder writable, or write elsewhere",
+    errno.EPERM: "permission is denied; make the folder writable, or write elsewhere",
+    errno.ENOTDIR: _IN_THE_WAY,
+    errno.EISDIR: _IN_THE_WAY,
+    errno.EEXIST: _IN_THE_WAY,
+    errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
+}
+# Libraries that write without Python's files raise errors of their own
+_RUST = re.compile(r"\(os error (\d+)\)")
+_TORCH = re.compile(r"PytorchStreamWriter|inline_container")
+
+
+class WriteError(InputError):
+    """A file cannot be written; the message says what to free or change."""
+
 
 @contextmanager
-def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield a temporary path next to `path`; it replaces `path` if all goes well and is removed otherwise."""
-    check_regular(path)  # a device would be replaced
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
+def writing(path: Path, *others: type[Exception]) -> Iterator[None]:
+    """Raise `WriteError` where `path`, or a file in this folder, cannot be written; other errors pass.
+
+    `others` are errors of libraries that raise no OSError: safetensors, torch.
+    """
+    failures: tuple[type[Exception], ...] = (OSError, *others)
     try:
-        yield temporary
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        yield
+    except failures as error:
+        if (cause := _cause(error, path)) is None:
+            raise
+        raise WriteError(f"{path}: cannot be written: {cause}. {_KEPT}") from None
+
+
+def _cause(error: Exception, path: Path) -> str | None:
+    """Return why a write failed; None if it was something else that failed."""
+    if not isinstance(error, OSError):
+        if found := _RUST.search(str(error)):
+            number = int(found[1])
+            return _REMEDIES.get(number) or _REMEDIES_OF_A_PATH.get(number) or os.strerror(number)
+        if _TORCH.search(str(error)):
+            return "is the disk full (`df`), or file sizes limited (`ulimit -f`)?"
+        return None
+    number = error.errno or 0
+    if number in _REMEDIES:
+        return _REMEDIES[number]
+    named = [Path(os.fsdecode(name)) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
+    folder = path.parent.absolute()
+    if any(one.absolute().is_relative_to(folder) or folder.is_relative_to(one.absolute()) for one in named):
+        return _REMEDIES_OF_A_PATH.get(number) or (error.strerror or str(error))
+    return None
+
+
+@contextmanager
+def atomic_write(path: Path, *others: type[Exception]) -> Iterator[Path]:
+    """Yield a temporary path next to `path`, for a file or a folder; it replaces `path` if all goes well.
+
+    Its name belongs to this process: a job that a killed run has left may still be writing. Raises `WriteError`, also
+    for `others` as in `writing`; before anything is computed in the block, if the folder is not writable.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise WriteError(f"{path}: is a pipe or a device; name another output")
+    temporary = path.with_name(f"{_prefix(path)}{os.getpid()}.tmp")
+    with writing(path, *others):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_left_overs(path)
+        temporary.touch()
+        temporary.unlink()
+        try:
+            yield temporary
+            if temporary.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            os.replace(temporary, path)
+        finally:
+            _remove(temporary)
+
+
+def append(path: Path, text: str) -> None:
+    """Write to the end of a file; raises `WriteError`."""
+    with writing(path), path.open("a") as file:
+        file.write(text)
+
+
+def _prefix(path: Path) -> str:
+    return f".{path.name}.{socket.gethostname()}-"
+
+
+def _remove_left_overs(path: Path) -> None:
+    """Remove temporary files of processes of this machine that were killed."""
+    for left in path.parent.glob(f"{escape(_prefix(path))}*.tmp"):
+        pid = left.name.removeprefix(_prefix(path)).removesuffix(".tmp")
+        if pid == str(os.getpid()) or not Path("/proc", pid).exists():
+            _remove(left)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def check_regular(path: Path, error: type[InputError] = InputError) -> None:
@@ -73,12 +171,12 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def content_hash(paths: Iterable[Path]) -> str:
     """Return the SHA-256 of the contents of files, in order; raise `InputError` if one cannot be read."""
-    digest = hashlib.sha256()
+    digest = sha256()
     for path in paths:
         check_regular(path)
         try:
             with path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
+                digest.update(file_digest(file, "sha256").digest())
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror}); make it with the previous stage") from None
     return digest.hexdigest()

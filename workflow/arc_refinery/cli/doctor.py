@@ -6,6 +6,7 @@ from pathlib import Path
 from arc_refinery import config
 from arc_refinery.doctor.findings import JOBS, JobKind
 from arc_refinery.errors import InputError
+from arc_refinery.files import atomic_write
 
 
 @dataclass
@@ -37,7 +38,8 @@ class Doctor:
             write_visit(self.findings, visits[-1])
             return
         page = findings_page(visits)
-        self.output.write_text(page)
+        with atomic_write(self.output) as unfinished:
+            unfinished.write_text(page)
         print(page)
         for path in self.others:
             path.unlink()  # or the next run would take them for its own

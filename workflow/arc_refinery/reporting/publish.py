@@ -1,7 +1,6 @@
 """Publish a report: compose its text, write its pictures and tables, then replace the earlier report."""
 
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,11 +34,8 @@ def publish(report: Path, folder: Path, compose: Callable[[Attachments], Sequenc
     """Write the Markdown file `report` and replace `folder`/report by the files that it links to."""
     attachments = Attachments(os.path.relpath(folder / "report", report.parent))
     blocks = compose(attachments)
-    temporary = folder / ".report.tmp"
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    attachments.write(temporary)
-    shutil.rmtree(folder / "report", ignore_errors=True)
-    os.replace(temporary, folder / "report")
+    with atomic_write(folder / "report") as unfinished:
+        unfinished.mkdir()
+        attachments.write(unfinished)
     with atomic_write(report) as unfinished:
         unfinished.write_text("\n\n".join(blocks) + "\n")

@@ -1,19 +1,19 @@
 """The trained network, a frozen model under a LoRA adapter; reading and writing the adapter's folder."""
 
 import json
-import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, set_peft_model_state_dict
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import set_seed
 
 from arc_refinery.config import Lora, ModelConfig
 from arc_refinery.errors import ModelError
+from arc_refinery.files import atomic_write
 from arc_refinery.library_arguments import lora_adapter
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
 from arc_refinery.sampling.transformers_sampler import load_weights
@@ -53,13 +53,10 @@ def read_weights(network: Any, folder: Path) -> None:
 
 def write_adapter(network: Any, output: Path, add: Callable[[Path], None]) -> None:
     """Write the adapter, and the files that `add` puts next to it, atomically to the folder `output`."""
-    temporary = output.with_name(f".{output.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    network.save_pretrained(temporary, selected_adapters=["default"])
-    (temporary / "README.md").unlink(missing_ok=True)  # peft's empty model card
-    settings = json.loads((temporary / "adapter_config.json").read_text())
-    settings["target_modules"].sort()  # peft writes a set, whose order differs per process
-    (temporary / "adapter_config.json").write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n")
-    add(temporary)
-    shutil.rmtree(output, ignore_errors=True)
-    os.replace(temporary, output)
+    with atomic_write(output, SafetensorError) as unfinished:
+        network.save_pretrained(unfinished, selected_adapters=["default"])
+        (unfinished / "README.md").unlink(missing_ok=True)  # peft's empty model card
+        settings = json.loads((unfinished / "adapter_config.json").read_text())
+        settings["target_modules"].sort()  # peft writes a set, whose order differs per process
+        (unfinished / "adapter_config.json").write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n")
+        add(unfinished)

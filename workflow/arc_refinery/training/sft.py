@@ -25,6 +25,7 @@ from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 from arc_refinery import records
 from arc_refinery.config import ROWS, TUNING, Imitation, Lora, ModelConfig, marked
 from arc_refinery.errors import InputError
+from arc_refinery.files import append, writing
 from arc_refinery.library_arguments import sft_settings
 from arc_refinery.records import Demonstration
 from arc_refinery.records.transcripts import Segment
@@ -181,9 +182,10 @@ class _Measurements(TrainerCallback):
     def __init__(self, path: Path, resumes: bool) -> None:
         self.path = path
         self.started = 0.0
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if not resumes:
-            path.unlink(missing_ok=True)
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not resumes:
+                path.unlink(missing_ok=True)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.started = time.monotonic()
@@ -196,5 +198,4 @@ class _Measurements(TrainerCallback):
         }
         if torch.cuda.is_available():
             measured["gpu_mb"] = torch.cuda.max_memory_allocated() // 2**20
-        with self.path.open("a") as file:
-            file.write(json.dumps(measured) + "\n")
+        append(self.path, json.dumps(measured) + "\n")
