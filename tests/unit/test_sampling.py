@@ -179,6 +179,22 @@ def test_a_half_written_last_line_is_ignored(watched: Watched, prompts: list[Pro
         json.loads(line)  # the next resume can read it as well
 
 
+@pytest.mark.parametrize("damage", ["\0" * 40, "garbage", "[1]", "[" * 100_000])
+def test_entries_from_a_damaged_line_on_are_sampled_again(
+    watched: Watched, prompts: list[Prompt], tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    undisturbed = run(prompts, tmp_path / "undisturbed.parquet")
+    watched.asked.clear()
+    output = tmp_path / "out.parquet"
+    interrupted(watched, prompts, output, 4)
+    header, first, _, *rest = progress_path(output).read_text().splitlines()
+    progress_path(output).write_text("".join(f"{line}\n" for line in (header, first, damage, *rest)))
+    watched.asked.clear()
+    assert run(prompts, output) == undisturbed
+    assert watched.asked == [prompt.prompt_id for prompt in prompts[1:]]
+    assert "line 3 of 5 is damaged; it and what follows are computed again" in caplog.text
+
+
 @pytest.mark.parametrize("kept", [0, 10])
 def test_a_progress_file_that_ends_inside_its_head_is_started_anew(
     watched: Watched, prompts: list[Prompt], tmp_path: Path, kept: int
