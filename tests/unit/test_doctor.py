@@ -29,7 +29,8 @@ from arc_refinery.doctor import machine, stages
 from arc_refinery.doctor.findings import Finding, Visit, failures, findings_page, read_visit, write_visit
 from arc_refinery.errors import InputError
 from arc_refinery.hub import Download, fetched_folder, record_of
-from arc_refinery.sandbox import seccomp
+from arc_refinery.sandbox import seccomp, surroundings
+from arc_refinery.sandbox.types import Trial
 
 VERSIONS = {"Python": "3.11.7", "numpy": "2.4.6", "scipy": "1.17.1"}
 PASSED = Finding("disk", "passed", "7 GB free")
@@ -203,10 +204,21 @@ def test_files_from_the_hub_must_be_there_whole(tmp_path: Path):
     assert machine.fetched_files([model], tmp_path).outcome == "passed"
     (tmp_path / "cached").write_text("{")  # cut off
     assert machine.fetched_files([model], tmp_path).outcome == "failed"
+    record_of(folder).write_text("")
+    found = machine.fetched_files([model], tmp_path)
+    assert found.outcome == "failed"
+    assert found.found.startswith(f"{record_of(folder)}: ")
 
 
 def test_the_sandbox_is_tried(monkeypatch: pytest.MonkeyPatch):
-    assert machine.sandbox(Sandbox()) == Finding("the sandbox keeps its promises", "passed", "11 hostile programs")
+    monkeypatch.setattr(surroundings, "surroundings", lambda limits, n_jobs: [Trial("Python", True, "3.11")])
+    found = "11 hostile programs, 1 properties of the machine"
+    assert machine.sandbox(Sandbox()) == Finding("the sandbox keeps its promises", "passed", found)
+    with monkeypatch.context() as patch:
+        rows = [Trial("memory of the cgroup", False, "100 MB for 1 programs of 512 MB")]
+        patch.setattr(surroundings, "surroundings", lambda limits, n_jobs: rows)
+        small = machine.sandbox(Sandbox())
+    assert (small.outcome, small.found) == ("failed", "memory of the cgroup: 100 MB for 1 programs of 512 MB")
     monkeypatch.setattr(seccomp, "what_is_missing", lambda: "there is no filter")
     refused = machine.sandbox(Sandbox())
     assert (refused.outcome, "there is no filter" in refused.found) == ("failed", True)

@@ -11,9 +11,10 @@ import pytest
 
 from arc_refinery.cli.attempts import Execute
 from arc_refinery.errors import InputError
-from arc_refinery.sandbox import Executor, seccomp
+from arc_refinery.sandbox import Executor, seccomp, surroundings
 from arc_refinery.sandbox.jsonl import execute_file
 from arc_refinery.sandbox.self_check import PROMISES
+from arc_refinery.sandbox.types import Trial
 
 FLIP = "from common import *\ndef transform(grid):\n    return np.fliplr(grid)"
 
@@ -124,7 +125,7 @@ def test_a_file_that_is_missing_or_not_text_is_named(executor: Executor, tmp_pat
 def trials(capsys: pytest.CaptureFixture[str]) -> dict[str, bool]:
     """Which promises the printed table says are kept."""
     lines = capsys.readouterr().out.splitlines()
-    return {line[8:50].strip(): line.startswith("kept") for line in lines}
+    return {line[8:50].strip(): line.startswith("kept") for line in lines if line.startswith(("kept", "BROKEN"))}
 
 
 def test_the_self_check_tries_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,6 +143,29 @@ def test_the_self_check_finds_a_sandbox_without_its_filter(
     assert not kept["no random numbers come from the kernel"]
     assert not kept["no network is reached"]
     assert kept["an endless loop is ended"]
+
+
+def test_the_self_check_names_what_is_wrong_with_the_machine(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [Trial("Python", True, "3.11"), Trial("memory of the cgroup", False, "100 MB")]
+    monkeypatch.setattr(surroundings, "surroundings", lambda limits, n_jobs: rows)
+    with pytest.raises(InputError, match="from those of other machines: memory of the cgroup; see above"):
+        Execute(self_check=True).run()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines[:2]] == [
+        ["fine", "Python", "3.11"],
+        ["WRONG", "memory", "of", "the", "cgroup", "100", "MB"],
+    ]
+
+
+def test_the_self_check_says_what_is_missing_before_it_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(seccomp, "what_is_missing", lambda: "there is no filter")
+    with pytest.raises(InputError, match="programs cannot be executed safely here: there is no filter"):
+        Execute(self_check=True).run()
+    assert "WRONG   system calls can be filtered              there is no filter" in capsys.readouterr().out
 
 
 def test_the_self_check_takes_no_programs(tmp_path: Path) -> None:

@@ -156,7 +156,10 @@ def fetched_files(downloads: Sequence[hub.Download], results: Path) -> Finding:
     if not any(hub.record_of(folder).exists() for folder in folders):
         return Finding(check, "not applicable", "nothing is fetched yet: snakemake --cores 1 --until fetch")
     folders = [folder for folder in folders if hub.record_of(folder).exists()]
-    lost = [str(folder / name) for folder in folders for name in hub.out_of_reach(folder)]
+    try:
+        lost = [str(folder / name) for folder in folders for name in hub.out_of_reach(folder)]
+    except hub.HubError as error:
+        return Finding(check, "failed", str(error), "remove that file: the next run fetches again")
     if not lost:
         return Finding(check, "passed", ", ".join(map(str, folders)))
     advice = f"HF_HOME must be on a file system that all machines share; or delete {results}/fetched to fetch again"
@@ -166,6 +169,7 @@ def fetched_files(downloads: Sequence[hub.Download], results: Path) -> Finding:
 def sandbox(settings: Sandbox) -> Finding:
     """Check that the sandbox contains hostile programs on this machine."""
     from arc_refinery.sandbox.self_check import self_check
+    from arc_refinery.sandbox.surroundings import surroundings
 
     check = "the sandbox keeps its promises"
     try:
@@ -175,6 +179,10 @@ def sandbox(settings: Sandbox) -> Finding:
         return Finding(check, "failed", str(error), "pin other machines for these jobs: requirements")
     broken = [f"{trial.promise}: {trial.found}" for trial in trials if not trial.is_kept]
     if not broken:
-        return Finding(check, "passed", f"{len(trials)} hostile programs")
+        around = surroundings(settings.limits(), n_jobs=1)
+        if wrong := [f"{one.promise}: {one.found}" for one in around if not one.is_kept]:
+            advice = "raise the limits of these jobs on the cluster, or lower those of the section `sandbox`"
+            return Finding(check, "failed", "; ".join(wrong), advice)
+        return Finding(check, "passed", f"{len(trials)} hostile programs, {len(around)} properties of the machine")
     advice = "with sandbox.allow_without_seccomp, programs can access all that the user can; set it to false to be safe"
     return Finding(check, "failed", "; ".join(broken), advice)

@@ -248,7 +248,7 @@ def without_addresses(text: str) -> str:
 
 def run_script(script: bytes) -> Result:
     """Execute a script and evaluate its expressions; raises only MemoryError."""
-    sources, expressions, names, interactive = plain.unpack(script)
+    sources, expressions, names, interactive, n_replayed = plain.unpack(script)
     module = ModuleType("__main__" if interactive else "program")
     sys.modules[module.__name__] = module
     printed = Printed()
@@ -256,7 +256,9 @@ def run_script(script: bytes) -> Result:
         sys.stdout = sys.stderr = printed
     try:
         module.__dict__.update((name, plain.unpack(data)) for name, data in names)
-        for source in sources:
+        for index, source in enumerate(sources):
+            if index == n_replayed:
+                printed.clear()
             execute_source(source, module, interactive)
     except MemoryError:
         raise
@@ -305,6 +307,10 @@ class Printed(io.TextIOBase):
             self._parts.append(str.__getitem__(text, slice(self._room)))
             self._room -= len(self._parts[-1])
         return len(text)
+
+    def clear(self) -> None:
+        self._parts.clear()
+        self._room = wire.PRINTED_BYTES
 
     def text(self) -> str:
         return without_addresses("".join(self._parts))

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections import OrderedDict, deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -58,8 +58,12 @@ class Executor:
         programs_per_child: int = 1,
         allow_without_seccomp: bool = False,
         library: str = BARC,
+        modules: Sequence[str] = (),
     ) -> None:
-        """`library` names the module that programs import as `common`."""
+        """`library` names the module that programs import as `common`.
+
+        `modules` are further ones that programs may import, as far as they are installed.
+        """
         for name, value in (("n_jobs", n_jobs), ("programs_per_child", programs_per_child)):
             if value < 1:
                 raise InputError(f"{name} is {value}, expected 1 or more")
@@ -73,11 +77,12 @@ class Executor:
         if missing:
             logger.warning("programs are executed without the seccomp filter: %s", missing)
         self._programs_per_child = programs_per_child
+        self._limits = limits
         self._running = False
         self._servers: list[_Server] = []
         try:
             for _ in range(n_jobs):  # they start in parallel
-                self._servers.append(_Server(limits, not missing, library))
+                self._servers.append(_Server(limits, not missing, library, modules))
             for server in self._servers:
                 server.check()
         except BaseException:  # also KeyboardInterrupt: leave no server behind
@@ -109,7 +114,7 @@ class Executor:
         if self._running:
             raise RuntimeError("the executor is running already: finish or close that iterator first")
         self._running = True
-        queue = _Queue(programs, LOOK_AHEAD * len(self._servers))
+        queue = _Queue(programs, LOOK_AHEAD * len(self._servers), self._limits)
         try:
             while True:
                 if not self._servers:
@@ -141,6 +146,7 @@ class _Job:
 
     request: bytes
     form: wire.OutputForm
+    wall_seconds: float
     is_alone: bool = False  # shares its child with no other program
     n_lost_servers: int = 0
     outcome: Outcome | None = None
@@ -149,9 +155,10 @@ class _Job:
 class _Queue:
     """The programs between the caller's input and the caller's output."""
 
-    def __init__(self, programs: Iterable[Program | Script], look_ahead: int) -> None:
+    def __init__(self, programs: Iterable[Program | Script], look_ahead: int, limits: Limits) -> None:
         self._input = iter(programs)
         self._look_ahead = look_ahead
+        self._limits = limits
         self._waiting: deque[tuple[str, _Job]] = deque()  # read but not yet yielded, in order
         self._ready: deque[_Job] = deque()
         self._recent: OrderedDict[bytes, _Job] = OrderedDict()
@@ -159,11 +166,13 @@ class _Queue:
     def n_ready(self) -> int:
         """Read as much input as the look-ahead allows; return the number of jobs that can be taken."""
         while len(self._waiting) < self._look_ahead and (program := next(self._input, None)) is not None:
-            request = wire.encode_request(program)
+            of_script = isinstance(program, Script)
+            limits = program.limits(self._limits) if isinstance(program, Script) else self._limits
+            request = wire.encode_request(program, limits.cpu_seconds)
             key = hashlib.sha256(request).digest()
             job = self._recent.get(key)
             if job is None:
-                job = self._recent[key] = _Job(request, wire.form_of(program), is_alone=isinstance(program, Script))
+                job = self._recent[key] = _Job(request, wire.form_of(program), limits.wall_seconds, of_script)
                 self._ready.append(job)
                 if len(self._recent) > REMEMBERED:
                     self._recent.popitem(last=False)
@@ -194,19 +203,19 @@ class _Queue:
 class _Server:
     """A server process, restarted when it has died, and its current batch."""
 
-    def __init__(self, limits: Limits, use_seccomp: bool, library: str) -> None:
+    def __init__(self, limits: Limits, use_seccomp: bool, library: str, modules: Sequence[str]) -> None:
         self.batch: list[_Job] = []
         self.peak_kb = 0  # including processes that died
         self._limits = limits
         self._use_seccomp = use_seccomp
-        self._library = library
+        self._modules = (library, *modules)
         self._launch()
 
     def _launch(self) -> None:
         self.socket, its_end = socket.socketpair()
         limits = (self._limits.cpu_seconds, self._limits.wall_seconds, self._limits.memory_mb)
         with its_end:
-            settings = [*map(repr, (*limits, self._use_seccomp)), self._library]
+            settings = [*map(repr, (*limits, self._use_seccomp)), *self._modules]
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "arc_refinery.sandbox.server", *settings],
                 stdin=its_end.fileno(),
@@ -235,7 +244,7 @@ class _Server:
             self.stop()
             self._launch()
             self.check()
-        patience = len(batch) * self._limits.wall_seconds + GRACE_SECONDS
+        patience = sum(job.wall_seconds for job in batch) + GRACE_SECONDS
         self.socket.settimeout(patience)
         self.deadline = time.monotonic() + patience
         with suppress(OSError):  # a dead server is noticed when its reply is read

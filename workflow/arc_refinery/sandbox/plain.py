@@ -51,6 +51,13 @@ def unpack(data: bytes) -> Any:
     return value
 
 
+def unpack_text(data: bytes) -> str:
+    """Unpack a text, which is quick also if it is forged; raises `MalformedError` for other data."""
+    if data[:1] != b"s":
+        raise MalformedError("not a text")
+    return str(unpack(data))
+
+
 def _pack(value: Any, data: bytearray, max_bytes: int, depth: int) -> None:
     # Use the base types' own methods: those of a subclass could return anything.
     kind = type(value)

@@ -4,12 +4,10 @@
 are the ones that depend on the machine's kernel and take only seconds to test.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from arc_refinery.sandbox.executor import Executor
-from arc_refinery.sandbox.types import Program, Status
+from arc_refinery.sandbox.types import Program, Status, Trial
 
 REFUSED = (Status.error, "PermissionError")
 # Each promise, the body of a `transform` that tests it, and the expected status and type of error
@@ -26,13 +24,6 @@ PROMISES: dict[str, tuple[str, Status, str]] = {
     "no random numbers come from the kernel": ("import os; os.urandom(1)", *REFUSED),
     "leaving without an answer is a crash": ("import os; os._exit(0)", Status.crash, ""),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    promise: str
-    is_kept: bool
-    found: str  # status and error of the program
 
 
 def self_check(executor: Executor) -> list[Trial]:

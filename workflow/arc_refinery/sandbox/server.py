@@ -1,6 +1,8 @@
 """The exec'd interpreter behind an `Executor`: forks children that run programs, and reports their results.
 
-    python -P -m arc_refinery.sandbox.server CPU_SECONDS WALL_SECONDS MEMORY_MB SECCOMP    (a socket is its stdin)
+    python -P -m arc_refinery.sandbox.server CPU_SECONDS WALL_SECONDS MEMORY_MB SECCOMP LIBRARY [MODULE ...]
+
+A socket is its stdin.
 
 Covered (tests/hostile/): endless loops, sleepers, memory bombs, crashes, processes, files, network, signals, tracing,
 descriptors, forged results, state carried over to the next program, orphans.
@@ -12,7 +14,7 @@ It is single-threaded, never receives expected outputs, and imports all that pro
 import contextlib
 import ctypes
 import gc
-import importlib
+import importlib.util
 import os
 import random
 import resource
@@ -90,7 +92,7 @@ def main() -> None:
     child.prctl(child.PR_SET_DUMPABLE, 0)  # a child of the same user can neither trace this process nor open its files
     child.prctl(child.PR_SET_NO_NEW_PRIVS, 1)  # inherited
     resource.setrlimit(resource.RLIMIT_NOFILE, (child.MAX_FDS, child.MAX_FDS))
-    sharing = preload(sys.argv[5])
+    sharing = preload(sys.argv[5], sys.argv[6:])
     gc.collect()
     gc.freeze()  # the collector would touch, and so copy, every page in every child
     setup = child.ChildSetup.of_this_server(limits, seccomp.Filter() if sys.argv[4] == "True" else None, sharing)
@@ -106,14 +108,19 @@ def peak_kb() -> int:
     return max(peak_rss_kb(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 
-def preload(library: str) -> Sharing:
+def preload(library: str, modules: Sequence[str]) -> Sharing:
     """Import everything that programs may import, and the module `library` as `common`.
+
+    `modules` are further ones, as far as they are installed.
 
     Every further import then fails the same way everywhere.
     """
     sys.modules.update(dict.fromkeys(LEFT_OUT))  # type: ignore[arg-type]  # None: the import fails
     for name in PRELOADED:
         importlib.import_module(name)
+    for name in modules:
+        if importlib.util.find_spec(name.partition(".")[0]):
+            importlib.import_module(name)
     for name in LEFT_OUT:
         del sys.modules[name]
     common: Any = importlib.import_module(library)
@@ -161,6 +168,8 @@ def execute(
     program must be sent again alone.
     """
     is_alone = len(programs) == 1
+    if is_alone and programs[0].cpu_seconds:
+        limits = limits.with_cpu_seconds(programs[0].cpu_seconds)
     n_done = 0
     while n_done < len(programs):
         first = n_done

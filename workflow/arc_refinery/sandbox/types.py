@@ -3,10 +3,10 @@
 Exception: a caller's own script may, if its executor runs only such scripts (tool_use/code_exec.py).
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from math import inf
-from typing import Literal
+from typing import Literal, Self
 
 from arc_refinery.errors import InputError
 from arc_refinery.grids import Grid
@@ -39,6 +39,9 @@ class Script:
 
     An `interactive` one runs as if typed by a user: as `__main__`, keeping what it prints, and a source that ends in an
     expression prints its value.
+
+    `n_replayed` of the sources are earlier ones, run again for the state that they leave, and each has a time limit of
+    its own. What the first `n_replayed` of an interactive script print is dropped.
     """
 
     program_id: str
@@ -46,6 +49,13 @@ class Script:
     expressions: tuple[str, ...] = ()
     names: tuple[tuple[str, bytes], ...] = ()  # variables defined before the first source, packed by `plain`
     interactive: bool = False
+    n_replayed: int = 0
+    cpu_seconds: float | None = None  # limit for each of the replayed sources and for the rest; None: the executor's
+
+    def limits(self, of_executor: "Limits") -> "Limits":
+        """Return the limits of the whole script."""
+        each = of_executor.cpu_seconds if self.cpu_seconds is None else self.cpu_seconds
+        return of_executor.with_cpu_seconds(each * (1 + self.n_replayed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +102,17 @@ class Limits:
         for name, value in asdict(self).items():
             if not 0 < value < inf:
                 raise InputError(f"the limit {name} is {value}, expected a positive number")
+
+    def with_cpu_seconds(self, cpu_seconds: float) -> Self:
+        """Return limits with more or less CPU time; more of it also brings more wall time, in proportion."""
+        more = max(cpu_seconds / self.cpu_seconds, 1.0)
+        return replace(self, cpu_seconds=cpu_seconds, wall_seconds=self.wall_seconds * more)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Result of a self-check."""
+
+    promise: str  # or the property of the machine that was looked at
+    is_kept: bool
+    found: str  # status and error of a hostile program; what the machine has

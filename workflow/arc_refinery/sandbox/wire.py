@@ -26,7 +26,8 @@ PRINTED_BYTES = 2**15  # of what an interactive script prints
 ALONE = b"!"
 
 _BATCH = struct.Struct("<I")
-_REQUEST = struct.Struct("<IIH?")  # bytes of source (of the whole script), of all grids; number of outputs; is a script
+# bytes of source (of the whole script), of all grids; number of outputs; is a script; its CPU seconds, 0: the server's
+_REQUEST = struct.Struct("<IIH?d")
 # magic, status, line (-1 = none), bytes of type, message, grids or blocks; number of these
 _RESULT = struct.Struct("<4sBiHHIH")
 _REPLIES = struct.Struct("<II")  # bytes of all, peak memory in kB
@@ -58,6 +59,7 @@ class Request(NamedTuple):
     inputs: tuple[Grid, ...]
     script: bytes = b""  # packed, instead of the other two
     n_blocks: int = 0  # for what it printed, and for its values
+    cpu_seconds: float = 0.0  # a script's own limit; 0: the server's
 
     @property
     def form(self) -> OutputForm:
@@ -82,18 +84,18 @@ def form_of(program: Program | Script) -> OutputForm:
     return OutputForm(len(program.inputs))
 
 
-def encode_request(program: Program | Script) -> bytes:
+def encode_request(program: Program | Script, cpu_seconds: float = 0.0) -> bytes:
     if isinstance(program, Script):
-        parts = (program.sources, program.expressions, program.names, program.interactive)
+        parts = (program.sources, program.expressions, program.names, program.interactive, program.n_replayed)
         script = plain.pack(parts, max_bytes=2**31)
-        return _REQUEST.pack(len(script), 0, *form_of(program)) + script
+        return _REQUEST.pack(len(script), 0, *form_of(program), cpu_seconds) + script
     for grid in program.inputs:
         if grid.ndim != 2 or grid.dtype != np.uint8:
             raise ValueError(f"program {program.program_id}: expected 2-D uint8 inputs, got {grid.ndim}-D {grid.dtype}")
     # A model's text may contain lone surrogates; they do not compile, which is the program's error, not ours.
     source = program.source.encode("utf-8", "surrogatepass")
     grids = _pack_grids(program.inputs)
-    return _REQUEST.pack(len(source), len(grids), *form_of(program)) + source + grids
+    return _REQUEST.pack(len(source), len(grids), *form_of(program), 0.0) + source + grids
 
 
 def encode_batch(requests: Sequence[bytes]) -> bytes:
@@ -107,10 +109,10 @@ def read_batch(sock: socket.socket) -> list[Request]:
 
 
 def _read_request(sock: socket.socket) -> Request:
-    source_bytes, grid_bytes, n_outputs, of_script = _REQUEST.unpack(_read_exactly(sock, _REQUEST.size))
+    source_bytes, grid_bytes, n_outputs, of_script, cpu_seconds = _REQUEST.unpack(_read_exactly(sock, _REQUEST.size))
     body = _read_exactly(sock, source_bytes + grid_bytes)
     if of_script:
-        return Request("", (), body, n_outputs)
+        return Request("", (), body, n_outputs, cpu_seconds)
     source = body[:source_bytes].decode("utf-8", "surrogatepass")
     return Request(source, _unpack_grids(body[source_bytes:], n_outputs))
 
