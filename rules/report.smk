@@ -57,6 +57,9 @@ if experiment.kind == "refining":
         shell:
             "arc-refinery report lengths --prompts {input} --window {params.window} --output-folder {params.folder} 2> {log}"
 
+
+if experiment.kind in ("refining", "tool-use"):
+
     rule compare:
         input:
             of(inputs.reports, origin=config_origin()),

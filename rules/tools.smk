@@ -27,6 +27,8 @@ rule episodes:
         model=inputs.models(experiment),
         adapter=of(inputs.arm_adapter, "arm"),
         files=inputs.files_to_read(experiment),
+        tools=inputs.files_of_tools(experiment),
+        users=of(inputs.users_of_arm, "questions", "arm"),
     output:
         "<results>/{questions}/{arm}/{shard}.parquet",
     log:
@@ -35,13 +37,13 @@ rule episodes:
         "<benchmarks>/{questions}/{arm}/episodes-{shard}.tsv"
     wildcard_constraints:
         questions=one_of(one.name for one in experiment.data.heldout),
-        arm=one_of(arm.name for arm in experiment.evaluation.arms),
+        arm=one_of(arm.name for arm in experiment.arms),
     threads: cpus("sample")
     resources:
         **model_needs("sample"),
-        tuning=tuning_of(stages.episodes, "arm"),
+        tuning=tuning_of(stages.episodes, "questions", "arm"),
     params:
-        flags=flags_of(stages.episodes, "arm"),
+        flags=flags_of(stages.episodes, "questions", "arm"),
         adapter=adapter_flag,
         folder=subpath(output[0], parent=True),
         n_shards=of(ToolUse.n_shards, "questions"),
@@ -80,6 +82,7 @@ if experiment.sft_adapters:
         input:
             questions=inputs.training_questions(experiment),
             model=inputs.models(experiment),
+            tools=inputs.files_of_tools(experiment),
         output:
             "<results>/training/conversations.parquet",
         log:

@@ -28,14 +28,20 @@ def make_renderer(thinking: bool, tools: tuple[ToolName, ...] = ALL) -> ToolRend
 
 
 def loss_mask(
-    ids: Sequence[int], tokenizer: Any, thinking: bool, ends: Collection[str] = (END,), longest_turn: int = 10**6
+    ids: Sequence[int],
+    tokenizer: Any,
+    thinking: bool,
+    ends: Collection[str] = (END,),
+    longest_turn: int = 10**6,
+    header: str = "",
 ) -> list[int]:
     """What a model sampled, read from the ids of a prompt and all that follows; nothing else is known of them.
 
     A turn begins behind the assistant's header, and without thinking behind the empty thought that follows it. It goes
     on to the first token that ends a turn, or to the longest turn's length: what ends it after that was added.
     """
-    header = HEADER if thinking else HEADER + NO_THOUGHT
+    header = header or (HEADER if thinking else HEADER + NO_THOUGHT)
+    first = header.partition(">")[0] + ">"
     mask, read, left = [], "", 0
     for token in ids:
         text = tokenizer.decode([token])
@@ -43,7 +49,7 @@ def loss_mask(
         if left:
             left = 0 if text in ends else left - 1
         else:
-            read = text if text == "<|im_start|>" else read + text
+            read = text if text == first else read + text
             left, read = (longest_turn, "") if read == header else (0, read)
     return mask
 
@@ -71,17 +77,23 @@ def spelt(text: str, rng: random.Random, made: ToolRenderer) -> list[int]:
     return [token for start, end in pairwise(borders) for token in made.ids(text[start:end])]
 
 
-def turn(rng: random.Random, made: ToolRenderer, longest: int) -> list[int]:
+def turn(
+    rng: random.Random,
+    made: ToolRenderer,
+    longest: int,
+    calls: Sequence[str] = CALLS,
+    ends: Sequence[str] = (END, END, OTHER_END),
+) -> list[int]:
     """A turn of any kind: with calls or without, right or wrong, ended by itself or by the limit on its length."""
     text = rng.choice(THOUGHTS) + rng.choice(TEXTS)
     if rng.random() < 0.7:
-        text += "\n".join(rng.choices(CALLS, k=rng.randint(1, 3)))
+        text += "\n".join(rng.choices(calls, k=rng.randint(1, 3)))
     else:
         text += f"#### {rng.randrange(100)}"
     ids = spelt(text, rng, made)
     if rng.random() < 0.2:
         return [*ids, *made.ids(" and on" * longest)][:longest]
-    return [*ids, *made.ids(rng.choice((END, END, OTHER_END)))][:longest]
+    return [*ids, *made.ids(rng.choice(ends))][:longest]
 
 
 def questions(n: int) -> list[Question]:

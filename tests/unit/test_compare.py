@@ -11,11 +11,12 @@ from handmade import WRONG, finished, settings
 
 from arc_refinery import records
 from arc_refinery.config import ConfigError, Refining, validate_experiment
-from arc_refinery.evaluation.paired import PairingError, arms_to_pair, load_side, pair, shared_tasks, side
-from arc_refinery.reporting.refining import side_by_side
+from arc_refinery.evaluation.paired import load_side, pair, shared_tasks
+from arc_refinery.evaluation.sides import PairingError, arms_to_pair, side
 from arc_refinery.reporting.refining.compare import paired_comparison
-from arc_refinery.reporting.refining.side_by_side import differences
+from arc_refinery.reporting.refining.side_by_side import COLUMNS_EXPLAINED, set_section
 from arc_refinery.reporting.refining.tables import comparisons
+from arc_refinery.reporting.side_by_side import differences, write_comparison
 from arc_refinery.tasks import Pair
 
 ARMS = {
@@ -33,6 +34,10 @@ ANSWERS = {
 def demo(tmp_path: Path) -> Path:
     _, folder = finished(tmp_path, settings(ARMS, "demo"), ANSWERS, "abcde")
     return folder
+
+
+def write_page(folders: list[Any], output: Path) -> None:
+    write_comparison(folders, output, COLUMNS_EXPLAINED, set_section)
 
 
 def another(results: Path, tasks: str = "dcxa", **changes: Any) -> Path:
@@ -133,7 +138,7 @@ def test_what_cannot_be_compared_is_refused_with_what_to_do(demo: Path, first: s
 def test_nothing_in_common_is_an_error(demo: Path, tmp_path: Path):
     with pytest.raises(PairingError, match="have no task of small in common"):
         paired_comparison(side(str(demo)), side(str(another(tmp_path / "elsewhere", tasks="xyz"))))
-    side_by_side.write_comparison([side(str(demo)), side(str(tmp_path / "elsewhere/other"))], tmp_path / "compare.md")
+    write_page([side(str(demo)), side(str(tmp_path / "elsewhere/other"))], tmp_path / "compare.md")
     assert "`other` and `demo` have no task in common." in (tmp_path / "compare.md").read_text()
     with pytest.raises(PairingError, match="has no set large; sets in both are small"):
         paired_comparison(side(f"{demo}:refine"), side(f"{demo}:independent"), ["large"])
@@ -163,7 +168,7 @@ def test_settings_differ_by_their_paths_and_by_the_names_of_list_items():
 
 def test_the_page_sets_experiments_side_by_side(demo: Path, tmp_path: Path):
     other = another(tmp_path / "elsewhere", seed=3)
-    side_by_side.write_comparison([side(str(demo)), side(str(other))], tmp_path / "compare.md")
+    write_page([side(str(demo)), side(str(other))], tmp_path / "compare.md")
     lines = (tmp_path / "compare.md").read_text().splitlines()
     refine = next(line for line in lines if line.startswith("| `demo` | `refine` |")).split(" | ")
     assert refine[2] == "5"
@@ -181,7 +186,7 @@ def test_the_page_shows_sets_that_several_have_only(demo: Path, tmp_path: Path):
     content = settings({"independent": [{"n_predictions": 1}]}, "third")
     content["evaluation"]["sets"] = [{"name": "large", "source": "generator", "n_tasks": 9}]
     _, third = finished(tmp_path, content, {"turn1": {"a": "w"}}, "a")
-    side_by_side.write_comparison([side(str(demo)), side(str(third))], tmp_path / "compare.md")
+    write_page([side(str(demo)), side(str(third))], tmp_path / "compare.md")
     text = (tmp_path / "compare.md").read_text()
     assert "## Set `" not in text
     assert "Not shown, because only one experiment has them: `small`, `large`." in text

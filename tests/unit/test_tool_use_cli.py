@@ -78,6 +78,11 @@ def run(monkeypatch: pytest.MonkeyPatch, words: str) -> object:
             for flags, message in (
                 ("--lora-path none", "none/adapter_config.json: no such file"),
                 ("--tools read_file --files none", "none: no such folder"),
+                ("--tools browser", "--tools: 'browser' is not a tool; expected calculator"),
+                ("--tools none.py:f", "none.py: cannot be read as text"),
+                ("--tools {", "--tools: { is not valid JSON"),
+                ("--tools-of-sets [", "--tools-of-sets is not valid JSON"),
+                ("--tools-of-sets []", "--tools-of-sets is []; expected a list for each set: "),
             )
         ),
         (

@@ -9,10 +9,20 @@ import pytest
 import yaml
 from checkout import ROOT
 
-from arc_refinery.config import ConfigError, Refining, ToolUse, check_files, load_experiment, validate_experiment
+from arc_refinery.config import (
+    ConfigError,
+    Refining,
+    ToolChoice,
+    ToolUse,
+    check_files,
+    inputs,
+    load_experiment,
+    stages,
+    validate_experiment,
+)
 
 DEMO = "config/tool-use-demo.yaml"
-SHIPPED = ["config/tool-use.yaml", DEMO, "tests/workflow/tool-use-small.yaml"]
+SHIPPED = ["config/tool-use.yaml", DEMO, "config/user-demo.yaml", "tests/workflow/tool-use-small.yaml"]
 
 Content = dict[str, Any]
 Change = Callable[[Content], Any]
@@ -141,10 +151,50 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "unknown tool": (
         lambda c: c.update(tools=["browser"]),
-        "tools.0 is 'browser'; input should be 'calculator', 'execute_code' or 'read_file'",
+        "tools.0: 'browser' is not a tool; expected calculator, execute_code, python, read_file, search, or `file",
+    ),
+    "tool that is neither a name nor a section": (
+        lambda c: c.update(tools=[3]),
+        "tools.0: is 3; expected the name of a tool, `file.py:name`, or a section with `tool`",
+    ),
+    "unknown tool of a set": (
+        lambda c: train(c, tools=["calculator", "mine.py:"]),
+        "data.train.0.tools.1: 'mine.py:' is not a tool; expected calculator, ",
+    ),
+    "unknown setting of a tool": (
+        lambda c: c.update(tools=[{"tool": "calculator", "digits": 3}]),
+        "tools.0.digits is not a known key; see config/README.md",
+    ),
+    "place of a built-in tool": (
+        lambda c: c.update(tools=[{"tool": "execute_code", "where": "process"}]),
+        "tools.0: where belongs to a tool of your own (`file.py:name`), not to execute_code; remove it",
+    ),
+    "time of a tool that runs no program": (
+        lambda c: c.update(tools=[{"tool": "calculator", "seconds": 3}]),
+        "tools.0: seconds belongs to a tool that runs a program, not to calculator; remove it",
+    ),
+    "search without a corpus": (
+        lambda c: c.update(tools=["search"]),
+        "tools.0: corpus is missing: the file of passages that `search` looks through",
+    ),
+    "corpus of another tool": (
+        lambda c: c.update(tools=[{"tool": "calculator", "corpus": "texts.jsonl"}]),
+        "tools.0: corpus belongs to `search`, not to calculator; remove it",
+    ),
+    "passages of another tool": (
+        lambda c: c.update(tools=[{"tool": "calculator", "passages": 5}]),
+        "tools.0: passages belongs to `search`, not to calculator; remove it",
+    ),
+    "no time": (
+        lambda c: c.update(tools=[{"tool": "mine.py:f", "seconds": 0}]),
+        "tools.0.seconds is 0; input should be greater than 0",
     ),
     "tool that has nothing to read": (
         lambda c: c.update(tools=["calculator", "read_file"]),
+        "the file: data.files is missing: `read_file` reads from that folder",
+    ),
+    "tool of a set that has nothing to read": (
+        lambda c: train(c, tools=["read_file"]),
         "the file: data.files is missing: `read_file` reads from that folder",
     ),
     "no tools": (lambda c: c.update(tools=[]), "tools is []; tuple should have at least 1 item"),
@@ -180,6 +230,43 @@ WRONG: dict[str, tuple[Change, str]] = {
     "adapter of another method": (
         only_grpo,
         "the file: evaluation.arms: sft samples with the adapter sft; there are none, trained",
+    ),
+    "two equal seeds": (
+        lambda c: c["training"].update(seeds=[1, 0, 1]),
+        "training: seeds: 1, 0, 1: name each seed once",
+    ),
+    "seed that is none": (
+        lambda c: c["training"].update(seeds=[-1]),
+        "training.seeds.0 is -1; input should be greater than or equal to 0",
+    ),
+    "sweep of a key that SFT has fixed": (
+        lambda c: c["training"].update(sweep=[{"lora_r": 2}]),
+        "training: sweep: lora_r cannot differ between runs; name keys such as learning_rate",
+    ),
+    "sweep of refining's key": (
+        lambda c: c["training"].update(sweep=[{"reward_name": "staged"}]),
+        "training: sweep: reward_name cannot differ between runs; name keys such as learning_rate",
+    ),
+    "sweep of a wrong value": (
+        lambda c: c["training"].update(sweep=[{"beta": -0.1}]),
+        "training: sweep: beta is -0.1; input should be greater than or equal to 0",
+    ),
+    "sweep without GRPO": (
+        lambda c: (c["training"].pop("grpo"), c["training"].update(sweep=[{"beta": 0.1}])),
+        "training: sweep: varies GRPO; add the section `grpo`",
+    ),
+    "adapter of a seed that is not trained": (
+        lambda c: (c["training"].update(seeds=[0, 1]), arm(c, "sft").update(adapter="seed-2")),
+        "the file: evaluation.arms: sft samples with the adapter seed-2; there are none, sft-seed-0, sft-seed-1, "
+        "seed-0, seed-1",
+    ),
+    "arm named like a repetition": (
+        lambda c: (c["training"].update(seeds=[0, 1]), arm(c, "sft").update(name="trained-seed-1", adapter="none")),
+        "the file: evaluation.arms: the sweep gives another arm the same name: trained-seed-1",
+    ),
+    "comparison of one experiment": (
+        lambda c: c.update(compare=["a"]),
+        "the file: compare: [a]: name two experiments or more, each of them once",
     ),
     "page that compares experiments": (
         lambda c: c.update(experiment="compare"),
@@ -217,6 +304,46 @@ def test_the_adapters_of_each_method(
     content["evaluation"]["arms"] = [{"name": "only", "adapter": "trained"}]
     experiment = validate_experiment(content, "mine.yaml", ToolUse)
     assert (experiment.adapters, experiment.sft_adapters, list(experiment.runs)) == (adapters, sft, grpo)
+
+
+def test_an_arm_is_repeated_for_each_training(content: Content):
+    content["training"]["seeds"] = [4, 7]
+    made = validate_experiment(content, "mine.yaml", ToolUse)
+    assert made.adapters == ["sft-seed-4", "sft-seed-7", "seed-4", "seed-7"]
+    assert {name: {one.name: one.adapter for one in arms} for name, arms in made.repetitions.items()} == {
+        "untrained": {"untrained": "none"},
+        "sft": {"sft-seed-4": "sft-seed-4", "sft-seed-7": "sft-seed-7"},
+        "trained": {"trained-seed-4": "seed-4", "trained-seed-7": "seed-7"},
+        "untrained-without-tools": {"untrained-without-tools": "none"},
+        "trained-without-tools": {"trained-without-tools-seed-4": "seed-4", "trained-without-tools-seed-7": "seed-7"},
+    }
+    assert made.adapter_of("trained-seed-7") == "seed-7"
+    pairs = [[(one.name, other.name) for one, other in run] for run in made.paired_runs("trained", "sft")]
+    assert pairs == [[("trained-seed-4", "sft-seed-4")], [("trained-seed-7", "sft-seed-7")]]
+
+
+def test_each_training_has_its_seed_and_starts_from_the_sft_of_that_seed(content: Content):
+    content["training"] |= {"seeds": [4, 7], "sweep": [{"beta": 0.0}, {"beta": 0.04, "dtype": "bfloat16"}]}
+    made = validate_experiment(content, "mine.yaml", ToolUse)
+    assert list(made.runs) == [
+        "beta-0-seed-4",
+        "beta-0-seed-7",
+        "beta-0.04-dtype-bfloat16-seed-4",
+        "beta-0.04-dtype-bfloat16-seed-7",
+    ]
+    last = "beta-0.04-dtype-bfloat16-seed-7"
+    assert inputs.start_of(made, last) == ["<results>/adapters/sft-seed-7"]
+    params = stages.training_job(made, last).params
+    assert (params["seed"], params["beta"], params["dtype"]) == (7, 0.04, "bfloat16")
+    assert stages.sft(made, "sft-seed-4").params["seed"] == 4
+    # all arms are sampled with the experiment's seed, so that they are paired
+    arms = [one.name for one in made.arms]
+    assert {stages.episodes(made, "arithmetic", one).params["seed"] for one in arms} == {0}
+    assert f"<results>/arithmetic/trained-{last}/001.parquet" in inputs.report_inputs(made)
+    assert [list(made.repetitions)[number] for number in (2, 3)] == [
+        "trained-beta-0",
+        "trained-beta-0.04-dtype-bfloat16",
+    ]
 
 
 def test_without_training_neither_adapters_nor_training_questions_are_needed(content: Content):
@@ -257,3 +384,89 @@ def test_files_that_are_there_are_accepted(content: Content, tmp_path: Path):
     content["data"]["train"][0] |= {"source": "file", "path": str(tmp_path / "rows.jsonl")}
     content["data"]["files"] = str(tmp_path)
     check_files(validate_experiment(content, "mine.yaml", ToolUse), "mine.yaml")
+
+
+# tools
+
+
+@pytest.fixture
+def in_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with the embedded models."""
+    (tmp_path / "workflow").symlink_to(ROOT / "workflow")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+DOUBLE = 'def double(n: int):\n    """Double a number.\n\n    Args:\n        n: It\n    """\n    return 2 * n\n'
+
+
+@pytest.mark.parametrize(
+    ("entry", "word"),
+    [
+        ("calculator", "calculator"),
+        ({"tool": "calculator"}, "calculator"),
+        ("a/mine.py:double", "a/mine.py:double"),
+        ({"tool": "execute_code", "seconds": 3}, '{"tool": "execute_code", "seconds": 3.0}'),
+    ],
+)
+def test_a_tool_is_one_word_of_a_command_line(entry: Any, word: str):
+    choice = ToolChoice.model_validate(entry)
+    assert (choice.word, ToolChoice.of(word)) == (word, choice)
+
+
+def test_a_set_of_questions_has_its_own_tools_or_those_of_the_experiment(content: Content):
+    heldout = content["data"]["heldout"][0]["name"]
+    train(content, tools=["execute_code"])
+    experiment = validate_experiment(content, "mine.yaml", ToolUse)
+    (trained,) = experiment.data.train
+    assert [one.tool for one in experiment.tools_of(trained.name)] == ["execute_code"]
+    assert [one.tool for one in experiment.tools_of(heldout)] == ["calculator"]
+    flags = stages.train(experiment, "trained").params
+    assert (flags["tools"], flags["tools_of_sets"]) == (("calculator",), f'{{"{trained.name}": ["execute_code"]}}')
+    assert stages.episodes(experiment, heldout, "trained").params["tools"] == ("calculator",)
+
+
+def test_an_own_tool_is_checked_before_the_first_job(content: Content, in_a_checkout: Path):
+    content["tools"] = ["mine.py:double", "calculator"]
+    train(content, tools=[{"tool": "mine.py:double", "where": "process"}])
+    experiment = validate_experiment(content, "mine.yaml", ToolUse)
+    missing = "mine.py does not exist; expected a Python file, relative to this folder"
+    with pytest.raises(ConfigError) as raised:
+        check_files(experiment, "mine.yaml")
+    assert str(raised.value).splitlines() == [
+        f"mine.yaml: tools.0: {missing}",
+        f"mine.yaml: data.train.0.tools.0: {missing}",
+    ]
+    Path("mine.py").write_text(DOUBLE)
+    check_files(experiment, "mine.yaml")
+    assert inputs.files_of_tools(experiment) == inputs.grpo_inputs(experiment)["tools"] == ["mine.py"]
+    Path("mine.py").write_text(DOUBLE.replace(": int", ""))
+    with pytest.raises(ConfigError) as raised:
+        check_files(experiment, "mine.yaml")
+    fault = "mine.py: line 1: `double` does not say the type of `n`; expected an annotation: "
+    assert [line.partition("str, int")[0] for line in str(raised.value).splitlines()] == [
+        f"mine.yaml: tools.0: {fault}",
+        f"mine.yaml: data.train.0.tools.0: {fault}",
+    ]
+
+
+def test_the_corpus_of_a_search_is_an_input(content: Content, in_a_checkout: Path):
+    content["tools"] = [{"tool": "search", "corpus": "texts.jsonl"}]
+    experiment = validate_experiment(content, "mine.yaml", ToolUse)
+    with pytest.raises(ConfigError) as raised:
+        check_files(experiment, "mine.yaml")
+    assert str(raised.value) == "mine.yaml: tools.0.corpus: texts.jsonl does not exist; expected a file of passages"
+    Path("texts.jsonl").touch()
+    check_files(experiment, "mine.yaml")
+    assert inputs.files_of_tools(experiment) == ["texts.jsonl"]
+
+
+def test_two_tools_of_one_name_are_refused(content: Content, in_a_checkout: Path):
+    content["tools"] = ["mine.py:double", "calculator", {"tool": "mine.py:double", "seconds": 1}, "calculator"]
+    Path("mine.py").write_text(DOUBLE)
+    with pytest.raises(ConfigError) as raised:
+        check_files(validate_experiment(content, "mine.yaml", ToolUse), "mine.yaml")
+    assert str(raised.value).splitlines() == [
+        "mine.yaml: tools.2: a second tool is called double; rename or remove one",
+        "mine.yaml: tools.3: a second tool is called calculator; rename or remove one",
+    ]

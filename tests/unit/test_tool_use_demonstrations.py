@@ -11,6 +11,7 @@ import pytest
 from checkout import TINY_TOOLS
 from factories import make_question
 
+from arc_refinery.config.tool_use import ToolName
 from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.data import gsm8k_question, mbpp_question
@@ -57,13 +58,14 @@ def test_without_a_call_the_solution_is_thought(tools: Toolbox):
     ]
 
 
-def test_where_code_is_the_only_tool_it_calculates(executor: Executor):
-    messages = demonstration(HATS, Toolbox(("execute_code",), executor), calls=True)
+@pytest.mark.parametrize("tool", ["execute_code", "python"])
+def test_where_code_is_the_only_tool_it_calculates(executor: Executor, tool: ToolName):
+    messages = demonstration(HATS, Toolbox((tool,), executor), calls=True)
     assert messages is not None
     functions = [call["function"] for message in messages for call in message.get("tool_calls", [])]
     assert [(one["name"], one["arguments"]["code"]) for one in functions] == [
-        ("execute_code", "print(2*3)"),
-        ("execute_code", "print(6+8)"),
+        (tool, "print(2*3)"),
+        (tool, "print(6+8)"),
     ]
     assert [message["content"].strip() for message in messages if message["role"] == "tool"] == ["6", "14"]
 

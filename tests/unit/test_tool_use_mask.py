@@ -11,7 +11,8 @@ from arc_refinery.config import Generation
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.demonstrations import demonstration
 from arc_refinery.tool_use.episodes import Rollout, run_episodes
-from arc_refinery.tool_use.tools import Fault, Toolbox
+from arc_refinery.tool_use.tool import Fault
+from arc_refinery.tool_use.tools import Toolbox
 
 both = pytest.mark.parametrize("thinking", [True, False])
 

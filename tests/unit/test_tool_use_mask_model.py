@@ -13,12 +13,15 @@ from written_turns import ALL, END, LIMITS, NOTES, OTHER_END, loss_mask, make_re
 
 from arc_refinery.config import Generation, Guard, Lora, ModelConfig, PolicyGradient, Sandbox
 from arc_refinery.config.tool_use import ToolName, ToolSft
+from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.data import gsm8k_question
 from arc_refinery.tool_use.demonstrations import conversation
 from arc_refinery.tool_use.environment import ToolEnvironment, ToolTrainer
 from arc_refinery.tool_use.generator import gsm8k_row
-from arc_refinery.tool_use.tools import Fault, Toolbox
+from arc_refinery.tool_use.tool import Fault
+from arc_refinery.tool_use.tools import Toolbox
+from arc_refinery.tool_use.users import NOT_RIGHT, Users
 from arc_refinery.training import grpo, sft
 
 pytestmark = [pytest.mark.model, pytest.mark.training, pytest.mark.usefixtures("on_a_cpu")]
@@ -70,15 +73,26 @@ def trainer_of(
     tools: tuple[ToolName, ...] = ("calculator",),
     generation: Generation = LIMITS,
     model: ModelConfig = NETWORK,
+    tools_of_first: tuple[ToolName, ...] = (),
+    users: Users | None = None,
     **changed: Any,
 ) -> Any:
-    """TRL's trainer on eight sums, as `arc-refinery train --kind tool-use` makes it."""
+    """TRL's trainer on eight sums, as `arc-refinery train --kind tool-use` makes it.
+
+    The first sum may have other tools than the others.
+    """
     training = TRAINING.model_copy(update=changed)
     made = make_renderer(generation.enable_thinking, tools)
     asked = [gsm8k_question(gsm8k_row(1, "train", 0, index), f"sum-{index}", "") for index in range(8)]
     none: Any = None  # nothing is executed here
-    tools_of = lambda question: Toolbox(tools, folder=folder, max_calls_per_turn=2)  # noqa: E731
-    environment = ToolEnvironment(asked, made, training, generation, model.window, tools_of, tools, (none, none), "", 0)
+
+    def tools_of(question: Question) -> Toolbox:
+        chosen = tools_of_first if question.question_id == "sum-0" and tools_of_first else tools
+        return Toolbox(chosen, folder=folder, max_calls_per_turn=2)
+
+    environment = ToolEnvironment(
+        asked, made, training, generation, model.window, tools_of, tools, (none, none), "", 0, users=users
+    )
     job = grpo.TrainingJob(
         model=model,
         lora=Lora(lora_r=2),
@@ -92,7 +106,7 @@ def trainer_of(
         measurements=None,
         tensorboard=folder / "tensorboard",
     )
-    trainer = grpo._trainer(job, environment, training.learning_rate)
+    trainer = grpo._trainer(job, environment, training.learning_rate, {})
     assert isinstance(trainer, ToolTrainer)
     trainer.model.train()
     return trainer
@@ -186,6 +200,26 @@ def test_grpo_on_what_the_embedded_model_samples(tmp_path: Path):
     assert {episode.ending for episode in episodes} >= {"answer", "truncated"}
 
 
+@pytest.mark.parametrize("thinking", [True, False])
+def test_grpo_with_a_user_has_no_loss_on_the_users_messages(thinking: bool, tmp_path: Path):
+    """Scripted turns, then sampled ones, whose answers are mostly wrong; every second question has a user."""
+    users = Users({f"sum-{index}": "check-again" for index in range(0, 8, 2)})
+    generation = LIMITS.model_copy(update={"enable_thinking": thinking})
+    trainer = trainer_of(tmp_path, generation=generation, users=users, temperature=1.5)
+    torch.manual_seed(0)
+    for scripted in (False, True):
+        if scripted:
+            script(trainer, random.Random(5))
+        check(trainer, step(trainer, 0, 4), is_truncated_masked=True)
+        counts = {True: set[int](), False: set[int]()}
+        for one in trainer.environments:
+            counts[one.episode.user is not None].add(one.episode.n_user_messages)
+            said = [message.content for message in one.episode.messages if message.role == "user"]
+            assert set(said) <= {NOT_RIGHT}
+        assert counts[False] == {0}
+        assert counts[True] & {1, 2}
+
+
 def test_each_episode_has_a_fresh_environment_on_its_own_question(tmp_path: Path):
     trainer = trainer_of(tmp_path)
     script(trainer, random.Random(2))
@@ -208,6 +242,20 @@ def test_trl_reads_the_prompts_that_the_evaluation_reads(tools: tuple[ToolName, 
     trainer = trainer_of(tmp_path, tools, LIMITS.model_copy(update={"enable_thinking": thinking}))
     script(trainer, random.Random(3))
     check(trainer, step(trainer, 0, 4), is_truncated_masked=True)
+
+
+def test_questions_of_one_batch_may_have_different_tools(tmp_path: Path):
+    trainer = trainer_of(tmp_path, ("calculator",), tools_of_first=("read_file", "calculator"))
+    script(trainer, random.Random(4))
+    step(trainer, 0, 8)
+    for environment in trainer.environments:
+        has_first = environment.question.question_id == "sum-0"
+        names = ["calculator", "read_file"] if has_first else ["calculator"]
+        assert [one.name for one in environment.toolbox.signatures] == names
+        prompt = trainer.renderer.offering(environment.toolbox.schemas).prompt(environment.question.text)
+        assert ("read_file" in prompt) == has_first
+        assert environment.episode.prompt_ids == trainer.renderer.ids(prompt)
+    assert sum(one.question.question_id == "sum-0" for one in trainer.environments) == 4
 
 
 def test_turns_end_at_the_stop_token_also_where_the_model_names_another_end(tmp_path: Path):

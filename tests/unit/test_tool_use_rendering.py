@@ -10,7 +10,7 @@ from checkout import TINY, TINY_TOOLS
 from arc_refinery.config.tool_use import ToolName
 from arc_refinery.records.transcripts import Segment
 from arc_refinery.tool_use.rendering import ChatMessage, ToolRenderer, ToolTemplateError
-from arc_refinery.tool_use.tools import TOOLS, Toolbox
+from arc_refinery.tool_use.tools import Toolbox
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -70,7 +70,7 @@ def test_a_prompt_lists_the_tools_that_are_offered(renderer: Make, thinking: boo
     made = renderer(thinking, ("read_file", "calculator"))
     system, _, asked = made.prompt("How many?").partition("\n</tools>")
     lines = system.partition("<tools>\n")[2].splitlines()
-    assert [json.loads(line) for line in lines] == [TOOLS["calculator"].schema, TOOLS["read_file"].schema]
+    assert [json.loads(line) for line in lines] == Toolbox(("calculator", "read_file")).schemas
     assert asked.endswith(f"{END}\n<|im_start|>user\nHow many?{END}\n{HEADER}{begun}")
 
 

@@ -1,13 +1,9 @@
-"""The report of tool use on episodes made by hand: figures, what is compared, transcripts, the picture of the mask.
-
-Each episode is a letter: R right without a call, w wrong without one, C right after a call, f wrong after a call that
-is no JSON, u right after a call of an unknown tool and a good one, T cut, X out of tokens, L calls on with none left.
-"""
+"""The report of tool use on episodes made by hand: figures, what is compared, transcripts, the picture of the mask."""
 
 import itertools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -18,99 +14,18 @@ import numpy as np
 import pandas as pd
 import pytest
 from checkout import TINY_TOOLS
-from factories import make_episode, make_question
+from handmade_episodes import ANSWERS, ARMS, QUESTIONS, SETTINGS, experiment
 from markdown_it import MarkdownIt
+from scipy.stats import t as student
 from scipy.stats import ttest_1samp
 
 from arc_refinery import config, records
 from arc_refinery.config import ToolArm, ToolUse
 from arc_refinery.records import RecordError
-from arc_refinery.records.questions import Question
-from arc_refinery.records.transcripts import Call, Episode, EpisodeMessage
+from arc_refinery.records.transcripts import Episode, EpisodeMessage
 from arc_refinery.reporting import page
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.tool_use.mask import mask_picture
-
-GOOD, NO_JSON, UNKNOWN = Call("calculator", ""), Call("", "malformed"), Call("", "unknown_tool")
-# calls, ending, reward, tokens written
-LETTERS: dict[str, tuple[tuple[Call, ...], str, float, int]] = {
-    "R": ((), "answer", 1.0, 10),
-    "w": ((), "answer", 0.0, 10),
-    "C": ((GOOD,), "answer", 1.0, 20),
-    "f": ((NO_JSON,), "answer", 0.0, 30),
-    "u": ((UNKNOWN, GOOD), "answer", 1.0, 40),
-    "T": ((), "truncated", 0.0, 48),
-    "X": ((GOOD,), "tokens", 0.0, 40),
-    "L": ((GOOD, GOOD), "calls", 0.0, 60),
-}
-# of each arm and question, four episodes
-ANSWERS = {
-    "untrained": ("RRww", "wwwT", "RRRR", "CwwX"),
-    "trained": ("RCCC", "CCuf", "CCCC", "uCLC"),
-    "without-tools": ("wwwT", "wwww", "RRRw", "wwww"),
-}
-ARMS = [
-    {"name": "untrained"},
-    {"name": "trained", "adapter": "trained"},
-    {"name": "without-tools", "adapter": "trained", "tools": False},
-]
-SETTINGS: dict[str, Any] = {
-    "experiment": "by-hand",
-    "model": {"path": TINY_TOOLS, "window": 512},
-    "data": {
-        "train": [{"name": "some", "form": "gsm8k", "source": "generator", "n_questions": 9}],
-        "heldout": [{"name": "sums", "form": "gsm8k", "source": "generator", "n_questions": 4, "shards": 2}],
-    },
-    "generation": {"max_turn_tokens": 48, "max_episode_tokens": 160, "max_calls": 2},
-    "training": {"grpo": {"learning_rate": 1e-3}},
-    "evaluation": {"n_predictions": 4, "questions_per_batch": 1, "arms": ARMS},
-}
-QUESTIONS = [
-    make_question(question_id=f"sums/{number}", text=f"How much is {number} + {number}?", reference=str(2 * number))
-    for number in range(4)
-]
-
-Change = Callable[[Episode], Episode]
-
-
-def episode(question: Question, number: int, letter: str) -> Episode:
-    calls, ending, reward, n_tokens = LETTERS[letter]
-    said = [
-        one
-        for call in calls
-        for one in (EpisodeMessage("assistant", "a call"), EpisodeMessage("tool", call.fault or "2"))
-    ]
-    return make_episode(
-        question,
-        episode_id=f"{question.question_id}/{number:03d}",
-        messages=(*said, EpisodeMessage("assistant", f"letter {letter}")),
-        calls=calls,
-        completion_ids=tuple(range(300, 308)),
-        mask=(1, 1, 1, 0, 0, 0, 0, 1),
-        ending=ending,
-        n_tokens=n_tokens,
-        reward=reward,
-    )
-
-
-def experiment(results: Path, change: Change = lambda one: one, questions: Sequence[Question] = QUESTIONS) -> ToolUse:
-    """The files of a finished experiment, in the folder `results`; its first batches are in shard 0, others in 1."""
-    made = config.validate_experiment(SETTINGS, "test", config.ToolUse)
-    folder = results / made.experiment
-    records.write(folder / "questions/sums.parquet", "questions", questions, 0, {})
-    for arm, answers in ANSWERS.items():
-        played = [
-            [change(episode(question, number, letter)) for number, letter in enumerate(letters)]
-            for question, letters in zip(questions, answers, strict=True)
-        ]
-        for shard in (0, 1):
-            rows = [one for of_question in played[shard::2] for one in of_question]
-            records.write(folder / f"sums/{arm}/{shard:03d}.parquet", "episodes", rows, 0, {})
-    log = folder / "adapters/trained/training.jsonl"
-    log.parent.mkdir(parents=True)
-    steps = [{"step": step, "reward": step / 4, "share/calling": 0.5, "calls": 1.0} for step in (1, 2, 3)]
-    log.write_text("".join(json.dumps(step) + "\n" for step in steps))
-    return made
 
 
 def report(results: Path, made: ToolUse) -> None:
@@ -126,6 +41,16 @@ def composed(results: Path, made: ToolUse) -> str:
     from arc_refinery.reporting.tool_use.report import compose
 
     return "\n\n".join(compose(made, results / "by-hand", Attachments("by-hand/report"))) + "\n"
+
+
+def test_the_tools_are_named_also_those_of_sets(tmp_path: Path):
+    made = experiment(tmp_path)
+    assert "calls tools (`calculator`), reads" in composed(tmp_path, made)
+    heldout = {**SETTINGS["data"]["heldout"][0], "tools": ["python", "mine/atlas.py:capital"]}
+    content = {**SETTINGS, "data": {**SETTINGS["data"], "heldout": [heldout]}}
+    other = config.validate_experiment(content, "test", config.ToolUse)
+    expected = "calls tools (`calculator`; for sums: `python`, `mine/atlas.py:capital`), reads"
+    assert expected in composed(tmp_path, other)
 
 
 def test_a_model_of_the_hub_is_read_where_it_was_fetched_and_its_commit_is_named(tmp_path: Path):
@@ -235,6 +160,81 @@ def test_faults_of_calls_and_ends_of_episodes_are_counted(text: str):
     }
 
 
+def test_votes_and_pass_rates_with_and_without_calls(text: str, results: Path):
+    found = table(text, "maj@4")
+    assert found["arm"] == ["maj@4", "pass rate of episodes with calls", "pass rate of episodes without calls"]
+    # untrained: RRww is a tie that the earlier R wins, wwwT is wrong, RRRR right, and in CwwX w has two of three votes
+    shares = {arm: found[arm][0].partition(" [")[0] for arm in ANSWERS}
+    assert shares == {"untrained": "50.0 %", "trained": "100.0 %", "without-tools": "25.0 %"}
+    # untrained: C and X of the fourth question call; without calls RRww 1/2, wwwT 0, RRRR 1, ww 0
+    with_calls, without = found["untrained"][1:]
+    assert with_calls == "50.0 % (episodes: 2, questions: 1)"
+    assert without.startswith("37.5 % [")
+    assert without.endswith(" (episodes: 14, questions: 4)")
+    low, high = students_interval([0.5, 0.0, 1.0, 0.0])
+    assert f"[{max(0.0, low):.1f}, {min(100.0, high):.1f}]" in without
+    # trained: CCC 1, CCuf 3/4, CCCC 1, uCLC 3/4
+    assert found["trained"][1].startswith("87.5 % [")
+    assert found["trained"][2] == "100.0 % (episodes: 1, questions: 1)"
+    assert found["without-tools"][1] == "–"
+    rows = pd.read_csv(results / "by-hand/report/sums-votes.csv").set_index("arm")
+    assert list(rows["maj_at_k"]) == [0.5, 1.0, 0.25]
+    assert rows.loc["untrained", "pass_rate_without_calls"] == 0.375
+    assert list(rows["episodes_with_calls"]) == [2, 15, 0]
+    assert list(rows["questions_without_calls"]) == [4, 1, 4]
+
+
+def test_programs_do_not_vote(tmp_path: Path):
+    heldout = SETTINGS["data"]["heldout"][0] | {"form": "mbpp"}
+    content = SETTINGS | {"data": SETTINGS["data"] | {"heldout": [heldout]}}
+    found = table(composed(tmp_path, experiment(tmp_path, settings=content)), "maj@4")
+    assert {found[arm][0] for arm in ANSWERS} == {"–"}
+
+
+def test_calls_are_counted_by_tool_and_fault(text: str, results: Path):
+    (section,) = re.findall(r"### Calls by tool\n(.*?)\n###", text, re.DOTALL)
+    rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in section.splitlines() if "|" in line]
+    assert [row for row in rows if "---" not in row[0]] == [
+        ["arm", "tool", "calls", "faulty", "malformed", "unknown tool"],
+        ["untrained", "calculator", "2", "0.0 %", "0", "0"],
+        ["trained", "(none recognised)", "3", "100.0 %", "1", "2"],
+        ["trained", "calculator", "15", "0.0 %", "0", "0"],  # 11 x C, 2 x u, and L twice
+    ]
+    table_of_tools = pd.read_csv(results / "by-hand/report/sums-tools.csv")
+    assert list(table_of_tools["faulty"]) == [0, 3, 0]
+    assert list(table_of_tools["unknown_tool"]) == [0, 2, 0]
+
+
+def test_calls_are_counted_by_turn(text: str, results: Path):
+    found = table(text.partition("### Calls by turn")[2], "turn")
+    # trained: 15 of 16 episodes call in turn 1 and have a turn 2; there u, u and L call again, and so have a third
+    assert found["1"] == ["0.12 (16)", "0.94 (16)", "0.00 (16)"]
+    assert found["2"] == ["0.00 (2)", "0.20 (15)", "–"]
+    assert found["3"] == ["–", "0.00 (3)", "–"]
+    rows = pd.read_csv(results / "by-hand/report/sums-turns.csv")
+    assert [list(row) for row in rows[rows["arm"] == "trained"][["turn", "episodes", "calls"]].to_numpy()] == [
+        [1, 16, 15],
+        [2, 15, 3],
+        [3, 3, 0],
+    ]
+
+
+def test_thoughts_and_results_are_measured_in_characters(tmp_path: Path):
+    def thinking(one: Episode) -> Episode:
+        last = EpisodeMessage("assistant", f"<think>\n{'x' * one.n_tokens}\n</think>\n\n#### 2")
+        return replace(one, messages=(*one.messages[:-1], last))
+
+    text = composed(tmp_path, experiment(tmp_path, thinking))
+    (section,) = re.findall(r"### Lengths of thoughts and results\n(.*?)\n###", text, re.DOTALL)
+    rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in section.splitlines() if "|" in line]
+    # untrained: 13 x 10, 48, 20, 40 tokens, here characters; two results "2"
+    assert rows[2] == ["untrained", "thoughts", "16", f"{(13 * 10 + 48 + 20 + 40) / 16:.1f}", "10.0", "48"]
+    assert rows[3] == ["untrained", "results", "2", "1.0", "1.0", "1"]
+    # trained: 15 results "2", "malformed" (9 characters), twice "unknown_tool" (12)
+    assert rows[5] == ["trained", "results", "18", f"{(15 + 9 + 24) / 18:.1f}", "1.0", "12"]
+    assert rows[7] == ["without-tools", "results", "0", "–", "–", "–"]
+
+
 def test_each_question_is_a_row_of_a_table(results: Path):
     rows = pd.read_csv(results / "by-hand/report/sums-questions.csv").set_index(["arm", "question_id"])
     assert len(rows) == 12
@@ -250,6 +250,109 @@ def test_transcripts_are_of_the_questions_that_gained_most(text: str):
     # the first of those that earn what most do: 0 of wwwT, 1 of CCuf, 1 of RRww and RCCC, 0 of CwwX, 1 of uCLC
     assert re.findall(r"letter (\w)", shown) == ["w", "C", "R", "R", "w", "u"]
     assert "    [tool]\n    2\n    [assistant]\n    letter C\n    [answered; reward 1]" in shown
+
+
+def test_the_reward_in_training_is_named(tmp_path: Path, text: str):
+    terms = ["correct", {"reward": "length", "weight": -0.2}, {"reward": "mine.py:score", "weight": 0.5}]
+    content = SETTINGS | {"training": {"grpo": {"learning_rate": 1e-3, "rewards": terms}}}
+    expected = (
+        "Reward in training: 1 × `correct` − 0.2 × `length` + 0.5 × `score`; below: 1 for a correct answer, else 0."
+    )
+    assert expected in composed(tmp_path, experiment(tmp_path, settings=content))
+    assert "Reward: 1 for a correct answer, else 0." in text
+
+
+# repeated trainings
+
+SEEDED: dict[str, Any] = SETTINGS | {
+    "training": {"grpo": {"learning_rate": 1e-3}, "seeds": [3, 5, 8]},
+    "evaluation": SETTINGS["evaluation"] | {"arms": ARMS[:2]},
+}
+ANSWERS_OF_SEEDS = {
+    "untrained": ANSWERS["untrained"],
+    "trained-seed-3": ("RCCC", "CCuf", "CCCC", "uCLC"),  # 1, 3/4, 1, 3/4
+    "trained-seed-5": ("RCCC", "CCff", "CCCf", "uCLf"),  # 1, 1/2, 3/4, 1/2
+    "trained-seed-8": ("Rwww", "CCff", "CCCC", "uCCC"),  # 1/4, 1/2, 1, 1
+}
+OF_SEEDS = [[1.0, 0.75, 1.0, 0.75], [1.0, 0.5, 0.75, 0.5], [0.25, 0.5, 1.0, 1.0]]
+
+
+def crossed_interval(values: list[list[float]]) -> tuple[float, float]:
+    """95 % interval in percent with questions and trainings as random effects, as docs/statistics.md writes it down."""
+    d = np.array(values)
+    r, n = d.shape
+    of_questions = d.mean(0).var(ddof=1) / n
+    fitted = d.mean(0)[None, :] + d.mean(1)[:, None] - d.mean()
+    residual = ((d - fitted) ** 2).sum() / ((r - 1) * (n - 1))
+    of_runs = max(0.0, d.mean(1).var(ddof=1) - residual / n) / r
+    parts = of_questions**2 / (n - 1) + (8 * of_runs) ** 2 / (r - 1)
+    degrees = min(max((of_questions + 8 * of_runs) ** 2 / parts, r - 1), n - 1)
+    half = student.ppf(0.975, degrees) * np.sqrt(of_questions + of_runs)
+    return 100 * (d.mean() - half), 100 * (d.mean() + half)
+
+
+@pytest.fixture(scope="module")
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("seeds")
+    return composed(folder, experiment(folder, settings=SEEDED, every_answer=ANSWERS_OF_SEEDS))
+
+
+def numbers(text: str) -> list[float]:
+    return [float(number) for number in re.findall(r"[-+]?\d+\.\d", text)]
+
+
+def test_an_arm_has_a_row_for_each_training_and_one_for_their_mean(seeded: str):
+    found = table(seeded, "pass@1")
+    assert [name for name in found if name not in ("arm", "---")] == [
+        "untrained",
+        "trained`, mean of 3",
+        "trained-seed-3",
+        "trained-seed-5",
+        "trained-seed-8",
+    ]
+    assert [found[f"trained-seed-{seed}"][0] for seed in (3, 5, 8)] == ["seed-3", "seed-5", "seed-8"]
+    assert [numbers(found[f"trained-seed-{seed}"][2])[0] for seed in (3, 5, 8)] == [87.5, 68.8, 68.8]
+    low, high = crossed_interval(OF_SEEDS)
+    expected = [100 * np.mean(OF_SEEDS), max(0.0, low), min(100.0, high)]
+    assert numbers(found["trained`, mean of 3"][2]) == pytest.approx(expected, abs=0.051)
+    assert "brackets: 95 % interval over questions, for means of several trainings over trainings, too." in seeded
+    assert found["trained`, mean of 3"][4] == "87.5 %"  # 15, 15 and 12 of 16 episodes call
+
+
+def test_differences_of_repeated_arms_cover_trainings(seeded: str):
+    (line,) = re.findall(r"- `trained` − `untrained`: pass@1 (.*)", seeded)
+    differences = [[a - b for a, b in zip(run, PASS_AT_1["untrained"], strict=True)] for run in OF_SEEDS]
+    low, high = crossed_interval(differences)
+    difference, lowest, highest, *runs = numbers(line.replace("95 %", ""))
+    assert difference == pytest.approx(100 * np.mean(differences), abs=0.051)
+    assert [lowest, highest] == pytest.approx([max(-100.0, low), min(100.0, high)], abs=0.051)
+    assert runs == [43.8, 25.0, 25.0]
+    assert re.search(r"- `sums`: 43.8 % with `untrained`, 75.0 % with `trained`: ", seeded)
+
+
+def test_a_report_says_which_trainings_its_intervals_cover(seeded: str, text: str):
+    assert "other training runs, estimated from 3 of them. All runs" in seeded
+    assert "not the variation between training runs" not in seeded
+    assert "not the variation between training runs" in text
+    assert "seeds: experiment 0; training 3, 5, 8." in seeded
+    assert "by GRPO. Trainings: `seed-3`, `seed-5`, `seed-8`." in seeded
+
+
+def test_runs_of_a_sweep_are_arms_of_their_own(tmp_path: Path):
+    swept = SEEDED | {"training": {"grpo": {"learning_rate": 1e-3}, "sweep": [{"beta": 0.0}, {"beta": 0.1}]}}
+    answers = {
+        "untrained": ANSWERS["untrained"],
+        "trained-beta-0": ANSWERS["trained"],
+        "trained-beta-0.1": ANSWERS["without-tools"],
+    }
+    text = composed(tmp_path, experiment(tmp_path, settings=swept, every_answer=answers))
+    lines = re.findall(r"- `([\w.-]+)` − `([\w.-]+)`: pass@1 \**([-+.\d]+) points", text)
+    assert lines == [
+        ("trained-beta-0", "untrained", "+43.8"),
+        ("trained-beta-0.1", "untrained", "-25.0"),
+        ("trained-beta-0.1", "trained-beta-0", "-68.8"),
+    ]
+    assert ", mean of" not in text
 
 
 # what is compared
@@ -393,7 +496,8 @@ def test_equal_results_give_equal_bytes_pictures_included(tmp_path: Path, result
         return {path.name: path.read_bytes() for path in files}
 
     assert contents(tmp_path) == contents(results)
-    expected = {"mask.png", "mask.svg", "training-trained.png", "training-trained.svg", "sums-questions.csv"}
+    expected = {"mask.png", "mask.svg", "training-trained.png", "training-trained.svg"}
+    expected |= {f"sums-{table}.csv" for table in ("questions", "votes", "tools", "turns", "lengths")}
     assert expected <= set(contents(results))
 
 

@@ -7,8 +7,10 @@ import jinja2
 import pytest
 
 from arc_refinery.sandbox import Executor
-from arc_refinery.tool_use.tools import MAX_FILE_BYTES, CallResult, Toolbox, answer_all
-from arc_refinery.tool_use.turns import ParsedTurn, WrittenCall, parse_turn
+from arc_refinery.tool_use.built_in_tools import MAX_FILE_BYTES
+from arc_refinery.tool_use.call_formats import WrittenCall
+from arc_refinery.tool_use.tools import CallResult, Toolbox, answer_all
+from arc_refinery.tool_use.turns import ParsedTurn, parse_turn
 
 CALCULATOR = '{"name": "calculator", "arguments": {"expression": "12 * (3 + 4)"}}'
 HOW = f"Write it like this: {CALCULATOR}"
@@ -125,7 +127,7 @@ def test_further_keys_of_a_call_are_ignored(tools: Toolbox):
 
 
 def test_a_tool_that_is_not_offered_is_unknown():
-    tools = Toolbox(names=("calculator",))
+    tools = Toolbox(("calculator",))
     assert [schema["function"]["name"] for schema in tools.schemas] == ["calculator"]
     result = call(tools, '{"name": "read_file", "arguments": {"path": "notes.txt"}}')
     assert (result.fault, result.tool) == ("unknown_tool", "")

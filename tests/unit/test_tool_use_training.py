@@ -11,12 +11,13 @@ import pytest
 from checkout import TINY_TOOLS
 from factories import make_question
 
-from arc_refinery.config import Generation, PolicyGradient
+from arc_refinery.config import Generation, PolicyGradient, RewardTerm
 from arc_refinery.config.tool_use import ToolName
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Ending, EpisodeMessage
 from arc_refinery.tool_use.episodes import Rollout
 from arc_refinery.tool_use.rendering import ToolRenderer, ToolTemplateError
+from arc_refinery.tool_use.reward_terms import EpisodeReward
 from arc_refinery.tool_use.tools import CallResult, Toolbox
 
 if TYPE_CHECKING:  # they import torch
@@ -70,7 +71,7 @@ def test_rewards_and_figures_of_a_step():
         ended_episode(seven, "#### 7", "111222", "111001", "tokens", wrong),  # its last turn called something
     ]
     logged: dict[str, float] = {}
-    rewards = Rewards(NOBODY, NOBODY, num_generations=2)
+    rewards = Rewards(NOBODY, NOBODY, 2, EpisodeReward())
     given = rewards(environments=environments, log_metric=logged.__setitem__, prompts=[], completions=[])
     assert given == rewards.rewards == [1.0, 1.0, 0.0, 0.0]
     assert {name: logged[name] for name in ("share/calling", "share/answered", "calls", "share/faulty_calls")} == {
@@ -86,12 +87,40 @@ def test_rewards_and_figures_of_a_step():
     assert logged["unique_tokens/truncated"] == pytest.approx((2 / 2 + 2 / 4) / 2)
 
 
+def test_the_reward_is_a_sum_of_terms_and_each_is_logged():
+    from arc_refinery.tool_use.environment import Rewards
+
+    six = make_question(reference="6")
+    wrong = CallResult("Error: ...", "", "malformed")
+    environments = [
+        ended_episode(six, "#### 6", "1234", "1111", "answer"),  # right, marked, 4 of 16 tokens
+        ended_episode(six, "It is 6.", "12345678", "11111111", "answer"),  # right, not marked, 8 of 16 tokens
+        ended_episode(six, "#### 5", "12", "11", "answer"),  # wrong, marked, 2 of 16
+        ended_episode(six, "#### 6", "1212", "1011", "answer", wrong),  # right, but a call cannot be read; 3 of 16
+    ]
+    terms = [
+        RewardTerm.model_validate(term)
+        for term in ("correct", {"reward": "format", "weight": 0.5}, {"reward": "length", "weight": -0.25})
+    ]
+    logged: dict[str, float] = {}
+    rewards = Rewards(NOBODY, NOBODY, 2, EpisodeReward(terms, max_episode_tokens=16))
+    given = rewards(environments=environments, log_metric=logged.__setitem__)
+    assert given == pytest.approx([1 + 0.5 - 0.25 * 4 / 16, 1 - 0.25 * 8 / 16, 0.5 - 0.25 * 2 / 16, 1 - 0.25 * 3 / 16])
+    assert {name: value for name, value in logged.items() if name.startswith("reward_term/")} == pytest.approx(
+        {"reward_term/correct": 3 / 4, "reward_term/format": 2 / 4, "reward_term/length": (4 + 8 + 2 + 3) / 16 / 4}
+    )
+    assert logged["share/solved"] == 3 / 4  # whatever the reward is
+
+
 def test_without_any_call_there_is_no_share_of_faulty_ones():
     from arc_refinery.tool_use.environment import Rewards
 
     logged: dict[str, float] = {}
     made = ended_episode(make_question(reference="6"), "#### 5", "12", "11", "answer")
-    assert Rewards(NOBODY, NOBODY, 2)(environments=[made, made], log_metric=logged.__setitem__) == [0.0, 0.0]
+    assert Rewards(NOBODY, NOBODY, 2, EpisodeReward())(environments=[made, made], log_metric=logged.__setitem__) == [
+        0.0,
+        0.0,
+    ]
     assert (logged["calls"], logged["share/calling"]) == (0.0, 0.0)
     assert "share/faulty_calls" not in logged
 
@@ -151,6 +180,22 @@ def environment(
     return ToolEnvironment(
         asked, renderer, training, generation, window, open_toolbox, tools, (NOBODY, NOBODY), files_hash, seed=0
     )
+
+
+def test_the_terms_of_the_reward_are_in_the_identity(tmp_path: Path):
+    path = tmp_path / "mine.py"
+    path.write_text("def score(episode):\n    return 1.0\n")
+
+    def identity(*terms: str) -> dict[str, Any]:
+        made = environment(asking("1?"))
+        made.reward = EpisodeReward([RewardTerm.of(term) for term in terms], 16)
+        return made.identity()
+
+    assert identity("correct") == environment(asking("1?")).identity()
+    before = identity("correct", f"{path}:score")
+    assert before != identity("correct")
+    path.write_text("def score(episode):\n    return 2.0\n")
+    assert identity("correct", f"{path}:score") != before
 
 
 def asking(*texts: str) -> list[Question]:
@@ -266,7 +311,7 @@ def test_trl_finds_the_tools_and_nothing_else(names: tuple[ToolName, ...]):
 
     from arc_refinery.tool_use.environment import environment_class
 
-    made = environment_class(names)({}, lambda _: Toolbox())
+    made = environment_class(Toolbox(names).signatures)({}, lambda _: Toolbox())
     methods = [name for name, _ in inspect.getmembers(type(made), inspect.isfunction) if not name.startswith("_")]
     assert sorted(methods) == sorted([*names, "reset"])
     schemas = [get_json_schema(getattr(made, name)) for name in methods if name != "reset"]
@@ -280,7 +325,7 @@ def test_a_tool_of_an_environment_is_that_of_its_question(tmp_path: Path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "notes.txt").write_text(f"notes of {name}")
     questions = {name: make_question(question_id=name) for name in ("a", "b")}
-    made: Any = environment_class(("calculator", "read_file"))(
+    made: Any = environment_class(Toolbox(("calculator", "read_file")).signatures)(
         questions, lambda question: Toolbox(folder=tmp_path / question.question_id)
     )
     for name in ("a", "b", "a"):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from arc_refinery.tool_use.turns import ParsedTurn, WrittenCall, parse_turn
+from arc_refinery.tool_use.call_formats import WrittenCall
+from arc_refinery.tool_use.turns import ParsedTurn, parse_turn
 
 CALL = WrittenCall('{"a": 1}')
 

@@ -6,7 +6,10 @@ by hub name, are loaded with transformers.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
@@ -18,11 +21,12 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
 from arc_refinery.errors import ModelError
-from arc_refinery.files import read_json, read_text
 from arc_refinery.prompts import Message
+from arc_refinery.reading import read_json, read_text
 
 # Classes of transformers that use tokenizer.json unchanged; others modify it.
 PLAIN_CLASSES = ("TokenizersBackend", "PreTrainedTokenizerFast")
+RENDER_SECONDS = 5.0  # CPU time for one conversation, which takes milliseconds; an endless loop also fills the memory
 
 
 class Chat(Protocol):
@@ -35,9 +39,67 @@ class Chat(Protocol):
         ...
 
 
+class FolderTemplate:
+    """The chat template in a model's folder, to render with any options; without the tokenizer."""
+
+    def __init__(self, template: str, special_tokens: Mapping[str, str], folder: Path) -> None:
+        self._template = _environment().from_string(template)
+        self._special_tokens = special_tokens
+        self.name_or_path = str(folder)
+
+    def apply_chat_template(self, messages: Sequence[Any], tokenize: bool, **options: Any) -> str:
+        """Render a conversation, as the method of transformers with this name does."""
+        assert not tokenize
+        variables = {"tools": None, "documents": None, "add_generation_prompt": False} | options
+        return self._template.render(messages=messages, **self._special_tokens, **variables)
+
+
+def folder_template(folder: Path) -> FolderTemplate | None:
+    """Return the chat template of a model's folder; None if only transformers can read it."""
+    path = folder / "tokenizer_config.json"
+    if not path.is_file():
+        return None
+    settings = read_json(path, "the settings of a tokenizer", ModelError)
+    if not isinstance(settings, dict):
+        return None
+    file = folder / "chat_template.jinja"
+    template = read_text(file, "a chat template", ModelError) if file.is_file() else settings.get("chat_template")
+    if not isinstance(template, str):
+        return None
+    try:
+        return FolderTemplate(template, _special_tokens(settings), folder)
+    except TemplateSyntaxError:  # a tag that transformers may know
+        return None
+
+
 def load_chat(model_path: str) -> Chat:
     """Load a model's chat template and tokenizer; raise `ModelError` if it lacks either."""
     return _of_folder(Path(model_path)) or _OfTransformers(model_path)
+
+
+@contextmanager
+def render_limit(model: Path | str) -> Iterator[None]:
+    """Raise `ModelError` if a chat template takes more than `RENDER_SECONDS` of CPU time; only in the main thread.
+
+    jinja limits a single range, but not loops inside loops.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(*_: object) -> NoReturn:
+        raise ModelError(
+            f"{model}: a conversation is not rendered after {RENDER_SECONDS:g} s; does the chat template loop? "
+            "Correct the template"
+        )
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, RENDER_SECONDS, 1.0)  # again, as a filter of the template may catch it
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 class _OfFolder:
@@ -50,7 +112,10 @@ class _OfFolder:
     def render(self, messages: Sequence[Message]) -> str:
         variables = {"messages": list(messages), "tools": None, "documents": None, "add_generation_prompt": True}
         try:
-            text = self._template.render(**self._special_tokens, **variables)
+            with render_limit(self._path):
+                text = self._template.render(**self._special_tokens, **variables)
+        except ModelError:
+            raise
         except (TemplateError, TypeError, ValueError, OverflowError, RecursionError, MemoryError) as error:
             raise ModelError(f"{self._path}: cannot render a conversation ({error}); correct the template") from None
         if not text.strip():
@@ -80,7 +145,8 @@ class _OfTransformers:
             raise ModelError(f"{model_path}: has no chat template; give a model that was trained for chat")
 
     def render(self, messages: Sequence[Message]) -> str:
-        return str(self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+        with render_limit(self._tokenizer.name_or_path):
+            return str(self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
 
     def count(self, text: str) -> int:
         return len(self._tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -94,18 +160,22 @@ def _of_folder(folder: Path) -> Chat | None:
     settings = read_json(files[1], "the settings of a tokenizer", ModelError)
     if not isinstance(settings, dict) or settings.get("tokenizer_class") not in PLAIN_CLASSES:
         return None
-    tokens = {name: value for name, value in settings.items() if name.endswith("_token")}
-    texts = {name: value["content"] if isinstance(value, dict) else value for name, value in tokens.items()}
-    special_tokens = {name: text for name, text in texts.items() if isinstance(text, str)}
     template = read_text(files[2], "a chat template", ModelError)
     if not template.strip():
         raise ModelError(f"{files[2]}: is empty, so prompts would be empty; download the model again")
     try:
-        return _OfFolder(template, Tokenizer.from_file(str(files[0])), special_tokens, files[2])
+        return _OfFolder(template, Tokenizer.from_file(str(files[0])), _special_tokens(settings), files[2])
     except TemplateSyntaxError:  # a tag that transformers may know
         return None
     except Exception as error:  # noqa: BLE001  # tokenizers raises nothing more special
         raise ModelError(f"{files[0]}: cannot be read ({error}); download the model again") from None
+
+
+def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the tokens that the settings of a tokenizer name, as variables of the chat template."""
+    tokens = {name: value for name, value in settings.items() if name.endswith("_token")}
+    texts = {name: value["content"] if isinstance(value, dict) else value for name, value in tokens.items()}
+    return {name: text for name, text in texts.items() if isinstance(text, str)}
 
 
 def _environment() -> ImmutableSandboxedEnvironment:

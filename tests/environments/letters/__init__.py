@@ -46,7 +46,8 @@ def _(_: Experiment) -> list[str]:
 @stages.train.register
 def _(experiment: Experiment, adapter: str) -> stages.Stage:
     model = {"model_path": stages.model_path(experiment, experiment.model), "window": experiment.model.window}
-    return stages.Stage(model | stages.trained(experiment, experiment.runs[adapter]) | {"seed": experiment.seed})
+    trained = stages.trained(experiment, experiment.runs[adapter])
+    return stages.Stage(model | trained | {"seed": experiment.seed_of(adapter)})
 
 
 # The commands

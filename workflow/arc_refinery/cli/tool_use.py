@@ -1,36 +1,51 @@
 """Commands of tool-use experiments."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args
 
 import tyro
+from pydantic import TypeAdapter, ValidationError
 
 from arc_refinery import config, records
 from arc_refinery.cli.flags import Flat, GrpoFlags, SamplerFlags, start_again
 from arc_refinery.config.tool_use import ToolName
 from arc_refinery.errors import InputError
-from arc_refinery.files import content_hash
+from arc_refinery.reading import content_hash, decode_json
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Conversation
 from arc_refinery.sandbox import Executor
+from arc_refinery.tool_use.built_in_tools import PYTHON_MODULES
+from arc_refinery.tool_use.call_formats import CALL_FORMAT, CallFormat
 from arc_refinery.tool_use.demonstrations import conversation
+from arc_refinery.tool_use.own_tools import check_own_tools
 from arc_refinery.tool_use.tools import Toolbox
 
 if TYPE_CHECKING:
     from arc_refinery.tool_use.rendering import ToolRenderer
+    from arc_refinery.tool_use.users import Users
 
 
+_BY_SET = TypeAdapter(dict[str, config.User])
 MAX_NAMED = 20  # questions in the log
+Entry = TypeVar("Entry", config.ToolChoice, config.RewardTerm)
 
 
-class ToolGrpo(config.PolicyGradient):
-    """Settings of GRPO without those in `ToolFlags`."""
+class SetOfRows(config.Questions):
+    """A set of questions without its tools and its user, whom only episodes have."""
 
+    tools: Annotated[tuple[config.ToolChoice, ...], config.EPISODES, tyro.conf.Suppress] = ()
+    user: Annotated[str | None, config.EPISODES, tyro.conf.Suppress] = None
+
+
+class GrpoSettings(config.ToolGrpo):
+    """Settings of GRPO without those that other flags have."""
+
+    rewards: Annotated[tuple[config.RewardTerm, ...], tyro.conf.Suppress] = ()
     n_jobs: Annotated[int, config.TUNING, tyro.conf.Suppress] = 1
 
 
@@ -39,7 +54,7 @@ class WriteQuestions:
     """Generate or read a set of questions; a programming question is kept only if its own program passes its tests."""
 
     output: Path  # file of questions
-    questions: Annotated[config.Questions, Flat]
+    questions: Annotated[SetOfRows, Flat]
     sandbox: config.Sandbox
     split: Literal["train", "heldout"] = "train"  # for the generator, which keeps one text in eight out of training
     heldout: tuple[Path, ...] = ()  # held-out sets; their questions are removed from this one
@@ -64,7 +79,9 @@ class WriteQuestions:
                 f"the programs of {len(checked.failing)} do not pass their own tests. Choose other data"
             )
         settings = {
-            "questions": self.questions.model_dump(exclude=config.marked(config.Questions, config.TUNING)),
+            "questions": self.questions.model_dump(
+                exclude=config.marked(config.Questions, config.TUNING, config.EPISODES)
+            ),
             "split": self.split,
         }
         notes = {
@@ -90,7 +107,8 @@ class ToolFlags:
     model_path: str  # folder with a model, or its name on the hub
     generation: config.Generation
     sandbox: config.Sandbox
-    tools: tuple[ToolName, ...] = ()  # tools to offer
+    tools: tuple[str, ...] = ()  # tools to offer: names, `file.py:name`, or sections of the config as JSON
+    tools_of_sets: str = "{}"  # JSON: sets of questions with other tools, and these
     files: Path | None = None  # folder for read_file, with one folder per question
     n_jobs: int = 1  # sandbox servers
     seed: int = 0  # seeds every random choice
@@ -98,29 +116,56 @@ class ToolFlags:
     def renderer(self) -> "ToolRenderer":
         """Return a renderer with the model's chat template, after checking that the template supports tool calls."""
         from arc_refinery.tokenizers import load_tokenizer
-        from arc_refinery.tool_use.rendering import ToolRenderer
+        from arc_refinery.tool_use.rendering import ToolRenderer, with_call_format
 
-        tokenizer, schemas, limits = load_tokenizer(self.model_path), Toolbox(self.tools).schemas, self.generation
+        tokenizer, schemas, limits = load_tokenizer(self.model_path), Toolbox(self.choices()).schemas, self.generation
         made = ToolRenderer(tokenizer, schemas, limits.enable_thinking, limits.stop_token, limits.system)
-        made.check()
-        return made
+        made.check_stop_token()
+        chosen = with_call_format(made, limits.call_format)
+        chosen.check()
+        return chosen
+
+    def choices(self) -> tuple[config.ToolChoice, ...]:
+        return tuple(_entry(config.ToolChoice, word, "--tools") for word in self.tools)
+
+    def choices_of_sets(self) -> dict[str, tuple[config.ToolChoice, ...]]:
+        flag, expected = "--tools-of-sets", 'a list for each set: {"sums": ["calculator"]}'
+        words = decode_json(self.tools_of_sets, flag, expected)
+        if not isinstance(words, dict) or not all(isinstance(chosen, list) for chosen in words.values()):
+            raise InputError(f"{flag} is {self.tools_of_sets}; expected {expected}")
+        return {name: tuple(_entry(config.ToolChoice, word, flag) for word in chosen) for name, chosen in words.items()}
+
+    def _all_choices(self) -> list[config.ToolChoice]:
+        return [*self.choices(), *chain.from_iterable(self.choices_of_sets().values())]
+
+    def modules(self) -> list[str]:
+        """Modules that programs may import because of the tools; so may the programs that are answers."""
+        return PYTHON_MODULES if any(one.tool == "python" for one in self._all_choices()) else []
 
     def files_hash(self) -> str:
-        """Hash of all readable files; empty if there are none."""
-        if self.files is None:
-            return ""
-        if not self.files.is_dir():
+        """Hash of all that tools read, and of settings that no schema shows; empty if there is nothing."""
+        if self.files is not None and not self.files.is_dir():
             raise InputError(f"{self.files}: no such folder; expected one with one folder per question")
-        return content_hash(sorted(path for path in self.files.rglob("*") if path.is_file()))
+        of_tools = {path for one in self._all_choices() for path in one.files}
+        readable = sorted(path for path in self.files.rglob("*") if path.is_file()) if self.files else []
+        of_all = content_hash([*readable, *sorted(of_tools)]) if readable or of_tools or self.files else ""
+        if not self.choices_of_sets() and all(word in get_args(ToolName) for word in self.tools):
+            return of_all
+        return records.settings_hash({"files": of_all, "tools": self.tools, "tools_of_sets": self.tools_of_sets})
 
-    def toolboxes(self, executor: Executor) -> Callable[[Question], Toolbox]:
+    def toolboxes(self, executor: Executor, call_format: CallFormat) -> Callable[[Question], Toolbox]:
+        """Return what opens the tools for an episode; raise `InputError` if own tools cannot be loaded."""
+        choices, of_sets = self.choices(), self.choices_of_sets()
+        check_own_tools(self._all_choices(), executor)
+
         def toolbox(question: Question) -> Toolbox:
             return Toolbox(
-                self.tools,
+                of_sets.get(question.question_id.partition("/")[0], choices),
                 executor,
                 self.files and self.files / question.question_id,
                 self.generation.max_result_chars,
                 self.generation.max_calls_per_turn,
+                call_format,
             )
 
         return toolbox
@@ -139,23 +184,27 @@ class Conversations(ToolFlags):
     def run(self) -> None:
         from arc_refinery.tool_use.environment import check_template
 
+        of_tools = self.files_hash()
         settings = {
             "generation": self.generation.model_dump(exclude=config.marked(config.Generation, config.EVALUATION)),
             "tools": self.tools,
+            **({"files": of_tools} if of_tools else {}),
             "without_tools": self.without_tools,
             "n_questions": self.n_questions,
         }
         n_asked, n_without, n_long = 0, 0, 0
         renderer = self.renderer()
         check_template(renderer.tokenizer)  # now, not after SFT
-        with self.sandbox.executor(self.n_jobs) as executor:
-            toolbox = self.toolboxes(executor)
+        with self.sandbox.executor(self.n_jobs, self.modules()) as executor:
+            toolbox = self.toolboxes(executor, renderer.call_format)
 
             def conversations() -> Iterator[Conversation]:
                 nonlocal n_asked, n_without, n_long
                 for _, question in records.read_all(self._first_questions, self.dataset_path):
                     n_asked += 1
-                    made = conversation(question, toolbox(question), renderer, self.without_tools, self.seed)
+                    tools = toolbox(question)
+                    offering = renderer.offering(tools.schemas)
+                    made = conversation(question, tools, offering, self.without_tools, self.seed)
                     if made is None:
                         n_without += 1
                     elif self._is_short_enough(made, renderer):
@@ -190,20 +239,44 @@ class Conversations(ToolFlags):
 
 
 @dataclass(kw_only=True)
-class TrainToolUse(GrpoFlags, ToolFlags):
+class UserFlags:
+    """The flag of commands that run episodes."""
+
+    users: str = "{}"  # JSON: sets of questions, and the user who replies to answers: a name, or `file.py:name`
+
+    def open_users(self, executors: tuple[Executor, Executor], renderer: "ToolRenderer") -> "Users":
+        """Return who replies to answers; raise `InputError` if own users, or the chat template, cannot be used."""
+        from arc_refinery.tool_use.users import Users
+
+        flag, expected = "--users", 'a user for each set: {"sums": "check-again"}'
+        try:
+            by_set = _BY_SET.validate_python(decode_json(self.users, flag, expected))
+        except ValidationError:
+            raise InputError(f"{flag} is {self.users}; expected {expected}") from None
+        if by_set:
+            renderer.reply("Is that right?")
+        return Users(by_set, executors)
+
+
+@dataclass(kw_only=True)
+class TrainToolUse(UserFlags, GrpoFlags, ToolFlags):
     """Train a LoRA adapter with GRPO on episodes with tools; an interrupted run resumes from its last checkpoint."""
 
     dataset_path: tuple[Path, ...]  # questions
-    training: Annotated[ToolGrpo, Flat]
+    training: Annotated[GrpoSettings, Flat]
+    rewards: tuple[str, ...] = ("correct",)  # terms of the reward: names, `file.py:name`, or sections as JSON
     max_model_len: int  # longest prompt and completion together, in tokens
 
     def run(self) -> None:
         from arc_refinery.tool_use.environment import ToolEnvironment, check_template
+        from arc_refinery.tool_use.reward_terms import EpisodeReward
         from arc_refinery.training.grpo import train_grpo
 
+        terms = [_entry(config.RewardTerm, word, "--rewards") for word in self.rewards]
+        reward = EpisodeReward(terms, self.generation.max_episode_tokens)
         job = self.job(self.training, self.max_model_len, self.sandbox)
         questions = [question for _, question in records.read_all(records.read_questions, self.dataset_path)]
-        with _two(self.sandbox, self.n_jobs) as executors:
+        with _two(self.sandbox, self.n_jobs, self.modules()) as executors:
             renderer = self.renderer()
             check_template(renderer.tokenizer)
             environment = ToolEnvironment(
@@ -212,11 +285,13 @@ class TrainToolUse(GrpoFlags, ToolFlags):
                 self.training,
                 self.generation,
                 self.max_model_len,
-                self.toolboxes(executors[0]),
-                self.tools,
+                self.toolboxes(executors[0], renderer.call_format),
+                (*self.tools, *([self.tools_of_sets] if self.choices_of_sets() else [])),
                 executors,
                 self.files_hash(),
                 self.seed,
+                reward,
+                self.open_users(executors, renderer),
             )
             logging.info("%d questions leave no room for an episode and were left out", environment.n_left_out)
             is_done = train_grpo(job, environment)
@@ -225,7 +300,7 @@ class TrainToolUse(GrpoFlags, ToolFlags):
 
 
 @dataclass(kw_only=True)
-class Episodes(SamplerFlags, ToolFlags):
+class Episodes(UserFlags, SamplerFlags, ToolFlags):
     """Run and grade episodes on a shard of questions; an interrupted run resumes."""
 
     dataset_path: Path  # questions
@@ -245,28 +320,41 @@ class Episodes(SamplerFlags, ToolFlags):
         check_model(model, self.lora_path)
         output = self.output_folder / f"{self.shard:03d}.parquet"
         questions = list(records.read_questions(self.dataset_path))
-        with _two(self.sandbox, self.n_jobs) as executors:
+        with _two(self.sandbox, self.n_jobs, self.modules()) as executors:
+            renderer = self.renderer()
             setup = EpisodeSettings(
                 model=model,
                 adapter=self.lora_path,
                 generation=self.generation,
-                renderer=self.renderer(),
-                open_toolbox=self.toolboxes(executors[0]),
+                renderer=renderer,
+                open_toolbox=self.toolboxes(executors[0], renderer.call_format),
                 executors=executors,
                 sandbox=self.sandbox,
                 files_hash=self.files_hash(),
                 n_predictions=self.n_predictions,
                 questions_per_batch=self.questions_per_batch,
                 seed=self.seed,
+                users=self.open_users(executors, renderer),
             )
             played = run_shard(questions, setup, self.shard, self.n_shards, output)
             settings = setup.settings() | {"lora_path": self.lora_path}
-            records.write(output, "episodes", played, self.seed, settings, made_from=[self.dataset_path])
+            notes = {CALL_FORMAT: renderer.call_format.name}
+            records.write(output, "episodes", played, self.seed, settings, lambda: notes, made_from=[self.dataset_path])
         progress_path(output).unlink()
 
 
+def _entry(kind: type[Entry], word: str, flag: str) -> Entry:
+    try:
+        return kind.of(word)
+    except ValidationError as error:
+        faults = [config.explain(one).removeprefix("the file: ") for one in error.errors()]
+        raise InputError(f"{flag}: {'; '.join(faults)}") from None
+    except ValueError as error:
+        raise InputError(f"{flag}: {word} is not valid JSON ({error})") from None
+
+
 @contextmanager
-def _two(sandbox: config.Sandbox, n_jobs: int = 1) -> Iterator[tuple[Executor, Executor]]:
+def _two(sandbox: config.Sandbox, n_jobs: int = 1, modules: Sequence[str] = ()) -> Iterator[tuple[Executor, Executor]]:
     """Open one executor that runs programs, and one that only compares their results (tool_use/code_exec.py)."""
-    with sandbox.executor(n_jobs) as candidates, sandbox.executor(1) as graders:
+    with sandbox.executor(n_jobs, modules) as candidates, sandbox.executor(1) as graders:
         yield candidates, graders

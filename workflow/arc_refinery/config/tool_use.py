@@ -1,22 +1,75 @@
 """The configuration of a tool-use experiment: questions, tools, episodes, training, evaluation."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Self, get_args
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from arc_refinery.config.base import EVALUATION, ROWS, TUNING, Name, Share, Strict, check_source
-from arc_refinery.config.experiment import Experiment
+from arc_refinery.config.arms import COMPARE, BaseArm, Compared
+from arc_refinery.config.base import EPISODES, EVALUATION, ROWS, TUNING, Name, RunName, Share, Strict, check_source
+from arc_refinery.config.own_code import Entry
 from arc_refinery.config.resources import Resources
+from arc_refinery.config.rewards import RewardTerm, ToolGrpo
 from arc_refinery.config.sampling import Sandbox
 from arc_refinery.config.sft import Imitation
 from arc_refinery.config.training import Methods
+from arc_refinery.config.users import User
 from arc_refinery.hub import Download
 
+CallFormatName = Literal["auto", "hermes", "qwen-xml", "llama"]  # tool_use/call_formats
 Form = Literal["gsm8k", "mbpp", "text"]  # of rows (tool_use/data.py)
-ToolName = Literal["calculator", "execute_code", "read_file"]
+ToolName = Literal["calculator", "execute_code", "python", "read_file", "search"]
 LEVELS = (1, 2, 3)  # of the generator's questions
+WITH_PROGRAMS = ("execute_code", "python")  # tools that run a program of the model
+
+
+class ToolChoice(Entry):
+    key: ClassVar = "tool"
+    tool: str = Field(
+        description=f"A built-in tool ({', '.join(f'`{name}`' for name in get_args(ToolName))}), or `file.py:name`, a "
+        "function or class of your own (docs/tool-use.md)."
+    )
+    where: Literal["sandbox", "process"] = Field(
+        "sandbox",
+        description="For an own tool: `sandbox`: without files and network; `process`: in the job's own process.",
+    )
+    seconds: PositiveFloat | None = Field(
+        None,
+        description="Time limit of a call, of CPU time in the sandbox; default: `sandbox.cpu_seconds`, or 10 in the "
+        "job's process.",
+    )
+    max_result_chars: PositiveInt | None = Field(
+        None, description="Longest result; longer ones are cut; default: `generation.max_result_chars`."
+    )
+    corpus: str | None = Field(
+        None,
+        description="For `search`: a .jsonl, .jsonl.gz or .parquet file; a row has a `text`, and optionally a `title`.",
+    )
+    passages: PositiveInt = Field(3, description="For `search`: passages per result.")
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Files that decide the tool's results."""
+        own = self.own_code
+        return (own.path,) if own else (Path(self.corpus),) if self.corpus else ()
+
+    @model_validator(mode="after")
+    def _settings_fit_the_tool(self) -> Self:
+        built_in = get_args(ToolName)
+        if self.own_code is None and self.tool not in built_in:
+            raise ValueError(f"{self.tool!r} is not a tool; expected {', '.join(built_in)}, or `file.py:name`")
+        if self.own_code is None and self.where == "process":
+            raise ValueError(f"where belongs to a tool of your own (`file.py:name`), not to {self.tool}; remove it")
+        if self.own_code is None and self.seconds is not None and self.tool not in WITH_PROGRAMS:
+            raise ValueError(f"seconds belongs to a tool that runs a program, not to {self.tool}; remove it")
+        if self.tool == "search" and not self.corpus:
+            raise ValueError("corpus is missing: the file of passages that `search` looks through")
+        for key in ("corpus", "passages"):
+            if self.tool != "search" and getattr(self, key) != ToolChoice.model_fields[key].default:
+                raise ValueError(f"{key} belongs to `search`, not to {self.tool}; remove it")
+        return self
 
 
 class Questions(Strict):
@@ -42,6 +95,12 @@ class Questions(Strict):
     )
     shards: Annotated[PositiveInt, TUNING] = Field(
         1, description="Jobs that run the episodes on this set; does not change results."
+    )
+    tools: Annotated[tuple[ToolChoice, ...], EPISODES] = Field(
+        (), description="Tools for these questions; default: the experiment's."
+    )
+    user: Annotated[User | None, EPISODES] = Field(
+        None, description="The user who replies to answers to these questions; default: the experiment's."
     )
 
     @property
@@ -89,7 +148,15 @@ class Generation(Strict):
     max_calls: PositiveInt = Field(8, description="Maximum number of tool calls per episode.")
     max_calls_per_turn: PositiveInt = Field(4, description="Maximum number of tool calls per turn.")
     max_result_chars: PositiveInt = Field(2000, description="Longest result of a call; longer ones are cut.")
+    max_user_messages: PositiveInt = Field(
+        2, description="Maximum number of messages per episode of the user who replies to answers."
+    )
     stop_token: str = Field("<|im_end|>", description="Token of the model that ends a turn.")
+    call_format: CallFormatName = Field(
+        "auto",
+        description="How the model writes tool calls (docs/tool-use.md); `auto`: as its chat template does. Another "
+        "value is refused if the chat template writes calls differently.",
+    )
     system: str = Field("", description="System message before each question; empty: none.")
     # training samples with keys of its own
     temperature: Annotated[NonNegativeFloat, EVALUATION] = Field(
@@ -122,14 +189,26 @@ class ToolSft(Imitation):
 
 class ToolTraining(Methods):
     sft: ToolSft | None = Field(None, description=Methods.model_fields["sft"].description)
+    grpo: ToolGrpo | None = Field(None, description=Methods.model_fields["grpo"].description)
 
 
-class ToolArm(Strict):
-    name: Name = Field(description="Name of the arm, used in file names and in the report.")
-    adapter: Literal["none", "sft", "trained"] = Field(
-        "none", description="Adapter used: none, the one after SFT, or the one after all training."
+class ToolArm(BaseArm):
+    adapter: RunName = Field(
+        "none",
+        description="Adapter used: `none`; `sft`, the one after SFT; `trained`, the one after all training; or the "
+        "name of one run of a sweep or seed. With several trainings, an arm with `trained` expands to one arm per run.",
     )
     tools: bool = Field(True, description="Whether tools are offered.")
+    user: bool = Field(True, description="Whether the user of the questions replies to answers.")
+
+    @property
+    def adapters(self) -> set[str]:
+        return {self.adapter}
+
+    def with_adapters(self, name: str, adapters: Mapping[str, str]) -> "ToolArm":
+        return self.model_copy(
+            update={"name": f"{self.name}-{name}", "adapter": adapters.get(self.adapter, self.adapter)}
+        )
 
 
 class ToolEvaluation(Strict):
@@ -151,10 +230,19 @@ class ToolEvaluation(Strict):
         return self
 
 
-class ToolUse(Experiment):
+class ToolUse(Compared[ToolArm]):
     kind: Literal["tool-use"] = Field("tool-use", description="Kind of experiment: learn to call tools.")
     data: QuestionSets = Field(description="Questions for training and evaluation.")
-    tools: tuple[ToolName, ...] = Field(("calculator",), min_length=1, description="Tools that the model can call.")
+    tools: tuple[ToolChoice, ...] = Field(
+        (ToolChoice(tool="calculator"),),
+        min_length=1,
+        description="Tools that the model can call: each a name, or a section.",
+    )
+    user: User | None = Field(
+        None,
+        description="The user who replies to answers: `check-again`, or `file.py:name`, a function of your own "
+        "(docs/tool-use.md); default: nobody replies.",
+    )
     generation: Generation = Field(description="Limits and sampling of episodes.")
     sandbox: Sandbox = Field(default_factory=lambda: Sandbox(), description="Limits on executed programs.")
     training: ToolTraining | None = Field(
@@ -162,6 +250,11 @@ class ToolUse(Experiment):
     )
     evaluation: ToolEvaluation = Field(description="Arms to compare.")
     resources: Resources = Field(default_factory=lambda: Resources(), description="Resources that jobs request.")
+    compare: tuple[Name, ...] = COMPARE
+
+    @property
+    def set_names(self) -> list[str]:
+        return [one.name for one in self.data.heldout]
 
     def sources(self) -> Iterable[Download | None]:
         return [self.model.download, *(one.download for one in self.sets.values())]
@@ -170,11 +263,44 @@ class ToolUse(Experiment):
     def sets(self) -> dict[str, Questions]:
         return {one.name: one for one in (*self.data.train, *self.data.heldout)}
 
+    def tools_of(self, questions: str) -> tuple[ToolChoice, ...]:
+        """The tools of a set of questions."""
+        return self.sets[questions].tools or self.tools
+
+    def user_of(self, questions: str) -> str | None:
+        """The user who replies to answers to a set of questions."""
+        return self.sets[questions].user or self.user
+
+    @property
+    def all_users(self) -> dict[str, str]:
+        """Every choice of a user, by its key."""
+        chosen = {"user": self.user}
+        for side, sets in (("train", self.data.train), ("heldout", self.data.heldout)):
+            chosen |= {f"data.{side}.{number}.user": one.user for number, one in enumerate(sets)}
+        return {key: user for key, user in chosen.items() if user}
+
+    @property
+    def rewards(self) -> tuple[RewardTerm, ...]:
+        """Terms of the reward in training."""
+        return self.training.grpo.rewards if self.training and self.training.grpo else ()
+
+    @property
+    def all_tools(self) -> dict[str, ToolChoice]:
+        """Every choice of a tool, by its key: those of the experiment, then those of sets."""
+        chosen = {f"tools.{index}": tool for index, tool in enumerate(self.tools)}
+        for side, sets in (("train", self.data.train), ("heldout", self.data.heldout)):
+            for number, one in enumerate(sets):
+                chosen |= {f"data.{side}.{number}.tools.{index}": tool for index, tool in enumerate(one.tools)}
+        return chosen
+
+    def reads_files(self, tools: Iterable[ToolChoice]) -> bool:
+        return any(one.tool == "read_file" for one in tools)
+
     def n_shards(self, questions: str) -> int:
         return self.sets[questions].shards
 
     def arm(self, name: str) -> ToolArm:
-        return next(arm for arm in self.evaluation.arms if arm.name == name)
+        return next(arm for arm in self.arms if arm.name == name)
 
     def adapter_of(self, arm: str) -> str | None:
         """The adapter that samples an arm's episodes."""
@@ -185,10 +311,11 @@ class ToolUse(Experiment):
     def _what_is_used_is_there(self) -> "ToolUse":
         if self.training and not self.data.train:
             raise ValueError("data.train is missing: there is nothing to train on")
-        if "read_file" in self.tools and not self.data.files:
+        if self.reads_files(self.all_tools.values()) and not self.data.files:
             raise ValueError("data.files is missing: `read_file` reads from that folder")
         known = ["none", *self.adapters]
-        if unknown := [arm for arm in self.evaluation.arms if arm.adapter not in known]:
+        self.check_arm_names()
+        if unknown := [arm for arm in self.arms if arm.adapter not in known]:
             raise ValueError(
                 f"evaluation.arms: {unknown[0].name} samples with the adapter {unknown[0].adapter}; there are "
                 f"{', '.join(known)}"

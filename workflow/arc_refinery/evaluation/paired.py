@@ -1,4 +1,4 @@
-"""Compare two experiments, or arms of them, paired by task. The numbers of shards may differ.
+"""Compare two refining experiments, or arms of them, paired by task. The numbers of shards may differ.
 
 `results/demo:refine-trained` and `results/demo:refine-base` on the 50 tasks of the set `heldout`:
 
@@ -12,44 +12,22 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
 
-from arc_refinery import config, records
+from arc_refinery import records
 from arc_refinery.config import Refining
-from arc_refinery.errors import InputError
 from arc_refinery.evaluation.arms import PASS_RATE, SetResults, load_results, per_task
 from arc_refinery.evaluation.intervals import Estimate, estimate_difference
+from arc_refinery.evaluation.runs import of_runs, paired_runs
+from arc_refinery.evaluation.sides import PairingError, Side
 from arc_refinery.evaluation.statistics import Comparison, compare
 from arc_refinery.grids import fingerprint
-
-
-class PairingError(InputError):
-    """Two sides cannot be compared; the message names them, what was expected, and the fix."""
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """The results of an experiment, or of one of its arms."""
-
-    folder: Path
-    experiment: Refining
-    arm: str = ""  # empty: all of them
-
-    @property
-    def sets(self) -> list[str]:
-        return [task_set.name for task_set in self.experiment.evaluation.sets]
-
-    @property
-    def arms(self) -> list[str]:
-        """Names that can be compared: arms, and repeated arms by the name that their repetitions share."""
-        return list(dict.fromkeys([*self.experiment.repetitions, *(arm.name for arm in self.experiment.arms)]))
 
 
 @dataclass(frozen=True, slots=True)
 class SideResults:
     """Results of some arms of a side on one set."""
 
-    side: Side
+    side: Side[Refining]
     results: SetResults
     metrics: dict[str, list[pd.DataFrame]]  # `per_task` of each repetition of an arm
 
@@ -65,57 +43,7 @@ class PairedArms:
     turns: dict[int, Estimate]  # pass rate, first minus second, of turns with attempts of both on some task
 
 
-def side(text: str) -> Side:
-    """Parse `<folder of an experiment's results>` or `<folder>:<arm>`."""
-    folder, _, arm = text.rpartition(":") if ":" in text and not Path(text).is_dir() else (text, "", "")
-    settings = Path(folder, "settings.json")
-    if not settings.is_file():
-        raise PairingError(
-            f"{settings}: no such file; expected the results of an experiment, such as results/demo, or of one of its "
-            "arms, such as results/demo:independent. Run it first: snakemake --cores 2 --configfile <its config>"
-        )
-    found = Side(Path(folder), config.load_experiment(settings, Refining), arm)
-    if arm and arm not in found.arms:
-        raise PairingError(f"{settings}: has no arm {arm}; its arms are {', '.join(found.arms)}")
-    return found
-
-
-def arms_to_pair(first: Side, second: Side) -> list[tuple[str, str]]:
-    """Return pairs of arms: the named ones; with one name given, that arm of both sides; else all names in both."""
-    if first.arm and second.arm:
-        pairs = [(first.arm, second.arm)]
-    elif named := first.arm or second.arm:
-        pairs = [(named, named)] if named in first.arms and named in second.arms else []
-    else:
-        pairs = [(arm, arm) for arm in first.experiment.repetitions if arm in second.experiment.repetitions]
-    if not pairs:
-        raise PairingError(
-            f"{first.folder} and {second.folder} have no arm of the same name; name two, such as "
-            f"{first.folder}:{first.arm or first.arms[0]} {second.folder}:{second.arm or second.arms[0]}"
-        )
-    if first.folder.resolve() == second.folder.resolve() and all(one == other for one, other in pairs):
-        raise PairingError(
-            f"{first.folder} would be compared with itself; name two arms, such as "
-            f"{' '.join(f'{first.folder}:{arm}' for arm in first.arms[:2])}"
-        )
-    return pairs
-
-
-def sets_to_pair(first: Side, second: Side, wanted: Sequence[str] = ()) -> list[str]:
-    """Return the wanted sets, by default all that both sides have."""
-    in_both = [name for name in first.sets if name in second.sets]
-    for one in (first, second):
-        if missing := [name for name in wanted if name not in one.sets]:
-            raise PairingError(f"{one.folder} has no set {missing[0]}; sets in both are {', '.join(in_both) or 'none'}")
-    if not in_both:
-        raise PairingError(
-            f"{first.folder} and {second.folder} have no set in common ({', '.join(first.sets)}; "
-            f"{', '.join(second.sets)}); compare experiments that were evaluated on the same set"
-        )
-    return list(wanted) or in_both
-
-
-def load_side(one: Side, set_name: str, arms: Iterable[str]) -> SideResults:
+def load_side(one: Side[Refining], set_name: str, arms: Iterable[str]) -> SideResults:
     """Load the results of some arms of a side on a set."""
     task_set = one.experiment.evaluation.sets[one.sets.index(set_name)]
     repeated = {arm: one.experiment.arms_called(arm) for arm in arms}
@@ -146,9 +74,9 @@ def pair(first: SideResults, second: SideResults, arms: tuple[str, str], task_id
             "choose another --set"
         )
     task_ids = list(task_ids)
-    a, b = _paired_runs(
+    a, b = paired_runs(
         *(
-            _of_runs(one, arm, [metrics.loc[task_ids, "is_correct"] for metrics in one.metrics[arm]])
+            of_runs(one.side.experiment, arm, [metrics.loc[task_ids, "is_correct"] for metrics in one.metrics[arm]])
             for one, arm in zip((first, second), arms, strict=True)
         )
     )
@@ -162,30 +90,6 @@ def pair(first: SideResults, second: SideResults, arms: tuple[str, str], task_id
         (_budget(first, arms[0]), _budget(second, arms[1])),
         _turn_differences((first, second), arms, task_ids),
     )
-
-
-Runs = dict[int | None, NDArray[np.float64]]  # (tasks,) values by seed of training, means over samplings
-
-
-def _of_runs(one: SideResults, arm: str, values: Sequence[ArrayLike]) -> Runs:
-    """Group the values of an arm's repetitions by training; samplings with one adapter are one run."""
-    experiment = one.side.experiment
-    by_seed: dict[int | None, list[ArrayLike]] = {}
-    for repetition, of_repetition in zip(experiment.arms_called(arm), values, strict=True):
-        by_seed.setdefault(experiment.training_seed(repetition), []).append(of_repetition)
-    return {seed: np.mean(np.asarray(same, dtype=float), axis=0) for seed, same in by_seed.items()}
-
-
-def _paired_runs(a: Runs, b: Runs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return (runs, tasks) values of both sides, paired by seed; a side of one run is paired with each of the other.
-
-    Trainings with different seeds cannot be paired: the mean of each side is one run.
-    """
-    if len(a) > 1 and len(b) > 1 and a.keys() != b.keys():
-        return np.mean(list(a.values()), axis=0, keepdims=True), np.mean(list(b.values()), axis=0, keepdims=True)
-    seeds = list(a if len(a) > len(b) else b)
-    one, other = ([side[seed] if len(side) > 1 else next(iter(side.values())) for seed in seeds] for side in (a, b))
-    return np.array(one), np.array(other)
 
 
 def _turn_differences(
@@ -205,10 +109,10 @@ def _turn_differences(
         common = [task_id for task_id in task_ids if all(task_id in rate.index for side in rates for rate in side)]
         if common:
             runs = [
-                _of_runs(one, arm, [rate.loc[common] for rate in side])
+                of_runs(one.side.experiment, arm, [rate.loc[common] for rate in side])
                 for one, arm, side in zip(sides, arms, rates, strict=True)
             ]
-            found[turn] = estimate_difference(*_paired_runs(*runs))
+            found[turn] = estimate_difference(*paired_runs(*runs))
     return found
 
 

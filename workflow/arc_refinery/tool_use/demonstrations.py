@@ -39,8 +39,8 @@ def conversation(
 def demonstration(question: Question, tools: Toolbox, calls: bool) -> list[ChatMessage] | None:
     """Return the messages of a question and its correct answer, with or without tool calls.
 
-    Calculations are calls of the calculator, or, without that, of `execute_code`. None if a tool does not give the
-    result in the worked solution, or no tool can.
+    Calculations are calls of the calculator, or, without that, of a tool that runs Python. None if a tool does not
+    give the result in the worked solution, or no tool can.
     """
     messages: list[ChatMessage] = [{"role": "user", "content": question.text}]
     match question.kind:
@@ -65,7 +65,7 @@ def _calculation_turns(question: Question, tools: Toolbox) -> list[ChatMessage] 
     if "calculator" in tools.names:
         tool, argument, form = "calculator", "expression", "{}"
     else:
-        tool, argument, form = "execute_code", "code", "print({})"
+        tool, argument, form = _python_tool(tools), "code", "print({})"
     messages: list[ChatMessage] = []
     thought, *rest = _CALCULATION.split(question.solution)
     for expression, value, following in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
@@ -84,14 +84,19 @@ def _execute_code_turns(question: Question, tools: Toolbox) -> list[ChatMessage]
     examples = plan(question.asserts, question.reference).calls if question.asserts else ()
     if not examples:
         return None
-    arguments = {"code": f"{question.reference.strip()}\n\n{examples[0]}"}
-    result = tools.run("execute_code", arguments)
+    tool, arguments = _python_tool(tools), {"code": f"{question.reference.strip()}\n\n{examples[0]}"}
+    result = tools.run(tool, arguments)
     if result.fault:
         return None
     return [
-        *_call(f"I try the function: {examples[0]}", "execute_code", arguments, result.text),
+        *_call(f"I try the function: {examples[0]}", tool, arguments, result.text),
         _assistant("That is what the test expects."),
     ]
+
+
+def _python_tool(tools: Toolbox) -> str:
+    """Return the tool that runs programs; calls of it fail if there is none."""
+    return "python" if "python" in tools.names and "execute_code" not in tools.names else "execute_code"
 
 
 def _call(thought: str, tool: str, arguments: dict[str, str], result: str) -> list[ChatMessage]:

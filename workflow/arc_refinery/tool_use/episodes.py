@@ -1,8 +1,8 @@
-"""Run episodes: the model thinks, calls tools, reads their results, continues thinking, answers.
+"""Run episodes: the model thinks, calls tools, reads their results, continues thinking, answers; a user may reply.
 
 Training and evaluation share this code; only the sampler differs. A context consists of the sampled ids; text is never
-re-tokenised. The mask is 1 for sampled ids, including stop tokens, and 0 for results, the template's headers, and a
-stop token added to a turn without one:
+re-tokenised. The mask is 1 for sampled ids, including stop tokens, and 0 for results, the user's messages, the
+template's headers, and a stop token added to a turn without one:
 
     mask  tokens
     1     33  <think>\\n2 rows.\\n</think>\\n\\n
@@ -17,8 +17,9 @@ from typing import Protocol
 
 from arc_refinery.records.transcripts import Ending, EpisodeMessage
 from arc_refinery.tool_use.rendering import ToolRenderer
-from arc_refinery.tool_use.tools import CallResult, Toolbox, answer_all
-from arc_refinery.tool_use.turns import ParsedTurn, parse_turn
+from arc_refinery.tool_use.tools import CallResult, Toolbox, answer_all, without_marks
+from arc_refinery.tool_use.turns import ParsedTurn
+from arc_refinery.tool_use.users import User, ask_users
 
 Logprobs = list[float]
 # From contexts to the ids of the next turn of each, and their log-probabilities if the sampler returns any
@@ -34,6 +35,8 @@ class EpisodeLimits(Protocol):
     def max_episode_tokens(self) -> int: ...
     @property
     def max_calls(self) -> int: ...
+    @property
+    def max_user_messages(self) -> int: ...
 
 
 @dataclass(slots=True)
@@ -48,11 +51,16 @@ class Rollout:
     messages: list[EpisodeMessage] = field(default_factory=list)
     results: list[CallResult] = field(default_factory=list)  # of all calls, in order
     ending: Ending | None = None
+    user: User | None = None  # None: the first answer ends the episode
 
     @property
     def n_counted(self) -> int:
         """Number of calls that count towards the limit: all but those postponed to the next turn."""
         return sum(result.fault != "too_many" for result in self.results)
+
+    @property
+    def n_user_messages(self) -> int:
+        return sum(message.role == "user" for message in self.messages)
 
     @property
     def last_turn(self) -> str:
@@ -79,6 +87,15 @@ def run_episodes(
             results = answer_all([(one.toolbox, turn, limits.max_calls - one.n_counted) for one, turn in calling])
             for (episode, _), results_of_turn in zip(calling, results, strict=True):
                 _add_results(episode, results_of_turn, renderer, limits)
+        answered = [
+            (one, one.user)
+            for one in running
+            if one.ending == "answer" and one.user and one.n_user_messages < limits.max_user_messages
+        ]
+        replies = ask_users([(user, one.messages) for one, user in answered], renderer.call_format)
+        for (episode, _), text in zip(answered, replies, strict=True):
+            if text is not None:
+                _add_reply(episode, text, renderer, limits)
 
 
 def _add_turn(
@@ -93,8 +110,8 @@ def _add_turn(
     room = min(limits.max_turn_tokens, limits.max_episode_tokens - len(episode.completion_ids))
     ids = ids[:room]
     _extend(episode, ids, None if logprobs is None else logprobs[:room], is_sampled=True)
-    text = renderer.tokenizer.decode(ids, skip_special_tokens=True)
-    turn = parse_turn(text)
+    text = renderer.text_of_turn(ids)
+    turn = renderer.parse(text)
     episode.messages.append(EpisodeMessage("assistant", text))
     if not turn.calls:
         episode.ending = "answer" if ids[-1] in ends else "truncated"
@@ -105,15 +122,34 @@ def _add_turn(
 
 def _add_results(episode: Rollout, results: list[CallResult], renderer: ToolRenderer, limits: EpisodeLimits) -> None:
     """Add the results of a turn's calls, if there is room for them and another turn."""
-    ids = renderer.ids(renderer.results([result.text for result in results]))
-    if episode.completion_ids[-1] != renderer.stop_id:
-        ids = [renderer.stop_id, *ids]
     episode.results += results
+    messages = [EpisodeMessage("tool", result.text) for result in results]
+    if not _add_messages(episode, messages, renderer.results([one.content for one in messages]), renderer, limits):
+        episode.ending = "tokens"
+
+
+def _add_reply(episode: Rollout, text: str, renderer: ToolRenderer, limits: EpisodeLimits) -> None:
+    """Add the user's message, and continue the episode, if there is room for it and another turn."""
+    text = without_marks(text, renderer.call_format)
+    if _add_messages(episode, [EpisodeMessage("user", text)], renderer.reply(text), renderer, limits):
+        episode.ending = None
+
+
+def _add_messages(
+    episode: Rollout, messages: list[EpisodeMessage], text: str, renderer: ToolRenderer, limits: EpisodeLimits
+) -> bool:
+    """Add messages that the model reads, as `text`, if there is room for them and another turn; return whether.
+
+    An episode ends with a turn of the model, so without room nothing is added.
+    """
+    ids = renderer.ids(text)
+    if episode.completion_ids[-1] not in renderer.call_end_ids:
+        ids = [renderer.stop_id, *ids]
     if len(episode.completion_ids) + len(ids) >= limits.max_episode_tokens:
-        episode.ending = "tokens"  # without the results: an episode ends with a turn of the model
-        return
+        return False
     _extend(episode, ids, [0.0] * len(ids), is_sampled=False)
-    episode.messages += [EpisodeMessage("tool", result.text) for result in results]
+    episode.messages += messages
+    return True
 
 
 def _extend(episode: Rollout, ids: list[int], logprobs: Logprobs | None, is_sampled: bool) -> None:

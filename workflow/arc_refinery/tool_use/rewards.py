@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.answers import final_number, final_text, normalized
+from arc_refinery.tool_use.call_formats import HERMES, CallFormat
 from arc_refinery.tool_use.code_exec import AssertsReport, run_asserts
 from arc_refinery.tool_use.programs import final_program
 from arc_refinery.tool_use.turns import parse_turn
@@ -38,14 +39,18 @@ def exact_match(text: str, reference: str) -> float:
 
 
 def grade_episodes(
-    turns: Sequence[str], questions: Sequence[Question], candidates: Executor | None, graders: Executor | None
+    turns: Sequence[str],
+    questions: Sequence[Question],
+    candidates: Executor | None,
+    graders: Executor | None,
+    call_format: CallFormat = HERMES,
 ) -> list[EpisodeGrade]:
     """Grade the last turns of episodes, without their thinking; a turn with a call is not an answer.
 
     Questions of kind `code_exec` need both executors (see `run_asserts`). A failing answer is a grade; a failing
     sandbox raises.
     """
-    answers = [parse_turn(turn).answer for turn in turns]
+    answers = [parse_turn(turn, call_format).answer for turn in turns]
     indices = [index for index, question in enumerate(questions) if question.kind == "code_exec"]
     tested: dict[int, tuple[str | None, AssertsReport]] = {}
     if indices:

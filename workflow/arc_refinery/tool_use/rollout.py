@@ -5,7 +5,7 @@ Batches are the same for any number of shards, because padding changes the order
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from tqdm import tqdm
 from arc_refinery import records
 from arc_refinery.config import TUNING, Generation, ModelConfig, Sandbox, marked
 from arc_refinery.errors import InputError
-from arc_refinery.files import content_hash
+from arc_refinery.reading import content_hash
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Call, Episode
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
@@ -26,13 +26,14 @@ from arc_refinery.tool_use.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.rendering import ToolRenderer
 from arc_refinery.tool_use.rewards import EpisodeGrade, grade_episodes
 from arc_refinery.tool_use.tools import Toolbox
+from arc_refinery.tool_use.users import Users
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSettings:
-    """Everything that determines an episode: model, adapter, tools, limits, seed."""
+    """Everything that determines an episode: model, adapter, tools, users, limits, seed."""
 
     model: ModelConfig
     adapter: Path | None
@@ -45,6 +46,7 @@ class EpisodeSettings:
     n_predictions: int  # episodes per question
     questions_per_batch: int
     seed: int
+    users: Users = field(default_factory=Users)
 
     def settings(self) -> dict[str, Any]:
         """Return everything that determines the episodes, except the adapter's weights and the questions."""
@@ -57,6 +59,7 @@ class EpisodeSettings:
             "n_predictions": self.n_predictions,
             "questions_per_batch": self.questions_per_batch,
             "seed": self.seed,
+            **self.users.identity(),
         }
 
 
@@ -104,7 +107,9 @@ def _run_batch(
     prompted = [
         (question, ids) for question, ids in zip(questions, prompts, strict=True) for _ in range(setup.n_predictions)
     ]
-    rollouts = [Rollout(list(ids), setup.open_toolbox(question)) for question, ids in prompted]
+    rollouts = [
+        Rollout(list(ids), setup.open_toolbox(question), user=setup.users.of(question)) for question, ids in prompted
+    ]
 
     def sample(contexts: list[list[int]]) -> tuple[list[list[int]], None]:
         running = [(number, one) for number, one in enumerate(rollouts) if one.ending is None]
@@ -116,7 +121,10 @@ def _run_batch(
 
     run_episodes(rollouts, sample, setup.renderer, setup.generation, sampler.ends)
     grades = grade_episodes(
-        [one.last_turn for one in rollouts], [question for question, _ in prompted], *setup.executors
+        [one.last_turn for one in rollouts],
+        [question for question, _ in prompted],
+        *setup.executors,
+        setup.renderer.call_format,
     )
     return [
         _record(number % setup.n_predictions, question, rollout, grade, setup)

@@ -2,17 +2,11 @@
 
 from collections.abc import Sequence
 
-from arc_refinery.evaluation.paired import (
-    PairedArms,
-    Side,
-    SideResults,
-    arms_to_pair,
-    load_side,
-    pair,
-    sets_to_pair,
-    shared_tasks,
-)
+from arc_refinery.config import Refining
+from arc_refinery.evaluation.paired import PairedArms, SideResults, load_side, pair, shared_tasks
+from arc_refinery.evaluation.sides import Side, arms_to_pair, sets_to_pair
 from arc_refinery.evaluation.statistics import interval_text, points, verdict_sentence
+from arc_refinery.reporting.compared import listed, only_one_has, sets_of_one
 from arc_refinery.reporting.refining.prose import VALIDATION
 from arc_refinery.reporting.refining.tables import comparisons_table
 
@@ -21,14 +15,13 @@ Supported: the 95 % interval excludes 0 and p < 0.05 (exact McNemar; of repeated
 there are several), without correction for the number of comparisons. Detectable: the true difference that an experiment
 like this one finds with 80 % power. Pass rate of a turn: share of its attempts that are correct on all pairs, mean over
 tasks with attempts of both."""
-MAX_NAMED = 20  # longer lists of left-out tasks are only counted
 
 
-def paired_comparison(first: Side, second: Side, wanted: Sequence[str] = ()) -> str:
+def paired_comparison(first: Side[Refining], second: Side[Refining], wanted: Sequence[str] = ()) -> str:
     """Compare two sides on the wanted sets, by default on all that both have."""
     arms = arms_to_pair(first, second)
     sets = sets_to_pair(first, second, wanted)
-    blocks = [f"# {_side_title(first)} − {_side_title(second)}"]
+    blocks = [f"# {first.title} − {second.title}"]
     for name in sets:
         one, other = load_side(first, name, [a for a, _ in arms]), load_side(second, name, [b for _, b in arms])
         task_ids = shared_tasks(one, other)
@@ -38,14 +31,7 @@ def paired_comparison(first: Side, second: Side, wanted: Sequence[str] = ()) -> 
             *left_out(one, other, task_ids),
             *_comparison_blocks([pair(one, other, names, task_ids) for names in arms]),
         ]
-    for having, lacking in ((first, second), (second, first)):
-        if alone := [f"`{name}`" for name in having.sets if name not in lacking.sets and not wanted]:
-            blocks.append(f"Not compared, because only `{having.folder}` has it: {', '.join(alone)}.")
-    return "\n\n".join([*blocks, SUPPORTED_EXPLAINED])
-
-
-def _side_title(one: Side) -> str:
-    return f"`{one.folder}:{one.arm}`" if one.arm else f"`{one.folder}`"
+    return "\n\n".join([*blocks, *sets_of_one(first, second, wanted), SUPPORTED_EXPLAINED])
 
 
 def _comparison_blocks(pairs: Sequence[PairedArms]) -> list[str]:
@@ -57,11 +43,7 @@ def _comparison_blocks(pairs: Sequence[PairedArms]) -> list[str]:
 
 def left_out(first: SideResults, second: SideResults, task_ids: Sequence[str]) -> list[str]:
     """Return a sentence for each side that has tasks which the other lacks."""
-    common = set(task_ids)
-    alone = [(one, [task_id for task_id in one.results.task_ids if task_id not in common]) for one in (first, second)]
-    return [
-        f"Left out, because only `{one.side.folder}` has them: {_listed_or_counted(ids)}." for one, ids in alone if ids
-    ]
+    return only_one_has({one.side.folder: one.results.task_ids for one in (first, second)}, task_ids, "tasks")
 
 
 def _caveats(first: SideResults, second: SideResults) -> list[str]:
@@ -76,18 +58,10 @@ def _lines(one: PairedArms) -> list[str]:
     lines = [f"- {verdict_sentence(one.comparison)}"]
     for which, task_ids in (("first", one.only_first), ("second", one.only_second)):
         if task_ids:
-            lines.append(f"  - Solved {often} by the {which}: {_listed(task_ids)}.")
+            lines.append(f"  - Solved {often} by the {which}: {listed(task_ids)}.")
     for turn, found in one.turns.items():
         rate = f"{points(found.mean)} {interval_text(found)} points on {found.n_tasks} tasks"
         lines.append(f"  - Pass rate of turn {turn}: {rate}.")
     if one.budgets[0] != one.budgets[1]:
         lines.append(f"  - Their budgets differ: {one.budgets[0]} and {one.budgets[1]} attempts per task.")
     return lines
-
-
-def _listed_or_counted(task_ids: Sequence[str]) -> str:
-    return _listed(task_ids) if len(task_ids) <= MAX_NAMED else f"{len(task_ids)} tasks"
-
-
-def _listed(task_ids: Sequence[str]) -> str:
-    return ", ".join(f"`{task_id}`" for task_id in task_ids)

@@ -164,9 +164,10 @@ def _describe_grpo(experiment: Refining, trained: Run) -> str:
         "on-policy": "; an answer is executed and, if it is wrong, refined in the same rollout: both answers carry "
         "loss, the feedback does not",
     }[run.rollout]
+    in_precision = f"In {trained.dtype}. " if trained.dtype else ""
     return (
         f"GRPO{start} on {prompts} prompts from {_training_tasks(experiment)}{rollout}. "
-        f"Reward {_describe_reward(run)}. Loss {_describe_loss(run)}. "
+        f"Reward {_describe_reward(run)}. Loss {_describe_loss(run)}. {in_precision}"
         f"LoRA rank {trained.lora.lora_r}, learning rate {run.learning_rate:g}, KL weight {run.beta:g}; per step "
         f"{run.prompts_per_step} prompts with {run.num_generations} completions each, sampled by {run.sampler}; "
         f"{_duration(run)}. {_describe_choice(run)}"

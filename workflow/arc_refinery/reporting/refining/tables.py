@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from arc_refinery.config import Arm, Refining
 from arc_refinery.evaluation.arms import (
@@ -24,6 +24,7 @@ from arc_refinery.evaluation.arms import (
     tasks_with_attempts,
 )
 from arc_refinery.evaluation.intervals import Estimate, estimate_difference
+from arc_refinery.evaluation.runs import both_sides, run_means
 from arc_refinery.evaluation.statistics import (
     Comparison,
     compare,
@@ -109,9 +110,9 @@ def comparisons(
     compared = []
     for first, second in experiment.compared:
         runs = experiment.paired_runs(first, second)
-        a, b = ([[metrics[arm.name][metric] for arm in arms] for arms in side] for side in _sides(runs))
-        used = [_label(experiment, name, side) for name, side in zip((first, second), _sides(runs), strict=True)]
-        found = compare(used[0], used[1], _run_means(a), _run_means(b))
+        a, b = ([[metrics[arm.name][metric] for arm in arms] for arms in side] for side in both_sides(runs))
+        used = [_label(experiment, name, side) for name, side in zip((first, second), both_sides(runs), strict=True)]
+        found = compare(used[0], used[1], run_means(a), run_means(b))
         compared.append(replace(found, is_primary=_is_primary(experiment, set_name, first, second)))
     return compared
 
@@ -125,16 +126,6 @@ def _label(experiment: Refining, name: str, runs: Sequence[Sequence[Arm]]) -> st
 def _is_primary(experiment: Refining, set_name: str, first: str, second: str) -> bool:
     primary = experiment.evaluation.primary
     return primary is not None and (primary.set, primary.arms, primary.turn) == (set_name, (first, second), None)
-
-
-def _sides(runs: Sequence[Sequence[tuple[Arm, Arm]]]) -> tuple[list[list[Arm]], list[list[Arm]]]:
-    """Return the first and the second arm of each pair, run by run."""
-    return [[one for one, _ in run] for run in runs], [[other for _, other in run] for run in runs]
-
-
-def _run_means(values: Sequence[Sequence[ArrayLike]]) -> list[_Floats]:
-    """Return the mean over the pairs of each run, (tasks,) values each."""
-    return [np.mean(np.asarray(of_run, dtype=float), axis=0) for of_run in values]
 
 
 def comparisons_table(compared: Iterable[Comparison]) -> str:
@@ -222,7 +213,7 @@ def turn_differences(
     found = {}
     for number in range(1, n_turns + 1):
         differing = [[pair for pair in run if pair[0].branch(number) != pair[1].branch(number)] for run in runs]
-        sides = _sides([run for run in differing if run])
+        sides = both_sides([run for run in differing if run])
         arms = [arm for side in sides for of_run in side for arm in of_run]
         if not arms:
             continue
@@ -234,7 +225,7 @@ def turn_differences(
             found[number] = {
                 metric: estimate_difference(
                     *(
-                        _run_means([[source[arm.name].loc[task_ids, metric] for arm in of_run] for of_run in side])
+                        run_means([[source[arm.name].loc[task_ids, metric] for arm in of_run] for of_run in side])
                         for side in sides
                     )
                 )
@@ -261,9 +252,9 @@ def equal_tokens_table(experiment: Refining, results: SetResults) -> str:
     for first, second in experiment.compared:
         runs = experiment.paired_runs(first, second)
         limited = [[_solved_at_equal_tokens(pair, owned, spent, results.task_ids) for pair in run] for run in runs]
-        a, b = (_run_means([[pair[side] for pair in run] for run in limited]) for side in (0, 1))
+        a, b = (run_means([[pair[side] for pair in run] for run in limited]) for side in (0, 1))
         found = estimate_difference(a, b)
-        mean_spent = [np.mean([spent[arm.name] for of_run in side for arm in of_run]) for side in _sides(runs)]
+        mean_spent = [np.mean([spent[arm.name] for of_run in side for arm in of_run]) for side in both_sides(runs)]
         rows.append(
             [
                 f"`{first}` − `{second}`{_runs(found)}",

@@ -6,25 +6,24 @@ It depends only on the settings and the records, so equal settings give equal by
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 import pandas as pd
 
-from arc_refinery import records
-from arc_refinery.config import Questions, ToolArm, ToolUse
-from arc_refinery.evaluation.intervals import Estimate, estimate_difference
-from arc_refinery.evaluation.statistics import interval_text, pass_at_k, percent, points, share_text
+from arc_refinery.config import ToolArm, ToolUse
+from arc_refinery.config.rewards import CORRECT
+from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
+from arc_refinery.evaluation.runs import both_sides, run_means
+from arc_refinery.evaluation.statistics import estimate_text, interval_text, percent, points, runs_text
 from arc_refinery.hub import fetched_folder
-from arc_refinery.records import RecordError
-from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Episode
 from arc_refinery.reporting import left_out, provenance, training
 from arc_refinery.reporting.markdown import markdown_table, write_csv
 from arc_refinery.reporting.publish import Attachments, publish
+from arc_refinery.reporting.tool_use import metrics
 from arc_refinery.reporting.tool_use.mask import mask_picture
+from arc_refinery.tool_use.evaluated import EvaluatedQuestions, load_questions
 
 MAX_TRANSCRIPTS = 3
 ENDING_TITLES = {
@@ -35,33 +34,6 @@ ENDING_TITLES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluatedQuestions:
-    """One held-out set: its questions, and the episodes of each arm by question, in the questions' order.
-
-    Episodes are kept without messages and token ids: those of all arms would not fit in memory.
-    """
-
-    settings: Questions
-    questions: dict[str, Question]
-    episodes: dict[str, dict[str, list[Episode]]]
-    folder: Path  # of its episodes, one folder per arm
-
-    def full_episode(self, arm: str, episode_id: str) -> Episode:
-        """Read an episode with its messages and token ids."""
-        files = sorted((self.folder / arm).glob("*.parquet"))
-        return next(one for path in files for one in records.read_episodes(path) if one.episode_id == episode_id)
-
-    def of_arm(self, arm: str) -> list[Episode]:
-        return [episode for one in self.episodes[arm].values() for episode in one]
-
-    def pass_at(self, arm: str, k: int) -> list[float]:
-        """Return pass@k of each question."""
-        return [
-            pass_at_k(len(one), sum(episode.reward == 1.0 for episode in one), k) for one in self.episodes[arm].values()
-        ]
-
-
 def write_report(experiment: ToolUse, folder: Path, report: Path) -> None:
     """Write the Markdown file `report` and replace `folder`/report by its pictures and tables."""
     publish(report, folder, partial(compose, experiment, folder))
@@ -69,7 +41,8 @@ def write_report(experiment: ToolUse, folder: Path, report: Path) -> None:
 
 def compose(experiment: ToolUse, folder: Path, files: Attachments) -> list[str]:
     """Return the report as Markdown blocks; its pictures and tables are added to `files`."""
-    evaluated = [_load_set(experiment, folder, one) for one in experiment.data.heldout]
+    arms = [arm.name for arm in experiment.arms]
+    evaluated = [load_questions(experiment, folder, one, arms) for one in experiment.data.heldout]
     return [
         f"# Experiment {experiment.experiment}: tool use",
         *_setup(experiment),
@@ -78,27 +51,13 @@ def compose(experiment: ToolUse, folder: Path, files: Attachments) -> list[str]:
         *_mask_section(experiment, folder, evaluated, files),
         *training.section(experiment, folder, files),
         *left_out.of_questions(experiment, folder),
-        *provenance.section(experiment, folder, {"experiment": (experiment.seed,)}),
+        *provenance.section(experiment, folder, {"experiment": (experiment.seed,), "training": _seeds(experiment)}),
         *_limits(experiment),
     ]
 
 
-def _load_set(experiment: ToolUse, folder: Path, settings: Questions) -> EvaluatedQuestions:
-    source, evaluation = folder / f"questions/{settings.name}.parquet", experiment.evaluation
-    questions = {one.question_id: one for one in records.read_questions(source)}
-    if not questions:
-        raise RecordError(f"{source}: has no questions, so nothing can be compared")
-    episodes = {}
-    for arm in evaluation.arms:
-        by_question: dict[str, list[Episode]] = {question_id: [] for question_id in questions}
-        for shard in range(settings.shards):
-            path = folder / settings.name / arm.name / f"{shard:03d}.parquet"
-            batches = records.batches_of_shard([*questions], evaluation.questions_per_batch, shard, settings.shards)
-            records.check_episodes(path, source, [*chain.from_iterable(batches)], evaluation.n_predictions)
-            for episode in records.read_episodes(path):
-                by_question[episode.question_id].append(replace(episode, messages=(), completion_ids=(), mask=()))
-        episodes[arm.name] = by_question
-    return EvaluatedQuestions(settings, questions, episodes, folder / settings.name)
+def _seeds(experiment: ToolUse) -> tuple[int, ...]:
+    return experiment.training.seeds if experiment.training else ()
 
 
 def _setup(experiment: ToolUse) -> list[str]:
@@ -107,27 +66,70 @@ def _setup(experiment: ToolUse) -> list[str]:
     if experiment.training:
         names = ", ".join(f"`{one.name}`" for one in sets)
         trained = f"Trained on {names} by {', then '.join(method.upper() for method in experiment.training.methods)}."
+        if len(experiment.trained) > 1:
+            trained += f" Trainings: {', '.join(f'`{name}`' for name in experiment.trained)}."
     verbs = "thinks, calls tools" if generation.enable_thinking else "calls tools"
     return [
-        f"`{experiment.model.path}` {verbs} ({', '.join(f'`{name}`' for name in experiment.tools)}), reads their "
-        f"results, and answers. {trained} Reward: 1 for a correct answer, else 0. Limits: "
+        f"`{experiment.model.path}` {verbs} ({_tools(experiment)}), reads their "
+        f"results, and answers. {_users(experiment)}{trained} {_reward(experiment)} Limits: "
         f"{generation.max_calls} calls and {generation.max_episode_tokens} tokens per episode, "
         f"{generation.max_turn_tokens} tokens per turn.",
     ]
 
 
+def _tools(experiment: ToolUse) -> str:
+    """Return the tools, then those of sets with other ones."""
+    others = {one.name: one.tools for one in (*experiment.data.train, *experiment.data.heldout) if one.tools}
+    listed = [", ".join(f"`{one.tool}`" for one in tools) for tools in (experiment.tools, *others.values())]
+    return "; ".join([listed[0], *(f"for {name}: {tools}" for name, tools in zip(others, listed[1:], strict=True))])
+
+
+def _users(experiment: ToolUse) -> str:
+    replying = [f"`{user}` for {name}" for name in experiment.sets if (user := experiment.user_of(name))]
+    if not replying:
+        return ""
+    n_messages = experiment.generation.max_user_messages
+    return f"A user replies to answers ({', '.join(replying)}), at most {n_messages} times; the last answer counts. "
+
+
+def _reward(experiment: ToolUse) -> str:
+    if experiment.rewards in ((), CORRECT):
+        return "Reward: 1 for a correct answer, else 0."
+    terms = [f"{'−' if term.weight < 0 else '+'} {abs(term.weight):g} × `{term.name}`" for term in experiment.rewards]
+    return f"Reward in training: {' '.join(terms).removeprefix('+ ')}; below: 1 for a correct answer, else 0."
+
+
 def _headline(experiment: ToolUse, evaluated: Sequence[EvaluatedQuestions]) -> list[str]:
     """Return the change in correct answers from the first arm to the trained one, by set."""
-    first, last = experiment.evaluation.arms[0], _arm_to_show(experiment)
-    if first.name == last.name:
+    first, last = _one_of_each(experiment)[0].name, _arm_to_show(experiment).name
+    if first == last:
         return []
     lines = []
     for one in evaluated:
-        before, after = (one.pass_at(arm.name, 1) for arm in (first, last))
-        change = _difference_text(estimate_difference([after], [before]))
-        values = f"{percent(_mean(before))} with `{first.name}`, {percent(_mean(after))} with `{last.name}`"
+        change = _difference_text(_difference(experiment, one, last, first))
+        before, after = (estimate(_pass_rates(experiment, one, name)).mean for name in (first, last))
+        values = f"{percent(before)} with `{first}`, {percent(after)} with `{last}`"
         lines.append(f"- `{one.settings.name}`: {values}: {change}")
     return ["Correct answers on held-out questions:", "\n".join(lines)]
+
+
+def _one_of_each(experiment: ToolUse) -> list[ToolArm]:
+    """Return one arm of each group of repetitions, with the name of the group."""
+    return [arms[0].model_copy(update={"name": name}) for name, arms in experiment.repetitions.items()]
+
+
+def _pass_rates(experiment: ToolUse, one: EvaluatedQuestions, name: str) -> list[list[float]]:
+    """Return pass@1 of each repetition of an arm and each question."""
+    return [one.pass_at(arm.name, 1) for arm in experiment.arms_called(name)]
+
+
+def _difference(experiment: ToolUse, one: EvaluatedQuestions, first: str, second: str) -> Estimate:
+    """Compare pass@1 of two arms, paired by question and, if trainings are repeated, by training."""
+    a, b = (
+        run_means([[one.pass_at(arm.name, 1) for arm in of_run] for of_run in side])
+        for side in both_sides(experiment.paired_runs(first, second))
+    )
+    return estimate_difference(a, b)
 
 
 def _set_section(experiment: ToolUse, one: EvaluatedQuestions, files: Attachments) -> list[str]:
@@ -136,12 +138,14 @@ def _set_section(experiment: ToolUse, one: EvaluatedQuestions, files: Attachment
     return [
         f"## Set `{name}` ({len(one.questions)} questions, {experiment.evaluation.n_predictions} episodes each)",
         markdown_table(*_results(experiment, one)),
-        "pass@k: probability that at least one of k episodes is correct; brackets: 95 % interval over questions. "
+        "pass@k: probability that at least one of k episodes is correct; brackets: 95 % interval over questions"
+        f"{', for means of several trainings over trainings, too' if _is_repeated(experiment) else ''}. "
         f"[Table of questions as CSV]({table}).",
         "### Differences",
         _differences(experiment, one),
         "### Calls and episode endings",
         markdown_table(*_calls(experiment, one)),
+        *metrics.section(experiment, one, files),
         "### Transcripts",
         *_transcripts(experiment, one),
     ]
@@ -150,7 +154,7 @@ def _set_section(experiment: ToolUse, one: EvaluatedQuestions, files: Attachment
 def per_question(experiment: ToolUse, one: EvaluatedQuestions) -> pd.DataFrame:
     """Return one row per question and arm."""
     rows = []
-    for arm in experiment.evaluation.arms:
+    for arm in experiment.arms:
         for question_id, episodes in one.episodes[arm.name].items():
             rows.append(
                 {
@@ -170,27 +174,36 @@ def per_question(experiment: ToolUse, one: EvaluatedQuestions) -> pd.DataFrame:
 def _results(experiment: ToolUse, one: EvaluatedQuestions) -> tuple[list[str], list[list[str]]]:
     ks = sorted({1, experiment.evaluation.n_predictions})
     rows = []
-    for arm in experiment.evaluation.arms:
-        episodes = one.of_arm(arm.name)
-        rows.append(
-            [
-                f"`{arm.name}`",
-                arm.adapter,
-                "yes" if arm.tools else "no",
-                *(share_text(one.pass_at(arm.name, k)) for k in ks),
-                percent(_mean(bool(episode.calls) for episode in episodes)),
-                f"{_mean(len(episode.calls) for episode in episodes):.2f}",
-                f"{_mean(episode.n_tokens for episode in episodes):.1f}",
-            ]
-        )
+    for name, arms in experiment.repetitions.items():
+        if len(arms) > 1:
+            rows.append(_result(one, f"`{name}`, mean of {len(arms)}", "–", arms, ks))
+        rows += [_result(one, f"`{arm.name}`", arm.adapter, [arm], ks) for arm in arms]
     header = ["arm", "adapter", "tools", *(f"pass@{k}" for k in ks)]
     return [*header, "episodes that call", "calls per episode", "generated tokens per episode"], rows
 
 
+def _result(one: EvaluatedQuestions, title: str, adapter: str, arms: Sequence[ToolArm], ks: Sequence[int]) -> list[str]:
+    """Return a row of the results: of one arm, or of the repetitions of one together."""
+    episodes = [episode for arm in arms for episode in one.of_arm(arm.name)]
+    return [
+        title,
+        adapter,
+        "yes" if arms[0].tools else "no",
+        *(estimate_text(estimate([one.pass_at(arm.name, k) for arm in arms])) for k in ks),
+        percent(_mean(bool(episode.calls) for episode in episodes)),
+        f"{_mean(len(episode.calls) for episode in episodes):.2f}",
+        f"{_mean(episode.n_tokens for episode in episodes):.1f}",
+    ]
+
+
+def _is_repeated(experiment: ToolUse) -> bool:
+    return any(len(arms) > 1 for arms in experiment.repetitions.values())
+
+
 def _differences(experiment: ToolUse, one: EvaluatedQuestions) -> str:
     lines = []
-    for first, second in pairs_to_compare(experiment.evaluation.arms):
-        found = estimate_difference([one.pass_at(first.name, 1)], [one.pass_at(second.name, 1)])
+    for first, second in pairs_to_compare(_one_of_each(experiment)):
+        found = _difference(experiment, one, first.name, second.name)
         lines.append(f"- `{first.name}` − `{second.name}`: pass@1 {_difference_text(found)}")
     return "\n".join(lines) or "There is one arm, so nothing is compared."
 
@@ -211,14 +224,15 @@ def pairs_to_compare(arms: Sequence[ToolArm]) -> list[tuple[ToolArm, ToolArm]]:
 
 def _difference_text(found: Estimate) -> str:
     text = f"{points(found.mean)} points, 95 % interval {interval_text(found)}"
+    runs = f", {runs_text(found)}" if len(found.runs) > 1 else ""
     if found.excludes_zero:
-        return f"**{text}**"
-    return f"{text}. The evidence does not support a difference."
+        return f"**{text}**{runs}"
+    return f"{text}{runs}. The evidence does not support a difference."
 
 
 def _calls(experiment: ToolUse, one: EvaluatedQuestions) -> tuple[list[str], list[list[str]]]:
     """Count calls by fault and episodes by ending, per arm."""
-    by_arm = {arm.name: one.of_arm(arm.name) for arm in experiment.evaluation.arms}
+    by_arm = {arm.name: one.of_arm(arm.name) for arm in experiment.arms}
     faults = {name: Counter(call.fault for one in played for call in one.calls) for name, played in by_arm.items()}
     endings = {name: Counter(episode.ending for episode in played) for name, played in by_arm.items()}
     rows = [["calls", *(str(sum(counts.values())) for counts in faults.values())]]
@@ -233,8 +247,8 @@ def _calls(experiment: ToolUse, one: EvaluatedQuestions) -> tuple[list[str], lis
 
 def _transcripts(experiment: ToolUse, one: EvaluatedQuestions) -> Iterator[str]:
     """Yield transcripts of the questions on which the last arm with tools and an adapter gained most over the first."""
-    shown = _arm_to_show(experiment)
-    first = experiment.evaluation.arms[0]
+    shown = experiment.arms_called(_arm_to_show(experiment).name)[0]
+    first = experiment.arms[0]
     gains: Mapping[str, float] = {
         question_id: sum(e.reward for e in episodes) - sum(e.reward for e in one.episodes[first.name][question_id])
         for question_id, episodes in one.episodes[shown.name].items()
@@ -252,7 +266,8 @@ def _transcripts(experiment: ToolUse, one: EvaluatedQuestions) -> Iterator[str]:
 
 
 def _arm_to_show(experiment: ToolUse) -> ToolArm:
-    arms = experiment.evaluation.arms
+    """Return the last arm with tools and an adapter; of repetitions the first one, with the name of all."""
+    arms = _one_of_each(experiment)
     with_tools = [arm for arm in arms if arm.tools] or list(arms)
     return next((arm for arm in reversed(with_tools) if arm.adapter != "none"), with_tools[-1])
 
@@ -281,7 +296,7 @@ def _mask_section(
     """Return blocks with a picture of one episode's tokens that shows which carry loss."""
     from arc_refinery.tokenizers import load_tokenizer  # imports transformers
 
-    shown = _arm_to_show(experiment).name
+    shown = experiment.arms_called(_arm_to_show(experiment).name)[0].name
     episodes = [episode for one in evaluated for episode in one.of_arm(shown)]
     chosen = next((one for one in episodes if one.calls and one.reward == 1.0), episodes[0])
     chosen = next(
@@ -301,14 +316,28 @@ def _mask_section(
 
 def _limits(experiment: ToolUse) -> list[str]:
     items = [
-        "Intervals cover the choice of questions, not the variation between training runs or between samples of the "
-        "same model.",
+        _scope_of_intervals(experiment),
         "The generator's questions follow a few patterns, and one text in eight is held out, so no held-out pattern is "
         "new to the model."
         if any(one.source == "generator" for one in experiment.data.heldout)
         else "",
     ]
     return ["## Limitations", "\n".join(f"- {item}" for item in items if item)]
+
+
+def _scope_of_intervals(experiment: ToolUse) -> str:
+    n_runs = len(_seeds(experiment))
+    if n_runs > 1:
+        few = " Two runs say little about others: such intervals can be too narrow." if n_runs == 2 else ""
+        return (
+            f"Intervals of arms with repeated trainings cover the choice of questions and other training runs, "
+            f"estimated from {n_runs} of them.{few} All runs trained on the same questions, whose choice the intervals "
+            "do not cover. Other intervals cover the choice of questions only."
+        )
+    return (
+        "Intervals cover the choice of questions, not the variation between training runs or between samples of the "
+        "same model."
+    )
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -1,0 +1,113 @@
+"""The tool, the data set and the user that docs/tool-use.md shows: those very lines are run."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from checkout import ROOT
+from factories import make_question
+
+from arc_refinery import cli, records
+from arc_refinery.config import ToolUse, check_files, load_experiment, stages, validate_experiment
+from arc_refinery.config.stages import flag_words
+from arc_refinery.records.transcripts import EpisodeMessage
+from arc_refinery.sandbox import Executor
+from arc_refinery.tool_use.tools import Toolbox
+from arc_refinery.tool_use.users import Users, ask_users
+
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+MAX_LINES = 40
+
+
+def blocks(title: str) -> dict[str, str]:
+    """The blocks of code of a section, by their languages."""
+    page = (ROOT / "docs/tool-use.md").read_text()
+    section = page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    return dict(BLOCK.findall(section))
+
+
+TOOL, DATA = blocks("A tool of your own"), blocks("A data set of your own")
+USER = blocks("A user who answers")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with the files of the page."""
+    for name in ("workflow", "config"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "mine").mkdir()
+    files = {"atlas.py": TOOL["python"], "capitals.jsonl": DATA["json"], "capitals.yaml": DATA["yaml"]}
+    for name, text in (files | {"users.py": USER["python"]}).items():
+        (tmp_path / "mine" / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("shown", [TOOL, DATA, USER], ids=["tool", "data", "user"])
+def test_they_are_short(shown: dict[str, str]):
+    assert len(shown) == 2
+    assert sum(len(text.splitlines()) for text in shown.values()) <= MAX_LINES
+
+
+def test_the_tools_can_be_called(executor: Executor):
+    content = yaml.safe_load(Path("config/tool-use-demo.yaml").read_text()) | yaml.safe_load(TOOL["yaml"])
+    experiment = validate_experiment(content, "mine.yaml", ToolUse)
+    check_files(experiment, "mine.yaml")
+    tools = Toolbox(experiment.tools, executor)
+    assert tools.names == ("calculator", "capital", "note", "read_notes")
+    assert [
+        tools.run(name, arguments).text
+        for name, arguments in (
+            ("capital", {"country": "Peru"}),
+            ("capital", {"country": "Peru", "spell": True}),
+            ("capital", {"country": "Spain"}),
+            ("note", {"text": "one"}),
+            ("note", {"text": "two"}),
+            ("read_notes", {}),
+        )
+    ] == ["Lima", "L-i-m-a", "Error: ValueError: Spain is unknown", "1 lines", "2 lines", '["one", "two"]']
+
+
+def test_the_user_replies():
+    assert len(USER["python"].splitlines()) < 20
+    demo, shown = yaml.safe_load(Path("config/tool-use-demo.yaml").read_text()), yaml.safe_load(USER["yaml"])
+    content = demo | shown | {"generation": demo["generation"] | shown["generation"]}
+    experiment = validate_experiment(content, "mine.yaml", ToolUse)
+    check_files(experiment, "mine.yaml")
+    question = make_question(question_id="arithmetic/1", text="How many hats?")
+    user = Users({"arithmetic": str(experiment.user_of("arithmetic"))}).of(question)
+    assert user
+    messages: list[EpisodeMessage] = []
+    for answer, expected in (
+        ("#### 5", "How many of what? Please repeat the answer with its unit."),
+        ("#### 5 hats", "You wrote '#### 5 hats'. Are you sure?"),
+        ("#### 7 hats", None),
+    ):
+        messages.append(EpisodeMessage("assistant", answer))
+        assert ask_users([(user, messages)]) == [expected]
+        messages.append(EpisodeMessage("user", str(expected)))
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["arc-refinery", *words])
+    cli.main()
+
+
+@pytest.mark.model
+@pytest.mark.usefixtures("on_a_cpu")
+def test_the_embedded_model_answers_the_questions_with_the_tool(monkeypatch: pytest.MonkeyPatch):
+    """The commands of the rules, one after the other."""
+    experiment = load_experiment(Path("mine/capitals.yaml"), ToolUse)
+    check_files(experiment, "mine/capitals.yaml")
+    questions = flag_words(stages.questions(experiment, "capitals").params)
+    run(monkeypatch, "tools", "questions", *questions, "--split", "heldout", "--output", "questions.parquet")
+    lengths = {}
+    for arm in ("untrained", "without-tools"):
+        flags = flag_words(stages.episodes(experiment, "capitals", arm).params)
+        run(monkeypatch, "tools", "episodes", "--dataset-path", "questions.parquet", *flags, "--output-folder", arm)
+        episodes = list(records.read_episodes(Path(arm, "000.parquet")))
+        assert [one.question_id for one in episodes] == [f"capitals/capitals-{n:06d}" for n in (1, 2) for _ in range(8)]
+        lengths[arm] = episodes[0].n_prompt_tokens
+    assert lengths["untrained"] > lengths["without-tools"]  # the prompt shows the tool

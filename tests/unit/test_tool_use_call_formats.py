@@ -1,0 +1,402 @@
+"""Formats of tool calls, against the chat templates of the models that use them."""
+
+import json
+import random
+import shutil
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from call_format_models import (
+    CHATML_END,
+    LLAMA_CALL_END,
+    LLAMA_END,
+    ONE_OF_EACH,
+    PYTHON_TAG,
+    TEMPLATES,
+    make_renderer,
+    stop_token,
+    template_text,
+)
+from checkout import TINY, TINY_TOOLS
+
+from arc_refinery.config import Generation
+from arc_refinery.config.tool_signatures import JsonSchema, ToolSignature
+from arc_refinery.tool_use.call_formats import FORMATS, MalformedCall, WrittenCall
+from arc_refinery.tool_use.rendering import ToolRenderer, ToolTemplateError, check_folder, with_call_format
+from arc_refinery.tool_use.tools import CallResult, Toolbox, answer_all
+from arc_refinery.tool_use.turns import parse_turn
+
+every_template = pytest.mark.parametrize("template", TEMPLATES)
+every_format = pytest.mark.parametrize("name", FORMATS)
+renderer_of = cache(make_renderer)
+
+
+def text_of_call(name: str, arguments: dict[str, Any], template: str) -> str:
+    """The turn that a template writes for a call."""
+    call = {"type": "function", "function": {"name": name, "arguments": arguments}}
+    return renderer_of(template).turn({"role": "assistant", "content": "", "tool_calls": [call]})
+
+
+# ---- round trips through the templates ----
+
+SCHEMAS: dict[str, JsonSchema] = {
+    "string": {"type": "string"},
+    "integer": {"type": "integer"},
+    "number": {"type": "number"},
+    "boolean": {"type": "boolean"},
+    "array": {"type": "array", "items": {"type": "string"}},
+    "nested": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
+    "nullable": {"type": "integer", "nullable": True},
+}
+PIECES = [
+    *(
+        "a",
+        "Zoë",
+        "帽子",
+        "🎩",
+        " ",
+        "  ",
+        "\n",
+        "\n\n",
+        "\t",
+        '"',
+        "'",
+        "\\",
+        "\\n",
+        "{",
+        "}",
+        "[",
+        "]",
+        ":",
+        ",",
+        "5",
+    ),
+    *("true", "None", "null", "<b>", "</b>", "<", ">", "&amp;", "%", "#", "</think>", "<think>", "<tool_call>"),
+    *("</tool_call>", "<parameter=x>", "</parameter>", "</function>", "{{ x }}", "{% raw %}", '{"name": "f"}', "; "),
+]
+ENDS_OF_VALUES = ("<parameter=", "</function>")  # after `</parameter>` they end a value of qwen-xml
+
+
+def random_text(rng: random.Random) -> str:
+    return "".join(rng.choices(PIECES, k=rng.randrange(12)))
+
+
+def random_value(kind: str, rng: random.Random) -> Any:
+    match kind:
+        case "string":
+            return random_text(rng)
+        case "integer":
+            return rng.choice([0, -1, 7, 10**30, rng.randrange(-999, 999)])
+        case "number":
+            return rng.choice([0.5, -1e-7, 1e22, 3, rng.random()])
+        case "boolean":
+            return rng.random() < 0.5
+        case "array":
+            return [random_text(rng) for _ in range(rng.randrange(4))]
+        case "nested":
+            return [[rng.randrange(9) for _ in range(rng.randrange(3))] for _ in range(rng.randrange(3))]
+    return rng.choice([None, 3])
+
+
+def is_ambiguous(arguments: dict[str, Any]) -> bool:
+    """Whether a value has text that also ends a value of qwen-xml."""
+    texts = [json.dumps(value, ensure_ascii=False) for value in arguments.values()]
+    return any("</parameter>" in text and any(end in text for end in ENDS_OF_VALUES) for text in texts)
+
+
+@every_template
+def test_a_call_that_a_template_writes_is_read_back(template: str):
+    rng = random.Random(0)
+    made, n_left_out = renderer_of(template), 0
+    assert made.call_format.name == TEMPLATES[template]
+    for number in range(300):
+        kinds = rng.sample(list(SCHEMAS), rng.randrange(len(SCHEMAS)))
+        tool = ToolSignature(f"tool_{number}", "A tool.", {kind: SCHEMAS[kind] for kind in kinds}, (), {})
+        arguments = {kind: random_value(kind, rng) for kind in kinds}
+        if made.call_format.name == "qwen-xml" and is_ambiguous(arguments):
+            n_left_out += 1
+            continue
+        turn = made.parse(made._opened_thought + text_of_call(tool.name, arguments, template))
+        (call,) = turn.calls
+        assert (turn.text, call.is_closed) == ("", True)
+        assert made.call_format.read(call.text, {tool.name: tool}) == (tool.name, arguments)
+    assert n_left_out < 100
+
+
+@every_template
+def test_a_call_survives_its_tokens(template: str):
+    """Also with the end of the turn, and with a thought before it where there is one."""
+    made = renderer_of(template)
+    made.check()
+    written = text_of_call("calculator", {"expression": "2*3"}, template)
+    text = made.text_of_turn(made.ids(written + made.stop_token))
+    (call,) = made.parse(text).calls
+    assert made.call_format.read(call.text, {}) == ("calculator", {"expression": "2*3"})
+    assert made.stop_token not in text
+
+
+@every_format
+def test_the_example_of_a_call_is_one(name: str):
+    made = FORMATS[name]
+    for tool in Toolbox().signatures:
+        example = made.example(tool)
+        assert made.read(example, {tool.name: tool}) == (tool.name, tool.example)
+        assert made.marks.sub("< ", example) == example  # the model reads it as it is
+
+
+def test_values_have_the_types_of_the_tools_schema():
+    parameters: dict[str, JsonSchema] = {
+        name: {"type": kind} for name, kind in {"s": "string", "i": "integer", "b": "boolean", "n": "number"}.items()
+    }
+    parameters["none"] = {"type": "string", "nullable": True}
+    tool = ToolSignature("f", "A tool.", parameters, (), {})
+    values = {"s": "5", "i": "5", "b": "True", "n": "1e3", "none": "None", "other": "5"}
+    body = "".join(f"<parameter={name}>\n{value}\n</parameter>\n" for name, value in values.items())
+    read = FORMATS["qwen-xml"].read(f"<function=f>\n{body}</function>", {"f": tool})
+    assert read == ("f", {"s": "5", "i": 5, "b": True, "n": 1000.0, "none": None, "other": "5"})
+    wrong = FORMATS["qwen-xml"].read("<function=f><parameter=i>five</parameter></function>", {"f": tool})
+    assert wrong == ("f", {"i": "five"})  # the tool says what it expects
+
+
+# ---- what is a call, and where it ends ----
+
+
+def xml(expression: str) -> str:
+    return f"<function=calculator>\n<parameter=expression>\n{expression}\n</parameter>\n</function>"
+
+
+def llama(expression: str) -> str:
+    return f'{{"name": "calculator", "parameters": {{"expression": "{expression}"}}}}'
+
+
+XML, LLAMA = xml("1 + 1"), llama("1 + 1")
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "text", "calls"),
+    [
+        ("qwen-xml", f"So:\n\n<tool_call>\n{XML}\n</tool_call>", "So:", [WrittenCall(XML)]),
+        ("qwen-xml", f"<tool_call>{XML}</tool_call>\n<tool_call>{XML}</tool_call>", "", [WrittenCall(XML)] * 2),
+        # without the opening tag
+        ("qwen-xml", f"So: {XML}\n</tool_call>", "So:", [WrittenCall(XML)]),
+        ("qwen-xml", f"<tool_call>\n{XML}", "", [WrittenCall(XML, is_closed=False)]),
+        ("qwen-xml", "<tool_call>\n<function=calc", "", [WrittenCall("<function=calc", is_closed=False)]),
+        # tags inside a value
+        *(
+            ("qwen-xml", f"<tool_call>{xml(inner)}</tool_call>", "", [WrittenCall(xml(inner))])
+            for inner in ("</tool_call>", "<tool_call>", "a</parameter>b", "</function>", "<function=f>")
+        ),
+        ("qwen-xml", "an answer", "an answer", []),
+        ("qwen-xml", LLAMA, LLAMA, []),
+        ("llama", LLAMA, "", [WrittenCall(LLAMA)]),
+        ("llama", f"{PYTHON_TAG}{LLAMA}", "", [WrittenCall(LLAMA)]),
+        ("llama", f"So: {PYTHON_TAG}{LLAMA}", "So:", [WrittenCall(LLAMA)]),
+        ("llama", LLAMA + LLAMA_END, "", [WrittenCall(LLAMA)]),
+        ("llama", LLAMA + LLAMA_CALL_END, "", [WrittenCall(LLAMA)]),
+        ("llama", f"So:\n{LLAMA}", "So:", [WrittenCall(LLAMA)]),
+        *(("llama", LLAMA + between + LLAMA, "", [WrittenCall(LLAMA)] * 2) for between in ("; ", "\n", "", ";\n")),
+        ("llama", f"{LLAMA} is a call", "is a call", [WrittenCall(LLAMA)]),
+        ("llama", LLAMA[:-2], "", [WrittenCall(LLAMA[:-2], is_closed=False)]),
+        ("llama", f"{PYTHON_TAG}print(1)", "", [WrittenCall("print(1)")]),
+        ("llama", "{'name': 'calculator'}", "", [WrittenCall("{'name': 'calculator'}")]),
+        # answers
+        ("llama", "{1, 2}", "{1, 2}", []),
+        ("llama", '{"answer": 5}', '{"answer": 5}', []),
+        ("llama", f"`{LLAMA}`", f"`{LLAMA}`", []),
+        ("llama", f"<tool_call>{LLAMA}</tool_call>", f"<tool_call>{LLAMA}</tool_call>", []),
+    ],
+)
+def test_calls_are_found(name: str, written: str, text: str, calls: list[WrittenCall]):
+    turn = parse_turn(written, FORMATS[name])
+    assert (turn.text, list(turn.calls)) == (text, calls)
+    thought = parse_turn(f"<think>\nI could write {written}\n</think>\n\n{written}", FORMATS[name])
+    assert (thought.text, list(thought.calls)) == (text, calls)
+    assert thought.thinking.startswith("I could write")
+
+
+# ---- near misses ----
+
+
+def results_of(name: str, written: str) -> list[CallResult]:
+    toolbox = Toolbox(("calculator", "read_file"), call_format=FORMATS[name])
+    return answer_all([(toolbox, parse_turn(written, FORMATS[name]), 8)])[0]
+
+
+def tagged(inner: str) -> str:
+    return f"<tool_call>\n{inner}\n</tool_call>"
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "fault", "says"),
+    [
+        ("qwen-xml", f"<tool_call>\n{XML}", "cut_off", "it ends without its closing tag"),
+        ("qwen-xml", tagged('{"name": "calculator"}'), "malformed", "does not begin with a function tag"),
+        ("qwen-xml", tagged(""), "malformed", "does not begin with a function tag"),
+        ("qwen-xml", tagged("<function=calculator>"), "malformed", "the closing tag of the function is missing"),
+        ("qwen-xml", tagged(XML.removesuffix("</function>")), "malformed", "or that of the function after it"),
+        (
+            "qwen-xml",
+            tagged("<function=calculator><parameter=expression>1</function>"),
+            "malformed",
+            'the closing tag of the parameter "expression"',
+        ),
+        (
+            "qwen-xml",
+            tagged("<function=calculator>expression=1</function>"),
+            "malformed",
+            "the text after the function tag is not a parameter: expression=1",
+        ),
+        ("qwen-xml", tagged(f"{XML}\n{XML}"), "malformed", "Write one function per call"),
+        (
+            "qwen-xml",
+            tagged(XML.replace("</function>", "<parameter=expression>2</parameter></function>")),
+            "malformed",
+            'the parameter "expression" is there twice',
+        ),
+        ("qwen-xml", tagged(XML.replace("=calculator", "=browse")), "unknown_tool", 'there is no tool "browse"'),
+        ("qwen-xml", tagged(XML.replace("=expression", "=x")), "arguments", 'the argument "expression" is missing'),
+        (
+            "qwen-xml",
+            tagged(XML.replace("</function>", "<parameter=x>2</parameter></function>")),
+            "arguments",
+            'calculator takes no argument "x"',
+        ),
+        ("llama", LLAMA[:-1], "cut_off", "its JSON object does not end"),
+        ("llama", '{"name": "calculator", "parameters": {"expression": "1 +', "cut_off", "its JSON object does not"),
+        ("llama", '{"name": "calculator", "parameters": {expression: 1}}', "malformed", "the call is no JSON"),
+        ("llama", '{"name": "calculator"}', "malformed", '"parameters" is missing'),
+        ("llama", '{"name": "calculator", "parameters": "1"}', "malformed", '"parameters" is a text'),
+        ("llama", "{'name': 'calculator', 'parameters': {}}", "malformed", "the call is no JSON"),
+        ("llama", f"{PYTHON_TAG}print(1 + 1)", "malformed", "the call is no JSON"),
+        ("llama", f"{PYTHON_TAG}42", "malformed", "the call is a number, expected an object"),
+        ("llama", PYTHON_TAG, "cut_off", "its JSON object does not end"),
+        ("llama", PYTHON_TAG + "[" * 90, "cut_off", "its JSON object does not end"),
+        ("llama", '{"name": "browse", "parameters": {}}', "unknown_tool", 'there is no tool "browse"'),
+        ("llama", '{"name": "calculator", "parameters": {"x": 1}}', "arguments", 'argument "expression" is missing'),
+    ],
+)
+def test_a_near_miss_is_a_fault_with_a_correct_call(name: str, written: str, fault: str, says: str):
+    (result,) = results_of(name, written)
+    assert (result.fault, says in result.text) == (fault, True), result.text
+    example = FORMATS[name].example(Toolbox(("calculator",)).signatures[0])
+    assert example in result.text
+
+
+def test_qwens_two_calls_both_run_and_llamas_second_one_is_postponed():
+    calls = [xml(one) for one in ("2*3", "4+5")]
+    assert [one.text for one in results_of("qwen-xml", "\n".join(map(tagged, calls)))] == ["6", "9"]
+    first, second = results_of("llama", "; ".join(llama(one) for one in ("2*3", "4+5")))
+    assert (first.text, first.fault, second.fault) == ("6", None, "too_many")
+    assert "one turn may have 1" in second.text
+    assert results_of("llama", '{"name": "calculator", "arguments": {"expression": "2*3"}}')[0].text == "6"
+
+
+@every_format
+def test_no_text_raises(name: str):
+    """Random pieces of calls; each call that is found has a result."""
+    rng, made = random.Random(0), FORMATS[name]
+    pieces = [
+        *("<tool_call>", "</tool_call>", "<function=calculator>", "</function>", "<parameter=expression>", "1 + 1"),
+        *("</parameter>", PYTHON_TAG, '{"name": "calculator", ', '"parameters": ', '"arguments": ', "{", "}", "}}"),
+        *('{"expression": "1"}', "[" * 3000, '"', "\\", "\n", "; ", "<think>", "</think>", "9" * 5000, "\ud800"),
+    ]
+    n_calls = 0
+    for _ in range(2000):
+        written = "".join(rng.choices(pieces, k=rng.randrange(10)))
+        turn = parse_turn(written, made)
+        n_calls += len(turn.calls)
+        for call in turn.calls:
+            try:
+                made.read(call.text, {one.name: one for one in Toolbox().signatures})
+            except MalformedCall as error:
+                assert str(error)
+        assert len(results_of(name, written)) == len(turn.calls)
+    assert n_calls > 100
+
+
+@pytest.mark.parametrize("name", ["qwen-xml", "llama"])
+def test_no_result_contains_special_tokens(name: str, tmp_path: Path):
+    toolbox = Toolbox(("read_file",), folder=tmp_path, call_format=FORMATS[name])
+    marks = ["<think>", "</think>", CHATML_END, LLAMA_END, LLAMA_CALL_END, PYTHON_TAG]
+    marks += ["<tool_call>", "</tool_response>"] if name == "qwen-xml" else []
+    (tmp_path / "marks").write_text("".join(marks))
+    assert toolbox.run("read_file", {"path": "marks"}).text == "".join(mark.replace("<", "< ") for mark in marks)
+
+
+# ---- which format a model has ----
+
+
+@pytest.mark.parametrize("name", [*FORMATS, "auto"])
+@every_template
+def test_a_format_is_accepted_only_where_the_template_writes_it(template: str, name: str):
+    if name in ("auto", TEMPLATES[template]):
+        made = make_renderer(template, call_format=name)
+        assert made.call_format.name == TEMPLATES[template]
+        return
+    with pytest.raises(ToolTemplateError) as raised:
+        make_renderer(template, call_format=name)
+    assert str(raised.value).startswith(
+        f"{TINY_TOOLS}: its chat template does not support tool calls of the format {name}: it writes one as "
+    )
+
+
+@pytest.mark.parametrize("template", ["llama3", "phi3"])
+def test_templates_without_tool_calls_are_refused(template: str):
+    with pytest.raises(ToolTemplateError, match=r"any known format \(hermes, qwen-xml, llama\)"):
+        make_renderer(template)
+
+
+def test_a_tokenizer_that_drops_a_tag_is_refused():
+    made = make_renderer("qwen3")
+    made.tokenizer.add_special_tokens({"additional_special_tokens": ["<tool_call>"]})
+    with pytest.raises(ToolTemplateError, match="its tokenizer does not give back a call"):
+        made.check()
+
+
+def model_folder(path: Path, template: str) -> Path:
+    """A folder of a model that only its template can be read from."""
+    shutil.copy(Path(TINY_TOOLS) / "tokenizer_config.json", path)
+    (path / "chat_template.jinja").write_text(template)
+    return path
+
+
+@every_template
+def test_a_models_folder_is_checked_without_loading_the_model(tmp_path: Path, template: str):
+    """Also where the tokenizer's settings hold the template, as in older folders."""
+    folder = model_folder(tmp_path, template_text(template))
+    settings = Generation(max_turn_tokens=9, max_episode_tokens=9, stop_token=stop_token(template))
+    check_folder(folder, settings)
+    (other,) = (one for one in ONE_OF_EACH if one == ("llama" if TEMPLATES[template] == "hermes" else "hermes"))
+    refused = settings.model_copy(update={"call_format": other})
+    with pytest.raises(ToolTemplateError, match=f"{folder}: its chat template does not support .* {other}:"):
+        check_folder(folder, refused)
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": template_text(template)}))
+    (folder / "chat_template.jinja").unlink()
+    with pytest.raises(ToolTemplateError):
+        check_folder(folder, refused)
+    path.unlink()
+    check_folder(folder, refused)  # nothing to read: left to the jobs
+
+
+def test_a_wrong_stop_token_is_named_with_the_end_that_the_template_writes(tmp_path: Path):
+    settings = Generation(max_turn_tokens=9, max_episode_tokens=9)
+    with pytest.raises(ToolTemplateError, match=r"ends with generation.stop_token '<\|im_end\|>'; it writes .*eot_id"):
+        check_folder(model_folder(tmp_path, template_text("llama3_1")), settings)
+
+
+def test_the_embedded_models():
+    settings = Generation(max_turn_tokens=9, max_episode_tokens=9)
+    check_folder(Path(TINY_TOOLS), settings)
+    with pytest.raises(ToolTemplateError, match=str(TINY)):
+        check_folder(Path(TINY), settings)
+
+
+def test_the_tools_of_a_question_keep_the_format():
+    made = renderer_of("llama3_1")
+    assert isinstance(made, ToolRenderer)
+    assert with_call_format(replace(made, schemas=()), "auto").call_format == made.call_format
+    assert made.offering([]).call_format is made.call_format

@@ -1,0 +1,143 @@
+"""Which tokens carry loss in each format of calls, against a reading of the ids alone."""
+
+import random
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from call_format_models import CHATML_END, LLAMA_CALL_END, LLAMA_END, PYTHON_TAG, make_renderer
+from written_turns import CALLS, HEADER, LIMITS, NO_THOUGHT, OTHER_END, loss_mask, questions, turn
+
+from arc_refinery.sandbox import Executor
+from arc_refinery.tool_use.demonstrations import conversation
+from arc_refinery.tool_use.episodes import Rollout, run_episodes
+from arc_refinery.tool_use.rendering import ToolRenderer
+from arc_refinery.tool_use.tools import Toolbox
+
+XML_CALLS = (
+    "<tool_call>\n<function=calculator>\n<parameter=expression>\n12*3\n</parameter>\n</function>\n</tool_call>",
+    "<tool_call>\n<function=calculator>\n<parameter=expression>\n1/0\n</parameter>\n</function>\n</tool_call>",
+    "<tool_call>\n<function=read_file>\n<parameter=path>\nnotes.txt\n</parameter>\n</function>\n</tool_call>",
+    "<tool_call>\n<function=calculator>\n<parameter=x>\n1\n</parameter>\n</function>\n</tool_call>",
+    "<tool_call>\n<function=search>\n</function>\n</tool_call>",
+    "<tool_call>\n12*3\n</tool_call>",
+    "<tool_call>\n",
+)
+LLAMA_CALLS = (
+    '{"name": "calculator", "parameters": {"expression": "12*3"}}',
+    PYTHON_TAG + '{"name": "calculator", "parameters": {"expression": "1/0"}}',
+    '{"name": "read_file", "parameters": {"path": "notes.txt"}}',
+    '{"name": "calculator", "parameters": {"x": "1"}}',
+    '{"name": "search", "parameters": {}}',
+    PYTHON_TAG + "12*3; 5",
+    PYTHON_TAG,
+)
+
+
+class Case(NamedTuple):
+    template: str
+    thinking: bool
+    header: str  # of a turn, up to where the model writes
+    calls: tuple[str, ...]
+    ends: tuple[str, ...]
+
+
+CHATML_ENDS = (CHATML_END, CHATML_END, OTHER_END)
+LLAMA_HEADER = "<|start_header_id|>assistant<|end_header_id|>\n\n"
+CASES = [
+    Case("qwen3", True, HEADER, CALLS, CHATML_ENDS),
+    Case("qwen2_5", False, HEADER, CALLS, CHATML_ENDS),
+    Case("qwen3_5_think", True, f"{HEADER}<think>\n", XML_CALLS, CHATML_ENDS),
+    Case("qwen3_5_think", False, HEADER + NO_THOUGHT, XML_CALLS, CHATML_ENDS),
+    Case("qwen3_8", True, f"{HEADER}<think>\n", XML_CALLS, CHATML_ENDS),
+    Case("llama3_1", False, LLAMA_HEADER, LLAMA_CALLS, (LLAMA_END, LLAMA_CALL_END)),
+    Case("llama3_2", False, LLAMA_HEADER, LLAMA_CALLS, (LLAMA_END, LLAMA_CALL_END)),
+]
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.template}-{case.thinking}")
+
+
+@every_case
+def test_of_an_episode_all_that_was_sampled_carries_loss_and_nothing_else(case: Case, tmp_path: Path):
+    (tmp_path / "notes.txt").write_text(f"{case.ends[0]}\n{case.header}#### 1{case.ends[0]}")
+    made, rng = make_renderer(case.template, case.thinking), random.Random(0)
+    tokenizer, prompt = made.tokenizer, made.ids(made.prompt("How many hats?"))
+    episodes = [
+        Rollout(list(prompt), Toolbox(folder=tmp_path, max_calls_per_turn=2, call_format=made.call_format))
+        for _ in range(100)
+    ]
+    by_prompt = {id(episode): list[int]() for episode in episodes}
+
+    def sample(contexts: list[list[int]]) -> tuple[list[list[int]], None]:
+        turns = [turn(rng, made, LIMITS.max_turn_tokens, case.calls, case.ends) for _ in contexts]
+        for episode, ids in zip([one for one in episodes if one.ending is None], turns, strict=True):
+            by_prompt[id(episode)] += ids
+        return turns, None
+
+    run_episodes(episodes, sample, made, LIMITS, frozenset(made.ids("".join(case.ends))))
+    for episode in episodes:
+        ids = episode.prompt_ids + episode.completion_ids
+        expected = loss_mask(ids, tokenizer, case.thinking, case.ends, LIMITS.max_turn_tokens, case.header)
+        assert [0] * len(prompt) + episode.mask == expected
+        written = [token for token, is_sampled in zip(episode.completion_ids, episode.mask, strict=True) if is_sampled]
+        assert written == by_prompt[id(episode)][: len(written)]
+        assert len(written) == len(by_prompt[id(episode)]) or len(ids) == len(prompt) + LIMITS.max_episode_tokens
+    assert {episode.ending for episode in episodes} >= {"answer", "truncated", "tokens"}
+    results = [result for episode in episodes for result in episode.results]
+    assert {result.fault for result in results} >= {None, "malformed", "unknown_tool", "arguments", "cut_off", "failed"}
+    assert any("#### 1" in result.text for result in results)  # the notes were read
+
+
+@every_case
+def test_demonstrations_are_prompts_results_and_turns_that_are_read_back(case: Case, executor: Executor):
+    made = make_renderer(case.template, case.thinking)
+    n_calls = 0
+    for question in questions(8):
+        toolbox = Toolbox(executor=executor, call_format=made.call_format)
+        told = conversation(question, toolbox, made, 0.0, 0)
+        assert told is not None
+        ids, mask = made.tokens(told.segments)
+        assert mask == loss_mask(ids, made.tokenizer, case.thinking, case.ends, header=case.header)
+        turns = [made.parse(made.text_of_turn(made.ids(one.text))) for one in told.segments if one.is_sampled]
+        assert sum(len(one.calls) for one in turns) == told.n_calls
+        assert all(one.is_thinking_closed for one in turns)
+        assert (turns[-1].thinking != "") == case.thinking
+        n_calls += told.n_calls
+    assert n_calls > 8
+
+
+def run_turns(made: ToolRenderer, *written: str) -> Rollout:
+    """Run one episode with turns that were written beforehand."""
+    turns = iter(written)
+    episode = Rollout(made.ids(made.prompt("9?")), Toolbox(("calculator",), call_format=made.call_format))
+
+    def sample(_: list[list[int]]) -> tuple[list[list[int]], None]:
+        return [made.ids(next(turns))], None
+
+    run_episodes([episode], sample, made, LIMITS, frozenset([made.stop_id]))
+    return episode
+
+
+def test_results_follow_llamas_end_of_a_call_directly():
+    """After `<|eom_id|>` no `<|eot_id|>` is added; after a turn that was cut, it is."""
+    made = make_renderer("llama3_1", False)
+    call = PYTHON_TAG + '{"name": "calculator", "parameters": {"expression": "2*3"}}'
+    result = f'<|start_header_id|>ipython<|end_header_id|>\n\n"6"{LLAMA_END}{LLAMA_HEADER}'
+    for end, added in ((LLAMA_END, ""), (LLAMA_CALL_END, ""), ("", LLAMA_END)):
+        episode = run_turns(made, call + end, f"#### 6{LLAMA_END}")
+        assert made.tokenizer.decode(episode.completion_ids) == f"{call}{end}{added}{result}#### 6{LLAMA_END}"
+        assert episode.messages[0].content == call
+        assert episode.last_turn == "#### 6"
+
+
+def test_a_thought_that_the_prompt_opens_is_a_thought():
+    """Qwen3.5's prompts end with `<think>`: without its end, what the model writes is not an answer."""
+    made = make_renderer("qwen3_5_think")
+    written = {
+        f"#### 6{CHATML_END}": ("#### 6", None),
+        f"It is <tool_call>\n</think>\n\n#### 6{CHATML_END}": ("It is <tool_call>", "#### 6"),
+    }
+    for text, (thinking, answer) in written.items():
+        episode = run_turns(made, text)
+        turn_of_episode = made.parse(episode.messages[0].content)
+        assert (turn_of_episode.thinking, turn_of_episode.answer) == (thinking, answer)
+        assert episode.completion_ids == made.ids(text)

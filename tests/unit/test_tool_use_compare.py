@@ -1,0 +1,151 @@
+"""Two tool-use experiments or arms against each other, paired by question, and what is refused."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from handmade import finished, settings
+from handmade_episodes import QUESTIONS, SETTINGS, experiment
+from scipy.stats import ttest_1samp
+
+from arc_refinery import records
+from arc_refinery.evaluation.sides import PairingError, kind_of, side
+from arc_refinery.records.questions import Question
+from arc_refinery.reporting.side_by_side import write_comparison
+from arc_refinery.reporting.tool_use.compare import paired_comparison
+from arc_refinery.reporting.tool_use.side_by_side import COLUMNS_EXPLAINED, set_section
+
+# pass@1 of ANSWERS by question
+UNTRAINED, TRAINED = [0.5, 0.0, 1.0, 0.25], [1.0, 0.75, 1.0, 0.75]
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Path:
+    experiment(tmp_path)
+    return tmp_path / "by-hand"
+
+
+def another(results: Path, questions: Sequence[Question] = QUESTIONS[:3], **changes: Any) -> Path:
+    """Another experiment, with one arm, on some of the questions in another order."""
+    arms = {"arms": [{"name": "untrained"}]}
+    content = SETTINGS | {"experiment": "other", "evaluation": SETTINGS["evaluation"] | arms} | changes
+    experiment(results, settings=content, questions=questions, every_answer={"untrained": ("RRRR", "RRRR", "wwww")})
+    return results / "other"
+
+
+def cells(text: str) -> list[list[str]]:
+    """Cells of the table of differences, without its header."""
+    rows = [line.strip("|").split("|") for line in text.splitlines() if " − " in line and line.startswith("|")]
+    return [[cell.strip() for cell in row] for row in rows]
+
+
+def test_arms_of_one_experiment_are_paired_by_question(demo: Path):
+    text = paired_comparison(side(f"{demo}:trained"), side(f"{demo}:untrained"))
+    ((title, *found),) = cells(text)
+    assert title == f"`{demo}:trained` − `{demo}:untrained`"
+    test = ttest_1samp(np.subtract(TRAINED, UNTRAINED), 0)
+    low, high = (100 * end for end in test.confidence_interval())
+    error = 100 * np.std(np.subtract(TRAINED, UNTRAINED), ddof=1) / 2  # of 4 questions
+    assert found == [
+        "87.5 %",
+        "43.8 %",
+        "+43.8",
+        f"[{low:+.1f}, {high:+.1f}]",
+        f"{(1.959964 + 0.841621) * error:.1f}",
+        "no" if low < 0 else "yes",
+    ]
+    assert "4 questions, paired:" in text
+    assert "Supported: the 95 %\ninterval excludes 0" in text
+
+
+def test_two_experiments_share_their_common_questions_whatever_their_order(demo: Path, tmp_path: Path):
+    questions = [QUESTIONS[3], QUESTIONS[0], replace(QUESTIONS[1], question_id="sums/9")]
+    text = paired_comparison(side(str(demo)), side(str(another(tmp_path / "elsewhere", questions))))
+    ((title, *found),) = cells(text)  # of the arms, `untrained` alone is in both
+    assert re.fullmatch(r"`\S*by-hand:untrained` − `\S*other:untrained`", title)
+    # questions 0 and 3: 0.5 and 0.25 against 1 and 1
+    assert found[:3] == ["37.5 %", "100.0 %", "-62.5"]
+    assert "2 questions, paired:" in text
+    assert f"Left out, because only `{demo}` has them: `sums/1`, `sums/2`." in text
+    assert "other` has them: `sums/9`." in text
+
+
+def test_repeated_trainings_are_paired_by_seed(tmp_path: Path):
+    folders = []
+    for name, flipped in (("one", False), ("two", True)):
+        content = SETTINGS | {
+            "experiment": name,
+            "training": {"grpo": {"learning_rate": 1e-3}, "seeds": [1, 2]},
+            "evaluation": SETTINGS["evaluation"] | {"arms": [{"name": "trained", "adapter": "trained"}]},
+        }
+        of_seeds = [("RRRR", "RRww"), ("wwww", "RRww")]
+        answers = {f"trained-seed-{seed}": of_seeds[seed - 1] for seed in (1, 2)}
+        if flipped:
+            answers = {"trained-seed-1": ("RRRw", "RRww"), "trained-seed-2": ("wwww", "wwww")}
+        experiment(tmp_path, settings=content, questions=QUESTIONS[:2], every_answer=answers)
+        folders.append(tmp_path / name)
+    one, two = (side(str(folder)) for folder in folders)
+    ((title, *found),) = cells(paired_comparison(one, two))
+    # seed 1: 3/4 less 5/8; seed 2: 1/4 less 0
+    assert title.endswith("(per run +12.5, +25.0)")
+    assert found[:3] == ["50.0 %", "31.2 %", "+18.8"]
+
+
+def test_nothing_in_common_or_another_question_of_the_same_id_is_refused(demo: Path, tmp_path: Path):
+    strangers = [replace(one, question_id=f"{one.question_id}0") for one in QUESTIONS[:3]]
+    with pytest.raises(PairingError, match=r"by-hand and \S*other have no question of sums in common"):
+        paired_comparison(side(str(demo)), side(str(another(tmp_path / "strangers", strangers))))
+    changed = [QUESTIONS[0], replace(QUESTIONS[1], reference="5"), QUESTIONS[2]]
+    with pytest.raises(PairingError, match=r"sums\.parquet: the question sums/1 has different texts, answers or tests"):
+        paired_comparison(side(str(demo)), side(str(another(tmp_path / "changed", changed))))
+    data = SETTINGS["data"] | {"heldout": [SETTINGS["data"]["heldout"][0] | {"name": "products"}]}
+    path = tmp_path / "named" / "other/questions/products.parquet"
+    records.write(path, "questions", QUESTIONS[:3], 0, {})
+    with pytest.raises(PairingError, match=r"have no set in common \(sums; products\)"):
+        paired_comparison(side(str(demo)), side(str(another(tmp_path / "named", data=data))))
+
+
+def test_an_arm_that_is_not_there_is_refused_with_those_that_are(demo: Path):
+    with pytest.raises(PairingError, match="has no arm best; its arms are untrained, trained, without-tools"):
+        side(f"{demo}:best")
+
+
+def test_two_kinds_are_refused(demo: Path, tmp_path: Path):
+    arms = {"independent": [{"n_predictions": 1}]}
+    _, refining = finished(tmp_path, settings(arms, "refined"), {"turn1": {"a": "w"}}, "a")
+    expected = rf"{demo} is of the kind tool-use, {refining} of the kind refining; compare experiments of one kind"
+    with pytest.raises(PairingError, match=expected):
+        kind_of([side(str(demo)), side(str(refining))])
+    for command in (["compare"], ["report", "compare", "--output", str(tmp_path / "page.md"), "--folders"]):
+        words = [sys.executable, "-c", "from arc_refinery.cli import main; main()", *command, str(demo), str(refining)]
+        ended = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert (ended.returncode, ended.stdout) == (1, "")
+        assert re.search(f"arc-refinery: {expected}", ended.stderr)
+
+
+def test_the_page_sets_experiments_side_by_side(demo: Path, tmp_path: Path):
+    other = another(tmp_path / "elsewhere", seed=3)
+    write_comparison([side(str(demo)), side(str(other))], tmp_path / "page.md", COLUMNS_EXPLAINED, set_section)
+    lines = (tmp_path / "page.md").read_text().splitlines()
+    rows = [line for line in lines if line.startswith("| `by-hand` | `trained`")]
+    assert rows[0].startswith("| `by-hand` | `trained` | 4 | 4 | 87.5 % [")
+    assert rows[0].endswith(" | 93.8 % |")  # 15 of 16 episodes call
+    ((title, *found),) = cells("\n".join(lines))
+    assert re.fullmatch(r"`\S*other:untrained` − `\S*by-hand:untrained`", title)
+    # questions 0, 1, 2: 1, 1, 0 less 1/2, 0, 1
+    assert found[:3] == ["66.7 %", "50.0 %", "+16.7"]
+    assert "| `seed` | 0 | 3 |" in lines
+    assert any(line.startswith("| `by-hand` | `trained` | GRPO | 3 |") for line in lines)
+
+
+def test_the_page_says_what_cannot_be_paired(demo: Path, tmp_path: Path):
+    strangers = [replace(one, question_id=f"{one.question_id}0") for one in QUESTIONS[:3]]
+    folders = [demo, another(tmp_path / "strangers", strangers)]
+    write_comparison([side(str(one)) for one in folders], tmp_path / "page.md", COLUMNS_EXPLAINED, set_section)
+    assert "`other` and `by-hand` have no question in common." in (tmp_path / "page.md").read_text()

@@ -1,0 +1,70 @@
+"""Votes on answers, and sizes of an episode's texts."""
+
+import itertools
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from factories import make_episode
+
+from arc_refinery.records.transcripts import Call, EpisodeMessage
+from arc_refinery.tool_use.metrics import majority_is_correct, measure_texts
+
+
+def votes(answers: str, correct: str = "R") -> float:
+    """Each episode's answer is a letter; a point is none."""
+    given = ["" if letter == "." else letter for letter in answers]
+    return majority_is_correct([make_episode(answer=one, reward=float(one == correct)) for one in given])
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ("RRw", 1.0),
+        ("wwR", 0.0),
+        ("Rwv", 1.0),  # a tie of three, and R was first
+        ("wRv", 0.0),
+        ("wRvR", 1.0),  # two votes of four are most
+        ("wRRw", 0.0),  # a tie: w was first
+        ("..R.", 1.0),  # episodes without an answer do not vote
+        ("....", 0.0),
+    ],
+)
+def test_the_answer_with_most_votes_counts_and_of_equals_the_first(answers: str, expected: float):
+    assert votes(answers) == expected
+
+
+def test_ties_broken_by_order_are_fair_on_average():
+    """Over all orders of the same answers, a tie of m answers is won by each in 1 of m orders."""
+    for answers in ("Rw", "RRww", "RwvvwR", "Rwv.", "RRwv"):
+        orders = set(itertools.permutations(answers))
+        counts = Counter(answers.replace(".", ""))
+        most = max(counts.values())
+        winners = [letter for letter, count in counts.items() if count == most]
+        expected = Fraction("R" in winners, len(winners))
+        assert Fraction(float(np.mean([votes("".join(order)) for order in orders]))).limit_denominator(100) == expected
+
+
+def assistant(text: str) -> EpisodeMessage:
+    return EpisodeMessage("assistant", text)
+
+
+def test_thoughts_and_results_are_counted_in_characters_and_calls_in_turns():
+    call = '<tool_call>\n{"name": "calculator", "arguments": {"expression": "2*3"}}\n</tool_call>'
+    messages = (
+        assistant(f"<think>\nfour\n</think>\n\n{call}\n{call}"),
+        EpisodeMessage("tool", "6"),
+        EpisodeMessage("tool", "sixty"),
+        assistant("<think>\nan open thought"),
+    )
+    found = measure_texts(make_episode(messages=messages, calls=(Call("calculator", ""),) * 2, ending="truncated"))
+    assert found.n_thought_chars == len("four") + len("an open thought")
+    assert found.result_chars == (1, 5)
+    assert found.calls_of_turns == (2, 0)
+
+
+def test_calls_whose_results_had_no_room_belong_to_the_last_turn():
+    messages = (assistant("one call"), EpisodeMessage("tool", "6"), assistant("two calls"))
+    found = measure_texts(make_episode(messages=messages, calls=(Call("calculator", ""),) * 3, ending="tokens"))
+    assert (found.calls_of_turns, found.result_chars) == ((1, 2), (1,))

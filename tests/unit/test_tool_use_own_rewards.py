@@ -1,0 +1,220 @@
+"""Terms of the reward in training: built-in ones, those of the user, and what is refused."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from checkout import ROOT
+from factories import make_question
+
+from arc_refinery.config import (
+    ConfigError,
+    RewardTerm,
+    ToolUse,
+    check_files,
+    inputs,
+    stages,
+    validate_experiment,
+)
+from arc_refinery.config.own_code import OwnCodeError
+from arc_refinery.records.transcripts import Call, EpisodeMessage
+from arc_refinery.tool_use.reward_terms import EpisodeReward, ScoredEpisode
+
+DOCS = (ROOT / "docs/tool-use.md").read_text().partition("### A reward of your own")[2].partition("\n## ")[0]
+
+
+def episode(*messages: str, **changes: Any) -> ScoredEpisode:
+    """An episode whose messages are a turn, a result, a turn, a result, ..., a turn."""
+    roles = ("assistant", "tool")
+    fields: dict[str, Any] = {
+        "question": make_question(),
+        "messages": tuple(EpisodeMessage(roles[index % 2], text) for index, text in enumerate(messages)),
+        "calls": tuple(Call("calculator", "") for _ in messages[1::2]),
+        "ending": "answer",
+        "n_tokens": 40,
+        "answer": "7",
+        "is_correct": True,
+        "passed_tests": 1.0,
+    }
+    return ScoredEpisode(**fields | changes)
+
+
+def content(**grpo: Any) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "config/tool-use-demo.yaml").read_text())
+    loaded["model"]["path"] = str(ROOT / loaded["model"]["path"])
+    loaded["training"]["grpo"] |= grpo
+    return loaded
+
+
+def value(term: str, one: ScoredEpisode, max_episode_tokens: int = 160) -> float:
+    reward = EpisodeReward([RewardTerm.of(term)], max_episode_tokens)
+    (values,) = reward.values([one]).values()
+    return values[0]
+
+
+# the page
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", DOCS, re.DOTALL)
+
+
+def test_the_pages_reward_is_short_and_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (code,), (settings,) = blocks("python"), blocks("yaml")
+    assert len(code.splitlines()) + len(settings.splitlines()) <= 40
+    monkeypatch.chdir(tmp_path)
+    Path("rewards.py").write_text(code)
+    made = validate_experiment(content(**yaml.safe_load(settings)["training"]["grpo"]), "mine.yaml", ToolUse)
+    check_files(made, "mine.yaml")
+    reward = EpisodeReward(made.rewards, 160)
+    episodes = [
+        episode("a call", "14", "another call", "2", "14 / 2 = 7\n#### 7"),  # both results are mentioned
+        episode(
+            "a call", "14", "another call", "23", "It is 14.", is_correct=False, n_tokens=80
+        ),  # one of two; no mark
+        episode("#### 7"),
+    ]
+    values = reward.values(episodes)
+    assert values == {
+        "correct": [1.0, 0.0, 1.0],
+        "format": [1.0, 0.0, 1.0],
+        "length": [0.25, 0.5, 0.25],
+        "uses_results": [1.0, 0.5, 0.0],
+    }
+    assert reward.total(values) == pytest.approx(
+        [1 + 0.1 - 0.2 * 0.25 + 0.25, -0.2 * 0.5 + 0.25 * 0.5, 1 + 0.1 - 0.2 * 0.25]
+    )
+
+
+# built-in terms
+
+
+@pytest.mark.parametrize(
+    ("one", "expected"),
+    [
+        (episode("#### 7"), 1.0),
+        (episode("<think>\n3 + 4\n</think>\n\nThe answer is 7."), 1.0),
+        (episode("It is 7."), 0.0),
+        (episode("<think>\n#### 7\n</think>\n\nIt is 7."), 0.0),  # the mark is a thought
+        (episode("#### 7", ending="truncated"), 0.0),
+        (episode("a call", "Error", "#### 7", calls=(Call("", "malformed"),)), 0.0),
+        (episode("a call", "Error", "#### 7", calls=(Call("", "cut_off"),)), 0.0),
+        (episode("a call", "Error", "#### 7", calls=(Call("calculator", "failed"),)), 1.0),  # written as it should be
+        (episode("```python\nf = 1\n```", question=make_question(kind="code_exec"), answer="f = 1"), 1.0),
+        (episode("f = 1", question=make_question(kind="code_exec"), answer=""), 0.0),
+    ],
+)
+def test_the_form_of_an_episode(one: ScoredEpisode, expected: float):
+    assert value("format", one) == expected
+
+
+def test_tests_that_pass_and_tokens_are_shares():
+    assert value("passed_tests", episode("", passed_tests=0.75)) == 0.75
+    assert value("length", episode("", n_tokens=120), 160) == 0.75
+    assert value("correct", episode("", is_correct=False)) == 0.0
+
+
+# functions of the user
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("return None", "returned None; expected a finite number"),
+        ("return float('nan')", "returned nan; expected a finite number"),
+        ("return '1'", "returned '1'; expected a finite number"),
+        (
+            "return episode.anwser",
+            "raised AttributeError in line 2: 'ScoredEpisode' object has no attribute 'anwser'; correct it",
+        ),
+    ],
+)
+def test_a_function_that_gives_no_number_is_named_with_the_question(tmp_path: Path, body: str, expected: str):
+    path = tmp_path / "mine.py"
+    path.write_text(f"def score(episode):\n    {body}\n")
+    with pytest.raises(OwnCodeError) as raised:
+        value(f"{path}:score", episode("#### 7"))
+    assert str(raised.value) == f"{path}:score, on the question q: {expected}"
+
+
+def test_a_file_that_cannot_be_imported_is_named_before_training(tmp_path: Path):
+    path = tmp_path / "mine.py"
+    path.write_text("import nothing_of_that_name\ndef score(episode):\n    return 1\n")
+    with pytest.raises(OwnCodeError, match=r"mine\.py: cannot be imported: ModuleNotFoundError"):
+        EpisodeReward([RewardTerm.of(f"{path}:score")])
+
+
+# the config
+
+WRONG: dict[str, tuple[list[Any], str]] = {
+    "unknown": (
+        ["corect"],
+        "training.grpo.rewards.0: 'corect' is not a reward; expected correct, passed_tests, format, length, or "
+        "`file.py:name`",
+    ),
+    "no name": ([3], "training.grpo.rewards.0: is 3; expected the name of a reward, `file.py:name`, or a section"),
+    "weight of nothing": (
+        ["correct", {"reward": "format", "weight": 0}],
+        "training.grpo.rewards.1: weight of format is 0, so it changes nothing; remove the entry",
+    ),
+    "infinite weight": (
+        [{"reward": "format", "weight": float("inf")}],
+        "training.grpo.rewards.0.weight is inf; input should be a finite number",
+    ),
+    "misspelt key": (
+        [{"reward": "format", "wieght": 1}],
+        "training.grpo.rewards.0.wieght is not a known key; see config/README.md",
+    ),
+    "none": ([], "training.grpo.rewards is []; tuple should have at least 1 item"),
+    "twice": (
+        ["one.py:score", "two.py:score"],
+        "training.grpo: rewards: two terms have the name score; rename or remove one",
+    ),
+}
+
+
+@pytest.mark.parametrize(("rewards", "expected"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_term_gives_one_line_that_names_file_and_key(rewards: list[Any], expected: str):
+    with pytest.raises(ConfigError) as raised:
+        validate_experiment(content(rewards=rewards), "mine.yaml")
+    assert str(raised.value).startswith(f"mine.yaml: {expected}")
+    assert len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("def scores(episode):\n    return 1\n", "defines no function or class `score` at its top level"),
+        ("def score(episode, question):\n    return 1\n", "line 1: `score` cannot be called with the episode alone"),
+        ("def score():\n    return 1\n", "line 1: `score` cannot be called with the episode alone"),
+        ("\nclass score:\n    pass\n", "line 2: `score` is a class; expected a function of the episode"),
+        ("def score(episode:\n", "line 1: is not valid Python"),
+    ],
+)
+def test_code_that_cannot_be_a_reward_is_refused_before_the_first_job(tmp_path: Path, source: str, expected: str):
+    path = tmp_path / "mine.py"
+    path.write_text(source)
+    made = validate_experiment(content(rewards=["correct", f"{path}:score"]), "mine.yaml")
+    with pytest.raises(ConfigError) as raised:
+        check_files(made, "mine.yaml")
+    assert str(raised.value).startswith(f"mine.yaml: training.grpo.rewards.1: {path}: {expected}")
+
+
+def test_a_missing_file_is_named(tmp_path: Path):
+    made = validate_experiment(content(rewards=[f"{tmp_path}/mine.py:score"]), "mine.yaml")
+    with pytest.raises(ConfigError, match=r"training\.grpo\.rewards\.0: \S*mine\.py does not exist; expected a Python"):
+        check_files(made, "mine.yaml")
+
+
+def test_terms_and_their_files_belong_to_the_training_alone():
+    terms = ["correct", {"reward": "mine.py:score", "weight": 0.5}]
+    made = validate_experiment(content(rewards=terms), "mine.yaml", ToolUse)
+    words = stages.train(made, "trained").params["rewards"]
+    assert words == ("correct", '{"reward": "mine.py:score", "weight": 0.5}')
+    assert tuple(map(RewardTerm.of, words)) == made.rewards
+    assert inputs.grpo_inputs(made)["rewards"] == ["mine.py"]
+    plain = validate_experiment(content(), "mine.yaml", ToolUse)
+    assert stages.episodes(made, "arithmetic", "trained") == stages.episodes(plain, "arithmetic", "trained")
+    assert stages.sft(made, "sft") == stages.sft(plain, "sft")

@@ -1,0 +1,434 @@
+"""Tools of the user: what the model is shown of them, how calls run, in the sandbox and in the job's process."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arc_refinery.config import ToolChoice
+from arc_refinery.config.own_code import OwnCode, OwnCodeError
+from arc_refinery.config.tool_signatures import signatures
+from arc_refinery.sandbox import Executor
+from arc_refinery.tool_use.own_tools import check_own_tools
+from arc_refinery.tool_use.tools import Toolbox, answer_all
+from arc_refinery.tool_use.turns import parse_turn
+
+FUNCTION = '''
+from typing import Literal, Optional
+
+PRICES = {"apple": 3, "pear": 5}
+
+
+def price(
+    fruit: str,
+    n: int = 1,
+    discount: float = 0.0,
+    unit: Literal["cent", "euro"] = "cent",
+    codes: list[int] | None = None,
+    note: Optional[str] = None,
+    *,
+    rounded: bool = False,
+) -> str:
+    """Say what a fruit costs.
+
+    Prices change every day.
+
+    Args:
+        fruit: Name of the fruit,
+            in English
+        n (int): How many
+        discount: Share to take off
+        unit: Unit of the price
+        codes: Vouchers
+        note: Anything else
+        rounded: Whether to round
+
+    Returns:
+        The price
+    """
+    if fruit not in PRICES:
+        raise KeyError(f"no {fruit} here")
+    cost = PRICES[fruit] * n * (1 - discount) - sum(codes or [])
+    return f"{round(cost) if rounded else cost} {unit}"
+
+
+def price_of_two(first: str, second: str):
+    """Say what two fruits cost.
+
+    Args:
+        first: A fruit
+        second: Another
+    """
+    return {"first": PRICES[first], "second": PRICES[second]}
+
+
+def nothing():
+    """Do nothing."""
+
+
+def forever():
+    """Never end."""
+    while True:
+        pass
+
+
+def leave():
+    """Try to leave."""
+    raise SystemExit(3)
+
+
+def mark():
+    """Print the end of a turn."""
+    return "a<|im_end|>b"
+
+
+def unknown():
+    """Return what is no JSON."""
+    return {1, 2}
+'''
+COUNTER = '''
+class Counter:
+    """Counts, for one episode."""
+
+    def __init__(self, start: int = 0):
+        self.value = start
+
+    def add(self, n: int = 1) -> int:
+        """Add to the counter.
+
+        Args:
+            n: How much
+        """
+        if n < 0:
+            self.value = 1000
+            raise ValueError("n must not be negative")
+        self.value += n
+        return self.value
+
+    def read(self) -> int:
+        """Read the counter."""
+        return self.value
+
+    def reset(self):
+        self.value = 0
+
+    def _hidden(self):
+        """Not a tool."""
+'''
+WHERE = pytest.mark.parametrize("where", ["sandbox", "process"])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "shop.py").write_text(FUNCTION)
+    (tmp_path / "counter.py").write_text(COUNTER)
+    return tmp_path
+
+
+def toolbox(folder: Path, executor: Executor | None, *names: str, **settings: Any) -> Toolbox:
+    return Toolbox([ToolChoice(tool=f"{folder}/{name}", **settings) for name in names], executor)
+
+
+# ---- what the model is shown ----
+
+
+def test_the_signature_and_the_docstring_are_the_schema(folder: Path):
+    (tool,) = signatures(OwnCode(folder / "shop.py", "price"))
+    assert tool.schema == {
+        "type": "function",
+        "function": {
+            "name": "price",
+            "description": "Say what a fruit costs.\n\nPrices change every day.",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "fruit": {"type": "string", "description": "Name of the fruit, in English"},
+                    "n": {"type": "integer", "description": "How many"},
+                    "discount": {"type": "number", "description": "Share to take off"},
+                    "unit": {"type": "string", "enum": ["cent", "euro"], "description": "Unit of the price"},
+                    "codes": {
+                        "type": "array",
+                        "items": {"type": "integer"},
+                        "nullable": True,
+                        "description": "Vouchers",
+                    },
+                    "note": {"type": "string", "nullable": True, "description": "Anything else"},
+                    "rounded": {"type": "boolean", "description": "Whether to round"},
+                },
+                "required": ["fruit"],
+            },
+        },
+    }
+    assert tool.example == {"fruit": "..."}
+
+
+@pytest.mark.parametrize("name", ["price", "price_of_two", "nothing"])
+def test_transformers_reads_the_same_schema_from_the_function_and_from_what_trl_is_given(folder: Path, name: str):
+    from transformers.utils import get_json_schema
+
+    from arc_refinery.tool_use.environment import environment_class
+
+    path = folder / "shop.py"
+    path.write_text(
+        FUNCTION.replace("n (int): How", "n: How")
+        .replace(") -> str:", "):")
+        .replace("    Returns:\n        The price\n", "")
+    )
+    spec = importlib.util.spec_from_file_location("shop", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    (tool,) = signatures(OwnCode(path, name))
+    assert repr(get_json_schema(getattr(module, name))) == repr(tool.schema)  # also in the order of keys
+    environment = environment_class([tool])({}, lambda _: Toolbox())
+    assert repr(get_json_schema(getattr(environment, name))) == repr(tool.schema)
+
+
+def test_the_tools_of_a_class_are_its_public_methods_with_a_docstring(folder: Path):
+    found = signatures(OwnCode(folder / "counter.py", "Counter"))
+    assert [(one.name, one.required) for one in found] == [("add", ()), ("read", ())]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("def f(:", "mine.py: line 1: is not valid Python (invalid syntax); correct it"),
+        (
+            "from math import f\nclass G: pass",
+            "mine.py: defines no function or class `f` at its top level; expected one of those it defines: G",
+        ),
+        (
+            "x = 1",
+            "mine.py: defines no function or class `f` at its top level; expected one of those it defines: nothing",
+        ),
+        ('async def f(): "Do."', "mine.py: line 1: `f` is `async`; expected an ordinary function; write `def`"),
+        (
+            "def f(): pass",
+            'mine.py: line 1: `f` has no description; expected a docstring such as """Look a word up.""" for the model',
+        ),
+        (
+            'class f:\n  def reset(self): "Do."',
+            "mine.py: line 2: `f.reset` cannot be a tool's name; expected another name; the training uses this one, or "
+            "hides it",
+        ),
+        (
+            'def f(*words): "Do."',
+            "mine.py: line 1: `f` has arguments without names (*, ** or /); expected named ones; give each argument a "
+            "name",
+        ),
+        (
+            'def f(word): "Do."',
+            "mine.py: line 1: `f` does not say the type of `word`; expected an annotation: str, int, float, bool, "
+            "list[...], Literal[...], or one of these with `| None`",
+        ),
+        (
+            'def f(word: str): "Do."',
+            "mine.py: line 1: `f` does not describe `word`; expected a line `word: ...` under `Args:` in its docstring",
+        ),
+        (
+            'def f(\n  word: dict\n):\n  """Do.\n\n  Args:\n    word: It\n  """',
+            "mine.py: line 2: `f` has an argument `word` of the type `dict`; expected str, int, float, bool, "
+            "list[...], Literal[...], or one of these with `| None`",
+        ),
+        (
+            'def f(n: Literal[1, "a"]):\n  """Do.\n\n  Args:\n    n: It\n  """',
+            "mine.py: line 1: `f` has mixed choices of `n`; expected only texts, or only whole numbers, in Literal",
+        ),
+        ("class f: pass", "mine.py: line 1: `f` has no tools; expected at least one public method with a docstring"),
+        (
+            'class f:\n  def __init__(self, key): pass\n  def g(self): "Do."',
+            "mine.py: line 2: `f` needs `key` to be created; expected an `__init__` without arguments",
+        ),
+        (
+            'class f:\n  @staticmethod\n  def g(): "Do."',
+            "mine.py: line 3: `f.g` is decorated; expected a plain method; remove the decorator, or the docstring if "
+            "it is no tool",
+        ),
+    ],
+)
+def test_a_tool_that_cannot_be_shown_is_named_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, message: str
+):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(source)
+    with pytest.raises(OwnCodeError) as raised:
+        signatures(OwnCode(Path("mine.py"), "f"))
+    assert str(raised.value) == message
+
+
+# ---- calls ----
+
+
+@WHERE
+def test_a_function_is_called_with_its_arguments(folder: Path, executor: Executor, where: str):
+    tools = toolbox(folder, executor, "shop.py:price", "shop.py:price_of_two", "shop.py:nothing", where=where)
+    for name, arguments, text in (
+        ("price", {"fruit": "pear"}, "5.0 cent"),
+        ("price", {"fruit": "pear", "n": 4.0, "discount": 0.25, "unit": "euro"}, "15.0 euro"),
+        ("price", {"fruit": "apple", "codes": [1, 1], "note": "é\n'", "rounded": True}, "1 cent"),
+        ("price", {"fruit": "apple", "n": 2, "codes": None, "discount": 0}, "6 cent"),
+        ("price_of_two", {"first": "apple", "second": "pear"}, '{"first": 3, "second": 5}'),
+        ("nothing", {}, "(no result)"),
+    ):
+        result = tools.run(name, arguments)
+        assert (result.text, result.tool, result.fault) == (text, name, None)
+
+
+HOW = 'Write it like this: {"name": "price", "arguments": {"fruit": "..."}}'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({}, 'price: the argument "fruit" is missing.'),
+        ({"fruit": 3}, 'price: the argument "fruit" is a number, expected a text.'),
+        ({"fruit": None}, 'price: the argument "fruit" is null, expected a text.'),
+        ({"fruit": "apple", "n": 1.5}, 'price: the argument "n" is 1.5, expected a whole number.'),
+        ({"fruit": "apple", "n": True}, 'price: the argument "n" is true or false, expected a whole number.'),
+        ({"fruit": "apple", "discount": "0"}, 'price: the argument "discount" is a text, expected a number.'),
+        ({"fruit": "apple", "discount": float("nan")}, 'price: the argument "discount" is nan, expected a number.'),
+        ({"fruit": "apple", "rounded": 1}, 'price: the argument "rounded" is a number, expected true or false.'),
+        ({"fruit": "apple", "unit": "yen"}, 'price: the argument "unit" is "yen", expected one of ["cent", "euro"].'),
+        ({"fruit": "apple", "codes": 3}, 'price: the argument "codes" is a number, expected a list.'),
+        (
+            {"fruit": "apple", "codes": [1, "a"]},
+            'price: item 2 of the argument "codes" is a text, expected a whole number.',
+        ),
+        ({"fruit": "apple", "size": 1}, 'price takes no argument "size".'),
+    ],
+)
+def test_wrong_arguments_do_not_reach_the_function(folder: Path, arguments: dict[str, Any], text: str):
+    result = toolbox(folder, None, "shop.py:price", where="process").run("price", arguments)
+    assert (result.text, result.fault) == (f"Error: {text} {HOW}", "arguments")
+
+
+@WHERE
+@pytest.mark.parametrize(
+    ("name", "arguments", "text"),
+    [
+        ("price", {"fruit": "plum"}, "Error: KeyError: 'no plum here'"),
+        ("leave", {}, "Error: SystemExit: 3"),
+        (
+            "unknown",
+            {},
+            "Error: TypeError: the tool returned neither a text nor what JSON can hold (Object of type set is not JSON "
+            "serializable)",
+        ),
+    ],
+)
+def test_what_a_tool_raises_is_a_result(
+    folder: Path, executor: Executor, where: str, name: str, arguments: dict[str, Any], text: str
+):
+    result = toolbox(folder, executor, f"shop.py:{name}", where=where).run(name, arguments)
+    assert (result.text, result.tool, result.fault) == (text, name, "failed")
+
+
+@pytest.mark.parametrize(("where", "limit"), [("sandbox", "0.2 s of CPU time"), ("process", "0.2 s")])
+def test_a_tool_that_does_not_end_is_ended(folder: Path, executor: Executor, where: str, limit: str):
+    tools = toolbox(folder, executor, "shop.py:forever", "shop.py:nothing", where=where, seconds=0.2)
+    result = tools.run("forever", {})
+    assert (result.text, result.fault) == (f"Error: Timeout: more than {limit}", "failed")
+    assert tools.run("nothing", {}).text == "(no result)"
+
+
+@WHERE
+def test_no_result_ends_a_turn_or_is_longer_than_its_tool_allows(folder: Path, executor: Executor, where: str):
+    assert toolbox(folder, executor, "shop.py:mark", where=where).run("mark", {}).text == "a< |im_end|>b"
+    short = toolbox(folder, executor, "shop.py:mark", where=where, max_result_chars=1)
+    assert short.run("mark", {}).text == "a\n... (cut after 1 characters)"
+
+
+FORGER = '''
+import os
+
+class Shell:
+    def run(self, code: str):
+        """Run code.
+
+        Args:
+            code: It
+        """
+        exec(code, globals())
+'''
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("as_text = lambda _: [1]", "Error: the result is not a text"),
+        ("as_text = lambda _: type('T', (str,), {'encode': None})('ok')", "ok"),
+        ("as_text = 3", "Error: TypeError: 'int' object is not callable"),
+    ],
+)
+def test_a_tool_that_executes_what_the_model_writes_cannot_end_the_job(
+    tmp_path: Path, executor: Executor, code: str, text: str
+):
+    (tmp_path / "shell.py").write_text(FORGER)
+    tools = toolbox(tmp_path, executor, "shell.py:Shell")
+    assert tools.run("run", {"code": code}).text == "(no result)"
+    assert tools.run("run", {"code": "pass"}).text == text
+
+
+def test_junk_on_the_pipe_of_results_is_a_result(tmp_path: Path, executor: Executor):
+    (tmp_path / "shell.py").write_text(FORGER)
+    tools = toolbox(tmp_path, executor, "shell.py:Shell")
+    assert tools.run("run", {"code": "os.write(3, b'x' * 1000)"}).text == "Error: Protocol: malformed result"
+    assert tools.run("run", {"code": "pass"}).text == "(no result)"
+
+
+# ---- state ----
+
+
+@WHERE
+def test_an_episode_has_a_counter_of_its_own(folder: Path, executor: Executor, where: str):
+    first, second = (toolbox(folder, executor, "counter.py:Counter", where=where) for _ in range(2))
+    assert [first.run("add", {}).text, first.run("add", {"n": 40}).text, second.run("add", {"n": 5}).text] == [
+        "1",
+        "41",
+        "5",
+    ]
+    assert (first.run("read", {}).text, second.run("read", {}).text) == ("41", "5")
+
+
+def test_a_call_that_fails_in_the_sandbox_leaves_nothing(folder: Path, executor: Executor):
+    tools = toolbox(folder, executor, "counter.py:Counter")
+    tools.run("add", {"n": 2})
+    assert tools.run("add", {"n": -1}).text == "Error: ValueError: n must not be negative"
+    assert tools.run("read", {}).text == "2"
+
+
+@WHERE
+def test_the_calls_of_a_turn_are_run_in_order_and_those_of_episodes_apart(folder: Path, executor: Executor, where: str):
+    call = '<tool_call>\n{"name": "add", "arguments": {"n": %d}}\n</tool_call>\n'
+    boxes = [toolbox(folder, executor, "counter.py:Counter", where=where) for _ in range(2)]
+    turns = [parse_turn(call % 1 + call % 2 + call % 3), parse_turn(call % 10)]
+    results = answer_all([(box, turn, 5) for box, turn in zip(boxes, turns, strict=True)])
+    assert [[one.text for one in of_episode] for of_episode in results] == [["1", "3", "6"], ["10"]]
+
+
+# ---- loading ----
+
+
+def test_what_the_sandbox_cannot_execute_is_refused_before_the_first_call(tmp_path: Path, executor: Executor):
+    path = tmp_path / "mine.py"
+    path.write_text('import sqlite3\ndef f() -> str:\n    """Do."""\n    return sqlite3.version')
+    choice = ToolChoice(tool=f"{path}:f")
+    with pytest.raises(OwnCodeError) as raised:
+        check_own_tools([choice], executor)
+    assert str(raised.value) == (
+        f"{path}:f: cannot be executed in the sandbox: ModuleNotFoundError: No module named 'sqlite3' (line 1). It may "
+        "import only what docs/sandbox.md names, and read no files: change it, or set `where: process`"
+    )
+    check_own_tools([choice.model_copy(update={"where": "process"})], executor)
+
+
+def test_what_cannot_be_imported_is_refused_before_the_first_call(tmp_path: Path, executor: Executor):
+    path = tmp_path / "mine.py"
+    path.write_text('import no_such_module\ndef f():\n    """Do."""')
+    with pytest.raises(OwnCodeError) as raised:
+        check_own_tools([ToolChoice(tool=f"{path}:f", where="process")], executor)
+    assert str(raised.value) == (
+        f"{path}: cannot be imported: ModuleNotFoundError: No module named 'no_such_module'. Correct it, or install "
+        "what it needs"
+    )

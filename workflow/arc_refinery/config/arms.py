@@ -1,0 +1,134 @@
+"""Experiments that compare arms: an arm with trained adapters is repeated for each training.
+
+Of a tool-use experiment with `training.seeds: [0, 1]` and the arms `untrained` and `trained`:
+
+    repetitions    {"untrained": [untrained], "trained": [trained-seed-0, trained-seed-1]}
+    paired_runs("trained", "untrained") == [[(trained-seed-0, untrained)], [(trained-seed-1, untrained)]]
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from pydantic import Field, model_validator
+
+from arc_refinery.config.base import Name, Strict, run_and_step
+from arc_refinery.config.experiment import Experiment
+from arc_refinery.config.training import SFT, TRAINED
+
+# A kind declares it after its sections: the tables of config/README.md list the keys in that order
+COMPARE: Any = Field((), description="Names of experiments that `snakemake compare` compares in `results/compare.md`.")
+
+
+class BaseArm(Strict):
+    """A way to answer the questions or tasks of the evaluation."""
+
+    name: Name = Field(description="Name of the arm, used in file names and in the report.")
+
+    @property
+    def adapters(self) -> set[str]:
+        """Adapters that sample the arm; `none` is the untrained model."""
+        raise NotImplementedError
+
+    @property
+    def sampling_seed(self) -> int | None:
+        """The arm's own seed of sampling; None: the experiment's."""
+        return None
+
+    def with_adapters(self, name: str, adapters: Mapping[str, str]) -> Self:
+        """Return this arm with some adapters replaced and `name` appended to its name."""
+        raise NotImplementedError
+
+
+AnyArm = TypeVar("AnyArm", bound=BaseArm)
+
+
+class Compared(Experiment, Generic[AnyArm]):
+    """An experiment whose `evaluation` has `arms`."""
+
+    if TYPE_CHECKING:
+        evaluation: Any
+        compare: tuple[Name, ...]
+
+    @property
+    def set_names(self) -> list[str]:
+        """Names of the sets that the arms are compared on."""
+        raise NotImplementedError
+
+    def expanded(self, arm: AnyArm) -> Iterable[tuple[str, AnyArm]]:
+        """Repeat a configured arm, as (name without seeds, arm) pairs."""
+        return self.per_training(arm)
+
+    @cached_property
+    def arms(self) -> tuple[AnyArm, ...]:
+        """The configured arms, expanded to one arm per adapter and seed."""
+        return tuple(arm for repeated in self.repetitions.values() for arm in repeated)
+
+    @cached_property
+    def repetitions(self) -> dict[str, list[AnyArm]]:
+        """The arms, grouped by their name without seeds: arms of one group differ only in seeds."""
+        named: dict[str, list[AnyArm]] = {}
+        for configured in self.evaluation.arms:
+            for name, arm in self.expanded(configured):
+                named.setdefault(name, []).append(arm)
+        return named
+
+    def per_training(self, arm: AnyArm) -> list[tuple[str, AnyArm]]:
+        """Repeat an arm for each trained adapter, as (name without the seed, arm) pairs."""
+        of_training = {name: run_and_step(name)[1] for name in arm.adapters if run_and_step(name)[0] == TRAINED}
+        if self.training and of_training and self.trained not in ([], [TRAINED]):
+            return [
+                (
+                    arm.name if base == TRAINED else f"{arm.name}-{base}",
+                    arm.with_adapters(run, own | {SFT: self.start_of(run) or SFT}),
+                )
+                for run in self.trained
+                if {*filter(None, of_training.values())} <= {*self.kept_steps(run)}
+                for base in [self.training.base_of(run)]
+                for own in [{name: run + name.removeprefix(TRAINED) for name in of_training}]
+            ]
+        if SFT in arm.adapters and self.sft_adapters not in ([], [SFT]):
+            names = {name: name.removeprefix("sft-") for name in self.sft_adapters}
+            return [(arm.name, arm.with_adapters(short, {SFT: name})) for name, short in names.items()]
+        return [(arm.name, arm)]
+
+    def arms_called(self, name: str) -> list[AnyArm]:
+        """Return the repetitions of that name, or the one arm of that name."""
+        return self.repetitions.get(name) or [arm for arm in self.arms if arm.name == name]
+
+    def training_seed(self, arm: AnyArm) -> int | None:
+        """Seed of the training whose adapters an arm uses; None if it uses none, or trainings are not repeated."""
+        adapters = arm.adapters - {"none"}
+        repeated = self.training is not None and len(self.training.seeds) > 1
+        return self.seed_of(min(adapters)) if adapters and repeated else None
+
+    def paired_runs(self, first: str, second: str) -> list[list[tuple[AnyArm, AnyArm]]]:
+        """Pair the repetitions of two arms, one list per training: samplings with one adapter are one run.
+
+        Repetitions are paired with those of the same seeds, if both have seeds.
+        """
+        pairs = list(product(self.arms_called(first), self.arms_called(second)))
+        seeds = [
+            ((one.sampling_seed, other.sampling_seed), (self.training_seed(one), self.training_seed(other)))
+            for one, other in pairs
+        ]
+        matched = [all(None in two or two[0] == two[1] for two in of_pair) for of_pair in seeds]
+        runs: dict[int | None, list[tuple[AnyArm, AnyArm]]] = {}
+        for pair, (_, training), is_match in zip(pairs, seeds, matched, strict=True):
+            if is_match or not any(matched):
+                known = [seed for seed in training if seed is not None]
+                runs.setdefault(known[0] if known else None, []).append(pair)
+        return list(runs.values())
+
+    def check_arm_names(self) -> None:
+        """Raise `ValueError` if two arms have one name after they are repeated."""
+        names = [arm.name for arm in self.arms]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"evaluation.arms: the sweep gives another arm the same name: {', '.join(twice)}")
+
+    @model_validator(mode="after")
+    def _compared_are_several(self) -> Self:
+        if len(self.compare) == 1 or len(set(self.compare)) < len(self.compare):
+            raise ValueError(f"compare: [{', '.join(self.compare)}]: name two experiments or more, each of them once")
+        return self

@@ -1,0 +1,119 @@
+"""Python code of the user that a config names as `file.py:name`: where it is, and whether it can be used.
+
+    OwnCode.parse("mine/tools.py:lookup") == OwnCode(Path("mine/tools.py"), "lookup")
+
+The file is parsed, not imported: every job reads the config, and imports may take long, fail, or do something.
+"""
+
+import ast
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from pydantic import model_validator
+
+from arc_refinery.config.base import Strict
+from arc_refinery.errors import InputError
+from arc_refinery.reading import read_text
+
+Definition = ast.FunctionDef | ast.ClassDef
+
+
+class OwnCodeError(InputError):
+    """The user's code cannot be used; the message names file and line, what was expected and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCode:
+    """A function or class of a file."""
+
+    path: Path
+    name: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Return what `file.py:name` names; None for any other text."""
+        path, _, name = text.rpartition(":")
+        return cls(Path(path), name) if path.endswith(".py") and name.isidentifier() else None
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.name}"
+
+    def source(self) -> str:
+        """Return the text of the file; raises `InputError`."""
+        return read_text(self.path, "a Python file", OwnCodeError)
+
+    def definition(self) -> Definition:
+        """Return the definition of the function or class; raises `OwnCodeError`."""
+        source = self.source()
+        try:
+            tree = ast.parse(source)
+        except (SyntaxError, ValueError, RecursionError) as error:
+            line = f" line {error.lineno}:" if isinstance(error, SyntaxError) and error.lineno else ""
+            reason = error.msg if isinstance(error, SyntaxError) else error
+            raise OwnCodeError(f"{self.path}:{line} is not valid Python ({reason}); correct it") from None
+        named = [node for node in tree.body if getattr(node, "name", None) == self.name]
+        match named[-1:]:
+            case [ast.FunctionDef() | ast.ClassDef() as found]:
+                return found
+            case [ast.AsyncFunctionDef() as found]:
+                raise self.error(found, "is `async`", "an ordinary function; write `def`")
+        there = ", ".join(node.name for node in tree.body if isinstance(node, Definition)) or "nothing"
+        raise OwnCodeError(
+            f"{self.path}: defines no function or class `{self.name}` at its top level; expected one of those it "
+            f"defines: {there}"
+        )
+
+    def check_function(self, example: str) -> None:
+        """Raise `OwnCodeError` unless it is a function of one argument, the episode: `example` is its first line."""
+        definition = self.definition()
+        if isinstance(definition, ast.ClassDef):
+            raise self.error(definition, "is a class", f"a function of the episode: `{example}`")
+        arguments = definition.args
+        n_positional = len(arguments.posonlyargs) + len(arguments.args)
+        n_required = n_positional - len(arguments.defaults)
+        has_required_names = any(default is None for default in arguments.kw_defaults)
+        if n_positional < 1 or n_required > 1 or has_required_names:
+            raise self.error(definition, "cannot be called with the episode alone", f"one argument: `{example}`")
+
+    def error(self, node: ast.stmt | ast.expr | ast.arg, what: str, expected: str) -> OwnCodeError:
+        """Return an error about a line of the file."""
+        return OwnCodeError(f"{self.path}: line {node.lineno}: `{self.name}` {what}; expected {expected}")
+
+
+class Entry(Strict):
+    """An entry of a list: something built in or `file.py:name`, as a section, or as only the text of its `key`.
+
+    rewards: [correct, {reward: rewards.py:score, weight: 0.5}]
+    """
+
+    key: ClassVar[str]
+
+    @property
+    def own_code(self) -> OwnCode | None:
+        return OwnCode.parse(getattr(self, self.key))
+
+    @property
+    def word(self) -> str:
+        """The entry as one word of a command line: the text alone, or JSON if anything else is set."""
+        given = self.model_dump(exclude_defaults=True)
+        return str(given[self.key]) if set(given) == {self.key} else json.dumps(given)
+
+    @classmethod
+    def of(cls, word: str) -> Self:
+        """Undo `word`; raises `ValueError`."""
+        return cls.model_validate(json.loads(word) if word.startswith("{") else word)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _may_be_a_text(cls, value: Any) -> Any:
+        if not isinstance(value, str | dict | cls):
+            raise ValueError(
+                f"is {value!r}; expected the name of a {cls.key}, `file.py:name`, or a section with `{cls.key}`"
+            )
+        return {cls.key: value} if isinstance(value, str) else value
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string"}, handler(core_schema)]}

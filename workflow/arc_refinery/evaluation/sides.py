@@ -1,0 +1,107 @@
+"""What is compared: experiments or arms of them, their arms of one name, the sets that both have.
+
+`results/demo:refine-trained` is the arm `refine-trained` of the experiment `demo`, `results/demo` all arms of it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from arc_refinery import config
+from arc_refinery.config import Compared
+from arc_refinery.errors import InputError
+
+AnyExperiment = TypeVar("AnyExperiment", bound=Compared[Any])
+
+
+class PairingError(InputError):
+    """Two sides cannot be compared; the message names them, what was expected, and the fix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side(Generic[AnyExperiment]):
+    """The results of an experiment, or of one of its arms."""
+
+    folder: Path
+    experiment: AnyExperiment
+    arm: str = ""  # empty: all of them
+
+    @property
+    def sets(self) -> list[str]:
+        return self.experiment.set_names
+
+    @property
+    def arms(self) -> list[str]:
+        """Names that can be compared: arms, and repeated arms by the name that their repetitions share."""
+        return list(dict.fromkeys([*self.experiment.repetitions, *(arm.name for arm in self.experiment.arms)]))
+
+    @property
+    def title(self) -> str:
+        return f"`{self.folder}:{self.arm}`" if self.arm else f"`{self.folder}`"
+
+
+def side(text: str) -> Side[Any]:
+    """Parse `<folder of an experiment's results>` or `<folder>:<arm>`."""
+    folder, _, arm = text.rpartition(":") if ":" in text and not Path(text).is_dir() else (text, "", "")
+    settings = Path(folder, "settings.json")
+    if not settings.is_file():
+        raise PairingError(
+            f"{settings}: no such file; expected the results of an experiment, such as results/demo, or of one of its "
+            "arms, such as results/demo:independent. Run it first: snakemake --cores 2 --configfile <its config>"
+        )
+    experiment = config.load_experiment(settings)
+    if not isinstance(experiment, Compared):
+        raise PairingError(f"{settings}: its kind is {experiment.kind}; expected refining or tool-use, which have arms")
+    found = Side(Path(folder), experiment, arm)
+    if arm and arm not in found.arms:
+        raise PairingError(f"{settings}: has no arm {arm}; its arms are {', '.join(found.arms)}")
+    return found
+
+
+def kind_of(compared: Sequence[Side[Any]]) -> str:
+    """Return the kind of several experiments; raise if they are of several kinds."""
+    first, *others = compared
+    for other in others:
+        kinds = first.experiment.kind, other.experiment.kind
+        if len(set(kinds)) > 1:
+            raise PairingError(
+                f"{first.folder} is of the kind {kinds[0]}, {other.folder} of the kind {kinds[1]}; compare "
+                "experiments of one kind"
+            )
+    return str(first.experiment.kind)
+
+
+def arms_to_pair(first: Side[AnyExperiment], second: Side[AnyExperiment]) -> list[tuple[str, str]]:
+    """Return pairs of arms: the named ones; with one name given, that arm of both sides; else all names in both."""
+    if first.arm and second.arm:
+        pairs = [(first.arm, second.arm)]
+    elif named := first.arm or second.arm:
+        pairs = [(named, named)] if named in first.arms and named in second.arms else []
+    else:
+        pairs = [(arm, arm) for arm in first.experiment.repetitions if arm in second.experiment.repetitions]
+    if not pairs:
+        raise PairingError(
+            f"{first.folder} and {second.folder} have no arm of the same name; name two, such as "
+            f"{first.folder}:{first.arm or first.arms[0]} {second.folder}:{second.arm or second.arms[0]}"
+        )
+    if first.folder.resolve() == second.folder.resolve() and all(one == other for one, other in pairs):
+        raise PairingError(
+            f"{first.folder} would be compared with itself; name two arms, such as "
+            f"{' '.join(f'{first.folder}:{arm}' for arm in first.arms[:2])}"
+        )
+    return pairs
+
+
+def sets_to_pair(first: Side[AnyExperiment], second: Side[AnyExperiment], wanted: Sequence[str] = ()) -> list[str]:
+    """Return the wanted sets, by default all that both sides have."""
+    in_both = [name for name in first.sets if name in second.sets]
+    for one in (first, second):
+        if missing := [name for name in wanted if name not in one.sets]:
+            raise PairingError(f"{one.folder} has no set {missing[0]}; sets in both are {', '.join(in_both) or 'none'}")
+    if not in_both:
+        raise PairingError(
+            f"{first.folder} and {second.folder} have no set in common ({', '.join(first.sets)}; "
+            f"{', '.join(second.sets)}); compare experiments that were evaluated on the same set"
+        )
+    return list(wanted) or in_both

@@ -1,0 +1,60 @@
+"""Calls that are JSON objects with a name and arguments."""
+
+import json
+from typing import Any
+
+from arc_refinery.config.tool_signatures import ToolSignature
+from arc_refinery.tool_use.call_formats.protocol import MalformedCall
+from arc_refinery.tool_use.tool import kind
+
+
+def read_object(call: str, arguments_key: str, other_key: str = "") -> tuple[str, dict[str, Any]]:
+    """Return name and arguments; `other_key` may stand for `arguments_key`. Raise `MalformedCall`."""
+    try:
+        content = json.loads(call)
+    except json.JSONDecodeError as error:
+        where = f"{error.msg}, line {error.lineno} column {error.colno}"
+        is_text_wrong = "\n" in call or "Inv" in error.msg
+        hint = ' Inside a text, a new line is \\n and a quote is \\".' if is_text_wrong else ""
+        raise MalformedCall(f"the call is no JSON ({where}).{hint}") from None
+    except (ValueError, RecursionError):  # a number of thousands of digits, thousands of brackets
+        raise MalformedCall("the call is no JSON that can be read.") from None
+    if not isinstance(content, dict):
+        raise MalformedCall(f"the call is {kind(content)}, expected an object.")
+    if other_key in content and arguments_key not in content:
+        arguments_key = other_key
+    for key, wanted in (("name", str), (arguments_key, dict)):
+        if key not in content:
+            raise MalformedCall(f'"{key}" is missing.')
+        if not isinstance(content[key], wanted):
+            expected = "a text" if wanted is str else "an object"
+            raise MalformedCall(f'"{key}" is {kind(content[key])}, expected {expected}.')
+    return content["name"], content[arguments_key]
+
+
+def write_object(tool: ToolSignature, arguments_key: str) -> str:
+    """Return a correct call of a tool."""
+    return json.dumps({"name": tool.name, arguments_key: tool.example})
+
+
+def end_of_object(text: str, start: int) -> int:
+    """Return where the JSON value from `start` ends, or `start` if there is none."""
+    start += len(text[start:]) - len(text[start:].lstrip())
+    try:
+        return _JSON.raw_decode(text, start)[1]
+    except (ValueError, RecursionError):
+        return start
+
+
+def is_cut_off(text: str) -> bool:
+    """Whether a text is the beginning of a JSON value."""
+    try:
+        _JSON.raw_decode(text)
+    except json.JSONDecodeError as error:
+        return error.pos >= len(text) or error.msg.startswith("Unterminated")
+    except (ValueError, RecursionError):
+        return False
+    return False
+
+
+_JSON = json.JSONDecoder()

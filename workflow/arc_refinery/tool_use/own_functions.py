@@ -1,0 +1,42 @@
+"""Functions of one's own that run in the job's process and get an episode: rewards, and users who reply."""
+
+import traceback
+from pathlib import Path
+from typing import Any, Protocol
+
+from arc_refinery.config.own_code import OwnCode, OwnCodeError
+from arc_refinery.records.questions import Question
+from arc_refinery.tool_use.own_tools import import_file
+
+
+class OnQuestion(Protocol):
+    """An episode, finished or not."""
+
+    @property
+    def question(self) -> Question: ...
+
+
+class OwnFunction:
+    """A function of an episode; its errors name the file, the function, the line and the question."""
+
+    def __init__(self, code: OwnCode) -> None:
+        """Import the file; raise `OwnCodeError` if it cannot be used."""
+        self._code = code
+        self._function = getattr(import_file(code.path), code.name)
+
+    def __call__(self, episode: OnQuestion) -> Any:
+        try:
+            return self._function(episode)
+        except (Exception, SystemExit) as error:
+            where = f"in line {self._line(error)}" if self._line(error) else "in another file"
+            fault = f"raised {type(error).__name__} {where}: {error}; correct it"
+            raise self.error(episode, fault) from error
+
+    def error(self, episode: OnQuestion, fault: str) -> OwnCodeError:
+        return OwnCodeError(f"{self._code}, on the question {episode.question.question_id}: {fault}")
+
+    def _line(self, error: BaseException) -> int | None:
+        """Return the last line of the file that led to an error."""
+        own = self._code.path.resolve()
+        frames = traceback.extract_tb(error.__traceback__)
+        return next((frame.lineno for frame in reversed(frames) if Path(frame.filename).resolve() == own), None)

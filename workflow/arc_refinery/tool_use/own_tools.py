@@ -1,0 +1,205 @@
+"""Tools of the user: a Python function, or a class with state per episode (docs/tool-use.md).
+
+In the job's process, the file is imported once, and each episode has an instance of the class. In the sandbox, no
+process outlives a call: the file is executed for each, and the episode's earlier successful calls of the class are run
+again before the new one.
+"""
+
+import ast
+import importlib.util
+import inspect
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+from arc_refinery.config.own_code import OwnCode, OwnCodeError
+from arc_refinery.config.tool_signatures import ToolSignature, signatures
+from arc_refinery.config.tool_use import ToolChoice
+from arc_refinery.sandbox import Executor, Outcome, Script, Status, plain
+from arc_refinery.sandbox.child import describe
+from arc_refinery.tool_use.tool import DirectTool, FaultyCall, Tool
+
+PROCESS_SECONDS = 10.0  # limit of a call in the job's process, unless the config gives one
+_INSTANCE = "_instance_of_this_episode"
+
+
+def own_tools(choice: ToolChoice, code: OwnCode) -> list[Tool]:
+    """Return the tools of an episode."""
+    found = _signatures(code)
+    if choice.where == "process":
+        return _in_process(choice, code, found)
+    if not _is_class(code):
+        return [SandboxedTool(choice, code, found[0], None)]
+    calls: list[str] = []  # of all methods
+    return [SandboxedTool(choice, code, one, calls) for one in found]
+
+
+def check_own_tools(choices: Iterable[ToolChoice], executor: Executor) -> None:
+    """Raise `OwnCodeError` unless the files can be executed where their tools will run."""
+    for choice in choices:
+        code = choice.own_code
+        if code is None:
+            continue
+        if choice.where == "process":
+            import_file(code.path)
+            continue
+        (outcome,) = executor.run([Script("", _before(code), cpu_seconds=choice.seconds)])
+        if outcome.status is not Status.ok:
+            raise OwnCodeError(
+                f"{code}: cannot be executed in the sandbox: {outcome.error}. It may import only what docs/sandbox.md "
+                "names, and read no files: change it, or set `where: process`"
+            )
+
+
+class ProcessTool(DirectTool):
+    """A function or method that runs in this process."""
+
+    def __init__(self, choice: ToolChoice, signature: ToolSignature, function: Callable[..., Any]) -> None:
+        self.signature = signature
+        self.max_result_chars = choice.max_result_chars
+        self._seconds = choice.seconds or PROCESS_SECONDS
+        self._function = function
+
+    def begin(self, arguments: dict[str, Any]) -> str:
+        try:
+            with _time_limit(self._seconds):
+                return as_text(self._function(**arguments))
+        except _TimeIsUp:
+            raise FaultyCall("failed", f"Timeout: more than {self._seconds:g} s") from None
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a tool raises is its result)
+            name, message, _ = describe(error)
+            raise FaultyCall("failed", f"{name}: {message}".removesuffix(": ")) from None
+
+
+class SandboxedTool:
+    """A function or method that runs in the sandbox."""
+
+    def __init__(self, choice: ToolChoice, code: OwnCode, signature: ToolSignature, earlier: list[str] | None) -> None:
+        """`earlier` are the successful calls of the episode's instance, shared by its methods; None for a function."""
+        self.signature = signature
+        self.max_result_chars = choice.max_result_chars
+        self._seconds = choice.seconds
+        self._code = code
+        self._earlier = earlier
+        self._call = ""
+
+    def begin(self, arguments: dict[str, Any]) -> Script:
+        earlier = self._earlier or []
+        owner = "" if self._earlier is None else f"{_INSTANCE}."
+        self._call = f"{owner}{self.signature.name}(**{arguments!a})"
+        return Script(
+            "",
+            (*_before(self._code), *earlier),
+            (f"as_text({self._call})",),
+            n_replayed=len(earlier),
+            cpu_seconds=self._seconds,
+        )
+
+    def end(self, outcome: Outcome) -> str:
+        if outcome.status is not Status.ok:
+            raise FaultyCall("failed", f"{outcome.error_type}: {outcome.error_message}".removesuffix(": "))
+        (value,) = outcome.values
+        if value.kind != "plain":
+            raise FaultyCall("failed", value.error)
+        try:
+            text = plain.unpack_text(value.data)
+        except plain.MalformedError:  # a tool that executes what the model writes can be made to forge its result
+            raise FaultyCall("failed", "the result is not a text") from None
+        if self._earlier is not None:
+            self._earlier.append(self._call)
+        return text
+
+
+def as_text(value: object) -> str:
+    """Return a tool's result as text: a text as it is, other plain data as JSON."""
+    import json  # the sandbox executes this function's source
+
+    if value is None:
+        return "(no result)"
+    if isinstance(value, str):
+        return str(value)
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"the tool returned neither a text nor what JSON can hold ({error})") from None
+
+
+def _before(code: OwnCode) -> tuple[str, ...]:
+    """Return the sources that define a tool: the file, and for a class an instance."""
+    instance = (f"{_INSTANCE} = {code.name}()",) if _is_class(code) else ()
+    return (_source(code), inspect.getsource(as_text), *instance)
+
+
+def _in_process(choice: ToolChoice, code: OwnCode, found: list[ToolSignature]) -> list[Tool]:
+    defined = getattr(import_file(code.path), code.name)
+    if not _is_class(code):
+        return [ProcessTool(choice, found[0], defined)]
+
+    @cache
+    def instance() -> Any:
+        return defined()
+
+    def method(name: str) -> Callable[..., Any]:
+        return lambda **arguments: getattr(instance(), name)(**arguments)
+
+    return [ProcessTool(choice, one, method(one.name)) for one in found]
+
+
+# Read once: each of thousands of episodes has its own tools.
+_signatures = cache(signatures)
+
+
+@cache
+def _source(code: OwnCode) -> str:
+    return code.source()
+
+
+@cache
+def _is_class(code: OwnCode) -> bool:
+    return isinstance(code.definition(), ast.ClassDef)
+
+
+@cache
+def import_file(path: Path) -> ModuleType:
+    """Import a file of the user, once; raises `OwnCodeError`."""
+    name = f"own code of {path}"  # no other module has it
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look up their module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise OwnCodeError(
+            f"{path}: cannot be imported: {type(error).__name__}: {error}. Correct it, or install what it needs"
+        ) from error
+    return module
+
+
+class _TimeIsUp(BaseException):
+    """No `except Exception` of a tool swallows it."""
+
+
+@contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Raise `_TimeIsUp` after so many seconds, in the main thread; elsewhere, Python can interrupt nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def expire(_number: int, _frame: FrameType | None) -> None:
+        raise _TimeIsUp
+
+    previous = signal.signal(signal.SIGALRM, expire)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)

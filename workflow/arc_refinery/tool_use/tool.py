@@ -1,0 +1,111 @@
+"""What a tool is: a signature for the model, and how a call of it is run.
+
+A tool belongs to one episode, and may keep what it needs for later calls. A call begins with checked arguments, and
+ends at once with a text, or, if a program has to be executed for it, with the program's outcome:
+
+    begin({"code": "6 * 7"}) == Script("", ("6 * 7",), interactive=True)
+    end(Outcome("", Status.ok, printed="42\\n")) == "42"
+"""
+
+import json
+from typing import Any, Literal, Protocol
+
+from arc_refinery.config.tool_signatures import JsonSchema, ToolSignature
+from arc_refinery.sandbox import Outcome, Script
+
+# Faults of a call, in this order: cannot be read; no such tool; wrong arguments; without its end; too many in one turn;
+# no calls left; a correct call that failed.
+Fault = Literal["malformed", "unknown_tool", "arguments", "cut_off", "too_many", "none_left", "failed"]
+
+
+class FaultyCall(Exception):
+    """A call is wrong, or a tool fails; the message is for the model."""
+
+    def __init__(self, fault: Fault, message: str, printed: str = "") -> None:
+        """`printed` is what a program printed before it failed."""
+        super().__init__(message)
+        self.fault: Fault = fault
+        self.printed = printed
+
+
+class Tool(Protocol):
+    """A tool of one episode. Calls are run one after the other."""
+
+    @property
+    def signature(self) -> ToolSignature: ...
+
+    @property
+    def max_result_chars(self) -> int | None:
+        """Length of its longest result; None: the episode's."""
+
+    def begin(self, arguments: dict[str, Any]) -> str | Script:
+        """Return the result, or the script to execute for it; raises `FaultyCall`."""
+
+    def end(self, outcome: Outcome) -> str:
+        """Return the result of the script of the call that began; raises `FaultyCall`."""
+
+
+class DirectTool:
+    """A tool whose calls end at once."""
+
+    def end(self, outcome: Outcome) -> str:
+        raise AssertionError("it starts no script")
+
+
+def checked_arguments(signature: ToolSignature, arguments: dict[str, Any], example: str) -> dict[str, Any]:
+    """Return the arguments of a call, whole numbers where they are expected; raises `FaultyCall`.
+
+    `example` is a correct call.
+    """
+    how = f"Write it like this: {example}"
+    for name in signature.required:
+        if name not in arguments:
+            raise FaultyCall("arguments", f'{signature.name}: the argument "{name}" is missing. {how}')
+    for name in arguments:
+        if name not in signature.parameters:
+            raise FaultyCall("arguments", f'{signature.name} takes no argument "{name:.40}". {how}')
+    try:
+        return {
+            name: _checked(value, signature.parameters[name], f'the argument "{name}"')
+            for name, value in arguments.items()
+        }
+    except ValueError as error:
+        raise FaultyCall("arguments", f"{signature.name}: {error}. {how}") from None
+
+
+def kind(value: Any) -> str:
+    """Return the type of a JSON value in words."""
+    names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+_EXPECTED = {"string": "a text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
+
+
+def _checked(value: Any, schema: JsonSchema, what: str) -> Any:
+    """Return a value that fits a schema; raises `ValueError`."""
+    if value is None and schema.get("nullable"):
+        return None
+    if schema["type"] == "array":
+        if not isinstance(value, list):
+            raise ValueError(f"{what} is {kind(value)}, expected a list")
+        return [_checked(one, schema["items"], f"item {n} of {what}") for n, one in enumerate(value, 1)]
+    if isinstance(value, float) and schema["type"] == "integer" and value.is_integer():
+        value = int(value)
+    if not _fits(value, schema["type"]):
+        given = f"{value:g}" if type(value) is float and schema["type"] in ("integer", "number") else kind(value)
+        raise ValueError(f"{what} is {given}, expected {_EXPECTED[schema['type']]}")
+    if "enum" in schema and value not in schema["enum"]:
+        raise ValueError(f"{what} is {json.dumps(value):.60}, expected one of {json.dumps(schema['enum'])}")
+    return value
+
+
+def _fits(value: Any, type_name: str) -> bool:
+    match type_name:
+        case "string":
+            return isinstance(value, str)
+        case "boolean":
+            return isinstance(value, bool)
+        case "integer":
+            return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
