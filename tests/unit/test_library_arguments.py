@@ -11,6 +11,7 @@ import inspect
 import itertools
 import os
 import re
+import sys
 from collections.abc import Iterator
 from functools import cache
 from importlib.util import find_spec
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trackers
 from checkout import ROOT, TINY
 
 from arc_refinery import library_arguments
@@ -37,7 +39,9 @@ needs_unsloth = pytest.mark.skipif(find_spec("unsloth") is None, reason="Unsloth
 def source_of(package: str) -> Path:
     """Folder of an installed package, which is not imported."""
     found = find_spec(package)
-    assert found is not None and found.origin is not None
+    if found is None:
+        return trackers.FOLDER / package
+    assert found.origin is not None
     return Path(found.origin).parent
 
 
@@ -66,6 +70,7 @@ KEYWORDS = {
     "trl.GRPOConfig": [
         grpo_keywords(),
         grpo_keywords(on_gpu=True, entropy_coef=0.1),
+        grpo_keywords(n_processes=2, prompts_per_step=2),
         tool_keywords(),
         *(
             make(sampler=sampler, importance_sampling_mode=mode, **UNCUT)
@@ -159,10 +164,11 @@ READERS = {
     "UNSLOTH": ("unsloth", "unsloth_zoo"),
     "HF": ("huggingface_hub",),
     "WANDB": ("wandb",),
+    "TRACKIO": ("trackio",),
     "TENSORBOARD": ("transformers",),
     "MASTER": ("accelerate",),
 }
-NAMED = re.compile(r"\b(?:VLLM|UNSLOTH|HF|WANDB)_[A-Z0-9_]*[A-Z0-9](?![\w*])")
+NAMED = re.compile(r"\b(?:VLLM|UNSLOTH|HF|WANDB|TRACKIO)_[A-Z0-9_]*[A-Z0-9](?![\w*])")
 
 
 def variables() -> dict[str, set[str]]:
@@ -199,7 +205,7 @@ def test_variables_are_found():
 
 @pytest.mark.parametrize("word", READERS)
 def test_every_variable_is_read_by_a_library(word: str):
-    installed = [package for package in READERS[word] if find_spec(package)]
+    installed = [package for package in READERS[word] if find_spec(package) or (trackers.FOLDER / package).exists()]
     if not installed:
         pytest.skip(f"{READERS[word][0]} is not installed in this environment")
     texts = [path.read_text() for package in installed for path in source_of(package).rglob("*.py")]
@@ -241,9 +247,60 @@ OWNERS = {
 @pytest.mark.parametrize(("module", "name"), [("training.trainer", "Trainer"), ("tool_use.environment", "ToolTrainer")])
 def test_methods_that_we_replace_are_there(module: str, name: str):
     ours = getattr(importlib.import_module(f"arc_refinery.{module}"), name)
-    base = ours.__bases__[0]
+    base = ours.__bases__[-1]  # beside it: what saves the last step
     defined = {attribute for attribute in vars(ours) if not attribute.startswith("__")}
     assert {attribute for attribute in defined if hasattr(base, attribute)} == library_arguments.OVERRIDDEN[name]
+
+
+def test_what_saves_the_last_step_is_called_by_transformers():
+    from transformers import Trainer, TrainerCallback
+
+    from arc_refinery.training.last_step import SavesLastStep
+
+    replaced = {name for name in vars(SavesLastStep) if not name.startswith("__") and hasattr(Trainer, name)}
+    assert replaced == {"train", "_maybe_log_save_evaluate", "store_flos"}
+    assert "self.store_flos(" in inspect.getsource(Trainer)
+    assert "self._maybe_log_save_evaluate(" in inspect.getsource(Trainer)
+    inspect.signature(Trainer._save_checkpoint).bind(object(), object(), trial=None)
+    assert "on_pre_optimizer_step" in inspect.getsource(Trainer) and hasattr(TrainerCallback, "on_pre_optimizer_step")
+
+
+def test_what_processes_share_is_called_by_trl_and_transformers():
+    from transformers import GenerationMixin
+    from trl import GRPOTrainer
+    from trl.trainer.utils import shuffle_sequence_dict
+
+    from arc_refinery.training.whole_step import SharesSteps
+
+    replaced = {name for name in vars(SharesSteps) if not name.startswith("__") and hasattr(GRPOTrainer, name)}
+    assert replaced == {
+        "get_train_dataloader",
+        "_prepare_inputs",
+        "_generate_single_turn",
+        "_save_rng_state",
+        "_load_rng_state",
+    }
+    sources = "".join(map(inspect.getsource, GRPOTrainer.__mro__[:-1]))
+    assert all(f"self.{name}(" in sources for name in replaced)
+    # what is drawn per completion
+    assert inspect.getsource(GenerationMixin._sample).count("torch.multinomial(probs, num_samples=1)") == 1
+    assert "torch.randperm(batch_size)" in inspect.getsource(shuffle_sequence_dict)
+
+
+def test_accelerate_takes_every_flag_and_starts_the_processes_with_torchrun():
+    from accelerate.commands import launch
+    from torch.distributed.launcher import api
+
+    python, option, module, *words = library_arguments.accelerate_launch(2, ["arc-refinery", "train", "--seed", "1"])
+    assert (python, option, module) == (sys.executable, "-m", launch.__name__)
+    args, _, _ = launch._validate_launch_command(launch.launch_command_parser().parse_args(words))
+    assert (args.num_processes, args.num_machines, args.mixed_precision, args.dynamo_backend) == (2, 1, "no", "no")
+    assert args.multi_gpu and args.no_python and not args.cpu and args.gpu_ids == "all"
+    assert (args.training_script, args.training_script_args) == ("arc-refinery", ["train", "--seed", "1"])
+    assert "main_process_port == 0" in inspect.getsource(launch.prepare_multi_gpu_env)  # then it looks for a free one
+    assert "multi_gpu_launcher(args)" in inspect.getsource(launch.launch_command)
+    assert "distrib_run.run(args)" in inspect.getsource(launch.multi_gpu_launcher)
+    assert f'"{library_arguments.ENDING_VARIABLE}"' in inspect.getsource(api)
 
 
 def test_methods_that_we_replace_take_what_trl_passes():

@@ -1,7 +1,10 @@
 """Supervised fine-tuning: which tokens carry loss, the same adapter after an interruption, what is written."""
 
 import json
+import os
+import resource
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +14,10 @@ import torch
 from checkout import TINY
 from factories import make_demonstration
 from safetensors.torch import load
+from trl import SFTTrainer
 
 from arc_refinery.config import Lora, PromptedModel, Sft
+from arc_refinery.files import WriteError
 from arc_refinery.prompts import Message
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.tokenizers import begin_answers, load_tokenizer
@@ -173,6 +178,73 @@ def test_interrupted_it_goes_on_and_ends_with_the_same_bytes(
     assert train(rows[::-1], tmp_path, measurements=measured) == undisturbed
     assert [json.loads(line)["step"] for line in measured.read_text().splitlines()] == [5, 6]
     assert not (tmp_path / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(
+    ("moment", "saved"),
+    [("_prepare_inputs", 2), ("log", 3)],
+    ids=["in the middle of the third step", "while the third step ends"],
+)
+def test_ended_by_sigterm_it_has_saved_its_last_whole_step(
+    rows: list[SftRow], undisturbed: dict[str, bytes], tmp_path: Path, moment: str, saved: int
+):
+    class Ended(BaseException):
+        pass
+
+    def end(*_: Any) -> None:
+        raise Ended
+
+    calls: list[int] = []
+    original = getattr(SFTTrainer, moment)
+
+    def ending(trainer: Any, *arguments: Any, **named: Any) -> Any:
+        calls.append(trainer.state.global_step)
+        if len(calls) == 3:
+            torch.rand(7)  # drawn since the last whole step
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(trainer, *arguments, **named)
+
+    every = TRAINING.model_copy(update={"save_steps": 100})
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(Ended):
+            patch.setattr(SFTTrainer, moment, ending)
+            train(rows, tmp_path, every)
+        assert signal.getsignal(signal.SIGTERM) is end
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert [path.name for path in (tmp_path / "checkpoints").glob("c*")] == [f"checkpoint-{saved}"]
+    assert train(rows, tmp_path, every) == undisturbed
+
+
+@pytest.mark.parametrize("name", ["adapter_model.safetensors", "optimizer.pt", "rng_state.pth"])
+def test_a_damaged_checkpoint_is_skipped(
+    rows: list[SftRow], undisturbed: dict[str, bytes], tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+):
+    interrupted(rows, tmp_path, 5)
+    caplog.set_level("INFO")
+    damaged = tmp_path / "checkpoints/checkpoint-4" / name
+    os.truncate(damaged, damaged.stat().st_size - 100)
+    assert train(rows, tmp_path) == undisturbed
+    assert f"{damaged}: is damaged" in caplog.text
+    assert "checkpoint-2: training resumes" in caplog.text
+
+
+def test_a_checkpoint_that_cannot_be_written_is_named(rows: list[SftRow], tmp_path: Path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(WriteError, match=r"checkpoints/checkpoint-2: cannot be written: .* limit") as caught:
+            train(rows, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "finished work is kept" in str(caught.value)
+
+
+def test_curves_that_cannot_be_written_are_named(rows: list[SftRow], tmp_path: Path):
+    (tmp_path / "logs").write_text("a file where a folder is needed")
+    with pytest.raises(WriteError, match=r"logs/curves: cannot be written: a file is where a folder is needed"):
+        train(rows, tmp_path, tensorboard=tmp_path / "logs" / "curves")
 
 
 def test_checkpoints_of_other_rows_are_not_taken_up(rows: list[SftRow], undisturbed: dict[str, bytes], tmp_path: Path):

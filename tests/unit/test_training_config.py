@@ -7,7 +7,15 @@ import yaml
 from checkout import ROOT
 from pydantic import ValidationError
 
-from arc_refinery.config import ConfigError, Grpo, Refining, Training, load_experiment, validate_experiment
+from arc_refinery.config import (
+    ConfigError,
+    Grpo,
+    Refining,
+    Training,
+    load_experiment,
+    validate_experiment,
+)
+from arc_refinery.config.stages import train
 
 GRPO: dict[str, Any] = {"learning_rate": 1e-4}
 SFT: dict[str, Any] = {"learning_rate": 1e-3}
@@ -37,6 +45,18 @@ PLAIN: dict[str, Any] = {"sampler": "vllm-colocate", "top_p": 1.0, "repetition_p
             "`token_truncate` or `token_mask`",
         ),
         *(
+            ({"n_processes": 2} | settings, said)
+            for settings, said in (
+                ({"unsloth": True}, "n_processes = 2: Unsloth trains in one process; set unsloth to false"),
+                ({"sampler": "vllm-colocate"}, "n_processes = 2: sampler `vllm-colocate` is not supported yet"),
+                ({"sampler": "vllm-server"}, "n_processes = 2: sampler `vllm-server` is not supported yet"),
+                ({"rollout": "on-policy"}, "n_processes = 2: rollout `on-policy` is not supported yet"),
+                ({"stream": True, "max_steps": 5}, "n_processes = 2: streamed prompts are not supported yet"),
+                ({"gradient_accumulation_steps": 1}, "gradient_accumulation_steps is 1; set it to a multiple of 2"),
+                ({"prompts_per_step": 2, "n_heldout": 3}, "n_heldout = 3 must be a multiple of prompts_per_step = 2"),
+            )
+        ),
+        *(
             (
                 PLAIN | {"importance_sampling_mode": mode} | cutting,
                 "the difference drowns the gradient",
@@ -49,6 +69,32 @@ PLAIN: dict[str, Any] = {"sampler": "vllm-colocate", "top_p": 1.0, "repetition_p
 def test_grpo_settings_that_do_not_go_together(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
         Grpo.model_validate(GRPO | settings)
+
+
+@pytest.mark.parametrize(
+    ("grpo", "n_gpus", "said"),
+    [
+        (
+            {"sampler": "vllm-server"},
+            1,
+            "needs sampler_gpus = 1 beside the GPU that trains, but gpus is 1; set it to 2",
+        ),
+        ({"sampler": "vllm-server", "sampler_gpus": 3}, 3, "needs sampler_gpus = 3 beside .* gpus is 3; set it to 4"),
+        ({"sampler": "vllm-server"}, 3, "trains on one GPU and samples on 1, but gpus is 3; set it to 2"),
+        ({"sampler": "vllm-server", "server_url": "http://node:8000"}, 2, "trains on one GPU, but gpus is 2"),
+        ({}, 2, "trains on one GPU, but gpus is 2; set it to 1, or grpo.n_processes to 2, or sampler to vllm-server"),
+        ({"n_processes": 2}, 1, "trains in n_processes = 2, each on a GPU, but gpus is 1; set it to 2"),
+        ({"n_processes": 2}, 3, "trains on 2 GPUs, but gpus is 3; set it to 2, or grpo.n_processes to 3"),
+    ],
+)
+def test_a_training_asks_for_the_gpus_that_it_uses(grpo: dict[str, Any], n_gpus: int, said: str) -> None:
+    content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
+    content["training"]["grpo"] |= {"gradient_accumulation_steps": 2} | grpo
+    with pytest.raises(ConfigError, match=said):
+        validate_experiment(content | {"resources": {"train": {"gpus": n_gpus}}}, "test", Refining)
+    used = Grpo.model_validate({"learning_rate": 1e-4} | grpo)
+    n_used = used.n_training_processes + used.n_server_gpus
+    validate_experiment(content | {"resources": {"train": {"gpus": n_used}}}, "test", Refining)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +197,14 @@ def test_sources_answer_tasks_that_are_shown_as_they_are() -> None:
         validate_experiment(content, "demo", Refining)
     content["parts"]["use_data_augmentation"] = False
     assert not validate_experiment(content, "demo", Refining).augments_parts
+
+
+def test_runs_of_a_sweep_may_differ_in_precision() -> None:
+    sweep = [{"dtype": "float16"}, {"dtype": "bfloat16", "beta": 0.1}, {"optimizer": "adamw_8bit"}]
+    made = validate_experiment(demo(grpo=GRPO, sweep=sweep), "demo", Refining)
+    assert list(made.runs) == ["dtype-float16", "dtype-bfloat16-beta-0.1", "optimizer-adamw-8bit"]
+    precisions = [train(made, name).params["dtype"] for name in made.runs]
+    assert precisions == ["float16", "bfloat16", "float32"]
 
 
 def test_with_seeds_everything_is_trained_for_each_and_compared_apart() -> None:

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from arc_refinery.reporting import plots, training
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.refining import prose
 from arc_refinery.reporting.training_log import read_log
-from arc_refinery.reporting.training_plot import PANELS, training_plot
+from arc_refinery.reporting.training_plot import PANELS, runs_plot, training_plot
 from arc_refinery.training.log import Choice, Decision, HeldoutResult, read_lines, write_lines
 
 Entries = Iterable[Mapping[str, Any]]
@@ -153,7 +154,7 @@ def test_a_healthy_training_is_reported(tmp_path: Path):
     files = Attachments("link")
     text = section(tmp_path, experiment(), {"trained": [*HEALTHY, CHOSEN]}, files)
     # mean of 0.1 and 0.2, of 1.9 and 2.0
-    assert "| `trained` | 20 | 0.15 | 1.95 | +1.80 | 10 | 4.00 |" in text
+    assert "| `trained` | 20 | 0.15 | 1.95 | +1.80 | 1.95 at 20 | – | 10 | 4.00 |" in text
     assert "`trained`: GRPO, 20 optimizer steps. The adapter is that of step 10: it earns most on 4 held-out" in text
     assert "| 10 | 4.00 | 25.0 % | the adapter |" in text
     assert "| 20 | 3.00 | 50.0 % |  |" in text
@@ -175,6 +176,33 @@ def test_a_collapse_is_the_first_thing_said(tmp_path: Path):
     assert second.endswith("the mean reward, mean of 4 steps, was 0.4, limit 1.2.** It was stopped there.")
     assert "20 optimizer steps, plus 4 abandoned by rollbacks. The adapter is that of step 10" in text
     assert "| 12 | 1.00 | 25.0 % | abandoned by a rollback |" in text
+
+
+def test_runs_of_a_sweep_stand_side_by_side_with_their_collapses(tmp_path: Path):
+    files = Attachments("link")
+    sweep = [{"beta": 0.1}, {"beta": 0.2}]
+    logs = {"beta-0.1": HEALTHY, "beta-0.2": COLLAPSED}
+    text = section(tmp_path, experiment(sweep=sweep), logs, files)
+    assert "| `beta-0.1` | 20 | 0.15 | 1.95 | +1.80 | 1.95 at 20 | – | 20 | – |" in text
+    assert "| 14 (truncated), 20 (reward) | 10 | 4.00 |" in text
+    assert "](link/trainings.png)" in text
+    files.write(tmp_path / "link")
+    assert (tmp_path / "link/trainings.png").exists()
+
+
+def test_the_collapses_of_several_runs_are_marked(tmp_path: Path):
+    healthy, collapsed = (
+        read_log(written(tmp_path / f"{name}.jsonl", entries))
+        for name, entries in (("healthy", HEALTHY), ("collapsed", COLLAPSED))
+    )
+    quiet = replace(collapsed, decisions=[])
+    pictures = []
+    for name, other in (("marked", collapsed), ("quiet", quiet)):
+        with plots.style():
+            runs_plot({"a": healthy, "b": other}, tmp_path / f"{name}.png")
+        pictures.append(matplotlib.image.imread(tmp_path / f"{name}.png"))
+    n_rows = min(len(one) for one in pictures)
+    assert not np.array_equal(pictures[0][:n_rows], pictures[1][:n_rows])
 
 
 def test_a_collapse_that_nothing_was_done_about_is_a_warning_too():
@@ -213,6 +241,19 @@ def test_figures_of_abandoned_steps_alone_are_drawn_and_not_averaged(tmp_path: P
     assert "mean reward of truncated completions" not in training.training_table(log)
 
 
+def test_each_term_of_the_reward_has_a_row_after_the_reward(tmp_path: Path):
+    entries = [
+        {**one, "kl": 0.1, "reward_term/correct": one["step"] / 20, "reward_term/score": 0.5} for one in steps(1, 20)
+    ]
+    rows = training.training_table(read_log(written(tmp_path / "training.jsonl", entries))).splitlines()[2:]
+    assert [row.strip("| ").split(" | ") for row in rows] == [
+        ["mean reward", "0.150", "1.950"],  # of steps 1 and 2, and of 19 and 20
+        ["reward term `correct`", "0.075", "0.975"],
+        ["reward term `score`", "0.500", "0.500"],
+        ["KL from the start (nats/token)", "0.100", "0.100"],
+    ]
+
+
 def test_a_log_without_steps_is_named(tmp_path: Path):
     text = section(tmp_path, experiment(), {"trained": [{"step": 20, "train_loss": 0.5}]})
     assert "The log of the training `trained` has no step with a reward or a loss." in text
@@ -243,6 +284,15 @@ def test_panels_are_those_of_the_figures_that_were_logged(tmp_path: Path):
     grpo = dict.fromkeys(("reward", "kl", "entropy", "loss", "share/truncated", "share/error"), 0.5)
     # five panels, for the loss of GRPO says nothing: three rows
     assert picture(tmp_path, [{"step": 1, **grpo}]).shape[0] == pytest.approx(3 * row, rel=0.15)
+
+
+def test_terms_of_the_reward_have_a_panel(tmp_path: Path):
+    """Nine of them, more than there are colours; each line is drawn."""
+    values = {f"reward_term/term{number}": number / 10 for number in range(9)}
+    drawn(tmp_path, [{"step": step, "reward": 1.0, **values} for step in (1, 2)])
+    written_texts = (tmp_path / "curves.svg").read_text()
+    assert [f"term{number}" in written_texts for number in range(9)] == [True] * 9
+    assert "terms of the reward" in written_texts
 
 
 def test_every_panel_can_be_drawn(tmp_path: Path):

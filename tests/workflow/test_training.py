@@ -1,9 +1,14 @@
 """Training as users run it: killed and resumed, rolled back or stopped when it collapses, chosen by held-out reward."""
 
+import json
+import signal
+import sqlite3
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trackers
 from checkout import Checkout, is_whole
 from safetensors.torch import load_file
 
@@ -28,6 +33,22 @@ def run(checkout: Checkout, command: list[str]) -> str:
     done = checkout.run(*command)
     assert done.returncode == 0, done.stderr
     return done.stderr
+
+
+# The command after this text; it gets SIGTERM in the middle of its third step
+TERMINATED = """
+import os, signal
+from arc_refinery.cli import main
+from arc_refinery.training import grpo
+rewards, calls = grpo.Trainer._calculate_rewards, []
+def terminated(trainer, *arguments, **named):
+    calls.append(trainer.model.training)
+    if sum(calls) == 3:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return rewards(trainer, *arguments, **named)
+grpo.Trainer._calculate_rewards = terminated
+main()
+"""
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -81,6 +102,16 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
         assert log[Choice] == [Choice(4, "the last step")]
     if "on-policy" in flags:
         assert any(entry["share/second_turn"] > 0 for entry in log[dict])
+
+
+def test_a_terminated_training_has_saved_its_last_whole_step(finished: Checkout, tmp_path: Path):
+    flags = f"--lora-path {SFT} --beta 0.02 --n-heldout 3 --max-steps 5 --save-steps 4"
+    run(finished, training(tmp_path / "undisturbed", flags))
+    terminated = training(tmp_path / "terminated", flags)
+    assert finished.run(sys.executable, "-c", TERMINATED, *terminated[1:]).returncode == -signal.SIGTERM
+    assert [path.name for path in (tmp_path / "terminated.checkpoints").glob("checkpoint-*")] == ["checkpoint-2"]
+    assert "checkpoint-2: training resumes from this checkpoint" in run(finished, terminated)
+    assert contents(tmp_path / "terminated") == contents(tmp_path / "undisturbed")
 
 
 def test_a_training_in_parts_ends_with_the_same_bytes(finished: Checkout, tmp_path: Path):
@@ -159,6 +190,25 @@ def test_prompts_that_are_read_once_train_the_same_adapter(finished: Checkout, t
 def test_streamed_prompts_come_in_their_order_and_no_prompt_is_kept_out(finished: Checkout, tmp_path: Path):
     done = finished.run(*training(tmp_path / "none", "--stream --max-steps 2 --n-heldout 1"))
     assert done.returncode != 0 and "prompts cannot be held out of a stream" in done.stderr
+
+
+@trackers.needs_trackers
+def test_steps_reach_wandb_and_trackio_offline(finished: Checkout, tmp_path: Path):
+    folders = [f"WANDB_DIR={tmp_path}", f"TRACKIO_DIR={tmp_path}", f"PYTHONPATH={trackers.FOLDER}"]
+    command = training(tmp_path / "tracked@2", "--max-steps 2 --n-heldout 1")
+    command[command.index("--report-to") + 1 : command.index("--max-steps")] = ["wandb", "trackio"]
+    run(finished, ["env", *folders, *command])
+    log = read_lines(tmp_path / "tracked@2" / "training.jsonl")
+    rewards = {line["step"]: line["reward"] for line in log if isinstance(line, dict)}
+    assert len(rewards) == 2
+    with sqlite3.connect(tmp_path / "arc-refinery.db") as database:
+        rows = database.execute("select run_name, metrics from metrics").fetchall()
+    logged = [one for _, metrics in rows if "train/reward" in (one := json.loads(metrics))]
+    assert {one["train/global_step"]: one["train/reward"] for one in logged} == rewards
+    (run_file,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
+    name = f"{tmp_path}/tracked {run_file.stem.removeprefix('run-')[:8]}"  # without @2: all parts are one run
+    assert {run_name for run_name, _ in rows} == {name}
+    assert all(text.encode() in run_file.read_bytes() for text in (name, "train/reward", *map(repr, rewards.values())))
 
 
 @pytest.mark.parametrize(

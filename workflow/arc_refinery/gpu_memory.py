@@ -193,6 +193,10 @@ class _Step:
     def passes(self) -> int:
         return self.settings.gradient_accumulation_steps
 
+    @property
+    def n_processes(self) -> int:
+        return self.settings.n_training_processes if isinstance(self.settings, PolicyGradient) else 1
+
     def prompts_of(self, n_rows: int) -> int:
         """Return the number of prompts in a pass of that many rows; 0 if each row reads its own and is padded."""
         if not self.shape.attends_to_all:
@@ -222,9 +226,10 @@ def _steps(experiment: Experiment) -> Iterator[_Step]:
         yield _Step(
             "sft", "training.sft", training.sft, training.lora, model, shape_of(model.path), n_rows, length, n_scored
         )
-    for name, (lora, grpo) in experiment.runs.items():
+    for name, run in experiment.runs.items():
+        grpo, network = run.grpo, model.model_copy(update={"dtype": run.dtype or model.dtype})
         n_rows, shape = grpo.num_generations * grpo.prompts_per_step, shape_of(model.path)
-        yield _Step(f"train {name}", "training.grpo", grpo, lora, model, shape, n_rows, length, n_scored)
+        yield _Step(f"train {name}", "training.grpo", grpo, run.lora, network, shape, n_rows, length, n_scored)
 
 
 def _training(step: _Step, gpu_mem_mb: int) -> Count:
@@ -238,7 +243,8 @@ def _training(step: _Step, gpu_mem_mb: int) -> Count:
     match step.settings:
         case PolicyGradient(sampler="transformers"):
             # never at the same time as a pass
-            sampling = _generation(shape, width, step.n_rows, step.n_rows * step.length)
+            n_sampled = step.n_rows // step.n_processes
+            sampling = _generation(shape, width, n_sampled, n_sampled * step.length)
         case PolicyGradient(sampler="vllm-colocate"):
             share = int(step.settings.gpu_memory_utilization * gpu_mem_mb * MIB)
             frozen[f"vLLM's share ({step.settings.gpu_memory_utilization:g})"] = share
@@ -254,7 +260,7 @@ def _training(step: _Step, gpu_mem_mb: int) -> Count:
 
     enough = (
         passes
-        for passes in range(step.passes, step.n_rows + 1)
+        for passes in range(step.passes, step.n_rows + 1, step.n_processes)
         if step.n_rows % passes == 0 and _fits(items(passes), gpu_mem_mb)
     )
     fewest = next(enough, None)

@@ -1,4 +1,4 @@
-"""Complete the GPU names that a scheduler sets, for vLLM.
+"""The GPUs of a job: complete the names that a scheduler sets, and divide them between trainer and sampler.
 
 HTCondor may set CUDA_VISIBLE_DEVICES to the first digits of a UUID (`GPU-6a96bd13`). CUDA completes them itself; vLLM
 0.31 accepts only whole UUIDs and numbers (vLLM issue 51677).
@@ -8,6 +8,9 @@ import logging
 import os
 import re
 import subprocess
+from shutil import which
+
+from arc_refinery.errors import InputError
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 _UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -37,6 +40,36 @@ def complete_visible_devices() -> None:
                 VARIABLE, name, len(found), ", ".join(known) or "none",
             )  # fmt: skip
     os.environ[VARIABLE] = ",".join(whole[name][0] if len(whole.get(name, [])) == 1 else name for name in names)
+
+
+def divide(n_own: int, n_others: int) -> list[str]:
+    """Leave the training `n_own` of the visible GPUs and return so many others; call this before CUDA starts.
+
+    A process that is alone must see one GPU: transformers would spread its batches over all. Raise `InputError` if
+    there are too few, but not if there are none at all, because a training can run on CPUs.
+    """
+    visible = os.environ.get(VARIABLE)
+    if visible is None:
+        known = _known_uuids() if which("nvidia-smi") else []
+        names = [name for name in known if name.startswith("GPU-")]
+    else:
+        names = [name for name in visible.split(",") if name]
+    if n_others and len(names) < n_own + n_others:
+        raise InputError(
+            f"sampler vllm-server: its server needs sampler_gpus = {n_others} GPUs and the training "
+            f"{'one' if n_own == 1 else n_own} more, but {len(names)} are visible ({', '.join(names) or 'none'}); set "
+            f"resources.train.gpus to {n_own + n_others}, or server_url to a server that runs already"
+        )
+    if 0 < len(names) < n_own:
+        raise InputError(
+            f"n_processes = {n_own} need a GPU each, but {len(names)} are visible ({', '.join(names)}); set "
+            f"resources.train.gpus to {n_own}, or n_processes to {len(names)}"
+        )
+    own = ",".join(names[:n_own])
+    if len(names) > n_own:
+        os.environ[VARIABLE] = own
+        logger.info("%s: training uses %s of %s", VARIABLE, own, ", ".join(names))
+    return names[n_own : n_own + n_others]
 
 
 def _known_uuids() -> list[str]:

@@ -4,6 +4,7 @@ They are in one module so that `make check-gpu-envs` can check all of them again
 (tests/unit/test_library_arguments.py). All functions are pure; heavy imports happen only when one is called.
 """
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,7 @@ def grpo_settings(
     `rollout_settings` are `refining_rollouts` or `tool_rollouts`; `rate` is the learning rate, lower after a rollback.
     """
     completions = training.num_generations * training.prompts_per_step
+    n_processes = training.n_training_processes
     settings = {
         **_optimizer(model, training, rate, seed, work, on_gpu),
         "beta": training.beta,
@@ -160,7 +162,7 @@ def grpo_settings(
         "top_p": training.top_p,
         "num_generations": training.num_generations,
         "per_device_train_batch_size": completions // training.gradient_accumulation_steps,
-        "gradient_accumulation_steps": training.gradient_accumulation_steps,
+        "gradient_accumulation_steps": training.gradient_accumulation_steps // n_processes,
         "report_to": list(training.report_to),
         **rollout_settings,
     }
@@ -175,8 +177,10 @@ def grpo_settings(
         settings |= {
             "eval_strategy": "steps",
             "eval_steps": training.save_steps,
-            "per_device_eval_batch_size": completions,
+            "per_device_eval_batch_size": completions // n_processes,
         }
+    if n_processes > 1:
+        settings["ddp_find_unused_parameters"] = False  # each pass uses the whole adapter
     return settings
 
 
@@ -233,6 +237,48 @@ def _trl_with_vllm(model: ModelConfig, training: PolicyGradient) -> dict[str, An
         "vllm_importance_sampling_mode": training.importance_sampling_mode,
         "vllm_importance_sampling_clip_max": training.importance_sampling_cap,
     }
+
+
+def server_command(model: ModelConfig, training: PolicyGradient, port: int) -> list[str]:
+    """The command of vLLM's server as TRL's trainers expect it; the fields are those of `trl vllm-serve`."""
+    from trl.scripts.vllm_serve import ScriptArguments, build_command
+
+    command: list[str] = build_command(
+        ScriptArguments(
+            model=model.path,
+            host="127.0.0.1",
+            port=port,
+            tensor_parallel_size=training.sampler_gpus,
+            dtype=model.dtype,
+            max_model_len=model.window,
+        )
+    )
+    return command
+
+
+# accelerate
+
+ENDING_VARIABLE = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"  # seconds between SIGTERM and SIGKILL
+
+
+def accelerate_launch(n_processes: int, command: Sequence[str]) -> list[str]:
+    """The command that runs `command` in several processes on this machine, with GPUs or without.
+
+    `--multi_gpu` makes accelerate start them with torchrun, which needs no GPU. Flags take precedence over a
+    configuration that users may have (`accelerate config`).
+    """
+    flags = {
+        "num_processes": n_processes,
+        "num_machines": 1,
+        "machine_rank": 0,
+        "main_process_ip": "127.0.0.1",
+        "main_process_port": 0,  # any free one
+        "gpu_ids": "all",  # that are visible
+        "mixed_precision": "no",  # the trainer's arguments set it
+        "dynamo_backend": "no",
+    }
+    words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+    return [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", *words, "--no_python", *command]
 
 
 # Unsloth

@@ -1,12 +1,12 @@
 """Sizes of a decoder from its config.json, read without transformers, torch or network access."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from arc_refinery.errors import ModelError
+from arc_refinery.reading import read_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,7 @@ class Shape:
 
 
 REQUIRED = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"}
+OPTIONAL = {"num_key_value_heads", "head_dim"}
 
 # Sizes as published. The 8B model is a fine-tuned Llama-3.1-8B.
 PUBLISHED_SHAPES = {
@@ -86,14 +87,19 @@ def shape_of(model_path: str) -> Shape:
     path = Path(model_path, "config.json")
     if not path.exists():
         path = _cached(model_path)
-    try:
-        config = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path}: cannot be read as JSON: {error}; download the model again") from None
+    config = read_json(path, "a model's config.json; download the model again", ModelError)
+    if not isinstance(config, dict):
+        raise ModelError(f"{path}: is not an object; download the model again")
     experts = {"num_experts", "num_local_experts"} & set(config)
-    if experts or (missing := sorted(REQUIRED - set(config))):
+    if experts or (missing := sorted(name for name in REQUIRED if config.get(name) is None)):
         found = f"has {experts.pop()}" if experts else f"has no {missing[0]}"
         raise ModelError(f"{path}: {found}; only dense decoders are supported, such as Llama and Qwen3")
+    whole = {name for name in (*REQUIRED, *OPTIONAL) if config.get(name) is not None}
+    if wrong := sorted(name for name in whole if type(config[name]) is not int or config[name] < 1):
+        raise ModelError(f"{path}: {wrong[0]} is {config[wrong[0]]!r}, expected a positive whole number")
+    layers = config.get("layer_types") or []
+    if not isinstance(layers, list) or not all(isinstance(layer, str) for layer in layers):
+        raise ModelError(f"{path}: layer_types is {layers!r}, expected a list of names")
     return _shape(config)
 
 

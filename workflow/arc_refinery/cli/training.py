@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from arc_refinery import config, records
+from arc_refinery.cli import launch
 from arc_refinery.cli.flags import PUBLISHED_MODEL, AdapterFlags, Flat, GrpoFlags, PublishedModel, start_again
-from arc_refinery.files import content_hash
+from arc_refinery.gpus import divide
 from arc_refinery.pretraining.settings import PretrainingSettings
+from arc_refinery.reading import content_hash
 
 if TYPE_CHECKING:
     from arc_refinery.training.sft import SftRow
@@ -60,7 +62,12 @@ class Train(GrpoFlags):
     allow_without_seccomp: bool = False  # execute even if the kernel cannot filter system calls
 
     def run(self) -> None:
+        if self.training.n_processes > 1 and not launch.is_launched():
+            divide(self.training.n_processes, 0)
+            launch.run_until(self._is_done, self.training.n_processes)
+            return
         if self.training.unsloth:
+            divide(1, 0)  # Unsloth starts CUDA
             from arc_refinery.training import unsloth_backend  # noqa: F401  # replaces parts of trl, so it comes first
         from arc_refinery.prompts import load_template
         from arc_refinery.refine.environment import RefineEnvironment
@@ -88,6 +95,10 @@ class Train(GrpoFlags):
             is_done = train_grpo(job, environment)
         if not is_done:
             start_again()
+
+    def _is_done(self) -> bool:
+        """Whether the checkpoints are gone, which a collapse leaves for the next start."""
+        return not self.work.exists()
 
     def _fitting_prompts(self) -> Iterator[records.Prompt]:
         from arc_refinery.refine.prompt_sources import prompts_in
@@ -120,6 +131,7 @@ class FineTune(AdapterFlags):
     training: Annotated[config.Imitation, Flat]
 
     def run(self) -> None:
+        divide(1, 0)
         from arc_refinery.training.sft import train_sft
 
         train_sft(

@@ -6,7 +6,6 @@ run, waits forever for a job whose end is missing from that log, and leaves jobs
 """
 
 import atexit
-import os
 import signal
 import threading
 import time
@@ -205,9 +204,16 @@ def watch(folder: Path, every: float, say: Callable[[str], None]) -> None:
         )
     for run in killed:
         (run / _LOCK).unlink(missing_ok=True)  # another run that starts now may have removed it
-    started = Watch(folder, every, say, give_up=lambda: os.kill(os.getpid(), signal.SIGTERM))
+    started = Watch(folder, every, say, give_up=_end_run)
     started.start()
     atexit.register(started.stop)  # also after an exception, where Snakemake calls no `onerror`
+
+
+def _end_run() -> None:
+    """Send SIGTERM to the main thread, which runs the handlers; one that another thread gets may not wake it."""
+    main = threading.main_thread().ident
+    assert main is not None
+    signal.pthread_kill(main, signal.SIGTERM)
 
 
 def remove(event_logs: Sequence[Path]) -> tuple[list[int], list[int]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from arc_refinery.errors import InputError
+from arc_refinery.reading import check_regular
 from arc_refinery.reporting.markdown import markdown_table
 
 # Other stages follow these
@@ -53,10 +54,19 @@ def stage(benchmark: Path) -> str:
 
 
 def _read(path: Path) -> pd.DataFrame:
-    found = pd.read_csv(path, sep="\t", na_values=["-"])
-    if missing := [column for column in COLUMNS if column not in found]:
-        raise BenchmarkError(f"{path}: has no column {missing[0]}; expected a file of Snakemake's `benchmark:`")
-    return found[COLUMNS].astype(float)
+    expected = "expected a file of Snakemake's `benchmark:`; remove it"
+    check_regular(path, BenchmarkError)
+    try:
+        found = pd.read_csv(path, sep="\t", na_values=["-"])
+        if missing := [column for column in COLUMNS if column not in found]:
+            raise BenchmarkError(f"{path}: has no column {missing[0]}; {expected}")
+        if found.empty or found["s"].isna().any():
+            raise BenchmarkError(f"{path}: has no row with the seconds of a job; {expected}")
+        return found[COLUMNS].astype(float)
+    except BenchmarkError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: also pandas' own errors, and not UTF-8
+        raise BenchmarkError(f"{path}: cannot be read ({error}); {expected}") from None
 
 
 def _as_markdown(stages: pd.DataFrame) -> str:

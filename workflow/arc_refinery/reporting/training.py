@@ -11,12 +11,14 @@ from arc_refinery.reporting import plots
 from arc_refinery.reporting.markdown import markdown_table
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.training_log import Log, read_log
-from arc_refinery.reporting.training_plot import training_plot
+from arc_refinery.reporting.training_plot import runs_plot, training_plot
 from arc_refinery.training.log import Decision
+from arc_refinery.training.step_metrics import REWARD_TERM
 
 REWARDS_EXPLAINED = (
-    "Mean reward over the first and the last tenth of the logged steps. These are rewards on training prompts, with "
-    "the sampling of training; the evaluation sets above show whether a gain carries over to other tasks."
+    "Mean reward over the first and the last tenth of the logged steps, and the highest over any tenth. These are "
+    "rewards on training prompts, with the sampling of training; the evaluation sets above show whether a gain carries "
+    "over to other tasks."
 )
 # Metrics of a step and their titles in the report; any may be missing from a log
 METRIC_TITLES = {
@@ -29,6 +31,7 @@ METRIC_TITLES = {
     "share/calling": "share of episodes that call a tool",
     "share/faulty_calls": "share of faulty calls",
     "calls": "calls per episode",
+    "user_messages": "user's messages per episode",
     "share/improved": "share of second turns with a higher reward than the first",
     "kl": "KL from the start (nats/token)",
     "entropy": "entropy (nats/token)",
@@ -81,6 +84,9 @@ def section(experiment: Experiment, folder: Path, files: Attachments) -> list[st
     rewarded = {name: log for name, log in logs.items() if log.is_grpo}
     if rewarded:
         blocks += [REWARDS_EXPLAINED, _runs_table(rewarded)]
+    if len(rewarded) > 1:
+        plot = files.add("trainings.png", partial(runs_plot, rewarded))
+        blocks.append(f"![Training curves of all runs, with their collapses]({plot})")
     for name, log in logs.items():
         plot = files.add(f"training-{name}.png", partial(training_plot, log))
         blocks += [
@@ -123,23 +129,36 @@ def _adapter(name: str, log: Log) -> str:
 
 
 def _runs_table(logs: Mapping[str, Log]) -> str:
-    """Tabulate the mean reward of each GRPO training at start and end, and of its adapter on held-out prompts."""
+    """Tabulate each GRPO training: its mean reward, its collapses, its adapter's reward on held-out prompts."""
     rows = []
     for run, log in logs.items():
         first, last = log.first_and_last("reward")
         n_steps = int(log.steps["step"].max())
         heldout = "–" if log.chosen is None or log.chosen.heldout_reward is None else f"{log.chosen.heldout_reward:.2f}"
         step = log.chosen.step if log.chosen else n_steps
-        rows.append([f"`{run}`", n_steps, f"{first:.2f}", f"{last:.2f}", f"{last - first:+.2f}", step, heldout])
-    header = ["training", "steps", "first tenth", "last tenth", "change", "adapter from step", "its held-out reward"]
+        smooth = log.steps.set_index("step")["reward"].rolling(log.window, min_periods=1).mean()
+        highest = f"{smooth.max():.2f} at {smooth.idxmax()}"
+        change = f"{last - first:+.2f}"
+        rows.append(
+            [f"`{run}`", n_steps, f"{first:.2f}", f"{last:.2f}", change, highest, _collapses(log), step, heldout]
+        )
+    header = ["training", "steps", "first tenth", "last tenth", "change", "highest, at step", "collapse at step"]
+    header += ["adapter from step", "its held-out reward"]
     return markdown_table(header, rows)
+
+
+def _collapses(log: Log) -> str:
+    found = [f"{one.step} ({one.criterion})" for one in log.decisions]
+    return ", ".join(found) or "–"
 
 
 def training_table(log: Log) -> str:
     """Tabulate means of the logged metrics over the first and the last tenth of the steps."""
+    of_terms = {name: f"reward term `{name.removeprefix(REWARD_TERM)}`" for name in log.reward_terms}
+    titles = {"reward": METRIC_TITLES["reward"]} | of_terms | METRIC_TITLES
     rows = [
         [title, *(f"{mean:.3f}" for mean in log.first_and_last(name))]
-        for name, title in METRIC_TITLES.items()
+        for name, title in titles.items()
         if name in log.steps and log.steps[name].notna().any() and (name != "loss" or not log.is_grpo)
     ]
     steps = "step" if log.window == 1 else f"{log.window} steps"

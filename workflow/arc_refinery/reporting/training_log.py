@@ -13,6 +13,7 @@ import pandas as pd
 
 from arc_refinery.training.guard import LoggedStep
 from arc_refinery.training.log import Choice, Decision, HeldoutResult, read_lines
+from arc_refinery.training.step_metrics import REWARD_TERM
 
 # Names of metrics in older logs, which are TRL's
 TRL_NAMES = {
@@ -40,6 +41,11 @@ class Log:
     def window(self) -> int:
         """Number of steps in a mean: a tenth of all."""
         return max(1, len(self.steps) // 10)
+
+    @property
+    def reward_terms(self) -> list[str]:
+        """Metrics that are terms of the reward."""
+        return [str(name) for name in self.steps if str(name).startswith(REWARD_TERM)]
 
     def first_and_last(self, metric: str) -> tuple[float, float]:
         """Return the means of a metric over the first and the last tenth of the steps; nan if it is missing there."""

@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from arc_refinery.reporting.plots import DASHES, LINE_COLORS, save
 from arc_refinery.reporting.training_log import Log
 from arc_refinery.training.log import Decision
+from arc_refinery.training.step_metrics import REWARD_TERM
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,16 @@ PANELS = (
     CurvesPanel("log-probability gap, trainer to sampler (nats)", {"sampling/sampling_logp_difference/mean": "mean"}),
     CurvesPanel("gradient norm before clipping", {"grad_norm": "norm"}),
 )
+# Of several trainings in one panel
+RUNS_METRICS = {
+    "reward": "mean reward",
+    "share/zero_variance": "share of groups with equal rewards",
+    "share/truncated": "share of completions truncated",
+    "completions/mean_length": "completion length (tokens)",
+    "kl": "KL from the start (nats/token)",
+    "grad_norm": "gradient norm before clipping",
+}
+COLLAPSE_MARK: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 9, "markeredgewidth": 2.0}
 ABANDONED_LINE: dict[str, Any] = {"linewidth": 0.6, "alpha": 0.4, "marker": "x", "markersize": 3}
 DECISION_LINE: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 1.0}
 CHECK_MARK: dict[str, Any] = {
@@ -82,7 +93,9 @@ CHOSEN_MARK: dict[str, Any] = {**CHECK_MARK, "marker": "*", "markersize": 14, "m
 
 def training_plot(log: Log, path: Path) -> None:
     """Draw the metrics of each training step, in the panels whose metrics were logged."""
-    shown = [panel for panel in PANELS if any(name in log.steps for name in panel.lines)]
+    terms = CurvesPanel("terms of the reward", {name: name.removeprefix(REWARD_TERM) for name in log.reward_terms})
+    panels_in_order = [PANELS[0], terms, *PANELS[1:]]
+    shown = [panel for panel in panels_in_order if any(name in log.steps for name in panel.lines)]
     shown = [panel for panel in shown if "loss" not in panel.lines or not log.is_grpo]
     n_rows = (len(shown) + 1) // 2
     figure = Figure(figsize=(9.5, 2.3 * n_rows + 0.4), layout="constrained")
@@ -102,6 +115,33 @@ def training_plot(log: Log, path: Path) -> None:
     save(figure, path)
 
 
+def runs_plot(logs: Mapping[str, Log], path: Path) -> None:
+    """Draw the rolling means of several GRPO trainings side by side, with their collapses, in one panel per metric."""
+    shown = [name for name in RUNS_METRICS if any(name in log.steps for log in logs.values())]
+    n_rows = (len(shown) + 1) // 2
+    figure = Figure(figsize=(9.5, 2.3 * n_rows + 0.4 + 0.1 * len(logs)), layout="constrained")
+    panels = figure.subplots(n_rows, 2, sharex=True, squeeze=False).flatten()
+    for axes, metric in zip(panels, shown, strict=False):
+        axes.set_title(RUNS_METRICS[metric], loc="left")
+        for (name, log), color, dashes in zip(logs.items(), cycle(LINE_COLORS), cycle(DASHES), strict=False):
+            if metric in log.steps:
+                smooth = log.steps.set_index("step")[metric].dropna().rolling(log.window, min_periods=1).mean()
+                axes.plot(smooth, color=color, linestyle=dashes, linewidth=1.5, label=name)
+                for decision in log.decisions:
+                    axes.plot(smooth[: decision.step].iloc[-1:], color=color, **COLLAPSE_MARK)
+    for axes in panels[len(shown) :]:
+        axes.remove()
+    for axes in panels[max(0, len(shown) - 2) : len(shown)]:
+        axes.set_xlabel("optimizer step")
+        axes.tick_params(labelbottom=True)
+    handles, labels = panels[0].get_legend_handles_labels()
+    collapses = [Line2D([], [], color="black", **COLLAPSE_MARK)] if any(log.decisions for log in logs.values()) else []
+    figure.legend(
+        [*handles, *collapses], [*labels, *["collapse"] * len(collapses)], loc="outside lower center", ncols=3
+    )
+    save(figure, path)
+
+
 def _action(decision: Decision) -> str:
     return {"rollback": f"back to {decision.to_step}", "stop": "stopped"}.get(decision.action, "collapsed")
 
@@ -114,7 +154,7 @@ def _training_panel(axes: Axes, panel: CurvesPanel, log: Log) -> None:
             log.steps["step"], low, high, color="#888888", alpha=0.2, linewidth=0, label="lowest to highest"
         )
     names = [name for name in panel.lines if name in log.steps]
-    for name, color, dashes in zip(names, LINE_COLORS, cycle(DASHES), strict=False):
+    for name, color, dashes in zip(names, cycle(LINE_COLORS), cycle(DASHES), strict=False):
         values = log.steps.set_index("step")[name].dropna()
         axes.plot(values, color=color, linewidth=0.7, alpha=0.5)
         smooth = values.rolling(log.window, min_periods=1).mean()

@@ -10,6 +10,9 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from zipfile import is_zipfile
+
+from safetensors import SafetensorError, safe_open
 
 from arc_refinery.errors import InputError
 
@@ -69,7 +72,27 @@ def _is_complete(checkpoint: Path) -> bool:
 
 
 def newest(work: Path) -> Path | None:
-    return next(reversed(steps_of(work).values()), None)
+    """Return the newest complete checkpoint, after removing newer ones whose files are damaged."""
+    for path in reversed(steps_of(work).values()):
+        if not (damaged := _damaged(path)):
+            return path
+        logger.warning("%s: is damaged; training resumes from the checkpoint before it, if there is one", damaged)
+        shutil.rmtree(path)
+    return None
+
+
+def _damaged(checkpoint: Path) -> Path | None:
+    """Return a file of weights or of the optimizer that was cut short, if there is one."""
+    for path in sorted(checkpoint.rglob("*")):
+        if path.suffix == ".safetensors":
+            try:
+                with safe_open(path, "pt"):
+                    continue
+            except SafetensorError:
+                return path
+        if path.suffix in (".pt", ".pth") and not is_zipfile(path):  # torch writes zip files, their index last
+            return path
+    return None
 
 
 def best(rewards: Mapping[int, float]) -> int:
@@ -77,12 +100,17 @@ def best(rewards: Mapping[int, float]) -> int:
     return max(sorted(rewards), key=lambda step: rewards[step])
 
 
-def prune(work: Path, rewards: Mapping[int, float], n_best: int) -> None:
-    """Keep the two newest checkpoints and those with the best held-out rewards (by step)."""
-    saved = steps_of(work)
-    by_reward = sorted((step for step in saved if step in rewards), key=lambda step: (-rewards[step], step))
-    kept = {*list(saved)[-2:], *by_reward[:n_best]}
-    for step, path in saved.items():
+def planned(work: Path, save_steps: int, last_step: int) -> list[int]:
+    """Return the steps whose checkpoints every run of a training has; an interrupted one may have others, too."""
+    return [step for step in steps_of(work) if step % save_steps == 0 or step == last_step]
+
+
+def prune(work: Path, rewards: Mapping[int, float], n_best: int, save_steps: int, last_step: int) -> None:
+    """Keep the two newest of the planned checkpoints and those with the best held-out rewards (by step)."""
+    steps = planned(work, save_steps, last_step)
+    by_reward = sorted((step for step in steps if step in rewards), key=lambda step: (-rewards[step], step))
+    kept = {*steps[-2:], *by_reward[:n_best]}
+    for step, path in steps_of(work).items():
         if step not in kept:
             shutil.rmtree(path)
 

@@ -3,6 +3,7 @@
 An interrupted run resumes from its last checkpoint and gives the same result as an uninterrupted one. A run that
 collapses rolls back to before the collapse, or stops (`guard`). The adapter is the best checkpoint on held-out prompts.
 A run can be made in parts, `until_step` after `until_step`, each in a process of its own: that changes no weights.
+Several processes can share each step (`processes`, `whole_step`); the first one writes.
 
 An environment (`RefineEnvironment`, `ToolEnvironment`) supplies prompts, completions and rewards:
 
@@ -14,8 +15,8 @@ An environment (`RefineEnvironment`, `ToolEnvironment`) supplies prompts, comple
 import logging
 import os
 import shutil
-import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,13 +30,14 @@ from trl import GRPOConfig
 from arc_refinery import records
 from arc_refinery.config import TUNING, Guard, Lora, ModelConfig, PolicyGradient, Sandbox, check_weights, marked
 from arc_refinery.errors import InputError
-from arc_refinery.files import content_hash
+from arc_refinery.files import writing
 from arc_refinery.library_arguments import grpo_settings
+from arc_refinery.reading import content_hash
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS, adapter_config
 from arc_refinery.sampling.transformers_sampler import end_tokens
 from arc_refinery.seeding import stream
 from arc_refinery.tokenizers import load_tokenizer
-from arc_refinery.training import checkpoints
+from arc_refinery.training import checkpoints, processes, sampling_server, trackers
 from arc_refinery.training.adapters import lora_config, open_base, open_network, read_weights, write_adapter
 from arc_refinery.training.guard import Symptom, symptom
 from arc_refinery.training.log import MEASURED, Choice, Journal, Line, write_lines
@@ -105,6 +107,7 @@ class TrainingJob:
     tensorboard: Path  # folder
     until_step: int | None = None  # a part of the run ends after this step; None: the whole run, or its last part
     before: Path | None = None  # `output` of the part before
+    sampler_gpus: tuple[str, ...] = ()  # names of those that the sampler's server gets
 
     def identity(self, environment: Environment) -> str:
         """Return a hash of everything that affects the adapter."""
@@ -133,14 +136,31 @@ def train_grpo(job: TrainingJob, environment: Environment) -> bool:
     if job.start:
         adapter_config(job.start)  # raises if it is not an adapter
     torch.set_num_threads(job.model.n_threads)
-    checkpoints.claim(job.work, job.identity(environment))
+    identity = job.identity(environment)
+    processes.by_first(lambda: _claim(job, identity))
+    trackers.set_variables(job.tensorboard, identity)
+    journal = Journal(job.work, job.guard, job.training.learning_rate, job.training.save_steps)
+    with _sampling_server(job) as address:
+        of_run = {**address, **trackers.arguments(job.output, identity)}
+        trainer, found = _train(job, environment, journal, of_run)
+    if found and journal.may_roll_back:
+        if processes.is_first():
+            journal.roll_back(found, trainer.state.log_history)
+        return False
+    if processes.is_first():
+        _write(job, trainer, journal, found)
+    return True
+
+
+def _claim(job: TrainingJob, identity: str) -> None:
+    """Make the folder of checkpoints this training's own, with those of the part before it."""
+    checkpoints.claim(job.work, identity)
     if job.before:
         checkpoints.take_over(job.before / PARTS, job.work)
-    journal = Journal(job.work, job.guard, job.training.learning_rate)
-    trainer, found = _train(job, environment, journal)
-    if found and journal.may_roll_back:
-        journal.roll_back(found, trainer.state.log_history)
-        return False
+
+
+def _write(job: TrainingJob, trainer: Trainer, journal: Journal, found: Symptom | None) -> None:
+    """Write the adapter, its log and measurements; remove the checkpoints."""
     history = journal.history(trainer.state.log_history, found)
     choice = _end_of_part(job, trainer, found) or journal.choose(history, found, trainer.state.global_step)
     _take_weights(trainer.model, job, choice.step)
@@ -154,7 +174,6 @@ def train_grpo(job: TrainingJob, environment: Environment) -> bool:
     if job.measurements:
         write_lines(job.measurements, _measured(trainer))
     shutil.rmtree(job.work)
-    return True
 
 
 def _end_of_part(job: TrainingJob, trainer: Trainer, found: Symptom | None) -> Choice | None:
@@ -195,23 +214,37 @@ def _check_backends(job: TrainingJob) -> None:
         logger.warning("sampler %s: needs a GPU, and this machine has none", training.sampler)
 
 
-def _train(job: TrainingJob, environment: Environment, journal: Journal) -> tuple[Trainer, Symptom | None]:
-    """Train from the newest checkpoint, if there is one, to the end or to a collapse."""
-    trainer = _trainer(job, environment, journal.rate)
-    newest = checkpoints.newest(job.work)
+def _sampling_server(job: TrainingJob) -> AbstractContextManager[Mapping[str, Any]]:
+    if not job.training.n_server_gpus:
+        return nullcontext({})
+    return sampling_server.running(job.model, job.training, job.sampler_gpus, job.tensorboard.with_suffix(".server"))
+
+
+def _train(
+    job: TrainingJob, environment: Environment, journal: Journal, of_run: Mapping[str, Any]
+) -> tuple[Trainer, Symptom | None]:
+    """Train from the newest checkpoint, if there is one, to the end or to a collapse.
+
+    `of_run` are keywords of `trl.GRPOConfig`: where its server answers, and its name in trackers.
+    """
+    trainer = _trainer(job, environment, journal.rate, of_run)
+    newest = processes.by_first(lambda: checkpoints.newest(job.work))
     if newest:
         logger.info("%s: training resumes from this checkpoint", newest)
-    else:
+    elif processes.is_first():
         shutil.rmtree(job.tensorboard, ignore_errors=True)  # curves of another run
     if not newest and environment.data.heldout:  # at every start from step 0, because it advances the random state
-        journal.note_start(trainer.evaluate())
+        trackers.begin_trackio(trainer)
+        metrics = trainer.evaluate()
+        processes.by_first(lambda: journal.note_start(metrics))
     watcher = _CollapseWatcher(job)
     trainer.add_callback(watcher)
-    trainer.train(resume_from_checkpoint=str(newest) if newest else None)
+    with writing(job.tensorboard):  # checkpoints name themselves
+        trainer.train(resume_from_checkpoint=str(newest) if newest else None)
     return trainer, watcher.found
 
 
-def _trainer(job: TrainingJob, environment: Environment, rate: float) -> Trainer:
+def _trainer(job: TrainingJob, environment: Environment, rate: float, of_run: Mapping[str, Any]) -> Trainer:
     tokenizer = load_tokenizer(job.model.path)
     network = _network(job)
     trainer = environment.trainer(
@@ -219,7 +252,7 @@ def _trainer(job: TrainingJob, environment: Environment, rate: float) -> Trainer
         end_tokens(network["model"], tokenizer),
         **network,
         processing_class=tokenizer,
-        args=_arguments(job, environment, rate),
+        args=_arguments(job, environment, rate, of_run),
         train_dataset=environment.data.train,
         eval_dataset=environment.data.heldout,
         callbacks=[_LearningRate(rate), OneLineProgress({"reward": "reward", "eval_reward": "held-out reward"})],
@@ -242,14 +275,11 @@ def _network(job: TrainingJob) -> dict[str, Any]:
     return {"model": open_base(job.model, job.lora), "peft_config": lora_config(job.lora)}
 
 
-def _arguments(job: TrainingJob, environment: Environment, rate: float) -> GRPOConfig:
-    os.environ["TENSORBOARD_LOGGING_DIR"] = str(job.tensorboard)
-    os.environ.setdefault("WANDB_MODE", "offline")
+def _arguments(job: TrainingJob, environment: Environment, rate: float, of_run: Mapping[str, Any]) -> GRPOConfig:
     if job.training.sampler == "vllm-colocate":
         # TRL takes port 29500 if it looks free: of two runs starting on one machine, the second would crash.
-        with socket.socket() as probe:
-            probe.bind(("", 0))
-            os.environ.setdefault("MASTER_PORT", str(probe.getsockname()[1]))
+        (port,) = sampling_server.free_ports(1)
+        os.environ.setdefault("MASTER_PORT", str(port))
     settings = grpo_settings(
         job.model,
         job.training,
@@ -260,7 +290,7 @@ def _arguments(job: TrainingJob, environment: Environment, rate: float) -> GRPOC
         on_gpu=torch.cuda.is_available(),
         has_heldout=environment.data.heldout is not None,
     )
-    return GRPOConfig(**settings)
+    return GRPOConfig(**{**settings, **of_run})
 
 
 def _measured(trainer: Trainer) -> list[Line]:
@@ -308,7 +338,7 @@ class _CollapseWatcher(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         steps = [entry for entry in state.log_history if "reward" in entry]
         if self.found is None and steps and steps[-1]["step"] == state.global_step:
-            self.found = symptom(steps, self.job.guard)
+            self.found = processes.of_first(symptom(steps, self.job.guard))
             control.should_training_stop |= self.found is not None and self.job.guard.action != "none"
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -316,5 +346,8 @@ class _CollapseWatcher(TrainerCallback):
         control.should_evaluate |= state.global_step == state.max_steps and self.job.training.n_heldout > 0
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if not processes.is_first():
+            return
         rewards = {entry["step"]: entry["eval_reward"] for entry in state.log_history if "eval_reward" in entry}
-        checkpoints.prune(self.job.work, rewards, self.job.training.keep_best)
+        settings = self.job.training
+        checkpoints.prune(self.job.work, rewards, settings.keep_best, settings.save_steps, state.global_step)

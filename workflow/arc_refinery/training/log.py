@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from arc_refinery.config import Guard
-from arc_refinery.files import atomic_write, decode_json, read_text
+from arc_refinery.files import atomic_write
+from arc_refinery.reading import decode_json, read_text
 from arc_refinery.records import RecordError
 from arc_refinery.training import checkpoints
 from arc_refinery.training.guard import LoggedStep, Symptom
@@ -110,8 +111,9 @@ def _decoded(entry: Any) -> Line:
 class Journal:
     """The journal in the checkpoint folder: abandoned steps, and the number of rollbacks."""
 
-    def __init__(self, work: Path, guard: Guard, learning_rate: float) -> None:
+    def __init__(self, work: Path, guard: Guard, learning_rate: float, save_steps: int) -> None:
         self._work = work
+        self._save_steps = save_steps
         self._guard = guard
         self._learning_rate = learning_rate
         self._file, self._start = work / "journal.jsonl", work / "start.jsonl"
@@ -154,7 +156,14 @@ class Journal:
     def choose(self, history: Sequence[Line], found: Symptom | None, last_step: int) -> Choice:
         """Choose the step whose weights become the adapter; 0: those that training started from."""
         ended_in_collapse = found is not None and self._guard.action != "none"
-        available = [0, *(self._good_steps(found) if found and ended_in_collapse else checkpoints.steps_of(self._work))]
+        available = [
+            0,
+            *(
+                self._good_steps(found)
+                if found and ended_in_collapse
+                else checkpoints.planned(self._work, self._save_steps, last_step)
+            ),
+        ]
         rewards = {
             line.step: line.reward for line in history if isinstance(line, HeldoutResult) and line.step in available
         }
@@ -167,7 +176,8 @@ class Journal:
 
     def _good_steps(self, found: Symptom) -> list[int]:
         """Return the checkpoints from before the steps that the guard averages over."""
-        return [step for step in checkpoints.steps_of(self._work) if step <= found.step - self._guard.window]
+        planned = checkpoints.planned(self._work, self._save_steps, found.step)
+        return [step for step in planned if step <= found.step - self._guard.window]
 
     def _since_last_rollback(self, log: Sequence[dict[str, Any]]) -> list[Line]:
         """Return steps and held-out metrics, without metrics that differ from run to run or TRL's summary of a run."""

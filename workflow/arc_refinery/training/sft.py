@@ -33,6 +33,7 @@ from arc_refinery.shared_prompts import share, side_by_side
 from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.training.adapters import open_network, write_adapter
 from arc_refinery.training.checkpoints import claim, newest
+from arc_refinery.training.last_step import SavesLastStep
 from arc_refinery.training.log import Line, write_lines
 from arc_refinery.training.progress import OneLineProgress
 
@@ -81,11 +82,12 @@ def train_sft(
     claim(work, _identity(rows, model, lora, training, seed))
     last = newest(work)
     trainer = open_trainer(rows, model, lora, training, seed, work)
-    for callback in _optional_callbacks(measurements, tensorboard, resumes=last is not None):
-        trainer.add_callback(callback)
     if last:
         logger.info("%s: training resumes from this checkpoint", last)
-    trainer.train(resume_from_checkpoint=str(last) if last else None)
+    with writing(tensorboard or work):  # checkpoints and measurements name themselves
+        for callback in _optional_callbacks(measurements, tensorboard, resumes=last is not None):
+            trainer.add_callback(callback)
+        trainer.train(resume_from_checkpoint=str(last) if last else None)
     write_adapter(trainer.model, output, lambda folder: write_lines(folder / "training.jsonl", _steps(trainer)))
     shutil.rmtree(work)
 
@@ -101,7 +103,7 @@ def open_trainer(
         logger.info("rows are padded: %s", reason)
     else:
         collate = partial(_side_by_side, DataCollatorForLanguageModeling(tokenizer.pad_token_id, padding_free=True))
-    trainer = SFTTrainer(
+    trainer = _Trainer(
         model=network,
         processing_class=tokenizer,
         args=SFTConfig(**sft_settings(model, training, seed, work, on_gpu=torch.cuda.is_available())),
@@ -111,6 +113,10 @@ def open_trainer(
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
+
+
+class _Trainer(SavesLastStep, SFTTrainer):
+    """TRL's, which also saves its last step at SIGTERM."""
 
 
 def dataset(rows: Sequence[SftRow], tokenizer: PreTrainedTokenizerBase) -> Dataset:

@@ -8,6 +8,7 @@ from arc_refinery.records.refining import NO_CODE
 from arc_refinery.sandbox import Status
 
 NGRAM = 4  # tokens
+REWARD_TERM = "reward_term/"  # prefix of a term of the reward: mean of its values, without its weight
 FAILURES = (NO_CODE, *(str(status) for status in Status if status is not Status.ok))
 
 

@@ -20,12 +20,14 @@ from trl import GRPOTrainer
 from arc_refinery.config import PolicyGradient
 from arc_refinery.sandbox import Executor
 from arc_refinery.shared_prompts import share
-from arc_refinery.training import shared_prefix
+from arc_refinery.training import processes, shared_prefix
 from arc_refinery.training.adapters import read_weights
 from arc_refinery.training.advantages import best_of_k_advantages
+from arc_refinery.training.last_step import SavesLastStep
 from arc_refinery.training.log import MEASURED
 from arc_refinery.training.prompt_order import PromptOrder
 from arc_refinery.training.weight_sync import check_that_sampler_follows, merged_weights
+from arc_refinery.training.whole_step import SharesSteps
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +37,6 @@ PARTS = ("sampling", "reward", "tools")  # timed parts of a step; the rest is th
 class Rewarder(Protocol):
     """A reward function of TRL."""
 
-    rewards: list[float]  # of the last call
-
     @property
     def executor(self) -> Executor | None:
         """Sandbox that runs programs; None if no programs are run."""
@@ -44,14 +44,16 @@ class Rewarder(Protocol):
     def __call__(self, *arguments: Any, **named: Any) -> list[float]: ...
 
 
-class Trainer(GRPOTrainer):
+class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
     _buffered_inputs: Any  # TRL's: the passes of a step
 
     def __init__(self, settings: PolicyGradient, scorer: Rewarder, **arguments: Any) -> None:
         super().__init__(reward_funcs=scorer, **arguments)
         self.settings = settings
+        self.steps_per_batch = settings.num_iterations
         self.scorer = scorer
-        self.rows: list[dict[str, Any]] = []  # of the current batch of prompts
+        self.rows: list[dict[str, Any]] = []  # of the current batch of prompts, in this process
+        self._rewards = torch.zeros(0)  # of that batch, in all processes
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._sampler_was_checked = not self.use_vllm
         self._shares_prompts = settings.shared_prefix == "auto" and self._share_prompts()
@@ -144,18 +146,22 @@ class Trainer(GRPOTrainer):
     def _calculate_rewards(self, *arguments: Any, **named: Any) -> Tensor:
         with self.timed("reward"):
             rewards: Tensor = super()._calculate_rewards(*arguments, **named)
+        self._rewards = rewards.cpu().flatten()
         return rewards
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self.rows = inputs
         scored: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        rewards = torch.tensor(self.scorer.rewards).view(-1, self.settings.num_generations)
+        rewards = self._rewards.view(-1, self.settings.num_generations)
+        own = slice(processes.index() * len(inputs), (processes.index() + 1) * len(inputs))
         if self.settings.pass_at_k > 1:
             advantages = best_of_k_advantages(rewards, self.settings.pass_at_k, self.settings.scale_rewards)
-            scored["advantages"] = advantages.flatten().to(scored["advantages"])
+            scored["advantages"] = advantages.flatten()[own].to(scored["advantages"])
         if self.settings.drop_zero_variance:
-            differ = (rewards != rewards[:, :1]).any(1, keepdim=True).expand_as(rewards).flatten()
+            differ = (rewards != rewards[:, :1]).any(1, keepdim=True).expand_as(rewards).flatten()[own]
             scored["completion_mask"] = scored["completion_mask"] * differ.to(scored["completion_mask"]).unsqueeze(1)
             carries_loss = scored["completion_mask"] * scored.get("tool_mask", 1)
-            scored["num_items_in_batch"] = carries_loss.sum().to(scored["num_items_in_batch"])
+            scored["num_items_in_batch"] = (
+                self.accelerator.gather(carries_loss.sum()).sum().to(scored["num_items_in_batch"])
+            )
         return scored

@@ -70,8 +70,8 @@ def check_that_sampler_follows(trainer: Any, prompt_ids: list[int]) -> None:
             "the sampler does not follow the training: after the adapter was changed, the sampler's log-probabilities "
             f"differed by {to_moved:.3f} nats per token from the trainer's with the change, and by {to_unmoved:.3f} "
             "from those without it. vLLM's weights are not updated. Check that trl and vllm have the versions of "
-            "envs/gpu.txt and, with sampler: vllm-server, that the server was started by `trl vllm-serve` with the "
-            "model of model.path"
+            "envs/gpu.txt and, with a server of your own (server_url), that it was started by `trl vllm-serve` with "
+            "the model of model.path"
         )
 
 

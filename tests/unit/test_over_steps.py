@@ -1,0 +1,99 @@
+"""The report's section on the kept steps of a training, from results made by hand."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+from checkout import ROOT
+
+from arc_refinery.config import Refining, TaskSet, validate_experiment
+from arc_refinery.reporting.publish import Attachments
+from arc_refinery.reporting.refining import over_steps
+
+# Tasks solved and pass rate of each arm; step 20 solves as many as step 10, at a higher rate
+VALIDATION = {"base": (1, 0.1), "steps@10": (3, 0.2), "steps@20": (3, 0.3)}
+HELDOUT = {"base": (2, 0.1), "steps@10": (4, 0.4), "steps@20": (1, 0.2)}
+N_TASKS = 4
+
+
+def experiment(training: dict[str, Any] | None = None) -> Refining:
+    content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
+    content["training"] |= {"keep_steps": [10, 20], **(training or {})}
+    content["training"]["grpo"] |= {"max_steps": 30, "save_steps": 10}
+    content["evaluation"]["arms"] = [
+        {"name": "base", "turns": [{"n_predictions": 8}]},
+        {"name": "steps", "turns": [{"n_predictions": 8, "adapter": "trained@*"}]},
+    ]
+    content["evaluation"]["primary"] = None
+    return validate_experiment(content, "test", Refining)
+
+
+def sets(experiment: Refining, **validation: bool) -> dict[str, TaskSet]:
+    first = experiment.evaluation.sets[0]
+    return {name: first.model_copy(update={"name": name, "validation": is_one}) for name, is_one in validation.items()}
+
+
+def results(figures: dict[str, tuple[int, float]]) -> dict[str, pd.DataFrame]:
+    """Per task, of each arm: the first tasks are solved."""
+    tables = {}
+    for arm, (n_solved, pass_rate) in figures.items():
+        columns = dict.fromkeys(over_steps.PANELS, [0.5] * N_TASKS)
+        solved = [1.0] * n_solved + [0.0] * (N_TASKS - n_solved)
+        tables[arm] = pd.DataFrame(columns | {"is_correct": solved, "pass_rate": [pass_rate] * N_TASKS})
+    return tables
+
+
+@pytest.fixture
+def blocks(tmp_path: Path) -> list[str]:
+    made = experiment()
+    files = Attachments(str(tmp_path))
+    both = sets(made, validation=True, heldout=False)
+    found = over_steps.section(
+        made, [(both["validation"], results(VALIDATION)), (both["heldout"], results(HELDOUT))], files
+    )
+    files.write(tmp_path)
+    return found
+
+
+def test_the_validation_set_chooses_and_the_other_set_says_what_the_choice_is_worth(blocks: list[str]):
+    (chosen,) = (block for block in blocks if "Chosen" in block)
+    assert "Chosen on the validation set `validation`: step 20**, which solves 75.0 %" in chosen
+    assert "On sets that nothing was chosen on it solves 25.0 %" in chosen and "of `heldout`." in chosen
+
+
+def test_the_tables_have_a_row_for_each_step_from_before_the_training_on(blocks: list[str]):
+    first, second = (block for block in blocks if block.startswith("| step |") and "valid code" not in block)
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in first.splitlines()]
+    assert cells[0] == ["step", "n tasks", "solved", "pass rate", "unique outputs"]
+    assert [(row[0], row[1], row[2].split(" %")[0], row[3].split(" %")[0]) for row in cells[2:]] == [
+        ("0", "4", "25.0", "10.0"),
+        ("10", "4", "75.0", "20.0"),
+        ("20", "4", "75.0", "30.0"),
+    ]
+    assert [line.split("|")[3].split(" %")[0].strip() for line in second.splitlines()[2:]] == ["50.0", "100.0", "25.0"]
+
+
+def test_the_plot_and_the_table_as_csv_are_written(blocks: list[str], tmp_path: Path):
+    assert blocks[-1] == f"[As CSV]({tmp_path}/steps-steps.csv)."
+    assert (tmp_path / "steps-steps.png").stat().st_size > 0
+    lines = list(csv.DictReader((tmp_path / "steps-steps.csv").open()))
+    assert len(lines) == 2 * 3 * len(over_steps.PANELS)
+    (one,) = (line for line in lines if (line["set"], line["step"], line["metric"]) == ("heldout", "10", "pass_rate"))
+    assert float(one["mean"]) == 0.4
+
+
+def test_without_a_validation_set_no_step_is_chosen(tmp_path: Path):
+    made = experiment()
+    only = sets(made, heldout=False)["heldout"]
+    text = "\n".join(over_steps.section(made, [(only, results(HELDOUT))], Attachments(str(tmp_path))))
+    assert "No set has `validation: true`, so no step is chosen" in text
+    assert "Chosen on" not in text
+
+
+def test_trainings_that_keep_no_step_have_no_section(tmp_path: Path):
+    content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
+    made = validate_experiment(content, "test", Refining)
+    assert over_steps.section(made, [], Attachments(str(tmp_path))) == []

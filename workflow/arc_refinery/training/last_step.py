@@ -1,0 +1,115 @@
+"""Save the last whole step when SIGTERM ends a training: an evicted job loses a step, not `save_steps` of them.
+
+Weights change only in the optimizer's step. Until then, the state is that after the last whole step, but for the random
+numbers drawn and the tokens counted since; so theirs is kept. A signal during the optimizer's step, or during the
+logging, evaluation and saving that follow it, waits for their end.
+
+Of several processes, only the first one saves. It needs no other one for that: weights, optimizer and random numbers
+are the same in all. The others continue until it has ended, because its evaluation may need them.
+"""
+
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from safetensors import SafetensorError
+from transformers import TrainerCallback
+
+from arc_refinery.files import writing
+from arc_refinery.training import processes
+from arc_refinery.training.checkpoints import steps_of
+from arc_refinery.training.processes import RandomState
+
+if TYPE_CHECKING:
+    from transformers import Trainer as Base
+else:
+    Base = object
+
+logger = logging.getLogger(__name__)
+
+
+class SavesLastStep(Base):
+    """A trainer of transformers that saves its last whole step at SIGTERM, and then ends as it would without.
+
+    Inherit from it before the trainer's class.
+    """
+
+    current_flos: float  # of transformers' trainer
+    steps_per_batch = 1  # steps made with one batch of completions; training can resume only before a new batch
+    # After the last whole step of this process
+    _random: RandomState | None = None
+    _n_tokens = 0
+    _is_updating = False
+    _has_to_end = False
+
+    def train(self, *arguments: Any, **named: Any) -> Any:
+        self.add_callback(_BeginsToUpdate(self))
+        first = processes.of_first(os.getpid())
+        with _at_sigterm(self._end) if processes.is_first() else processes.leaving_signals_to(first):
+            return super().train(*arguments, **named)
+
+    def store_flos(self) -> None:
+        """Count for all processes, which do the same: transformers waits for them, but a signal may have come."""
+        self.state.total_flos += self.current_flos * processes.count()
+        self.current_flos = 0
+
+    def begin_update(self) -> None:
+        self._is_updating = True
+
+    def _save_checkpoint(self, *arguments: Any, **named: Any) -> None:
+        """Save as the library does; where a file cannot be written, name the folder and what to do."""
+        checkpoint = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
+        with writing(checkpoint, SafetensorError, RuntimeError):  # RuntimeError: torch's
+            super()._save_checkpoint(*arguments, **named)
+
+    def _maybe_log_save_evaluate(self, *arguments: Any, **named: Any) -> None:
+        super()._maybe_log_save_evaluate(*arguments, **named)
+        self._random, self._n_tokens = RandomState(), self.state.num_input_tokens_seen
+        self._is_updating = False
+        if self._has_to_end:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def _end(self) -> bool:
+        """Save; return whether the process can end."""
+        self._has_to_end = True
+        if self._is_updating:
+            return False
+        step = self.state.global_step
+        if self._random and step % self.steps_per_batch == 0 and step not in steps_of(Path(self.args.output_dir)):
+            self._random.restore()
+            self.state.num_input_tokens_seen = self._n_tokens
+            self._save_checkpoint(self.model, trial=None)
+            logger.info("SIGTERM: step %d is saved; the same command goes on from there", step)
+        return True
+
+
+class _BeginsToUpdate(TrainerCallback):
+    def __init__(self, trainer: SavesLastStep) -> None:
+        self.trainer = trainer
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.trainer.begin_update()
+
+
+@contextmanager
+def _at_sigterm(end: Callable[[], bool]) -> Iterator[None]:
+    """Call `end` at SIGTERM; if it returns True, do what SIGTERM did before."""
+
+    def handle(number: int, _: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_IGN)  # a second one while the first is handled
+        if end():
+            signal.signal(number, before)
+            os.kill(os.getpid(), number)
+        else:
+            signal.signal(number, handle)
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
