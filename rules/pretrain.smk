@@ -18,9 +18,28 @@ rule pretrain_first_turns:
         " arc-refinery dev pretrain --output-folder {output} --checkpoint {output}.checkpoint 2> {log}"
 
 
-rule pretrain:
+rule pretrain_refining:
     input:
         rules.pretrain_first_turns.output,
+    output:
+        directory("results/pretrained-refining"),
+    log:
+        "logs/pretrain-refining.log",
+    benchmark:
+        "logs/benchmarks/pretrain-refining.tsv"
+    threads: 2
+    resources:
+        **requests(Needs(mem_mb=4000, runtime=120)),
+    shell:
+        "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592"
+        " arc-refinery dev pretrain --model refining --start {input} --n-chunks 200 --batch-tokens 3072"
+        " --muon-learning-rate 0.006 --adamw-learning-rate 0.002"
+        " --output-folder {output} --checkpoint {output}.checkpoint 2> {log}"
+
+
+rule pretrain:
+    input:
+        rules.pretrain_refining.output,
     output:
         directory("results/pretrained"),
     log:
@@ -32,7 +51,7 @@ rule pretrain:
         **requests(Needs(mem_mb=4000, runtime=120)),
     shell:
         "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592"
-        " arc-refinery dev pretrain --model refining --start {input} --n-chunks 200 --batch-tokens 3072"
+        " arc-refinery dev pretrain --model reading --start {input} --start-share 0.5 --n-chunks 150 --batch-tokens 3072"
         " --muon-learning-rate 0.006 --adamw-learning-rate 0.002"
         " --output-folder {output} --checkpoint {output}.checkpoint 2> {log}"
 

@@ -27,15 +27,16 @@ def corpus(tokenizer: "PreTrainedTokenizerFast") -> "Corpus":
     return corpus_of(tokenizer, seed=3)
 
 
-@pytest.fixture(scope="module")
-def refining(tokenizer: "PreTrainedTokenizerFast") -> "Corpus":
-    return corpus_of(tokenizer, seed=3, refines=True)
+@pytest.fixture(scope="module", params=["REFINING", "READING"])
+def refining(tokenizer: "PreTrainedTokenizerFast", request: pytest.FixtureRequest) -> "Corpus":
+    return corpus_of(tokenizer, seed=3, curriculum=request.param)
 
 
-def corpus_of(tokenizer: "PreTrainedTokenizerFast", seed: int, refines: bool = False) -> "Corpus":
-    from arc_refinery.pretraining.corpus import FIRST_TURNS, REFINING, Corpus, TaskConversations
+def corpus_of(tokenizer: "PreTrainedTokenizerFast", seed: int, curriculum: str = "FIRST_TURNS") -> "Corpus":
+    from arc_refinery.pretraining import corpus as module
+    from arc_refinery.pretraining.corpus import Corpus, TaskConversations
 
-    writer = TaskConversations(tokenizer, REFINING if refines else FIRST_TURNS)
+    writer = TaskConversations(tokenizer, getattr(module, curriculum))
     return Corpus(writer, seed=seed, n_chunks=100, chunk_size=16, batch_tokens=BATCH_TOKENS)
 
 
@@ -225,4 +226,4 @@ def test_second_turns_end_in_the_right_program_and_in_the_last_stage_seldom(
 
     early, late = right(10), right(LAST)
     assert all(early)
-    assert 0 < sum(late) < 0.5 * len(late)  # 25 % of them
+    assert 0 < sum(late) < 0.5 * len(late)  # 25 % or 35 % of them

@@ -45,8 +45,9 @@ class SecondTurns:
     difficulty: ProblemDifficulty
     share: float  # of all conversations
     start_share: float  # of those about a composed program: the wrong one is its start, so that the rest is missing
-    longer_share: float = 0.0  # of these conversations: those about composed programs of one statement more
-    mending_share: float = 1.0  # of them: those that end in the right program, not in the wrong one again
+    mending_share: float = (
+        1.0  # of these conversations: those that end in the right program, not in the wrong one again
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,16 @@ FIRST_TURNS = (
 # turns more random, too).
 REFINING = (
     CurriculumStage(0.0, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(3, 3, 40, 1.0, 0.7), 0.75, 0.85)),
-    CurriculumStage(0.22, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(3, 4, 60, 0.9), 0.7, 0.6, 0.15)),
-    CurriculumStage(0.4, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(2, 6, 120, 0.75), 0.45, 0.55, 0.15)),
-    CurriculumStage(0.9, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(2, 6, 120, 0.75), 0.45, 0.55, 0.15, 0.4)),
+    CurriculumStage(0.3, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(3, 4, 60, 0.9), 0.7, 0.6)),
+    CurriculumStage(0.55, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(2, 6, 120, 0.75), 0.4, 0.45)),
+    CurriculumStage(0.85, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(2, 6, 120, 0.75), 0.4, 0.45, 0.25)),
+)
+# A batch holds conversations of one length. Above, most batches are full-size first turns, so few steps teach second
+# turns; here most are short second turns.
+READING = (
+    CurriculumStage(0.0, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(3, 3, 40, 1.0, 0.7), 0.85, 0.85)),
+    CurriculumStage(0.25, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(3, 4, 60, 0.95), 0.83, 0.7)),
+    CurriculumStage(0.5, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(2, 4, 60, 0.9), 0.8, 0.6, 0.35)),
 )
 N_PAIRS, N_PAIRS_WEIGHTS = (2, 3, 4), (0.35, 0.55, 0.1)
 
@@ -164,8 +172,6 @@ class TaskConversations:
         n_pairs = rng.choices(N_PAIRS, N_PAIRS_WEIGHTS)[0]
         second = stage.second_turns if stage.second_turns and rng.random() < stage.second_turns.share else None
         difficulty = second.difficulty if second else stage.first_turns
-        if second and rng.random() < second.longer_share:
-            difficulty = replace(difficulty, n_operations=difficulty.n_operations + 1)
         problem, statements = generate_problem(difficulty, n_pairs, "pretraining", "pretraining", *address)
         task = Task(problem.problem_id, problem.examples, (), problem.origin)
         messages = prompts.first_turn(task, TEMPLATE)

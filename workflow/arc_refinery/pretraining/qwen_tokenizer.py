@@ -13,7 +13,7 @@ from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
 from trl.chat_template_utils import qwen3_chat_template
 
-from arc_refinery.tool_use.tools import TOOLS
+from arc_refinery.tool_use.tools import Toolbox
 
 PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 TAGS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"]
@@ -51,7 +51,7 @@ def build_qwen_tokenizer(texts: Iterable[str], max_length: int) -> PreTrainedTok
 
 def _fixed_texts(tokenizer: PreTrainedTokenizerFast) -> list[str]:
     """Return the template's text before and after the tools, and the line of each tool."""
-    schemas = [tool.schema for tool in TOOLS.values()]
+    schemas = Toolbox().schemas
     messages = [{"role": "user", "content": ""}]
     text = str(tokenizer.apply_chat_template(messages, tools=schemas, tokenize=False))
     lines = [json.dumps(schema) for schema in schemas]

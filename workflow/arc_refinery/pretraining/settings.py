@@ -6,8 +6,9 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class PretrainingSettings:
-    model: Literal["tasks", "refining", "tool-use"] = "tasks"  # `refining` continues the weights of `tasks`
-    start: str = ""  # folder of the weights that `refining` continues
+    model: Literal["tasks", "refining", "reading", "tool-use"] = "tasks"  # `refining` continues `tasks`, `reading` that
+    start: str = ""  # folder of the weights that are continued
+    start_share: float = 0.0  # of the start's weights in the mean, with those after training, that is written
     seed: int = 0  # seeds every random choice
     n_chunks: int = 246  # the corpus is generated and shuffled chunk by chunk
     chunk_size: int = 512  # conversations per chunk

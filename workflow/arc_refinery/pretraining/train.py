@@ -20,7 +20,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast,
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from arc_refinery.errors import InputError
-from arc_refinery.pretraining.corpus import FIRST_TURNS, REFINING, Batch, Corpus, TaskConversations, Writer
+from arc_refinery.pretraining.corpus import FIRST_TURNS, READING, REFINING, Batch, Corpus, TaskConversations, Writer
 from arc_refinery.pretraining.muon import Muon
 from arc_refinery.pretraining.settings import PretrainingSettings
 from arc_refinery.pretraining.tokenizer import build_tokenizer
@@ -48,6 +48,8 @@ def pretrain(settings: PretrainingSettings, output_folder: Path, checkpoint: Pat
         progress.set_postfix({name: f"{value:.3f}" for name, value in metrics.items()})
         if len(log) % settings.chunks_per_checkpoint == 0:
             _save(checkpoint, settings, model, optimizers, log)
+    if settings.start_share:
+        _average(model, _started(settings), settings.start_share)
     output_folder.mkdir(parents=True, exist_ok=True)
     writer.tokenizer.save_pretrained(output_folder)
     model.half().save_pretrained(output_folder)
@@ -61,16 +63,32 @@ def _writer_and_model(settings: PretrainingSettings) -> tuple[Writer, Network]:
         case "tasks":
             tasks = TaskConversations(build_tokenizer(settings.window), FIRST_TURNS)
             return tasks, build_model(tasks.tokenizer, settings.window)
-        case "refining":
+        case "refining" | "reading":
             if not settings.start:
-                raise InputError("--model refining continues a model's weights: name its folder with --start")
-            turns = TaskConversations(build_tokenizer(settings.window), REFINING)
-            return turns, LlamaForCausalLM.from_pretrained(settings.start, dtype=torch.float32)
+                raise InputError(f"--model {settings.model} continues a model's weights: name its folder with --start")
+            curriculum = REFINING if settings.model == "refining" else READING
+            turns = TaskConversations(build_tokenizer(settings.window), curriculum)
+            return turns, _started(settings)
         case "tool-use":
             from arc_refinery.pretraining.tool_conversations import ToolConversations
 
             questions = ToolConversations(settings.window)
             return questions, build_qwen_model(questions.tokenizer, settings.window)
+
+
+def _started(settings: PretrainingSettings) -> LlamaForCausalLM:
+    model: LlamaForCausalLM = LlamaForCausalLM.from_pretrained(settings.start, dtype=torch.float32)
+    return model
+
+
+@torch.no_grad()
+def _average(model: Network, start: Network, share: float) -> None:
+    """Replace the weights by a mean with those of the start, which keeps more of what they could do.
+
+    Source: Wortsman et al. 2022, Robust fine-tuning of zero-shot models.
+    """
+    for weight, before in zip(model.parameters(), start.parameters(), strict=True):
+        weight.lerp_(before, share)
 
 
 def build_qwen_model(tokenizer: PreTrainedTokenizerFast, window: int) -> Qwen3ForCausalLM:
