@@ -21,6 +21,7 @@ OTHER_ROWS = ["source a text", "examples.0 missing", "examples.0.1 a list"]  # t
 TURNS = "a.0.data_augmentation_params.n_rot90"
 OTHER_PREDICTIONS = ["a a list", "a.0 missing", "a.0.text_prediction a text", f"{TURNS} missing", f"{TURNS} null"]
 OTHER_PROGRAMS = ["without its last byte", "program_id a text", "source a text", "inputs a list", "inputs.0 missing"]
+BENCHMARK = "s\th:m:s\tmax_rss\tcpu_time\n60.5\t0:01:00\t500.0\t50.0\n"
 STEP = {"step": 1, "reward": 0.5, "kl": 0.1}
 GRIDS = {
     "a cell of 11": TASKS | {"a": {"train": [{"input": [[11]], "output": [[1]]}], "test": [PAIR]}},
@@ -95,6 +96,20 @@ STAGES = {
         ["report", "curves", "--log", "{}/training.jsonl", "--output", "{}/out/curves.png"],
         {"training.jsonl": of_json([["step"]], {"no steps": b"\n"})},
     ),
+    "report times": Stage(
+        ["report", "times", "--benchmarks", "{}/times", "--output", "{}/out/times.md"],
+        {
+            "times/times.tsv": of_text(
+                {
+                    "no rows": BENCHMARK.encode().splitlines()[0],
+                    "a text": BENCHMARK.replace("60.5", "x").encode(),
+                    "no column of memory": BENCHMARK.replace("max_rss", "rss").encode(),
+                    "no seconds": BENCHMARK.replace("60.5", "-").encode(),
+                    "more columns in a row": (BENCHMARK + "1\t2\t3\t4\t5\n").encode(),
+                }
+            )
+        },
+    ),
     "doctor memory": Stage(
         ["doctor", "memory", "--config", "{}/config.json"],
         {
@@ -129,6 +144,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     for name, content in contents.items():
         (folder / name).write_text("a\nb\n" if content is None else json.dumps(content) + "\n")
+    (folder / "times").mkdir()
+    (folder / "times/times.tsv").write_text(BENCHMARK)
     records.write(folder / "tasks.parquet", "tasks", [make_task("a")], 0, {})
     return folder
 
@@ -142,6 +159,7 @@ REFUSED = {
     "prompts learn": 33,
     "tools questions": 26,
     "report curves": 21,
+    "report times": 15,
     "doctor memory": 43,
 }
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,13 @@ import pytest
 from adapters import make_adapter
 from checkout import TINY
 
+from arc_refinery import chat
 from arc_refinery.chat import load_chat
 from arc_refinery.config import ModelConfig
 from arc_refinery.errors import InputError, ModelError
 from arc_refinery.files import atomic_write
+from arc_refinery.hub import out_of_reach
+from arc_refinery.model_shape import shape_of
 from arc_refinery.sampling.checks import adapter_config, check_model
 
 Change = Callable[[Path], object]
@@ -41,6 +45,14 @@ def configured(**changes: Any) -> Change:
         if "layer_types" in config and "num_hidden_layers" in changes:
             added["layer_types"] = [config["layer_types"][0]] * added["num_hidden_layers"]
         (folder / "config.json").write_text(json.dumps(config | added))
+
+    return change
+
+
+def changed(**values: Any) -> Change:
+    def change(folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps(config | values))
 
     return change
 
@@ -92,6 +104,83 @@ def test_chat_templates_and_tokenizers_that_cannot_be_used_are_refused(tmp_path:
     folder = tiny(tmp_path, change)
     with pytest.raises(ModelError, match=str(folder)):
         load_chat(str(folder)).render([{"role": "user", "content": "hello"}])
+
+
+LOOPS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+
+
+def test_a_chat_template_that_hardly_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat, "RENDER_SECONDS", 0.2)
+    folder = tiny(tmp_path, text("chat_template.jinja", LOOPS))
+    with pytest.raises(ModelError, match=r"chat_template.jinja: a conversation is not rendered after 0.2 s"):
+        load_chat(str(folder)).render([{"role": "user", "content": "hello"}])
+
+
+@pytest.mark.model
+def test_so_is_one_that_only_transformers_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat, "RENDER_SECONDS", 0.2)
+    folder = tiny(tmp_path, text("chat_template.jinja", LOOPS))
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"tokenizer_class": "PreTrainedTokenizer"}))
+    loaded = load_chat(str(folder))
+    assert isinstance(loaded, chat._OfTransformers)
+    with pytest.raises(ModelError, match=f"{folder}: a conversation is not rendered"):
+        loaded.render([{"role": "user", "content": "hello"}])
+
+
+def test_the_limit_of_rendering_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.getsignal(signal.SIGVTALRM)
+    load_chat(TINY).render([{"role": "user", "content": "hello"}])
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGVTALRM) == before
+
+
+@pytest.mark.model
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "{", "[]", "\xff{}", '{"eos_token_id": 1', '{"eos_token_id": "</s>"}', '{"eos_token_id": [257, 100000]}'),
+        *('{"eos_token_id": true}', '{"eos_token_id": -1}'),
+    ],
+)
+def test_end_tokens_that_cannot_be_read_are_refused(tmp_path: Path, content: str) -> None:
+    folder = tiny(tmp_path, text("generation_config.json", content))
+    with pytest.raises(InputError, match=r"generation_config\.json"):
+        check_model(ModelConfig(path=str(folder), window=64), None)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("content", ["{}", '{"eos_token_id": null}', '{"eos_token_id": [256, 257]}'])
+def test_end_tokens_may_be_several_or_left_to_the_tokenizer(tmp_path: Path, content: str) -> None:
+    folder = tiny(tmp_path, text("generation_config.json", content))
+    check_model(ModelConfig(path=str(folder), window=64), None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(text("config.json", content) for content in ("", "[]", "{}", "null", "\xff{}", "[" * 100_000)),
+        changed(hidden_size="64"),
+        changed(hidden_size=None),
+        changed(num_attention_heads=0),
+        changed(head_dim=1.5),
+        changed(vocab_size=True),
+        changed(layer_types=5),
+        lambda folder: ((folder / "config.json").unlink(), (folder / "config.json").mkdir()),
+    ],
+)
+def test_sizes_that_cannot_be_read_are_refused(tmp_path: Path, change: Change) -> None:
+    with pytest.raises(ModelError, match=r"config\.json: "):
+        shape_of(str(tiny(tmp_path, change)))
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"files": []}', '{"files": {"a": "7"}}', '{"files": {"a": 1, "a": 2}}', "[" * 100_000]
+)
+def test_records_of_fetched_files_are_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "model.json").write_text(content)
+    with pytest.raises(InputError, match=r"model\.json"):
+        out_of_reach(tmp_path / "model")
 
 
 @pytest.mark.parametrize(

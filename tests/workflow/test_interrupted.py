@@ -1,9 +1,16 @@
-"""A sampling job that is killed: what it had done is kept, and it ends in the same bytes."""
+"""Runs and jobs that are interrupted: nothing is lost, and the same command continues."""
 
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import processes
+import psutil
 import pytest
-from checkout import Checkout, n_prompts
+from checkout import SMALL, Checkout, n_prompts
 
 pytestmark = [pytest.mark.snakemake, pytest.mark.model]
 
@@ -22,3 +29,83 @@ def test_a_killed_sampling_job_goes_on_and_writes_the_same_bytes(finished: Check
     assert "prompts were sampled before" in done.stderr
     assert (killed / "000.parquet").read_bytes() == (undisturbed / "000.parquet").read_bytes()
     assert not progress.exists()
+
+
+TASKS = "results/small/tasks/heldout.parquet"
+PROMPTS = "results/small/heldout/turn1/prompts.parquet"
+RUN = ["--cores", "1", "--configfile", SMALL]
+
+
+@pytest.fixture
+def stop(fresh: Checkout, tmp_path: Path) -> Iterator[Callable[[str, str], processes.Running]]:
+    """Start a run of Snakemake on one core, and stop its first job of a command; it prints to `output`."""
+    left: list[psutil.Process] = []
+
+    def stop(target: str, command: str) -> processes.Running:
+        output = tmp_path / "output"
+        run = processes.start(["snakemake", target, *RUN], fresh.folder, output, output)
+        while not (jobs := [one for one in started_by(run) if command in " ".join(words(one))]):
+            assert run.poll() is None, output.read_text()
+            time.sleep(0.005)
+        jobs[-1].suspend()
+        left.extend([*started_by(run), psutil.Process(run.pid)])
+        return run
+
+    yield stop
+    for process in left:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def started_by(run: processes.Running) -> list[psutil.Process]:
+    return psutil.Process(run.pid).children(recursive=True) if run.poll() is None else []
+
+
+def words(process: psutil.Process) -> list[str]:
+    try:
+        return list(process.cmdline())
+    except psutil.NoSuchProcess:
+        return []
+
+
+def test_ctrl_c_twice_kills_the_jobs_and_ends_in_order(
+    stop: Callable[[str, str], processes.Running], fresh: Checkout, tmp_path: Path
+):
+    run, output = stop(TASKS, "arc-refinery tasks evaluation"), tmp_path / "output"
+    jobs = started_by(run)
+    run.send_signal(signal.SIGINT)
+    while "Terminating processes on user request" not in output.read_text():
+        time.sleep(0.005)
+    run.send_signal(signal.SIGINT)
+    assert run.wait() == 1
+    _, alive = psutil.wait_procs(jobs, timeout=10)
+    assert not alive
+    text = output.read_text()
+    assert "Interrupted again: killing the jobs. Type the same command again to continue." in text
+    assert "Traceback" not in text
+    done = fresh.snakemake(TASKS, *RUN)
+    assert done.returncode == 0, done.stderr
+    assert (fresh.folder / TASKS).exists()
+
+
+def test_after_a_clock_is_set_back_the_same_command_continues(
+    stop: Callable[[str, str], processes.Running], fresh: Checkout, tmp_path: Path
+):
+    run = stop(PROMPTS, "arc-refinery prompts first")
+    tomorrow = time.time() + 86_400
+    os.utime(fresh.folder / TASKS, (tomorrow, tomorrow))
+    for process in started_by(run):
+        process.resume()
+    assert run.wait() == 1
+    text = (tmp_path / "output").read_text()
+    assert f"results/small: 1 files are dated in the future, {TASKS} first" in text
+    assert "Type the same command again" in text
+    assert not (fresh.folder / PROMPTS).exists()
+
+    assert fresh.planned(PROMPTS, "--configfile", SMALL) == {"first_prompts": 1}
+    assert (fresh.folder / TASKS).stat().st_mtime == tomorrow  # a dry run changes nothing
+    done = fresh.snakemake(PROMPTS, *RUN)
+    assert done.returncode == 0, done.stderr
+    assert f"results/small: 1 files were dated in the future, {TASKS} first" in done.stderr
+    assert (fresh.folder / PROMPTS).exists()
+    assert fresh.planned(PROMPTS, "--configfile", SMALL) == {}

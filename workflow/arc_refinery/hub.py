@@ -24,6 +24,7 @@ from tqdm import tqdm
 
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
+from arc_refinery.reading import read_json
 
 if TYPE_CHECKING:
     from huggingface_hub import DryRunFileInfo
@@ -88,7 +89,7 @@ def fetch_repository(download: Download, folder: Path) -> None:
     sizes = {name: (snapshot / name).stat().st_size for name in _wanted(download, snapshot)}
     record = record_of(folder)
     if record.exists():  # possibly of an earlier commit
-        for name in json.loads(record.read_text())["files"]:
+        for name in _recorded(record):
             (folder / name).unlink(missing_ok=True)
     for name in sizes:
         _link(folder / name, snapshot / name)
@@ -131,8 +132,16 @@ def out_of_reach(folder: Path) -> list[str]:
     def is_there(name: str, size: int) -> bool:
         return (folder / name).is_file() and (folder / name).stat().st_size == size
 
-    files: dict[str, int] = json.loads(record_of(folder).read_text())["files"]
-    return [name for name, size in files.items() if not is_there(name, size)]
+    return [name for name, size in _recorded(record_of(folder)).items() if not is_there(name, size)]
+
+
+def _recorded(record: Path) -> dict[str, int]:
+    """Return the files that a record lists, with their sizes."""
+    content = read_json(record, "what `arc-refinery fetch` wrote; remove it, and fetch again", HubError)
+    files = content.get("files") if isinstance(content, dict) else None
+    if not isinstance(files, dict) or any(type(size) is not int for size in files.values()):
+        raise HubError(f"{record}: lists no files with their sizes; remove it, and fetch again")
+    return files
 
 
 def _snapshot(download: Download) -> Path:

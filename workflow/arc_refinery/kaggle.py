@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from arc_refinery import files
+from arc_refinery import reading
 from arc_refinery.errors import InputError
 from arc_refinery.grids import UNKNOWN, Grid, GridError, as_grid
 from arc_refinery.tasks import Pair, Task
@@ -37,7 +37,7 @@ def tasks_in(content: Mapping[str, Any], path: Path, solutions: Path | None = No
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a mapping from task ids from a .json or .json.gz file; raises `ChallengeError`."""
-    content = files.read_json(path, "a mapping from task ids", ChallengeError)
+    content = reading.read_json(path, "a mapping from task ids", ChallengeError)
     if not isinstance(content, dict):
         raise ChallengeError(f"{path}: holds a {type(content).__name__}, expected a mapping from task ids")
     return content

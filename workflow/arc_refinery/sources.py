@@ -22,11 +22,11 @@ from arc_refinery.barc.rows import row_blocks
 from arc_refinery.barc.tasks import tasks_from_problems, tasks_of_rows
 from arc_refinery.config import DIFFICULTY, Problems, TaskSet
 from arc_refinery.errors import InputError
-from arc_refinery.files import read_text
 from arc_refinery.grids import as_grid
 from arc_refinery.hub import FETCH_FIRST
 from arc_refinery.kaggle import read_challenges
 from arc_refinery.problems import Problem, ProblemSplit
+from arc_refinery.reading import read_text
 from arc_refinery.seeding import stream
 from arc_refinery.tasks import Pair, Task
 

@@ -8,11 +8,12 @@ from typing import Any
 
 from arc_refinery.config import ModelConfig, PromptedModel
 from arc_refinery.errors import InputError
-from arc_refinery.files import read_json
+from arc_refinery.reading import read_json
 from arc_refinery.records import Prompt
 
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
+GENERATION_CONFIG = "generation_config.json"
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ def check_model(model: ModelConfig, adapter: Path | None) -> None:
         raise SamplingError("4-bit weights need bitsandbytes and a GPU; see docs/environments.md, or do not quantize")
     network = _network_config(model)
     _check_window(model, network)
+    _check_end_tokens(Path(model.path, GENERATION_CONFIG), network)
     if adapter is not None:
         _check_adapter(adapter, model, network)
 
@@ -82,29 +84,32 @@ def _check_window(model: ModelConfig, network: Any) -> None:
         )
 
 
+def _check_end_tokens(path: Path, network: Any) -> None:
+    """Check the tokens that end a completion: where the file cannot be read, transformers silently has others."""
+    if not path.exists():
+        return  # transformers then takes config.json's
+    content = read_json(path, "the generation settings of a model", SamplingError)
+    if not isinstance(content, dict):
+        raise SamplingError(f"{path}: is not an object; download the model again")
+    ends = content.get("eos_token_id")
+    n_tokens = network.get_text_config().vocab_size
+    listed = ends if isinstance(ends, list) else [] if ends is None else [ends]
+    if wrong := [end for end in listed if type(end) is not int or not 0 <= end < n_tokens]:
+        raise SamplingError(
+            f"{path}: has the end token {wrong[0]!r}; expected eos_token_id to be one or several of the model's "
+            f"{n_tokens} token ids; download the model again"
+        )
+
+
 def _check_adapter(adapter: Path, model: ModelConfig, network: Any) -> None:
     """Check that the adapter's matrices have the shapes of the modules that they are added to.
 
     The name of its base model proves nothing, because folders are moved: a different name only logs a warning.
     """
-    from safetensors import SafetensorError, safe_open
-
     base_name = str(adapter_config(adapter).get("base_model_name_or_path") or "")
     weights = adapter / ADAPTER_WEIGHTS
-    if not weights.exists():
-        raise SamplingError(f"{weights}: no such file; expected a folder with a LoRA adapter as peft saves it")
-    try:
-        with safe_open(weights, "pt") as file:
-            shapes = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise SamplingError(f"{weights}: cannot be read ({error}); save the adapter again") from None
+    shapes = _shapes(weights)
     modules = _linear_modules(network)
-    sides = {
-        name: {key.rpartition(".lora_")[2][:1] for key in shapes if key.startswith(f"{name}.lora_")}
-        for name in (key.rpartition(".lora_")[0] for key in shapes)
-    }
-    if half := next((name for name, found in sides.items() if found != {"A", "B"}), "" if shapes else "every module"):
-        raise SamplingError(f"{weights}: lacks weights of {half}; save the adapter again")
     for key, shape in shapes.items():
         module, side, _ = key.removeprefix("base_model.model.").partition(".lora_")
         end, axis = (0, 1) if key.endswith("lora_A.weight") else (1, 0)
@@ -116,6 +121,26 @@ def _check_adapter(adapter: Path, model: ModelConfig, network: Any) -> None:
             )
     if Path(base_name).name != Path(model.path).name:
         logger.warning("%s: its settings name the base model %r; it is used with %s", adapter, base_name, model.path)
+
+
+def _shapes(weights: Path) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each matrix of an adapter that has both matrices of every module."""
+    from safetensors import SafetensorError, safe_open
+
+    if not weights.exists():
+        raise SamplingError(f"{weights}: no such file; expected a folder with a LoRA adapter as peft saves it")
+    try:
+        with safe_open(weights, "pt") as file:
+            shapes = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise SamplingError(f"{weights}: cannot be read ({error}); save the adapter again") from None
+    modules = {key.partition(".lora_")[0] for key in shapes}
+    halves = [name for name in modules if not {f"{name}.lora_A.weight", f"{name}.lora_B.weight"} <= shapes.keys()]
+    if halves or not shapes:
+        raise SamplingError(
+            f"{weights}: lacks weights of {min(halves, default='every module')}; save the adapter again"
+        )
+    return shapes
 
 
 def _linear_modules(network: Any) -> dict[str, tuple[int, int]]:

@@ -1,0 +1,49 @@
+"""Results that are dated in the future, because the clock was set back."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+TOLERANCE = 60.0  # seconds; a file server's clock may be ahead a little
+
+
+def date_back(results: Path, say: Callable[[str], None]) -> None:
+    """Date an experiment's results that are of the future as of now, and say so.
+
+    `results` is its folder; the reports are beside it.
+
+    Snakemake would fail each job that reads these files, and delete its output, because that is older than its input.
+    """
+    future, now = _of_the_future(results)
+    for path in future:
+        with suppress(FileNotFoundError):  # of a run that lives
+            os.utime(path, (now, now), follow_symlinks=False)
+    if future:
+        say(
+            f"{results}: {len(future)} files were dated in the future, {future[0]} first; the clock must have been set "
+            "back. They are dated as of now, so that Snakemake can continue."
+        )
+
+
+def explain_failure(results: Path, say: Callable[[str], None]) -> None:
+    """Say what to do when a run has failed while results are dated in the future."""
+    future, _ = _of_the_future(results)
+    if future:
+        say(
+            f"{results}: {len(future)} files are dated in the future, {future[0]} first; the clock must have been set "
+            "back, and jobs that read them fail. Type the same command again: it dates them as of now, and continues."
+        )
+
+
+def _of_the_future(results: Path) -> tuple[list[Path], float]:
+    now = time.time()
+    return [path for path, changed in _dates(results) if changed > now + TOLERANCE], now
+
+
+def _dates(folder: Path) -> Iterator[tuple[Path, float]]:
+    """Yield an experiment's files and folders with the times of their last change; links as such."""
+    for path in (folder, *folder.parent.glob(f"{folder.name}.*"), *folder.rglob("*")):
+        with suppress(FileNotFoundError):
+            yield path, path.lstat().st_mtime
