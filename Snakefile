@@ -26,6 +26,13 @@ try:
 except ConfigError as error:
     raise WorkflowError(str(error))
 if workflow.is_main_process:  # jobs parse this file again
+    if experiment.kind == "tool-use" and not experiment.model.download:
+        from arc_refinery.tool_use.rendering import ToolTemplateError, check_folder
+
+        try:
+            check_folder(Path(experiment.model.path), experiment.generation)
+        except ToolTemplateError as error:
+            raise WorkflowError(f"{config_origin()}: {error}")
     for warning in memory_warnings(experiment, config_origin()):
         logger.warning(warning)
     this_run = enter(Path(".snakemake"), logger.warning)

@@ -33,6 +33,7 @@ TOGETHER = {
     "tests/cluster/test_environments.py": "pool",
     "tests/cluster/test_events.py": "pool",
     "tests/cluster/test_eviction.py": "pool",
+    "tests/cluster/test_kept_steps.py": "pool",
     "tests/cluster/test_profile.py": "pool",
     "tests/cluster/test_slurm.py": "slurm",
     "tests/workflow/test_turns.py": "turns",

@@ -151,6 +151,14 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda c: c["evaluation"]["sets"][0].update(seed=0),
         "evaluation.sets.0: seed belongs to the source `generator`; remove it",
     ),
+    "a canvas that is too small to draw on": (
+        lambda c: c["problems"].update(max_side=1),
+        "problems.max_side is 1; input should be greater than or equal to 2",
+    ),
+    "a canvas that is larger than a grid": (
+        lambda c: c["evaluation"]["sets"][0].update(source="generator", n_tasks=1, max_side=31),
+        "evaluation.sets.0.max_side is 31; input should be less than or equal to 30",
+    ),
     "file without a path": (
         lambda c: c["problems"].update(source="file"),
         "problems: source is `file`, so `path` must name the file of BARC rows",
@@ -478,7 +486,7 @@ def test_the_8b_experiment_fetches_its_model_its_problems_and_the_rows_of_its_wo
 def test_every_config_of_the_8b_model_asks_in_words_that_it_knows():
     shipped = [load_experiment(ROOT / name, Refining) for name in SHIPPED]
     of_8b = [one for one in shipped if one.model.path.startswith("barc0/")]
-    assert len(of_8b) == 9
+    assert len(of_8b) == 10
     assert {one.model.template for one in of_8b} == {"learned"}
 
 
@@ -551,5 +559,8 @@ def test_every_key_of_a_shipped_config_is_in_the_reference(name: str):
 
 def test_every_key_has_a_meaning_in_the_schema():
     schema = json.loads(config_docs.schema_text())
-    models = schema["$defs"].values()
+    # an entry that may be written as a text has its keys in one of several forms
+    models = [form for model in schema["$defs"].values() for form in model.get("anyOf", [model])]
+    models = [form for form in models if form["type"] == "object"]
     assert [key for model in models for key, field in model["properties"].items() if not field.get("description")] == []
+    assert {"tool", "reward", "learning_rate"} <= {key for model in models for key in model["properties"]}

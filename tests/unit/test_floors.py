@@ -9,8 +9,8 @@ from checkout import ROOT
 PACKAGE = ROOT / "workflow/arc_refinery"
 # From the ground up; rooms of one floor do not import each other
 FLOORS = (
-    {"branch_files", "ending", "errors", "gpus", "grids", "messages", "runs", "seeding"},
-    {"files"},
+    {"branch_files", "clock", "ending", "errors", "grids", "messages", "runs", "seeding"},
+    {"files", "gpus", "reading"},
     {"arrow_grids", "augment", "cluster", "metrics", "model_shape", "rows", "tasks", "tokenizers"},
     {"hub", "kaggle", "problems", "prompts", "sandbox", "shared_prompts"},
     {"chat", "config", "records"},

@@ -10,7 +10,7 @@ from checkout import ROOT, SMALL, TOOLS
 from pydantic import BaseModel
 
 from arc_refinery import config
-from arc_refinery.cli.tool_use import ToolGrpo
+from arc_refinery.cli.tool_use import GrpoSettings
 from arc_refinery.config import (
     EVALUATION,
     PROMPTS,
@@ -29,15 +29,16 @@ from arc_refinery.config import (
 )
 from arc_refinery.config.stages import command_line
 
-OF_A_TRAINING = {"n_jobs", "gpu_memory_utilization", "server_url", "report_to"}
+OF_A_TRAINING = {"n_jobs", "gpu_memory_utilization", "sampler_gpus", "server_url", "report_to"}
+OF_REFINING = OF_A_TRAINING | {"n_processes"}
 
 
 @pytest.mark.parametrize(
     ("section", "marks", "names"),
     [
-        (config.Grpo, [TUNING], OF_A_TRAINING),
+        (config.Grpo, [TUNING], OF_REFINING),
         (config.PolicyGradient, [TUNING], OF_A_TRAINING),
-        (ToolGrpo, [TUNING], OF_A_TRAINING),  # hides some of them, which keeps them out of identities
+        (GrpoSettings, [TUNING], OF_A_TRAINING),  # hides some of them, which keeps them out of identities
         (config.Grpo, [PROMPTS], {"rollout"}),
         (config.PromptedModel, [PROMPTS, TUNING], {"template", "colors", "gpu_memory_utilization"}),
         (config.ModelConfig, [TUNING], {"gpu_memory_utilization"}),
@@ -47,6 +48,7 @@ OF_A_TRAINING = {"n_jobs", "gpu_memory_utilization", "server_url", "report_to"}
         (config.Generation, [EVALUATION], {"temperature", "top_k", "top_p"}),
         (config.TaskSet, [TUNING, REPORT], {"shards", "validation", "caveat"}),
         (config.Questions, [TUNING], {"shards"}),
+        (config.Questions, [config.EPISODES], {"tools"}),
         (config.Sampling, list(Mark), set()),
     ],
 )
@@ -102,7 +104,11 @@ def of_tool_use(experiment: ToolUse) -> dict[str, dict[str, Any]]:
     jobs = {
         "conversations": stages.conversations(experiment),
         **{f"questions {name}": stages.questions(experiment, name) for name in experiment.sets},
-        **{f"episodes {arm.name}": stages.episodes(experiment, arm.name) for arm in experiment.evaluation.arms},
+        **{
+            f"episodes {one.name} {arm.name}": stages.episodes(experiment, one.name, arm.name)
+            for one in experiment.data.heldout
+            for arm in experiment.evaluation.arms
+        },
         **{f"sft {name}": stages.sft(experiment, name) for name in experiment.sft_adapters},
         **{f"train {name}": stages.train(experiment, name) for name in experiment.runs},
     }
@@ -156,7 +162,8 @@ def test_a_setting_of_refining_changes_its_stages(change: Change, expected: set[
     assert changed(SMALL, change, of_refining) == expected
 
 
-EPISODES = {"episodes untrained", "episodes trained"}
+SUMS = {"episodes sums untrained", "episodes sums trained"}
+EPISODES = SUMS | {"episodes programs untrained", "episodes programs trained"}
 
 
 @pytest.mark.parametrize(
@@ -171,7 +178,17 @@ EPISODES = {"episodes untrained", "episodes trained"}
         (lambda c: c["training"]["grpo"].update(n_jobs=2, gpu_memory_utilization=0.5), set()),
         (lambda c: c["data"]["train"][1].update(n_questions=5), {"questions programs-train"}),
         (lambda c: c["data"]["heldout"][0].update(shards=1), set()),
-        (lambda c: c["evaluation"]["arms"].append({"name": "plain", "tools": False}), {"episodes plain"}),
+        (
+            lambda c: c["evaluation"]["arms"].append({"name": "plain", "tools": False}),
+            {"episodes sums plain", "episodes programs plain"},
+        ),
+        (lambda c: c["data"]["heldout"][0].update(tools=["calculator"]), SUMS),
+        (lambda c: c["data"]["train"][0].update(tools=["calculator"]), {"conversations", "train trained"}),
+        (lambda c: c.update(tools=[{"tool": "calculator"}, {"tool": "execute_code"}]), set()),
+        (
+            lambda c: c.update(tools=["calculator", {"tool": "execute_code", "seconds": 3}]),
+            EPISODES | {"conversations", "train trained"},
+        ),
         (lambda c: c["evaluation"].update(questions_per_batch=1), EPISODES),
         (lambda c: c["model"].update(gpu_memory_utilization=0.5), set()),
         (lambda c: c.update(resources={"sample": {"cpus": 2, "mem_mb": 3000}, "train": {"runtime": 90}}), set()),
@@ -190,14 +207,16 @@ def test_what_changes_no_result_is_given_beside() -> None:
     assert stages.sft(experiment, "sft").tuning == {"save_steps": 2}
     assert stages.train(experiment, "trained").tuning == {
         "n_jobs": 2,
-        "server_url": "http://127.0.0.1:8000",
+        "sampler_gpus": 1,
+        "server_url": None,
         "gpu_memory_utilization": 0.5,
         "report_to": ("tensorboard",),
+        "n_processes": 1,
     }
     episodes = validate_experiment(
         yaml.safe_load((ROOT / TOOLS).read_text()) | {"resources": {"sample": {"cpus": 2}}}, "", config.ToolUse
     )
-    assert stages.episodes(episodes, "trained").tuning == {"gpu_memory_utilization": 0.9, "n_jobs": 2}
+    assert stages.episodes(episodes, "sums", "trained").tuning == {"gpu_memory_utilization": 0.9, "n_jobs": 2}
 
 
 def test_only_what_plays_with_read_file_is_given_the_files(tmp_path: Path) -> None:

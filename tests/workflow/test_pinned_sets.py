@@ -46,6 +46,16 @@ def test_vllms_cpu_build_resolves_on_top_of_the_default_set() -> None:
     assert {pin for pin in missing if not pin.startswith(("cuda-", "nvidia-"))} == set()  # those of PyPI's torch
 
 
+def test_wandb_and_trackio_resolve_on_top_of_the_default_set() -> None:
+    files = [ENVS / "cpu.txt", ENVS / "trackers.txt"]
+    done = compile_pins(*files, "--override", ENVS / "trackers.overrides.txt")
+    assert done.returncode == 0, done.stderr
+    missing = set(done.stdout.split()) - pins(*files)
+    assert {
+        pin for pin in missing if not pin.startswith(("cuda-", "nvidia-", "triton=="))
+    } == set()  # those of PyPI's torch
+
+
 def test_unsloth_without_a_gpu_resolves() -> None:
     done = compile_pins(ENVS / "unsloth-cpu.txt", "--override", ENVS / "unsloth-cpu.overrides.txt")
     assert done.returncode == 0, done.stderr

@@ -79,6 +79,19 @@ def test_the_full_size_experiment_is_the_same_dag_with_another_config(fresh: Che
                 "grade": 20,
             },
         ),
+        # 9 runs of 5 parts; two sets in 4 shards each, for the base model and the adapter of each part
+        (
+            "grpo-sweep",
+            {
+                "fetch": 2,
+                "tasks": 0,
+                "training_prompts": 1,
+                "train": 9 * 5,
+                "refining_prompts": 0,
+                "sample": (1 + 9 * 5) * 2 * 4,
+                "grade": (1 + 9 * 5) * 2,
+            },
+        ),
         # one shard of one task, for the base model and two adapters
         (
             "one-task-sanity",
@@ -98,6 +111,13 @@ def test_every_published_experiment_is_one_config(fresh: Checkout, name: str, ex
     planned = fresh.planned("--configfile", f"config/{name}.yaml")
     assert {rule: planned[rule] for rule in expected} == expected
     assert planned["wording"] == 1
+
+
+def test_each_kept_step_is_a_part_of_the_training_with_second_turns_of_its_own(fresh: Checkout):
+    planned = fresh.planned("--configfile", "config/keep-steps-demo.yaml")
+    # two shards of each part of the tasks; then of two sets: first turns, second turns untrained and after each part
+    expected = {"train": 3, "training_prompts": 2, "refining_prompts": 2 * 4, "sample": 4 + 2 * 2 * 5, "report": 1}
+    assert {rule: planned[rule] for rule in expected} == expected
 
 
 @pytest.mark.parametrize("name", ["multi-turn-rl", "single-turn-rl", "arc-training-rl"])
@@ -192,7 +212,7 @@ def test_the_rules_pass_snakemakes_lint(fresh: Checkout, config: str):
 
 def test_nothing_is_planned_for_the_pretrained_model(fresh: Checkout):
     assert "pretrain" not in fresh.planned()
-    assert fresh.planned("pretrain") == Counter(pretrain_first_turns=1, pretrain=1)
+    assert fresh.planned("pretrain") == Counter(pretrain_first_turns=1, pretrain_refining=1, pretrain=1)
 
 
 def test_a_failed_check_of_the_doctor_fails_the_run(fresh: Checkout):

@@ -3,11 +3,14 @@
 import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from arc_refinery import config, records
 from arc_refinery.cli.flags import PUBLISHED_MODEL, Flat, PublishedModel, SamplerFlags
 from arc_refinery.errors import InputError
+
+if TYPE_CHECKING:
+    from arc_refinery.sandbox import Limits
 
 
 @dataclass(kw_only=True)
@@ -136,7 +139,7 @@ class Execute:
 
     programs: Path | None = None  # JSON lines to read
     output: Path | None = None  # JSON lines to write
-    self_check: bool = False  # print the results of the hostile programs; exit code 1 if a promise is broken
+    self_check: bool = False  # print what this machine has and the hostile programs' results; exit code 1 if any is bad
     n_jobs: int = 1  # programs to run at once
     cpu_seconds: float = 1.0  # CPU time limit per program, over all its inputs
     wall_seconds: float = 10.0  # wall time limit per program, which ends one that sleeps
@@ -147,20 +150,34 @@ class Execute:
     def run(self) -> None:
         from arc_refinery.sandbox import Executor, Limits
         from arc_refinery.sandbox.jsonl import execute_file
-        from arc_refinery.sandbox.self_check import self_check
 
         limits = Limits(self.cpu_seconds, self.wall_seconds, self.memory_limit_mb)
+        if self.self_check:
+            self._check(limits)
+            return
+        if not (self.programs and self.output):
+            raise InputError("give --programs and --output, or --self-check alone")
         with Executor(self.n_jobs, limits, self.programs_per_child, self.allow_without_seccomp) as executor:
-            if self.programs and self.output and not self.self_check:
-                execute_file(self.programs, self.output, executor)
-            elif self.self_check and not (self.programs or self.output):
-                trials = self_check(executor)
-                for trial in trials:
-                    print(f"{'kept' if trial.is_kept else 'BROKEN':8}{trial.promise:42}{trial.found}")
-                if broken := sum(not trial.is_kept for trial in trials):
-                    raise InputError(
-                        f"{broken} of {len(trials)} promises of the sandbox are broken here: on this machine, do not "
-                        "execute programs that you have not read (docs/sandbox.md)"
-                    )
-            else:
-                raise InputError("give --programs and --output, or --self-check alone")
+            execute_file(self.programs, self.output, executor)
+
+    def _check(self, limits: "Limits") -> None:
+        from arc_refinery.sandbox import Executor
+        from arc_refinery.sandbox.self_check import self_check
+        from arc_refinery.sandbox.surroundings import surroundings
+
+        if self.programs or self.output:
+            raise InputError("give --programs and --output, or --self-check alone")
+        found = surroundings(limits, self.n_jobs)
+        for one in found:  # before it is tried, because it may not start
+            print(f"{'fine' if one.is_kept else 'WRONG':8}{one.promise:42}{one.found}", flush=True)
+        with Executor(self.n_jobs, limits, self.programs_per_child, self.allow_without_seccomp) as executor:
+            trials = self_check(executor)
+        for trial in trials:
+            print(f"{'kept' if trial.is_kept else 'BROKEN':8}{trial.promise:42}{trial.found}")
+        if broken := sum(not trial.is_kept for trial in trials):
+            raise InputError(
+                f"{broken} of {len(trials)} promises of the sandbox are broken here: on this machine, do not "
+                "execute programs that you have not read (docs/sandbox.md)"
+            )
+        if wrong := [one.promise for one in found if not one.is_kept]:
+            raise InputError(f"verdicts may differ here from those of other machines: {', '.join(wrong)}; see above")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import tyro
 
 from arc_refinery import config
+from arc_refinery.gpus import divide
 
 if TYPE_CHECKING:
     from arc_refinery.training.grpo import TrainingJob
@@ -88,9 +89,12 @@ class GrpoFlags(AdapterFlags):
     continue_from: Path | None = None  # output_dir of the part of this training that ended with until_step
 
     def job(self, training: config.PolicyGradient, window: int, sandbox: config.Sandbox) -> "TrainingJob":
-        """The training with a window of so many tokens."""
+        """The training with a window of so many tokens; from here on, this process sees only the GPUs that train."""
+        sampler_gpus = divide(training.n_training_processes, training.n_server_gpus)
+        from arc_refinery.training import processes
         from arc_refinery.training.grpo import TrainingJob
 
+        processes.join(training.n_training_processes)
         return TrainingJob(
             model=self.model(window),
             lora=self.lora,
@@ -99,6 +103,7 @@ class GrpoFlags(AdapterFlags):
             sandbox=sandbox,
             seed=self.seed,
             start=self.lora_path,
+            sampler_gpus=tuple(sampler_gpus),
             until_step=self.until_step,
             before=self.continue_from,
             output=self.output_dir,
@@ -109,7 +114,12 @@ class GrpoFlags(AdapterFlags):
 
 
 def start_again() -> NoReturn:
-    """Restart this process with its original arguments and environment: TRL has set RANK, MASTER_PORT and others."""
+    """Restart this process with its original arguments and environment: TRL has set RANK, MASTER_PORT and others.
+
+    One of several processes ends instead, and all are started again (`launch.run_until`).
+    """
+    if "LOCAL_RANK" in _ENVIRONMENT:
+        sys.exit()
     os.execve(sys.executable, sys.orig_argv, _ENVIRONMENT)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from arc_refinery import config
+from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
 
 
@@ -39,20 +40,28 @@ class WriteReport:
 
 @dataclass
 class Compare:
-    """Compare two experiments, or two arms, on the tasks that both have: arc-refinery compare results/a results/b:arm.
+    """Compare two experiments, or two arms, paired by task or question: arc-refinery compare results/a results/b:arm.
 
     Without arms, arms with the same name are compared. Differences are A minus B.
     """
 
     first: Annotated[str, Positional, arg(metavar="A")]  # folder of an experiment's results, or <folder>:<arm>
     second: Annotated[str, Positional, arg(metavar="B")]  # the same
-    set: tuple[str, ...] = ()  # sets of tasks; default: all that both have
+    set: tuple[str, ...] = ()  # sets of tasks or questions; default: all that both have
 
     def run(self) -> None:
-        from arc_refinery.evaluation.paired import side
-        from arc_refinery.reporting.refining.compare import paired_comparison
+        from arc_refinery.evaluation.sides import kind_of, side
 
-        print(paired_comparison(side(self.first), side(self.second), self.set))
+        first, second = side(self.first), side(self.second)
+        match kind_of([first, second]):
+            case "tool-use":
+                from arc_refinery.reporting.tool_use import compare as of_tool_use
+
+                print(of_tool_use.paired_comparison(first, second, self.set))
+            case _:
+                from arc_refinery.reporting.refining import compare as of_refining
+
+                print(of_refining.paired_comparison(first, second, self.set))
 
 
 @dataclass
@@ -63,11 +72,20 @@ class SideBySide:
     output: Path  # Markdown file; the HTML file gets the same name
 
     def run(self) -> None:
-        from arc_refinery.evaluation.paired import side
+        from arc_refinery.evaluation.sides import kind_of, side
         from arc_refinery.reporting import page
-        from arc_refinery.reporting.refining import side_by_side
+        from arc_refinery.reporting.side_by_side import write_comparison
 
-        side_by_side.write_comparison([side(str(folder)) for folder in self.folders], self.output)
+        sides = [side(str(folder)) for folder in self.folders]
+        match kind_of(sides):
+            case "tool-use":
+                from arc_refinery.reporting.tool_use import side_by_side as of_tool_use
+
+                write_comparison(sides, self.output, of_tool_use.COLUMNS_EXPLAINED, of_tool_use.set_section)
+            case _:
+                from arc_refinery.reporting.refining import side_by_side as of_refining
+
+                write_comparison(sides, self.output, of_refining.COLUMNS_EXPLAINED, of_refining.set_section)
         page.write_page(self.output, self.output.with_suffix(".html"))
 
 
@@ -91,15 +109,25 @@ class Times:
 
 @dataclass
 class Curves:
-    """Draw the curves of one training."""
+    """Draw the curves of a finished training, or show those of running ones in the terminal (--follow)."""
 
-    log: Path  # its training.jsonl
-    output: Path  # PNG file; an SVG file is written next to it
+    log: Path  # training.jsonl of a finished one; logs/<experiment>/adapters of running ones, or a folder in there
+    output: Path | None = None  # of a finished one: PNG file; an SVG file is written next to it
+    follow: bool = False  # of running ones: stay, and read them again until Ctrl-C
+    every: float = 5.0  # seconds between two readings
 
     def run(self) -> None:
+        from arc_refinery.reporting import live
         from arc_refinery.reporting.training import draw_curves
 
-        draw_curves(self.log, self.output)
+        if self.output and self.follow:
+            raise InputError("--output draws a finished training, --follow shows running ones; give one of the two")
+        if self.output:
+            draw_curves(self.log, self.output)
+        elif self.follow:
+            live.follow(self.log, self.every)
+        else:
+            live.show(self.log)
 
 
 @dataclass

@@ -3,7 +3,19 @@
 The JSON schema and the tables of config/README.md are generated from these models (`arc-refinery dev config`).
 """
 
-from arc_refinery.config.base import EVALUATION, PROMPTS, REPORT, ROWS, TUNING, ConfigError, Mark, marked
+from arc_refinery.config.arms import BaseArm, Compared
+from arc_refinery.config.base import (
+    EPISODES,
+    EVALUATION,
+    PROMPTS,
+    REPORT,
+    ROWS,
+    TUNING,
+    ConfigError,
+    Mark,
+    explain,
+    marked,
+)
 from arc_refinery.config.evaluation import Arm, Evaluation, FeedbackKind, Turn
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.grpo import Grpo, PolicyGradient
@@ -12,6 +24,7 @@ from arc_refinery.config.loading import check_files, files_named, load_experimen
 from arc_refinery.config.lora import Lengths, Lora, Optimizer
 from arc_refinery.config.refining import Refining
 from arc_refinery.config.resources import ModelNeeds, Needs, Resources
+from arc_refinery.config.rewards import RewardTerm, ToolGrpo
 from arc_refinery.config.sampling import (
     LEARNED,
     History,
@@ -30,16 +43,19 @@ from arc_refinery.config.tool_use import (
     Generation,
     Questions,
     ToolArm,
+    ToolChoice,
     ToolSft,
     ToolTraining,
     ToolUse,
 )
 from arc_refinery.config.training import SFT, TRAINED, Methods, Run, Training, check_weights
+from arc_refinery.config.users import User
 from arc_refinery.config.yaml_files import read_yaml
 from arc_refinery.prompts import FeedbackForm
 
 __all__ = [
     "DIFFICULTY",
+    "EPISODES",
     "EVALUATION",
     "LEARNED",
     "PROMPTS",
@@ -49,6 +65,8 @@ __all__ = [
     "TRAINED",
     "TUNING",
     "Arm",
+    "BaseArm",
+    "Compared",
     "ConfigError",
     "Demonstrations",
     "Evaluation",
@@ -76,6 +94,7 @@ __all__ = [
     "Refinement",
     "Refining",
     "Resources",
+    "RewardTerm",
     "Run",
     "Sampling",
     "Sandbox",
@@ -85,13 +104,17 @@ __all__ = [
     "TemplateRows",
     "TestInputs",
     "ToolArm",
+    "ToolChoice",
+    "ToolGrpo",
     "ToolSft",
     "ToolTraining",
     "ToolUse",
     "Training",
     "Turn",
+    "User",
     "check_files",
     "check_weights",
+    "explain",
     "files_named",
     "load_experiment",
     "marked",

@@ -59,10 +59,11 @@ class Mark(Enum):
     PROMPTS = "prompts, which later stages read as they are written"
     ROWS = "rows to learn from, which fine-tuning reads as they are written"
     EVALUATION = "evaluation, not training"
+    EPISODES = "episodes on questions, not the questions"
     REPORT = "the report"
 
 
-TUNING, PROMPTS, ROWS, EVALUATION, REPORT = Mark
+TUNING, PROMPTS, ROWS, EVALUATION, EPISODES, REPORT = Mark
 
 
 def marked(section: type[BaseModel], *marks: Mark) -> set[str]:

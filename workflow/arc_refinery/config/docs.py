@@ -102,4 +102,4 @@ def _default(field: Any) -> str:
     if field.default in (None, ""):
         return "none"
     value = list(field.default) if isinstance(field.default, tuple) else field.default
-    return f"`{json.dumps(value)}`"
+    return f"`{json.dumps(value, default=lambda section: section.model_dump(exclude_defaults=True))}`"

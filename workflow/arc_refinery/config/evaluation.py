@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
+from arc_refinery.config.arms import BaseArm
 from arc_refinery.config.base import AT, EVERY, AdapterName, Name, RunName, Strict
 from arc_refinery.config.sampling import History, Refinement, Selection
 from arc_refinery.config.tasks import TaskSet
@@ -59,8 +60,7 @@ class Turn(Strict):
         return usual.model_copy(update=own)
 
 
-class Arm(Strict):
-    name: Name = Field(description="Name of the arm, used in file names and in the report.")
+class Arm(BaseArm):
     turns: tuple[Turn, ...] = Field(
         min_length=1,
         description="Turn 1 answers the task; each later turn refines incorrect attempts of the previous one.",
@@ -97,8 +97,15 @@ class Arm(Strict):
         """Folder names of the arm's turns, in order."""
         return tuple(self.branch(turn) for turn in range(1, len(self.turns) + 1))
 
+    @property
+    def adapters(self) -> set[str]:
+        return {turn.adapter for turn in self.turns}
+
+    @property
+    def sampling_seed(self) -> int | None:
+        return self.seed
+
     def with_adapters(self, name: str, adapters: Mapping[str, str]) -> "Arm":
-        """Return this arm with some adapters replaced and `name` appended to its name."""
         return self._with(f"{self.name}-{name}", adapters)
 
     def _with(self, name: str, adapters: Mapping[str, str]) -> "Arm":

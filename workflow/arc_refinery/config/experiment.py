@@ -48,7 +48,12 @@ class Experiment(Strict):
         """Adapters that SFT produces: the final ones, or those that GRPO starts from."""
         if self.training is None or self.training.sft is None:
             return []
-        return [SFT if self.runs else TRAINED]
+        return list(self.training.repeated(SFT if self.runs else TRAINED))
+
+    @property
+    def trained(self) -> list[str]:
+        """Final adapters of the training."""
+        return list(self.runs) or self.sft_adapters
 
     @property
     def adapters(self) -> list[str]:
@@ -72,7 +77,8 @@ class Experiment(Strict):
 
     def seed_of(self, adapter: str) -> int:
         """The seed of an adapter's training."""
-        return self.seed
+        seed = self.training.seeds_of_adapters()[run_and_step(adapter)[0]] if self.training else None
+        return self.seed if seed is None else seed
 
     def start_of(self, run: str) -> str | None:
         """The SFT adapter that a GRPO training starts from, if any."""
@@ -85,6 +91,32 @@ class Experiment(Strict):
             raise ValueError(
                 f"experiment: results/{self.experiment}.md is {OTHER_PAGES[self.experiment]}; choose another"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _trainings_get_the_gpus_that_they_use(self) -> "Experiment":
+        gpus = self.resources.train.gpus
+        for name, run in self.runs.items():
+            n_trainers, n_server = run.grpo.n_training_processes, run.grpo.n_server_gpus
+            n_used = n_trainers + n_server
+            if gpus < n_used and n_server:
+                raise ValueError(
+                    f"resources.train.gpus: {name} samples with vllm-server, which needs sampler_gpus = {n_server} "
+                    f"beside the GPU that trains, but gpus is {gpus}; set it to {n_used}, or server_url to a server "
+                    "that runs already"
+                )
+            if 0 < gpus < n_used:
+                raise ValueError(
+                    f"resources.train.gpus: {name} trains in n_processes = {n_trainers}, each on a GPU, but gpus is "
+                    f"{gpus}; set it to {n_used}"
+                )
+            if gpus > n_used:
+                raise ValueError(
+                    f"resources.train.gpus: {name} trains on {'one GPU' if n_trainers == 1 else f'{n_trainers} GPUs'}"
+                    + (f" and samples on {n_server}" if n_server else "")
+                    + f", but gpus is {gpus}; set it to {n_used}, or grpo.n_processes to {gpus - n_server}, or sampler "
+                    "to vllm-server"
+                )
         return self
 
     @model_validator(mode="after")

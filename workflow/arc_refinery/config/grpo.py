@@ -68,11 +68,14 @@ class PolicyGradient(Optimizer):
     )
     sampler: Literal["transformers", "vllm-colocate", "vllm-server"] = Field(
         "transformers",
-        description="Sampler of completions: the model in the trainer, vLLM on the same GPU, or a server started "
-        "with `trl vllm-serve` (docs/training.md).",
+        description="Sampler of completions: the model in the trainer, vLLM on the same GPU, or vLLM's server on GPUs "
+        "of its own (docs/training.md).",
     )
-    server_url: Annotated[str, TUNING] = Field(
-        "http://127.0.0.1:8000", description="For `vllm-server`: the server's address."
+    sampler_gpus: Annotated[PositiveInt, TUNING] = Field(
+        1, description="For `vllm-server`: GPUs of the training job on which it runs the server; they share the model."
+    )
+    server_url: Annotated[str | None, TUNING] = Field(
+        None, description="For `vllm-server`: address of a server that runs already; default: the job starts one."
     )
     importance_sampling_correction: bool = Field(
         True, description="With vLLM: weight losses by the ratio of the trainer's to the sampler's probabilities."
@@ -92,6 +95,16 @@ class PolicyGradient(Optimizer):
     @property
     def trains_with_unsloth(self) -> bool:
         return False
+
+    @property
+    def n_training_processes(self) -> int:
+        """Processes that train together; each has a GPU, if there are any."""
+        return 1
+
+    @property
+    def n_server_gpus(self) -> int:
+        """GPUs beside those that train, for the server that the job starts."""
+        return self.sampler_gpus if self.sampler == "vllm-server" and self.server_url is None else 0
 
     @model_validator(mode="after")
     def _batches_divide(self) -> "PolicyGradient":
@@ -157,6 +170,12 @@ class Grpo(PolicyGradient):
     truncation_penalty: NonNegativeFloat = Field(0.0, description="Penalty subtracted from truncated completions.")
     stream: bool = Field(False, description="Read prompts from disk as needed, in file order; needs `max_steps`.")
     unsloth: bool = Field(False, description="Train with Unsloth: faster and in less memory on one GPU.")
+    n_processes: Annotated[PositiveInt, TUNING] = Field(
+        1,
+        description="Processes that share each step, each on a GPU of its own (docs/training.md). All other keys are "
+        "about the whole step, so results are the same but for rounding. `gradient_accumulation_steps` must be a "
+        "multiple.",
+    )
 
     @model_validator(mode="after")
     def _a_stream_can_be_read(self) -> "Grpo":
@@ -169,6 +188,37 @@ class Grpo(PolicyGradient):
     @property
     def trains_with_unsloth(self) -> bool:
         return self.unsloth
+
+    @property
+    def n_training_processes(self) -> int:
+        return self.n_processes
+
+    @model_validator(mode="after")
+    def _processes_can_share_a_step(self) -> "Grpo":
+        n = self.n_processes
+        if n == 1:
+            return self
+        if self.unsloth:
+            raise ValueError(f"n_processes = {n}: Unsloth trains in one process; set unsloth to false")
+        if self.sampler != "transformers":
+            raise ValueError(
+                f"n_processes = {n}: sampler `{self.sampler}` is not supported yet; set sampler to `transformers`"
+            )
+        if self.rollout == "on-policy":
+            raise ValueError(f"n_processes = {n}: rollout `on-policy` is not supported yet; set it to `prepared`")
+        if self.stream:
+            raise ValueError(f"n_processes = {n}: streamed prompts are not supported yet; set stream to false")
+        if self.gradient_accumulation_steps % n:
+            raise ValueError(
+                f"n_processes = {n} share the passes of a step, but gradient_accumulation_steps is "
+                f"{self.gradient_accumulation_steps}; set it to a multiple of {n}"
+            )
+        if self.n_heldout % self.prompts_per_step:
+            raise ValueError(
+                f"n_processes = {n}: n_heldout = {self.n_heldout} must be a multiple of prompts_per_step = "
+                f"{self.prompts_per_step}, so that all answer as many held-out prompts"
+            )
+        return self
 
     @model_validator(mode="after")
     def _unsloth_can(self) -> "Grpo":

@@ -1,12 +1,16 @@
 """The files that each stage reads. `<results>` is a variable of Snakemake: the folder of the experiment's results."""
 
+from collections.abc import Iterable
 from functools import singledispatch
 from pathlib import Path
+from typing import Any
 
 from arc_refinery import hub
 from arc_refinery.branch_files import BranchFiles
+from arc_refinery.config.arms import Compared
 from arc_refinery.config.base import ConfigError, run_and_step
 from arc_refinery.config.experiment import Experiment
+from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.refining import Refining
 from arc_refinery.config.sampling import ModelConfig
 from arc_refinery.config.stages import fetched_folder, rows_files, template
@@ -68,7 +72,7 @@ def report_inputs(experiment: Experiment) -> Paths:
     raise NotImplementedError(f"{experiment.kind}: register config.inputs.report_inputs")
 
 
-def reports(experiment: Refining, origin: str) -> Paths:
+def reports(experiment: Compared[Any], origin: str) -> Paths:
     """The reports of the experiments to compare. Each is made with its own config: here, others have to be there.
 
     Raises `ConfigError` that blames the file `origin`.
@@ -200,7 +204,10 @@ def _(_: ToolUse) -> dict[str, Paths]:
 
 @grpo_inputs.register
 def _(experiment: ToolUse) -> dict[str, Paths]:
-    return {"data": training_questions(experiment), "files": files_to_read(experiment)}
+    data, files = training_questions(experiment), files_to_read(experiment)
+    rewards = sorted({str(term.own_code.path) for term in experiment.rewards if term.own_code})
+    users = files_of_users(experiment, [one.name for one in experiment.data.train])
+    return {"data": data, "files": files, "tools": files_of_tools(experiment), "rewards": rewards, "users": users}
 
 
 @report_inputs.register
@@ -226,7 +233,7 @@ def episode_files(experiment: ToolUse) -> Paths:
     return [
         f"<results>/{one.name}/{arm.name}/{shard:03d}.parquet"
         for one in experiment.data.heldout
-        for arm in experiment.evaluation.arms
+        for arm in experiment.arms
         for shard in range(one.shards)
     ]
 
@@ -238,6 +245,21 @@ def arm_adapter(experiment: ToolUse, arm: str) -> Paths:
 
 def files_to_read(experiment: ToolUse) -> Paths:
     """Every file that `read_file` can read: the time of a folder does not show changes of its files."""
-    if "read_file" not in experiment.tools or not experiment.data.files:
+    if not experiment.reads_files(experiment.all_tools.values()) or not experiment.data.files:
         return []
     return sorted(str(path) for path in Path(experiment.data.files).rglob("*") if path.is_file())
+
+
+def files_of_tools(experiment: ToolUse) -> Paths:
+    """Files that define tools."""
+    return sorted({str(path) for tool in experiment.all_tools.values() for path in tool.files})
+
+
+def files_of_users(experiment: ToolUse, sets: Iterable[str]) -> Paths:
+    """Files that define the users of sets of questions."""
+    own = [OwnCode.parse(experiment.user_of(name) or "") for name in sets]
+    return sorted({str(code.path) for code in own if code})
+
+
+def users_of_arm(experiment: ToolUse, questions: str, arm: str) -> Paths:
+    return files_of_users(experiment, [questions]) if experiment.arm(arm).user else []

@@ -12,11 +12,14 @@ from arc_refinery.config.base import ConfigError, explain
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.grpo import Grpo
 from arc_refinery.config.lora import Lora
+from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.refining import Refining
 from arc_refinery.config.resources import Resources
 from arc_refinery.config.sampling import LEARNED, ModelConfig
+from arc_refinery.config.tool_signatures import signatures
 from arc_refinery.config.tool_use import ToolUse
 from arc_refinery.config.yaml_files import read_yaml
+from arc_refinery.errors import InputError
 from arc_refinery.prompts import template_files
 
 _Kind = TypeVar("_Kind", bound=Experiment)
@@ -151,6 +154,8 @@ def check_files(experiment: Experiment, origin: str) -> None:
         raise ConfigError(
             "\n".join(f"{origin}: {key}: {path} does not exist; expected {what}" for key, path, what in missing)
         )
+    if faults := faults_of_code(experiment):
+        raise ConfigError("\n".join(f"{origin}: {fault}" for fault in faults))
 
 
 Wanted = tuple[str, Path, str]  # config key, path that must exist, what it should be
@@ -191,7 +196,48 @@ def _(experiment: ToolUse) -> list[Wanted]:
                 wanted.append((f"data.{side}.{number}.path", Path(questions.path), f"rows of {questions.form}"))
     if experiment.data.files:
         wanted.append(("data.files", Path(experiment.data.files), "a folder with one folder per question"))
-    return wanted
+    for key, tool in experiment.all_tools.items():
+        if tool.own_code:
+            wanted.append((key, tool.own_code.path, "a Python file, relative to this folder"))
+        if tool.corpus:
+            wanted.append((f"{key}.corpus", Path(tool.corpus), "a file of passages"))
+    functions = [(key, code.path, "a Python file, relative to this folder") for key, code, _ in _functions(experiment)]
+    return [*wanted, *functions]
+
+
+def _functions(experiment: ToolUse) -> list[tuple[str, OwnCode, str]]:
+    """The user's functions of an episode: the key that names one, its code, and how its first line should look."""
+    rewards = {f"training.grpo.rewards.{number}": term.reward for number, term in enumerate(experiment.rewards)}
+    named = [(key, reward, "def score(episode):") for key, reward in rewards.items()]
+    named += [(key, user, "def reply(episode):") for key, user in experiment.all_users.items()]
+    return [(key, code, example) for key, name, example in named if (code := OwnCode.parse(name))]
+
+
+@singledispatch
+def faults_of_code(experiment: Experiment) -> list[str]:
+    """Return what is wrong with the user's own code that a config names. Kinds of experiment register their own."""
+    return []
+
+
+@faults_of_code.register
+def _(experiment: ToolUse) -> list[str]:
+    faults = []
+    names: dict[str, list[str]] = {}  # of the tools of each list
+    for key, tool in experiment.all_tools.items():
+        try:
+            found = [one.name for one in signatures(tool.own_code)] if tool.own_code else [tool.tool]
+        except InputError as error:
+            faults.append(f"{key}: {error}")
+            continue
+        taken = names.setdefault(key.rpartition(".")[0], [])
+        faults += [f"{key}: a second tool is called {name}; rename or remove one" for name in found if name in taken]
+        taken += found
+    for key, code, example in _functions(experiment):
+        try:
+            code.check_function(example)
+        except InputError as error:
+            faults.append(f"{key}: {error}")
+    return faults
 
 
 def _model_folder(key: str, model: ModelConfig) -> Wanted:

@@ -9,18 +9,18 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from arc_refinery.branch_files import BranchFiles
+from arc_refinery.config.arms import COMPARE, Compared
 from arc_refinery.config.base import AT, ConfigError, Name, RunName, run_and_step
 from arc_refinery.config.evaluation import Arm, Evaluation, Turn
-from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.resources import Resources
 from arc_refinery.config.sampling import LEARNED, PromptedModel, Refinement, Sampling, Sandbox, TemplateRows
 from arc_refinery.config.tasks import Parts, Problems, TaskSet
-from arc_refinery.config.training import SFT, TRAINED, Training
+from arc_refinery.config.training import TRAINED, Training
 from arc_refinery.hub import Download
 from arc_refinery.prompts import RESIDUAL_ONLY
 
 
-class Refining(Experiment):
+class Refining(Compared[Arm]):
     kind: Literal["refining"] = Field("refining", description="Kind of experiment: learn to refine incorrect programs.")
     model: PromptedModel = Field(description="The model that answers.")
     models: dict[RunName, PromptedModel] = Field(
@@ -46,9 +46,7 @@ class Refining(Experiment):
         description="Shards that one grading job takes, one after the other, since it takes as long to start a job as "
         "to grade a shard. Does not change results.",
     )
-    compare: tuple[Name, ...] = Field(
-        (), description="Names of experiments that `snakemake compare` compares in `results/compare.md`."
-    )
+    compare: tuple[Name, ...] = COMPARE
 
     @property
     def all_models(self) -> dict[str, PromptedModel]:
@@ -63,25 +61,8 @@ class Refining(Experiment):
     def part_names(self) -> list[str]:
         return self.parts.names if self.parts else []
 
-    @cached_property
-    def sft_adapters(self) -> list[str]:
-        """Adapters that SFT produces: the final ones, or those that GRPO starts from."""
-        if self.training is None or self.training.sft is None:
-            return []
-        return list(self.training.repeated(SFT if self.runs else TRAINED))
-
-    @property
-    def trained(self) -> list[str]:
-        """Final adapters of the training."""
-        return list(self.runs) or self.sft_adapters
-
     def kept_steps(self, run: str) -> list[int]:
         return self.training.kept_steps(self.runs[run]) if self.training and run in self.runs else []
-
-    def seed_of(self, adapter: str) -> int:
-        """The seed of an adapter's training."""
-        seed = self.training.seeds_of_adapters()[run_and_step(adapter)[0]] if self.training else None
-        return self.seed if seed is None else seed
 
     @property
     def _learns_from_sources(self) -> bool:
@@ -100,24 +81,14 @@ class Refining(Experiment):
             return []
         return list(self.training.sets) or self.part_names
 
-    @cached_property
-    def arms(self) -> tuple[Arm, ...]:
-        """The configured arms, expanded to one arm per adapter and seed."""
-        return tuple(arm for repeated in self.repetitions.values() for arm in repeated)
-
-    @cached_property
-    def repetitions(self) -> dict[str, list[Arm]]:
-        """The arms, grouped by their name without seeds: arms of one group differ only in seeds."""
-        named: dict[str, list[Arm]] = {}
-        for arm in self.evaluation.arms:
-            for name, one in self._expanded(arm):
-                seeded = [one.with_seed(seed) for seed in self.evaluation.seeds]
-                named.setdefault(name, []).extend(seeded or [one])
-        return named
-
-    def _expanded(self, arm: Arm) -> list[tuple[str, Arm]]:
-        """Expand an arm over kept steps and trained adapters, as (name without training seed, arm) pairs."""
-        return [pair for one in self._with_steps(arm).values() for pair in self._with_adapters(one)]
+    def expanded(self, arm: Arm) -> list[tuple[str, Arm]]:
+        """Expand an arm over kept steps, trained adapters and sampling seeds, as (name without seeds, arm) pairs."""
+        return [
+            (name, seeded)
+            for at_step in self._with_steps(arm).values()
+            for name, one in self.per_training(at_step)
+            for seeded in [one.with_seed(seed) for seed in self.evaluation.seeds] or [one]
+        ]
 
     def _with_steps(self, arm: Arm) -> dict[int | None, Arm]:
         """Expand an arm over the steps whose adapters are kept; None: it does not ask for all of them."""
@@ -125,26 +96,6 @@ class Refining(Experiment):
             return {None: arm}
         runs = [run for of in arm.over_steps for run in (self.runs if of == TRAINED else {of: None})]
         return {step: arm.at_step(step) for step in sorted({step for run in runs for step in self.kept_steps(run)})}
-
-    def _with_adapters(self, arm: Arm) -> list[tuple[str, Arm]]:
-        """Expand an arm over trained adapters, as (name without training seed, arm) pairs."""
-        asked = {turn.adapter for turn in arm.turns}
-        of_training = {name: run_and_step(name)[1] for name in asked if run_and_step(name)[0] == TRAINED}
-        if self.training and of_training and self.trained not in ([], [TRAINED]):
-            return [
-                (
-                    arm.name if base == TRAINED else f"{arm.name}-{base}",
-                    arm.with_adapters(run, own | {SFT: self.start_of(run) or SFT}),
-                )
-                for run in self.trained
-                if {*filter(None, of_training.values())} <= {*self.kept_steps(run)}
-                for base in [self.training.base_of(run)]
-                for own in [{name: run + name.removeprefix(TRAINED) for name in of_training}]
-            ]
-        if SFT in asked and self.sft_adapters not in ([], [SFT]):
-            names = {name: name.removeprefix("sft-") for name in self.sft_adapters}
-            return [(arm.name, arm.with_adapters(short, {SFT: name})) for name, short in names.items()]
-        return [(arm.name, arm)]
 
     @cached_property
     def over_steps(self) -> dict[str, dict[int, str]]:
@@ -157,7 +108,7 @@ class Refining(Experiment):
             for step, at_step in self._with_steps(configured).items():
                 if step is None:
                     continue
-                for name, arm in self._with_adapters(at_step):
+                for name, arm in self.per_training(at_step):
                     run = next(run_and_step(turn.adapter)[0] for turn in arm.turns if AT in turn.adapter)
                     series = found.setdefault(name.replace(f"{AT}{step}", ""), {})
                     series[step] = name
@@ -192,12 +143,8 @@ class Refining(Experiment):
         """Names for `arms_called` of a configured arm, or of one of the arms it expands to."""
         of_config = {one.name: one for one in self.evaluation.arms}
         if arm in of_config:
-            return list(dict.fromkeys(name for name, _ in self._expanded(of_config[arm])))
+            return list(dict.fromkeys(name for name, _ in self.expanded(of_config[arm])))
         return [arm]
-
-    def arms_called(self, name: str) -> list[Arm]:
-        """Return the repetitions of that name, or the one arm of that name."""
-        return self.repetitions.get(name) or [arm for arm in self.arms if arm.name == name]
 
     def model_of(self, turn: Turn) -> PromptedModel:
         return self.models[turn.model] if turn.model else self.model
@@ -206,26 +153,9 @@ class Refining(Experiment):
         """Seed of the arm's sampling and augmentation."""
         return self.seed if arm.seed is None else arm.seed
 
-    def training_seed(self, arm: Arm) -> int | None:
-        """Seed of the training whose adapters an arm uses; None if it uses none, or trainings are not repeated."""
-        adapters = {turn.adapter for turn in arm.turns} - {"none"}
-        repeated = self.training is not None and len(self.training.seeds) > 1
-        return self.seed_of(min(adapters)) if adapters and repeated else None
-
-    def paired_runs(self, first: str, second: str) -> list[list[tuple[Arm, Arm]]]:
-        """Pair the repetitions of two arms, one list per training: samplings with one adapter are one run.
-
-        Repetitions are paired with those of the same seeds, if both have seeds.
-        """
-        pairs = list(product(self.arms_called(first), self.arms_called(second)))
-        seeds = [((one.seed, other.seed), (self.training_seed(one), self.training_seed(other))) for one, other in pairs]
-        matched = [all(None in two or two[0] == two[1] for two in of_pair) for of_pair in seeds]
-        runs: dict[int | None, list[tuple[Arm, Arm]]] = {}
-        for pair, (_, training), is_match in zip(pairs, seeds, matched, strict=True):
-            if is_match or not any(matched):
-                known = [seed for seed in training if seed is not None]
-                runs.setdefault(known[0] if known else None, []).append(pair)
-        return list(runs.values())
+    @property
+    def set_names(self) -> list[str]:
+        return [task_set.name for task_set in self.evaluation.sets]
 
     def evaluation_set(self, name: str) -> TaskSet:
         return next(task_set for task_set in self.evaluation.sets if task_set.name == name)
@@ -317,12 +247,6 @@ class Refining(Experiment):
         return self
 
     @model_validator(mode="after")
-    def _compared_are_several(self) -> "Refining":
-        if len(self.compare) == 1 or len(set(self.compare)) < len(self.compare):
-            raise ValueError(f"compare: [{', '.join(self.compare)}]: name two experiments or more, each of them once")
-        return self
-
-    @model_validator(mode="after")
     def _a_learned_wording_has_rows(self) -> "Refining":
         if (self.model.template == LEARNED) != bool(self.template_rows):
             raise ValueError("`model.template: learned` and the section `template_rows` go together; add or remove one")
@@ -345,7 +269,7 @@ class Refining(Experiment):
                 raise ValueError(f"{key}: its template and colors must be those of `model`: turns share conversations")
         if self.training and not self.training_tasks:
             raise ValueError("training: there is nothing to train on; give parts, or training.sets")
-        sets = [task_set.name for task_set in self.evaluation.sets]
+        sets = self.set_names
         if self.training and (unknown := sorted(set(self.training.sets) - set(sets))):
             raise ValueError(f"training.sets: {unknown[0]} is not an evaluation set; there are {', '.join(sets)}")
         if self._learns_from_sources and (not self.parts or self.augments_parts):
@@ -357,8 +281,7 @@ class Refining(Experiment):
             raise ValueError(f"models: an adapter is also called {clash[0]}; choose another name")
         adapters = ["none", *self.adapters, *self.kept_adapters]
         names = [arm.name for arm in self.arms]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"evaluation.arms: the sweep gives another arm the same name: {', '.join(twice)}")
+        self.check_arm_names()
         for configured in self.evaluation.arms:
             if not self._with_steps(configured):
                 raise ValueError(
@@ -430,7 +353,7 @@ class Refining(Experiment):
         for first, second in self.compared:
             if any(one == other for run in self.paired_runs(first, second) for one, other in run):
                 raise ValueError(f"evaluation.comparisons: [{first}, {second}] compares an arm with itself")
-        primary, sets = self.evaluation.primary, [task_set.name for task_set in self.evaluation.sets]
+        primary, sets = self.evaluation.primary, self.set_names
         if primary is None:
             return self
         if primary.set not in sets:

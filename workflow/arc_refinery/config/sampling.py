@@ -1,6 +1,7 @@
 """The sections `model`, `template_rows`, `sampling`, `sandbox` and `refinement`."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,6 +14,7 @@ from arc_refinery.sandbox import Executor, Limits
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 LEARNED = "learned"
+Dtype = Literal["float32", "float16", "bfloat16"]
 
 
 class ModelConfig(Strict):
@@ -26,7 +28,7 @@ class ModelConfig(Strict):
     )
     backend: Literal["transformers", "vllm"] = Field("transformers", description="Library that samples from the model.")
     window: PositiveInt = Field(description="Longest prompt and completion together, in tokens.")
-    dtype: Literal["float32", "float16", "bfloat16"] = Field(
+    dtype: Dtype = Field(
         "float32", description="Precision of sampling and training; only float32 on a CPU repeats to the byte."
     )
     n_threads: PositiveInt = Field(
@@ -148,9 +150,9 @@ class Sandbox(Strict):
     def limits(self) -> Limits:
         return Limits(self.cpu_seconds, self.wall_seconds, self.memory_mb)
 
-    def executor(self, n_jobs: int) -> Executor:
-        """Return an executor with these limits and `n_jobs` sandbox servers."""
-        return Executor(n_jobs, self.limits(), self.programs_per_child, self.allow_without_seccomp)
+    def executor(self, n_jobs: int, modules: Sequence[str] = ()) -> Executor:
+        """Return an executor with these limits and `n_jobs` sandbox servers; programs may also import `modules`."""
+        return Executor(n_jobs, self.limits(), self.programs_per_child, self.allow_without_seccomp, modules=modules)
 
 
 # Which incorrect attempts may be refined, best first. `best-distinct` drops one with the same outputs as a better one.

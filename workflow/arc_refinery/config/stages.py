@@ -19,13 +19,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from arc_refinery import hub
-from arc_refinery.config.base import EVALUATION, PROMPTS, REPORT, ROWS, TUNING, marked, run_and_step
+from arc_refinery.config.base import EPISODES, EVALUATION, PROMPTS, REPORT, ROWS, TUNING, marked, run_and_step
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.lora import Lengths
 from arc_refinery.config.refining import Refining
 from arc_refinery.config.sampling import LEARNED, ModelConfig, PromptedModel, TemplateRows
 from arc_refinery.config.tasks import DIFFICULTY, Problems
-from arc_refinery.config.tool_use import Questions, ToolUse
+from arc_refinery.config.tool_use import Questions, ToolChoice, ToolUse
 from arc_refinery.config.training import Run
 from arc_refinery.hub import Download
 
@@ -90,7 +90,7 @@ def rows_files(experiment: Experiment, source: Problems | Questions | TemplateRo
 
 def _on_disk(experiment: Experiment, source: Problems | Questions) -> Settings:
     """Settings of problems or questions, in which a file that is fetched takes the place of its name on the hub."""
-    settings = source.model_dump(exclude=marked(type(source), TUNING))
+    settings = source.model_dump(exclude=marked(type(source), TUNING, EPISODES))
     if source.download:
         path = f"{fetched_folder(experiment, source.download)}/{source.filename}"
         settings |= {"source": "file", "path": path, "repository": None, "filename": None, "revision": None}
@@ -160,8 +160,12 @@ def _(experiment: Refining, adapter: str) -> Stage:
 
 @train.register
 def _(experiment: ToolUse, adapter: str) -> Stage:
-    run, tools = experiment.runs[adapter], experiment.tools
-    params = _tools(experiment, tools) | _files(experiment, tools) | trained(experiment, run)
+    run = experiment.runs[adapter]
+    chosen = [tool for one in experiment.data.train for tool in experiment.tools_of(one.name)]
+    tools = _tools(experiment, experiment.tools) | _tools_of_sets(experiment) | _files(experiment, chosen)
+    rewards = {"rewards": tuple(term.word for term in experiment.rewards)}
+    users = _users(experiment, [one.name for one in experiment.data.train])
+    params = tools | users | trained(experiment, run) | rewards | {"seed": experiment.seed_of(adapter)}
     return Stage(params, _tuning(run.grpo))
 
 
@@ -169,7 +173,7 @@ def trained(experiment: Experiment, run: Run) -> Settings:
     """Flags of the model, the adapter, GRPO and its guard, which every kind of training has."""
     assert experiment.training
     return {
-        "dtype": experiment.model.dtype,
+        "dtype": run.dtype or experiment.model.dtype,
         "n_threads": experiment.model.n_threads,
         **run.lora.model_dump(),
         **run.grpo.model_dump(exclude=marked(type(run.grpo), TUNING)),
@@ -332,27 +336,40 @@ def questions(experiment: ToolUse, name: str) -> Stage:
 def conversations(experiment: ToolUse) -> Stage:
     assert experiment.training and experiment.training.sft
     chosen = experiment.training.sft.model_dump(include=marked(type(experiment.training.sft), ROWS))
-    return Stage(_tools(experiment, experiment.tools) | chosen)
+    return Stage(_tools(experiment, experiment.tools) | _tools_of_sets(experiment) | chosen)
 
 
-def episodes(experiment: ToolUse, arm: str) -> Stage:
-    tools = experiment.tools if experiment.arm(arm).tools else ()
+def episodes(experiment: ToolUse, questions: str, arm: str) -> Stage:
+    tools = experiment.tools_of(questions) if experiment.arm(arm).tools else ()
     played = experiment.evaluation.model_dump(include={"n_predictions", "questions_per_batch"})
     drawn = {"generation": experiment.generation.model_dump()}
-    params = _tools(experiment, tools) | _files(experiment, tools) | drawn | _sampler(experiment.model) | played
+    users = _users(experiment, [questions] if experiment.arm(arm).user else [])
+    params = _tools(experiment, tools) | _files(experiment, tools) | users | drawn | _sampler(experiment.model) | played
     return Stage(params, _tuning(experiment.model) | {"n_jobs": experiment.resources.sample.cpus})
 
 
-def _tools(experiment: ToolUse, tools: tuple[str, ...]) -> Settings:
+def _tools(experiment: ToolUse, tools: tuple[ToolChoice, ...]) -> Settings:
     return {
         "model_path": model_path(experiment, experiment.model),
         "max_model_len": experiment.model.window,
-        "tools": tools,
+        "tools": tuple(one.word for one in tools),
         "generation": experiment.generation.model_dump(exclude=marked(type(experiment.generation), EVALUATION)),
         "sandbox": experiment.sandbox.model_dump(),
         "seed": experiment.seed,
     }
 
 
-def _files(experiment: ToolUse, tools: tuple[str, ...]) -> Settings:
-    return {"files": experiment.data.files if "read_file" in tools else None}
+def _tools_of_sets(experiment: ToolUse) -> Settings:
+    """The training sets with tools of their own, as JSON."""
+    chosen = {one.name: [tool.word for tool in one.tools] for one in experiment.data.train if one.tools}
+    return {"tools_of_sets": json.dumps(chosen)} if chosen else {}
+
+
+def _users(experiment: ToolUse, sets: Iterable[str]) -> Settings:
+    """The users of sets of questions, as JSON."""
+    chosen = {name: user for name in sets if (user := experiment.user_of(name))}
+    return {"users": json.dumps(chosen)} if chosen else {}
+
+
+def _files(experiment: ToolUse, tools: Iterable[ToolChoice]) -> Settings:
+    return {"files": experiment.data.files if experiment.reads_files(tools) else None}

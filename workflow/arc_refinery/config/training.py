@@ -1,4 +1,4 @@
-"""The section `training`: the methods in turn (`Methods`); for refining also what is trained on, sweeps and seeds."""
+"""The section `training`: the methods in turn, sweeps and seeds (`Methods`); for refining also what is trained on."""
 
 import re
 from collections.abc import Iterable
@@ -10,10 +10,17 @@ from arc_refinery.config.base import PROMPTS, RUN_NAME, Name, Strict, explain, m
 from arc_refinery.config.grpo import Grpo, PolicyGradient
 from arc_refinery.config.guard import Guard
 from arc_refinery.config.lora import Lengths, Lora
+from arc_refinery.config.sampling import Dtype
 from arc_refinery.config.sft import Imitation, Sft
 
 TRAINED = "trained"  # the final adapter of an experiment with one training
 SFT = "sft"  # the adapter that GRPO starts from, if SFT comes first
+
+
+class Precision(Strict):
+    """What of `model` a run of a sweep may change."""
+
+    dtype: Dtype | None = None
 
 
 class Run(NamedTuple):
@@ -21,6 +28,7 @@ class Run(NamedTuple):
 
     lora: Lora
     grpo: PolicyGradient
+    dtype: Dtype | None = None  # of this run; None: the model's
 
 
 class Methods(Strict):
@@ -31,6 +39,16 @@ class Methods(Strict):
     )
     guard: Guard = Field(
         default_factory=lambda: Guard(), description="When GRPO counts as collapsed, and what is done then."
+    )
+    sweep: tuple[dict[str, Any], ...] = Field(
+        (),
+        description="One GRPO training per entry, which overrides keys of `lora` and `grpo`, or `dtype`, and is named "
+        "after them: `{learning_rate: 4.0e-6, lora_r: 1}` gives `learning-rate-4e-6-lora-r-1`.",
+    )
+    seeds: tuple[NonNegativeInt, ...] = Field(
+        (),
+        description="Repeat all training with each of these seeds, so that the report can show how much results vary; "
+        "adapters are then called `seed-0`, `sft-seed-0`, `<run>-seed-0`. Default: once, with the experiment's seed.",
     )
 
     @property
@@ -44,11 +62,73 @@ class Methods(Strict):
             raise ValueError("there is nothing to train with; give the section `sft`, `grpo`, or both")
         if self.grpo:
             check_weights(self.lora, self.grpo)
+        if self.sweep and not self.grpo:
+            raise ValueError("sweep: varies GRPO; add the section `grpo`")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"seeds: {', '.join(map(str, self.seeds))}: name each seed once")
+        return self
+
+    @model_validator(mode="after")
+    def _runs_are_distinct_trainings(self) -> "Methods":
+        names: list[str] = []
+        for changes in self.sweep:
+            # All train on the same prompts and, after SFT, continue from one adapter
+            assert self.grpo
+            grpo = type(self.grpo)
+            swept = set(Precision.model_fields) | set(grpo.model_fields) - marked(grpo, PROMPTS)
+            if not self.sft:
+                swept |= set(Lora.model_fields)
+            if unknown := sorted(set(changes) - swept):
+                raise ValueError(f"sweep: {unknown[0]} cannot differ between runs; name keys such as learning_rate")
+            try:
+                name = _run_name(self._run(changes), changes)
+            except ValidationError as error:
+                raise ValueError(f"sweep: {explain(error.errors()[0])}") from None
+            if name in names or not re.fullmatch(RUN_NAME, name):
+                raise ValueError(f"sweep: {name!r} cannot name a run; give each entry its own numbers or short words")
+            names.append(name)
         return self
 
     def runs(self) -> dict[str, Run]:
-        """GRPO trainings by the names of their adapters."""
-        return {TRAINED: Run(self.lora, self.grpo)} if self.grpo else {}
+        """GRPO trainings by the names of their adapters: one per sweep entry (or just one) and seed."""
+        return {name: run for base, run in self._unrepeated().items() for name in self.repeated(base)}
+
+    def seeds_of_adapters(self) -> dict[str, int | None]:
+        """Seed of each adapter, SFT's included; None means the experiment's seed."""
+        return {name: seed for base in self._bases for name, seed in self.repeated(base).items()}
+
+    def base_of(self, adapter: str) -> str:
+        """Name of an adapter without its seed."""
+        return next(base for base in self._bases if adapter in self.repeated(base))
+
+    def repeated(self, adapter: str) -> dict[str, int | None]:
+        """Names and seeds of the adapters trained instead of one; None means the experiment's seed."""
+        if not self.seeds:
+            return {adapter: None}
+        base = "" if adapter == TRAINED else f"{adapter}-"
+        return {f"{base}seed-{seed}": seed for seed in self.seeds}
+
+    @property
+    def _bases(self) -> list[str]:
+        """Names of all adapters without seeds."""
+        return [SFT, *(self._unrepeated() or [TRAINED])]
+
+    def _unrepeated(self) -> dict[str, Run]:
+        runs = [self._run(changes) for changes in self.sweep]
+        named = {_run_name(run, changes): run for run, changes in zip(runs, self.sweep, strict=True)}
+        return named or ({TRAINED: Run(self.lora, self.grpo)} if self.grpo else {})
+
+    def _run(self, changes: dict[str, Any]) -> Run:
+        assert self.grpo
+        of_lora = {key: value for key, value in changes.items() if key in Lora.model_fields}
+        of_grpo = {
+            key: value for key, value in changes.items() if key not in {*Lora.model_fields, *Precision.model_fields}
+        }
+        lora = Lora.model_validate(self.lora.model_dump() | of_lora)
+        grpo = type(self.grpo).model_validate(self.grpo.model_dump() | of_grpo)
+        check_weights(lora, grpo)
+        of_model = Precision.model_validate({key: changes[key] for key in Precision.model_fields if key in changes})
+        return Run(lora, grpo, of_model.dtype)
 
 
 def check_weights(lora: Lora, grpo: PolicyGradient) -> None:
@@ -74,11 +154,6 @@ class Training(Lengths, Methods):
     )
     sft: Sft | None = Field(None, description=Methods.model_fields["sft"].description)
     grpo: Grpo | None = Field(None, description=Methods.model_fields["grpo"].description)
-    sweep: tuple[dict[str, Any], ...] = Field(
-        (),
-        description="One GRPO training per entry, which overrides keys of `lora` and `grpo` and is named after them: "
-        "`{learning_rate: 4.0e-6, lora_r: 1}` gives `learning-rate-4e-6-lora-r-1`.",
-    )
     keep_steps: tuple[PositiveInt, ...] = Field(
         (),
         description="Steps of GRPO whose adapters are results, too: `trained@1000`, for arms, and in the folder "
@@ -88,16 +163,9 @@ class Training(Lengths, Methods):
     keep_every: PositiveInt | None = Field(
         None, description="Instead of `keep_steps`: each multiple of this before `grpo.max_steps`."
     )
-    seeds: tuple[NonNegativeInt, ...] = Field(
-        (),
-        description="Repeat all training with each of these seeds, so that the report can show how much results vary; "
-        "adapters are then called `seed-0`, `sft-seed-0`, `<run>-seed-0`. Default: once, with the experiment's seed.",
-    )
 
     @model_validator(mode="after")
     def _methods_go_together(self) -> "Training":
-        if self.sweep and not self.grpo:
-            raise ValueError("sweep: varies GRPO; add the section `grpo`")
         if self.grpo and self.grpo.rollout == "on-policy" and self.prompts != "first-turn":
             raise ValueError("rollout `on-policy` makes its own second turns: set training.prompts to `first-turn`")
         if self.sft and self.grpo and self.grpo.unsloth and self.grpo.beta:
@@ -105,23 +173,6 @@ class Training(Lengths, Methods):
                 "unsloth: its KL term compares with the model without the SFT adapter, not with the start of GRPO; set "
                 "beta to 0, or unsloth to false"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _runs_are_distinct_trainings(self) -> "Training":
-        names: list[str] = []
-        for changes in self.sweep:
-            # All train on the same prompts and, after SFT, continue from one adapter
-            swept = set(Grpo.model_fields) - marked(Grpo, PROMPTS) | (set() if self.sft else set(Lora.model_fields))
-            if unknown := sorted(set(changes) - swept):
-                raise ValueError(f"sweep: {unknown[0]} cannot differ between runs; name keys such as learning_rate")
-            try:
-                name = _run_name(self._run(changes), changes)
-            except ValidationError as error:
-                raise ValueError(f"sweep: {explain(error.errors()[0])}") from None
-            if name in names or not re.fullmatch(RUN_NAME, name):
-                raise ValueError(f"sweep: {name!r} cannot name a run; give each entry its own numbers or short words")
-            names.append(name)
         return self
 
     @model_validator(mode="after")
@@ -155,52 +206,13 @@ class Training(Lengths, Methods):
     def _sets_are_distinct(self) -> "Training":
         if len(set(self.sets)) < len(self.sets):
             raise ValueError(f"sets: {', '.join(self.sets)}: name each set once")
-        if len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(f"seeds: {', '.join(map(str, self.seeds))}: name each seed once")
         return self
-
-    def runs(self) -> dict[str, Run]:
-        """GRPO trainings by the names of their adapters: one per sweep entry (or just one) and seed."""
-        return {name: run for base, run in self._unrepeated().items() for name in self.repeated(base)}
-
-    def seeds_of_adapters(self) -> dict[str, int | None]:
-        """Seed of each adapter, SFT's included; None means the experiment's seed."""
-        return {name: seed for base in self._bases for name, seed in self.repeated(base).items()}
-
-    def base_of(self, adapter: str) -> str:
-        """Name of an adapter without its seed."""
-        return next(base for base in self._bases if adapter in self.repeated(base))
-
-    def repeated(self, adapter: str) -> dict[str, int | None]:
-        """Names and seeds of the adapters trained instead of one; None means the experiment's seed."""
-        if not self.seeds:
-            return {adapter: None}
-        base = "" if adapter == TRAINED else f"{adapter}-"
-        return {f"{base}seed-{seed}": seed for seed in self.seeds}
-
-    @property
-    def _bases(self) -> list[str]:
-        """Names of all adapters without seeds."""
-        return [SFT, *(self._unrepeated() or [TRAINED])]
-
-    def _unrepeated(self) -> dict[str, Run]:
-        runs = [self._run(changes) for changes in self.sweep]
-        named = {_run_name(run, changes): run for run, changes in zip(runs, self.sweep, strict=True)}
-        return named or super().runs()
-
-    def _run(self, changes: dict[str, Any]) -> Run:
-        assert self.grpo
-        of_lora = {key: value for key, value in changes.items() if key in Lora.model_fields}
-        of_grpo = {key: value for key, value in changes.items() if key not in Lora.model_fields}
-        lora = Lora.model_validate(self.lora.model_dump() | of_lora)
-        grpo = Grpo.model_validate(self.grpo.model_dump() | of_grpo)
-        check_weights(lora, grpo)
-        return Run(lora, grpo)
 
 
 def _run_name(run: Run, keys: Iterable[str]) -> str:
     """Return a name such as `learning-rate-4e-6-lora-r-1`; values are validated, so 4e-6 and 4.0e-6 give one name."""
-    values = {key: getattr(run.lora if key in Lora.model_fields else run.grpo, key) for key in keys}
+    sections = (run.lora, run.grpo, run)
+    values = {key: next(getattr(one, key) for one in sections if hasattr(one, key)) for key in keys}
     texts = {
         key: f"{value:g}".replace("e-0", "e-") if isinstance(value, float) else str(value)
         for key, value in values.items()

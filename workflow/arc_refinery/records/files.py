@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from arc_refinery.arrow_grids import SIDES, FlatGrids, lengths_of, list_array, pair_array
 from arc_refinery.augment import Augmentation
 from arc_refinery.errors import InputError
-from arc_refinery.files import atomic_write, check_regular, content_hash
+from arc_refinery.files import atomic_write
 from arc_refinery.grids import GridError
+from arc_refinery.reading import check_regular, content_hash
 from arc_refinery.records.questions import Asserts, Question
 from arc_refinery.records.refining import Attempt, Demonstration, Prompt, Verdict
 from arc_refinery.records.schemas import GRIDS, PAIRS, RecordKind, schema

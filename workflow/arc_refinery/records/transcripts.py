@@ -36,9 +36,9 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeMessage:
-    """A turn of the model, as it wrote it, or the tool result that followed."""
+    """A turn of the model, as it wrote it, or what followed: a tool's result, or a user's message."""
 
-    role: str  # assistant, or tool
+    role: str  # assistant, tool, or user
     content: str
 
 

@@ -10,6 +10,7 @@ from arc_refinery.refine.rewards import REWARDS
 from arc_refinery.refine.rollout import TwoTurnEpisode
 from arc_refinery.refine.rows import TrainingPrompt, prompt_of_row
 from arc_refinery.sandbox import Executor
+from arc_refinery.training import processes
 from arc_refinery.training.step_metrics import ScoredCompletion, ngram_repetition, step_metrics
 
 
@@ -92,7 +93,7 @@ class Scorer:
             ScoredCompletion(one.token_ids, one.is_truncated, reward, one.grade.status, one.grade.is_solved)
             for one, reward in zip(sampled, self.rewards, strict=True)
         ]
-        metrics = step_metrics(scored, self.settings.num_generations)
+        metrics = step_metrics(processes.of_all(scored), self.settings.num_generations)
         if self.settings.rollout == "on-policy":
             refined = [(one.grade, one.parent) for one in sampled if one.parent is not None]
             metrics["share/second_turn"] = len(refined) / len(sampled)
