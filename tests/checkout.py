@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import processes
 import yaml
@@ -17,6 +17,7 @@ TINY = str(ROOT / "workflow/models/tiny")
 TINY_TOOLS = str(ROOT / "workflow/models/tiny-tools")
 SMALL = "tests/workflow/small.yaml"
 TOOLS = "tests/workflow/tool-use-small.yaml"
+MadeOnce: TypeAlias = Callable[[str, Callable[[Path], object]], Path]  # fixture of conftest.py
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,15 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
-from checkout import ROOT, SMALL, TINY, TOOLS, Checkout, copy
+from checkout import ROOT, SMALL, TINY, TOOLS, Checkout, MadeOnce, copy
 from filelock import FileLock
 from xdist.scheduler import LoadScopeScheduling
 
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sandbox import Executor, Limits
-
-MadeOnce: TypeAlias = Callable[[str, Callable[[Path], object]], Path]
 
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 CACHES = re.compile(r"(^|/)(__pycache__|\.(pytest|mypy|ruff)_cache|\.venv[^/]*)/$")

@@ -15,8 +15,14 @@ from arc_refinery.errors import InputError
 from arc_refinery.hub import Download
 from arc_refinery.sandbox import Limits
 
+
+def kind(name: str) -> str:
+    keys = yaml.safe_load((ROOT / name).read_text())
+    return str(keys.get("kind") or (kind(keys["base"]) if "base" in keys else "refining"))
+
+
 CONFIGS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("config/*.yaml"))
-TOOL_USE = [name for name in CONFIGS if name.startswith("config/tool-use")]
+TOOL_USE = [name for name in CONFIGS if kind(name) == "tool-use"]
 SHIPPED = [*sorted(set(CONFIGS) - set(TOOL_USE)), "tests/workflow/small.yaml"]
 
 Change = Callable[[dict[str, Any]], Any]
@@ -73,7 +79,7 @@ def test_values_of_a_file_arrive_and_the_others_have_their_defaults():
     assert experiment.experiment == "demo"
     assert experiment.training
     assert experiment.training.grpo
-    assert experiment.training.grpo.learning_rate == 3e-4  # in the file
+    assert experiment.training.grpo.learning_rate == 1e-3  # in the file
     assert experiment.training.grpo.warmup_ratio == 0.01  # not in the file
     assert experiment.sandbox == Sandbox()
 

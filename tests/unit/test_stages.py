@@ -48,7 +48,7 @@ OF_REFINING = OF_A_TRAINING | {"n_processes"}
         (config.Generation, [EVALUATION], {"temperature", "top_k", "top_p"}),
         (config.TaskSet, [TUNING, REPORT], {"shards", "validation", "caveat"}),
         (config.Questions, [TUNING], {"shards"}),
-        (config.Questions, [config.EPISODES], {"tools"}),
+        (config.Questions, [config.EPISODES], {"tools", "user"}),
         (config.Sampling, list(Mark), set()),
     ],
 )

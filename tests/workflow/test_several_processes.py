@@ -8,8 +8,7 @@ from typing import Any
 
 import processes
 import pytest
-from checkout import ROOT, TINY, is_whole
-from conftest import MadeOnce
+from checkout import ROOT, TINY, MadeOnce, is_whole
 from safetensors.torch import load_file
 
 from arc_refinery.training.log import Choice, HeldoutResult, read_lines
