@@ -15,14 +15,8 @@ from arc_refinery.errors import InputError
 from arc_refinery.hub import Download
 from arc_refinery.sandbox import Limits
 
-
-def kind(name: str) -> str:
-    keys = yaml.safe_load((ROOT / name).read_text())
-    return str(keys.get("kind") or (kind(keys["base"]) if "base" in keys else "refining"))
-
-
 CONFIGS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("config/*.yaml"))
-TOOL_USE = [name for name in CONFIGS if kind(name) == "tool-use"]
+TOOL_USE = [name for name in CONFIGS if load_experiment(ROOT / name).kind == "tool-use"]
 SHIPPED = [*sorted(set(CONFIGS) - set(TOOL_USE)), "tests/workflow/small.yaml"]
 
 Change = Callable[[dict[str, Any]], Any]
