@@ -10,6 +10,7 @@ from arc_refinery.cluster.signals import end_on_signals
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
+    # the default, even where the tests run under nohup, which ignores SIGHUP
     before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)}
     yield
     for number, handler in before.items():
