@@ -33,21 +33,22 @@ HALF = make_grid("12", "00")  # two of the four cells of ONE
 
 
 @pytest.mark.parametrize(
-    ("what", "v1", "v2", "staged"),
+    ("what", "v1", "v2", "staged", "solved"),
     [
-        (graded((ONE, TWO)), 10.0, 10.0, 3.0),  # 1 + 8 + 1; 1 + 9; 1 + 1 + 1
-        (graded((HALF, TWO)), 1 + 4 + 0.75, 1 + 4.5, 2.5),
-        (graded((HALF, ONE)), 1.25, 1.0, 2.0),  # pixels: 2 / 4 and none
-        (graded((), "timeout"), 0.0, 0.0, 1.0),  # there was code
-        (graded((), "crash"), 0.0, 0.0, 1.0),
-        (graded((), "no_code"), 0.0, 0.0, 0.0),
+        (graded((ONE, TWO)), 10.0, 10.0, 3.0, 1.0),  # 1 + 8 + 1; 1 + 9; 1 + 1 + 1
+        (graded((HALF, TWO)), 1 + 4 + 0.75, 1 + 4.5, 2.5, 0.0),
+        (graded((HALF, ONE)), 1.25, 1.0, 2.0, 0.0),  # pixels: 2 / 4 and none
+        (graded((), "timeout"), 0.0, 0.0, 1.0, 0.0),  # there was code
+        (graded((), "crash"), 0.0, 0.0, 1.0, 0.0),
+        (graded((), "no_code"), 0.0, 0.0, 0.0, 0.0),
     ],
 )
-def test_rewards_by_hand(what: Grade, v1: float, v2: float, staged: float) -> None:
+def test_rewards_by_hand(what: Grade, v1: float, v2: float, staged: float, solved: float) -> None:
     assert {name: reward(what) for name, reward in REWARDS.items()} == {
         "arc-v1": pytest.approx(v1),
         "arc-v2-no-pixel-score": pytest.approx(v2),
         "staged": pytest.approx(staged),
+        "solved": solved,
     }
 
 

@@ -158,7 +158,7 @@ class Grpo(PolicyGradient):
         description="`prepared`: answer each prompt once; `on-policy`: answer it, execute the answer, append the "
         "feedback, refine; both answers carry loss, the feedback does not.",
     )
-    reward_name: Literal["arc-v1", "arc-v2-no-pixel-score", "staged"] = Field(
+    reward_name: Literal["arc-v1", "arc-v2-no-pixel-score", "staged", "solved"] = Field(
         "arc-v2-no-pixel-score", description="Reward function: docs/training.md."
     )
     improvement_weight: NonNegativeFloat = Field(

@@ -21,8 +21,14 @@ def staged(grade: Grade) -> float:
     return float(grade.status != NO_CODE) + float(grade.is_valid) + grade.correct_grids
 
 
+def solved(grade: Grade) -> float:
+    """1 if all grids are correct, else 0: repeating an attempt that is right in part earns nothing."""
+    return float(grade.is_solved)
+
+
 REWARDS: dict[str, Callable[[Grade], float]] = {
     "arc-v1": arc_v1,
     "arc-v2-no-pixel-score": arc_v2_no_pixel_score,
     "staged": staged,
+    "solved": solved,
 }
