@@ -70,3 +70,22 @@ rule pretrain_tool_use:
         "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592"
         " arc-refinery dev pretrain --model tool-use --n-chunks 140 --window 1024"
         " --output-folder {output} --checkpoint {output}.checkpoint 2> {log}"
+
+
+rule pretrain_search:
+    input:
+        rules.pretrain_tool_use.output,
+    output:
+        directory("results/pretrained-search"),
+    log:
+        "logs/pretrain-search.log",
+    benchmark:
+        "logs/benchmarks/pretrain-search.tsv"
+    threads: 2
+    resources:
+        **requests(Needs(mem_mb=4000, runtime=120)),
+    shell:
+        "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592"
+        " arc-refinery dev pretrain --model search --start {input} --n-chunks 60 --window 1024"
+        " --muon-learning-rate 0.006 --adamw-learning-rate 0.002"
+        " --output-folder {output} --checkpoint {output}.checkpoint 2> {log}"

@@ -112,7 +112,8 @@ WRONG: dict[str, tuple[Change, str]] = {
     "nothing for a section": (lambda c: c.update(model=None), "model is None; input should be a valid dictionary"),
     "no choice": (
         lambda c: c["training"]["grpo"].update(reward_name="arc-v3"),
-        "training.grpo.reward_name is 'arc-v3'; input should be 'arc-v1', 'arc-v2-no-pixel-score', 'staged' or 'solved'",
+        "training.grpo.reward_name is 'arc-v3'; input should be 'arc-v1', 'arc-v2-no-pixel-score', 'staged' "
+        "or 'solved'",
     ),
     "zero": (lambda c: c["parts"].update(n_parts=0), "parts.n_parts is 0; input should be greater than 0"),
     "share over one": (

@@ -104,10 +104,6 @@ WRONG: dict[str, tuple[Change, str]] = {
         "data.train.0: levels: 4 is not a level; expected 1, 2 or 3",
     ),
     "no level": (lambda c: train(c, levels=[]), "data.train.0.levels is []; tuple should have at least 1 item"),
-    "generated text": (
-        lambda c: train(c, form="text"),
-        "data.train.0: the generator makes the forms `gsm8k` and `mbpp`",
-    ),
     "unknown form": (
         lambda c: train(c, form="math"),
         "data.train.0.form is 'math'; input should be 'gsm8k', 'mbpp' or 'text'",
@@ -459,6 +455,10 @@ def test_the_corpus_of_a_search_is_an_input(content: Content, in_a_checkout: Pat
     Path("texts.jsonl").touch()
     check_files(experiment, "mine.yaml")
     assert inputs.files_of_tools(experiment) == ["texts.jsonl"]
+    content["tools"][0]["corpus"] = "generator"
+    experiment = validate_experiment(content, "mine.yaml", ToolUse)
+    check_files(experiment, "mine.yaml")
+    assert inputs.files_of_tools(experiment) == []
 
 
 def test_two_tools_of_one_name_are_refused(content: Content, in_a_checkout: Path):

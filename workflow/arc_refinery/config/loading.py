@@ -199,8 +199,8 @@ def _(experiment: ToolUse) -> list[Wanted]:
     for key, tool in experiment.all_tools.items():
         if tool.own_code:
             wanted.append((key, tool.own_code.path, "a Python file, relative to this folder"))
-        if tool.corpus:
-            wanted.append((f"{key}.corpus", Path(tool.corpus), "a file of passages"))
+        if tool.corpus_file:
+            wanted.append((f"{key}.corpus", tool.corpus_file, "a file of passages"))
     functions = [(key, code.path, "a Python file, relative to this folder") for key, code, _ in _functions(experiment)]
     return [*wanted, *functions]
 

@@ -22,6 +22,7 @@ CallFormatName = Literal["auto", "hermes", "qwen-xml", "llama"]  # tool_use/call
 Form = Literal["gsm8k", "mbpp", "text"]  # of rows (tool_use/data.py)
 ToolName = Literal["calculator", "execute_code", "python", "read_file", "search"]
 LEVELS = (1, 2, 3)  # of the generator's questions
+GENERATOR = "generator"  # in place of a file of passages
 WITH_PROGRAMS = ("execute_code", "python")  # tools that run a program of the model
 
 
@@ -45,7 +46,8 @@ class ToolChoice(Entry):
     )
     corpus: str | None = Field(
         None,
-        description="For `search`: a .jsonl, .jsonl.gz or .parquet file; a row has a `text`, and optionally a `title`.",
+        description="For `search`: a .jsonl, .jsonl.gz or .parquet file; a row has a `text`, and optionally a `title`. "
+        "`generator`: the passages that answer the generator's questions of the form `text`.",
     )
     passages: PositiveInt = Field(3, description="For `search`: passages per result.")
 
@@ -53,7 +55,12 @@ class ToolChoice(Entry):
     def files(self) -> tuple[Path, ...]:
         """Files that decide the tool's results."""
         own = self.own_code
-        return (own.path,) if own else (Path(self.corpus),) if self.corpus else ()
+        corpus = self.corpus_file
+        return (own.path,) if own else (corpus,) if corpus else ()
+
+    @property
+    def corpus_file(self) -> Path | None:
+        return Path(self.corpus) if self.corpus and self.corpus != GENERATOR else None
 
     @model_validator(mode="after")
     def _settings_fit_the_tool(self) -> Self:
@@ -65,7 +72,7 @@ class ToolChoice(Entry):
         if self.own_code is None and self.seconds is not None and self.tool not in WITH_PROGRAMS:
             raise ValueError(f"seconds belongs to a tool that runs a program, not to {self.tool}; remove it")
         if self.tool == "search" and not self.corpus:
-            raise ValueError("corpus is missing: the file of passages that `search` looks through")
+            raise ValueError("corpus is missing: the file of passages that `search` looks through, or `generator`")
         for key in ("corpus", "passages"):
             if self.tool != "search" and getattr(self, key) != ToolChoice.model_fields[key].default:
                 raise ValueError(f"{key} belongs to `search`, not to {self.tool}; remove it")
@@ -114,8 +121,6 @@ class Questions(Strict):
         on_hub = {"repository": self.repository, "filename": self.filename}
         check_source(self.source, "rows", self.path, on_hub, self.revision)
         if self.source == "generator":
-            if self.form == "text":
-                raise ValueError("the generator makes the forms `gsm8k` and `mbpp`; text needs a file or the hub")
             if self.n_questions is None:
                 raise ValueError("n_questions is missing: the generator needs the number to make")
             if unknown := sorted(set(self.levels) - set(LEVELS)):

@@ -64,8 +64,6 @@ def _writer_and_model(settings: PretrainingSettings) -> tuple[Writer, Network]:
             tasks = TaskConversations(build_tokenizer(settings.window), FIRST_TURNS)
             return tasks, build_model(tasks.tokenizer, settings.window)
         case "refining" | "reading":
-            if not settings.start:
-                raise InputError(f"--model {settings.model} continues a model's weights: name its folder with --start")
             curriculum = REFINING if settings.model == "refining" else READING
             turns = TaskConversations(build_tokenizer(settings.window), curriculum)
             return turns, _started(settings)
@@ -74,11 +72,25 @@ def _writer_and_model(settings: PretrainingSettings) -> tuple[Writer, Network]:
 
             questions = ToolConversations(settings.window)
             return questions, build_qwen_model(questions.tokenizer, settings.window)
+        case "search":
+            from arc_refinery.pretraining.search_conversations import SearchConversations
+
+            start = _start(settings)
+            depots = SearchConversations(PreTrainedTokenizerFast.from_pretrained(start))
+            model = Qwen3ForCausalLM.from_pretrained(start, dtype=torch.float32)
+            model.resize_token_embeddings(len(depots.tokenizer))  # draws the new rows
+            return depots, model
 
 
 def _started(settings: PretrainingSettings) -> LlamaForCausalLM:
-    model: LlamaForCausalLM = LlamaForCausalLM.from_pretrained(settings.start, dtype=torch.float32)
+    model: LlamaForCausalLM = LlamaForCausalLM.from_pretrained(_start(settings), dtype=torch.float32)
     return model
+
+
+def _start(settings: PretrainingSettings) -> str:
+    if not settings.start:
+        raise InputError(f"--model {settings.model} continues a model's weights: name its folder with --start")
+    return settings.start
 
 
 @torch.no_grad()

@@ -46,14 +46,14 @@ def demonstration(question: Question, tools: Toolbox, calls: bool) -> list[ChatM
     match question.kind:
         case "gsm8k":
             turns = (
-                _calculation_turns(question, tools) if calls else [_assistant(_CALCULATION.sub("", question.solution))]
+                _calculation_turns(question, tools) if calls else [assistant(_CALCULATION.sub("", question.solution))]
             )
             end = f"#### {question.reference}"
         case "code_exec":
-            turns = _execute_code_turns(question, tools) if calls else [_assistant("")]
+            turns = _execute_code_turns(question, tools) if calls else [assistant("")]
             end = f"```python\n{question.reference.strip()}\n```"
         case "exact_match":
-            turns, end = [_assistant("")], f"#### {question.reference}"
+            turns, end = [assistant("")], f"#### {question.reference}"
     if turns is None:
         return None
     turns[-1]["content"] += end
@@ -74,9 +74,9 @@ def _calculation_turns(question: Question, tools: Toolbox) -> list[ChatMessage] 
         number = final_number(f"#### {result.text}")
         if result.fault or number is None or number != final_number(f"#### {value}"):
             return None
-        messages += _call(thought, tool, arguments, result.text)
+        messages += called(thought, tool, arguments, result.text)
         thought = following
-    return [*messages, _assistant(thought)]
+    return [*messages, assistant(thought)]
 
 
 def _execute_code_turns(question: Question, tools: Toolbox) -> list[ChatMessage] | None:
@@ -89,8 +89,8 @@ def _execute_code_turns(question: Question, tools: Toolbox) -> list[ChatMessage]
     if result.fault:
         return None
     return [
-        *_call(f"I try the function: {examples[0]}", tool, arguments, result.text),
-        _assistant("That is what the test expects."),
+        *called(f"I try the function: {examples[0]}", tool, arguments, result.text),
+        assistant("That is what the test expects."),
     ]
 
 
@@ -99,12 +99,13 @@ def _python_tool(tools: Toolbox) -> str:
     return "python" if "python" in tools.names and "execute_code" not in tools.names else "execute_code"
 
 
-def _call(thought: str, tool: str, arguments: dict[str, str], result: str) -> list[ChatMessage]:
+def called(thought: str, tool: str, arguments: dict[str, str], result: str) -> list[ChatMessage]:
+    """Return an assistant's message with a call, and the call's result."""
     call = {"type": "function", "function": {"name": tool, "arguments": arguments}}
-    return [_assistant(thought) | {"tool_calls": [call]}, {"role": "tool", "name": tool, "content": result}]
+    return [assistant(thought) | {"tool_calls": [call]}, {"role": "tool", "name": tool, "content": result}]
 
 
-def _assistant(thought: str) -> ChatMessage:
+def assistant(thought: str) -> ChatMessage:
     """Return an assistant's message that begins with a thought."""
     return {"role": "assistant", "content": f"{_OPEN}{thought.strip()}{_CLOSE}"}
 

@@ -10,15 +10,16 @@ them. Of equally good passages, the first in the file comes first.
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from arc_refinery.config.tool_signatures import text_signature
-from arc_refinery.config.tool_use import ToolChoice
+from arc_refinery.config.tool_use import GENERATOR, ToolChoice
 from arc_refinery.errors import InputError
 from arc_refinery.rows import RowError, read_rows
+from arc_refinery.tool_use.depot import depot
 from arc_refinery.tool_use.tool import DirectTool, FaultyCall
 
 MAX_WORDS = 64  # of a query
@@ -37,36 +38,46 @@ class Search(DirectTool):
     def __init__(self, choice: ToolChoice) -> None:
         self.max_result_chars = choice.max_result_chars
         self._n_passages = choice.passages
-        self._corpus = open_corpus(Path(str(choice.corpus)))
+        self._corpus = open_corpus(str(choice.corpus))
 
     def begin(self, arguments: dict[str, Any]) -> str:
-        words = list(dict.fromkeys(_WORD.findall(arguments["query"].lower())))[:MAX_WORDS]
-        if not words:
-            raise FaultyCall("failed", "the query has no words.")
-        found = best_passages(self._corpus, words, self._n_passages)
-        return "\n\n".join(f"[{n}] {passage}" for n, passage in enumerate(found, 1)) or "(nothing was found)"
+        return best_passages(self._corpus, arguments["query"], self._n_passages)
 
 
-def best_passages(corpus: sqlite3.Connection, words: list[str], n: int) -> list[str]:
-    query = " OR ".join(f'"{word}"' for word in words)  # quoted: OR, AND and NEAR are words, too
+def best_passages(corpus: sqlite3.Connection, query: str, n: int) -> str:
+    """Return the result of a call; raises `FaultyCall` for a query without words."""
+    words = list(dict.fromkeys(_WORD.findall(query.lower())))[:MAX_WORDS]
+    if not words:
+        raise FaultyCall("failed", "the query has no words.")
+    quoted = " OR ".join(f'"{word}"' for word in words)  # OR, AND and NEAR are words, too
     rows = corpus.execute(
-        "SELECT title, text FROM passages WHERE passages MATCH ? ORDER BY rank, rowid LIMIT ?", (query, n)
+        "SELECT title, text FROM passages WHERE passages MATCH ? ORDER BY rank, rowid LIMIT ?", (quoted, n)
     )
-    return ["\n".join(part for part in row if part) for row in rows]
+    found = ["\n".join(part for part in row if part) for row in rows]
+    return "\n\n".join(f"[{number}] {passage}" for number, passage in enumerate(found, 1)) or "(nothing was found)"
 
 
 @cache
-def open_corpus(path: Path) -> sqlite3.Connection:
-    """Index a file of passages; raises `InputError`."""
+def open_corpus(corpus: str) -> sqlite3.Connection:
+    """Index a file of passages, or the generator's; raises `InputError`."""
+    if corpus == GENERATOR:
+        return indexed(depot().passages())
+    path = Path(corpus)
+    index = indexed(_passages(path))
+    if not index.execute("SELECT 1 FROM passages LIMIT 1").fetchone():
+        raise RowError(f"{path}: is empty; expected rows with `text` and optionally `title`")
+    return index
+
+
+def indexed(passages: Iterable[tuple[str, str]]) -> sqlite3.Connection:
+    """Index passages `(title, text)`; raises `InputError`."""
     corpus = sqlite3.connect(":memory:", check_same_thread=False)
     try:
         corpus.execute("CREATE VIRTUAL TABLE passages USING fts5(title, text, tokenize='porter unicode61')")
     except sqlite3.OperationalError as error:
         raise InputError(f"`search` needs SQLite with FTS5, which this Python lacks ({error}); use another") from None
     with corpus:
-        corpus.executemany("INSERT INTO passages VALUES (?, ?)", _passages(path))
-    if not corpus.execute("SELECT 1 FROM passages LIMIT 1").fetchone():
-        raise RowError(f"{path}: is empty; expected rows with `text` and optionally `title`")
+        corpus.executemany("INSERT INTO passages VALUES (?, ?)", passages)
     return corpus
 
 

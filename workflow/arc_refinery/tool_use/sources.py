@@ -14,7 +14,8 @@ from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.code_exec import AssertOutcome, AssertsReport, run_asserts
-from arc_refinery.tool_use.data import gsm8k_question, mbpp_question, questions_from_file
+from arc_refinery.tool_use.data import gsm8k_question, mbpp_question, questions_from_file, text_question
+from arc_refinery.tool_use.depot import depot_row
 from arc_refinery.tool_use.generator import QuestionSplit, gsm8k_row, mbpp_row
 
 
@@ -45,10 +46,13 @@ def _generated(settings: Questions, split: QuestionSplit, seed: int) -> Iterator
     seed = stream_seed(seed, settings.name)  # otherwise two sets would have the same questions
     for number in range(settings.n_questions or 0):
         level, name = settings.levels[number % len(settings.levels)], f"{number:06d}"
-        if settings.form == "gsm8k":
-            yield gsm8k_question(gsm8k_row(level, split, seed, number), name, name)
-        else:
-            yield replace(mbpp_question(mbpp_row(level, split, seed, number), name, name), question_id=name)
+        match settings.form:
+            case "gsm8k":
+                yield gsm8k_question(gsm8k_row(level, split, seed, number), name, name)
+            case "mbpp":
+                yield replace(mbpp_question(mbpp_row(level, split, seed, number), name, name), question_id=name)
+            case "text":
+                yield text_question(depot_row(level, split, seed, number), name, name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,82 @@
+"""The generated depot: each look-up finds the fact that names the next one, and questions of a split share no box."""
+
+import random
+import re
+
+import pytest
+
+from arc_refinery.config import Questions, ToolChoice
+from arc_refinery.config.tool_use import LEVELS
+from arc_refinery.tool_use.depot import depot, depot_row, make_depot
+from arc_refinery.tool_use.generator import QuestionSplit
+from arc_refinery.tool_use.sources import questions_of
+from arc_refinery.tool_use.tools import Toolbox
+
+N = 100
+each_level = pytest.mark.parametrize("level", LEVELS)
+
+
+def first_passage(query: str) -> str:
+    toolbox = Toolbox([ToolChoice(tool="search", corpus="generator", passages=2)])
+    return toolbox.run("search", {"query": query}).text.partition("\n\n[2] ")[0]
+
+
+def looked_up(question: str) -> tuple[str, int]:
+    """Follow the passages from a question's box, by their words alone; return the answer and the number of look-ups."""
+    box = re.findall(r"box \d{4}", question)[0]
+    room = re.findall(r"is in (room \d{3})\.", first_passage(box))[0]
+    if question == f"In which room is {box}?":
+        return room.removeprefix("room "), 1
+    found = re.findall(r"is in (building \d\d)\. (\w+) keeps it\.", first_passage(room))[0]
+    if question == f"Who keeps the room of {box}?":
+        return found[1], 2
+    if question == f"In which building is {box}?":
+        return found[0].removeprefix("building "), 2
+    assert question == f"In which town is {box}?"
+    return re.findall(r"is in (\w+)\.", first_passage(found[0]))[0], 3
+
+
+@each_level
+def test_answers_are_found_with_as_many_look_ups_as_the_level_says(level: int):
+    for index in range(N):
+        row = depot_row(level, "train", 0, index)
+        assert looked_up(row["question"]) == (row["answer"], level)
+
+
+@each_level
+def test_look_ups_are_those_that_lead_to_the_answer(level: int):
+    for number, box in enumerate(list(depot().room_of)[:N]):
+        question = depot().question(box, level, about_keeper=number % 2 == 0)
+        assert looked_up(question.text) == (question.answer, len(question.look_ups))
+        assert question.answer in question.choices
+        for query, fact in question.look_ups:
+            assert fact in first_passage(query)
+        for (_, fact), (query, _) in zip(question.look_ups, question.look_ups[1:], strict=False):
+            assert fact.endswith(f"{query}.")  # read there, not known before
+
+
+def test_no_box_is_in_questions_of_both_splits():
+    def boxes(split: QuestionSplit) -> set[str]:
+        rows = [depot_row(level, split, seed, index) for level in LEVELS for seed in (0, 1) for index in range(300)]
+        return {re.findall(r"\d{4}", row["question"])[0] for row in rows}
+
+    train, heldout = boxes("train"), boxes("heldout")
+    assert len(train) > 500
+    assert len(heldout) > 200
+    assert not train & heldout
+
+
+def test_the_generator_makes_questions_with_a_text_as_the_answer():
+    settings = Questions.model_validate(
+        {"name": "depot", "form": "text", "source": "generator", "levels": [1, 3], "n_questions": 4}
+    )
+    made = list(questions_of(settings, "train", 0))
+    assert [one.kind for one in made] == ["exact_match"] * 4
+    assert [looked_up(one.text) for one in made] == [
+        (one.reference, level) for one, level in zip(made, (1, 3, 1, 3), strict=True)
+    ]
+
+
+def test_another_seed_makes_another_depot():
+    assert make_depot(random.Random(1), 5, 3, 2) == make_depot(random.Random(1), 5, 3, 2)
+    assert make_depot(random.Random(1), 5, 3, 2) != make_depot(random.Random(2), 5, 3, 2)
