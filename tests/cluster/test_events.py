@@ -102,9 +102,10 @@ def test_a_run_that_is_ended_removes_its_jobs_and_the_next_one_goes_on(
         assert "prompts were sampled before" in (sampling.checkout.folder / LOG).read_text()
 
 
-def test_two_signals_end_a_run_as_one_does(sampling: Run, pool: Pool):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_two_signals_end_a_run_as_one_does(sampling: Run, pool: Pool, number: signal.Signals):
     for _ in range(2):
-        sampling.kill(signal.SIGHUP)
+        sampling.kill(number)
         time.sleep(0.05)
     assert sampling.end(60) == 1, sampling.explain()
     assert "Traceback" not in sampling.text

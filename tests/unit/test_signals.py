@@ -12,18 +12,28 @@ from arc_refinery.cluster.signals import end_on_signals
 def handlers() -> Iterator[None]:
     # the default, even where the tests run under nohup, which ignores SIGHUP
     before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_ends_the_run_and_later_ones_do_not_disturb_its_end(number: signal.Signals) -> None:
     end_on_signals()
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(number)
-    signal.raise_signal(signal.SIGTERM)
-    signal.raise_signal(signal.SIGHUP)
+    for later in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.raise_signal(later)
+
+
+def test_a_second_ctrl_c_says_what_the_run_waits_for(capfd: pytest.CaptureFixture[str]) -> None:
+    end_on_signals()
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+    assert capfd.readouterr().err == ""
+    signal.raise_signal(signal.SIGINT)
+    assert "Still removing the jobs" in capfd.readouterr().err
 
 
 def test_a_signal_that_is_ignored_stays_so() -> None:
