@@ -37,9 +37,28 @@ rule pretrain_refining:
         " --output-folder {output} --checkpoint {output}.checkpoint 2> {log}"
 
 
-rule pretrain:
+rule pretrain_reading:
     input:
         rules.pretrain_refining.output,
+    output:
+        directory("results/pretrained-reading"),
+    log:
+        "logs/pretrain-reading.log",
+    benchmark:
+        "logs/benchmarks/pretrain-reading.tsv"
+    threads: 2
+    resources:
+        **requests(Needs(mem_mb=4000, runtime=120)),
+    shell:
+        "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592"
+        " arc-refinery dev pretrain --model reading --start {input} --start-share 0.5 --n-chunks 150 --batch-tokens 3072"
+        " --muon-learning-rate 0.006 --adamw-learning-rate 0.002"
+        " --output-folder {output} --checkpoint {output}.checkpoint 2> {log}"
+
+
+rule pretrain:
+    input:
+        rules.pretrain_reading.output,
     output:
         directory("results/pretrained"),
     log:
@@ -51,8 +70,8 @@ rule pretrain:
         **requests(Needs(mem_mb=4000, runtime=120)),
     shell:
         "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592"
-        " arc-refinery dev pretrain --model reading --start {input} --start-share 0.5 --n-chunks 150 --batch-tokens 3072"
-        " --muon-learning-rate 0.006 --adamw-learning-rate 0.002"
+        " arc-refinery dev pretrain --model insisting --start {input} --n-chunks 12 --batch-tokens 3072"
+        " --muon-learning-rate 0.002 --adamw-learning-rate 0.0007"
         " --output-folder {output} --checkpoint {output}.checkpoint 2> {log}"
 
 

@@ -26,4 +26,6 @@ def _interrupt(*_: object) -> NoReturn:
 
 def _wait(*_: object) -> None:
     # no lock, as a log has
-    os.write(2, b"Still removing the jobs, which takes some seconds. Ctrl-\\ ends at once and leaves them in the queue.\n")
+    os.write(
+        2, b"Still removing the jobs, which takes some seconds. Ctrl-\\ ends at once and leaves them in the queue.\n"
+    )

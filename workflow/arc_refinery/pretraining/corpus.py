@@ -69,8 +69,7 @@ FIRST_TURNS = (
 )
 # Reading of feedback emerges on the smallest grids and where something is always missing: there, a token teaches most.
 # First turns keep their full size, or the model would forget larger grids. In the last stage mending becomes the rarer
-# habit, which RL can then make the common one; the common one is to insist (random changes instead would make first
-# turns more random, too).
+# habit; the common one is to insist (random changes instead would make first turns more random, too).
 REFINING = (
     CurriculumStage(0.0, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(3, 3, 40, 1.0, 0.7), 0.75, 0.85)),
     CurriculumStage(0.3, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(3, 4, 60, 0.9), 0.7, 0.6)),
@@ -84,6 +83,9 @@ READING = (
     CurriculumStage(0.25, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(3, 4, 60, 0.95), 0.83, 0.7)),
     CurriculumStage(0.5, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(2, 4, 60, 0.9), 0.8, 0.6, 0.35)),
 )
+# Short, at low rates: what was read stays readable, but most second turns insist. RL can make mending the common habit.
+INSISTING = (CurriculumStage(0.0, FULL_SIZE, 1024, SecondTurns(ProblemDifficulty(2, 4, 60, 0.9), 0.7, 0.6, 0.15)),)
+CURRICULA = {"tasks": FIRST_TURNS, "refining": REFINING, "reading": READING, "insisting": INSISTING}
 N_PAIRS, N_PAIRS_WEIGHTS = (2, 3, 4), (0.35, 0.55, 0.1)
 
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class PretrainingSettings:
-    model: Literal["tasks", "refining", "reading", "tool-use", "search"] = "tasks"
-    # `refining` continues `tasks`, `reading` that; `search` continues `tool-use`
+    # `refining` continues `tasks`, `reading` that, `insisting` that; `search` continues `tool-use`
+    model: Literal["tasks", "refining", "reading", "insisting", "tool-use", "search"] = "tasks"
     start: str = ""  # folder of the weights that are continued
     start_share: float = 0.0  # of the start's weights in the mean, with those after training, that is written
     seed: int = 0  # seeds every random choice

@@ -20,7 +20,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast,
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from arc_refinery.errors import InputError
-from arc_refinery.pretraining.corpus import FIRST_TURNS, READING, REFINING, Batch, Corpus, TaskConversations, Writer
+from arc_refinery.pretraining.corpus import CURRICULA, Batch, Corpus, TaskConversations, Writer
 from arc_refinery.pretraining.muon import Muon
 from arc_refinery.pretraining.settings import PretrainingSettings
 from arc_refinery.pretraining.tokenizer import build_tokenizer
@@ -60,13 +60,10 @@ def pretrain(settings: PretrainingSettings, output_folder: Path, checkpoint: Pat
 
 def _writer_and_model(settings: PretrainingSettings) -> tuple[Writer, Network]:
     match settings.model:
-        case "tasks":
-            tasks = TaskConversations(build_tokenizer(settings.window), FIRST_TURNS)
-            return tasks, build_model(tasks.tokenizer, settings.window)
-        case "refining" | "reading":
-            curriculum = REFINING if settings.model == "refining" else READING
-            turns = TaskConversations(build_tokenizer(settings.window), curriculum)
-            return turns, _started(settings)
+        case "tasks" | "refining" | "reading" | "insisting":
+            turns = TaskConversations(build_tokenizer(settings.window), CURRICULA[settings.model])
+            is_first = settings.model == "tasks"
+            return turns, build_model(turns.tokenizer, settings.window) if is_first else _started(settings)
         case "tool-use":
             from arc_refinery.pretraining.tool_conversations import ToolConversations
 
