@@ -227,3 +227,15 @@ def test_second_turns_end_in_the_right_program_and_in_the_last_stage_seldom(
     early, late = right(10), right(LAST)
     assert all(early)
     assert 0 < sum(late) < 0.5 * len(late)  # 25 % or 35 % of them
+
+
+def test_the_last_curriculum_insists_in_most_second_turns_from_its_start(tokenizer: "PreTrainedTokenizerFast") -> None:
+    corpus = corpus_of(tokenizer, seed=3, curriculum="INSISTING")
+    found = [one for chunk in (0, 4, 8) for one in second_turns(corpus, chunk, tokenizer)]
+    right = [
+        all(given_by(answer, given) == wanted for given, wanted in pairs_shown(first)) for first, _, _, answer in found
+    ]
+    insisting = [answer == f"{wrong}<|end|>" for _, wrong, _, answer in found]
+    assert len(found) > 60
+    assert all(mends != insists for mends, insists in zip(right, insisting, strict=True))
+    assert 0.05 < sum(right) / len(found) < 0.3  # 15 % are drawn

@@ -10,8 +10,8 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def end_on_signals() -> None:
     """Exit cleanly on the first signal; later ones do not disturb that.
 
-    By default Snakemake waits for its jobs on SIGTERM, possibly forever, dies without cleanup on SIGHUP, and ends with a
-    traceback on a second Ctrl-C. A signal that is ignored stays ignored, such as SIGHUP under nohup.
+    By default Snakemake waits for its jobs on SIGTERM, possibly forever, dies without cleanup on SIGHUP, and ends with
+    a traceback on a second Ctrl-C. A signal that is ignored stays ignored, such as SIGHUP under nohup.
     """
     for number in _ENDING:
         if signal.getsignal(number) != signal.SIG_IGN:
