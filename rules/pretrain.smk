@@ -105,6 +105,6 @@ rule pretrain_search:
         **requests(Needs(mem_mb=4000, runtime=120)),
     shell:
         "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592"
-        " arc-refinery dev pretrain --model search --start {input} --n-chunks 60 --window 1024"
+        " arc-refinery dev pretrain --model search --start {input} --n-chunks 40 --window 1024"
         " --muon-learning-rate 0.006 --adamw-learning-rate 0.002"
         " --output-folder {output} --checkpoint {output}.checkpoint 2> {log}"
