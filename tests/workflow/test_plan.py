@@ -212,7 +212,9 @@ def test_the_rules_pass_snakemakes_lint(fresh: Checkout, config: str):
 
 def test_nothing_is_planned_for_the_pretrained_model(fresh: Checkout):
     assert "pretrain" not in fresh.planned()
-    assert fresh.planned("pretrain") == Counter(pretrain_first_turns=1, pretrain_refining=1, pretrain=1)
+    assert fresh.planned("pretrain") == Counter(
+        pretrain_first_turns=1, pretrain_refining=1, pretrain_reading=1, pretrain=1
+    )
 
 
 def test_a_failed_check_of_the_doctor_fails_the_run(fresh: Checkout):
