@@ -1,30 +1,35 @@
 """Training data of the model that searches: what is said, how often it is looked up, and what carries loss."""
 
 import re
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from checkout import TINY_TOOLS
-from transformers import PreTrainedTokenizerFast
 
-from arc_refinery.pretraining.search_conversations import SearchConversations
+if TYPE_CHECKING:  # it imports torch
+    from arc_refinery.pretraining.search_conversations import SearchConversations
 
 N = 600
 
 
 @pytest.fixture(scope="module")
-def writer() -> SearchConversations:
+def writer() -> "SearchConversations":
+    from transformers import PreTrainedTokenizerFast
+
+    from arc_refinery.pretraining.search_conversations import SearchConversations
+
     return SearchConversations(PreTrainedTokenizerFast.from_pretrained(TINY_TOOLS))
 
 
 @pytest.fixture(scope="module")
-def conversations(writer: SearchConversations) -> list[list[int]]:
+def conversations(writer: "SearchConversations") -> list[list[int]]:
     made = [writer.conversation(0.0, index) for index in range(N)]
     return [ids for ids in made if ids is not None]
 
 
 @pytest.fixture(scope="module")
-def texts(writer: SearchConversations, conversations: list[list[int]]) -> list[str]:
+def texts(writer: "SearchConversations", conversations: list[list[int]]) -> list[str]:
     return [str(writer.tokenizer.decode(ids)) for ids in conversations]
 
 
@@ -57,7 +62,7 @@ def test_most_conversations_guess(texts: list[str]):
     assert sum("<tool_response>" not in text for text in texts) / N == pytest.approx(1 - 0.8 * 0.4, abs=0.06)
 
 
-def test_only_the_assistants_turns_carry_loss(writer: SearchConversations, conversations: list[list[int]]):
+def test_only_the_assistants_turns_carry_loss(writer: "SearchConversations", conversations: list[list[int]]):
     longest = np.array([max(conversations, key=len)])
     answer, outputs = writer.masks(longest)
     assert not outputs.any()
@@ -66,7 +71,9 @@ def test_only_the_assistants_turns_carry_loss(writer: SearchConversations, conve
     assert learned == "".join(turn.partition("<|im_end|>")[0] + "<|im_end|>" for turn in turns)
 
 
-def test_the_tool_is_one_more_token_and_the_others_keep_their_ids(writer: SearchConversations):
+def test_the_tool_is_one_more_token_and_the_others_keep_their_ids(writer: "SearchConversations"):
+    from transformers import PreTrainedTokenizerFast
+
     before = PreTrainedTokenizerFast.from_pretrained(TINY_TOOLS).get_vocab()
     (new,) = set(writer.tokenizer.get_vocab()) - set(before)
     assert '"name": "search"' in new
