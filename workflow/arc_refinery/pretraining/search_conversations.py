@@ -54,16 +54,14 @@ def _messages(rng: random.Random, calls: bool) -> list[ChatMessage]:
     to_the_end = n_needed == 1 or rng.random() < TO_THE_END_SHARE
     n_look_ups = 0 if not calls else n_needed if to_the_end else rng.randrange(1, n_needed)
     messages: list[ChatMessage] = [{"role": "user", "content": question.text}]
+    thought = ""
     if n_look_ups:
         corpus = indexed(depot.passages())
-        thought = ""
         for query, fact in question.look_ups[:n_look_ups]:
             messages += called(thought, "search", {"query": query}, best_passages(corpus, query, N_PASSAGES))
             thought = fact
         corpus.close()
-        messages.append(assistant(thought))
-    else:
-        messages.append(assistant(""))
+    messages.append(assistant(thought))
     messages[-1]["content"] += f"#### {_answer(question, rng, n_look_ups == n_needed)}"
     return messages
 
