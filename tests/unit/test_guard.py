@@ -82,15 +82,13 @@ def work(tmp_path: Path) -> Path:
 
 
 def test_the_newest_two_and_the_best_are_kept(work: Path) -> None:
-    checkpoints.prune(work, {0: 9.0, 2: 3.0, 4: 5.0, 6: 5.0, 8: 1.0, 10: 0.0}, 1, 2, 10)
+    checkpoints.prune(work, {0: 9.0, 2: 3.0, 4: 5.0, 6: 5.0, 8: 1.0, 10: 0.0}, 1, 2, 10, window=1)
     assert list(checkpoints.steps_of(work)) == [4, 8, 10]
     assert checkpoints.best({2: 3.0, 4: 5.0, 6: 5.0}) == 4
 
 
 def test_without_held_out_prompts_the_newest_two_are_kept(work: Path) -> None:
-    from arc_refinery.training import checkpoints
-
-    checkpoints.prune(work, {}, 3, 2, 10)
+    checkpoints.prune(work, {}, 3, 2, 10, window=1)
     assert list(checkpoints.steps_of(work)) == [8, 10]
 
 
@@ -100,26 +98,34 @@ def test_what_an_interruption_saved_is_no_place_to_go_back_to(work: Path) -> Non
     assert checkpoints.planned(work, 2, 10) == [2, 4, 8, 10]
     assert checkpoints.planned(work, 4, 10) == [4, 8, 10]  # training ended there
     journal = Journal(work, GUARD, 1e-3, save_steps=2)
-    journal.roll_back(Symptom(10, "kl", 9.0, 1.0), [])  # looked at the last 3 steps
+    journal.roll_back(Symptom(10, "kl", 9.0, 1.0), [])  # steps 8 to 10, the first of them sampled with weights 7
+    assert list(checkpoints.steps_of(work)) == [2, 4]
+
+
+def test_a_rollback_is_possible_with_a_window_of_many_checkpoints(work: Path) -> None:
+    checkpoints.prune(work, {}, 0, 2, 10, window=5)
+    assert list(checkpoints.steps_of(work)) == [4, 6, 8, 10]
+    checkpoints.prune(work, {}, 0, 2, 10, window=20)
+    assert list(checkpoints.steps_of(work)) == [4, 6, 8, 10]
+
+
+def test_the_weights_that_the_first_bad_step_was_sampled_with_are_not_returned_to(work: Path) -> None:
+    Journal(work, GUARD, 1e-3, save_steps=2).roll_back(Symptom(9, "kl", 9.0, 1.0), [])  # steps 7 to 9
     assert list(checkpoints.steps_of(work)) == [2, 4]
 
 
 def test_what_an_interruption_saved_takes_no_place_of_a_planned_checkpoint(work: Path) -> None:
     shutil.move(work / "checkpoint-6", work / "checkpoint-9")
-    checkpoints.prune(work, {}, 3, 2, 10)
+    checkpoints.prune(work, {}, 3, 2, 10, window=1)
     assert list(checkpoints.steps_of(work)) == [8, 10]
 
 
 def test_a_rollback_forgets_what_came_after(work: Path) -> None:
-    from arc_refinery.training import checkpoints
-
     checkpoints.drop_after(work, 4)
     assert list(checkpoints.steps_of(work)) == [2, 4]
 
 
 def test_checkpoints_of_other_settings_are_not_gone_on_from(work: Path) -> None:
-    from arc_refinery.training import checkpoints
-
     checkpoints.claim(work, "ours")
     assert checkpoints.newest(work) == work / "checkpoint-10"
     checkpoints.claim(work, "others")

@@ -8,7 +8,7 @@ import json
 import logging
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from zipfile import is_zipfile
 
@@ -105,11 +105,21 @@ def planned(work: Path, save_steps: int, last_step: int) -> list[int]:
     return [step for step in steps_of(work) if step % save_steps == 0 or step == last_step]
 
 
-def prune(work: Path, rewards: Mapping[int, float], n_best: int, save_steps: int, last_step: int) -> None:
-    """Keep the two newest of the planned checkpoints and those with the best held-out rewards (by step)."""
+def before_window(steps: Iterable[int], last_step: int, window: int) -> list[int]:
+    """Return the steps whose weights sampled nothing in the last `window` steps: step n samples with those of n - 1."""
+    return [step for step in steps if step < last_step - window]
+
+
+def prune(work: Path, rewards: Mapping[int, float], n_best: int, save_steps: int, last_step: int, window: int) -> None:
+    """Keep those of the planned checkpoints that are needed later.
+
+    These are the best by held-out reward (`rewards`, by step), the newest one that a rollback at this step would return
+    to and all after it, and the newest two.
+    """
     steps = planned(work, save_steps, last_step)
     by_reward = sorted((step for step in steps if step in rewards), key=lambda step: (-rewards[step], step))
-    kept = {*steps[-2:], *by_reward[:n_best]}
+    oldest = max(before_window(steps, last_step, window), default=0)
+    kept = {*steps[-2:], *by_reward[:n_best], *(step for step in steps if step >= oldest)}
     for step, path in steps_of(work).items():
         if step not in kept:
             shutil.rmtree(path)

@@ -326,6 +326,7 @@ class _LearningRate(TrainerCallback):
         for group, factor in zip(optimizer.param_groups, lr_scheduler.lr_lambdas, strict=True):
             group["initial_lr"] = self.rate
             group["lr"] = self.rate * factor(lr_scheduler.last_epoch)
+        lr_scheduler._last_lr = [group["lr"] for group in optimizer.param_groups]  # what the next step logs
 
 
 class _CollapseWatcher(TrainerCallback):
@@ -339,7 +340,9 @@ class _CollapseWatcher(TrainerCallback):
         steps = [entry for entry in state.log_history if "reward" in entry]
         if self.found is None and steps and steps[-1]["step"] == state.global_step:
             self.found = processes.of_first(symptom(steps, self.job.guard))
-            control.should_training_stop |= self.found is not None and self.job.guard.action != "none"
+            ended = self.found is not None and self.job.guard.action != "none"
+            control.should_training_stop |= ended
+            control.should_save &= not ended  # a run that resumes from there would go on
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         control.should_training_stop |= state.global_step == self.job.until_step
@@ -349,5 +352,5 @@ class _CollapseWatcher(TrainerCallback):
         if not processes.is_first():
             return
         rewards = {entry["step"]: entry["eval_reward"] for entry in state.log_history if "eval_reward" in entry}
-        settings = self.job.training
-        checkpoints.prune(self.job.work, rewards, settings.keep_best, settings.save_steps, state.global_step)
+        settings, window = self.job.training, self.job.guard.window
+        checkpoints.prune(self.job.work, rewards, settings.keep_best, settings.save_steps, state.global_step, window)

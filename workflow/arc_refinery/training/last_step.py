@@ -18,7 +18,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerControl
 
 from arc_refinery.files import writing
 from arc_refinery.training import processes
@@ -40,6 +40,7 @@ class SavesLastStep(Base):
     """
 
     current_flos: float  # of transformers' trainer
+    control: TrainerControl
     steps_per_batch = 1  # steps made with one batch of completions; training can resume only before a new batch
     # After the last whole step of this process
     _random: RandomState | None = None
@@ -80,6 +81,8 @@ class SavesLastStep(Base):
         if self._is_updating:
             return False
         step = self.state.global_step
+        if self.control.should_training_stop:  # what is to be saved then is saved
+            return True
         if self._random and step % self.steps_per_batch == 0 and step not in steps_of(Path(self.args.output_dir)):
             self._random.restore()
             self.state.num_input_tokens_seen = self._n_tokens

@@ -175,9 +175,9 @@ class Journal:
         return Choice(last_step, "the last step")
 
     def _good_steps(self, found: Symptom) -> list[int]:
-        """Return the checkpoints from before the steps that the guard averages over."""
+        """Return the checkpoints that none of the steps which the guard averages over was sampled with."""
         planned = checkpoints.planned(self._work, self._save_steps, found.step)
-        return [step for step in planned if step <= found.step - self._guard.window]
+        return checkpoints.before_window(planned, found.step, self._guard.window)
 
     def _since_last_rollback(self, log: Sequence[dict[str, Any]]) -> list[Line]:
         """Return steps and held-out metrics, without metrics that differ from run to run or TRL's summary of a run."""
