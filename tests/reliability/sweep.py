@@ -7,7 +7,6 @@ import gzip
 import json
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -19,9 +18,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from arc_refinery import cli
+from arc_refinery.errors import InputError
 
 LONGEST = 20.0  # seconds of one command
 
@@ -36,55 +35,76 @@ class Stage:
     inputs: Mapping[str, Mapping[str, Corrupt]]  # by path in the folder: corruptions by name
 
 
-def sweep(stage: Stage, whole: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[int, list[str]]:
+def sweep(stage: Stage, whole: Path, tmp_path: Path) -> tuple[int, list[str]]:
     """Run the command once for each corruption, and fail unless it is refused by name or does no harm.
 
     Returns the number of refused ones, and the harmless ones.
     """
     folder = tmp_path / "case"
-    code, message, printed = _run(stage, whole, folder, None, monkeypatch)
-    assert code == 0, message
+    shutil.copytree(whole, folder)
+    n_words = next(n for n in (2, 1) if " ".join(stage.words[:n]) in cli.COMMANDS)
+    flags = [word.format(folder) for word in stage.words[n_words:]]
+    command = cli.parse(" ".join(stage.words[:n_words]), flags)
+    refusal, printed = _run(command)
+    assert refusal is None
     wanted = printed, _results(folder)
     n_refused, harmless, wrong = 0, [], []
     for name, corruptions in stage.inputs.items():
         for what, corrupt in corruptions.items():
-            code, message, printed = _run(stage, whole, folder, (folder / name, corrupt), monkeypatch)
+            _remove_new_files(folder, whole)
+            corrupt(folder / name)
+            refusal, printed = _run(command)
             # a folder may be named instead of its file
-            if code != 0 and "Traceback" not in message and (name in message or Path(name).stem in message):
+            if refusal and "Traceback" not in refusal and (name in refusal or Path(name).stem in refusal):
                 n_refused += 1
-            elif code == 0 and (printed, _results(folder)) == wanted:
+            elif refusal is None and (printed, _results(folder)) == wanted:
                 harmless.append(f"{name}, {what}")
             else:
-                wrong.append(f"{name}, {what}: exit code {code}, {message[-300:]}")
+                wrong.append(f"{name}, {what}: {'accepted' if refusal is None else refusal[-300:]}")
+            _restore(folder / name, whole / name)
     assert not wrong, f"{len(wrong)}, beside {n_refused} refused:\n" + "\n".join(wrong)
+    _remove_new_files(folder, whole)
+    assert _files(folder) == _files(whole), "a command changes none of its inputs"
     return n_refused, harmless
 
 
-def _run(
-    stage: Stage, whole: Path, folder: Path, change: tuple[Path, Corrupt] | None, monkeypatch: pytest.MonkeyPatch
-) -> tuple[int, str, str]:
-    """Return the exit code, the message, or the traceback as the terminal would show its end, and what is printed."""
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(whole, folder)
-    if change:
-        path, corrupt = change
-        corrupt(path)
-    monkeypatch.setattr(sys, "argv", ["arc-refinery", *(word.format(folder) for word in stage.words)])
+def _run(command: Any) -> tuple[str | None, str]:
+    """Return the message, or the end of the traceback that the terminal would show, if any; and what is printed."""
     started = time.monotonic()
-    try:
-        with redirect_stdout(StringIO()) as printed:
-            cli.main()
-        end = (0, "")
-    except SystemExit as error:
-        end = (1, error.code) if isinstance(error.code, str) else (error.code or 0, "a wrong command line")
-    except Exception as error:  # noqa: BLE001  # whatever it is, the user would see a traceback
-        end = (1, f"Traceback: {type(error).__name__}: {error}")
+    refusal = None
+    with redirect_stdout(StringIO()) as printed:
+        try:
+            command.run()
+        except InputError as error:
+            refusal = str(error)
+        except SystemExit as error:
+            refusal = str(error.code) if error.code else None
+        except Exception as error:  # noqa: BLE001  # whatever it is, the user would see a traceback
+            refusal = f"Traceback: {type(error).__name__}: {error}"
     seconds = time.monotonic() - started
-    return (*end, printed.getvalue()) if seconds < LONGEST else (1, f"Traceback: took {seconds:.0f} s", "")
+    return (refusal if seconds < LONGEST else f"Traceback: took {seconds:.0f} s"), printed.getvalue()
+
+
+def _remove_new_files(folder: Path, whole: Path) -> None:
+    for path in list(folder.rglob("*")):
+        if path.is_file() and not (whole / path.relative_to(folder)).exists():
+            path.unlink()
+
+
+def _restore(path: Path, whole: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()
+    else:
+        path.unlink(missing_ok=True)
+    shutil.copy2(whole, path)
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def _results(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in (folder / "out").rglob("*") if path.is_file()}
+    return _files(folder / "out")
 
 
 # Corruptions of any file

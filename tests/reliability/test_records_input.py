@@ -133,7 +133,5 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", STAGES)
-def test_corrupted_records_are_refused_by_name_or_do_no_harm(
-    name: str, whole: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    assert sweep(STAGES[name], whole, monkeypatch, tmp_path) == ENDS[name]
+def test_corrupted_records_are_refused_by_name_or_do_no_harm(name: str, whole: Path, tmp_path: Path) -> None:
+    assert sweep(STAGES[name], whole, tmp_path) == ENDS[name]

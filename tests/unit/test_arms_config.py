@@ -371,8 +371,8 @@ def test_an_arm_over_steps_needs_kept_ones() -> None:
         (keeping(keep_steps=[15]), "keep_steps: 15 is not a multiple of grpo.save_steps = 10"),
         (keeping(keep_steps=[10, 30]), "keep_steps: 30 is not before the last step, grpo.max_steps = 30"),
         (keeping(keep_steps=[10], keep_every=10), "keep_steps and keep_every say the same"),
-        (keeping(keep_every=15), "keep_steps: 15 is not a multiple"),
-        (keeping(keep_every=10, sweep=[{"save_steps": 20}]), "keep_steps: 10 is not a multiple of grpo.save_steps"),
+        (keeping(keep_every=15), "keep_every: 15 is not a multiple"),
+        (keeping(keep_every=10, sweep=[{"save_steps": 20}]), "keep_every: 10 is not a multiple of grpo.save_steps"),
     ],
 )
 def test_kept_steps_are_checkpoints_before_the_last_step(training: dict[str, Any], said: str) -> None:

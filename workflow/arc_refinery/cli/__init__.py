@@ -72,7 +72,6 @@ def main() -> None:
         print(overview())
         sys.exit(0 if words else 2)
     name, words = _command(words)
-    import tyro
 
     from arc_refinery.ending import end_at_sigterm, end_with_snakemake
     from arc_refinery.errors import InputError
@@ -82,9 +81,16 @@ def main() -> None:
     end_at_sigterm()
     end_with_snakemake()
     try:
-        tyro.cli(load(name), prog=f"arc-refinery {name}", args=words).run()
+        parse(name, words).run()
     except InputError as error:
         sys.exit(f"arc-refinery: {error}")
+
+
+def parse(name: str, flags: Sequence[str]) -> Any:
+    """Return a command with its flags, an instance of its dataclass; exit with code 2 on a wrong command line."""
+    import tyro
+
+    return tyro.cli(load(name), prog=f"arc-refinery {name}", args=flags)
 
 
 def load(name: str) -> Callable[..., Any]:

@@ -21,6 +21,7 @@ from arc_refinery.config.tool_use import ToolUse
 from arc_refinery.config.yaml_files import read_yaml
 from arc_refinery.errors import InputError
 from arc_refinery.prompts import template_files
+from arc_refinery.reading import decode_json, read_text
 
 _Kind = TypeVar("_Kind", bound=Experiment)
 KINDS: dict[str, type[Experiment]] = {"refining": Refining, "tool-use": ToolUse}
@@ -144,7 +145,13 @@ def _content(path: Path, where: str = "") -> dict[str, Any]:
     if not path.exists():
         advice = "give a config with --configfile" if not where else "expected a config, relative to this folder"
         raise ConfigError(f"{where}{path}: no such file; {advice}")
-    return read_yaml(path, where)
+    if path.suffix != ".json":
+        return read_yaml(path, where)
+    text = read_text(path, "a config in JSON", ConfigError)
+    content = decode_json(text, f"{where}{path}", "the settings of an experiment", ConfigError)
+    if not isinstance(content, dict):
+        raise ConfigError(f"{where}{path}: expected an object, found {type(content).__name__}")
+    return content
 
 
 def check_files(experiment: Experiment, origin: str) -> None:

@@ -188,7 +188,8 @@ class Training(Lengths, Methods):
             if self.keep_every and last < 0:
                 raise ValueError("keep_every: with `epochs` alone the last step is not known; set grpo.max_steps")
             if wrong := [step for step in self.kept_steps(run) if step % saved]:
-                raise ValueError(f"keep_steps: {wrong[0]} is not a multiple of grpo.save_steps = {saved}; change one")
+                key = "keep_every" if self.keep_every else "keep_steps"
+                raise ValueError(f"{key}: {wrong[0]} is not a multiple of grpo.save_steps = {saved}; change one")
             if last > 0 and (wrong := [step for step in self.kept_steps(run) if step >= last]):
                 raise ValueError(
                     f"keep_steps: {wrong[0]} is not before the last step, grpo.max_steps = {last}, whose adapter is "
