@@ -3,9 +3,8 @@
     python benchmarks/shared_prefix.py                            sizes of the demo's second turns; a minute
     python benchmarks/shared_prefix.py --model workflow/models/tiny-tools
 
-Updates are a forward and a backward pass over random tokens; sampling adds the longest completion to each row. All on
-one thread. Both ways run in turns in this process. *Kept* is what autograd keeps for the backward pass: each tensor
-once, without the weights.
+Updates are a forward and a backward pass over random tokens; sampling draws random ones. All on one thread. Both ways
+run in turns in this process. *Kept* is what autograd keeps for the backward pass: each tensor once, without weights.
 """
 
 import argparse
@@ -19,8 +18,9 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 from trl.trainer.utils import add_fused_lm_head
 
+from arc_refinery.sampling.rows import sample_rows
 from arc_refinery.shared_prompts import share, side_by_side
-from arc_refinery.training.shared_prefix import generate_with_shared_prompts, log_probs
+from arc_refinery.training.shared_prefix import log_probs
 
 
 def network(path: str) -> Any:
@@ -91,13 +91,18 @@ def update(score: Callable[[], tuple[Tensor, Tensor]], model: Any) -> tuple[floa
     return time.perf_counter() - started, megabytes
 
 
-def sampling(model: Any, ids: Tensor, mask: Tensor, n_tokens: int) -> tuple[float, float]:
-    """Return the seconds in which each prompt gets so many tokens; nothing is kept."""
+def sampling(model: Any, ids: Tensor, mask: Tensor, n_tokens: int, **loop: Any) -> tuple[float, float]:
+    """Return the seconds in which each prompt gets at most so many tokens; nothing is kept.
+
+    Each token is the end with a probability of one in eight, so completions have about eight tokens, as in the demo.
+    """
     prompts = {"input_ids": ids[:, :-n_tokens], "attention_mask": mask[:, :-n_tokens]}
-    lengths = {"min_new_tokens": n_tokens, "max_new_tokens": n_tokens}
+    draws = {"do_sample": True, "temperature": 1e6, "top_k": 0, "max_new_tokens": n_tokens}
+    ends = {"eos_token_id": list(range(model.config.vocab_size // 8)), "pad_token_id": 0}
+    torch.manual_seed(0)
     started = time.perf_counter()
     with torch.inference_mode():
-        model.generate(**prompts, **lengths, do_sample=True, pad_token_id=0)
+        model.generate(**prompts, **draws, **ends, **loop)
     return time.perf_counter() - started, 0.0
 
 
@@ -115,7 +120,6 @@ def main() -> None:
     torch.set_num_threads(1)
     one, other = network(options.model), network(options.model)
     share(other)
-    generate_with_shared_prompts(other)
     n_completion, vocabulary = options.completion_tokens, one.config.vocab_size
     group = *batch(options, options.prompts, options.completions, vocabulary), n_completion
     rows = *batch(options, options.rows, 1, vocabulary), n_completion
@@ -131,7 +135,7 @@ def main() -> None:
         "the same, sampling",
         {
             "each completion with its prompt": lambda: sampling(one, *group),
-            "each prompt once": lambda: sampling(other, *group),
+            "each prompt once": lambda: sampling(other, *group, custom_generate=sample_rows),
         },
         options.repeats,
     )

@@ -4,20 +4,16 @@ from typing import Any
 
 import pytest
 import torch
+from small_networks import CONFIGS, SIZES, network
 from torch import Tensor
 from transformers import (
-    AutoModelForCausalLM,
     DiffLlamaConfig,
     FalconConfig,
     GPT2Config,
-    GraniteConfig,
-    LlamaConfig,
     MistralConfig,
     PretrainedConfig,
-    Qwen3Config,
     StableLmConfig,
 )
-from trl.trainer.utils import add_fused_lm_head
 
 from arc_refinery.shared_prompts import share
 from arc_refinery.training import shared_prefix
@@ -25,32 +21,9 @@ from arc_refinery.training.shared_prefix import Group, groups_of, log_probs, reg
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("on_a_cpu")]  # weights of a few numbers
 
-SIZES: dict[str, Any] = {
-    "vocab_size": 40,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 64,
-}
-CONFIGS = {
-    "llama": LlamaConfig(**SIZES),
-    "qwen3": Qwen3Config(**SIZES, head_dim=8),
-    "granite": GraniteConfig(**SIZES, attention_multiplier=0.3),
-}
 PROMPTS = [[5, 6, 7, 8, 9, 10], [11, 12, 13], [14]]
 COMPLETIONS = [[[20, 21, 22, 2], [23, 2], [24, 25, 26, 27, 2]], [[28, 2], [20, 21, 22, 2]], [[29, 30, 2], [31, 2]]]
 N_PROMPT, N_COMPLETION = 6, 7
-
-
-def network(config: PretrainedConfig, **changes: Any) -> Any:
-    torch.manual_seed(0)
-    made = AutoModelForCausalLM.from_config(type(config)(**config.to_dict() | changes), attn_implementation="sdpa")
-    for weights in made.parameters():
-        torch.nn.init.normal_(weights, std=0.3)  # far from uniform predictions
-    add_fused_lm_head(made, outputs=("log_probs", "entropy"))
-    return made
 
 
 def batch() -> tuple[Tensor, Tensor]:
@@ -99,32 +72,6 @@ def test_a_network_that_shares_generates_as_before() -> None:
     ids, mask = (one[:, :N_PROMPT] for one in batch())
     settings: dict[str, Any] = {"attention_mask": mask, "max_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
     assert before.generate(ids, **settings).tolist() == after.generate(ids, **settings).tolist()
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_completions_of_prompts_that_were_read_once_are_the_same(name: str) -> None:
-    made = network(CONFIGS[name])
-    prompts = [PROMPTS[number] for number in (0, 1, 0, 2, 0, 1, 1)]
-    ids = torch.tensor([[0] * (N_PROMPT - len(prompt)) + prompt for prompt in prompts])
-    mask = torch.tensor([[0] * (N_PROMPT - len(prompt)) + [1] * len(prompt) for prompt in prompts])
-    settings = {"max_new_tokens": 8, "do_sample": False, "output_logits": True, "return_dict_in_generate": True}
-    before = made.generate(input_ids=ids, attention_mask=mask, pad_token_id=0, **settings)
-    read: list[torch.Size] = []
-    made.model.register_forward_pre_hook(lambda _, __, named: read.append(named["input_ids"].shape), with_kwargs=True)
-    shared_prefix.generate_with_shared_prompts(made)
-    after = made.generate(input_ids=ids, attention_mask=mask, pad_token_id=0, **settings)
-    assert after.sequences.tolist() == before.sequences.tolist()
-    torch.testing.assert_close(torch.stack(after.logits), torch.stack(before.logits), atol=1e-4, rtol=1e-4)
-    assert read[:2] == [(3, N_PROMPT - 1), (7, 1)]  # three prompts but for their last tokens; then all rows
-
-
-def test_different_prompts_are_generated_as_before() -> None:
-    made = network(CONFIGS["llama"])
-    ids = torch.tensor([PROMPTS[0], PROMPTS[0][::-1]])
-    settings = {"attention_mask": torch.ones_like(ids), "max_new_tokens": 4, "do_sample": False, "pad_token_id": 0}
-    before = made.generate(input_ids=ids, **settings)
-    shared_prefix.generate_with_shared_prompts(made)
-    assert torch.equal(made.generate(input_ids=ids, **settings), before)
 
 
 def test_groups_hold_the_rows_of_one_prompt_up_to_the_longest_completion() -> None:

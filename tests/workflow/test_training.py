@@ -213,6 +213,15 @@ def test_steps_reach_wandb_and_trackio_offline(finished: Checkout, tmp_path: Pat
     assert all(text.encode() in run_file.read_bytes() for text in (name, "train/reward", *map(repr, rewards.values())))
 
 
+def test_a_checkpoint_that_cannot_be_written_ends_with_one_message(finished: Checkout, tmp_path: Path):
+    train = training(tmp_path / "full", "--max-steps 2 --save-steps 1")
+    done = finished.run("bash", "-c", 'ulimit -f 20; exec "$@"', "bash", *train)
+    assert done.returncode == 1
+    said = f"{tmp_path}/full.checkpoints/checkpoint-1: cannot be written: the file would exceed the limit on file sizes"
+    assert said in done.stderr.splitlines()[-1]
+    assert "reward" in run(finished, train), "the same command starts anew"
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [

@@ -1,6 +1,6 @@
 """Sampling with transformers, on a CPU or one GPU.
 
-A prompt is read once, and all its completions share its keys (prefixes.py). Prompts of one task are sampled together;
+A prompt is read once, and all its completions share its keys (rows.py). Prompts of one task are sampled together;
 how floats are summed depends on what is sampled together, so a batch never depends on other tasks or on sharding.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig, DynamicCache, LogitsProcessorList
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LogitsProcessorList
 from transformers.generation.logits_process import TemperatureLogitsWarper, TopPLogitsWarper
 
 from arc_refinery.config import ModelConfig, PromptedModel
@@ -20,10 +20,10 @@ from arc_refinery.errors import ModelError
 from arc_refinery.gpu_memory import SAMPLED_TOKENS
 from arc_refinery.library_arguments import four_bits
 from arc_refinery.records import Prompt
-from arc_refinery.sampling.prefixes import Prefixes
 from arc_refinery.sampling.protocol import Completion, Decoding, Sampled
+from arc_refinery.sampling.rows import Rows
 from arc_refinery.seeding import stream_seed
-from arc_refinery.shared_prompts import layout_arguments, share, side_by_side
+from arc_refinery.shared_prompts import share
 from arc_refinery.tokenizers import load_tokenizer
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,9 @@ class TransformersSampler:
         sizes = [prompt.n_predictions for prompt in prompts]
         limit = self.decoding.max_output_tokens
         texts = [prompt.text for prompt in prompts]
-        rows = _Rows(self.network, self.tokenizer(texts, add_special_tokens=False)["input_ids"], sizes, self.shares)
+        owners = torch.arange(len(prompts)).repeat_interleave(torch.tensor(sizes))
+        read = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
+        rows = Rows(self.network, read, owners, self.shares)
         seeds = [stream_seed(self.decoding.seed, "sample", prompt.prompt_id) for prompt in prompts]
         noise = _Noise(seeds, sizes, self.device)
         ends = torch.tensor(self.ends, device=self.device)
@@ -74,7 +76,7 @@ class TransformersSampler:
         parts = zip(tokens[:, : column + 1].split(sizes), logprobs.split(sizes), strict=True)
         return (self._completions(*part) for part in parts)
 
-    def _choose(self, rows: "_Rows", noise: "_Noise") -> Tensor:
+    def _choose(self, rows: Rows, noise: "_Noise") -> Tensor:
         """Choose the next token of each row: (rows,)."""
         if self.decoding.temperature == 0:
             return rows.logits.argmax(-1)
@@ -111,49 +113,6 @@ def batches(prompts: Sequence[Prompt], max_output_tokens: int, largest: int) -> 
         yield batch
 
 
-class _Rows:
-    """The completions of a batch that have not ended, and what the network has read of them."""
-
-    def __init__(self, network: Any, prompts: Sequence[list[int]], sizes: Sequence[int], shares: bool) -> None:
-        """Read the prompts, of which each gets as many rows as `sizes` says; without `shares` there is one."""
-        self.network = network
-        device = network.device
-        lengths = [len(prompt) for prompt in prompts]
-        self.owners = torch.arange(len(prompts)).repeat_interleave(torch.tensor(sizes)).to(device)
-        self.numbers = torch.arange(len(self.owners), device=device)  # of the rows, of all in the batch
-        self.positions = torch.tensor(lengths, device=device)[self.owners]
-        self.cache = DynamicCache(config=network.config)
-        ids = torch.tensor([[token for prompt in prompts for token in prompt]], device=device)
-        arguments = side_by_side(ids, lengths) if shares else {"input_ids": ids}
-        ends = torch.tensor(lengths, device=device).cumsum(0) - 1
-        last = network(**arguments, past_key_values=self.cache, logits_to_keep=ends).logits[0]
-        self.logits: Tensor = last.float()[self.owners]  # of the next token: (rows, vocabulary)
-        self.prefixes = Prefixes(self.cache, lengths, self.owners) if shares else None
-        if self.prefixes:
-            self.cache = DynamicCache(config=network.config)
-        else:
-            self.cache.batch_repeat_interleave(len(self.owners))
-
-    def keep(self, running: Tensor) -> None:
-        """Continue with the rows that are running: (rows,)."""
-        if running.all():
-            return
-        rows = running.nonzero().squeeze(1)
-        self.numbers, self.owners, self.positions = (of[rows] for of in (self.numbers, self.owners, self.positions))
-        self.cache.batch_select_indices(rows)
-        if self.prefixes:
-            self.prefixes.keep(rows)
-
-    def add(self, tokens: Tensor) -> None:
-        """Read the next token of each row: (rows,)."""
-        ids = tokens.unsqueeze(1)
-        arguments = {"input_ids": ids}
-        if self.prefixes:
-            arguments = layout_arguments(self.prefixes, ids, self.positions.unsqueeze(1))
-        self.logits = self.network(**arguments, past_key_values=self.cache).logits[:, -1].float()
-        self.positions = self.positions + 1
-
-
 class _Noise:
     """Exponential noise: the token with the greatest probability / noise is a sample (as in `torch.multinomial`).
 
@@ -165,7 +124,7 @@ class _Noise:
         self.sizes = list(sizes)
         self.generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
 
-    def of(self, rows: _Rows, weights: Tensor) -> Tensor:
+    def of(self, rows: Rows, weights: Tensor) -> Tensor:
         noise = weights.new_empty(sum(self.sizes), weights.shape[1])
         parts = noise.split(self.sizes)
         for number in rows.owners.unique().tolist():

@@ -4,6 +4,7 @@ The result depends on which conversations are passed together, because padding c
 pass the same ones whatever the number of jobs.
 """
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,9 +13,13 @@ import torch
 from transformers import GenerationConfig, set_seed
 
 from arc_refinery.config import Generation, ModelConfig
+from arc_refinery.sampling.rows import sample_rows
 from arc_refinery.sampling.transformers_sampler import end_tokens, load_network
 from arc_refinery.seeding import stream_seed
+from arc_refinery.shared_prompts import share
 from arc_refinery.tokenizers import load_tokenizer
+
+logger = logging.getLogger(__name__)
 
 
 class TurnSampler(Protocol):
@@ -45,6 +50,10 @@ class TransformersTurns:
         ends = end_tokens(self.network, self.tokenizer)
         self.network.generation_config = GenerationConfig()  # else the model's own settings fill in what is unset here
         self.ends = frozenset(ends)
+        obstacle = share(self.network)
+        if obstacle:
+            logger.info("all contexts are read until the longest turn ends: %s", obstacle)
+        self.loop = {} if obstacle else {"custom_generate": sample_rows}
         sampling = {"temperature": generation.temperature, "top_p": generation.top_p, "top_k": generation.top_k}
         self.settings = GenerationConfig(
             max_new_tokens=generation.max_turn_tokens,
@@ -58,7 +67,7 @@ class TransformersTurns:
     def sample(self, contexts: Sequence[list[int]], seeds: Sequence[int]) -> list[list[int]]:
         set_seed(stream_seed(*seeds) % 2**32)  # one random generator for the whole batch
         padded: Any = self.tokenizer.pad({"input_ids": list(contexts)}, return_tensors="pt").to(self.device)
-        sampled = self.network.generate(**padded, generation_config=self.settings)
+        sampled = self.network.generate(**padded, generation_config=self.settings, **self.loop)
         return [self._until_end(row) for row in sampled[:, padded["input_ids"].shape[1] :].tolist()]
 
     def _until_end(self, ids: list[int]) -> list[int]:

@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
-from transformers import DynamicCache
 from trl.trainer.utils import split_tensor_dict
 
 from arc_refinery.shared_prompts import apart, layout_arguments
@@ -42,24 +41,6 @@ class Group:
     @property
     def n_tokens(self) -> int:
         return self.n_prefix + len(self.rows) * self.n_columns
-
-
-def generate_with_shared_prompts(network: Any) -> None:
-    """Let `network.generate` read equal prompts once: their keys and values are copied to the rows that answer them."""
-    generate = network.generate
-
-    def shared(*, input_ids: Tensor, attention_mask: Tensor, **named: Any) -> Any:
-        prompts, owners = torch.cat([input_ids, attention_mask], 1).unique(dim=0, return_inverse=True)
-        if input_ids.shape[1] > 1 and len(prompts) < len(input_ids):
-            ids, mask = (part[:, :-1] for part in prompts.chunk(2, dim=1))  # `generate` itself reads the last token
-            cache = DynamicCache(config=network.config)
-            positions = (mask.cumsum(1) - 1).clamp(min=0)
-            network.base_model(input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache)
-            cache.batch_select_indices(owners)
-            named["past_key_values"] = cache
-        return generate(input_ids=input_ids, attention_mask=attention_mask, **named)
-
-    network.generate = shared
 
 
 def regrouped(passes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

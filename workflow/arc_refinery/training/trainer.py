@@ -18,6 +18,7 @@ from torch import Tensor
 from trl import GRPOTrainer
 
 from arc_refinery.config import PolicyGradient
+from arc_refinery.sampling.rows import sample_rows
 from arc_refinery.sandbox import Executor
 from arc_refinery.shared_prompts import share
 from arc_refinery.training import processes, shared_prefix
@@ -65,7 +66,7 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         if reason := "Unsloth has its own attention" if self.settings.trains_with_unsloth else share(network):
             logger.info("each completion reads its prompt anew: %s", reason)
         elif not self.use_vllm:
-            shared_prefix.generate_with_shared_prompts(network)
+            network.generate = partial(network.generate, custom_generate=sample_rows)
         return not reason
 
     @contextmanager

@@ -1,0 +1,92 @@
+"""Completions while they are sampled: each prompt is read once, and no completion is read after its end."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from arc_refinery.sampling.prefixes import Prefixes
+from arc_refinery.shared_prompts import layout_arguments, side_by_side
+
+
+class Rows:
+    """Completions that have not ended, and what the network has read of them."""
+
+    def __init__(self, network: Any, prompts: Sequence[Sequence[int]], owners: Tensor, shares: bool) -> None:
+        """Read the prompts; `owners` has the number of each row's prompt, in order: (rows,).
+
+        Without `shares` there is one prompt, and its keys are copied to each row.
+        """
+        self.network = network
+        device = network.device
+        lengths = [len(prompt) for prompt in prompts]
+        self.owners = owners.to(device)
+        self.numbers = torch.arange(len(self.owners), device=device)  # of the rows, of all in the batch
+        self.positions = torch.tensor(lengths, device=device)[self.owners]
+        self.cache = DynamicCache(config=network.config)
+        ids = torch.tensor([[token for prompt in prompts for token in prompt]], device=device)
+        arguments = side_by_side(ids, lengths) if shares else {"input_ids": ids}
+        ends = torch.tensor(lengths, device=device).cumsum(0) - 1
+        last = network(**arguments, past_key_values=self.cache, logits_to_keep=ends).logits[0]
+        self.logits: Tensor = last.float()[self.owners]  # of the next token: (rows, vocabulary)
+        self.prefixes = Prefixes(self.cache, lengths, self.owners) if shares else None
+        if self.prefixes:
+            self.cache = DynamicCache(config=network.config)
+        else:
+            self.cache.batch_repeat_interleave(len(self.owners))
+
+    def keep(self, running: Tensor) -> None:
+        """Continue with the rows that are running: (rows,)."""
+        if running.all():
+            return
+        rows = running.nonzero().squeeze(1)
+        self.numbers, self.owners, self.positions = (of[rows] for of in (self.numbers, self.owners, self.positions))
+        self.cache.batch_select_indices(rows)
+        if self.prefixes:
+            self.prefixes.keep(rows)
+
+    def add(self, tokens: Tensor) -> None:
+        """Read the next token of each row: (rows,)."""
+        ids = tokens.unsqueeze(1)
+        arguments = {"input_ids": ids}
+        if self.prefixes:
+            arguments = layout_arguments(self.prefixes, ids, self.positions.unsqueeze(1))
+        self.logits = self.network(**arguments, past_key_values=self.cache).logits[:, -1].float()
+        self.positions = self.positions + 1
+
+
+def sample_rows(
+    network: Any, ids: Tensor, logits_processor: Any, stopping_criteria: Any, generation_config: Any, **named: Any
+) -> Tensor:
+    """Continue texts, as `network.generate(..., attention_mask, custom_generate=sample_rows)` of transformers.
+
+    Needs a network that `share` has changed. Returns (rows, tokens), padded on the right. `generate` itself reads equal
+    prompts again, and all rows until the longest one ends. Random numbers are drawn for all rows here, too, so the
+    tokens are the same, as far as rounding allows.
+    """
+    texts = [tuple(row[kept].tolist()) for row, kept in zip(ids, named["attention_mask"].bool(), strict=True)]
+    prompts = {prompt: number for number, prompt in enumerate(dict.fromkeys(texts))}
+    owners, order = torch.tensor([prompts[text] for text in texts], device=ids.device).sort(stable=True)
+    rows = Rows(network, list(prompts), owners, shares=True)
+    written, running_ids = ids, ids[order]
+    while True:
+        scores, places = logits_processor(running_ids, rows.logits), order[rows.numbers]
+        chosen = _drawn(scores, places, len(ids)) if generation_config.do_sample else scores.argmax(-1)
+        column = torch.full_like(ids[:, :1], generation_config.pad_token_id)
+        column[places] = chosen.unsqueeze(1)
+        written = torch.cat([written, column], 1)
+        running_ids = torch.cat([running_ids, chosen.unsqueeze(1)], 1)
+        running = ~stopping_criteria(running_ids, None)
+        if not running.any():
+            return written
+        running_ids = running_ids[running]
+        rows.keep(running)
+        rows.add(chosen[running])
+
+
+def _drawn(scores: Tensor, places: Tensor, n_rows: int) -> Tensor:
+    """Sample as `torch.multinomial` does, with the noise that it would draw for all rows; `places` are these ones'."""
+    noise = scores.new_empty(n_rows, scores.shape[1]).exponential_()
+    return (scores.softmax(-1) / noise[places]).argmax(-1)
