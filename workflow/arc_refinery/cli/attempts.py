@@ -149,7 +149,7 @@ class Execute:
 
     def run(self) -> None:
         from arc_refinery.sandbox import Executor, Limits
-        from arc_refinery.sandbox.jsonl import execute_file
+        from arc_refinery.sandbox.jsonl import count_programs, execute_file
 
         limits = Limits(self.cpu_seconds, self.wall_seconds, self.memory_limit_mb)
         if self.self_check:
@@ -157,8 +157,9 @@ class Execute:
             return
         if not (self.programs and self.output):
             raise InputError("give --programs and --output, or --self-check alone")
+        n_programs = count_programs(self.programs)
         with Executor(self.n_jobs, limits, self.programs_per_child, self.allow_without_seccomp) as executor:
-            execute_file(self.programs, self.output, executor)
+            execute_file(self.programs, self.output, executor, n_programs)
 
     def _check(self, limits: "Limits") -> None:
         from arc_refinery.sandbox import Executor

@@ -23,12 +23,9 @@ from arc_refinery.sandbox.types import Outcome, Program
 EXPECTED = '{"program_id": "...", "source": "...", "inputs": [[[0, 1], [2, 3]], ...]}'
 
 
-def execute_file(programs: Path, output: Path, executor: Executor) -> None:
-    """Write one outcome per line for each program of a file, in order; raises `InputError` before executing any.
-
-    Equal programs with equal inputs are executed once and have the same `cpu_seconds`.
-    """
-    check_regular(programs)  # it is read twice, first to check it
+def count_programs(programs: Path) -> int:
+    """Return the number of programs of a file; raise `InputError` unless all can be executed."""
+    check_regular(programs)  # it is read twice
     names: set[str] = set()
     for program in read_programs(programs):
         if program.program_id in names:
@@ -36,9 +33,17 @@ def execute_file(programs: Path, output: Path, executor: Executor) -> None:
         names.add(program.program_id)
     if not names:
         raise InputError(f"{programs}: has no programs; expected at least one")
+    return len(names)
+
+
+def execute_file(programs: Path, output: Path, executor: Executor, n_programs: int) -> None:
+    """Write one outcome per line for each program of a file, in order, with a progress bar of `n_programs`.
+
+    Equal programs with equal inputs are executed once and have the same `cpu_seconds`.
+    """
     with atomic_write(output) as unfinished, open(unfinished, "w", encoding="utf-8") as lines:
         outcomes = executor.run(read_programs(programs))
-        for outcome in tqdm(outcomes, total=len(names), unit="program", mininterval=1):
+        for outcome in tqdm(outcomes, total=n_programs, unit="program", mininterval=1):
             lines.write(f"{json.dumps(outcome_row(outcome))}\n")
 
 
