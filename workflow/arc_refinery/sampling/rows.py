@@ -87,6 +87,7 @@ def sample_rows(
 
 
 def _drawn(scores: Tensor, places: Tensor, n_rows: int) -> Tensor:
-    """Sample as `torch.multinomial` does, with the noise that it would draw for all rows; `places` are these ones'."""
-    noise = scores.new_empty(n_rows, scores.shape[1]).exponential_()
-    return (scores.softmax(-1) / noise[places]).argmax(-1)
+    """Sample a token for each of the rows at `places`, with the random numbers that these have among all rows."""
+    weights = scores.new_ones(n_rows, scores.shape[1])
+    weights[places] = scores.softmax(-1)
+    return torch.multinomial(weights, num_samples=1)[places].squeeze(1)
