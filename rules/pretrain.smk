@@ -1,29 +1,24 @@
 # Train the embedded models from scratch: `snakemake pretrain`, `pretrain_tool_use` and `pretrain_search`. Their weights are
 # in the repository, so no experiment needs this.
 
-# Parts of a pretraining, by `--model` of `arc-refinery dev pretrain`: the part whose weights it continues, and flags
+# Parts of a pretraining, by `--model` of `arc-refinery dev pretrain`: the part whose weights it continues, if any, and flags
 LOWER_RATES = "--muon-learning-rate 0.006 --adamw-learning-rate 0.002"
 PRETRAINING = {
-    "tasks": ("", ""),
-    "refining": ("tasks", f"--n-chunks 200 --batch-tokens 3072 {LOWER_RATES}"),
-    "reading": ("refining", f"--start-share 0.5 --n-chunks 150 --batch-tokens 3072 {LOWER_RATES}"),
+    "tasks": ([], ""),
+    "refining": (["tasks"], f"--n-chunks 200 --batch-tokens 3072 {LOWER_RATES}"),
+    "reading": (["refining"], f"--start-share 0.5 --n-chunks 150 --batch-tokens 3072 {LOWER_RATES}"),
     "insisting": (
-        "reading",
+        ["reading"],
         "--n-chunks 12 --batch-tokens 3072 --muon-learning-rate 0.002 --adamw-learning-rate 0.0007",
     ),
-    "tool-use": ("", "--n-chunks 140 --window 1024"),
-    "search": ("tool-use", f"--n-chunks 40 --window 1024 {LOWER_RATES}"),
+    "tool-use": ([], "--n-chunks 140 --window 1024"),
+    "search": (["tool-use"], f"--n-chunks 40 --window 1024 {LOWER_RATES}"),
 }
-
-
-def start_of(wildcards):
-    start = PRETRAINING[wildcards.part][0]
-    return [f"results/pretrained/{start}"] if start else []
 
 
 rule pretrain_part:
     input:
-        start=start_of,
+        start=lambda wildcards: [f"results/pretrained/{part}" for part in PRETRAINING[wildcards.part][0]],
     output:
         directory("results/pretrained/{part}"),
     log:
