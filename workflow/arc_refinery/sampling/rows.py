@@ -1,6 +1,7 @@
 """Completions while they are sampled: each prompt is read once, and no completion is read after its end."""
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 import torch
@@ -37,24 +38,22 @@ class Rows:
         else:
             self.cache.batch_repeat_interleave(len(self.owners))
 
-    def keep(self, running: Tensor) -> None:
-        """Continue with the rows that are running: (rows,)."""
-        if running.all():
-            return
-        rows = running.nonzero().squeeze(1)
-        self.numbers, self.owners, self.positions = (of[rows] for of in (self.numbers, self.owners, self.positions))
-        self.cache.batch_select_indices(rows)
-        if self.prefixes:
-            self.prefixes.keep(rows)
-
-    def add(self, tokens: Tensor) -> None:
-        """Read the next token of each row: (rows,)."""
-        ids = tokens.unsqueeze(1)
+    def add(self, tokens: Tensor, running: Tensor) -> None:
+        """Drop the rows that are not running, and read the next token of the others; both are (rows,)."""
+        if not running.all():
+            self._keep(running.nonzero().squeeze(1))
+        ids = tokens[running].unsqueeze(1)
         arguments = {"input_ids": ids}
         if self.prefixes:
             arguments = layout_arguments(self.prefixes, ids, self.positions.unsqueeze(1))
         self.logits = self.network(**arguments, past_key_values=self.cache).logits[:, -1].float()
         self.positions = self.positions + 1
+
+    def _keep(self, rows: Tensor) -> None:
+        self.numbers, self.owners, self.positions = (of[rows] for of in (self.numbers, self.owners, self.positions))
+        self.cache.batch_select_indices(rows)
+        if self.prefixes:
+            self.prefixes.keep(rows)
 
 
 def sample_rows(
@@ -66,7 +65,7 @@ def sample_rows(
     prompts again, and all rows until the longest one ends. Random numbers are drawn for all rows here, too, so the
     tokens are the same, as far as rounding allows.
     """
-    texts = [tuple(row[kept].tolist()) for row, kept in zip(ids, named["attention_mask"].bool(), strict=True)]
+    texts = [tuple(compress(*both)) for both in zip(ids.tolist(), named["attention_mask"].tolist(), strict=True)]
     prompts = {prompt: number for number, prompt in enumerate(dict.fromkeys(texts))}
     owners, order = torch.tensor([prompts[text] for text in texts], device=ids.device).sort(stable=True)
     rows = Rows(network, list(prompts), owners, shares=True)
@@ -82,12 +81,14 @@ def sample_rows(
         if not running.any():
             return written
         running_ids = running_ids[running]
-        rows.keep(running)
-        rows.add(chosen[running])
+        rows.add(chosen, running)
 
 
 def _drawn(scores: Tensor, places: Tensor, n_rows: int) -> Tensor:
-    """Sample a token for each of the rows at `places`, with the random numbers that these have among all rows."""
+    """Sample a token for each of the rows at `places`, with the random numbers that these have among all rows.
+
+    By `torch.multinomial`, as the library does: several training processes that share a step replace it.
+    """
     weights = scores.new_ones(n_rows, scores.shape[1])
     weights[places] = scores.softmax(-1)
     return torch.multinomial(weights, num_samples=1)[places].squeeze(1)

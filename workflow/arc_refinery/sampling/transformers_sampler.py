@@ -71,8 +71,7 @@ class TransformersSampler:
             running = ~torch.isin(chosen, ends)
             if column + 1 == limit or not running.any():
                 break
-            rows.keep(running)
-            rows.add(chosen[running])
+            rows.add(chosen, running)
         parts = zip(tokens[:, : column + 1].split(sizes), logprobs.split(sizes), strict=True)
         return (self._completions(*part) for part in parts)
 

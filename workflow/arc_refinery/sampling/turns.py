@@ -6,6 +6,7 @@ pass the same ones whatever the number of jobs.
 
 import logging
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,10 +51,10 @@ class TransformersTurns:
         ends = end_tokens(self.network, self.tokenizer)
         self.network.generation_config = GenerationConfig()  # else the model's own settings fill in what is unset here
         self.ends = frozenset(ends)
-        obstacle = share(self.network)
-        if obstacle:
+        if obstacle := share(self.network):
             logger.info("all contexts are read until the longest turn ends: %s", obstacle)
-        self.loop = {} if obstacle else {"custom_generate": sample_rows}
+        else:
+            self.network.generate = partial(self.network.generate, custom_generate=sample_rows)
         sampling = {"temperature": generation.temperature, "top_p": generation.top_p, "top_k": generation.top_k}
         self.settings = GenerationConfig(
             max_new_tokens=generation.max_turn_tokens,
@@ -67,7 +68,7 @@ class TransformersTurns:
     def sample(self, contexts: Sequence[list[int]], seeds: Sequence[int]) -> list[list[int]]:
         set_seed(stream_seed(*seeds) % 2**32)  # one random generator for the whole batch
         padded: Any = self.tokenizer.pad({"input_ids": list(contexts)}, return_tensors="pt").to(self.device)
-        sampled = self.network.generate(**padded, generation_config=self.settings, **self.loop)
+        sampled = self.network.generate(**padded, generation_config=self.settings)
         return [self._until_end(row) for row in sampled[:, padded["input_ids"].shape[1] :].tolist()]
 
     def _until_end(self, ids: list[int]) -> list[int]:
