@@ -42,9 +42,7 @@ def sweep(stage: Stage, whole: Path, tmp_path: Path) -> tuple[int, list[str]]:
     """
     folder = tmp_path / "case"
     shutil.copytree(whole, folder)
-    n_words = next(n for n in (2, 1) if " ".join(stage.words[:n]) in cli.COMMANDS)
-    flags = [word.format(folder) for word in stage.words[n_words:]]
-    command = cli.parse(" ".join(stage.words[:n_words]), flags)
+    command = cli.parse([word.format(folder) for word in stage.words])
     refusal, printed = _run(command)
     assert refusal is None
     wanted = printed, _results(folder)

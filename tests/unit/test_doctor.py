@@ -6,13 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import tyro
 import yaml
 from checkout import ROOT, TINY
 from factories import make_task
 
 from arc_refinery import records
-from arc_refinery.cli import load
+from arc_refinery.cli import parse
 from arc_refinery.cli.doctor import Doctor
 from arc_refinery.config import (
     Grpo,
@@ -336,7 +335,7 @@ def test_the_training_of_every_config_can_be_tried(path: Path, tmp_path: Path):
         words = stages._train(
             ModelConfig(path=TINY, window=9), training.lora, changed, changed.sampler, small_tasks(tmp_path), tmp_path
         )
-        command = tyro.cli(load("train"), args=words[1:])
+        command = parse(words)
         assert command.training.loss_type == changed.loss_type
         assert command.training.sampler == settings.sampler
 

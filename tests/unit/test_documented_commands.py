@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import tyro
 from checkout import ROOT
 
 from arc_refinery import cli
@@ -94,7 +93,7 @@ def flags_of(name: str) -> frozenset[str]:
     """Those that begin a line of the command's help."""
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown), pytest.raises(SystemExit):
-        tyro.cli(cli.load(name), args=["--help"])
+        cli.parse([*name.split(), "--help"])
     lines = [line.strip("│ ") for line in shown.getvalue().splitlines()]
     return frozenset(flag for line in lines if line.startswith("-") for flag in re.findall(r"--[a-z0-9.-]+", line))
 

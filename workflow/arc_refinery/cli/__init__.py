@@ -71,8 +71,6 @@ def main() -> None:
     if not words or words[0] in ("-h", "--help"):
         print(overview())
         sys.exit(0 if words else 2)
-    name, words = _command(words)
-
     from arc_refinery.ending import end_at_sigterm, end_with_snakemake
     from arc_refinery.errors import InputError
     from arc_refinery.gpus import complete_visible_devices
@@ -81,13 +79,14 @@ def main() -> None:
     end_at_sigterm()
     end_with_snakemake()
     try:
-        parse(name, words).run()
+        parse(words).run()
     except InputError as error:
         sys.exit(f"arc-refinery: {error}")
 
 
-def parse(name: str, flags: Sequence[str]) -> Any:
+def parse(words: Sequence[str]) -> Any:
     """Return a command with its flags, an instance of its dataclass; exit with code 2 on a wrong command line."""
+    name, flags = _command(words)
     import tyro
 
     return tyro.cli(load(name), prog=f"arc-refinery {name}", args=flags)

@@ -21,7 +21,7 @@ from arc_refinery.config.tool_use import ToolUse
 from arc_refinery.config.yaml_files import read_yaml
 from arc_refinery.errors import InputError
 from arc_refinery.prompts import template_files
-from arc_refinery.reading import decode_json, read_text
+from arc_refinery.reading import read_json
 
 _Kind = TypeVar("_Kind", bound=Experiment)
 KINDS: dict[str, type[Experiment]] = {"refining": Refining, "tool-use": ToolUse}
@@ -147,8 +147,7 @@ def _content(path: Path, where: str = "") -> dict[str, Any]:
         raise ConfigError(f"{where}{path}: no such file; {advice}")
     if path.suffix != ".json":
         return read_yaml(path, where)
-    text = read_text(path, "a config in JSON", ConfigError)
-    content = decode_json(text, f"{where}{path}", "the settings of an experiment", ConfigError)
+    content = read_json(path, "the settings of an experiment", ConfigError)
     if not isinstance(content, dict):
         raise ConfigError(f"{where}{path}: expected an object, found {type(content).__name__}")
     return content
