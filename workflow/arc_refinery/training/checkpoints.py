@@ -113,13 +113,13 @@ def before_window(steps: Iterable[int], last_step: int, window: int) -> list[int
 def prune(work: Path, rewards: Mapping[int, float], n_best: int, save_steps: int, last_step: int, window: int) -> None:
     """Keep those of the planned checkpoints that are needed later.
 
-    These are the best by held-out reward (`rewards`, by step), the newest one that a rollback at this step would return
-    to and all after it, and the newest two.
+    These are the best by held-out reward (`rewards`, by step), and the one that a rollback at `last_step`, which is
+    saved, would return to, with all after it: at least two, if there are two.
     """
     steps = planned(work, save_steps, last_step)
     by_reward = sorted((step for step in steps if step in rewards), key=lambda step: (-rewards[step], step))
     oldest = max(before_window(steps, last_step, window), default=0)
-    kept = {*steps[-2:], *by_reward[:n_best], *(step for step in steps if step >= oldest)}
+    kept = {*by_reward[:n_best], *(step for step in steps if step >= oldest)}
     for step, path in steps_of(work).items():
         if step not in kept:
             shutil.rmtree(path)

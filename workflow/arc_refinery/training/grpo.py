@@ -342,7 +342,7 @@ class _CollapseWatcher(TrainerCallback):
             self.found = processes.of_first(symptom(steps, self.job.guard))
             ended = self.found is not None and self.job.guard.action != "none"
             control.should_training_stop |= ended
-            control.should_save &= not ended  # a run that resumes from there would go on
+            control.should_save &= not ended  # a run resumed from there would continue
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         control.should_training_stop |= state.global_step == self.job.until_step

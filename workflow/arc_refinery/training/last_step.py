@@ -80,9 +80,9 @@ class SavesLastStep(Base):
         self._has_to_end = True
         if self._is_updating:
             return False
-        step = self.state.global_step
-        if self.control.should_training_stop:  # what is to be saved then is saved
+        if self.control.should_training_stop:  # at its end, or a collapse: all that may be saved is saved
             return True
+        step = self.state.global_step
         if self._random and step % self.steps_per_batch == 0 and step not in steps_of(Path(self.args.output_dir)):
             self._random.restore()
             self.state.num_input_tokens_seen = self._n_tokens
