@@ -219,7 +219,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_with_one_message(finished: Che
     assert done.returncode == 1
     said = f"{tmp_path}/full.checkpoints/checkpoint-1: cannot be written: the file would exceed the limit on file sizes"
     assert said in done.stderr.splitlines()[-1]
-    assert "reward" in run(finished, train), "the same command starts anew"
+    assert "reward" in run(finished, train), "the same command begins again"
 
 
 @pytest.mark.parametrize(
