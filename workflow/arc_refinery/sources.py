@@ -47,7 +47,8 @@ def generated(
 ) -> Iterator[Problem]:
     from arc_refinery.barc.generator import ProblemDifficulty, generate_problem  # imports scipy, which rows do not need
 
-    difficulty = ProblemDifficulty(**settings.model_dump(include=set(DIFFICULTY), exclude_none=True))
+    of_programs = {*DIFFICULTY, "without_concepts", "with_concepts"}
+    difficulty = ProblemDifficulty(**settings.model_dump(include=of_programs, exclude_none=True))
     for number in tqdm(range(n_wanted), unit="problem", mininterval=5):
         yield generate_problem(difficulty, n_examples, split, seed, address, number)[0]
 

