@@ -7,16 +7,22 @@ from arc_refinery.cluster.signals import end_on_signals
 from arc_refinery.ending import interrupt_once
 from arc_refinery.errors import InputError
 
+POOL_RUNS = Path("logs/condor")  # the folders of runs under profiles/condor
+
 # Jobs use the `arc-refinery` of the environment that runs Snakemake, activated or not.
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
 
 
 def watch_pool():
+    """Watch this run's jobs on an HTCondor pool, and end those of runs that were killed."""
     from arc_refinery.cluster import condor  # it reads the pool's configuration
 
-    every = workflow.remote_execution_settings.seconds_between_status_checks
     try:
-        condor.watch(Path(workflow.executor_settings.jobdir), every, logger.warning)
+        if workflow.executor_plugin.name == "htcondor":
+            every = workflow.remote_execution_settings.seconds_between_status_checks
+            condor.watch(Path(workflow.executor_settings.jobdir), every, logger.warning)
+        else:
+            condor.clear(POOL_RUNS, logger.warning)
     except InputError as error:
         raise WorkflowError(str(error))
 
@@ -27,9 +33,9 @@ onstart:
         interrupt_once()
     else:
         end_on_signals()
-    if workflow.executor_plugin.name == "htcondor":
+    if workflow.executor_plugin.name == "htcondor" or POOL_RUNS.exists():
         watch_pool()
-    elif this_run and not workflow.local_exec:
+    if this_run and not workflow.local_exec and workflow.executor_plugin.name != "htcondor":
         this_run.leaves_jobs_in(workflow.executor_plugin.name)
 
 

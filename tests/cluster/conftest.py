@@ -42,9 +42,11 @@ def condor(pool: Pool, tmp_path: Path) -> Iterator[Callable[..., Run]]:
     """Starts runs; those that go on after the test are interrupted, which removes their jobs."""
     runs: list[Run] = []
 
-    def start(checkout: Checkout, *arguments: str, config: str = SMALL, **environment: str) -> Run:
+    def start(
+        checkout: Checkout, *arguments: str, config: str = SMALL, profile: str = "condor", **environment: str
+    ) -> Run:
         output = tmp_path / f"snakemake-{len(runs)}.log"
-        command = ["snakemake", "--profile", "condor", "--configfile", config]
+        command = ["snakemake", "--profile", profile, "--configfile", config]
         command += ["--seconds-between-status-checks", "1", *arguments]
         started = int(time.time())
         process = processes.start(command, checkout.folder, output, output, {**pool.environment, **environment})

@@ -121,6 +121,28 @@ def test_jobs_of_a_killed_run_are_removed_by_the_next(sampling: Run, condor: Cal
     assert again.end() == 0, again.explain()
 
 
+def test_jobs_of_a_killed_run_are_removed_by_a_run_without_the_profile_or_it_refuses(
+    sampling: Run, condor: Callable[..., Run], tmp_path: Path
+):
+    def here(**environment: str) -> Run:
+        return condor(
+            sampling.checkout, "--cores", "2", "--", SHARD, config=LONG, profile="profiles/default", **environment
+        )
+
+    number = sampling.job("sample", status=2)["ClusterId"]
+    sampling.kill(signal.SIGKILL)
+    sampling.process.wait()
+
+    without_pool = here(CONDOR_CONFIG=str(unreachable(tmp_path)))
+    assert without_pool.end(60) == 1, without_pool.explain()
+    without_pool.says("a run was killed whose jobs may continue in HTCondor's queue and would write the same files")
+    assert "Traceback" not in without_pool.text
+
+    again = here()
+    assert f"job {number}." in again.says("left there by a run that was killed")
+    assert again.end() == 0, again.explain()
+
+
 def test_a_run_leaves_other_runs_and_jobs_of_others_alone(
     sampling: Run, condor: Callable[..., Run], pool: Pool, tmp_path: Path
 ):
@@ -180,10 +202,15 @@ def test_a_run_whose_queue_is_lost_ends_and_the_next_one_goes_on(sampling: Run, 
     assert "prompts were sampled before" in (sampling.checkout.folder / LOG).read_text()
 
 
-def test_without_a_pool_there_is_one_message(prepared: Checkout, condor: Callable[..., Run], tmp_path: Path):
-    config = tmp_path / "condor_config"
+def unreachable(folder: Path) -> Path:
+    """The configuration of a pool that does not answer."""
+    config = folder / "condor_config"
     config.write_text("CONDOR_HOST = 127.0.0.1\nCOLLECTOR_HOST = 127.0.0.1:9\n")
-    run = condor(prepared, "--force", SHARD, config=LONG, CONDOR_CONFIG=str(config))
+    return config
+
+
+def test_without_a_pool_there_is_one_message(prepared: Checkout, condor: Callable[..., Run], tmp_path: Path):
+    run = condor(prepared, "--force", SHARD, config=LONG, CONDOR_CONFIG=str(unreachable(tmp_path)))
     assert run.end(60) == 1
     assert "condor_q and condor_status must work here" in run.text
     assert "Traceback" not in run.text

@@ -186,14 +186,34 @@ def watch(folder: Path, every: float, say: Callable[[str], None]) -> None:
     """
     if " " in str(folder.absolute()):
         raise InputError(f"{folder.absolute()}: HTCondor's executor cannot handle the space in this path; move it")
-    killed = [lock.parent for lock in folder.absolute().parent.glob(f"*/{_LOCK}") if not is_held(lock)]
     try:
         htcondor2.Schedd().query("false")
-        removed, left = remove([run / _EVENT_LOG for run in killed]) if killed else ([], [])
     except HTCondorException as error:
         raise InputError(
             f"HTCondor cannot be reached: {error} Can jobs be submitted from this machine? condor_q and "
             "condor_status must work here; the variable CONDOR_CONFIG names the pool's configuration."
+        ) from None
+    clear(folder.parent, say)
+    started = Watch(folder, every, say, give_up=_end_run)
+    started.start()
+    atexit.register(started.stop)  # also after an exception, where Snakemake calls no `onerror`
+
+
+def clear(folder: Path, say: Callable[[str], None]) -> None:
+    """Remove jobs that killed runs left in the queue; `folder` contains the folders of all runs.
+
+    Raises `InputError` if they cannot be removed: they may write the same files as a run that starts now.
+    """
+    killed = [lock for lock in folder.absolute().glob(f"*/{_LOCK}") if not is_held(lock)]
+    if not killed:
+        return
+    try:
+        removed, left = remove([lock.with_name(_EVENT_LOG) for lock in killed])
+    except HTCondorException as error:
+        raise InputError(
+            f"{folder}: a run was killed whose jobs may continue in HTCondor's queue and would write the same files, "
+            f"and HTCondor cannot be reached: {error} Type the same command where condor_q works; or, if none of its "
+            f"jobs is left, type `rm {folder}/*/{_LOCK}` and the same command again."
         ) from None
     if removed:
         say(f"Removed from the queue, left there by a run that was killed: job {_numbers(removed)}.")
@@ -202,11 +222,8 @@ def watch(folder: Path, every: float, say: Callable[[str], None]) -> None:
             f"Job {_numbers(left)} of a run that was killed is being removed and has not ended yet; it may still write "
             "the same files. Start again when condor_q no longer shows it. If its machine is gone: condor_rm -forcex."
         )
-    for run in killed:
-        (run / _LOCK).unlink(missing_ok=True)  # another run that starts now may have removed it
-    started = Watch(folder, every, say, give_up=_end_run)
-    started.start()
-    atexit.register(started.stop)  # also after an exception, where Snakemake calls no `onerror`
+    for lock in killed:
+        lock.unlink(missing_ok=True)  # another run that starts now may have removed it
 
 
 def _end_run() -> None:
