@@ -210,7 +210,7 @@ def test_a_config_can_name_each_concept_of_the_table_and_no_other() -> None:
     ids=["none is left", "none is held out"],
 )
 def test_what_no_program_can_be_ends_with_a_message(difficulty: ProblemDifficulty) -> None:
-    with pytest.raises(InputError, match="no heldout problem in 20,000 programs .*; allow more concepts"):
+    with pytest.raises(InputError, match=r"no heldout problem in 20,000 programs .*; allow more concepts"):
         generate_problem(difficulty, 2, "heldout", 0)
 
 
