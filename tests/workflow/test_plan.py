@@ -116,7 +116,7 @@ def test_every_published_experiment_is_one_config(fresh: Checkout, name: str, ex
 def test_each_kept_step_is_a_part_of_the_training_with_second_turns_of_its_own(fresh: Checkout):
     planned = fresh.planned("--configfile", "config/keep-steps-demo.yaml")
     # two shards of each part of the tasks; then of two sets: first turns, second turns untrained and after each part
-    expected = {"train": 4, "training_prompts": 2, "refining_prompts": 2 * 5, "sample": 4 + 2 * 2 * 6, "report": 1}
+    expected = {"train": 5, "training_prompts": 2, "refining_prompts": 2 * 6, "sample": 4 + 2 * 2 * 7, "report": 1}
     assert {rule: planned[rule] for rule in expected} == expected
 
 
