@@ -48,7 +48,6 @@ PLAIN: dict[str, Any] = {"sampler": "vllm-colocate", "top_p": 1.0, "repetition_p
             ({"n_processes": 2} | settings, said)
             for settings, said in (
                 ({"unsloth": True}, "n_processes = 2: Unsloth trains in one process; set unsloth to false"),
-                ({"sampler": "vllm-colocate"}, "n_processes = 2: sampler `vllm-colocate` is not supported yet"),
                 ({"sampler": "vllm-server"}, "n_processes = 2: sampler `vllm-server` is not supported yet"),
                 ({"rollout": "on-policy"}, "n_processes = 2: rollout `on-policy` is not supported yet"),
                 ({"stream": True, "max_steps": 5}, "n_processes = 2: streamed prompts are not supported yet"),

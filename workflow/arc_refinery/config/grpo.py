@@ -200,9 +200,10 @@ class Grpo(PolicyGradient):
             return self
         if self.unsloth:
             raise ValueError(f"n_processes = {n}: Unsloth trains in one process; set unsloth to false")
-        if self.sampler != "transformers":
+        if self.sampler == "vllm-server":
             raise ValueError(
-                f"n_processes = {n}: sampler `{self.sampler}` is not supported yet; set sampler to `transformers`"
+                f"n_processes = {n}: sampler `vllm-server` is not supported yet; set sampler to `vllm-colocate`, where "
+                "each process has its own, or to `transformers`"
             )
         if self.rollout == "on-policy":
             raise ValueError(f"n_processes = {n}: rollout `on-policy` is not supported yet; set it to `prepared`")

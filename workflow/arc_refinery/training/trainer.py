@@ -58,7 +58,7 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._sampler_was_checked = not self.use_vllm
         self._shares_prompts = settings.shared_prefix == "auto" and self._share_prompts()
-        if self.use_vllm and self.accelerator.num_processes == 1:
+        if self.use_vllm:
             self.vllm_generation._iter_named_params = partial(merged_weights, self.vllm_generation)
 
     def _share_prompts(self) -> bool:

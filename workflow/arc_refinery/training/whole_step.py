@@ -7,11 +7,11 @@ all rows, and uses those for its own:
     rows of process 1       2 3                draws for 4 rows, uses the last 2
 
 This is so with transformers, whose sampling calls `torch.multinomial` once per token, and with the order of a step's
-completions, which TRL draws with `torch.randperm`.
+completions, which TRL draws with `torch.randperm`. A vLLM in each process has its own random state.
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -69,9 +69,12 @@ class WholeStepDraws(TorchFunctionMode):
 class SharesSteps(Base):
     """A GRPO trainer whose processes do together what one does alone. Inherit from it before the trainer's class."""
 
+    use_vllm: bool  # TRL's
+
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._draws = WholeStepDraws(processes.index(), processes.count())
+        draws = processes.count() > 1 and not self.use_vllm
+        self._draws = WholeStepDraws(processes.index(), processes.count()) if draws else None
         if processes.count() > 1:
             processes.share_random_state()  # TRL gives each process a seed of its own
             # Now, because an evaluation before the first step would prepare the network as it is. Accelerate would
@@ -89,13 +92,13 @@ class SharesSteps(Base):
         return loader
 
     def _prepare_inputs(self, *arguments: Any, **named: Any) -> Any:
-        context: AbstractContextManager[Any] = self._draws if processes.count() > 1 else nullcontext()
-        with context:
+        with self._draws or nullcontext():
             return super()._prepare_inputs(*arguments, **named)
 
     def _generate_single_turn(self, *arguments: Any, **named: Any) -> Any:
         sampled = super()._generate_single_turn(*arguments, **named)
-        self._draws.catch_up(max(processes.of_all([self._draws.n_drawn])))
+        if self._draws:
+            self._draws.catch_up(max(processes.of_all([self._draws.n_drawn])))
         return sampled
 
     def _save_rng_state(self, output_dir: str) -> None:
