@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from arc_refinery.config import Refining, TaskSet
 from arc_refinery.evaluation.arms import METRICS, PASS_RATE
-from arc_refinery.evaluation.intervals import Estimate, estimate
-from arc_refinery.evaluation.statistics import estimate_text
+from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
+from arc_refinery.evaluation.runs import Runs, of_runs, paired_runs
+from arc_refinery.evaluation.statistics import estimate_text, interval_text, points
 from arc_refinery.reporting.markdown import folded, markdown_table, write_csv
 from arc_refinery.reporting.plots import DASHES, LINE_COLORS, save
 from arc_refinery.reporting.publish import Attachments
@@ -33,6 +34,7 @@ class Series:
 
     task_set: TaskSet
     by_step: dict[int, dict[str, Estimate]]  # estimates of `PANELS`
+    solved: dict[int, Runs]
 
     def best(self) -> int:
         """Return the step that solves most tasks; of equals the one with the highest pass rate, then the earliest."""
@@ -66,11 +68,12 @@ def section(experiment: Refining, results: Sequence[tuple[TaskSet, _Results]], f
 
 
 def _series(experiment: Refining, task_set: TaskSet, arms: Mapping[int, str], results: _Results) -> Series:
-    by_step = {}
+    by_step, solved = {}, {}
     for step, name in arms.items():
         found = [results[arm.name] for arm in experiment.arms_called(name)]
         by_step[step] = {metric: estimate(np.array([one[metric] for one in found], dtype=float)) for metric in PANELS}
-    return Series(task_set, by_step)
+        solved[step] = of_runs(experiment, name, [one["is_correct"] for one in found])
+    return Series(task_set, by_step, solved)
 
 
 def _chosen(of_sets: Sequence[Series]) -> Iterator[str]:
@@ -83,10 +86,20 @@ def _chosen(of_sets: Sequence[Series]) -> Iterator[str]:
         step = one.best()
         there = f"{estimate_text(one.by_step[step]['is_correct'])} of `{one.task_set.name}`"
         elsewhere = [
-            f"{estimate_text(other.by_step[step]['is_correct'])} of `{other.task_set.name}`" for other in others
+            f"{estimate_text(other.by_step[step]['is_correct'])} of `{other.task_set.name}`{_gains(other, step)}"
+            for other in others
         ]
-        on = f" On sets that nothing was chosen on it solves {', '.join(elsewhere)}." if elsewhere else ""
+        on = f" On sets that nothing was chosen on it solves {'; '.join(elsewhere)}." if elsewhere else ""
         yield f"**Chosen on the validation set `{one.task_set.name}`: step {step}**, which solves {there}.{on}"
+
+
+def _gains(one: Series, step: int) -> str:
+    """Say by how many points a step solves more tasks than the untrained model and than the last step."""
+    texts = []
+    for other in sorted({0, max(one.solved)} - {step}):
+        found = estimate_difference(*paired_runs(one.solved[step], one.solved[other]))
+        texts.append(f"{points(found.mean)} points {interval_text(found)} against step {other}")
+    return f" ({', '.join(texts)})"
 
 
 def _table(one: Series, metrics: Mapping[str, str]) -> str:
