@@ -103,7 +103,7 @@ def pass_rates_plot(
     """
     n_columns = min(2 if len(panels) == 4 else 3, len(panels))
     n_rows = -(-len(panels) // n_columns)
-    figure = Figure(figsize=(0.5 + 3.0 * max(2, n_columns), 1.0 + 3.1 * n_rows), layout="constrained")
+    figure = Figure(figsize=(0.5 + 3.0 * max(2, n_columns), 1.0 + 3.5 * n_rows), layout="constrained")
     subplots = figure.subplots(n_rows, n_columns, squeeze=False).flatten()
     for axes in subplots[len(panels) :]:
         axes.remove()
