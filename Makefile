@@ -1,5 +1,5 @@
 # make demo: the whole experiment on two CPU cores.   make test: every test that needs no GPU.
-# make test-fast: tests that load no model and start neither Snakemake, nor a pool, nor hostile programs.
+# make test-fast: quick tests, which load no model and start neither Snakemake, nor a pool, nor hostile programs.
 # make gpu-env, gpu-unsloth-env: environments for GPU jobs, 9 GB each.   make check-gpu-envs: make and check both.
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
@@ -8,6 +8,8 @@ CORES ?= 2
 # pytest workers: one of them mostly waits for a pool
 WORKERS ?= 3
 export PATH := $(BIN):$(PATH)
+# else each pytest worker compiles all tests again
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-fast test-unsloth check-gpu-envs lint env gpu-env gpu-unsloth-env vllm trackers condor clean
 
@@ -20,7 +22,7 @@ test: vllm trackers condor lint
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup tests
 
 test-fast: env
-	$(BIN)/pytest --numprocesses 2 --dist worksteal -m "not (model or training or snakemake or pool or hostile)" tests
+	$(BIN)/pytest --numprocesses 2 --dist worksteal -m "not (model or training or snakemake or pool or hostile or slow)" tests
 
 # Unsloth needs another TRL, so it has its own environment. Not part of `make test`, because it is 3 GB to install.
 test-unsloth: .venv-unsloth/installed

@@ -164,6 +164,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STAGES)
 def test_corrupted_files_are_refused_by_name_or_do_no_harm(name: str, whole: Path, tmp_path: Path) -> None:
     harmless = [f"{file}, without its last byte" for file in STAGES[name].inputs if name != "execute"]

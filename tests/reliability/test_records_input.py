@@ -132,6 +132,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STAGES)
 def test_corrupted_records_are_refused_by_name_or_do_no_harm(name: str, whole: Path, tmp_path: Path) -> None:
     assert sweep(STAGES[name], whole, tmp_path) == ENDS[name]

@@ -209,6 +209,7 @@ def test_files_from_the_hub_must_be_there_whole(tmp_path: Path):
     assert found.found.startswith(f"{record_of(folder)}: ")
 
 
+@pytest.mark.slow
 def test_the_sandbox_is_tried(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(surroundings, "surroundings", lambda limits, n_jobs: [Trial("Python", True, "3.11")])
     found = "11 hostile programs, 1 properties of the machine"
@@ -295,6 +296,7 @@ def small(tmp_path: Path, **resources: dict[str, Any]) -> Path:
     return tmp_path / "config.yaml"
 
 
+@pytest.mark.slow
 def test_a_check_that_fails_ends_the_command_after_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
@@ -308,6 +310,7 @@ def test_a_check_that_fails_ends_the_command_after_the_table(
     assert "| cpu | disk for scratch | **failed** |" in page
 
 
+@pytest.mark.slow
 def test_jobs_hand_over_their_findings_which_are_used_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(ROOT)
     found, output = tmp_path / "cpu.json", tmp_path / "results/doctor.md"

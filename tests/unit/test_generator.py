@@ -289,6 +289,7 @@ def test_a_composition_is_often_answered_wrongly_with_one_of_its_parts() -> None
     assert 0 < sum(drawn == statements[1:] for drawn in wrong) < 30  # a tenth of the others
 
 
+@pytest.mark.slow
 def test_no_pair_of_an_arc_evaluation_task_is_in_the_pretraining_corpus() -> None:
     from arc_refinery.pretraining.corpus import FIRST_TURNS, REFINING  # imports transformers
 

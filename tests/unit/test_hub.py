@@ -11,6 +11,8 @@ from processes import BIN
 
 from arc_refinery.hub import Download, distinct
 
+pytestmark = pytest.mark.slow  # each test starts commands
+
 MODEL = {
     "config.json": b"{}",
     "model.safetensors": b"weights",

@@ -47,15 +47,20 @@ def results(figures: dict[str, tuple[int, float]]) -> dict[str, pd.DataFrame]:
     return tables
 
 
-@pytest.fixture
-def blocks(tmp_path: Path) -> list[str]:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("report")
+
+
+@pytest.fixture(scope="module")
+def blocks(folder: Path) -> list[str]:
     made = experiment()
-    files = Attachments(str(tmp_path))
+    files = Attachments(str(folder))
     both = sets(made, validation=True, heldout=False)
     found = over_steps.section(
         made, [(both["validation"], results(VALIDATION)), (both["heldout"], results(HELDOUT))], files
     )
-    files.write(tmp_path)
+    files.write(folder)
     return found
 
 
@@ -79,10 +84,10 @@ def test_the_tables_have_a_row_for_each_step_from_before_the_training_on(blocks:
     assert [line.split("|")[3].split(" %")[0].strip() for line in second.splitlines()[2:]] == ["50.0", "100.0", "25.0"]
 
 
-def test_the_plot_and_the_table_as_csv_are_written(blocks: list[str], tmp_path: Path):
-    assert blocks[-1] == f"[As CSV]({tmp_path}/steps-steps.csv)."
-    assert (tmp_path / "steps-steps.png").stat().st_size > 0
-    lines = list(csv.DictReader((tmp_path / "steps-steps.csv").open()))
+def test_the_plot_and_the_table_as_csv_are_written(blocks: list[str], folder: Path):
+    assert blocks[-1] == f"[As CSV]({folder}/steps-steps.csv)."
+    assert (folder / "steps-steps.png").stat().st_size > 0
+    lines = list(csv.DictReader((folder / "steps-steps.csv").open()))
     assert len(lines) == 2 * 3 * len(over_steps.PANELS)
     (one,) = (line for line in lines if (line["set"], line["step"], line["metric"]) == ("heldout", "10", "pass_rate"))
     assert float(one["mean"]) == 0.4

@@ -124,6 +124,7 @@ MIX = [
 ]
 
 
+@pytest.mark.slow
 def test_outcomes_are_those_of_programs_that_run_alone(alone: Executor, shared: Executor) -> None:
     # every program once at each of several places of a batch, and neighbours of many kinds
     rng = np.random.default_rng(0)

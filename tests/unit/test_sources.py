@@ -565,6 +565,7 @@ def test_each_part_says_why_problems_and_pairs_are_in_no_task(tmp_path: Path, ca
     assert "1 pairs left out: a grid of fractions" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", WRITERS)
 def test_parts_are_the_same_bytes_whatever_the_blocks_and_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str

@@ -2,6 +2,7 @@
 
 import random
 import re
+from functools import cache
 
 import pytest
 
@@ -16,9 +17,13 @@ N = 100
 each_level = pytest.mark.parametrize("level", LEVELS)
 
 
+@cache
+def toolbox() -> Toolbox:
+    return Toolbox([ToolChoice(tool="search", corpus="generator", passages=2)])
+
+
 def first_passage(query: str) -> str:
-    toolbox = Toolbox([ToolChoice(tool="search", corpus="generator", passages=2)])
-    return toolbox.run("search", {"query": query}).text.partition("\n\n[2] ")[0]
+    return toolbox().run("search", {"query": query}).text.partition("\n\n[2] ")[0]
 
 
 def looked_up(question: str) -> tuple[str, int]:

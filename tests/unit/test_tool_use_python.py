@@ -42,6 +42,7 @@ def test_names_last_for_the_episode(executor: Executor, codes: list[str], result
     assert session(executor, *codes) == results
 
 
+@pytest.mark.slow
 def test_a_call_that_fails_leaves_nothing(executor: Executor):
     assert session(executor, "x = 1", "x = 2\nprint(x)\n1 / 0", "x", "y = 3\nwhile True: pass", "y") == [
         NOTHING_PRINTED,
@@ -52,6 +53,7 @@ def test_a_call_that_fails_leaves_nothing(executor: Executor):
     ]
 
 
+@pytest.mark.slow
 def test_each_call_has_the_whole_time_limit(executor: Executor):
     busy = "import time\nend = time.process_time() + 1\nwhile time.process_time() < end: pass\n'done'"
     assert session(executor, busy, busy, busy) == ["'done'"] * 3

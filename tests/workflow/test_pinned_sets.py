@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from checkout import ROOT
 
+pytestmark = pytest.mark.slow  # each test starts commands
+
 ENVS = ROOT / "envs"
 NO_NETWORK = re.compile(r"error sending request|dns error|client error \(Connect\)|operation timed out", re.IGNORECASE)
 
