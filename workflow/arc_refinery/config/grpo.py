@@ -173,8 +173,8 @@ class Grpo(PolicyGradient):
     n_processes: Annotated[PositiveInt, TUNING] = Field(
         1,
         description="Processes that share each step, each on a GPU of its own (docs/training.md). All other keys are "
-        "about the whole step, so results are the same but for rounding. `gradient_accumulation_steps` must be a "
-        "multiple.",
+        "about the whole step, so results are the same but for rounding, and for what vLLM samples. "
+        "`gradient_accumulation_steps` must be a multiple.",
     )
 
     @model_validator(mode="after")
