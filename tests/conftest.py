@@ -73,7 +73,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long tests first: with the short ones at the end, no worker waits long for another."""
-    items.sort(key=lambda item: not any(map(item.get_closest_marker, ("pool", "snakemake", "training", "model", "slow"))))
+    items.sort(
+        key=lambda item: not any(map(item.get_closest_marker, ("pool", "snakemake", "training", "model", "slow")))
+    )
 
 
 def _untracked() -> set[str]:

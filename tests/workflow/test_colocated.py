@@ -31,11 +31,6 @@ SEND_NOTHING = """
 from trl.generation.vllm_generation import VLLMGeneration
 VLLMGeneration.sync_weights = lambda self: None
 """
-SEND_NOTHING_IN_THE_SECOND = f"""
-import os
-if os.environ.get("RANK") == "1":
-    {SEND_NOTHING.strip().replace(chr(10), chr(10) + "    ")}
-"""
 
 pytestmark = [pytest.mark.training, needs_vllm]
 
@@ -101,11 +96,8 @@ def test_a_sampler_that_never_gets_the_weights_stops_the_training(tmp_path: Path
     assert not (tmp_path / "adapter").exists()
 
 
-TWO_PROCESSES = ("--n-processes", "2", "--gradient-accumulation-steps", "2")
-
-
 def test_each_of_two_processes_samples_with_its_own_vllm(tmp_path: Path):
-    done = run([*colocated.train(tmp_path), *TWO_PROCESSES])
+    done = run([*colocated.train(tmp_path), "--n-processes", "2", "--gradient-accumulation-steps", "2"])
     assert done.returncode == 0, done.stderr[-3000:]
     lines = (tmp_path / "adapter/training.jsonl").read_text().splitlines()
     steps = [entry for entry in map(json.loads, lines) if "reward" in entry]
@@ -113,13 +105,6 @@ def test_each_of_two_processes_samples_with_its_own_vllm(tmp_path: Path):
     # the sampler's log-probabilities, of the rows of both, are those of the trainer
     assert all(step["sampling/sampling_logp_difference/mean"] < 0.05 for step in steps)
     assert all(step["completions/max_length"] > 0 for step in steps)
-
-
-def test_weights_are_checked_in_each_process(tmp_path: Path):
-    done = run([*colocated.train(tmp_path), *TWO_PROCESSES], patch=SEND_NOTHING_IN_THE_SECOND)
-    assert done.returncode == 1
-    assert "the sampler does not follow the training" in done.stderr.splitlines()[-1]
-    assert not (tmp_path / "adapter").exists()
 
 
 def test_vllm_samples_every_turn_of_episodes_with_tools(tmp_path: Path):
