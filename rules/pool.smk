@@ -13,12 +13,14 @@ POOL_RUNS = Path("logs/condor")  # the folders of runs under profiles/condor
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
 
 
-def watch_pool():
-    """Watch this run's jobs on an HTCondor pool, and end those of runs that were killed."""
+def mind_pool():
+    """Remove jobs that ended runs left on an HTCondor pool, and watch those of this run if it sends any there."""
+    if not on_htcondor() and not POOL_RUNS.exists():
+        return
     from arc_refinery.cluster import condor  # it reads the pool's configuration
 
     try:
-        if workflow.executor_plugin.name == "htcondor":
+        if on_htcondor():
             every = workflow.remote_execution_settings.seconds_between_status_checks
             condor.watch(Path(workflow.executor_settings.jobdir), every, logger.warning)
         else:
@@ -27,15 +29,18 @@ def watch_pool():
         raise WorkflowError(str(error))
 
 
+def on_htcondor():
+    return workflow.executor_plugin.name == "htcondor"
+
+
 onstart:
     date_back(Path("results", experiment.experiment), logger.warning)
     if workflow.local_exec:
         interrupt_once()
     else:
         end_on_signals()
-    if workflow.executor_plugin.name == "htcondor" or POOL_RUNS.exists():
-        watch_pool()
-    if this_run and not workflow.local_exec and workflow.executor_plugin.name != "htcondor":
+    mind_pool()
+    if this_run and not workflow.local_exec and not on_htcondor():
         this_run.leaves_jobs_in(workflow.executor_plugin.name)
 
 

@@ -39,7 +39,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> Iterator[Poo
 
 @pytest.fixture
 def condor(pool: Pool, tmp_path: Path) -> Iterator[Callable[..., Run]]:
-    """Starts runs; those that go on after the test are interrupted, which removes their jobs."""
+    """Starts runs; those that continue after the test are interrupted, which removes their jobs."""
     runs: list[Run] = []
 
     def start(

@@ -135,7 +135,7 @@ def test_jobs_of_a_killed_run_are_removed_by_a_run_without_the_profile_or_it_ref
 
     without_pool = here(CONDOR_CONFIG=str(unreachable(tmp_path)))
     assert without_pool.end(60) == 1, without_pool.explain()
-    without_pool.says("a run was killed whose jobs may continue in HTCondor's queue and would write the same files")
+    without_pool.says("a run has ended whose jobs may continue in HTCondor's queue and would write the same files")
     assert "Traceback" not in without_pool.text
 
     again = here()

@@ -201,17 +201,35 @@ def test_a_config_can_name_each_concept_of_the_table_and_no_other() -> None:
 
 
 @pytest.mark.parametrize(
-    "difficulty",
+    ("difficulty", "message"),
     [
-        ProblemDifficulty(without_concepts=get_args(Concept)),
+        (
+            ProblemDifficulty(without_concepts=get_args(Concept)),
+            "leaves no operation of a program; expected one of turn, ",
+        ),
+        (
+            ProblemDifficulty(compositions=1.0, without_concepts=tuple(FOLLOWING_FAMILIES)),
+            "leaves no operation of a program; expected one of turn, ",
+        ),
         # a program of one operation with few fillings is never held out
-        ProblemDifficulty(compositions=0.0, with_concepts=("turn",)),
+        (
+            ProblemDifficulty(compositions=0.0, with_concepts=("turn",)),
+            r"no heldout problem among 20,000 programs .* with_concepts turn; add concepts",
+        ),
     ],
-    ids=["none is left", "none is held out"],
+    ids=["none is left", "none can follow", "none is held out"],
 )
-def test_what_no_program_can_be_ends_with_a_message(difficulty: ProblemDifficulty) -> None:
-    with pytest.raises(InputError, match=r"no heldout problem in 20,000 programs .*; allow more concepts"):
+def test_what_no_program_can_be_ends_with_a_message(difficulty: ProblemDifficulty, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         generate_problem(difficulty, 2, "heldout", 0)
+
+
+def test_few_concepts_are_enough_for_long_programs() -> None:
+    others = tuple({*get_args(Concept)} - {"turn", "crop"})
+    difficulty = ProblemDifficulty(compositions=1.0, n_operations=4, without_concepts=others)
+    drawn = [generate_problem(difficulty, 2, "heldout", 8, number)[1] for number in range(20)]
+    assert {len(statements) for statements in drawn} == {4}
+    assert {concept for statements in drawn for concept in concepts(statements)} == {"turn", "crop"}
 
 
 def test_inputs_of_a_fixed_size_problem_have_one_shape() -> None:

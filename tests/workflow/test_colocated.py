@@ -27,6 +27,18 @@ for module in (linear, vocab_parallel_embedding):
     if hasattr(module, "dispatch_cpu_unquantized_gemm"):
         module.dispatch_cpu_unquantized_gemm = keep
 """
+WRITE_COMPLETIONS = """
+import json, os
+from trl import GRPOTrainer
+generate, written = GRPOTrainer._generate_single_turn, []
+def generate_and_write(trainer, *arguments):
+    sampled = generate(trainer, *arguments)
+    written.extend(sampled[0])
+    with open(f"{folder}/{{os.environ.get('RANK')}}.json", "w") as file:
+        json.dump(written, file)
+    return sampled
+GRPOTrainer._generate_single_turn = generate_and_write
+"""
 SEND_NOTHING = """
 from trl.generation.vllm_generation import VLLMGeneration
 VLLMGeneration.sync_weights = lambda self: None
@@ -96,15 +108,19 @@ def test_a_sampler_that_never_gets_the_weights_stops_the_training(tmp_path: Path
     assert not (tmp_path / "adapter").exists()
 
 
-def test_each_of_two_processes_samples_with_its_own_vllm(tmp_path: Path):
-    done = run([*colocated.train(tmp_path), "--n-processes", "2", "--gradient-accumulation-steps", "2"])
+def test_each_of_two_processes_samples_completions_of_its_own(tmp_path: Path):
+    done = run(
+        [*colocated.train(tmp_path), "--n-processes", "2", "--gradient-accumulation-steps", "2"],
+        patch=WRITE_COMPLETIONS.format(folder=tmp_path),
+    )
     assert done.returncode == 0, done.stderr[-3000:]
+    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
+    assert len(first) == len(second) == 3 * 2  # steps, halves of a group
+    assert all(one != other for one, other in zip(first, second, strict=True))
     lines = (tmp_path / "adapter/training.jsonl").read_text().splitlines()
     steps = [entry for entry in map(json.loads, lines) if "reward" in entry]
-    assert len(steps) == 3
-    # the sampler's log-probabilities, of the rows of both, are those of the trainer
-    assert all(step["sampling/sampling_logp_difference/mean"] < 0.05 for step in steps)
-    assert all(step["completions/max_length"] > 0 for step in steps)
+    # the samplers' log-probabilities, of the completions of both, are those of the trainer
+    assert [step["sampling/sampling_logp_difference/mean"] < 0.05 for step in steps] == [True] * 3
 
 
 def test_vllm_samples_every_turn_of_episodes_with_tools(tmp_path: Path):

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from arc_refinery import records
 from arc_refinery.barc.rows import row_blocks
 from arc_refinery.barc.tasks import tasks_from_problems, tasks_of_rows
-from arc_refinery.config import DIFFICULTY, Problems, TaskSet
+from arc_refinery.config import CONCEPTS, DIFFICULTY, Problems, TaskSet
 from arc_refinery.errors import InputError
 from arc_refinery.grids import as_grid
 from arc_refinery.hub import FETCH_FIRST
@@ -47,8 +47,7 @@ def generated(
 ) -> Iterator[Problem]:
     from arc_refinery.barc.generator import ProblemDifficulty, generate_problem  # imports scipy, which rows do not need
 
-    of_programs = {*DIFFICULTY, "without_concepts", "with_concepts"}
-    difficulty = ProblemDifficulty(**settings.model_dump(include=of_programs, exclude_none=True))
+    difficulty = ProblemDifficulty(**settings.model_dump(include={*DIFFICULTY, *CONCEPTS}, exclude_none=True))
     for number in tqdm(range(n_wanted), unit="problem", mininterval=5):
         yield generate_problem(difficulty, n_examples, split, seed, address, number)[0]
 

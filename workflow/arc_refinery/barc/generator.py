@@ -60,10 +60,8 @@ class ProblemDifficulty:
     with_concepts: tuple[str, ...] = ()  # of which each program has at least one; none: any program
 
     def admits(self, statements: list["Statement"]) -> bool:
-        concepts = {statement.operation.family for statement in statements}
-        return concepts.isdisjoint(self.without_concepts) and not (
-            self.with_concepts and concepts.isdisjoint(self.with_concepts)
-        )
+        wanted = self.with_concepts
+        return not wanted or any(statement.operation.family in wanted for statement in statements)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +104,10 @@ def generate_problem(
             drawn = tuple(map(str, used))
             return Problem(f"{split}-{seed:016x}", source, examples, drawn, f"generated-{split}"), statements
     raise InputError(
-        f"The generator found no {split} problem in {_MAX_DRAWS:,} programs with {difficulty}; allow more concepts, "
-        "larger grids or, for held-out problems of one operation, compositions."
+        f"the generator found no {split} problem among {_MAX_DRAWS:,} programs with compositions "
+        f"{difficulty.compositions:g}, n_operations {difficulty.n_operations}, max_side {difficulty.max_side} and "
+        f"with_concepts {', '.join(difficulty.with_concepts) or 'none'}; add concepts, a larger max_side or, because "
+        "few programs of one operation are held out, compositions: 1.0"
     )
 
 
@@ -134,10 +134,8 @@ def _changed_program(statements: list[Statement], rng: random.Random, difficulty
     if choice > 0.6:
         return _draw_statements(rng, difficulty)
     index = len(statements) - 1 if rng.random() < 0.7 else 0
-    if rng.random() < 0.5:
-        changed = _fill(rng, statements[index].operation)
-    else:
-        changed = _fill(rng, rng.choice(_BY_FAMILY[rng.choice(_families_at(index))]))
+    keeps = rng.random() < 0.5
+    changed = _fill(rng, statements[index].operation) if keeps else _draw_statement(rng, difficulty, index)
     return [*statements[:index], changed, *statements[index + 1 :]]
 
 
@@ -167,15 +165,17 @@ def has_held_out_text(body: str) -> bool:
 
 
 def _draw_statements(rng: random.Random, difficulty: ProblemDifficulty) -> list[Statement]:
-    statements = [_fill(rng, rng.choice(_BY_FAMILY[rng.choice(_FAMILIES)]))]
+    statements = [_draw_statement(rng, difficulty, 0)]
     if rng.random() < difficulty.compositions:
-        for index in range(1, difficulty.n_operations):
-            statements.append(_fill(rng, rng.choice(_BY_FAMILY[rng.choice(_families_at(index))])))
+        statements += [_draw_statement(rng, difficulty, index) for index in range(1, difficulty.n_operations)]
     return statements
 
 
-def _families_at(index: int) -> list[str]:
-    return [family for family in _FAMILIES if index == 0 or family in FOLLOWING_FAMILIES]
+def _draw_statement(rng: random.Random, difficulty: ProblemDifficulty, index: int) -> Statement:
+    allowed = _FAMILIES if index == 0 else [family for family in _FAMILIES if family in FOLLOWING_FAMILIES]
+    if not (families := [family for family in allowed if family not in difficulty.without_concepts]):
+        raise InputError(f"without_concepts leaves no operation of a program; expected one of {', '.join(allowed)}")
+    return _fill(rng, rng.choice(_BY_FAMILY[rng.choice(families)]))
 
 
 def _fill(rng: random.Random, operation: Operation) -> Statement:

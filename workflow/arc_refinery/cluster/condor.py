@@ -204,16 +204,16 @@ def clear(folder: Path, say: Callable[[str], None]) -> None:
 
     Raises `InputError` if they cannot be removed: they may write the same files as a run that starts now.
     """
-    killed = [lock for lock in folder.absolute().glob(f"*/{_LOCK}") if not is_held(lock)]
+    killed = [lock for lock in folder.absolute().glob(f"*/{_LOCK}") if not _lives(lock)]
     if not killed:
         return
     try:
         removed, left = remove([lock.with_name(_EVENT_LOG) for lock in killed])
     except HTCondorException as error:
         raise InputError(
-            f"{folder}: a run was killed whose jobs may continue in HTCondor's queue and would write the same files, "
-            f"and HTCondor cannot be reached: {error} Type the same command where condor_q works; or, if none of its "
-            f"jobs is left, type `rm {folder}/*/{_LOCK}` and the same command again."
+            f"{folder}: a run has ended whose jobs may continue in HTCondor's queue and would write the same files, "
+            f"and HTCondor cannot be reached: {error} Type the same command where condor_q works; or, if none of these "
+            f"jobs is left, type `rm {' '.join(map(str, killed))}` and the same command again."
         ) from None
     if removed:
         say(f"Removed from the queue, left there by a run that was killed: job {_numbers(removed)}.")
@@ -224,6 +224,19 @@ def clear(folder: Path, say: Callable[[str], None]) -> None:
         )
     for lock in killed:
         lock.unlink(missing_ok=True)  # another run that starts now may have removed it
+
+
+def _lives(lock: Path) -> bool:
+    """Whether the run with this lock goes on, or has just removed it."""
+    try:
+        return is_held(lock)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise InputError(
+            f"{lock}: whether the run that wrote it has ended cannot be known here ({error.strerror}). If it has, and "
+            "condor_q shows none of its jobs, remove this file and type the same command again."
+        ) from None
 
 
 def _end_run() -> None:

@@ -38,7 +38,7 @@ from arc_refinery.config.sampling import (
     TestInputs,
 )
 from arc_refinery.config.sft import Demonstrations, Imitation, Sft
-from arc_refinery.config.tasks import DIFFICULTY, Parts, Problems, TaskSet
+from arc_refinery.config.tasks import CONCEPTS, DIFFICULTY, Parts, Problems, TaskSet
 from arc_refinery.config.tool_use import (
     Generation,
     Questions,
@@ -54,6 +54,7 @@ from arc_refinery.config.yaml_files import read_yaml
 from arc_refinery.prompts import FeedbackForm
 
 __all__ = [
+    "CONCEPTS",
     "DIFFICULTY",
     "EPISODES",
     "EVALUATION",

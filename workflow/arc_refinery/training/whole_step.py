@@ -1,13 +1,14 @@
 """Sampling in several processes as in one: a completion does not depend on the process that samples it.
 
-All processes have one random state. Each draws the numbers for the rows of all of them, as one process would that had
-all rows, and uses those for its own:
+When transformers samples, all processes have one random state. Each draws the numbers for the rows of all of them, as
+one process would that had all rows, and uses those for its own:
 
     rows of the step    0 1 2 3                one process: torch.multinomial of 4 rows
     rows of process 1       2 3                draws for 4 rows, uses the last 2
 
-This is so with transformers, whose sampling calls `torch.multinomial` once per token, and with the order of a step's
-completions, which TRL draws with `torch.randperm`. A vLLM in each process has its own random state.
+Replaced are `torch.multinomial`, which sampling calls once per token, and `torch.randperm`, with which TRL draws the
+order of a step's completions. A vLLM in each process draws from the random state of that process, so these differ:
+else all would sample the same completions.
 """
 
 from collections.abc import Sequence
@@ -75,8 +76,9 @@ class SharesSteps(Base):
         super().__init__(*arguments, **named)
         draws = processes.count() > 1 and not self.use_vllm
         self._draws = WholeStepDraws(processes.index(), processes.count()) if draws else None
-        if processes.count() > 1:
+        if self._draws:
             processes.share_random_state()  # TRL gives each process a seed of its own
+        if processes.count() > 1:
             # Now, because an evaluation before the first step would prepare the network as it is. Accelerate would
             # then not wrap it, and each process would keep its own gradients, without an error.
             self.model_wrapped = self.accelerator.prepare(self.model)
@@ -107,5 +109,5 @@ class SharesSteps(Base):
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         super()._load_rng_state(checkpoint)
-        if checkpoint is not None and processes.count() > 1:
+        if checkpoint is not None and self._draws:
             processes.share_random_state()
