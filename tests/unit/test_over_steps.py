@@ -72,6 +72,22 @@ def test_the_validation_set_chooses_and_the_other_set_says_what_the_choice_is_wo
     assert re.search(r"of `heldout` \(-25\.0 points \[\S+, \S+\] against step 0\)\.$", chosen)
 
 
+def test_an_earlier_step_is_set_against_the_first_and_the_last_one(tmp_path: Path):
+    made = experiment()
+    both = sets(made, validation=True, heldout=False)
+    best_at_10 = {"base": (1, 0.1), "steps@10": (4, 0.5), "steps@20": (2, 0.3)}
+    found = over_steps.section(
+        made,
+        [(both["validation"], results(best_at_10)), (both["heldout"], results(HELDOUT))],
+        Attachments(str(tmp_path)),
+    )
+    (chosen,) = (block for block in found if "Chosen" in block)
+    # 4 tasks, 2 before training, 1 after step 20
+    assert re.search(
+        r"\(\+50\.0 points \[\S+, \S+\] against step 0, \+75\.0 points \[\S+, \S+\] against step 20\)", chosen
+    )
+
+
 def test_the_tables_have_a_row_for_each_step_from_before_the_training_on(blocks: list[str]):
     first, second = (block for block in blocks if block.startswith("| step |") and "valid code" not in block)
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in first.splitlines()]
