@@ -8,7 +8,7 @@ import pytest
 
 from arc_refinery.config import Guard
 from arc_refinery.training import checkpoints
-from arc_refinery.training.guard import Symptom, symptom
+from arc_refinery.training.guard import Symptom, first_symptom, symptom
 from arc_refinery.training.log import Journal
 
 GUARD = Guard(window=3, max_truncated=0.5, max_repetition=0.5, min_reward=0.5)
@@ -57,6 +57,13 @@ def test_a_reward_below_half_of_what_it_was() -> None:
     run = steps(*({"reward": reward} for reward in (4, 5, 6, 5, 3, 2, 2)))
     assert symptom(run[:6], GUARD) is None  # (5 + 3 + 2) / 3 is not below half of 5
     assert symptom(run, GUARD) == Symptom(7, "reward", near(7 / 3), 0.5 * 5.0)
+
+
+def test_a_training_that_continues_after_a_collapse_collapsed_at_its_first_step() -> None:
+    run = steps(*({"reward": reward} for reward in (4, 5, 6, 5, 3, 2, 2, 1, 9, 9, 9)))
+    assert symptom(run, GUARD) is None
+    assert first_symptom(run, GUARD) == Symptom(7, "reward", near(7 / 3), 0.5 * 5.0)
+    assert first_symptom(run[:6], GUARD) is None
 
 
 def test_kl_is_looked_at_only_where_it_has_a_limit() -> None:

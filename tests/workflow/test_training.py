@@ -148,6 +148,16 @@ def test_a_part_after_a_collapse_has_the_adapter_from_before_it(finished: Checko
     assert not (tmp_path / f"part@10/checkpoints/checkpoint-{decision.step}").exists(), "would be resumed from"
 
 
+def test_a_collapse_that_is_only_reported_is_that_of_the_first_part_that_has_one(finished: Checkout, tmp_path: Path):
+    none = "--guard.action none"
+    run(finished, training(tmp_path / "whole", WRECKED, none))
+    run(finished, [*training(tmp_path / "part@10", WRECKED, none), "--until-step", "10"])
+    run(finished, [*training(tmp_path / "part", WRECKED, none), "--continue-from", str(tmp_path / "part@10")])
+    (decision,) = log_of(tmp_path / "whole")[Decision]
+    assert decision.action == "none" and decision.step < 10
+    assert contents(tmp_path / "part") == contents(tmp_path / "whole")
+
+
 def test_a_collapse_is_rolled_back_and_training_goes_on_at_a_lower_rate(finished: Checkout, tmp_path: Path):
     # rewards of eight completions vary more, or less, than the guard allows, so only truncation counts
     flags = "--beta 0 --no-mask-truncated-completions --guard.min-reward 0 --guard.max-zero-variance 1"

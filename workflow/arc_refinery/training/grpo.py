@@ -39,7 +39,7 @@ from arc_refinery.seeding import stream
 from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.training import checkpoints, processes, sampling_server, trackers
 from arc_refinery.training.adapters import lora_config, open_base, open_network, read_weights, write_adapter
-from arc_refinery.training.guard import Symptom, symptom
+from arc_refinery.training.guard import Symptom, first_symptom, symptom
 from arc_refinery.training.log import MEASURED, Choice, Journal, Line, write_lines
 from arc_refinery.training.progress import OneLineProgress
 from arc_refinery.training.trainer import Trainer
@@ -329,6 +329,10 @@ class _LearningRate(TrainerCallback):
         lr_scheduler._last_lr = [group["lr"] for group in optimizer.param_groups]  # what the next step logs
 
 
+def _steps(state: Any) -> list[dict[str, Any]]:
+    return [entry for entry in state.log_history if "reward" in entry]
+
+
 class _CollapseWatcher(TrainerCallback):
     """Stops a run that collapses or whose part is over, prunes checkpoints, and evaluates the last step too."""
 
@@ -336,8 +340,12 @@ class _CollapseWatcher(TrainerCallback):
         self.job = job
         self.found: Symptom | None = None
 
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self.job.guard.action == "none":  # else no training continues after a collapse
+            self.found = processes.of_first(first_symptom(_steps(state), self.job.guard))
+
     def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        steps = [entry for entry in state.log_history if "reward" in entry]
+        steps = _steps(state)
         if self.found is None and steps and steps[-1]["step"] == state.global_step:
             self.found = processes.of_first(symptom(steps, self.job.guard))
             ended = self.found is not None and self.job.guard.action != "none"

@@ -56,6 +56,11 @@ def symptom(steps: Sequence[LoggedStep], guard: Guard) -> Symptom | None:
     return None
 
 
+def first_symptom(steps: Sequence[LoggedStep], guard: Guard) -> Symptom | None:
+    """Return the symptom of the earliest step that has one."""
+    return next(filter(None, (symptom(steps[:n], guard) for n in range(1, len(steps) + 1))), None)
+
+
 def _mean(steps: Sequence[LoggedStep], metric: str) -> float:
     values = [step[metric] for step in steps if step.get(metric) is not None]
     return sum(values) / len(values) if values else 0.0
