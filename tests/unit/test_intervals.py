@@ -78,6 +78,15 @@ def test_a_single_task_says_nothing_about_others():
     assert (found.mean, *ends(found), found.p_value) == (0.75, 0.75, 0.75, 1.0)
 
 
+def test_runs_that_are_all_alike_count_as_one():
+    nothing = np.zeros((3, 15))
+    found = estimate_difference(nothing, nothing)
+    assert (found.low, found.high) == pytest.approx((-1.96 / 17, 1.96 / 17), abs=1e-4)  # sqrt(1 / 17) / sqrt(17)
+    assert found.runs == (0.0, 0.0, 0.0)
+    one, three = estimate([[1, 0, 1, 1]]), estimate([[1, 0, 1, 1]] * 3)
+    assert (three.low, three.high) == (one.low, one.high)
+
+
 def test_values_that_are_all_alike_exclude_nothing():
     alike = estimate_difference([[0.5, 0.5]], [[0.0, 0.0]])
     assert (alike.mean, alike.excludes_zero, alike.p_value) == (0.5, False, 1.0)

@@ -6,6 +6,8 @@ a metric per task                                           Student's t over tas
 a difference -1, 0 or 1 per task                            Agresti and Min: Wald with two added tasks
 a metric or difference per training run and task            t over tasks and runs, both random
 
+Runs that are all alike count as one.
+
 estimate([[1, 0, 1, 1]])                 mean 0.75, interval [0.30, 0.95]: three of four tasks solved
 estimate([[0.2, 0.4], [0.3, 0.5]])       two runs on the same two tasks: mean 0.35
 """
@@ -63,7 +65,7 @@ def estimate(values: ArrayLike) -> Estimate:
     if table.shape[1] == 1:
         mean = float(table.mean())
         return Estimate(1, _means(table), mean, mean, 0.0, np.inf)
-    if len(table) > 1:
+    if not _is_one_run(table):
         return _crossed(table)
     only = set(np.unique(table))
     if only <= {0.0, 1.0}:
@@ -76,9 +78,14 @@ def estimate(values: ArrayLike) -> Estimate:
 def estimate_difference(a: ArrayLike, b: ArrayLike) -> Estimate:
     """Return the mean of a - b, (runs, tasks) values that are paired by run and task."""
     table = np.asarray(a, dtype=float) - np.asarray(b, dtype=float)
-    if len(table) == 1 and table.shape[1] > 1 and set(np.unique(table)) <= {-1.0, 0.0, 1.0}:
+    if _is_one_run(table) and table.shape[1] > 1 and set(np.unique(table)) <= {-1.0, 0.0, 1.0}:
         return _agresti_min(table)  # also if no difference is negative, which looks like a share
     return estimate(table)
+
+
+def _is_one_run(table: _Table) -> bool:
+    """Whether there is one run, or all are alike: then nothing is known of how runs vary."""
+    return len(table) > 0 and bool((table == table[0]).all())
 
 
 def _wilson(table: _Table) -> Estimate:
@@ -86,7 +93,7 @@ def _wilson(table: _Table) -> Estimate:
     n, p, z = table.shape[1], float(table.mean()), _quantile(np.inf)
     centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
     error = float(np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))) / (1 + z**2 / n)
-    return Estimate(n, (p,), max(0.0, centre - z * error), min(1.0, centre + z * error), error, np.inf)
+    return Estimate(n, _means(table), max(0.0, centre - z * error), min(1.0, centre + z * error), error, np.inf)
 
 
 def _agresti_min(table: _Table) -> Estimate:
@@ -95,8 +102,8 @@ def _agresti_min(table: _Table) -> Estimate:
     Wald's interval after adding two tasks, of which each arm alone solves half of one.
     """
     n = table.shape[1] + 2
-    centre = float(table.sum()) / n
-    error = float(np.sqrt(((table**2).sum() + 1) / n - centre**2) / np.sqrt(n))
+    centre = float(table[0].sum()) / n
+    error = float(np.sqrt(((table[0] ** 2).sum() + 1) / n - centre**2) / np.sqrt(n))
     z = _quantile(np.inf)
     return Estimate(table.shape[1], _means(table), centre - z * error, centre + z * error, error, np.inf)
 
