@@ -26,13 +26,9 @@ CACHES = re.compile(r"(^|/)(__pycache__|\.(pytest|mypy|ruff)_cache|\.venv[^/]*)/
 _untracked_before = pytest.StashKey[set[str]]()
 
 
-# Modules whose tests share something that takes long to make: they run in one worker. HTCondor's share one pool.
+# Modules whose tests share something that takes long to make: they run in one worker.
+POOL = "tests/cluster/"  # all share one pool of HTCondor, but for Slurm's; a second worker would wait for it
 TOGETHER = {
-    "tests/cluster/test_environments.py": "pool",
-    "tests/cluster/test_events.py": "pool",
-    "tests/cluster/test_eviction.py": "pool",
-    "tests/cluster/test_kept_steps.py": "pool",
-    "tests/cluster/test_profile.py": "pool",
     "tests/cluster/test_slurm.py": "slurm",
     "tests/workflow/test_turns.py": "turns",
     "tests/workflow/test_templates.py": "templates",
@@ -47,7 +43,8 @@ class ByGroup(LoadScopeScheduling):
     """`--dist loadgroup` by `TOGETHER`: xdist 3.8 writes its marks where pytest 9.2 no longer reads them."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return TOGETHER.get(nodeid.partition("::")[0], nodeid)
+        module = nodeid.partition("::")[0]
+        return TOGETHER.get(module, POOL if module.startswith(POOL) else nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
