@@ -137,23 +137,26 @@ def test_a_training_in_parts_ends_with_the_same_bytes(finished: Checkout, tmp_pa
     assert refusal.returncode != 0 and "is not an earlier part of this training" in refusal.stderr
 
 
+def collapse(checkout: Checkout, folder: Path, action: str) -> Decision:
+    """Train until it collapses, as a whole and in two parts (`part@10`, `part`); return what the guard says."""
+    flags = (WRECKED, f"--guard.action {action}")
+    run(checkout, training(folder / "whole", *flags))
+    run(checkout, [*training(folder / "part@10", *flags), "--until-step", "10"])
+    run(checkout, [*training(folder / "part", *flags), "--continue-from", str(folder / "part@10")])
+    decision: Decision
+    (decision,) = log_of(folder / "whole")[Decision]
+    return decision
+
+
 def test_a_part_after_a_collapse_has_the_adapter_from_before_it(finished: Checkout, tmp_path: Path):
-    stop = "--guard.action stop"
-    run(finished, training(tmp_path / "whole", WRECKED, stop))
-    run(finished, [*training(tmp_path / "part@10", WRECKED, stop), "--until-step", "10"])
-    run(finished, [*training(tmp_path / "part", WRECKED, stop), "--continue-from", str(tmp_path / "part@10")])
-    (decision,) = log_of(tmp_path / "whole")[Decision]
+    decision = collapse(finished, tmp_path, "stop")
     assert decision.step < 10
     assert contents(tmp_path / "part") == contents(tmp_path / "whole") == contents_of_files(tmp_path / "part@10")
     assert not (tmp_path / f"part@10/checkpoints/checkpoint-{decision.step}").exists(), "would be resumed from"
 
 
 def test_a_collapse_that_is_only_reported_is_that_of_the_first_part_that_has_one(finished: Checkout, tmp_path: Path):
-    none = "--guard.action none"
-    run(finished, training(tmp_path / "whole", WRECKED, none))
-    run(finished, [*training(tmp_path / "part@10", WRECKED, none), "--until-step", "10"])
-    run(finished, [*training(tmp_path / "part", WRECKED, none), "--continue-from", str(tmp_path / "part@10")])
-    (decision,) = log_of(tmp_path / "whole")[Decision]
+    decision = collapse(finished, tmp_path, "none")
     assert decision.action == "none" and decision.step < 10
     assert contents(tmp_path / "part") == contents(tmp_path / "whole")
 

@@ -227,7 +227,7 @@ def clear(folder: Path, say: Callable[[str], None]) -> None:
 
 
 def _lives(lock: Path) -> bool:
-    """Whether the run with this lock goes on, or has just removed it."""
+    """Whether the run with this lock continues, or has just removed it."""
     try:
         return is_held(lock)
     except FileNotFoundError:
