@@ -20,6 +20,7 @@ from arc_refinery.config import (
 )
 from arc_refinery.config.own_code import OwnCodeError
 from arc_refinery.records.transcripts import Call, EpisodeMessage
+from arc_refinery.tool_use import own_functions
 from arc_refinery.tool_use.reward_terms import EpisodeReward, ScoredEpisode
 
 DOCS = (ROOT / "docs/tool-use.md").read_text().partition("### A reward of your own")[2].partition("\n## ")[0]
@@ -137,6 +138,14 @@ def test_a_function_that_gives_no_number_is_named_with_the_question(tmp_path: Pa
     with pytest.raises(OwnCodeError) as raised:
         value(f"{path}:score", episode("#### 7"))
     assert str(raised.value) == f"{path}:score, on the question q: {expected}"
+
+
+def test_a_function_that_does_not_end_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(own_functions, "MAX_SECONDS", 0.05)
+    path = tmp_path / "mine.py"
+    path.write_text("def score(episode):\n    while True:\n        pass\n")
+    with pytest.raises(OwnCodeError, match=r"the question q: was still running after 0\.05 s, in line [23]; make it"):
+        value(f"{path}:score", episode("#### 7"))
 
 
 def test_a_file_that_cannot_be_imported_is_named_before_training(tmp_path: Path):

@@ -6,7 +6,9 @@ from typing import Any, Protocol
 
 from arc_refinery.config.own_code import OwnCode, OwnCodeError
 from arc_refinery.records.questions import Question
-from arc_refinery.tool_use.own_tools import import_file
+from arc_refinery.tool_use.in_process import TimeIsUp, import_file, time_limit
+
+MAX_SECONDS = 60.0  # of a call
 
 
 class OnQuestion(Protocol):
@@ -26,17 +28,21 @@ class OwnFunction:
 
     def __call__(self, episode: OnQuestion) -> Any:
         try:
-            return self._function(episode)
+            with time_limit(MAX_SECONDS):
+                return self._function(episode)
+        except TimeIsUp as error:
+            fault = f"was still running after {MAX_SECONDS:g} s, {self._where(error)}; make it faster"
+            raise self.error(episode, fault) from error
         except (Exception, SystemExit) as error:
-            where = f"in line {self._line(error)}" if self._line(error) else "in another file"
-            fault = f"raised {type(error).__name__} {where}: {error}; correct it"
+            fault = f"raised {type(error).__name__} {self._where(error)}: {error}; correct it"
             raise self.error(episode, fault) from error
 
     def error(self, episode: OnQuestion, fault: str) -> OwnCodeError:
         return OwnCodeError(f"{self._code}, on the question {episode.question.question_id}: {fault}")
 
-    def _line(self, error: BaseException) -> int | None:
+    def _where(self, error: BaseException) -> str:
         """Return the last line of the file that led to an error."""
         own = self._code.path.resolve()
         frames = traceback.extract_tb(error.__traceback__)
-        return next((frame.lineno for frame in reversed(frames) if Path(frame.filename).resolve() == own), None)
+        lines = (frame.lineno for frame in reversed(frames) if Path(frame.filename).resolve() == own)
+        return next((f"in line {line}" for line in lines), "in another file")

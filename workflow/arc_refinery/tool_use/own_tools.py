@@ -6,16 +6,9 @@ again before the new one.
 """
 
 import ast
-import importlib.util
 import inspect
-import signal
-import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import cache
-from pathlib import Path
-from types import FrameType, ModuleType
 from typing import Any
 
 from arc_refinery.config.own_code import OwnCode, OwnCodeError
@@ -23,6 +16,7 @@ from arc_refinery.config.tool_signatures import ToolSignature, signatures
 from arc_refinery.config.tool_use import ToolChoice
 from arc_refinery.sandbox import Executor, Outcome, Script, Status, plain
 from arc_refinery.sandbox.child import describe
+from arc_refinery.tool_use.in_process import TimeIsUp, import_file, time_limit
 from arc_refinery.tool_use.tool import DirectTool, FaultyCall, Tool
 
 PROCESS_SECONDS = 10.0  # limit of a call in the job's process, unless the config gives one
@@ -68,9 +62,9 @@ class ProcessTool(DirectTool):
 
     def begin(self, arguments: dict[str, Any]) -> str:
         try:
-            with _time_limit(self._seconds):
+            with time_limit(self._seconds):
                 return as_text(self._function(**arguments))
-        except _TimeIsUp:
+        except TimeIsUp:
             raise FaultyCall("failed", f"Timeout: more than {self._seconds:g} s") from None
         except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a tool raises is its result)
             name, message, _ = describe(error)
@@ -163,43 +157,3 @@ def _source(code: OwnCode) -> str:
 @cache
 def _is_class(code: OwnCode) -> bool:
     return isinstance(code.definition(), ast.ClassDef)
-
-
-@cache
-def import_file(path: Path) -> ModuleType:
-    """Import a file of the user, once; raises `OwnCodeError`."""
-    name = f"own code of {path}"  # no other module has it
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look up their module
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        raise OwnCodeError(
-            f"{path}: cannot be imported: {type(error).__name__}: {error}. Correct it, or install what it needs"
-        ) from error
-    return module
-
-
-class _TimeIsUp(BaseException):
-    """No `except Exception` of a tool swallows it."""
-
-
-@contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
-    """Raise `_TimeIsUp` after so many seconds, in the main thread; elsewhere, Python can interrupt nothing."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def expire(_number: int, _frame: FrameType | None) -> None:
-        raise _TimeIsUp
-
-    previous = signal.signal(signal.SIGALRM, expire)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
