@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from checkout import ROOT
 from snakemake.benchmark import BenchmarkRecord
 
+from arc_refinery.config import load_experiment
 from arc_refinery.reporting import times
 from arc_refinery.reporting.times import BenchmarkError, stage, stages_table
 
@@ -72,3 +74,16 @@ def test_what_is_no_folder_of_benchmarks_is_refused(tmp_path: Path):
     (tmp_path / "notes.tsv").write_text("a\tb\n1\t2\n")
     with pytest.raises(BenchmarkError, match=r"notes\.tsv: has no column s"):
         stages_table(tmp_path)
+
+
+REPORTED = {path.parent.name: path for path in ROOT.glob("docs/sample-report/logs/*/machine-time.md")}
+
+
+@pytest.mark.parametrize("name", sorted(REPORTED))
+def test_the_shipped_experiments_request_more_memory_than_their_jobs_used(name: str):
+    needs = load_experiment(ROOT / "config" / f"{'config' if name == 'demo' else name}.yaml").resources
+    kinds = {"sample": needs.sample, "episodes": needs.sample, "sft": needs.train, "train": needs.train}
+    rows = [line.strip("| ").split(" | ") for line in REPORTED[name].read_text().splitlines() if line.startswith("| ")]
+    used = {row[0]: float(row[-1].replace(",", "")) for row in rows[2:-1]}
+    assert "train" in used
+    assert not {stage for stage, megabytes in used.items() if megabytes > kinds.get(stage, needs.cpu).mem_mb}

@@ -25,4 +25,4 @@ class ModelNeeds(Needs):
 class Resources(Strict):
     cpu: Needs = Field(default_factory=lambda: Needs(), description="Jobs without a GPU.")
     sample: ModelNeeds = Field(default_factory=lambda: ModelNeeds(), description="Sampling jobs.")
-    train: ModelNeeds = Field(default_factory=lambda: ModelNeeds(), description="Training jobs.")
+    train: ModelNeeds = Field(default_factory=lambda: ModelNeeds(mem_mb=4000), description="Training jobs.")
