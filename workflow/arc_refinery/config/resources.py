@@ -22,7 +22,11 @@ class ModelNeeds(Needs):
     )
 
 
+class TrainNeeds(ModelNeeds):
+    mem_mb: PositiveInt = Field(4000, description="Memory, in MB.")
+
+
 class Resources(Strict):
     cpu: Needs = Field(default_factory=lambda: Needs(), description="Jobs without a GPU.")
     sample: ModelNeeds = Field(default_factory=lambda: ModelNeeds(), description="Sampling jobs.")
-    train: ModelNeeds = Field(default_factory=lambda: ModelNeeds(mem_mb=4000), description="Training jobs.")
+    train: TrainNeeds = Field(default_factory=lambda: TrainNeeds(), description="Training jobs.")
