@@ -79,6 +79,12 @@ from arc_refinery.tool_use.rewards import exact_match, grade_episodes, gsm8k
         ("#### 18, 19", None),
         (r"\boxed{18, 19}", None),
         ("The answer is 18 and 19.", None),
+        ("#### 18; 19", None),
+        ("#### 18, or 19", None),
+        ("#### 18 | 19", None),
+        ("#### 18 vs 19", None),
+        ("#### 18 19", None),
+        ("#### 18 apples or 19 apples", None),
         ("#### 18 (or 18.0)", "18"),
         ("#### 18 apples, 19 pears", "18"),
         ("#### 18.\n19", "18"),
@@ -87,6 +93,17 @@ from arc_refinery.tool_use.rewards import exact_match, grade_episodes, gsm8k
         ("#### (3+4)*2 = 14", "14"),
         ("#### $5 + $6 = $11", "11"),
         ("#### x = 5", "5"),
+        ("#### 3 boxes x 6 = 18", "18"),
+        ("#### 18 - it is 20 - 2", "18"),
+        # a label, or a denial
+        ("#### Step 3: 18", "18"),
+        ("#### Total: 18", "18"),
+        ("#### 18 apples: 3 red", "18"),
+        ("The answer is not 19 but 18.", "18"),
+        # a sign with a space
+        ("#### - 18", "-18"),
+        ("#### - $18", "-18"),
+        ("#### Rs.18", "18"),
         ("#### 12 = 3*4", "12"),
         # the last mark of a kind counts, and marks count in their order
         ("#### 1\n#### 2", "2"),
@@ -145,6 +162,7 @@ def test_numbers_are_compared_exactly(text: str, reference: str, reward: float):
         ("I think so.\n#### Paris", "Paris", 1.0),
         ("The answer is **Paris**.", "Paris", 1.0),
         (r"\boxed{Paris}", "Paris", 1.0),
+        (r"\boxed{\text{Paris}}", "Paris", 1.0),
         ("'Paris'", '"paris"', 1.0),
         ("ﬁne", "fine", 1.0),  # NFKC: a ligature
         ("Paris or London", "Paris", 0.0),
@@ -162,7 +180,16 @@ def test_a_marked_text_is_taken_without_the_rest():
 
 
 @pytest.mark.parametrize(
-    "text", ["1," * 20_000, "1 " * 20_000, "$" * 20_000, "#### " + "1=" * 10_000, r"\text{" * 9_000]
+    "text",
+    [
+        "1," * 20_000,
+        "1 " * 20_000,
+        "$" * 20_000,
+        "#### " + "1=" * 10_000,
+        r"\text{" * 9_000,
+        "#### 1" + " - 1" * 9_000,
+        "#### a" * 9_000,
+    ],
 )
 def test_long_texts_are_read_in_time(text: str):
     """Some 0.1 s; a pattern that backtracks would take minutes."""

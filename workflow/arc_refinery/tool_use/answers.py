@@ -7,10 +7,11 @@ The answer is in the first of these places that the text has. Of several of one 
 3. on the line after "answer is", "answer:" or "answer =", in any case
 4. if none of these: in the whole text
 
-A number is the first one in 1 to 3, without a calculation before it ("3 + 4 = 7" is 7), or the last one in 4. A marked
-place without a number is not an answer, and nothing else is searched. A choice or a range ("18 or 19", "18-20") is not
-an answer, so naming several numbers does not pay. Numbers are exact: 18.0 is 18, 3.33 is not 10/3. Units, currencies
-and percent signs are ignored. A fraction is a number only in lowest terms; otherwise it is an uncomputed division.
+A number is the first one in 1 to 3, or the last one in 4. What leads to the first one does not count: a calculation
+("3 boxes x 4 = 12" is 12), a label ("Step 3: 18"), a denial ("not 19 but 18"). A marked place without a number is not
+an answer, and nothing else is searched. A choice or a range ("18 or 19", "18-20") is not an answer, so naming several
+numbers does not pay. Numbers are exact: 18.0 is 18, 3.33 is not 10/3. Units, currencies and percent signs are ignored.
+A fraction is a number only in lowest terms; otherwise it is an uncomputed division.
 """
 
 import re
@@ -22,14 +23,23 @@ from math import gcd
 _MAX_CHARS = 60  # per number
 
 _ANSWER_IS = re.compile(r"\banswer\b[\s*_]{0,8}(?:is\b|[:=])+", re.IGNORECASE)
-_CALCULATION = re.compile(r"^[\s0-9.,$€£¥%()]*[0-9)]\s*[-+*/x×÷−][\s0-9.,$€£¥%+\-*/x×÷−=()]*=(?=[^=]*[0-9])")
+# what leads to a number, in this order
+_LEADS = (
+    re.compile(r"^\W*not\b[^.;]*?\bbut\b"),
+    re.compile(r"^\W*[A-Za-z][^:=.,;\n]*:(?=\s[^:]*\d)"),
+    re.compile(r"^[\s0-9.,$€£¥%()]*[0-9)]\s*[-+*/x×÷−][\s0-9.,$€£¥%+\-*/x×÷−=()]*=(?=[^=]*[0-9])"),
+    re.compile(r"^[\s$€£¥]*[\d.,]+%?(?:\s[A-Za-z]+){1,3}\s[-+*/x×÷−]\s[\w\s.,$€£¥%+\-*/×÷−]*=(?=[^=]*[0-9])"),
+)
+_SPACED_SIGN = re.compile(r"^([\s*$€£¥]*[-−–])\s+(?=[$€£¥]?\s?\.?\d)")
+_TEXT = (re.compile(r"\\text\s*\{([^{}]*)\}"), r" \1")
 _LATEX = (
     (re.compile(r"\\[dt]?frac\s*\{\s*(\d+)\s*\}\s*\{\s*(\d+)\s*\}"), r"\1/\2"),
     (re.compile(r"(?:\\times|\\cdot|[×·x*])\s*10\s*\^\s*\{?\s*([-+]?\d{1,3})\s*\}?"), r"e\1"),
     (re.compile(r"(?<=\d)\s+e(?=[-+]?\d)"), "e"),
-    (re.compile(r"\\text\s*\{([^{}]*)\}"), r" \1"),
+    _TEXT,
     (re.compile(r"(?<=\d)(?:\{,\}|\\,|\\!)(?=\d{3})"), ","),
     (re.compile(r"\\([$%,;!: ])"), r"\1"),
+    (re.compile(r"\bRs\.\s?(?=\d)"), ""),
 )
 _NUMBER = re.compile(
     r"""
@@ -44,7 +54,9 @@ _NUMBER = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
-_CHOICE = re.compile(r"[\s*$€£¥]*(?:-|−|–|,|to|or|and|and/or)[\s*$€£¥]*")  # between two numbers
+_CHOICE = re.compile(  # between two numbers
+    r"(?!$)(?:[\s*$€£¥]*(?:[-−–,;|]|to|(?:,\s*)?or|and|and/or|vs\.?)?[\s*$€£¥]*|\s[a-z]{1,20}\s+or\s+)", re.IGNORECASE
+)
 _SCALES = {None: 1, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9}
 
 
@@ -53,14 +65,17 @@ def final_number(text: str) -> Fraction | None:
     marked = marked_answer(text)
     if marked is None:
         return next((number for number, _ in reversed(_numbers(text))), None)
-    numbers = _numbers(_CALCULATION.sub("", marked))
+    for lead in _LEADS:
+        marked = lead.sub("", marked)
+    numbers = _numbers(_SPACED_SIGN.sub(r"\1", marked))
     return numbers[0][0] if numbers and not numbers[0][1] else None
 
 
 def final_text(text: str) -> str:
     """Return the answer as `normalized` text; if none is marked, the whole text."""
     marked = marked_answer(text)
-    return normalized(text if marked is None else marked)
+    pattern, plain = _TEXT
+    return normalized(text if marked is None else pattern.sub(plain, marked))
 
 
 def marked_answer(text: str) -> str | None:
