@@ -28,6 +28,14 @@ def block(code: str, tag: str = "python", fence: str = "```") -> str:
         f"{block(PROGRAM)}To run it:\n{block('python double.py', 'bash')}",
         "1. Write it:\n   ```python\n   def double(n):\n       return 2 * n\n   ```\n2. Done.",
         f"```python\n{PROGRAM}",  # cut off
+        block(PROGRAM).replace("\n", "\r\n"),
+        block(PROGRAM, "python", "````"),
+        f"- {block(PROGRAM)}",
+        f"1. {block(PROGRAM)}Output:\n{block('4', '')}",
+        f"Here: {block(PROGRAM)}",
+        f"```python\n{PROGRAM.rstrip()}```",
+        f"```python\n{PROGRAM.rstrip()}```\nExample:\n{block('double(2)')}",
+        f"```python\n{PROGRAM}``` Done.",
     ],
 )
 def test_the_program_is_found(answer: str):
@@ -39,6 +47,11 @@ def test_the_program_is_found(answer: str):
 def test_a_docstring_may_hold_a_fence():
     code = 'def double(n):\n    """Twice n.\n\n    ```\n    double(2)\n    ```\n    """\n    return 2 * n\n'
     assert final_program(f"{block(code)}Output:\n{block('4', '')}", ASSERTS) == code
+
+
+@pytest.mark.parametrize("program", ["double = lambda n: 2 * n", "if True:\n    def double(n):\n        return 2 * n"])
+def test_a_function_can_be_defined_in_other_ways(program: str):
+    assert str(final_program(f"{block(program)}Example:\n{block('double(2)')}", ASSERTS)).strip() == program
 
 
 @pytest.mark.parametrize(
@@ -58,7 +71,7 @@ def test_an_answer_without_a_block_has_no_program(answer: str):
     assert final_program(answer, ASSERTS) is None
 
 
-@pytest.mark.parametrize("line", ["(", '"""', "def double(n):"])
+@pytest.mark.parametrize("line", ["(", '"""', "def double(n):", "x```", "(```", '"""x```'])
 def test_a_long_answer_of_many_fences_is_read_line_by_line(line: str):
     """Parsing the code up to each fence took 21 s for 500 of them."""
     assert final_program(f"{block(line)}" * 2000, ASSERTS) is not None

@@ -1,25 +1,33 @@
 """Take the program out of an answer that asserts test.
 
-Of the blocks tagged as Python the last one counts that defines a function which the asserts call, because an example of
+Of the blocks tagged as Python the last one counts that defines a name which the asserts call, because an example of
 its use may follow; without such a block, the last one. Blocks without a tag, which often show output, count only where
-none is tagged. An unclosed block counts. This is not the rule of refining (prompts), which is the published one.
+none is tagged. An unclosed block counts. A block may begin behind a list's mark or, if it is tagged as Python, behind
+other text. This is not the rule of refining (prompts), which is the published one.
 """
 
 import ast
 import re
+import symtable
 from collections.abc import Iterable
 from textwrap import dedent
 
 from arc_refinery.tool_use.asserts import UNREADABLE
 
-_OPENING = re.compile(r"^[ \t]*(```|~~~)[ \t]*(\w*)[^\n]*\n", re.MULTILINE)
-_QUOTES = ('"""', "'''")
 _TAGS = ("python", "python3", "py")
+_QUOTES = ('"""', "'''")
+_OPENING = re.compile(
+    rf"""^(?:
+        [ \t]* (?:[-*+]|\d+[.)])?                                      # nothing before it, or a list's mark
+        | [^`~\n]* (?=(?:```|~~~)[ \t]*(?:{"|".join(_TAGS)})[ \t]*$)  # other text
+    )[ \t]* (`{{3,}}|~{{3,}}) [ \t]* (\w*) [^\n]*\n""",
+    re.MULTILINE | re.IGNORECASE | re.VERBOSE,
+)
 
 
 def final_program(text: str, asserts: Iterable[str] = ()) -> str | None:
     """Return the program of an answer, or None without a block."""
-    blocks = _blocks(text)
+    blocks = _blocks(text.replace("\r\n", "\n"))
     tagged = [code for tag, code in blocks if tag in _TAGS]
     candidates = tagged or [code for tag, code in blocks if not tag]
     called = {name for test in asserts for name in _called(test)}
@@ -42,12 +50,20 @@ def _block(text: str, start: int, fence: str) -> tuple[str, int]:
     """Return the code from `start` to its closing fence, and where that ends.
 
     A docstring may hold a fence: of several closing ones the first counts that is outside of triple quotes, else the
-    first.
+    first. If what they leave cannot be read, the fence may end a line of code, or a text may follow it.
     """
+    code, end = _fenced(text, start, fence)
+    within, closing, _ = code.partition(fence)
+    if closing and _parsed(dedent(code)) is None and _parsed(dedent(within)) is not None:
+        return within, start + len(within) + len(fence)
+    return code, end
+
+
+def _fenced(text: str, start: int, fence: str) -> tuple[str, int]:
     first: tuple[str, int] | None = None
     n_open = dict.fromkeys(_QUOTES, 0)
     counted = start
-    for ending in re.compile(rf"^[ \t]*{fence}[ \t]*$\n?", re.MULTILINE).finditer(text, start):
+    for ending in re.compile(rf"^[ \t]*{fence}{fence[0]}*[ \t]*$\n?", re.MULTILINE).finditer(text, start):
         n_open = {quotes: n + text.count(quotes, counted, ending.start()) for quotes, n in n_open.items()}
         counted = ending.start()
         first = first or (text[start:counted], ending.end())
@@ -64,9 +80,12 @@ def _parsed(code: str) -> ast.Module | None:
 
 
 def _defined(code: str) -> set[str]:
-    tree = _parsed(code)
-    named = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef
-    return {node.name for node in tree.body if isinstance(node, named)} if tree else set()
+    """Return the names that a program binds at its top level."""
+    try:
+        symbols = symtable.symtable(code, "<program>", "exec").get_symbols()
+    except UNREADABLE:
+        return set()
+    return {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
 
 
 def _called(test: str) -> set[str]:
