@@ -27,7 +27,7 @@ rule episodes:
         model=inputs.models(experiment),
         adapter=of(inputs.arm_adapter, "arm"),
         files=inputs.files_to_read(experiment),
-        tools=inputs.files_of_tools(experiment),
+        tools=of(inputs.tools_of_arm, "questions", "arm"),
         users=of(inputs.users_of_arm, "questions", "arm"),
     output:
         "<results>/{questions}/{arm}/{shard}.parquet",
@@ -82,7 +82,7 @@ if experiment.sft_adapters:
         input:
             questions=inputs.training_questions(experiment),
             model=inputs.models(experiment),
-            tools=inputs.files_of_tools(experiment),
+            tools=inputs.tools_in_training(experiment),
         output:
             "<results>/training/conversations.parquet",
         log:

@@ -25,11 +25,11 @@ def check(statement: str, program: str = PROGRAM, setup: str = "") -> tuple[tupl
     [
         ("assert f(1) == [1]", ("f(1)",), "v0 == [1]"),
         ("assert f(1) == [1], 'f is wrong'", ("f(1)",), "v0 == [1]"),
-        ("assert (f(1))", ("bool(f(1))",), "v0"),
-        ("assert not f(1)", ("bool(f(1))",), "not v0"),
+        ("assert (f(1))", ("not not (f(1))",), "v0"),
+        ("assert not f(1)", ("not not (f(1))",), "not v0"),
         (
             "assert bool(f(1)) and (f(2) or f(3) == 1)",
-            ("bool(f(1))", "bool(f(2))", "f(3)"),
+            ("not not (f(1))", "not not (f(2))", "f(3)"),
             "bool(v0) and (v1 or v2 == 1)",
         ),
         ("assert (f(1) or 2) == 2", ("f(1)",), "(v0 or 2) == 2"),
@@ -38,7 +38,7 @@ def check(statement: str, program: str = PROGRAM, setup: str = "") -> tuple[tupl
         ("assert f(1).count(1) == 1", ("f(1)",), "v0.count(1) == 1"),
         ("assert f(f(1)) == [[1]]", ("f(f(1))",), "v0 == [[1]]"),
         ("assert f(1)(2) == 3", ("f(1)(2)",), "v0 == 3"),
-        ("assert f(1) == f(2) or not f(3)", ("f(1)", "f(2)", "bool(f(3))"), "v0 == v1 or not v2"),
+        ("assert f(1) == f(2) or not f(3)", ("f(1)", "f(2)", "not not (f(3))"), "v0 == v1 or not v2"),
         ("assert f(*[1], **{}) == [1]", ("f(*[1], **{})",), "v0 == [1]"),
         ("assert sorted(f(1), key=lambda x: -x) == [1]", ("f(1)",), "sorted(v0, key=lambda x: -x) == [1]"),
         ("assert all(x > 0 for x in f(1))", ("f(1)",), "all((x > 0 for x in v0))"),

@@ -435,7 +435,7 @@ def test_an_own_tool_is_checked_before_the_first_job(content: Content, in_a_chec
     ]
     Path("mine.py").write_text(DOUBLE)
     check_files(experiment, "mine.yaml")
-    assert inputs.files_of_tools(experiment) == inputs.grpo_inputs(experiment)["tools"] == ["mine.py"]
+    assert inputs.tools_in_training(experiment) == inputs.grpo_inputs(experiment)["tools"] == ["mine.py"]
     Path("mine.py").write_text(DOUBLE.replace(": int", ""))
     with pytest.raises(ConfigError) as raised:
         check_files(experiment, "mine.yaml")
@@ -454,11 +454,32 @@ def test_the_corpus_of_a_search_is_an_input(content: Content, in_a_checkout: Pat
     assert str(raised.value) == "mine.yaml: tools.0.corpus: texts.jsonl does not exist; expected a file of passages"
     Path("texts.jsonl").touch()
     check_files(experiment, "mine.yaml")
-    assert inputs.files_of_tools(experiment) == ["texts.jsonl"]
+    heldout, arm = experiment.set_names[0], experiment.arms[0].name
+    assert inputs.tools_of_arm(experiment, heldout, arm) == ["texts.jsonl"]
     content["tools"][0]["corpus"] = "generator"
     experiment = validate_experiment(content, "mine.yaml", ToolUse)
     check_files(experiment, "mine.yaml")
-    assert inputs.files_of_tools(experiment) == []
+    assert inputs.tools_of_arm(experiment, heldout, arm) == []
+
+
+def test_what_a_held_out_set_searches_is_an_input_of_its_own_episodes_alone(content: Content):
+    content["data"]["heldout"][0]["tools"] = [{"tool": "search", "corpus": "texts.jsonl"}]
+    content["evaluation"]["arms"] = [{"name": "with-tools"}, {"name": "without", "tools": False}]
+    train(content)
+    experiment = validate_experiment(content, "mine.yaml", ToolUse)
+    heldout = experiment.set_names[0]
+    assert inputs.tools_of_arm(experiment, heldout, "with-tools") == ["texts.jsonl"]
+    assert inputs.tools_of_arm(experiment, heldout, "without") == inputs.tools_in_training(experiment) == []
+
+
+def test_answers_may_import_the_same_in_all_arms_and_sets(content: Content):
+    content["data"]["heldout"][0]["tools"] = ["python"]
+    content["evaluation"]["arms"] = [{"name": "with-tools"}, {"name": "without", "tools": False}]
+    train(content)
+    experiment = validate_experiment(content, "mine.yaml", ToolUse)
+    of_arms = [stages.episodes(experiment, experiment.set_names[0], arm.name) for arm in experiment.arms]
+    assert [one.params["modules_of_python"] for one in of_arms] == [True, True]
+    assert stages.training_job(experiment, "trained").params["modules_of_python"]
 
 
 def test_two_tools_of_one_name_are_refused(content: Content, in_a_checkout: Path):

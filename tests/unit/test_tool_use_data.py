@@ -101,6 +101,7 @@ def test_rows_of_text(tmp_path: Path):
         ("mbpp", MBPP | {"task_id": None}, "field 'task_id' is None"),
         ("mbpp", SANITIZED | {"test_imports": "import math"}, "field 'test_imports' is 'import math'"),
         ("text", {"question": "q"}, "field 'answer' is missing"),
+        ("text", {"question": "q", "answer": "..."}, "field 'answer' is '...'; expected letters or digits"),
     ],
 )
 def test_a_row_that_cannot_be_used_is_named(tmp_path: Path, form: Form, row: Any, message: str):

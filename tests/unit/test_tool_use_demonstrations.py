@@ -58,6 +58,15 @@ def test_without_a_call_the_solution_is_thought(tools: Toolbox):
     ]
 
 
+def test_no_call_is_shown_for_an_answer_that_is_a_text(tools: Toolbox):
+    capital = make_question(kind="exact_match", text="Capital?", reference="Oslo")
+    assert demonstration(capital, tools, calls=True) is None
+    assert demonstration(capital, tools, calls=False) == [
+        {"role": "user", "content": "Capital?"},
+        {"role": "assistant", "content": "<think>\n\n</think>\n\n#### Oslo"},
+    ]
+
+
 @pytest.mark.parametrize("tool", ["execute_code", "python"])
 def test_where_code_is_the_only_tool_it_calculates(executor: Executor, tool: ToolName):
     messages = demonstration(HATS, Toolbox((tool,), executor), calls=True)

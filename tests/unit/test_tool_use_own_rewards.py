@@ -125,6 +125,7 @@ def test_tests_that_pass_and_tokens_are_shares():
     [
         ("return None", "returned None; expected a finite number"),
         ("return float('nan')", "returned nan; expected a finite number"),
+        ("return 10**400", f"returned 1{'0' * 79}; expected a finite number"),
         ("return '1'", "returned '1'; expected a finite number"),
         (
             "return episode.anwser",

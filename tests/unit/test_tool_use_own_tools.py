@@ -227,6 +227,11 @@ def test_the_tools_of_a_class_are_its_public_methods_with_a_docstring(folder: Pa
             "mine.py: line 1: `f` does not describe `word`; expected a line `word: ...` under `Args:` in its docstring",
         ),
         (
+            'def f(word: str):\n  """Do.\n\n  Args:\n    word: It (choices: ["a", "b"])\n  """',
+            'mine.py: line 1: `f` describes `word` with \'(choices: ["a", "b"])\', which chat templates leave out; '
+            "expected other words (choices are an annotation `Literal[...]`)",
+        ),
+        (
             'def f(\n  word: dict\n):\n  """Do.\n\n  Args:\n    word: It\n  """',
             "mine.py: line 2: `f` has an argument `word` of the type `dict`; expected str, int, float, bool, "
             "list[...], Literal[...], or one of these with `| None`",
@@ -356,9 +361,9 @@ class Shell:
 @pytest.mark.parametrize(
     ("code", "text"),
     [
-        ("as_text = lambda _: [1]", "Error: the result is not a text"),
-        ("as_text = lambda _: type('T', (str,), {'encode': None})('ok')", "ok"),
-        ("as_text = 3", "Error: TypeError: 'int' object is not callable"),
+        ("_result_as_text = lambda _: [1]", "Error: the result is not a text"),
+        ("_result_as_text = lambda _: type('T', (str,), {'encode': None})('ok')", "ok"),
+        ("_result_as_text = 3", "Error: TypeError: 'int' object is not callable"),
     ],
 )
 def test_a_tool_that_executes_what_the_model_writes_cannot_end_the_job(
@@ -421,6 +426,39 @@ def test_what_the_sandbox_cannot_execute_is_refused_before_the_first_call(tmp_pa
         "import only what docs/sandbox.md names, and read no files: change it, or set `where: process`"
     )
     check_own_tools([choice.model_copy(update={"where": "process"})], executor)
+
+
+def test_a_class_that_cannot_be_created_is_refused_before_the_first_call(tmp_path: Path, executor: Executor):
+    path = tmp_path / "mine.py"
+    path.write_text('class Rows:\n    def __init__(self):\n        1 / 0\n    def f(self):\n        """Do."""')
+    with pytest.raises(
+        OwnCodeError, match=r"mine\.py:Rows: cannot be created: ZeroDivisionError: division by zero\. Each"
+    ):
+        check_own_tools([ToolChoice(tool=f"{path}:Rows", where="process")], executor)
+
+
+def test_a_file_can_import_the_one_beside_it_in_the_process(tmp_path: Path):
+    (tmp_path / "beside_the_tool.py").write_text("NAME = 'Ada'")
+    (tmp_path / "mine.py").write_text('from beside_the_tool import NAME\ndef f():\n    """Do."""\n    return NAME')
+    assert toolbox(tmp_path, None, "mine.py:f", where="process").run("f", {}).text == "Ada"
+
+
+@pytest.mark.parametrize("where", ["process", "sandbox"])
+def test_a_helper_of_any_name_keeps_its_meaning(tmp_path: Path, executor: Executor, where: str):
+    (tmp_path / "mine.py").write_text(
+        'def as_text(value):\n    return f"<{value}>"\n\ndef f():\n    """Do."""\n    return as_text(1)'
+    )
+    assert toolbox(tmp_path, executor, "mine.py:f", where=where).run("f", {}).text == "<1>"
+
+
+@pytest.mark.parametrize("where", ["process", "sandbox"])
+def test_a_long_result_is_cut_and_an_explanation_is_not(tmp_path: Path, executor: Executor, where: str):
+    (tmp_path / "mine.py").write_text(
+        'def f(n: int):\n    """Do.\n\n    Args:\n        n: How many\n    """\n    return "é" * n'
+    )
+    tools = toolbox(tmp_path, executor, "mine.py:f", where=where, max_result_chars=40)
+    assert tools.run("f", {"n": 100_000}).text == "é" * 40 + "\n... (cut after 40 characters)"
+    assert 'the argument "n" is missing. Write it like this' in tools.run("f", {}).text
 
 
 def test_what_cannot_be_imported_is_refused_before_the_first_call(tmp_path: Path, executor: Executor):

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from arc_refinery.config import ToolChoice
 from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.tool_use.built_in_tools import NOTHING_PRINTED, PYTHON_MODULES
 from arc_refinery.tool_use.tools import Toolbox
@@ -16,9 +17,9 @@ def executor() -> Iterator[Executor]:
         yield executor
 
 
-def session(executor: Executor, *codes: str) -> list[str]:
+def session(executor: Executor, *codes: str, seconds: float | None = None) -> list[str]:
     """The results of an episode's calls."""
-    tools = Toolbox(("python",), executor)
+    tools = Toolbox([ToolChoice(tool="python", seconds=seconds)], executor)
     return [tools.run("python", {"code": code}).text for code in codes]
 
 
@@ -44,11 +45,12 @@ def test_names_last_for_the_episode(executor: Executor, codes: list[str], result
 
 @pytest.mark.slow
 def test_a_call_that_fails_leaves_nothing(executor: Executor):
-    assert session(executor, "x = 1", "x = 2\nprint(x)\n1 / 0", "x", "y = 3\nwhile True: pass", "y") == [
+    codes = "x = 1", "x = 2\nprint(x)\n1 / 0", "x", "y = 3\nwhile True: pass", "y"
+    assert session(executor, *codes, seconds=0.5) == [
         NOTHING_PRINTED,
         "Error: ZeroDivisionError: division by zero (line 3)\nPrinted before: 2",
         "1",
-        "Error: Timeout: more than 6 s of CPU time, together with the 2 calls before, which are run again",
+        "Error: Timeout: more than 1.5 s of CPU time, together with the 2 calls before, which are run again",
         "Error: NameError: name 'y' is not defined (line 1)",
     ]
 

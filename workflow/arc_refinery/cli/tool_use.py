@@ -109,6 +109,7 @@ class ToolFlags:
     sandbox: config.Sandbox
     tools: tuple[str, ...] = ()  # tools to offer: names, `file.py:name`, or sections of the config as JSON
     tools_of_sets: str = "{}"  # JSON: sets of questions with other tools, and these
+    modules_of_python: bool = False  # programs may import what `python` offers, even if it is not among the tools
     files: Path | None = None  # folder for read_file, with one folder per question
     n_jobs: int = 1  # sandbox servers
     seed: int = 0  # seeds every random choice
@@ -139,8 +140,9 @@ class ToolFlags:
         return [*self.choices(), *chain.from_iterable(self.choices_of_sets().values())]
 
     def modules(self) -> list[str]:
-        """Modules that programs may import because of the tools; so may the programs that are answers."""
-        return PYTHON_MODULES if any(one.tool == "python" for one in self._all_choices()) else []
+        """Modules that programs of calls, and programs that are answers, may import because of the tool `python`."""
+        is_offered = any(one.tool == "python" for one in self._all_choices())
+        return PYTHON_MODULES if is_offered or self.modules_of_python else []
 
     def files_hash(self) -> str:
         """Hash of all that tools read, and of settings that no schema shows; empty if there is nothing."""

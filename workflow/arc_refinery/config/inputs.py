@@ -14,7 +14,7 @@ from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.refining import Refining
 from arc_refinery.config.sampling import ModelConfig
 from arc_refinery.config.stages import fetched_folder, rows_files, template
-from arc_refinery.config.tool_use import ToolUse
+from arc_refinery.config.tool_use import ToolChoice, ToolUse
 from arc_refinery.prompts import template_files
 
 Paths = list[str]
@@ -207,7 +207,7 @@ def _(experiment: ToolUse) -> dict[str, Paths]:
     data, files = training_questions(experiment), files_to_read(experiment)
     rewards = sorted({str(term.own_code.path) for term in experiment.rewards if term.own_code})
     users = files_of_users(experiment, [one.name for one in experiment.data.train])
-    return {"data": data, "files": files, "tools": files_of_tools(experiment), "rewards": rewards, "users": users}
+    return {"data": data, "files": files, "tools": tools_in_training(experiment), "rewards": rewards, "users": users}
 
 
 @report_inputs.register
@@ -250,9 +250,18 @@ def files_to_read(experiment: ToolUse) -> Paths:
     return sorted(str(path) for path in Path(experiment.data.files).rglob("*") if path.is_file())
 
 
-def files_of_tools(experiment: ToolUse) -> Paths:
+def files_of_tools(tools: Iterable[ToolChoice]) -> Paths:
     """Files that define tools."""
-    return sorted({str(path) for tool in experiment.all_tools.values() for path in tool.files})
+    return sorted({str(path) for tool in tools for path in tool.files})
+
+
+def tools_in_training(experiment: ToolUse) -> Paths:
+    """Files that define the tools of training questions."""
+    return files_of_tools([*experiment.tools, *(tool for one in experiment.data.train for tool in one.tools)])
+
+
+def tools_of_arm(experiment: ToolUse, questions: str, arm: str) -> Paths:
+    return files_of_tools(experiment.tools_of(questions)) if experiment.arm(arm).tools else []
 
 
 def files_of_users(experiment: ToolUse, sets: Iterable[str]) -> Paths:

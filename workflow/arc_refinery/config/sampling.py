@@ -133,8 +133,10 @@ class Sampling(Strict):
 
 
 class Sandbox(Strict):
-    cpu_seconds: PositiveFloat = Field(1.0, description="CPU time limit per program, over all its inputs.")
-    wall_seconds: PositiveFloat = Field(10.0, description="Wall time limit per program, which ends one that sleeps.")
+    cpu_seconds: PositiveFloat = Field(1.0, le=86_400, description="CPU time limit per program, over all its inputs.")
+    wall_seconds: PositiveFloat = Field(
+        10.0, le=86_400, description="Wall time limit per program, which ends one that sleeps."
+    )
     memory_mb: PositiveInt = Field(512, description="Memory limit per program, above the server's own.")
     programs_per_child: PositiveInt = Field(
         1,

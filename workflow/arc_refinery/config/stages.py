@@ -356,6 +356,7 @@ def _tools(experiment: ToolUse, tools: tuple[ToolChoice, ...]) -> Settings:
         "generation": experiment.generation.model_dump(exclude=marked(type(experiment.generation), EVALUATION)),
         "sandbox": experiment.sandbox.model_dump(),
         "seed": experiment.seed,
+        **({"modules_of_python": True} if experiment.modules_of_python else {}),
     }
 
 

@@ -28,6 +28,7 @@ _EXAMPLES: dict[str, Any] = {"string": "...", "integer": 1, "number": 1.5, "bool
 # TRL takes these methods of an environment for others than tools, or tool_use/environment.py keeps something there
 _RESERVED = {"reset", "get_reward", "question", "toolbox", "episode"}
 _SECTION = re.compile(r"\s*(?:Args|Returns|Raises):")  # ends the description
+_READ_OTHERWISE = re.compile(r"Returns:|Raises:|\(choices:.*\)\s*$", re.IGNORECASE)  # by transformers, in a description
 _ARGUMENT = re.compile(r"(\w+)(?: ?\([^()]*\))?: *(.*)")
 
 
@@ -108,6 +109,9 @@ def _signature(code: OwnCode, node: ast.FunctionDef, is_method: bool) -> ToolSig
             raise code.error(
                 node, f"does not describe `{one.arg}`", f"a line `{one.arg}: ...` under `Args:` in its docstring"
             )
+        if found := _READ_OTHERWISE.search(meanings[one.arg]):
+            expected = "other words (choices are an annotation `Literal[...]`)"
+            raise code.error(node, f"describes `{one.arg}` with {found[0]!r}, which chat templates leave out", expected)
         schema = _schema(code, one.arg, one.annotation)
         parameters[one.arg] = schema | {"description": meanings[one.arg]}
     required = tuple(name for name in _needed(node) if name in parameters)

@@ -24,6 +24,7 @@ ToolName = Literal["calculator", "execute_code", "python", "read_file", "search"
 LEVELS = (1, 2, 3)  # of the generator's questions
 GENERATOR = "generator"  # in place of a file of passages
 WITH_PROGRAMS = ("execute_code", "python")  # tools that run a program of the model
+ResultChars = Annotated[PositiveInt, Field(le=8000)]  # as many as the sandbox sends of any text
 
 
 class ToolChoice(Entry):
@@ -38,10 +39,11 @@ class ToolChoice(Entry):
     )
     seconds: PositiveFloat | None = Field(
         None,
+        le=86_400,
         description="Time limit of a call, of CPU time in the sandbox; default: `sandbox.cpu_seconds`, or 10 in the "
         "job's process.",
     )
-    max_result_chars: PositiveInt | None = Field(
+    max_result_chars: ResultChars | None = Field(
         None, description="Longest result; longer ones are cut; default: `generation.max_result_chars`."
     )
     corpus: str | None = Field(
@@ -152,11 +154,11 @@ class Generation(Strict):
     )
     max_calls: PositiveInt = Field(8, description="Maximum number of tool calls per episode.")
     max_calls_per_turn: PositiveInt = Field(4, description="Maximum number of tool calls per turn.")
-    max_result_chars: PositiveInt = Field(2000, description="Longest result of a call; longer ones are cut.")
+    max_result_chars: ResultChars = Field(2000, description="Longest result of a call; longer ones are cut.")
     max_user_messages: PositiveInt = Field(
         2, description="Maximum number of messages per episode of the user who replies to answers."
     )
-    stop_token: str = Field("<|im_end|>", description="Token of the model that ends a turn.")
+    stop_token: str = Field("<|im_end|>", min_length=1, description="Token of the model that ends a turn.")
     call_format: CallFormatName = Field(
         "auto",
         description="How the model writes tool calls (docs/tool-use.md); `auto`: as its chat template does. Another "
@@ -297,6 +299,11 @@ class ToolUse(Compared[ToolArm]):
             for number, one in enumerate(sets):
                 chosen |= {f"data.{side}.{number}.tools.{index}": tool for index, tool in enumerate(one.tools)}
         return chosen
+
+    @property
+    def modules_of_python(self) -> bool:
+        """Whether programs may import what the tool `python` offers: answers of all arms and sets, or of none."""
+        return any(one.tool == "python" for one in self.all_tools.values())
 
     def reads_files(self, tools: Iterable[ToolChoice]) -> bool:
         return any(one.tool == "read_file" for one in tools)

@@ -176,7 +176,7 @@ class _Split(ast.NodeTransformer):
             raise _UnsupportedError(f"a call depends on {', '.join(sorted(inner))}, which the assert itself defines")
         mine = {name for name in _used(call) if self.scope.is_candidates(name)}
         self._require(_used(call) - mine - _LOCAL)
-        self.calls.append(f"bool({call})" if node in self.truths else call)
+        self.calls.append(f"not not ({call})" if node in self.truths else call)
         return ast.Name(VALUE.format(self.first + len(self.calls) - 1), ast.Load())
 
     def require_known(self, expression: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from arc_refinery.config.tool_use import Form
 from arc_refinery.records.questions import Asserts, Question
 from arc_refinery.rows import RowError, read_rows
-from arc_refinery.tool_use.answers import final_number
+from arc_refinery.tool_use.answers import final_number, normalized
 
 
 def questions_from_file(path: Path, form: Form) -> Iterator[Question]:
@@ -46,7 +46,9 @@ def mbpp_question(row: Any, name: str, where: str) -> Question:
     if not tests:
         raise RowError(f"{where}: field 'test_list' is empty; expected at least one assert")
     task_id = row.get("task_id", name)
-    if not isinstance(task_id, int | str) or not re.fullmatch(r"[\w.-]+", str(task_id)):  # used as the name of a folder
+    if (
+        isinstance(task_id, bool) or not isinstance(task_id, int | str) or not re.fullmatch(r"[\w.-]+", str(task_id))
+    ):  # used as the name of a folder
         raise RowError(f"{where}: field 'task_id' is {task_id!r:.60}; expected a number, or letters, digits, - . _")
     asserts = Asserts((*tests, *challenges), imports, setup)
     shown = f"{text.strip()}\nOne of its tests: {tests[0].strip()}"
@@ -54,7 +56,10 @@ def mbpp_question(row: Any, name: str, where: str) -> Question:
 
 
 def text_question(row: Any, name: str, where: str) -> Question:
-    return Question(name, _text(row, "question", where), "exact_match", _text(row, "answer", where))
+    answer = _text(row, "answer", where)
+    if not normalized(answer):
+        raise RowError(f"{where}: field 'answer' is {answer!r:.60}; expected letters or digits")
+    return Question(name, _text(row, "question", where), "exact_match", answer)
 
 
 READERS: dict[Form, Callable[[Any, str, str], Question]] = {

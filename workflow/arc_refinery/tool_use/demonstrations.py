@@ -40,7 +40,7 @@ def demonstration(question: Question, tools: Toolbox, calls: bool) -> list[ChatM
     """Return the messages of a question and its correct answer, with or without tool calls.
 
     Calculations are calls of the calculator, or, without that, of a tool that runs Python. None if a tool does not
-    give the result in the worked solution, or no tool can.
+    give the result in the worked solution, or no tool can; so there are none with calls for answers that are texts.
     """
     messages: list[ChatMessage] = [{"role": "user", "content": question.text}]
     match question.kind:
@@ -53,7 +53,7 @@ def demonstration(question: Question, tools: Toolbox, calls: bool) -> list[ChatM
             turns = _execute_code_turns(question, tools) if calls else [assistant("")]
             end = f"```python\n{question.reference.strip()}\n```"
         case "exact_match":
-            turns, end = [assistant("")], f"#### {question.reference}"
+            turns, end = None if calls else [assistant("")], f"#### {question.reference}"
     if turns is None:
         return None
     turns[-1]["content"] += end

@@ -21,6 +21,9 @@ def import_file(path: Path) -> ModuleType:
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look up their module
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)  # for the modules beside the file
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:

@@ -41,7 +41,7 @@ def check_own_tools(choices: Iterable[ToolChoice], executor: Executor) -> None:
         if code is None:
             continue
         if choice.where == "process":
-            import_file(code.path)
+            _check_in_process(code)
             continue
         (outcome,) = executor.run([Script("", _before(code), cpu_seconds=choice.seconds)])
         if outcome.status is not Status.ok:
@@ -49,6 +49,18 @@ def check_own_tools(choices: Iterable[ToolChoice], executor: Executor) -> None:
                 f"{code}: cannot be executed in the sandbox: {outcome.error}. It may import only what docs/sandbox.md "
                 "names, and read no files: change it, or set `where: process`"
             )
+
+
+def _check_in_process(code: OwnCode) -> None:
+    defined = getattr(import_file(code.path), code.name)
+    if not _is_class(code):
+        return
+    try:
+        defined()
+    except (Exception, SystemExit) as error:
+        raise OwnCodeError(
+            f"{code}: cannot be created: {type(error).__name__}: {error}. Each episode creates one; correct it"
+        ) from error
 
 
 class ProcessTool(DirectTool):
@@ -63,7 +75,7 @@ class ProcessTool(DirectTool):
     def begin(self, arguments: dict[str, Any]) -> str:
         try:
             with time_limit(self._seconds):
-                return as_text(self._function(**arguments))
+                return _result_as_text(self._function(**arguments))
         except TimeIsUp:
             raise FaultyCall("failed", f"Timeout: more than {self._seconds:g} s") from None
         except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a tool raises is its result)
@@ -90,7 +102,7 @@ class SandboxedTool:
         return Script(
             "",
             (*_before(self._code), *earlier),
-            (f"as_text({self._call})",),
+            (f"{_result_as_text.__name__}({self._call})",),
             n_replayed=len(earlier),
             cpu_seconds=self._seconds,
         )
@@ -110,16 +122,15 @@ class SandboxedTool:
         return text
 
 
-def as_text(value: object) -> str:
-    """Return a tool's result as text: a text as it is, other plain data as JSON."""
-    import json  # the sandbox executes this function's source
+def _result_as_text(value: object) -> str:
+    """Return a tool's result as text: a text as it is, other plain data as JSON; what none may be as long as is cut."""
+    import json  # the sandbox executes this function's source, beside the user's names
 
     if value is None:
         return "(no result)"
-    if isinstance(value, str):
-        return str(value)
     try:
-        return json.dumps(value, ensure_ascii=False)
+        text = str(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return text[:10_000]
     except (TypeError, ValueError) as error:
         raise TypeError(f"the tool returned neither a text nor what JSON can hold ({error})") from None
 
@@ -127,7 +138,7 @@ def as_text(value: object) -> str:
 def _before(code: OwnCode) -> tuple[str, ...]:
     """Return the sources that define a tool: the file, and for a class an instance."""
     instance = (f"{_INSTANCE} = {code.name}()",) if _is_class(code) else ()
-    return (_source(code), inspect.getsource(as_text), *instance)
+    return (_source(code), inspect.getsource(_result_as_text), *instance)
 
 
 def _in_process(choice: ToolChoice, code: OwnCode, found: list[ToolSignature]) -> list[Tool]:

@@ -125,8 +125,12 @@ def _own_score(code: OwnCode) -> Score:
 
     def score(episode: ScoredEpisode) -> float:
         value = function(episode)
-        if not isinstance(value, Real) or not math.isfinite(value):
+        try:
+            number = float(value) if isinstance(value, Real) else math.nan
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
             raise function.error(episode, f"returned {value!r:.80}; expected a finite number")
-        return float(value)
+        return number
 
     return score
