@@ -126,7 +126,7 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "missing key": (lambda c: c["model"].pop("window"), "model.window is missing; see config/README.md"),
     "missing section": (lambda c: c.pop("sampling"), "sampling is missing; see config/README.md"),
-    "no arms": (lambda c: c["evaluation"].update(arms=[]), "evaluation.arms is []; tuple should have at least 1 item"),
+    "no arms": (lambda c: c["evaluation"].update(arms=[]), "evaluation.arms is empty; expected a list of at least 1"),
     "equal names of arms": (
         lambda c: c["evaluation"]["arms"][1].update(name="independent"),
         "evaluation: two arms have the name independent",
@@ -137,7 +137,7 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "set named like a part": (
         lambda c: c["evaluation"]["sets"][0].update(name="part2"),
-        "the file: evaluation.sets: the name part2 is taken",
+        "evaluation.sets: the name part2 is taken",
     ),
     # 8 generations x 4 prompts = 32 completions a step do not divide into 3 passes
     "indivisible batch": (
@@ -182,17 +182,17 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "a learned wording without rows": (
         lambda c: c["model"].update(template="learned"),
-        "the file: `model.template: learned` and the section `template_rows` go together",
+        "`model.template: learned` and the section `template_rows` go together",
     ),
     "rows for a wording that is not learned": (
         lambda c: c.update(template_rows={"source": "file", "path": "rows.jsonl"}),
-        "the file: `model.template: learned` and the section `template_rows` go together",
+        "`model.template: learned` and the section `template_rows` go together",
     ),
     "two revisions of one repository": (
         lambda c: c.update(
             models={"x": c["model"] | {"path": "a/m"}, "y": c["model"] | {"path": "a/m", "revision": "v2"}}
         ),
-        "the file: a/m is asked for with the revisions None and v2; give the same `revision`",
+        "a/m is asked for with the revisions None and v2; give the same `revision`",
     ),
     # sections that do not fit together
     "another prompt for each run": (
@@ -212,11 +212,11 @@ WRONG: dict[str, tuple[Change, str]] = {
             c["training"].update(sweep=[{"lora_r": 1}]),
             c["evaluation"]["arms"][0].update(name="refine-trained-lora-r-1"),
         ),
-        "the file: evaluation.arms: the sweep gives another arm the same name: refine-trained-lora-r-1",
+        "evaluation.arms: the sweep gives another arm the same name: refine-trained-lora-r-1",
     ),
     "parts that nothing is trained on": (
         lambda c: c["training"].update(sets=["heldout"]),
-        "the file: parts are not used, because training.sets names what to train on",
+        "parts are not used, because training.sets names what to train on",
     ),
     "a set twice": (
         lambda c: (c.pop("parts"), c["training"].update(sets=["heldout", "heldout"])),
@@ -224,7 +224,7 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "equal prompts": (
         lambda c: (c["sampling"].update(use_data_augmentation=False), c["training"].update(prompts_per_task=2)),
-        "the file: training.prompts_per_task: without sampling.use_data_augmentation they are all the same",
+        "training.prompts_per_task: without sampling.use_data_augmentation they are all the same",
     ),
     "a group of one": (
         lambda c: c["training"]["grpo"].update(num_generations=1),
@@ -236,7 +236,7 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "no room to sample": (
         lambda c: c["sampling"].update(max_output_tokens=1024),
-        "the file: model.window leaves no room for a prompt beside sampling.max_output_tokens",
+        "model.window leaves no room for a prompt beside sampling.max_output_tokens",
     ),
     "the same run twice": (
         lambda c: c["training"].update(sweep=[{"lora_r": 1}, {"lora_r": 1}]),
@@ -249,24 +249,24 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "an adapter that nothing trains": (
         lambda c: c.pop("training"),
-        "the file: evaluation.arms: refine-trained samples with the adapter trained; there are none",
+        "evaluation.arms: refine-trained samples with the adapter trained; there are none",
     ),
     "a training without tasks": (
         lambda c: (c.pop("parts"), c.pop("problems")),
-        "the file: training: there is nothing to train on; give parts, or training.sets",
+        "training: there is nothing to train on; give parts, or training.sets",
     ),
     "training on a set that is not there": (
         lambda c: (c.pop("parts"), c["training"].update(sets=["held-out"])),
-        "the file: training.sets: held-out is not an evaluation set",
+        "training.sets: held-out is not an evaluation set",
     ),
-    "parts of nothing": (lambda c: c.pop("problems"), "the file: problems is missing: parts are made from them"),
+    "parts of nothing": (lambda c: c.pop("problems"), "problems is missing: parts are made from them"),
     "a generator that does not know when to stop": (
         lambda c: c["parts"].pop("tasks_per_part"),
-        "the file: parts.tasks_per_part is missing",
+        "parts.tasks_per_part is missing",
     ),
     "an arm that looks like a shared first turn": (
         lambda c: c["evaluation"]["arms"][0].update(name="turn1-mine"),
-        "the file: evaluation.arms: turn1-mine: the name of an arm cannot begin with turn1",
+        "evaluation.arms: turn1-mine: the name of an arm cannot begin with turn1",
     ),
 }
 

@@ -93,7 +93,7 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "no held-out set": (
         lambda c: c["data"].update(heldout=[]),
-        "data.heldout is []; tuple should have at least 1 item",
+        "data.heldout is empty; expected a list of at least 1",
     ),
     "generator that is not told how many": (
         lambda c: c["data"]["train"][0].pop("n_questions"),
@@ -103,7 +103,7 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda c: train(c, levels=[1, 4]),
         "data.train.0: levels: 4 is not a level; expected 1, 2 or 3",
     ),
-    "no level": (lambda c: train(c, levels=[]), "data.train.0.levels is []; tuple should have at least 1 item"),
+    "no level": (lambda c: train(c, levels=[]), "data.train.0.levels is empty; expected a list of at least 1"),
     "unknown form": (
         lambda c: train(c, form="math"),
         "data.train.0.form is 'math'; input should be 'gsm8k', 'mbpp' or 'text'",
@@ -131,11 +131,11 @@ WRONG: dict[str, tuple[Change, str]] = {
     "two sets of one name": (lambda c: train(c, name="arithmetic"), "data: two sets have the name arithmetic"),
     "set named like a folder": (
         lambda c: train(c, name="training"),
-        "the file: data: the name training is taken; choose another",
+        "data: the name training is taken; choose another",
     ),
     "held-out set named like a folder": (
         lambda c: c["data"]["heldout"][0].update(name="report"),
-        "the file: data: the name report is taken; choose another",
+        "data: the name report is taken; choose another",
     ),
     "name that is no file name": (
         lambda c: train(c, name="Sums/1"),
@@ -143,7 +143,7 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "nothing to train on": (
         lambda c: c["data"].pop("train"),
-        "the file: data.train is missing: there is nothing to train on",
+        "data.train is missing: there is nothing to train on",
     ),
     "unknown tool": (
         lambda c: c.update(tools=["browser"]),
@@ -187,20 +187,37 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "tool that has nothing to read": (
         lambda c: c.update(tools=["calculator", "read_file"]),
-        "the file: data.files is missing: `read_file` reads from that folder",
+        "data.files is missing: `read_file` reads from that folder",
     ),
     "tool of a set that has nothing to read": (
         lambda c: train(c, tools=["read_file"]),
-        "the file: data.files is missing: `read_file` reads from that folder",
+        "data.files is missing: `read_file` reads from that folder",
     ),
-    "no tools": (lambda c: c.update(tools=[]), "tools is []; tuple should have at least 1 item"),
+    "all held out": (
+        lambda c: (train(c, n_questions=8), c["training"]["grpo"].update(n_heldout=8)),
+        "training.grpo.n_heldout = 8 leaves none of the training questions; lower it",
+    ),
+    "no limit": (
+        lambda c: c.update(tools=[{"tool": "python", "seconds": float("inf")}]),
+        "tools.0.seconds is inf; input should be a finite number",
+    ),
+    "a day and more": (
+        lambda c: c.update(tools=[{"tool": "python", "seconds": 1e9}]),
+        "tools.0.seconds is 1000000000.0; input should be less than or equal to 86400",
+    ),
+    "no end": (
+        lambda c: c["generation"].update(stop_token=""),
+        "generation.stop_token is ''; string should have at least 1 character",
+    ),
+    "not a list": (lambda c: c.update(tools="calculator"), "tools is 'calculator'; expected a list"),
+    "no tools": (lambda c: c.update(tools=[]), "tools is empty; expected a list of at least 1"),
     "turn longer than an episode": (
         lambda c: c["generation"].update(max_turn_tokens=257),
         "generation: max_turn_tokens = 257 is more than max_episode_tokens = 256",
     ),
     "window without room for a prompt": (
         lambda c: c["model"].update(window=256),
-        "the file: model.window leaves no room for a prompt beside generation.max_episode_tokens",
+        "model.window leaves no room for a prompt beside generation.max_episode_tokens",
     ),
     "share over one": (
         lambda c: c["training"]["sft"].update(without_tools=1.5),
@@ -221,11 +238,11 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "adapter of nothing": (
         nothing_trained,
-        "the file: evaluation.arms: sft samples with the adapter sft; there are none",
+        "evaluation.arms: sft samples with the adapter sft; there are none",
     ),
     "adapter of another method": (
         only_grpo,
-        "the file: evaluation.arms: sft samples with the adapter sft; there are none, trained",
+        "evaluation.arms: sft samples with the adapter sft; there are none, trained",
     ),
     "two equal seeds": (
         lambda c: c["training"].update(seeds=[1, 0, 1]),
@@ -253,20 +270,20 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "adapter of a seed that is not trained": (
         lambda c: (c["training"].update(seeds=[0, 1]), arm(c, "sft").update(adapter="seed-2")),
-        "the file: evaluation.arms: sft samples with the adapter seed-2; there are none, sft-seed-0, sft-seed-1, "
+        "evaluation.arms: sft samples with the adapter seed-2; there are none, sft-seed-0, sft-seed-1, "
         "seed-0, seed-1",
     ),
     "arm named like a repetition": (
         lambda c: (c["training"].update(seeds=[0, 1]), arm(c, "sft").update(name="trained-seed-1", adapter="none")),
-        "the file: evaluation.arms: the sweep gives another arm the same name: trained-seed-1",
+        "evaluation.arms: the sweep gives another arm the same name: trained-seed-1",
     ),
     "comparison of one experiment": (
         lambda c: c.update(compare=["a"]),
-        "the file: compare: [a]: name two experiments or more, each of them once",
+        "compare: [a]: name two experiments or more, each of them once",
     ),
     "page that compares experiments": (
         lambda c: c.update(experiment="compare"),
-        "the file: experiment: results/compare.md is the page that compares experiments; choose another",
+        "experiment: results/compare.md is the page that compares experiments; choose another",
     ),
 }
 

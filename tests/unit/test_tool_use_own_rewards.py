@@ -177,7 +177,7 @@ WRONG: dict[str, tuple[list[Any], str]] = {
         [{"reward": "format", "wieght": 1}],
         "training.grpo.rewards.0.wieght is not a known key; see config/README.md",
     ),
-    "none": ([], "training.grpo.rewards is []; tuple should have at least 1 item"),
+    "none": ([], "training.grpo.rewards is empty; expected a list of at least 1"),
     "twice": (
         ["one.py:score", "two.py:score"],
         "training.grpo: rewards: two terms have the name score; rename or remove one",

@@ -137,7 +137,7 @@ def test_programs_that_their_own_asserts_do_not_pass_are_left_out_and_named(exec
     assert found.kept == [good, in_part, sums]
     unsupported = "unsupported: double is used otherwise than by a call"
     unreadable = "the reference, the imports or the setup code cannot be read"
-    assert found.unchecked == {"in part": f"assert 2: {unsupported}"}
+    assert found.unchecked == {"in part": f"1 of 2 asserts, first assert 2: {unsupported}"}
     assert found.failing == {
         "wrong": "assert 2: failed: it is false",
         "raises": "assert 1: error: NameError: name 'm' is not defined",

@@ -349,7 +349,7 @@ def _entry(kind: type[Entry], word: str, flag: str) -> Entry:
     try:
         return kind.of(word)
     except ValidationError as error:
-        faults = [config.explain(one).removeprefix("the file: ") for one in error.errors()]
+        faults = [config.explain(one) for one in error.errors()]
         raise InputError(f"{flag}: {'; '.join(faults)}") from None
     except ValueError as error:
         raise InputError(f"{flag}: {word} is not valid JSON ({error})") from None

@@ -93,6 +93,11 @@ def explain(problem: Any) -> str:
         case "missing":
             return f"{key} is missing; see config/README.md for its meaning"
         case "value_error":
-            return f"{key}: {problem['ctx']['error']}"
+            where = f"{key}: " if problem["loc"] else ""
+            return f"{where}{problem['ctx']['error']}"
+        case "tuple_type":
+            return f"{key} is {problem['input']!r}; expected a list"
+        case "too_short":
+            return f"{key} is empty; expected a list of at least {problem['ctx']['min_length']}"
         case _:
             return f"{key} is {problem['input']!r}; {problem['msg'][0].lower()}{problem['msg'][1:]}"

@@ -323,6 +323,11 @@ class ToolUse(Compared[ToolArm]):
     def _what_is_used_is_there(self) -> "ToolUse":
         if self.training and not self.data.train:
             raise ValueError("data.train is missing: there is nothing to train on")
+        grpo, counts = self.training and self.training.grpo, [one.n_questions for one in self.data.train]
+        if grpo and all(counts) and grpo.n_heldout >= sum(map(int, filter(None, counts))):
+            raise ValueError(
+                f"training.grpo.n_heldout = {grpo.n_heldout} leaves none of the training questions; lower it"
+            )
         if self.reads_files(self.all_tools.values()) and not self.data.files:
             raise ValueError("data.files is missing: `read_file` reads from that folder")
         known = ["none", *self.adapters]

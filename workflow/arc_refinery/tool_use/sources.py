@@ -80,7 +80,8 @@ def with_valid_reference(questions: Sequence[Question], candidates: Executor, gr
         if not report.is_passed:
             failing[question.question_id] = problem or "it has no asserts"
         elif problem:
-            unchecked[question.question_id] = problem
+            n = sum(one.outcome is not AssertOutcome.passed for one in report.asserts)
+            unchecked[question.question_id] = f"{n} of {len(report.asserts)} asserts, first {problem}"
     return CheckedQuestions([one for one in questions if one.question_id not in failing], failing, unchecked)
 
 
