@@ -100,6 +100,7 @@ from arc_refinery.tool_use.rewards import exact_match, grade_episodes, gsm8k
         ("#### Total: 18", "18"),
         ("#### 18 apples: 3 red", "18"),
         ("The answer is not 19 but 18.", "18"),
+        ("The answer is not 3.7 but 18.", "18"),
         # a sign with a space
         ("#### - 18", "-18"),
         ("#### - $18", "-18"),

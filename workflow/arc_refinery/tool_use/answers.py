@@ -25,7 +25,7 @@ _MAX_CHARS = 60  # per number
 _ANSWER_IS = re.compile(r"\banswer\b[\s*_]{0,8}(?:is\b|[:=])+", re.IGNORECASE)
 # what leads to a number, in this order
 _LEADS = (
-    re.compile(r"^\W*not\b[^.;]*?\bbut\b"),
+    re.compile(r"^\W*not\b(?:[^.;]|\.(?=\d))*?\bbut\b"),
     re.compile(r"^\W*[A-Za-z][^:=.,;\n]*:(?=\s[^:]*\d)"),
     re.compile(r"^[\s0-9.,$€£¥%()]*[0-9)]\s*[-+*/x×÷−][\s0-9.,$€£¥%+\-*/x×÷−=()]*=(?=[^=]*[0-9])"),
     re.compile(r"^[\s$€£¥]*[\d.,]+%?(?:\s[A-Za-z]+){1,3}\s[-+*/x×÷−]\s[\w\s.,$€£¥%+\-*/×÷−]*=(?=[^=]*[0-9])"),
