@@ -77,6 +77,11 @@ def only_grpo(content: Content) -> None:
     del content["training"]["sft"]
 
 
+def all_held_out(content: Content) -> None:
+    train(content, n_questions=8)
+    content["training"]["grpo"].update(n_heldout=8)
+
+
 def nothing_trained(content: Content) -> None:
     del content["training"]
 
@@ -194,7 +199,7 @@ WRONG: dict[str, tuple[Change, str]] = {
         "data.files is missing: `read_file` reads from that folder",
     ),
     "all held out": (
-        lambda c: (train(c, n_questions=8), c["training"]["grpo"].update(n_heldout=8)),
+        all_held_out,
         "training.grpo.n_heldout = 8 leaves none of the training questions; lower it",
     ),
     "no limit": (
@@ -270,8 +275,7 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "adapter of a seed that is not trained": (
         lambda c: (c["training"].update(seeds=[0, 1]), arm(c, "sft").update(adapter="seed-2")),
-        "evaluation.arms: sft samples with the adapter seed-2; there are none, sft-seed-0, sft-seed-1, "
-        "seed-0, seed-1",
+        "evaluation.arms: sft samples with the adapter seed-2; there are none, sft-seed-0, sft-seed-1, seed-0, seed-1",
     ),
     "arm named like a repetition": (
         lambda c: (c["training"].update(seeds=[0, 1]), arm(c, "sft").update(name="trained-seed-1", adapter="none")),

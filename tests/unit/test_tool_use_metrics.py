@@ -9,7 +9,7 @@ import pytest
 from factories import make_episode
 
 from arc_refinery.records.transcripts import Call, EpisodeMessage
-from arc_refinery.tool_use.metrics import majority_is_correct, measure_texts
+from arc_refinery.tool_use.metrics import EpisodeTexts, answers_found, majority_is_correct, measure_texts
 
 
 def votes(answers: str, correct: str = "R") -> float:
@@ -68,3 +68,30 @@ def test_calls_whose_results_had_no_room_belong_to_the_last_turn():
     messages = (assistant("one call"), EpisodeMessage("tool", "6"), assistant("two calls"))
     found = measure_texts(make_episode(messages=messages, calls=(Call("calculator", ""),) * 3, ending="tokens"))
     assert (found.calls_of_turns, found.result_chars) == ((1, 2), (1,))
+
+
+@pytest.mark.parametrize(
+    ("results", "answer", "expected"),
+    [
+        (["[1] Box 85\nBox 85 is in room 7."], "7", True),
+        (["Box 857 is in room 17."], "7", False),
+        (["Room 7.5"], "7", True),  # the words of a text, not a number
+        (["In the town of  New\nHaven"], "new haven", True),
+        (["in Oslo", "in Rome"], "Oslo", True),
+        ([], "Oslo", False),
+        (["Oslo"], "", False),  # no text
+    ],
+)
+def test_an_answer_is_found_where_a_result_has_its_words(results: list[str], answer: str, expected: bool):
+    messages = (assistant("calls"), *(EpisodeMessage("tool", one) for one in results))
+    assert measure_texts(make_episode(messages=messages), answer=answer).shows_answer == expected
+
+
+def test_found_answers_and_correct_ones_are_counted():
+    made = [(True, 1.0), (True, 0.0), (True, 1.0), (False, 0.0), (False, 0.0)]
+    episodes = [make_episode(reward=reward) for _, reward in made]
+    texts = [EpisodeTexts(0, (), (), 0, found) for found, _ in made]
+    assert answers_found(episodes, texts).to_dict("records") == [
+        {"found": True, "episodes": 3, "correct": 2},
+        {"found": False, "episodes": 2, "correct": 0},
+    ]

@@ -219,6 +219,18 @@ def test_calls_are_counted_by_turn(text: str, results: Path):
     ]
 
 
+def test_for_texts_it_is_counted_how_often_calls_found_the_answer(tmp_path: Path, text: str):
+    assert "Answers found" not in text
+    heldout = {**SETTINGS["data"]["heldout"][0], "form": "text"}
+    settings = {**SETTINGS, "data": {**SETTINGS["data"], "heldout": [heldout]}}
+    texts = [replace(one, kind="exact_match") for one in QUESTIONS]
+    made = experiment(tmp_path, questions=texts, settings=settings)
+    # every result is "2", so it shows the answer to question 1: in episodes C, C and u of trained
+    found = table(composed(tmp_path, made), "found it")
+    assert found["trained"] == ["18.8 %", "100.0 % of 3", "84.6 % of 13"]
+    assert found["untrained"] == ["0.0 %", "–", "43.8 % of 16"]
+
+
 def test_thoughts_and_results_are_measured_in_characters(tmp_path: Path):
     def thinking(one: Episode) -> Episode:
         last = EpisodeMessage("assistant", f"<think>\n{'x' * one.n_tokens}\n</think>\n\n#### 2")

@@ -73,6 +73,7 @@ def load_questions(experiment: ToolUse, folder: Path, settings: Questions, arms:
     questions = {one.question_id: one for one in records.read_questions(source)}
     if not questions:
         raise RecordError(f"{source}: has no questions, so nothing can be compared")
+    answers = {name: one.reference if one.kind == "exact_match" else "" for name, one in questions.items()}
     episodes, texts = {}, {}
     for arm in arms:
         by_question: dict[str, list[Episode]] = {question_id: [] for question_id in questions}
@@ -84,7 +85,9 @@ def load_questions(experiment: ToolUse, folder: Path, settings: Questions, arms:
             call_format = FORMATS[records.notes(path).get(CALL_FORMAT, HERMES.name)]  # earlier versions had one
             for episode in records.read_episodes(path):
                 by_question[episode.question_id].append(replace(episode, messages=(), completion_ids=(), mask=()))
-                texts_by_question[episode.question_id].append(measure_texts(episode, call_format))
+                texts_by_question[episode.question_id].append(
+                    measure_texts(episode, call_format, answers[episode.question_id])
+                )
         episodes[arm], texts[arm] = by_question, texts_by_question
     return EvaluatedQuestions(settings, questions, episodes, texts, folder / settings.name)
 

@@ -5,6 +5,7 @@ Eight episodes on one question answer 9, 23, 9, nothing, 9, 23, 10, 9:
 maj@8    the answer 9, with 4 of 7 votes
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import get_args
 import pandas as pd
 
 from arc_refinery.records.transcripts import Episode, EpisodeMessage
+from arc_refinery.tool_use.answers import normalized
 from arc_refinery.tool_use.call_formats import HERMES, CallFormat
 from arc_refinery.tool_use.tool import Fault
 from arc_refinery.tool_use.turns import parse_turn
@@ -28,15 +30,27 @@ class EpisodeTexts:
     result_chars: tuple[int, ...]  # of each result that the model read
     calls_of_turns: tuple[int, ...]  # answered calls in each turn of the model
     n_user_messages: int
+    shows_answer: bool = False  # whether a result contains the correct answer
 
 
-def measure_texts(episode: Episode, call_format: CallFormat = HERMES) -> EpisodeTexts:
-    """Measure the texts of an episode that has its messages."""
+def measure_texts(episode: Episode, call_format: CallFormat = HERMES, answer: str = "") -> EpisodeTexts:
+    """Measure the texts of an episode that has its messages; `answer` is the correct one, if it is a text."""
     turns = [parse_turn(one.content, call_format) for one in episode.messages if one.role == "assistant"]
-    results = [len(one.content) for one in episode.messages if one.role == "tool"]
+    results = [one.content for one in episode.messages if one.role == "tool"]
     calls = _calls_of_turns(episode.messages, len(episode.calls))
     n_user_messages = sum(one.role == "user" for one in episode.messages)
-    return EpisodeTexts(sum(len(turn.thinking) for turn in turns), tuple(results), calls, n_user_messages)
+    return EpisodeTexts(
+        sum(len(turn.thinking) for turn in turns),
+        tuple(map(len, results)),
+        calls,
+        n_user_messages,
+        bool(answer) and any(_contains(result, answer) for result in results),
+    )
+
+
+def _contains(text: str, answer: str) -> bool:
+    """Whether a text has an answer as whole words."""
+    return re.search(rf"(?<!\w){re.escape(normalized(answer))}(?!\w)", normalized(text)) is not None
 
 
 def _calls_of_turns(messages: Sequence[EpisodeMessage], n_calls: int) -> tuple[int, ...]:
@@ -93,6 +107,15 @@ def calls_by_turn(texts: Sequence[EpisodeTexts]) -> pd.DataFrame:
     ]
     rows = [{"turn": turn, "episodes": len(calls), "calls": sum(calls)} for turn, calls in enumerate(of_turns, 1)]
     return pd.DataFrame(rows, columns=["turn", "episodes", "calls"])
+
+
+def answers_found(episodes: Sequence[Episode], texts: Sequence[EpisodeTexts]) -> pd.DataFrame:
+    """Return two rows: the episodes that a result shows the correct answer, and the others; how many are correct."""
+    rows = []
+    for found in (True, False):
+        rewards = [episode.reward for episode, one in zip(episodes, texts, strict=True) if one.shows_answer == found]
+        rows.append({"found": found, "episodes": len(rewards), "correct": rewards.count(1.0)})
+    return pd.DataFrame(rows)
 
 
 def episodes_by_user_messages(episodes: Sequence[Episode], texts: Sequence[EpisodeTexts]) -> pd.DataFrame:

@@ -12,7 +12,13 @@ from arc_refinery.evaluation.statistics import estimate_text, percent, share_tex
 from arc_refinery.reporting.markdown import markdown_table, write_csv
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.tool_use.evaluated import EvaluatedQuestions
-from arc_refinery.tool_use.metrics import FAULTS, calls_by_tool, calls_by_turn, episodes_by_user_messages
+from arc_refinery.tool_use.metrics import (
+    FAULTS,
+    answers_found,
+    calls_by_tool,
+    calls_by_turn,
+    episodes_by_user_messages,
+)
 
 NO_TOOL = "(none recognised)"  # the call is not readable, or names no existing tool
 
@@ -28,6 +34,8 @@ def section(experiment: ToolUse, one: EvaluatedQuestions, files: Attachments) ->
     if experiment.user_of(name):
         replied = {arm: episodes_by_user_messages(one.of_arm(arm), one.texts_of_arm(arm)) for arm in arms}
         tables["users"] = _of_arms(replied)
+    if one.settings.form == "text":
+        tables["found"] = _of_arms({arm: answers_found(one.of_arm(arm), one.texts_of_arm(arm)) for arm in arms})
     maj = f"maj@{experiment.evaluation.n_predictions}"
     links = {kind: files.add(f"{name}-{kind}.csv", partial(write_csv, table)) for kind, table in tables.items()}
     return [
@@ -42,6 +50,7 @@ def section(experiment: ToolUse, one: EvaluatedQuestions, files: Attachments) ->
         "### Calls by turn",
         markdown_table(*_turns(by_turn, arms)),
         f"Calls per episode that has the turn, and the number of these episodes. [As CSV]({links['turns']}).",
+        *(_found_section(tables["found"], arms, links["found"]) if "found" in tables else []),
         *(_users_section(tables["users"], arms, links["users"]) if "users" in tables else []),
         "### Lengths of thoughts and results",
         markdown_table(*_lengths(lengths)),
@@ -140,6 +149,20 @@ def _turns(by_turn: pd.DataFrame, arms: Sequence[str]) -> tuple[list[str], list[
     for turn in range(1, int(by_turn["turn"].max()) + 1):
         rows.append([turn, *(found.get((arm, turn), "–") for arm in arms)])
     return ["turn", *(f"`{arm}`" for arm in arms)], rows
+
+
+def _found_section(found: pd.DataFrame, arms: Sequence[str], link: str) -> list[str]:
+    rows: list[list[object]] = []
+    for arm in arms:
+        of_arm = found[found["arm"] == arm].set_index("found")
+        n, correct = of_arm["episodes"], of_arm["correct"]
+        rates = [f"{percent(correct[kind] / n[kind])} of {n[kind]}" if n[kind] else "–" for kind in (True, False)]
+        rows.append([f"`{arm}`", percent(n[True] / n.sum()), *rates])
+    return [
+        "### Answers found",
+        markdown_table(["arm", "episodes that found it", "correct of these", "correct of the others"], rows),
+        f"Found: a result of a call contains the correct answer. [As CSV]({link}).",
+    ]
 
 
 def _users_section(by_messages: pd.DataFrame, arms: Sequence[str], link: str) -> list[str]:
