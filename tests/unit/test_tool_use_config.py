@@ -498,6 +498,9 @@ def test_answers_may_import_the_same_in_all_arms_and_sets(content: Content):
     content["evaluation"]["arms"] = [{"name": "with-tools"}, {"name": "without", "tools": False}]
     train(content)
     experiment = validate_experiment(content, "mine.yaml", ToolUse)
+    assert not experiment.modules_of_python  # no answer is a program
+    content["data"]["heldout"][0]["form"] = "mbpp"
+    experiment = validate_experiment(content, "mine.yaml", ToolUse)
     of_arms = [stages.episodes(experiment, experiment.set_names[0], arm.name) for arm in experiment.arms]
     assert [one.params["modules_of_python"] for one in of_arms] == [True, True]
     assert stages.training_job(experiment, "trained").params["modules_of_python"]

@@ -75,11 +75,12 @@ def test_calls_whose_results_had_no_room_belong_to_the_last_turn():
     [
         (["[1] Box 85\nBox 85 is in room 7."], "7", True),
         (["Box 857 is in room 17."], "7", False),
-        (["Room 7.5"], "7", True),  # the words of a text, not a number
+        (["Room 7.5", "1.7", "-7"], "7", False),
         (["In the town of  New\nHaven"], "new haven", True),
         (["in Oslo", "in Rome"], "Oslo", True),
         ([], "Oslo", False),
         (["Oslo"], "", False),  # no text
+        (["a, b"], "?", False),
     ],
 )
 def test_an_answer_is_found_where_a_result_has_its_words(results: list[str], answer: str, expected: bool):

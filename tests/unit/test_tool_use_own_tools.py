@@ -10,6 +10,7 @@ from arc_refinery.config import ToolChoice
 from arc_refinery.config.own_code import OwnCode, OwnCodeError
 from arc_refinery.config.tool_signatures import signatures
 from arc_refinery.sandbox import Executor
+from arc_refinery.tool_use.in_process import import_file
 from arc_refinery.tool_use.own_tools import check_own_tools
 from arc_refinery.tool_use.tools import Toolbox, answer_all
 from arc_refinery.tool_use.turns import parse_turn
@@ -435,12 +436,12 @@ def test_a_class_that_cannot_be_created_is_refused_before_the_first_call(tmp_pat
         OwnCodeError, match=r"mine\.py:Rows: cannot be created: ZeroDivisionError: division by zero\. Each"
     ):
         check_own_tools([ToolChoice(tool=f"{path}:Rows", where="process")], executor)
-
-
-def test_a_file_can_import_the_one_beside_it_in_the_process(tmp_path: Path):
-    (tmp_path / "beside_the_tool.py").write_text("NAME = 'Ada'")
-    (tmp_path / "mine.py").write_text('from beside_the_tool import NAME\ndef f():\n    """Do."""\n    return NAME')
-    assert toolbox(tmp_path, None, "mine.py:f", where="process").run("f", {}).text == "Ada"
+    path.write_text(path.read_text().replace("1 / 0", "while True: pass"))
+    import_file.cache_clear()
+    with pytest.raises(
+        OwnCodeError, match=r"mine\.py:Rows: creating it takes more than 0\.2 s; make it faster, or raise"
+    ):
+        check_own_tools([ToolChoice(tool=f"{path}:Rows", where="process", seconds=0.2)], executor)
 
 
 @pytest.mark.parametrize("where", ["process", "sandbox"])

@@ -36,6 +36,14 @@ def block(code: str, tag: str = "python", fence: str = "```") -> str:
         f"```python\n{PROGRAM.rstrip()}```",
         f"```python\n{PROGRAM.rstrip()}```\nExample:\n{block('double(2)')}",
         f"```python\n{PROGRAM}``` Done.",
+        f"```python\n{PROGRAM}{block('double(2)')}",  # not closed before the example
+        f"- ```double(n)``` is it.\n{block(PROGRAM)}",
+        f"I write it in ```python\n{block(PROGRAM)}",
+        f"It starts with ```python\nand ends with ```.\n{block(PROGRAM)}",
+        f"```\nOutput ``` 4\n```\n{block(PROGRAM)}",
+        f"{block(PROGRAM)}{block('from solution import double')}",
+        f"{block(PROGRAM)}{block('double = double(2)')}",
+        f"{block(PROGRAM)}{block('sorted = [double(2)]')}",
     ],
 )
 def test_the_program_is_found(answer: str):
@@ -71,7 +79,16 @@ def test_an_answer_without_a_block_has_no_program(answer: str):
     assert final_program(answer, ASSERTS) is None
 
 
-@pytest.mark.parametrize("line", ["(", '"""', "def double(n):", "x```", "(```", '"""x```'])
-def test_a_long_answer_of_many_fences_is_read_line_by_line(line: str):
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(block(line) for line in ["(", '"""', "def double(n):", "x```", "(```", '"""x```']),
+        "```python\nx```\n",
+        "a ```python\n",
+        "```python\ndef f(): pass```\n",
+        " " * 20,
+    ],
+)
+def test_a_long_answer_of_many_fences_is_read_line_by_line(text: str):
     """Parsing the code up to each fence took 21 s for 500 of them."""
-    assert final_program(f"{block(line)}" * 2000, ASSERTS) is not None
+    final_program(f"{text * 5000}a{block(PROGRAM)}", ASSERTS)

@@ -151,9 +151,11 @@ class ToolFlags:
         of_tools = {path for one in self._all_choices() for path in one.files}
         readable = sorted(path for path in self.files.rglob("*") if path.is_file()) if self.files else []
         of_all = content_hash([*readable, *sorted(of_tools)]) if readable or of_tools or self.files else ""
-        if not self.choices_of_sets() and all(word in get_args(ToolName) for word in self.tools):
+        are_plain = not self.choices_of_sets() and all(word in get_args(ToolName) for word in self.tools)
+        if are_plain and not self.modules_of_python:
             return of_all
-        return records.settings_hash({"files": of_all, "tools": self.tools, "tools_of_sets": self.tools_of_sets})
+        settings = {"files": of_all, "tools": self.tools, "tools_of_sets": self.tools_of_sets}
+        return records.settings_hash(settings | ({"modules": self.modules()} if self.modules_of_python else {}))
 
     def toolboxes(self, executor: Executor, call_format: CallFormat) -> Callable[[Question], Toolbox]:
         """Return what opens the tools for an episode; raise `InputError` if own tools cannot be loaded."""

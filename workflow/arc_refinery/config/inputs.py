@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from functools import singledispatch
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -257,7 +258,7 @@ def files_of_tools(tools: Iterable[ToolChoice]) -> Paths:
 
 def tools_in_training(experiment: ToolUse) -> Paths:
     """Files that define the tools of training questions."""
-    return files_of_tools([*experiment.tools, *(tool for one in experiment.data.train for tool in one.tools)])
+    return files_of_tools([*experiment.tools, *chain.from_iterable(one.tools for one in experiment.data.train)])
 
 
 def tools_of_arm(experiment: ToolUse, questions: str, arm: str) -> Paths:

@@ -24,7 +24,7 @@ ToolName = Literal["calculator", "execute_code", "python", "read_file", "search"
 LEVELS = (1, 2, 3)  # of the generator's questions
 GENERATOR = "generator"  # in place of a file of passages
 WITH_PROGRAMS = ("execute_code", "python")  # tools that run a program of the model
-ResultChars = Annotated[PositiveInt, Field(le=8000)]  # as many as the sandbox sends of any text
+ResultChars = Annotated[PositiveInt, Field(le=8000)]  # of up to 4 bytes: the sandbox sends 32 kB of what is printed
 
 
 class ToolChoice(Entry):
@@ -48,8 +48,8 @@ class ToolChoice(Entry):
     )
     corpus: str | None = Field(
         None,
-        description="For `search`: a .jsonl, .jsonl.gz or .parquet file; a row has a `text`, and optionally a `title`. "
-        "`generator`: the passages that answer the generator's questions of the form `text`.",
+        description="For `search`: a .jsonl, .jsonl.gz, .json or .parquet file; a row has a `text`, and optionally a "
+        "`title`. `generator`: the passages that answer the generator's questions of the form `text`.",
     )
     passages: PositiveInt = Field(3, description="For `search`: passages per result.")
 
@@ -90,7 +90,7 @@ class Questions(Strict):
     source: Literal["generator", "file", "hub"] = Field(
         description="`generator`: generated; `file`: rows on disk; `hub`: a data set of the Hugging Face hub."
     )
-    path: str | None = Field(None, description="For `file`: a .jsonl, .jsonl.gz or .parquet file of rows.")
+    path: str | None = Field(None, description="For `file`: a .jsonl, .jsonl.gz, .json or .parquet file of rows.")
     repository: str | None = Field(None, description="For `hub`: name of the data set.")
     filename: str | None = Field(None, description="For `hub`: the file inside the data set.")
     revision: str | None = Field(
@@ -303,7 +303,9 @@ class ToolUse(Compared[ToolArm]):
     @property
     def modules_of_python(self) -> bool:
         """Whether programs may import what the tool `python` offers: answers of all arms and sets, or of none."""
-        return any(one.tool == "python" for one in self.all_tools.values())
+        tools = {one.tool for one in self.all_tools.values()}
+        has_others = "execute_code" in tools or any(one.form == "mbpp" for one in self.sets.values())
+        return "python" in tools and has_others
 
     def reads_files(self, tools: Iterable[ToolChoice]) -> bool:
         return any(one.tool == "read_file" for one in tools)
@@ -324,7 +326,7 @@ class ToolUse(Compared[ToolArm]):
         if self.training and not self.data.train:
             raise ValueError("data.train is missing: there is nothing to train on")
         grpo, counts = self.training and self.training.grpo, [one.n_questions for one in self.data.train]
-        if grpo and all(counts) and grpo.n_heldout >= sum(map(int, filter(None, counts))):
+        if grpo and all(counts) and grpo.n_heldout >= sum(n or 0 for n in counts):
             raise ValueError(
                 f"training.grpo.n_heldout = {grpo.n_heldout} leaves none of the training questions; lower it"
             )

@@ -25,12 +25,12 @@ _MAX_CHARS = 60  # per number
 _ANSWER_IS = re.compile(r"\banswer\b[\s*_]{0,8}(?:is\b|[:=])+", re.IGNORECASE)
 # what leads to a number, in this order
 _LEADS = (
-    re.compile(r"^\W*not\b(?:[^.;]|\.(?=\d))*?\bbut\b"),
-    re.compile(r"^\W*[A-Za-z][^:=.,;\n]*:(?=\s[^:]*\d)"),
+    re.compile(r"^\W*not\b(?! only)(?:[^.;]|\.(?=\d))*?\bbut\b"),
+    re.compile(r"^\W*[A-Za-z]+(?: \d+)?:(?=\s[^:]*\d)"),
     re.compile(r"^[\s0-9.,$€£¥%()]*[0-9)]\s*[-+*/x×÷−][\s0-9.,$€£¥%+\-*/x×÷−=()]*=(?=[^=]*[0-9])"),
-    re.compile(r"^[\s$€£¥]*[\d.,]+%?(?:\s[A-Za-z]+){1,3}\s[-+*/x×÷−]\s[\w\s.,$€£¥%+\-*/×÷−]*=(?=[^=]*[0-9])"),
+    re.compile(r"^[\s$€£¥]*[\d.,]+%?(?:\s[A-Za-z]+){1,3}\s[+*/x×÷]\s[\w\s.,$€£¥%+*/×÷]*=(?=[^=]*[0-9])"),
 )
-_SPACED_SIGN = re.compile(r"^([\s*$€£¥]*[-−–])\s+(?=[$€£¥]?\s?\.?\d)")
+_SPACED_SIGN = re.compile(r"(####[ \t]?[-−])[ \t](?=[$€£¥]?[ \t]?\.?\d)")
 _TEXT = (re.compile(r"\\text\s*\{([^{}]*)\}"), r" \1")
 _LATEX = (
     (re.compile(r"\\[dt]?frac\s*\{\s*(\d+)\s*\}\s*\{\s*(\d+)\s*\}"), r"\1/\2"),
@@ -54,28 +54,28 @@ _NUMBER = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
-_CHOICE = re.compile(  # between two numbers
-    r"(?!$)(?:[\s*$€£¥]*(?:[-−–,;|]|to|(?:,\s*)?or|and|and/or|vs\.?)?[\s*$€£¥]*|\s[a-z]{1,20}\s+or\s+)", re.IGNORECASE
+# between two numbers; a word before "or" is also behind the second one: "18 apples or 19 apples"
+_CHOICE = re.compile(
+    r"[\s*$€£¥]*(?:[-−–,]|to|(?:,\s*)?or|and|and/or|vs\.?)[\s*$€£¥]*|\s(?P<word>[a-z]{1,20})\s+or\s+", re.IGNORECASE
 )
 _SCALES = {None: 1, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9}
 
 
 def final_number(text: str) -> Fraction | None:
     """Return the number that a text gives as its answer, or None."""
-    marked = marked_answer(text)
+    marked = marked_answer(_SPACED_SIGN.sub(r"\1", text))
     if marked is None:
         return next((number for number, _ in reversed(_numbers(text))), None)
     for lead in _LEADS:
         marked = lead.sub("", marked)
-    numbers = _numbers(_SPACED_SIGN.sub(r"\1", marked))
+    numbers = _numbers(marked)
     return numbers[0][0] if numbers and not numbers[0][1] else None
 
 
 def final_text(text: str) -> str:
     """Return the answer as `normalized` text; if none is marked, the whole text."""
     marked = marked_answer(text)
-    pattern, plain = _TEXT
-    return normalized(text if marked is None else pattern.sub(plain, marked))
+    return normalized(text if marked is None else marked)
 
 
 def marked_answer(text: str) -> str | None:
@@ -90,7 +90,9 @@ def marked_answer(text: str) -> str | None:
 
 
 def normalized(text: str) -> str:
-    """Return text in folded case and character width, single spaces, and without punctuation around it."""
+    """Return text in folded case and character width, single spaces, and no `\\text{}`, no punctuation around it."""
+    pattern, plain = _TEXT
+    text = pattern.sub(plain, text)
     folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     return folded.strip(" .,;:!?\"'`*_$“”‘’")
 
@@ -115,9 +117,16 @@ def _numbers(text: str) -> list[tuple[Fraction, bool]]:
     for pattern, plain in _LATEX:
         text = pattern.sub(plain, text)
     found = list(_NUMBER.finditer(text))
-    gaps = [text[match.end() : after.start("digits")] for match, after in pairwise(found)]
-    numbers = ((_number(match), bool(_CHOICE.fullmatch(gap))) for match, gap in zip(found, [*gaps, ""], strict=False))
-    return [(number, is_one_of_several) for number, is_one_of_several in numbers if number is not None]
+    chosen = [_is_choice(text, match, after) for match, after in pairwise(found)]
+    numbers = [(_number(match), is_one) for match, is_one in zip(found, [*chosen, False], strict=False)]
+    return [(number, is_one) for number, is_one in numbers if number is not None]
+
+
+def _is_choice(text: str, match: re.Match[str], after: re.Match[str]) -> bool:
+    gap = _CHOICE.fullmatch(text, match.end(), after.start("digits"))
+    if gap is None or _number(match) == _number(after):
+        return False
+    return gap["word"] is None or text.startswith(gap["word"], after.end() + 1)
 
 
 def _number(match: re.Match[str]) -> Fraction | None:

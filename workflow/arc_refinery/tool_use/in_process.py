@@ -21,9 +21,6 @@ def import_file(path: Path) -> ModuleType:
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look up their module
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
-        sys.path.append(folder)  # for the modules beside the file
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
@@ -48,9 +45,9 @@ def time_limit(seconds: float) -> Iterator[None]:
         raise TimeIsUp
 
     previous = signal.signal(signal.SIGALRM, expire)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    outer = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_REAL, *outer)
         signal.signal(signal.SIGALRM, previous)

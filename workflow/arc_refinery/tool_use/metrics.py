@@ -49,8 +49,9 @@ def measure_texts(episode: Episode, call_format: CallFormat = HERMES, answer: st
 
 
 def _contains(text: str, answer: str) -> bool:
-    """Whether a text has an answer as whole words."""
-    return re.search(rf"(?<!\w){re.escape(normalized(answer))}(?!\w)", normalized(text)) is not None
+    """Whether a text has an answer as whole words or as a whole number."""
+    words = re.escape(normalized(answer))
+    return bool(words) and re.search(rf"(?<![\w.-]){words}(?!\w|\.\d)", normalized(text)) is not None
 
 
 def _calls_of_turns(messages: Sequence[EpisodeMessage], n_calls: int) -> tuple[int, ...]:

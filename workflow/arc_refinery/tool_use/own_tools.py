@@ -41,7 +41,7 @@ def check_own_tools(choices: Iterable[ToolChoice], executor: Executor) -> None:
         if code is None:
             continue
         if choice.where == "process":
-            _check_in_process(code)
+            _check_in_process(choice, code)
             continue
         (outcome,) = executor.run([Script("", _before(code), cpu_seconds=choice.seconds)])
         if outcome.status is not Status.ok:
@@ -51,12 +51,17 @@ def check_own_tools(choices: Iterable[ToolChoice], executor: Executor) -> None:
             )
 
 
-def _check_in_process(code: OwnCode) -> None:
+def _check_in_process(choice: ToolChoice, code: OwnCode) -> None:
     defined = getattr(import_file(code.path), code.name)
     if not _is_class(code):
         return
     try:
-        defined()
+        with time_limit(seconds := choice.seconds or PROCESS_SECONDS):
+            defined()
+    except TimeIsUp:
+        raise OwnCodeError(
+            f"{code}: creating it takes more than {seconds:g} s; make it faster, or raise `seconds`"
+        ) from None
     except (Exception, SystemExit) as error:
         raise OwnCodeError(
             f"{code}: cannot be created: {type(error).__name__}: {error}. Each episode creates one; correct it"
@@ -123,14 +128,14 @@ class SandboxedTool:
 
 
 def _result_as_text(value: object) -> str:
-    """Return a tool's result as text: a text as it is, other plain data as JSON; what none may be as long as is cut."""
+    """Return a tool's result as text: a text as it is, other plain data as JSON, cut at more than any limit."""
     import json  # the sandbox executes this function's source, beside the user's names
 
     if value is None:
         return "(no result)"
     try:
         text = str(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        return text[:10_000]
+        return text[:10_000]  # the sandbox sends 64 kB
     except (TypeError, ValueError) as error:
         raise TypeError(f"the tool returned neither a text nor what JSON can hold ({error})") from None
 

@@ -1,14 +1,14 @@
 """Take the program out of an answer that asserts test.
 
-Of the blocks tagged as Python the last one counts that defines a name which the asserts call, because an example of
+Of the blocks tagged as Python the last one counts that defines a function which the asserts call, because an example of
 its use may follow; without such a block, the last one. Blocks without a tag, which often show output, count only where
 none is tagged. An unclosed block counts. A block may begin behind a list's mark or, if it is tagged as Python, behind
 other text. This is not the rule of refining (prompts), which is the published one.
 """
 
 import ast
+import builtins
 import re
-import symtable
 from collections.abc import Iterable
 from textwrap import dedent
 
@@ -18,9 +18,9 @@ _TAGS = ("python", "python3", "py")
 _QUOTES = ('"""', "'''")
 _OPENING = re.compile(
     rf"""^(?:
-        [ \t]* (?:[-*+]|\d+[.)])?                                      # nothing before it, or a list's mark
+        [ \t]* (?:(?:[-*+]|\d+[.)])[ \t]*)?                            # nothing before it, or a list's mark
         | [^`~\n]* (?=(?:```|~~~)[ \t]*(?:{"|".join(_TAGS)})[ \t]*$)  # other text
-    )[ \t]* (`{{3,}}|~{{3,}}) [ \t]* (\w*) [^\n]*\n""",
+    ) (`{{3,}}|~{{3,}}) [ \t]* (\w*) [^`\n]*\n""",
     re.MULTILINE | re.IGNORECASE | re.VERBOSE,
 )
 
@@ -30,45 +30,47 @@ def final_program(text: str, asserts: Iterable[str] = ()) -> str | None:
     blocks = _blocks(text.replace("\r\n", "\n"))
     tagged = [code for tag, code in blocks if tag in _TAGS]
     candidates = tagged or [code for tag, code in blocks if not tag]
-    called = {name for test in asserts for name in _called(test)}
+    called = {name for test in asserts for name in _called(test)} - set(dir(builtins))
     return next((code for code in reversed(candidates) if called & _defined(code)), None) or next(
         reversed(candidates), None
     )
 
 
 def _blocks(text: str) -> list[tuple[str, str]]:
-    """Return the (lower-case tag, dedented code) of all blocks."""
+    """Return the (lower-case tag, dedented code) of all blocks that are not blank."""
     found: list[tuple[str, str]] = []
     start = 0
     while opening := _OPENING.search(text, start):
         code, start = _block(text, opening.end(), opening[1])
-        found.append((opening[2].lower(), dedent(code)))
+        if code.strip():
+            found.append((opening[2].lower(), dedent(code)))
     return found
 
 
 def _block(text: str, start: int, fence: str) -> tuple[str, int]:
-    """Return the code from `start` to its closing fence, and where that ends.
+    """Return the code from `start` to its closing fence, or to the end of the text, and where that ends.
 
-    A docstring may hold a fence: of several closing ones the first counts that is outside of triple quotes, else the
-    first. If what they leave cannot be read, the fence may end a line of code, or a text may follow it.
+    It is closed by a fence that begins a line, which may open another block, or that follows code in its line. A
+    docstring may hold fences: the first one counts that is outside of triple quotes, else the first that has a line of
+    its own.
     """
-    code, end = _fenced(text, start, fence)
-    within, closing, _ = code.partition(fence)
-    if closing and _parsed(dedent(code)) is None and _parsed(dedent(within)) is not None:
-        return within, start + len(within) + len(fence)
-    return code, end
-
-
-def _fenced(text: str, start: int, fence: str) -> tuple[str, int]:
     first: tuple[str, int] | None = None
     n_open = dict.fromkeys(_QUOTES, 0)
     counted = start
-    for ending in re.compile(rf"^[ \t]*{fence}{fence[0]}*[ \t]*$\n?", re.MULTILINE).finditer(text, start):
-        n_open = {quotes: n + text.count(quotes, counted, ending.start()) for quotes, n in n_open.items()}
-        counted = ending.start()
-        first = first or (text[start:counted], ending.end())
-        if not any(n % 2 for n in n_open.values()):
-            return text[start:counted], ending.end()
+    lines = re.compile(rf"^([^{fence[0]}\n]*)({fence}{fence[0]}*)([^\n]*)$\n?", re.MULTILINE)
+    for line in lines.finditer(text, start):
+        before, _, after = line.groups()
+        n_open = {quotes: n + text.count(quotes, counted, line.start(2)) for quotes, n in n_open.items()}
+        counted = line.start(2)
+        is_alone = not before.strip() and not after.strip()
+        if any(n % 2 for n in n_open.values()):
+            if is_alone:
+                first = first or (text[start : line.start()], line.end())
+        elif not before.strip():
+            end = line.end() if is_alone else line.end(2) if after[0].isspace() else line.start()
+            return text[start : line.start()], end
+        elif fence[0] == "`" and "#" not in before and not any(before.count(quote) % 2 for quote in "\"'"):
+            return text[start : line.start(2)], line.end(2)
     return first or (text[start:], len(text))
 
 
@@ -80,12 +82,20 @@ def _parsed(code: str) -> ast.Module | None:
 
 
 def _defined(code: str) -> set[str]:
-    """Return the names that a program binds at its top level."""
-    try:
-        symbols = symtable.symtable(code, "<program>", "exec").get_symbols()
-    except UNREADABLE:
-        return set()
-    return {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
+    """Return the names of functions and classes that a program defines, also by assigning one to another name."""
+    tree = _parsed(code)
+    names: set[str] = set()
+    open_blocks: list[ast.AST] = [tree] if tree else []
+    while open_blocks:
+        for node in ast.iter_child_nodes(open_blocks.pop()):
+            match node:
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                    names.add(name)
+                case ast.Assign(targets=targets, value=ast.Lambda() | ast.Name() | ast.Attribute()):
+                    names |= {target.id for target in targets if isinstance(target, ast.Name)}
+                case ast.If() | ast.Try() | ast.With() | ast.ExceptHandler():
+                    open_blocks.append(node)
+    return names
 
 
 def _called(test: str) -> set[str]:

@@ -135,7 +135,11 @@ class Toolbox:
         if error.printed:
             room = max(self._longest(tool) - len(str(error)) - 50, 0)
             text += f"\nPrinted before: {error.printed[:room]}"
-        return CallResult(self._shown(text, None), tool.signature.name if tool else "", error.fault)
+        return CallResult(
+            self._shown(text, tool if error.fault == "failed" else None),
+            tool.signature.name if tool else "",
+            error.fault,
+        )
 
     def _shown(self, text: str, tool: Tool | None) -> str:
         longest = self._longest(tool)
