@@ -52,6 +52,11 @@ def test_the_program_is_found(answer: str):
     assert found.strip() == PROGRAM.strip()
 
 
+def test_a_program_may_define_a_builtin_anew():
+    code = "def sum(a, b):\n    return a - b\n"
+    assert final_program(f"{block(code)}Example:\n{block('sum(3, 2)')}", ["assert sum(3, 2) == 1"]) == code
+
+
 def test_a_docstring_may_hold_a_fence():
     code = 'def double(n):\n    """Twice n.\n\n    ```\n    double(2)\n    ```\n    """\n    return 2 * n\n'
     assert final_program(f"{block(code)}Output:\n{block('4', '')}", ASSERTS) == code
