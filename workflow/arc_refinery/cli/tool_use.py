@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 import tyro
 from pydantic import TypeAdapter, ValidationError
@@ -154,8 +154,10 @@ class ToolFlags:
         are_plain = not self.choices_of_sets() and all(word in get_args(ToolName) for word in self.tools)
         if are_plain and not self.modules_of_python:
             return of_all
-        settings = {"files": of_all, "tools": self.tools, "tools_of_sets": self.tools_of_sets}
-        return records.settings_hash(settings | ({"modules": self.modules()} if self.modules_of_python else {}))
+        settings: dict[str, Any] = {"files": of_all, "tools": self.tools, "tools_of_sets": self.tools_of_sets}
+        if self.modules_of_python:
+            settings["modules"] = self.modules()
+        return records.settings_hash(settings)
 
     def toolboxes(self, executor: Executor, call_format: CallFormat) -> Callable[[Question], Toolbox]:
         """Return what opens the tools for an episode; raise `InputError` if own tools cannot be loaded."""

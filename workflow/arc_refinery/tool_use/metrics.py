@@ -44,7 +44,7 @@ def measure_texts(episode: Episode, call_format: CallFormat = HERMES, answer: st
         tuple(map(len, results)),
         calls,
         n_user_messages,
-        bool(answer) and any(_contains(result, answer) for result in results),
+        any(_contains(result, answer) for result in results),
     )
 
 

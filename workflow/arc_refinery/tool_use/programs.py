@@ -31,7 +31,7 @@ def final_program(text: str, asserts: Iterable[str] = ()) -> str | None:
     tagged = [code for tag, code in blocks if tag in _TAGS]
     candidates = tagged or [code for tag, code in blocks if not tag]
     called = {name for test in asserts for name in _called(test)}
-    called = called - set(dir(builtins)) or called  # a program may define `sum` anew
+    called = called - set(dir(builtins)) or called  # a program may redefine `sum`
     return next((code for code in reversed(candidates) if called & _defined(code)), None) or next(
         reversed(candidates), None
     )
