@@ -1,15 +1,15 @@
 """`arc-refinery` with a recorder in the place of vLLM's engine: `python recorder.py RECORD train ...`.
 
-The recorder holds the model's network on the CPU. It loads the weights that TRL sends, samples from them by
+The recorder holds the model's network on the CPU. It loads the adapters that it is given, samples with them by
 transformers, and gives what vLLM would. The file RECORD gets, as JSON, the keywords of the engine and of the sampling
-parameters, the names of the weights, and those weights under the adapter that training changed (`drifted`).
+parameters, and the names of the weights under the adapter that training changed (`drifted`).
 """
 
 import inspect
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,10 +17,12 @@ from typing import Any
 os.environ["TRITON_INTERPRET"] = "1"  # the loss of TRL 1.15 is a Triton kernel, on a CPU too
 
 import torch
-import trl.generation.vllm_generation
+import vllm
+from peft import PeftModel
 from transformers import AutoModelForCausalLM
 from vllm import LLM, SamplingParams
 from vllm.logprobs import Logprob
+from vllm.lora.request import LoRARequest
 from vllm.outputs import CompletionOutput, RequestOutput
 
 from arc_refinery.cli import main
@@ -28,7 +30,7 @@ from arc_refinery.training import grpo
 from arc_refinery.training.adapters import write_adapter
 
 torch.version.cuda = None  # else 16-bit weights are refused where there is no GPU
-seen: dict[str, Any] = {"names": [], "n_syncs": 0, "params": {}}
+seen: dict[str, Any] = {"n_loads": 0, "n_syncs": 0, "params": {}}
 
 
 class Recorder:
@@ -36,24 +38,32 @@ class Recorder:
         inspect.signature(LLM).bind(**keywords)
         seen["engine"] = keywords
         self.network = AutoModelForCausalLM.from_pretrained(keywords["model"], dtype=torch.float32)
-        self.weights = dict(self.network.named_parameters())
-        runner = SimpleNamespace(model=SimpleNamespace(load_weights=self.load_weights))
-        worker = SimpleNamespace(driver_worker=SimpleNamespace(model_runner=runner))
-        config = SimpleNamespace(max_model_len=keywords["max_model_len"])
-        self.llm_engine = SimpleNamespace(model_executor=worker, model_config=config)
+        config = SimpleNamespace(max_model_len=keywords["max_model_len"], dtype=getattr(torch, keywords["dtype"]))
+        self.llm_engine = SimpleNamespace(model_config=config, add_lora=self.add_lora)
+        self.loaded: LoRARequest | None = None
 
-    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> None:
-        for name, values in weights:
-            seen["names"].append(name)
-            self.weights[name].data.copy_(values)
+    def add_lora(self, request: LoRARequest) -> None:
+        assert request.load_inplace
+        if isinstance(self.network, PeftModel):
+            self.network = self.network.unload()
+        self.network = PeftModel.from_pretrained(self.network, request.lora_path)
+        self.loaded = request
+        seen["n_loads"] += 1
 
     def reset_prefix_cache(self) -> None:
         seen["n_syncs"] += 1
 
     def generate(
-        self, prompts: Sequence[dict[str, list[int]]], sampling_params: SamplingParams, use_tqdm: bool
+        self,
+        prompts: Sequence[dict[str, list[int]]],
+        sampling_params: SamplingParams,
+        use_tqdm: bool,
+        lora_request: LoRARequest,
     ) -> list[RequestOutput]:
-        inspect.signature(LLM.generate).bind(self, prompts, sampling_params=sampling_params, use_tqdm=use_tqdm)
+        inspect.signature(LLM.generate).bind(
+            self, prompts, sampling_params=sampling_params, use_tqdm=use_tqdm, lora_request=lora_request
+        )
+        assert lora_request == self.loaded and not lora_request.load_inplace
         ends = sampling_params.stop_token_ids or self.network.generation_config.eos_token_id
         seen["params"] = {name: getattr(sampling_params, name) for name in ("temperature", "top_p", "stop_token_ids")}
         return [self._answer(prompt["prompt_token_ids"], sampling_params.max_tokens, ends) for prompt in prompts]
@@ -61,7 +71,7 @@ class Recorder:
     def _answer(self, prompt: list[int], max_tokens: int | None, ends: list[int]) -> RequestOutput:
         settings = {"do_sample": True, "top_k": 0, "max_new_tokens": max_tokens, "eos_token_id": ends}
         drawn = self.network.generate(
-            torch.tensor([prompt]), **settings, return_dict_in_generate=True, output_logits=True
+            input_ids=torch.tensor([prompt]), **settings, return_dict_in_generate=True, output_logits=True
         )
         ids = drawn.sequences[0, len(prompt) :].tolist()
         logprobs = [
@@ -87,9 +97,8 @@ def compare_and_write(network: Any, *arguments: Any) -> None:
     write_adapter(network, *arguments)
 
 
-trl.generation.vllm_generation.LLM = Recorder
+vllm.LLM = Recorder  # which our engine is derived from
 setattr(grpo, "write_adapter", compare_and_write)  # noqa: B010  # that module imports it
 record = Path(sys.argv.pop(1))
 main()
-seen["names"] = sorted(set(seen["names"]))
 record.write_text(json.dumps(seen))

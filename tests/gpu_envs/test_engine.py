@@ -147,3 +147,22 @@ def test_vllm_parses_the_command_of_the_server_that_docs_name():
     parsed = make_arg_parser(FlexibleArgumentParser()).parse_args(built[built.index("serve") + 1 :])
     assert (parsed.model_tag, parsed.dtype, parsed.max_model_len) == (TINY, "bfloat16", 512)
     assert parsed.logprobs_mode == "processed_logprobs"
+
+
+# what would be compiled when an engine starts
+
+
+def test_flashinfers_sampler_is_off_though_vllm_would_take_it(monkeypatch: pytest.MonkeyPatch):
+    """It needs nvcc, which vLLM does not look for."""
+    import torch
+    from flashinfer.jit.core import current_compilation_context
+    from vllm.v1.sample.ops.topk_topp_sampler import flashinfer_sampler_supported
+
+    from arc_refinery.library_variables import set_vllm_variables
+
+    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 0)
+    monkeypatch.setattr(current_compilation_context, "TARGET_CUDA_ARCHS", {(9, "0a")})  # that of an H100
+    monkeypatch.delenv("VLLM_USE_FLASHINFER_SAMPLER", raising=False)
+    assert flashinfer_sampler_supported()
+    set_vllm_variables()
+    assert not flashinfer_sampler_supported()

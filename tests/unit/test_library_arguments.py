@@ -11,6 +11,7 @@ import inspect
 import itertools
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -120,6 +121,8 @@ def test_vllms_engine_takes_every_keyword(rank: int | None, on_gpu: bool):
     from vllm.engine.arg_utils import EngineArgs
 
     keywords = library_arguments.vllm_engine(MODEL, rank, 0, on_gpu)
+    if rank:
+        keywords |= library_arguments.vllm_colocated("bfloat16", rank)
     inspect.signature(LLM).bind(**keywords)
     assert keywords.keys() <= {field.name for field in dataclasses.fields(EngineArgs)}
 
@@ -218,13 +221,20 @@ def test_vllm_starts_its_processes_afresh(monkeypatch: pytest.MonkeyPatch):
     from vllm import envs
     from vllm.utils.system_utils import get_mp_context
 
-    from arc_refinery.sampling.vllm_sampler import set_variables
+    from arc_refinery.library_variables import set_vllm_variables
 
     monkeypatch.setattr(os, "environ", os.environ.copy())
     os.environ.pop("VLLM_WORKER_MULTIPROC_METHOD", None)
-    set_variables(on_gpu=True)
+    set_vllm_variables()
     assert variables()["VLLM"] <= envs.environment_variables.keys()
     assert get_mp_context().get_start_method() == "spawn"
+
+
+def test_every_command_sets_them_before_anything_imports_vllm():
+    code = "import os, sys; from arc_refinery.cli import main; sys.argv = ['', 'train', '--help']\n"
+    code += "try: main()\nfinally: print('vllm' in sys.modules, os.environ['VLLM_USE_FLASHINFER_SAMPLER'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == "False 0", done.stderr
 
 
 # methods and attributes of TRL

@@ -55,6 +55,11 @@ def vllm_engine(model: ModelConfig, lora_rank: int | None, seed: int, on_gpu: bo
     }
 
 
+def vllm_colocated(dtype: str, lora_rank: int) -> dict[str, Any]:
+    """Keywords of `vllm.LLM` in addition to those with which TRL opens it in the trainer's process."""
+    return {"dtype": dtype, "enable_lora": True, "max_lora_rank": lora_rank}
+
+
 def vllm_attempt(temperature: float, top_p: float, max_tokens: int, n: int, seed: int) -> dict[str, Any]:
     """Keywords of `vllm.SamplingParams`, for `n` attempts on one prompt."""
     from vllm.sampling_params import RequestOutputKind

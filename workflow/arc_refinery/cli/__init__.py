@@ -74,8 +74,10 @@ def main() -> None:
     from arc_refinery.ending import end_at_sigterm, end_with_snakemake
     from arc_refinery.errors import InputError
     from arc_refinery.gpus import complete_visible_devices
+    from arc_refinery.library_variables import set_vllm_variables
 
     complete_visible_devices()
+    set_vllm_variables()
     end_at_sigterm()
     end_with_snakemake()
     try:

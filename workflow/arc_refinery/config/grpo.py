@@ -97,6 +97,11 @@ class PolicyGradient(Optimizer):
         return False
 
     @property
+    def opens_vllm(self) -> bool:
+        """Whether vLLM runs in the trainer's process, opened by us and not by Unsloth."""
+        return self.sampler == "vllm-colocate" and not self.trains_with_unsloth
+
+    @property
     def n_training_processes(self) -> int:
         """Processes that train together; each has a GPU, if there are any."""
         return 1

@@ -18,6 +18,7 @@ import torch
 
 from arc_refinery import library_arguments
 from arc_refinery.config import ModelConfig, PromptedModel
+from arc_refinery.library_variables import set_vllm_variables
 from arc_refinery.records import Prompt
 from arc_refinery.sampling.checks import adapter_config
 from arc_refinery.sampling.protocol import Completion, Decoding, Sampled
@@ -75,28 +76,21 @@ class VllmSampler:
 def open_engine(model: ModelConfig, adapter: Path | None, seed: int) -> tuple[Any, Any]:
     """Return vLLM's engine and its request for the adapter (None without an adapter)."""
     on_gpu = torch.cuda.is_available()
-    set_variables(on_gpu)
+    set_vllm_variables()
     if not on_gpu:
+        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # a separate process starts much slower
         torch.set_num_threads(model.n_threads)
     from vllm import LLM
     from vllm.lora.request import LoRARequest
 
-    lora_rank = None if adapter is None else _supported_rank(adapter)
+    lora_rank = None if adapter is None else supported_rank(adapter_config(adapter)["r"])
     engine = LLM(**library_arguments.vllm_engine(model, lora_rank, seed, on_gpu))
     return engine, None if adapter is None else LoRARequest("adapter", 1, str(adapter))
 
 
-def set_variables(on_gpu: bool) -> None:
-    """Set the variables that vLLM reads on import, unless the user has set them."""
-    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")  # else it sends usage statistics
-    os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")  # forking fails once CUDA is initialised
-    if not on_gpu:
-        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # a separate process starts much slower
-
-
-def _supported_rank(adapter: Path) -> int:
-    """Return the smallest maximal rank that vLLM supports and that holds the adapter."""
+def supported_rank(rank: int) -> int:
+    """Return the smallest maximal rank that vLLM supports for adapters of this rank."""
     from vllm.config.lora import MaxLoRARanks
 
     ranks: tuple[int, ...] = get_args(MaxLoRARanks)
-    return min((rank for rank in ranks if rank >= adapter_config(adapter)["r"]), default=max(ranks))
+    return min((one for one in ranks if one >= rank), default=max(ranks))

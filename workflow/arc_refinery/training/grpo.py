@@ -31,10 +31,11 @@ from arc_refinery import records
 from arc_refinery.config import TUNING, Guard, Lora, ModelConfig, PolicyGradient, Sandbox, check_weights, marked
 from arc_refinery.errors import InputError
 from arc_refinery.files import writing
-from arc_refinery.library_arguments import grpo_settings
+from arc_refinery.library_arguments import grpo_settings, vllm_colocated
 from arc_refinery.reading import content_hash
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS, adapter_config
 from arc_refinery.sampling.transformers_sampler import end_tokens
+from arc_refinery.sampling.vllm_sampler import supported_rank
 from arc_refinery.seeding import stream
 from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.training import checkpoints, processes, sampling_server, trackers
@@ -245,6 +246,10 @@ def _train(
 
 
 def _trainer(job: TrainingJob, environment: Environment, rate: float, of_run: Mapping[str, Any]) -> Trainer:
+    if job.training.opens_vllm:
+        from arc_refinery.training import colocated
+
+        colocated.open_with(vllm_colocated(job.model.dtype, supported_rank(job.lora.lora_r)))
     tokenizer = load_tokenizer(job.model.path)
     network = _network(job)
     trainer = environment.trainer(

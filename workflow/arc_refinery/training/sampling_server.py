@@ -20,6 +20,7 @@ from arc_refinery import library_arguments
 from arc_refinery.config import ModelConfig, PolicyGradient
 from arc_refinery.errors import InputError
 from arc_refinery.gpus import VARIABLE
+from arc_refinery.library_variables import set_vllm_variables
 
 STARTING_SECONDS = 1800.0  # reading the weights of an 8B model over a network takes minutes
 ENDING_SECONDS = 30.0
@@ -37,9 +38,10 @@ def running(
     model: ModelConfig, training: PolicyGradient, gpus: Sequence[str], output: Path
 ) -> Iterator[Mapping[str, Any]]:
     """Run the server on these GPUs inside the context; give the keywords of `trl.GRPOConfig` that lead to it."""
+    set_vllm_variables()
     port, group_port = free_ports(2)
     url = f"http://127.0.0.1:{port}"
-    variables = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1", VARIABLE: ",".join(gpus)}
+    variables = {"VLLM_SERVER_DEV_MODE": "1", VARIABLE: ",".join(gpus)}
     output.parent.mkdir(parents=True, exist_ok=True)
     with output.open("w") as file:
         server = subprocess.Popen(

@@ -15,11 +15,14 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from transformers import set_seed
 from trl import GRPOTrainer
 
 from arc_refinery.config import PolicyGradient
+from arc_refinery.library_arguments import SEEDS
 from arc_refinery.sampling.rows import sample_rows
 from arc_refinery.sandbox import Executor
+from arc_refinery.seeding import stream_seed
 from arc_refinery.shared_prompts import share
 from arc_refinery.training import processes, shared_prefix
 from arc_refinery.training.adapters import read_weights
@@ -27,7 +30,7 @@ from arc_refinery.training.advantages import best_of_k_advantages
 from arc_refinery.training.last_step import SavesLastStep
 from arc_refinery.training.log import MEASURED
 from arc_refinery.training.prompt_order import PromptOrder
-from arc_refinery.training.weight_sync import check_that_sampler_follows, merged_weights
+from arc_refinery.training.weight_sync import adapter_alone, check_that_sampler_follows, merged_weights
 from arc_refinery.training.whole_step import SharesSteps
 
 logger = logging.getLogger(__name__)
@@ -59,7 +62,8 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         self._sampler_was_checked = not self.use_vllm
         self._shares_prompts = settings.shared_prefix == "auto" and self._share_prompts()
         if self.use_vllm:
-            self.vllm_generation._iter_named_params = partial(merged_weights, self.vllm_generation)
+            sent = adapter_alone if settings.opens_vllm else merged_weights
+            self.vllm_generation._iter_named_params = partial(sent, self.vllm_generation)
 
     def _share_prompts(self) -> bool:
         network = self.accelerator.unwrap_model(self.model).get_base_model()
@@ -141,6 +145,8 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         if not self._sampler_was_checked:
             check_that_sampler_follows(self, prompt_ids[0])
             self._sampler_was_checked = True
+        if self.use_vllm:
+            self._seed_sampler(prompt_ids)
         with self.timed("sampling"):
             return super()._generate_single_turn(prompt_ids, *arguments, **named)
 
@@ -153,6 +159,8 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self.rows = inputs
         scored: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        if self.use_vllm and self._has_to_log_gap():
+            self._log_gap(scored)
         rewards = self._rewards.view(-1, self.settings.num_generations)
         own = slice(processes.index() * len(inputs), (processes.index() + 1) * len(inputs))
         if self.settings.pass_at_k > 1:
@@ -166,3 +174,30 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
                 self.accelerator.gather(carries_loss.sum()).sum().to(scored["num_items_in_batch"])
             )
         return scored
+
+    def _seed_sampler(self, prompt_ids: list[list[int]]) -> None:
+        """Seed what vLLM draws next by the run's seed, the step, the process and the prompts.
+
+        vLLM seeds this process alike for every run when it starts, and its own random state is in no checkpoint.
+        """
+        address = ("completions", self.state.global_step, processes.index(), *map(str, prompt_ids))
+        seed = stream_seed(self.args.seed, *address) % SEEDS
+        set_seed(seed)
+        if self.settings.sampler == "vllm-server":
+            self.vllm_generation.generation_kwargs["seed"] = seed
+
+    def _has_to_log_gap(self) -> bool:
+        """Whether to log how far vLLM's log-probabilities are from the trainer's: TRL does so only to correct them."""
+        is_due = self.state.global_step % self.args.save_steps == 0 and self.model.training
+        return is_due and not (self.settings.importance_sampling_correction or self.settings.trains_with_unsloth)
+
+    @torch.no_grad()
+    def _log_gap(self, scored: dict[str, Any]) -> None:
+        ids, mask = (torch.cat([scored[f"prompt_{name}"], scored[f"completion_{name}"]], 1) for name in ("ids", "mask"))
+        n_columns = scored["completion_ids"].shape[1]
+        log_probs, *_ = self._get_per_token_logps_and_entropies(self.model, ids, mask, logits_to_keep=n_columns)
+        counted = (scored["completion_mask"] * scored.get("tool_mask", 1)).bool()
+        gaps = (log_probs - scored["sampling_per_token_logps"]).abs()[counted]
+        total, n_tokens = self.accelerator.reduce(torch.stack([gaps.sum(), counted.sum()])).tolist()
+        if n_tokens:
+            self._metrics["train"]["sampling/sampling_logp_difference/mean"].append(total / n_tokens)

@@ -1,8 +1,8 @@
-"""Check that vLLM receives the trainer's weight updates.
+"""Send the trainer's weights to vLLM, and check that they arrive.
 
 A published run sampled for days from weights that never changed.
 
-vLLM has a copy of the weights, in the trainer's process or on a server, and TRL sends it new ones before it samples.
+In the trainer's process, vLLM gets the adapter before it samples; a server gets all weights, the adapter merged in.
 Before the first step, the adapter is changed visibly and sent to vLLM. The log-probabilities that vLLM gives its own
 completion are then compared with the trainer's, with and without the change.
 """
@@ -23,9 +23,15 @@ SHIFT = 0.5  # nats per token by which the moved adapter must change the log-pro
 logger = logging.getLogger(__name__)
 
 
+def adapter_alone(generation: Any) -> Iterator[tuple[str, Tensor]]:
+    """Load the adapter into vLLM in this process (`colocated.Engine`), and yield none of the weights, which stay."""
+    generation.llm.load(generation.model)
+    return iter(())
+
+
 @torch.no_grad()
 def merged_weights(generation: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield the weights of `generation.model` with its adapter merged in, under the names that vLLM expects.
+    """Yield the weights of `generation.model` with its adapter merged in, under the names that vLLM's server expects.
 
     Replaces TRL's `_iter_named_params` (1.16), which merges in place and then subtracts the adapter again. In bfloat16
     that leaves a rounding error in the base at every step (trl issue 6688): training would continue from another base

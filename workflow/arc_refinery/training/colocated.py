@@ -1,0 +1,46 @@
+"""vLLM in the trainer's process, opened by TRL, with the trained adapter beside its weights, as evaluation has it.
+
+TRL would merge the adapter into vLLM's weights. In bfloat16 that rounds small updates away, at first nearly all, so the
+sampler would lag behind the training. Here vLLM's weights never change, and each update sends the adapter alone.
+"""
+
+import tempfile
+from functools import partial
+from typing import Any
+
+from trl.generation import vllm_generation
+from vllm import LLM
+from vllm.lora.request import LoRARequest
+
+from arc_refinery.errors import InputError
+
+NAME, NUMBER = "trained", 1  # of the adapter in vLLM
+
+
+class Engine(LLM):
+    """TRL's engine, with `ours` in addition to or instead of its own keywords (`library_arguments.vllm_colocated`)."""
+
+    def __init__(self, ours: dict[str, Any], **of_trl: Any) -> None:
+        super().__init__(**of_trl | ours)
+        self._folder = tempfile.TemporaryDirectory(prefix="adapter-")
+        found = str(self.llm_engine.model_config.dtype).removeprefix("torch.")
+        if found != ours["dtype"]:
+            raise InputError(f"dtype: training has {ours['dtype']}, but vLLM samples in {found}; set it to {found}")
+
+    def load(self, network: Any) -> None:
+        """Replace the adapter that completions are sampled with by the trained one of a `PeftModel`."""
+        network.save_pretrained(self._folder.name, selected_adapters=["default"])
+        self.llm_engine.add_lora(LoRARequest(NAME, NUMBER, self._folder.name, load_inplace=True))
+
+    def generate(self, *arguments: Any, **named: Any) -> Any:
+        # without load_inplace, which would read the file again for each token
+        return super().generate(*arguments, **named, lora_request=LoRARequest(NAME, NUMBER, self._folder.name))
+
+    def sleep(self, level: int = 1, **named: Any) -> None:
+        """Keep the weights in the machine's memory (level 1): TRL's level 2 drops them, and ours are never sent."""
+        super().sleep(1, **named)
+
+
+def open_with(keywords: dict[str, Any]) -> None:
+    """Let TRL open an `Engine` with these keywords."""
+    vllm_generation.LLM = partial(Engine, keywords)
