@@ -63,7 +63,7 @@ class Recorder:
         inspect.signature(LLM.generate).bind(
             self, prompts, sampling_params=sampling_params, use_tqdm=use_tqdm, lora_request=lora_request
         )
-        assert lora_request == self.loaded and not lora_request.load_inplace
+        assert lora_request == self.loaded and not lora_request.load_inplace  # equal by name
         ends = sampling_params.stop_token_ids or self.network.generation_config.eos_token_id
         seen["params"] = {name: getattr(sampling_params, name) for name in ("temperature", "top_p", "stop_token_ids")}
         return [self._answer(prompt["prompt_token_ids"], sampling_params.max_tokens, ends) for prompt in prompts]

@@ -22,19 +22,19 @@ class Engine(LLM):
 
     def __init__(self, ours: dict[str, Any], **of_trl: Any) -> None:
         super().__init__(**of_trl | ours)
-        self._folder = tempfile.TemporaryDirectory(prefix="adapter-")
         found = str(self.llm_engine.model_config.dtype).removeprefix("torch.")
         if found != ours["dtype"]:
             raise InputError(f"dtype: training has {ours['dtype']}, but vLLM samples in {found}; set it to {found}")
 
     def load(self, network: Any) -> None:
         """Replace the adapter that completions are sampled with by the trained one of a `PeftModel`."""
-        network.save_pretrained(self._folder.name, selected_adapters=["default"])
-        self.llm_engine.add_lora(LoRARequest(NAME, NUMBER, self._folder.name, load_inplace=True))
+        with tempfile.TemporaryDirectory(prefix="adapter-") as folder:
+            network.save_pretrained(folder, selected_adapters=["default"])
+            self.llm_engine.add_lora(LoRARequest(NAME, NUMBER, folder, load_inplace=True))
 
     def generate(self, *arguments: Any, **named: Any) -> Any:
-        # without load_inplace, which would read the file again for each token
-        return super().generate(*arguments, **named, lora_request=LoRARequest(NAME, NUMBER, self._folder.name))
+        # It is loaded, so nothing reads its path; with load_inplace, each token would.
+        return super().generate(*arguments, **named, lora_request=LoRARequest(NAME, NUMBER, "loaded"))
 
     def sleep(self, level: int = 1, **named: Any) -> None:
         """Keep the weights in the machine's memory (level 1): TRL's level 2 drops them, and ours are never sent."""
