@@ -179,12 +179,14 @@ def test_chatml_puts_a_line_break_after_the_sampled_end() -> None:
 
 def test_a_second_answer_begins_as_the_first_did() -> None:
     from arc_refinery.refine.rollout import Continuation
+    from arc_refinery.tokenizers import begin_answers
 
     tokenizer = bytewise(CHATML, "<|im_start|>", "<|im_end|>")
+    begin_answers(tokenizer, "Sure:")  # as the environment does
     begun = (*PROMPT.messages, Message(role="assistant", content="Sure:"))
     sure = asked(make_prompt(TASK, messages=begun))
     given = Continuation(tokenizer, [tokenizer.eos_token_id]).ids(sure, ids_of(tokenizer, "x<|im_end|>"), "no")
-    assert tokenizer.decode(given).endswith("<|im_start|>assistant\nSure:")
+    assert tokenizer.decode(given) == "\n<|im_start|>user\nno<|im_end|>\n<|im_start|>assistant\nSure:"
 
 
 def test_a_template_that_does_not_end_answers_is_refused() -> None:

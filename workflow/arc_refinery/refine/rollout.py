@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from arc_refinery.errors import InputError
 from arc_refinery.metrics import correct_grids
-from arc_refinery.prompts import Template, error_feedback, execution_feedback, next_turn
+from arc_refinery.prompts import Template, error_feedback, execution_feedback, next_turn, split_prefix
 from arc_refinery.refine.grading import Grade, grade_answers
 from arc_refinery.refine.rows import TrainingPrompt, prompt_of_row
 from arc_refinery.sandbox import Executor, Status
@@ -44,7 +44,10 @@ class TwoTurnEpisode:
 
 
 class Continuation:
-    """The tokens that a chat template puts between a first and a second answer."""
+    """The tokens that a chat template puts between a first and a second answer.
+
+    The template begins answers with the prompts' prefix (`begin_answers`).
+    """
 
     def __init__(self, tokenizer: "PreTrainedTokenizerBase", ends: Sequence[int]) -> None:
         self.tokenizer = tokenizer
@@ -55,13 +58,10 @@ class Continuation:
 
         An answer that was cut is closed as the template closes answers.
         """
-        *conversation, last = next_turn(list(prompt.messages), ANSWER_PLACEHOLDER, feedback)
-        prefix = last["content"] if last["role"] == "assistant" else ""
-        if not prefix:
-            conversation.append(last)
+        conversation, _ = split_prefix(next_turn(list(prompt.messages), ANSWER_PLACEHOLDER, feedback))
         text = str(self.tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True))
         _, found, after = text.rpartition(ANSWER_PLACEHOLDER)
-        ids: list[int] = self.tokenizer(after + prefix, add_special_tokens=False)["input_ids"]
+        ids: list[int] = self.tokenizer(after, add_special_tokens=False)["input_ids"]
         if not found or not ids or ids[0] not in self.ends:
             raise ConversationError(
                 f"{self.tokenizer.name_or_path}: its chat template does not end an answer with an end-of-turn token "
