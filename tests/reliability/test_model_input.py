@@ -13,12 +13,12 @@ from checkout import TINY
 
 from arc_refinery import chat
 from arc_refinery.chat import load_chat
-from arc_refinery.config import ModelConfig
+from arc_refinery.config import ModelConfig, PromptedModel
 from arc_refinery.errors import InputError, ModelError
 from arc_refinery.files import atomic_write
 from arc_refinery.hub import out_of_reach
 from arc_refinery.model_shape import shape_of
-from arc_refinery.sampling.checks import adapter_config, check_model
+from arc_refinery.sampling.checks import adapter_config, check_model, check_sampling
 
 Change = Callable[[Path], object]
 
@@ -154,6 +154,14 @@ def test_end_tokens_that_cannot_be_read_are_refused(tmp_path: Path, content: str
 def test_end_tokens_may_be_several_or_left_to_the_tokenizer(tmp_path: Path, content: str) -> None:
     folder = tiny(tmp_path, text("generation_config.json", content))
     check_model(ModelConfig(path=str(folder), window=64), None)
+
+
+@pytest.mark.model
+def test_answers_that_would_not_end_are_refused_before_sampling(tmp_path: Path) -> None:
+    template = Path(TINY, "chat_template.jinja").read_text()
+    folder = tiny(tmp_path, text("chat_template.jinja", template.replace("<|end|>", "<|pad|>")))
+    with pytest.raises(ModelError, match=r"'<\|pad\|>' follows it, and completions end at \['<\|end\|>'\]"):
+        check_sampling([], PromptedModel(path=str(folder), window=64), None, 8)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from checkout import TINY
 from factories import make_grid, make_prompt, make_task
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from arc_refinery.errors import ModelError
 from arc_refinery.prompts import Message, first_turn, load_template, next_turn
 from arc_refinery.records import Prompt
 from arc_refinery.sandbox import Executor
@@ -190,11 +191,23 @@ def test_a_second_answer_begins_as_the_first_did() -> None:
 
 
 def test_a_template_that_does_not_end_answers_is_refused() -> None:
-    from arc_refinery.refine.rollout import Continuation, ConversationError
+    from arc_refinery.refine.rollout import Continuation
 
     tokenizer = bytewise("{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}", "<end>")
-    with pytest.raises(ConversationError, match="does not end an answer"):
+    with pytest.raises(ModelError, match="does not end an answer"):
         Continuation(tokenizer, [tokenizer.eos_token_id]).ids(asked(), [1], "no")
+
+
+def test_answers_that_would_not_end_are_refused_before_a_trainer_starts_an_engine(executor: Executor) -> None:
+    from arc_refinery.config import Grpo, Lengths
+    from arc_refinery.refine.environment import RefineEnvironment
+
+    tokenizer = bytewise(CHATML, "<|im_start|>", "<|im_end|>")
+    lengths = Lengths(max_completion_length=8, max_seq_length=64)
+    grpo = Grpo(learning_rate=1e-4)
+    environment = RefineEnvironment(lambda: iter([PROMPT]), "", grpo, lengths, TEMPLATE, False, 0, executor)
+    with pytest.raises(ModelError, match=r"'<\|im_end\|>\\n' follows it, and completions end at \['<\|im_start\|>'\]"):
+        environment.trainer(tokenizer, [tokenizer.convert_tokens_to_ids("<|im_start|>")])
 
 
 @pytest.mark.model

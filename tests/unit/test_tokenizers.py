@@ -1,12 +1,15 @@
-"""Chat templates and tokenizers: padding, beginnings of answers; on tokenizers made here, shaped like Llama-3.1's."""
+"""Chat templates and tokenizers: padding, beginnings and ends of answers; on tokenizers made here, like Llama-3.1's."""
 
 import json
 import logging
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from call_format_models import TEMPLATES as TRL_TEMPLATES
+from call_format_models import make_tokenizer, stop_token
 from checkout import TINY, TINY_TOOLS
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
@@ -16,7 +19,8 @@ from arc_refinery.chat import load_chat
 from arc_refinery.errors import ModelError
 from arc_refinery.prompts import Message
 from arc_refinery.refine.rendering import Renderer
-from arc_refinery.tokenizers import LLAMA_PAD, begin_answers, load_tokenizer
+from arc_refinery.sampling.checks import check_answers_end
+from arc_refinery.tokenizers import ANSWERED, LLAMA_PAD, begin_answers, end_tokens, ids_after_answer, load_tokenizer
 
 CHAT = (
     "{{- bos_token }}\n"
@@ -151,3 +155,74 @@ def test_without_a_prefix_the_chat_template_stays():
     before = tokenizer.chat_template
     begin_answers(tokenizer, "")
     assert tokenizer.chat_template == before
+
+
+# ends of answers
+
+
+def chat_folder(path: Path, template: str, **files: dict[str, Any]) -> str:
+    """The folder of a model whose tokenizer has the tokens <end> (130), which ends texts, and <turn> (131)."""
+    made = folder(path, "<turn>")
+    (path / "chat_template.jinja").write_text(template)
+    for name, content in ({"config": {"model_type": "llama", "eos_token_id": None}} | files).items():
+        (path / f"{name}.json").write_text(json.dumps(content))
+    return made
+
+
+TURNS = "{% for m in messages %}[{{ m.role }}]{{ m.content }}<turn>{% endfor %}"
+
+
+@pytest.mark.parametrize("model", [TINY, TINY_TOOLS, f"{TINY}-search"])
+def test_answers_of_the_embedded_models_end(model: str):
+    check_answers_end(model)
+
+
+@pytest.mark.parametrize("template", TRL_TEMPLATES)
+def test_answers_in_templates_of_other_models_end(template: str):
+    tokenizer = make_tokenizer(template)
+    end = tokenizer.convert_tokens_to_ids(stop_token(template))
+    assert ids_after_answer(tokenizer, [end], ANSWERED)[0] == end
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"generation_config": {"eos_token_id": [130, 131]}},
+        {"generation_config": {"eos_token_id": 131}},
+        {
+            "config": {"model_type": "llama", "eos_token_id": [130, 131]}
+        },  # read where there is no generation_config.json
+    ],
+)
+def test_answers_may_end_with_a_token_that_only_the_model_names(tmp_path: Path, settings: dict[str, Any]):
+    path = chat_folder(tmp_path, TURNS, **settings)
+    assert end_tokens(path, load_tokenizer(path)) == [130, 131]
+    check_answers_end(path)
+
+
+@pytest.mark.parametrize(
+    ("files", "named"),
+    [({}, "config.json"), ({"generation_config": {"eos_token_id": 130}}, "generation_config.json")],
+)
+def test_a_template_whose_answers_would_not_end_is_refused(tmp_path: Path, files: dict[str, Any], named: str):
+    path = chat_folder(tmp_path, TURNS, **files)
+    with pytest.raises(ModelError) as refusal:
+        check_answers_end(path)
+    for text in (path, "chat_template.jinja", "'<turn>' follows it", "['<end>']", f"eos_token_id in {named}", "[131]"):
+        assert text in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for m in messages %}[{{ m.role }}] {{ m.content }} <end>{% endfor %}",  # as Llama-2's
+        "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}",  # does not say how answers end
+    ],
+)
+def test_spaces_and_silence_after_an_answer_are_allowed(tmp_path: Path, template: str):
+    check_answers_end(chat_folder(tmp_path, template))
+
+
+def test_a_template_that_renders_no_answer_is_refused(tmp_path: Path):
+    with pytest.raises(ModelError, match=r"cannot render an answer \(only questions\)"):
+        check_answers_end(chat_folder(tmp_path, "{{ raise_exception('only questions') }}"))

@@ -12,7 +12,7 @@ from arc_refinery.refine.rollout import TwoTurns
 from arc_refinery.refine.rows import row_of, streamed
 from arc_refinery.refine.scoring import Scorer
 from arc_refinery.sandbox import Executor
-from arc_refinery.tokenizers import begin_answers
+from arc_refinery.tokenizers import ANSWERED, begin_answers, ids_after_answer
 from arc_refinery.training.grpo import TrainingData, TrainingError
 from arc_refinery.training.trainer import Trainer
 
@@ -66,6 +66,7 @@ class RefineEnvironment:
         return refining_rollouts(self.lengths)
 
     def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
+        ids_after_answer(tokenizer, ends, ANSWERED)  # raises if answers would not end
         begin_answers(tokenizer, self.prefix)
         scorer = Scorer(self.training, self.executor, ends)
         rollout = self._two_turns() if self.training.rollout == "on-policy" else None

@@ -14,22 +14,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from arc_refinery.errors import InputError
 from arc_refinery.metrics import correct_grids
 from arc_refinery.prompts import Template, error_feedback, execution_feedback, next_turn, split_prefix
 from arc_refinery.refine.grading import Grade, grade_answers
 from arc_refinery.refine.rows import TrainingPrompt, prompt_of_row
 from arc_refinery.sandbox import Executor, Status
 from arc_refinery.tasks import Task
+from arc_refinery.tokenizers import ANSWER, ids_after_answer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-ANSWER_PLACEHOLDER = "<answer goes here>"
-
-
-class ConversationError(InputError):
-    """A model's chat template does not support a second turn; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +52,8 @@ class Continuation:
 
         An answer that was cut is closed as the template closes answers.
         """
-        conversation, _ = split_prefix(next_turn(list(prompt.messages), ANSWER_PLACEHOLDER, feedback))
-        text = str(self.tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True))
-        _, found, after = text.rpartition(ANSWER_PLACEHOLDER)
-        ids: list[int] = self.tokenizer(after, add_special_tokens=False)["input_ids"]
-        if not found or not ids or ids[0] not in self.ends:
-            raise ConversationError(
-                f"{self.tokenizer.name_or_path}: its chat template does not end an answer with an end-of-turn token "
-                f"({after[:20]!r} follows it), so a second turn cannot continue the sampled tokens; "
-                "use rollout: prepared"
-            )
+        conversation, _ = split_prefix(next_turn(list(prompt.messages), ANSWER, feedback))
+        ids = ids_after_answer(self.tokenizer, self.ends, conversation)
         return ids[1:] if answer_ids[-1] in self.ends else ids
 
 

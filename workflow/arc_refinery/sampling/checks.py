@@ -25,8 +25,12 @@ class SamplingError(InputError):
 def check_sampling(
     prompts: Sequence[Prompt], model: PromptedModel, adapter: Path | None, max_output_tokens: int
 ) -> None:
-    """Raise `SamplingError` unless the backend is installed, prompts fit the window, and the adapter fits the model."""
+    """Raise unless the backend is installed, prompts fit the window, the adapter fits the model, and answers end.
+
+    All raise `SamplingError`, but the last one raises `ModelError`.
+    """
     check_model(model, adapter)
+    check_answers_end(model.path)
     longest = model.window - max_output_tokens
     long = [prompt for prompt in prompts if prompt.n_tokens > longest]
     if long:
@@ -51,6 +55,15 @@ def check_model(model: ModelConfig, adapter: Path | None) -> None:
     _check_end_tokens(Path(model.path, GENERATION_CONFIG), network)
     if adapter is not None:
         _check_adapter(adapter, model, network)
+
+
+def check_answers_end(model_path: str) -> None:
+    """Raise `ModelError` if the chat template ends an answer with a token that does not end a completion."""
+    from arc_refinery.tokenizers import ANSWERED, end_tokens, ids_after_answer, load_tokenizer
+
+    tokenizer = load_tokenizer(model_path)
+    if tokenizer.chat_template:  # else prompts were rendered with another model's
+        ids_after_answer(tokenizer, end_tokens(model_path, tokenizer), ANSWERED)
 
 
 def adapter_config(adapter: Path) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from arc_refinery.sampling.protocol import Completion, Decoding, Sampled
 from arc_refinery.sampling.rows import Rows
 from arc_refinery.seeding import stream_seed
 from arc_refinery.shared_prompts import share
-from arc_refinery.tokenizers import load_tokenizer
+from arc_refinery.tokenizers import end_tokens, load_tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class TransformersSampler:
         if obstacle:
             logger.info("prompts are sampled one by one: %s", obstacle)
         self.shares = not obstacle
-        self.ends = end_tokens(self.network, self.tokenizer)
+        self.ends = end_tokens(model.path, self.tokenizer)
         self.decoding = decoding
         self.warpers = LogitsProcessorList()
         if decoding.temperature:
@@ -162,10 +162,3 @@ def load_weights(model: ModelConfig, in_4bit: bool, **options: Any) -> Any:
             "belong to its weights? Download the model again"
         )
     return network
-
-
-def end_tokens(network: Any, tokenizer: Any) -> list[int]:
-    """Return the tokens that end a completion: the tokenizer's, and those in the model's generation_config.json."""
-    configured = network.generation_config.eos_token_id
-    ends = dict.fromkeys([tokenizer.eos_token_id, *(configured if isinstance(configured, list) else [configured])])
-    return [end for end in ends if end is not None]

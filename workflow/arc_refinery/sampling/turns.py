@@ -15,10 +15,10 @@ from transformers import GenerationConfig, set_seed
 
 from arc_refinery.config import Generation, ModelConfig
 from arc_refinery.sampling.rows import sample_rows
-from arc_refinery.sampling.transformers_sampler import end_tokens, load_network
+from arc_refinery.sampling.transformers_sampler import load_network
 from arc_refinery.seeding import stream_seed
 from arc_refinery.shared_prompts import share
-from arc_refinery.tokenizers import load_tokenizer
+from arc_refinery.tokenizers import end_tokens, load_tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class TransformersTurns:
         self.tokenizer = load_tokenizer(model.path)
         self.tokenizer.eos_token = generation.stop_token
         self.network = load_network(model, adapter, self.device)
-        ends = end_tokens(self.network, self.tokenizer)
+        ends = end_tokens(model.path, self.tokenizer)
         self.network.generation_config = GenerationConfig()  # else the model's own settings fill in what is unset here
         self.ends = frozenset(ends)
         if obstacle := share(self.network):

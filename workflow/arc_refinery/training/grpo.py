@@ -34,10 +34,9 @@ from arc_refinery.files import writing
 from arc_refinery.library_arguments import grpo_settings, vllm_colocated
 from arc_refinery.reading import content_hash
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS, adapter_config
-from arc_refinery.sampling.transformers_sampler import end_tokens
 from arc_refinery.sampling.vllm_sampler import supported_rank
 from arc_refinery.seeding import stream
-from arc_refinery.tokenizers import load_tokenizer
+from arc_refinery.tokenizers import end_tokens, load_tokenizer
 from arc_refinery.training import checkpoints, processes, sampling_server, trackers
 from arc_refinery.training.adapters import lora_config, open_base, open_network, read_weights, write_adapter
 from arc_refinery.training.guard import Symptom, first_symptom, symptom
@@ -254,7 +253,7 @@ def _trainer(job: TrainingJob, environment: Environment, rate: float, of_run: Ma
     network = _network(job)
     trainer = environment.trainer(
         tokenizer,
-        end_tokens(network["model"], tokenizer),
+        end_tokens(job.model.path, tokenizer),
         **network,
         processing_class=tokenizer,
         args=_arguments(job, environment, rate, of_run),
