@@ -19,6 +19,7 @@ from arc_refinery.config import (
     ModelConfig,
     ModelNeeds,
     Needs,
+    PolicyGradient,
     Refining,
     Sandbox,
     load_experiment,
@@ -272,7 +273,8 @@ def test_two_samplers_agree_or_not(theirs: list[Any], outcome: str):
 
 @pytest.mark.training
 def test_training_is_tried_interrupted_and_taken_up():
-    settings = Grpo(learning_rate=1e-4, num_generations=4)
+    larger = {"n_heldout": 8, "pass_at_k": 8, "num_iterations": 2, "prompts_per_step": 16}
+    settings = Grpo(learning_rate=1e-6, rollout="on-policy", **larger)
     steps, follows, resumes = stages.training(ModelConfig(path=TINY, window=1024), Lora(), settings)
     assert steps == Finding("GRPO makes steps", "passed", "12 steps in float32")
     assert follows.outcome == "not applicable"
@@ -335,12 +337,68 @@ def test_the_training_of_every_config_can_be_tried(path: Path, tmp_path: Path):
     settings = training.grpo
     for changes in ({}, {"unsloth": True, "loss_type": "dapo", "epsilon_high": 0.2, "scale_rewards": "batch"}):
         changed = settings.model_copy(update={key: value for key, value in changes.items() if hasattr(settings, key)})
-        words = stages._train(
-            ModelConfig(path=TINY, window=9), training.lora, changed, changed.sampler, small_tasks(tmp_path), tmp_path
-        )
-        command = parse(words)
+        command = tried(changed, training.lora, tmp_path)
         assert command.training.loss_type == changed.loss_type
         assert command.training.sampler == settings.sampler
+
+
+# keys that a small run of the embedded model has values of its own for
+SMALL = {
+    "learning_rate",
+    "max_steps",
+    "save_steps",
+    "num_generations",
+    "prompts_per_step",
+    "gradient_accumulation_steps",
+}
+SMALL |= {"n_heldout", "n_jobs", "report_to", "target_modules"}
+
+
+def test_all_other_settings_of_a_training_are_tried(tmp_path: Path):
+    keys = {
+        "optimizer": "adamw_8bit",
+        "shared_prefix": "off",
+        "rollout": "on-policy",
+        "pass_at_k": 3,
+        "sampler": "vllm-colocate",
+        "frequency_penalty": 0.1,
+        "weight_decay": 0.01,
+        "num_iterations": 2,
+    }
+    settings, lora = Grpo(learning_rate=1e-6, **keys), Lora(lora_r=40, lora_alpha=3)
+    command = tried(settings, lora, tmp_path)
+    assert command.training.model_dump(exclude=SMALL) == settings.model_dump(exclude=SMALL)
+    assert command.lora.model_dump(exclude=SMALL) == lora.model_dump(exclude=SMALL)
+
+
+def test_all_settings_of_a_model_are_tried_and_its_reference_has_few(tmp_path: Path):
+    model = ModelConfig(path="owner/model", window=9670, backend="vllm", dtype="bfloat16", tensor_parallel_size=2)
+    own, reference = (
+        parse(stages._sample(model, backend, tmp_path / "tasks", tmp_path, None)).sampler()
+        for backend in ("vllm", "transformers")
+    )
+    assert own == model.model_copy(update={"path": TINY, "window": 1024})
+    assert reference == ModelConfig(path=TINY, window=1024, dtype="bfloat16")
+
+
+@pytest.mark.parametrize(("rank", "tried_rank"), [(1, 32), (64, 64)])
+def test_8_bit_states_are_tried_with_matrices_that_have_them(rank: int, tried_rank: int, tmp_path: Path):
+    settings, lora = Grpo(learning_rate=1e-6, optimizer="adamw_8bit"), Lora(lora_r=rank)
+    assert tried(settings, lora, tmp_path).lora.lora_r == tried_rank
+
+
+def test_processes_and_a_server_are_tried_as_far_as_one_machine_allows(tmp_path: Path):
+    two = tried(Grpo(learning_rate=1e-6, n_processes=2), Lora(), tmp_path).training
+    assert (two.n_processes, two.num_generations, two.gradient_accumulation_steps) == (2, 8, 4)
+    served = {"sampler": "vllm-server", "server_url": "http://node:8000", "frequency_penalty": 0.1}
+    alone = tried(Grpo(learning_rate=1e-6, **served), Lora(), tmp_path, sampler="transformers").training
+    assert (alone.sampler, alone.server_url, alone.frequency_penalty) == ("transformers", None, 0.0)
+
+
+def tried(settings: PolicyGradient, lora: Lora, folder: Path, sampler: str = "") -> Any:
+    """The command of the small training."""
+    model = ModelConfig(path=TINY, window=9)
+    return parse(stages._train(model, lora, settings, sampler or settings.sampler, small_tasks(folder), folder))
 
 
 def small_tasks(folder: Path) -> Path:

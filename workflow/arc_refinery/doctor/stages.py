@@ -13,9 +13,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from arc_refinery import records
-from arc_refinery.config import Lora, ModelConfig, PolicyGradient, Sampling, TaskSet
+from arc_refinery.config import Grpo, Lora, ModelConfig, PolicyGradient, Sampling, TaskSet
 from arc_refinery.config.stages import flag_words
 from arc_refinery.doctor.findings import Finding
 
@@ -28,23 +29,7 @@ N_STEPS = 12  # of GRPO: enough to interrupt it before the last
 TIMEOUT_SECONDS = 600  # per command
 AGREEMENT = 0.75  # share of greedy answers that must be equal: in 16 bits, near ties may go either way
 TOLERANCE = {"float32": 1e-3, "float16": 2e-2, "bfloat16": 5e-2}  # nats per token between two samplers
-# Config keys used in the small training run: all that determine which code of TRL, vLLM and Unsloth runs
-CONFIG_KEYS = {
-    "unsloth",
-    "gpu_memory_utilization",
-    "importance_sampling_correction",
-    "importance_sampling_mode",
-    "importance_sampling_level",
-    "loss_type",
-    "epsilon_high",
-    "beta",
-    "scale_rewards",
-    "mask_truncated_completions",
-    "drop_zero_variance",
-    "temperature",
-    "top_p",
-    "repetition_penalty",
-}
+EIGHT_BIT_RANK = 32  # x 128, the embedded model's width: of smaller matrices bitsandbytes keeps states in 32 bits
 SAMPLER_CHECK = re.compile(r"sampler check: .*")
 
 
@@ -68,7 +53,7 @@ def sampling(model: ModelConfig, adapter: Lora) -> Iterator[Finding]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         tasks = _tasks(folder / "tasks.parquet")
-        lora = _adapter(folder / "adapter", model, adapter)
+        lora = _adapter(folder / "adapter", adapter)
         answers: dict[tuple[str, bool], list[records.Attempt]] = {}
         for backend in dict.fromkeys([model.backend, "transformers"]):
             for with_adapter in (False, True):
@@ -150,15 +135,13 @@ def _tasks(path: Path) -> Path:
     return path
 
 
-def _adapter(folder: Path, model: ModelConfig, lora: Lora) -> Path:
+def _adapter(folder: Path, lora: Lora) -> Path:
     """Write an adapter of the config's rank, with random weights that change answers."""
     import torch
 
     from arc_refinery.training.adapters import open_network, write_adapter
 
-    network = open_network(
-        ModelConfig(path=str(MODEL), window=WINDOW), lora.model_copy(update={"load_in_4bit": False}), None, 0
-    )
+    network = open_network(ModelConfig(path=str(MODEL), window=WINDOW), Lora(lora_r=lora.lora_r), None, 0)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for name, weights in network.named_parameters():
@@ -169,22 +152,21 @@ def _adapter(folder: Path, model: ModelConfig, lora: Lora) -> Path:
 
 
 def _sample(model: ModelConfig, backend: str, tasks: Path, output: Path, adapter: Path | None) -> list[str]:
+    """The command that samples with all settings of a model but its path and window."""
+    of_backend = {"dtype", "n_threads"} if backend != model.backend else set(ModelConfig.model_fields)
     flags = {
+        **model.model_dump(include=of_backend - {"path", "revision", "window"}),
         "backend": backend,
-        "model-path": MODEL,
+        "model_path": MODEL,
         "template": TEMPLATE,
-        "dataset-path": tasks,
-        "output-folder": output,
-        "max-model-len": WINDOW,
-        "max-output-tokens": N_TOKENS,
-        "n-predictions": 1,
-        "batch-size": 1,
+        "dataset_path": tasks,
+        "output_folder": output,
+        "max_model_len": WINDOW,
+        "max_output_tokens": N_TOKENS,
+        "n_predictions": 1,
+        "batch_size": 1,
         "temperature": 0,
-        "dtype": model.dtype,
-        "tensor-parallel-size": model.tensor_parallel_size,
-        "gpu-memory-utilization": model.gpu_memory_utilization,
-        "use-4bit-quantization": model.use_4bit_quantization,
-        "lora-path": adapter,
+        "lora_path": adapter,
     }
     return ["sample", *flag_words(flags)]
 
@@ -192,6 +174,7 @@ def _sample(model: ModelConfig, backend: str, tasks: Path, output: Path, adapter
 def _train(
     model: ModelConfig, lora: Lora, settings: PolicyGradient, sampler: str, tasks: Path, folder: Path
 ) -> list[str]:
+    """The command that trains with all settings but those that a small run of the embedded model must replace."""
     from arc_refinery.prompts import load_template
     from arc_refinery.refine.first_turn import first_turn_prompts
     from arc_refinery.refine.rendering import Renderer
@@ -201,25 +184,41 @@ def _train(
         list(records.read_tasks(tasks)), 1, sampling, load_template(TEMPLATE), Renderer(str(MODEL)), 0
     )
     records.write(folder / "prompts.parquet", "prompts", made, 0, {})
+    n_processes = settings.n_training_processes
+    replaced: dict[str, Any] = {
+        "learning_rate": 1e-4,
+        "max_steps": N_STEPS,
+        "save_steps": 1,
+        "num_generations": 4 * n_processes,
+        "prompts_per_step": 1,
+        "gradient_accumulation_steps": 2 * n_processes,
+        "pass_at_k": min(settings.pass_at_k, 4),
+        "n_heldout": min(settings.n_heldout, 2),
+        "n_jobs": 1,
+        "report_to": (),
+        "sampler": sampler,
+        "server_url": None,
+        "target_modules": Lora().target_modules,  # names of the embedded model
+    }
+    if sampler == "transformers":
+        replaced["frequency_penalty"] = 0.0  # it needs vLLM
+    if settings.optimizer == "adamw_8bit":
+        replaced["lora_r"] = max(lora.lora_r, EIGHT_BIT_RANK)
     flags = {
-        "model-path": MODEL,
+        "model_path": MODEL,
         "template": TEMPLATE,
-        "dataset-path": folder / "prompts.parquet",
-        "output-dir": folder / "trained",
+        "dataset_path": folder / "prompts.parquet",
+        "output_dir": folder / "trained",
         "checkpoints": folder / "checkpoints",
         "dtype": model.dtype,
-        "sampler": sampler,
-        **lora.model_dump(include={"lora_r", "load_in_4bit"}),
-        **settings.model_dump(include=CONFIG_KEYS),
-        "learning-rate": 1e-4,
-        "num-generations": 4,
-        "gradient-accumulation-steps": 2,
-        "max-completion-length": N_TOKENS,
-        "max-seq-length": WINDOW,
-        "max-steps": N_STEPS,
-        "save-steps": 1,
+        "n_threads": model.n_threads,
+        "max_completion_length": N_TOKENS,
+        "max_seq_length": WINDOW,
+        **lora.model_dump(),
+        **settings.model_dump(include=set(Grpo.model_fields)),  # other kinds have more, of their own code
+        **replaced,
     }
-    return ["train", *flag_words(flags), "--report-to"]
+    return ["train", *flag_words(flags)]
 
 
 def _run(words: list[str], interrupt_at: Path | None = None) -> FinishedCommand:
