@@ -17,7 +17,11 @@ from gpu_envs.pretended import engine_config
 from unit.test_documented_commands import commands, texts
 
 from arc_refinery.config import ModelConfig
-from arc_refinery.gpus import complete_visible_devices
+from arc_refinery.errors import InputError
+from arc_refinery.gpus import check_mig, complete_visible_devices
+
+# MIG instances of the second GPU by their number in it, each under both of its names
+MIG = [(f"MIG-11c29e8{n}-e611-50b5-b5ef-609c0a0fe58b", f"MIG-{nvidia_smi.SECOND}/{n + 7}/0") for n in range(3)]
 
 
 @pytest.fixture
@@ -76,28 +80,41 @@ def test_4_bits_would_not_be_admitted(opened: list[dict[str, Any]]):
 
 @pytest.fixture
 def capability(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
-    """vLLM's question for the first visible GPU; NVML knows two."""
+    """vLLM's question for the first visible GPU; NVML knows two, and three MIG instances of the second."""
+    import pynvml
     from vllm.platforms import cuda
 
-    uuids = [nvidia_smi.FIRST, nvidia_smi.SECOND]
+    for library in (cuda.pynvml, pynvml):  # vLLM has a copy
+        with_two_gpus(library, monkeypatch)
+    cuda.NvmlCudaPlatform.get_device_capability.cache_clear()
+    return lambda: tuple(cuda.NvmlCudaPlatform.get_device_capability())
 
-    def by_uuid(uuid: str) -> int:
-        if uuid not in uuids:  # NVML compares whole ones
-            raise cuda.pynvml.NVMLError(cuda.pynvml.NVML_ERROR_NOT_FOUND)
-        return uuids.index(uuid)
+
+def with_two_gpus(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace NVML by its documented behavior on two GPUs, with capability 9.0 and 9.1."""
+    handles = {nvidia_smi.FIRST: ("gpu", 0), nvidia_smi.SECOND: ("gpu", 1)}
+    handles |= {name: ("mig", number) for number, names in enumerate(MIG) for name in names}
+
+    def by_uuid(uuid: str) -> tuple[str, int]:
+        if uuid not in handles:  # it compares whole ones
+            raise library.NVMLError(library.NVML_ERROR_NOT_FOUND)
+        return handles[uuid]
+
+    def by_index(index: int) -> tuple[str, int]:
+        if index > 1:
+            raise library.NVMLError(library.NVML_ERROR_INVALID_ARGUMENT)
+        return ("gpu", index)
 
     stand_ins = {
         "nvmlInit": lambda: None,
         "nvmlShutdown": lambda: None,
         "nvmlDeviceGetHandleByUUID": by_uuid,
-        "nvmlDeviceGetIndex": lambda handle: handle,
-        "nvmlDeviceGetHandleByIndex": lambda index: index,
-        "nvmlDeviceGetCudaComputeCapability": lambda handle: (9, handle),
+        "nvmlDeviceGetIndex": lambda handle: handle[1],  # of a MIG instance: in its GPU
+        "nvmlDeviceGetHandleByIndex": by_index,
+        "nvmlDeviceGetCudaComputeCapability": lambda handle: (9, handle[1]),
     }
     for name, stand_in in stand_ins.items():
-        monkeypatch.setattr(cuda.pynvml, name, stand_in)
-    cuda.NvmlCudaPlatform.get_device_capability.cache_clear()
-    return lambda: tuple(cuda.NvmlCudaPlatform.get_device_capability())
+        monkeypatch.setattr(library, name, stand_in)
 
 
 @pytest.mark.parametrize(
@@ -125,6 +142,30 @@ def test_vllm_would_not_find_it_by_the_first_digits_alone(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-6a96ffff")
     with pytest.raises(cuda.pynvml.NVMLError):
         capability()
+
+
+@pytest.mark.parametrize("name", MIG[0] + MIG[1])
+def test_vllm_finds_a_mig_instance_whose_number_is_that_of_a_gpu(
+    name: str, capability: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+):
+    """Though it asks for that GPU, not for its own."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", name)
+    check_mig()
+    assert capability() == (9, 0 if name in MIG[0] else 1)
+
+
+@pytest.mark.parametrize("name", MIG[2])
+def test_other_mig_instances_are_refused_where_vllm_would_fail(
+    name: str, capability: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+):
+    """Once the first part fails, arc_refinery.gpus.check_mig may go."""
+    from vllm.platforms import cuda
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", name)
+    with pytest.raises(cuda.pynvml.NVMLError, match="Invalid Argument"):
+        capability()
+    with pytest.raises(InputError, match=rf"is {name}, but vLLM 0\.31 would not find .* \(Invalid Argument\)"):
+        check_mig()
 
 
 # the server

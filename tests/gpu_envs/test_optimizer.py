@@ -1,6 +1,7 @@
 """The optimizer with states of 8 bits, with the CPU kernels of bitsandbytes: states, and their reload from a file."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,7 +24,7 @@ def make_steps(optimizer: torch.optim.Optimizer, seeds: range) -> None:
         optimizer.step()
 
 
-def eight_bits(of: Tensor) -> torch.optim.Optimizer:
+def eight_bits(of: Tensor) -> Any:
     from bitsandbytes.optim import AdamW
 
     return AdamW([of], lr=1e-2, optim_bits=8)  # as transformers makes it

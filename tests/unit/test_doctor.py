@@ -1,5 +1,6 @@
 """`arc-refinery doctor`: what it checks, what it finds wrong, and what it tells."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -105,11 +106,13 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Have torch tell of GPUs with so much memory (MB)."""
     import torch
 
-    def tell(version: str | None, *memories: int) -> None:
+    def tell(version: str | None, *memories: int, major: int = 9) -> None:
         monkeypatch.setattr(torch.version, "cuda", version)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(memories))
         monkeypatch.setattr(torch.cuda, "device_count", lambda: len(memories))
-        properties = [SimpleNamespace(name="H100", total_memory=memory * 2**20) for memory in memories]
+        properties = [
+            SimpleNamespace(name="H100", total_memory=memory * 2**20, major=major, minor=0) for memory in memories
+        ]
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda number: properties[number])
 
     return tell
@@ -120,7 +123,7 @@ GPU = ModelNeeds(gpus=1, gpu_mem_mb=40000)
 
 def test_a_torch_for_cpus_is_found_where_a_gpu_is_asked_for(cuda: Callable[..., None]):
     cuda(None)
-    (found,) = machine.gpu(GPU)
+    (found,) = machine.gpu(GPU, "float32")
     assert (found.outcome, "is built for CPUs" in found.found) == ("failed", True)
     assert "PyPI's index" in found.advice
 
@@ -129,16 +132,25 @@ def test_a_driver_that_is_missing_is_found(cuda: Callable[..., None], monkeypatc
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-6a96bd13")
     monkeypatch.setenv("PATH", "")
     cuda("13.0")
-    built, driver = machine.gpu(GPU)
+    built, driver = machine.gpu(GPU, "float32")
     assert (built.outcome, driver.outcome) == ("passed", "failed")
     assert driver.found.startswith("no GPU; nvidia-smi failed: ")
     assert driver.found.endswith("CUDA_VISIBLE_DEVICES: GPU-6a96bd13")
 
 
+@pytest.mark.parametrize(
+    ("dtype", "major", "outcomes"),
+    [("bfloat16", 9, ["passed"]), ("bfloat16", 8, ["passed"]), ("bfloat16", 7, ["failed"]), ("float16", 7, [])],
+)
+def test_bfloat16_needs_a_gpu_that_computes_in_it(cuda: Callable[..., None], dtype: str, major: int, outcomes: Any):
+    cuda("13.0", 80000, major=major)
+    assert [one.outcome for one in machine.gpu(GPU, dtype)][3:] == outcomes
+
+
 @pytest.mark.parametrize(("memories", "outcome"), [((39999,), "failed"), ((20000, 40000), "passed")])
 def test_a_gpu_must_be_as_large_as_asked_for(cuda: Callable[..., None], memories: tuple[int, ...], outcome: str):
     cuda("13.0", *memories)
-    assert [one.outcome for one in machine.gpu(GPU)] == ["passed", "passed", outcome]
+    assert [one.outcome for one in machine.gpu(GPU, "float32")] == ["passed", "passed", outcome]
 
 
 def test_the_version_of_the_driver_is_shown(cuda: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -146,7 +158,7 @@ def test_the_version_of_the_driver_is_shown(cuda: Callable[..., None], tmp_path:
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     cuda("13.0", 80000)
-    assert [one.found for one in machine.gpu(GPU)][1] == "driver 580.95.05"
+    assert [one.found for one in machine.gpu(GPU, "float32")][1] == "driver 580.95.05"
 
 
 def test_memory_is_counted_for_the_kind_of_job():
@@ -168,6 +180,32 @@ def test_a_compiler_is_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     compiler.chmod(0o755)
     monkeypatch.setenv("CC", str(compiler))
     assert str(compiler) in machine.compiler().found or "Python.h" in machine.compiler().found
+
+
+# answers of the experiment's own model
+
+
+def test_answers_of_the_experiments_model_are_checked_where_it_is(tmp_path: Path):
+    content = load_experiment(ROOT / "tests/refining.yaml").model_dump(mode="json")
+
+    def found(path: str) -> Finding:
+        changed = validate_experiment(content | {"model": content["model"] | {"path": path}}, "refining", Refining)
+        return machine.answers(changed, tmp_path)
+
+    assert found(TINY).outcome == "passed"
+    assert found("owner/model").outcome == "not applicable"
+    fetched = fetched_folder(tmp_path, Download("owner/model", "model"))
+    shutil.copytree(TINY, fetched)
+    assert found("owner/model").outcome == "passed"
+    template = (fetched / "chat_template.jinja").read_text()
+    (fetched / "chat_template.jinja").write_text(template.replace("<|end|>", "<|pad|>"))
+    refused = found("owner/model")
+    assert (refused.outcome, "'<|pad|>' follows it" in refused.found) == ("failed", True)
+
+
+def test_episodes_end_otherwise(tmp_path: Path):
+    experiment = load_experiment(ROOT / "config/tool-use-demo.yaml")
+    assert machine.answers(experiment, tmp_path).outcome == "not applicable"
 
 
 # disk, files, sandbox

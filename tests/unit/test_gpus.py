@@ -2,13 +2,16 @@
 
 import logging
 import os
+import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from nvidia_smi import FIRST, PART, SECOND, put_on_path
 
 from arc_refinery.errors import InputError
-from arc_refinery.gpus import complete_visible_devices, divide
+from arc_refinery.gpus import check_mig, complete_visible_devices, divide
 
 
 @pytest.fixture
@@ -67,6 +70,39 @@ def test_without_the_variable_it_is_not_set(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     complete_visible_devices()
     assert "CUDA_VISIBLE_DEVICES" not in os.environ
+
+
+@pytest.mark.parametrize("visible", [None, "", "0,1", FIRST])
+def test_only_names_of_mig_are_looked_up(monkeypatch: pytest.MonkeyPatch, visible: str | None):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible or "")
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setitem(sys.modules, "pynvml", None)  # cannot be imported, as on machines without a GPU
+    check_mig()
+
+
+@pytest.mark.parametrize(("number", "is_found"), [(0, True), (1, False)])
+def test_a_mig_instance_must_have_the_number_of_a_gpu(monkeypatch: pytest.MonkeyPatch, number: int, is_found: bool):
+    """As vLLM looks it up (tests/gpu_envs/test_engine.py), on a machine with one GPU."""
+
+    class NVMLError(Exception):
+        pass
+
+    def by_index(index: int) -> None:
+        if index:
+            raise NVMLError("Invalid Argument")
+
+    library = SimpleNamespace(
+        NVMLError=NVMLError,
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByUUID=lambda name: number,
+        nvmlDeviceGetIndex=lambda handle: handle,
+        nvmlDeviceGetHandleByIndex=by_index,
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", library)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", PART)
+    with nullcontext() if is_found else pytest.raises(InputError, match=f"CUDA_VISIBLE_DEVICES is {PART}, but vLLM"):
+        check_mig()
 
 
 @pytest.mark.parametrize(

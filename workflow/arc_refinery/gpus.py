@@ -1,4 +1,4 @@
-"""The GPUs of a job: complete the names that a scheduler sets, and divide them between trainer and sampler.
+"""The GPUs of a job: complete and check the names that a scheduler sets, and divide them between trainer and sampler.
 
 HTCondor may set CUDA_VISIBLE_DEVICES to the first digits of a UUID (`GPU-6a96bd13`). CUDA completes them itself; vLLM
 0.31 accepts only whole UUIDs and numbers (vLLM issue 51677).
@@ -22,8 +22,8 @@ logger = logging.getLogger(__name__)
 def complete_visible_devices() -> None:
     """Replace prefixes of UUIDs in CUDA_VISIBLE_DEVICES by whole UUIDs; call this before importing vLLM.
 
-    Other forms (numbers, whole UUIDs, `MIG-GPU-.../1/0`) are kept. A prefix that matches no GPU, or several, is also
-    kept, with a warning.
+    Other forms (numbers, whole UUIDs, `MIG-GPU-.../1/0`) are kept; of MIG, `check_mig` refuses some. A prefix that
+    matches no GPU, or several, is also kept, with a warning.
     """
     names = os.environ.get(VARIABLE, "").split(",")
     short = [name for name in names if _UUID_PREFIX.fullmatch(name) and not _UUID.fullmatch(name)]
@@ -40,6 +40,29 @@ def complete_visible_devices() -> None:
                 VARIABLE, name, len(found), ", ".join(known) or "none",
             )  # fmt: skip
     os.environ[VARIABLE] = ",".join(whole[name][0] if len(whole.get(name, [])) == 1 else name for name in names)
+
+
+def check_mig() -> None:
+    """Raise `InputError` if vLLM would not find a MIG instance in CUDA_VISIBLE_DEVICES.
+
+    NVML numbers the instances of each GPU from 0. vLLM 0.31 takes this number for that of a GPU, and ends if there is
+    none (vllm/platforms/cuda.py, `device_control_id_to_physical_device_id`).
+    """
+    parts = [name for name in os.environ.get(VARIABLE, "").split(",") if name.startswith("MIG-")]
+    if not parts:
+        return
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        for name in parts:
+            pynvml.nvmlDeviceGetHandleByIndex(pynvml.nvmlDeviceGetIndex(pynvml.nvmlDeviceGetHandleByUUID(name)))
+    except pynvml.NVMLError as error:
+        raise InputError(
+            f"{VARIABLE} is {','.join(parts)}, but vLLM 0.31 would not find this MIG instance ({error}): it takes its "
+            "number in its GPU for the number of a GPU; pin machines without MIG (requirements, docs/cluster.md), or "
+            "sample with transformers"
+        ) from None
 
 
 def divide(n_own: int, n_others: int) -> list[str]:

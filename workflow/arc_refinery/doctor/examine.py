@@ -22,9 +22,11 @@ def _findings(experiment: Experiment, job: JobKind, other: Visit | None, results
     yield machine.sandbox(experiment.sandbox)
     if job == "cpu":
         return
-    gpu_findings = [*machine.gpu(needs), machine.compiler()] if needs.gpus else []
+    gpu_findings = [*machine.gpu(needs, experiment.model.dtype), machine.compiler()] if needs.gpus else []
     yield from gpu_findings or [Finding("GPU", "not applicable", "the config asks for none")]
     yield from machine.gpu_memory(experiment, job)
+    if job == "sample":
+        yield machine.answers(experiment, results / experiment.experiment)
     if any(finding.outcome == "failed" for finding in gpu_findings):
         yield Finding(job, "not applicable", "skipped, because the GPU cannot be used")
     elif job == "sample":

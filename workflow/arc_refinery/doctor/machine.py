@@ -14,14 +14,17 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from arc_refinery import hub
-from arc_refinery.config import Experiment, ModelNeeds, Needs, Sandbox
+from arc_refinery.config import Experiment, ModelNeeds, Needs, Refining, Sandbox
 from arc_refinery.doctor.findings import CheckOutcome, Finding, JobKind, Visit
 from arc_refinery.errors import InputError, ModelError
 from arc_refinery.gpu_memory import counts
+from arc_refinery.sampling.checks import check_answers_end
 
 GB = 10**9
 MIN_FREE = GB  # bytes for results; with less, hardly any stage could write its file
+PASSED_ON = "in the shell where Snakemake is started: the profiles pass it on to jobs"
 MAX_NAMED = 4  # packages that a finding names
+BFLOAT16_CAPABILITY = 8  # Ampere
 
 
 def software(pins: Path) -> Finding:
@@ -57,8 +60,8 @@ def pins_of(job: JobKind, wants_gpu: bool) -> Path:
     return Path("envs/gpu-unsloth.txt" if find_spec("unsloth") else "envs/gpu.txt")
 
 
-def gpu(needs: ModelNeeds) -> Iterator[Finding]:
-    """Check that there is a GPU with a driver for this torch, as large as the job asks for."""
+def gpu(needs: ModelNeeds, dtype: str) -> Iterator[Finding]:
+    """Check that there is a GPU with a driver for this torch, as large as asked for, that computes in `dtype`."""
     import torch
 
     checks = ("torch is built for CUDA", "the driver supports this CUDA", "GPUs are as large as asked for")
@@ -87,6 +90,12 @@ def gpu(needs: ModelNeeds) -> Iterator[Finding]:
         yield Finding(
             checks[2], "failed", "; ".join(texts) + wanted, "pin larger machines: requirements (docs/cluster.md)"
         )
+    if dtype == "bfloat16":  # torch also says yes where it only emulates it, and vLLM refuses that
+        old = [one.name for one in found if one.major < BFLOAT16_CAPABILITY]
+        outcome: CheckOutcome = "failed" if old else "passed"
+        capabilities = ", ".join(f"{one.major}.{one.minor}" for one in found)
+        advice = "pin newer machines, or set model.dtype to float16" if old else ""
+        yield Finding("GPUs compute in bfloat16", outcome, f"compute capability {capabilities}, expected 8.0", advice)
 
 
 def gpu_memory(experiment: Experiment, job: JobKind) -> Iterator[Finding]:
@@ -123,7 +132,9 @@ def compiler() -> Finding:
         *([] if found else ["no gcc, no clang, and CC names no compiler"]),
         *([] if header.exists() else [f"no {header}"]),
     ]
-    return Finding(check, "failed", "; ".join(missing), "install gcc and python3-dev, or set CC to a compiler")
+    return Finding(
+        check, "failed", "; ".join(missing), f"install gcc and python3-dev, or set CC to a compiler, {PASSED_ON}"
+    )
 
 
 def disk(needs: Needs, results: Path) -> Iterator[Finding]:
@@ -135,7 +146,7 @@ def disk(needs: Needs, results: Path) -> Iterator[Finding]:
         if free >= wanted:
             yield Finding(f"disk for {what}", "passed", found)
         else:
-            advice = "make room, or set TMPDIR to a larger disk" if what == "scratch" else "make room"
+            advice = f"make room, or set TMPDIR to a larger disk, {PASSED_ON}" if what == "scratch" else "make room"
             yield Finding(f"disk for {what}", "failed", f"{found}, expected {wanted / GB:.1f} GB", advice)
 
 
@@ -164,6 +175,22 @@ def fetched_files(downloads: Sequence[hub.Download], results: Path) -> Finding:
         return Finding(check, "passed", ", ".join(map(str, folders)))
     advice = f"HF_HOME must be on a file system that all machines share; or delete {results}/fetched to fetch again"
     return Finding(check, "failed", f"{len(lost)} files are missing here, {lost[0]} first", advice)
+
+
+def answers(experiment: Experiment, results: Path) -> Finding:
+    """Check that the token with which the model's chat template ends an answer ends a completion."""
+    check = "the model's answers end"
+    if not isinstance(experiment, Refining):
+        return Finding(check, "not applicable", "jobs with tools check generation.stop_token instead")
+    download = experiment.model.download
+    folder = hub.fetched_folder(results, download) if download else Path(experiment.model.path)
+    if not folder.is_dir():
+        return Finding(check, "not applicable", f"there is no {folder} yet")
+    try:
+        check_answers_end(str(folder))
+    except ModelError as error:
+        return Finding(check, "failed", str(error), "correct a copy of the folder, and set model.path to it")
+    return Finding(check, "passed", f"the chat template in {folder} and the ends of completions agree")
 
 
 def sandbox(settings: Sandbox) -> Finding:

@@ -8,6 +8,7 @@ from typing import Any
 
 from arc_refinery.config import ModelConfig, PromptedModel
 from arc_refinery.errors import InputError
+from arc_refinery.gpus import check_mig
 from arc_refinery.reading import read_json
 from arc_refinery.records import Prompt
 
@@ -48,6 +49,8 @@ def check_model(model: ModelConfig, adapter: Path | None) -> None:
         raise SamplingError(
             "backend is vllm, which is not installed here; see docs/environments.md, or use transformers"
         )
+    if model.backend == "vllm":
+        check_mig()
     if model.use_4bit_quantization and find_spec("bitsandbytes") is None:
         raise SamplingError("4-bit weights need bitsandbytes and a GPU; see docs/environments.md, or do not quantize")
     network = _network_config(model)

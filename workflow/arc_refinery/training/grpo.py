@@ -31,6 +31,7 @@ from arc_refinery import records
 from arc_refinery.config import TUNING, Guard, Lora, ModelConfig, PolicyGradient, Sandbox, check_weights, marked
 from arc_refinery.errors import InputError
 from arc_refinery.files import writing
+from arc_refinery.gpus import check_mig
 from arc_refinery.library_arguments import grpo_settings, vllm_colocated
 from arc_refinery.reading import content_hash
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS, adapter_config
@@ -210,7 +211,10 @@ def _check_backends(job: TrainingJob) -> None:
     for package, key in wanted.items():
         if find_spec(package) is None:
             raise TrainingError(f"{key}: the package {package} is not installed here; install it (docs/training.md)")
-    if training.sampler != "transformers" and not torch.cuda.is_available():
+    if training.sampler == "transformers":
+        return
+    check_mig()
+    if not torch.cuda.is_available():
         logger.warning("sampler %s: needs a GPU, and this machine has none", training.sampler)
 
 
