@@ -38,6 +38,14 @@ def test_versions_agree_but_for_what_is_overridden():
     assert "`mistral-common` requires `numpy" in complaints[0]
 
 
+@pytest.mark.skipif(find_spec("unsloth") is None, reason="Unsloth is not installed in this environment")
+def test_unsloth_packs_rows_and_shares_prompts_only_without_vllm():
+    """In its text, because importing it needs a GPU; docs/environments.md and the configs say so."""
+    text = (root_of("unsloth_zoo") / "rl_replacements.py").read_text()
+    assert 'os.environ.get("UNSLOTH_GRPO_SEQ_PACKING", "1")' in text
+    assert 'bool(_pg_funcs) and not getattr(trainer, "use_vllm", False)' in text
+
+
 # names that packages import from vLLM
 
 

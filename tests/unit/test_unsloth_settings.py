@@ -2,15 +2,23 @@
 
 import importlib
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
+from checkout import ROOT
 from pydantic import ValidationError
 
-from arc_refinery.config import Grpo, Sft, Training
+from arc_refinery.config import Grpo, Sft, Training, load_experiment
 from arc_refinery.errors import InputError
 
 GRPO: dict[str, Any] = {"learning_rate": 1e-4}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "config").glob("*-unsloth.yaml")), ids=lambda path: path.stem)
+def test_all_gpu_jobs_of_the_configs_with_unsloth_get_its_environment(path: Path) -> None:
+    resources = load_experiment(path).resources
+    assert resources.sample.venv == resources.train.venv == ".venv-gpu-unsloth"
 
 
 @pytest.mark.skipif(find_spec("unsloth") is not None, reason="Unsloth is installed here")
