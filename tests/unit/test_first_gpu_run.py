@@ -52,6 +52,20 @@ def test_whole_weights_are_not_quantised(loaded: list[dict[str, Any]]):
     assert "quantization_config" not in loaded[0]
 
 
+def test_networks_attend_without_cudnn(loaded: list[dict[str, Any]]):
+    import torch
+
+    from arc_refinery.training.adapters import open_base
+
+    was_on = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    try:
+        open_base(ModelConfig(path=TINY, window=9), Lora())
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(was_on)
+
+
 def test_sft_trains_on_4_bits_too(monkeypatch: pytest.MonkeyPatch, loaded: list[dict[str, Any]]):
     from arc_refinery.training import adapters
 

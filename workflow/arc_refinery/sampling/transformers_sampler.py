@@ -145,7 +145,13 @@ def load_network(model: ModelConfig, adapter: Path | None, device: str) -> Any:
 
 
 def load_weights(model: ModelConfig, in_4bit: bool, **options: Any) -> Any:
-    """Load a model's network; raise `ModelError` if its weights cannot be read or some are missing."""
+    """Load a model's network; raise `ModelError` if its weights cannot be read or some are missing.
+
+    For training, too. Turns cuDNN's attention off in this process.
+    """
+    # On an H100 torch prefers it to FlashAttention; it builds a plan for each shape and keeps it for ever, and nearly
+    # every batch has another length. vLLM turns it off as well. No effect without CUDA.
+    torch.backends.cuda.enable_cudnn_sdp(False)
     dtype = getattr(torch, model.dtype)
     if in_4bit:
         options["quantization_config"] = BitsAndBytesConfig(**four_bits(model.dtype))
