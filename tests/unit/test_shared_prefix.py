@@ -1,11 +1,14 @@
 """Completions scored with their prompt read once, against TRL's way: a padded row per completion."""
 
+from contextlib import nullcontext
+from itertools import combinations, pairwise
 from typing import Any
 
 import pytest
 import torch
 from small_networks import CONFIGS, SIZES, network
 from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import (
     DiffLlamaConfig,
     FalconConfig,
@@ -17,7 +20,7 @@ from transformers import (
 
 from arc_refinery.shared_prompts import share
 from arc_refinery.training import shared_prefix
-from arc_refinery.training.shared_prefix import Group, groups_of, log_probs, regrouped
+from arc_refinery.training.shared_prefix import MOST_READ, Block, Group, Packed, groups_of, log_probs, regrouped
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("on_a_cpu")]  # weights of a few numbers
 
@@ -74,23 +77,83 @@ def test_a_network_that_shares_generates_as_before() -> None:
     assert before.generate(ids, **settings).tolist() == after.generate(ids, **settings).tolist()
 
 
-def test_groups_hold_the_rows_of_one_prompt_up_to_the_longest_completion() -> None:
-    assert groups_of(*batch(), N_COMPLETION) == [
-        Group((0, 5), (11, 12, 13), 4),
-        Group((1, 3, 6), (5, 6, 7, 8, 9, 10), 5),
-        Group((2, 4), (14,), 3),
+@pytest.mark.parametrize("with_gradient", [True, False])
+def test_a_pass_without_loss_reads_one_token_and_has_gradients_of_zero(with_gradient: bool) -> None:
+    """Not none: processes that train together wait for each other's gradients of all weights."""
+    ids, mask = batch()
+    mask[:, N_PROMPT:] = 0
+    shared = network(CONFIGS["llama"])
+    share(shared)
+    with nullcontext() if with_gradient else torch.no_grad():
+        found = log_probs(shared, ids, mask, N_COMPLETION)
+    assert groups_of(ids, mask, N_COMPLETION) == [Group((13,), (Block((0,), 1),))]
+    assert all(one.shape == (7, N_COMPLETION) and not one.any() for one in found)
+    if with_gradient:
+        assert not gradients(shared, found[0]).any()
+
+
+def test_groups_hold_the_rows_of_one_prompt_in_blocks_of_similar_lengths() -> None:
+    ids, mask = batch()
+    mask[3, N_PROMPT:] = 0  # carries no loss
+    assert groups_of(ids, mask, N_COMPLETION) == [
+        Group((11, 12, 13), (Block((0,), 2), Block((5,), 4))),
+        Group((5, 6, 7, 8, 9, 10), (Block((1, 6), 5),)),  # 4 and 5 tokens: 10 positions for 9
+        Group((14,), (Block((2, 4), 3),)),  # 3 and 2 tokens: 6 positions for 5
     ]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_the_blocks_are_the_fewest_that_are_allowed_and_then_the_smallest(seed: int) -> None:
+    lengths = torch.empty(9).log_normal_(3, 0.7, generator=torch.Generator().manual_seed(seed)).int() + 1
+    mask = torch.arange(int(lengths.max())) < lengths[:, None]
+    ids = torch.ones(9, 1 + mask.shape[1], dtype=torch.long)
+    (group,) = groups_of(ids, torch.cat([torch.ones(9, 1), mask], 1).long(), mask.shape[1])
+    assert sorted(row for block in group.blocks for row in block.rows) == list(range(9))
+    assert all(block.n_columns == max(lengths[row] for row in block.rows) for block in group.blocks)
+
+    ordered = sorted(lengths.tolist())
+    ways = [[0, *cuts, 9] for n_cuts in range(9) for cuts in combinations(range(1, 9), n_cuts)]
+    sizes = [(len(way) - 1, sum((end - start) * ordered[end - 1] for start, end in pairwise(way))) for way in ways]
+    fewest = min(size for size in sizes if size[1] <= MOST_READ * sum(ordered))
+    assert (len(group.blocks), sum(block.n_tokens for block in group.blocks)) == fewest
+
+
 def test_the_packed_tokens_are_those_of_the_example_in_the_docstring() -> None:
-    ids = torch.tensor([[0, 1, 2, 3, 11, 12, 0], [0, 1, 2, 3, 21, 22, 23]])
-    mask = torch.tensor([[0, 1, 1, 1, 1, 1, 0], [0, 1, 1, 1, 1, 1, 1]])
-    (group,) = groups_of(ids, mask, 3)
-    tokens, positions, labels = shared_prefix.packed(group, ids, mask, 3)
-    assert tokens.tolist() == [1, 2, 3, 11, 12, 3, 21, 22]
-    assert positions.tolist() == [0, 1, 2, 3, 4, 2, 3, 4]
-    assert labels.tolist() == [-100, -100, 11, 12, -100, 21, 22, 23]
-    assert group.n_tokens == 8
+    ids = torch.tensor(
+        [
+            [0, 1, 2, 3, 11, 12, 0, 0, 0, 0],
+            [0, 1, 2, 3, 31, 32, 33, 34, 35, 36],
+            [0, 1, 2, 3, 21, 22, 23, 0, 0, 0],
+        ]
+    )
+    (group,) = groups_of(ids, (ids != 0).long(), 6)
+    tokens, positions, labels = shared_prefix.packed(group, ids, (ids != 0).long(), 6)
+    assert tokens.tolist() == [1, 2, 3, 11, 12, 3, 21, 22, 3, 31, 32, 33, 34, 35]
+    assert positions.tolist() == [0, 1, 2, 3, 4, 2, 3, 4, 2, 3, 4, 5, 6, 7]
+    assert labels.tolist() == [-100, -100, 11, 12, -100, 21, 22, 23, 31, 32, 33, 34, 35, 36]
+    assert group.lengths == [2, 6, 6]
+
+
+@pytest.mark.parametrize("n_heads", [2, 6])
+@pytest.mark.parametrize("scale", [None, 1.5])
+def test_attention_and_its_gradients_are_those_of_a_mask_of_all_pairs(n_heads: int, scale: float | None) -> None:
+    groups = [Group((1, 2, 3), (Block((0, 2), 3), Block((1,), 6))), Group((4,), (Block((3, 4), 2),))]
+    texts = [(0, 0)] * 2 + [(0, 1)] * 3 + [(0, 2)] * 3 + [(0, 3)] * 6 + [(1, 1)] * 2 + [(1, 2)] * 2  # group, row
+    sees = [[i <= j and one in (other, (other[0], 0)) for i, one in enumerate(texts)] for j, other in enumerate(texts)]
+    torch.manual_seed(0)
+    separate = [torch.randn(1, n, len(texts), 8, dtype=torch.float64, requires_grad=True) for n in (n_heads, 2, 2)]
+    query, key, value = packed = [one.detach().requires_grad_() for one in separate]
+    found = Packed(groups).attend(0, query, key, value, scale)
+    query, key, value = separate
+    expected = scaled_dot_product_attention(
+        query, key, value, attn_mask=torch.tensor(sees), scale=scale, enable_gqa=True
+    )
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+    weights = torch.randn_like(expected)
+    for values in (found, expected):
+        (values * weights).sum().backward()
+    for one, other in zip(separate, packed, strict=True):
+        torch.testing.assert_close(other.grad, one.grad, atol=1e-12, rtol=0)
 
 
 def test_passes_are_regrouped_by_prompt_without_losing_a_row() -> None:

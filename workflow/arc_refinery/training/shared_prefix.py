@@ -1,17 +1,21 @@
 """Completions and their log-probabilities, with each prompt read once for all of its completions.
 
 The completions of one prompt are one packed sequence: the prompt without its last token, then a row per completion. A
-row starts with that last token, so that each of its positions predicts the next token of its completion:
+row starts with that last token, so that each of its positions predicts the next token of its completion. Rows of
+similar lengths are a block, as wide as the longest of them:
 
-    prompt        p1 p2 p3           completions   a1 a2   and   b1 b2 b3
-    tokens        p1 p2 | p3 a1 .. | p3 b1 b2
-    positions      0  1 |  2  3  4 |  2  3  4
-    predict              a1 a2 .. | b1 b2 b3          (..: padding, which predicts nothing)
+    prompt        p1 p2 p3           completions   a1 a2   and   b1 b2 b3   and   c1 c2 c3 c4 c5 c6
+    blocks                           a and b, c
+    tokens        p1 p2 | p3 a1 .. | p3 b1 b2 | p3 c1 c2 c3 c4 c5
+    positions      0  1 |  2  3  4 |  2  3  4 |  2  3  4  5  6  7
+    predict              a1 a2 .. | b1 b2 b3 | c1 c2 c3 c4 c5 c6          (..: padding, which predicts nothing)
 
-A row attends to the prompt and causally to itself. `Packed` computes that without a mask of all pairs of tokens, on
-a CPU as on a GPU, so the cost is that of the tokens that exist. The idea is known as prefix grouping (Liu et al. 2025).
+A row attends to the prompt and causally to itself. `Packed` computes that block by block, without a mask of all pairs
+of tokens, on a CPU as on a GPU. So the cost is that of the tokens that exist and of a little padding (`MOST_READ`).
+Completions without loss are not read. The idea is known as prefix grouping (Liu et al. 2025).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,23 +28,36 @@ from trl.trainer.utils import split_tensor_dict
 from arc_refinery.shared_prompts import apart, layout_arguments
 
 IGNORED = -100  # label of a position that predicts nothing
+MOST_READ = 1.2  # positions per token of a group's completions; less would take more blocks, and so more calls
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Completions that are read as wide as the longest of them."""
+
+    rows: tuple[int, ...]  # of the batch
+    n_columns: int  # tokens of the longest completion
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.rows) * self.n_columns
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
     """Completions of one prompt that are read together."""
 
-    rows: tuple[int, ...]  # of the batch
     prompt: tuple[int, ...]  # token ids
-    n_columns: int  # tokens of the longest completion
+    blocks: tuple[Block, ...]  # short completions first
 
     @property
     def n_prefix(self) -> int:
         return len(self.prompt) - 1
 
     @property
-    def n_tokens(self) -> int:
-        return self.n_prefix + len(self.rows) * self.n_columns
+    def lengths(self) -> list[int]:
+        """Return the number of tokens of the prefix and of each block."""
+        return [self.n_prefix, *(block.n_tokens for block in self.blocks)]
 
 
 def regrouped(passes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -64,20 +81,41 @@ def _merged(values: Sequence[Any], order: Tensor) -> Any:
 
 
 def groups_of(ids: Tensor, mask: Tensor, n_completion: int) -> list[Group]:
-    """Return the groups of a batch, in the order of their first rows.
+    """Return the groups of a batch, in the order of their first rows; rows whose completion is masked are in none.
 
     `ids` and `mask` have the shape (rows, prompt + completion tokens); prompts are padded on the left, completions, the
     last `n_completion` columns, on the right.
     """
     n_prompt = ids.shape[1] - n_completion
-    n_columns = _lengths(mask[:, n_prompt:])
+    lengths = _lengths(mask[:, n_prompt:])
     found: dict[tuple[int, ...], list[int]] = {}
     for row, (tokens, is_prompt) in enumerate(
         zip(ids[:, :n_prompt].tolist(), mask[:, :n_prompt].tolist(), strict=True)
     ):
-        prompt = tuple(token for token, kept in zip(tokens, is_prompt, strict=True) if kept)
-        found.setdefault(prompt, []).append(row)
-    return [Group(tuple(rows), prompt, max(1, *(n_columns[row] for row in rows))) for prompt, rows in found.items()]
+        if lengths[row]:
+            prompt = tuple(token for token, kept in zip(tokens, is_prompt, strict=True) if kept)
+            found.setdefault(prompt, []).append(row)
+    if not found:  # read one token: the backward pass, and other processes that wait in it, need a graph
+        return [Group((int(ids[0, n_prompt - 1]),), (Block((0,), 1),))]
+    return [Group(prompt, _blocks(rows, lengths)) for prompt, rows in found.items()]
+
+
+def _blocks(rows: list[int], lengths: Sequence[int]) -> tuple[Block, ...]:
+    """Cut rows into as few blocks as `MOST_READ` allows, in the way that reads the fewest tokens."""
+    rows = sorted(rows, key=lambda row: lengths[row])
+    # the fewest tokens in which so many blocks read the first rows, for each number of rows, and those blocks
+    best: list[tuple[float, tuple[Block, ...]]] = [(0, ()), *[(math.inf, ())] * len(rows)]
+
+    def with_last_block(end: int) -> tuple[float, tuple[Block, ...]]:
+        width = lengths[rows[end - 1]]
+        start = min(range(end), key=lambda start: best[start][0] + (end - start) * width)
+        n_tokens, blocks = best[start]
+        last = Block(tuple(sorted(rows[start:end])), width)
+        return n_tokens + last.n_tokens, (*blocks, last)
+
+    while best[-1][0] > MOST_READ * sum(lengths[row] for row in rows):
+        best = [(math.inf, ()), *(with_last_block(end) for end in range(1, len(rows) + 1))]
+    return best[-1][1]
 
 
 def _lengths(mask: Tensor) -> list[int]:
@@ -107,26 +145,28 @@ def log_probs(network: Any, ids: Tensor, mask: Tensor, n_completion: int) -> tup
 
 def packed(group: Group, ids: Tensor, mask: Tensor, n_completion: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return the tokens of a group, their positions and the tokens that they predict, each (tokens,)."""
-    completions = slice(ids.shape[1] - n_completion, ids.shape[1] - n_completion + group.n_columns)
+    n_prompt = ids.shape[1] - n_completion
     prompt = ids.new_tensor(group.prompt)
-    rows = list(group.rows)
-    targets = ids[rows, completions]
-    inputs = torch.cat([prompt[-1:].expand(len(rows), 1), targets[:, :-1]], 1)
-    labels = targets.masked_fill(mask[rows, completions] == 0, IGNORED)
-    positions = torch.arange(group.n_prefix + group.n_columns, device=ids.device)
-    return (
-        torch.cat([prompt[:-1], inputs.flatten()]),
-        torch.cat([positions[: group.n_prefix], positions[group.n_prefix :].repeat(len(rows))]),
-        torch.cat([torch.full_like(prompt[:-1], IGNORED), labels.flatten()]),
-    )
+    parts = [(prompt[:-1], torch.arange(group.n_prefix, device=ids.device), torch.full_like(prompt[:-1], IGNORED))]
+    for block in group.blocks:
+        rows, columns = list(block.rows), slice(n_prompt, n_prompt + block.n_columns)
+        targets = ids[rows, columns]
+        inputs = torch.cat([prompt[-1:].expand(len(rows), 1), targets[:, :-1]], 1)
+        positions = torch.arange(group.n_prefix, group.n_prefix + block.n_columns, device=ids.device)
+        labels = targets.masked_fill(mask[rows, columns] == 0, IGNORED)
+        parts.append((inputs.flatten(), positions.repeat(len(rows)), labels.flatten()))
+    tokens, positions, labels = (torch.cat(one) for one in zip(*parts, strict=True))
+    return tokens, positions, labels
 
 
 def _unpacked(packed: Tensor, groups: Sequence[Group], ids: Tensor, n_completion: int) -> Tensor:
     """Return values of packed tokens, (1, tokens), in the order of the batch's rows: (rows, n_completion)."""
     values = packed.new_zeros(len(ids), n_completion)
-    for group, part in zip(groups, packed[0].split([group.n_tokens for group in groups]), strict=True):
-        of_rows = part[group.n_prefix :].view(len(group.rows), group.n_columns)
-        values = values.index_copy(0, ids.new_tensor(group.rows), pad(of_rows, (0, n_completion - group.n_columns)))
+    for group, part in zip(groups, packed[0].split([sum(group.lengths) for group in groups]), strict=True):
+        for block, of_block in zip(group.blocks, part.split(group.lengths)[1:], strict=True):
+            of_rows = of_block.view(len(block.rows), block.n_columns)
+            padded = pad(of_rows, (0, n_completion - block.n_columns))
+            values = values.index_copy(0, ids.new_tensor(block.rows), padded)
     return values
 
 
@@ -137,29 +177,27 @@ class Packed:
     groups: Sequence[Group]
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
-        of_groups = apart([group.n_tokens for group in self.groups], query, key, value)
+        of_groups = apart([sum(group.lengths) for group in self.groups], query, key, value)
         outputs = [_attend(group, *one, scale) for group, one in zip(self.groups, of_groups, strict=True)]
         return torch.cat(outputs, 2)
 
 
 def _attend(group: Group, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
-    n_prefix, n_columns = group.n_prefix, group.n_columns
-
-    def rows(packed: Tensor) -> Tensor:
-        """(1, heads, tokens, size) -> (rows, heads, columns, size)"""
-        n_heads, _, size = packed.shape[1:]
-        return packed[0, :, n_prefix:].reshape(n_heads, len(group.rows), n_columns, size).transpose(0, 1)
-
-    def with_prefix(packed: Tensor) -> Tensor:
-        return torch.cat([packed[:, :, :n_prefix].expand(len(group.rows), -1, -1, -1), rows(packed)], 2)
-
-    sees = torch.ones(n_columns, n_prefix + n_columns, dtype=torch.bool, device=query.device).tril(n_prefix)
-    completions = scaled_dot_product_attention(
-        rows(query), with_prefix(key), with_prefix(value), attn_mask=sees, scale=scale
+    """Attend in one group; all have the shape (1, heads, tokens, size of a head), and as many heads."""
+    (prefix_query, *queries), (prefix_key, *keys), (prefix_value, *values) = (
+        one.split(group.lengths, 2) for one in (query, key, value)
     )
-    if not n_prefix:
-        return completions.transpose(0, 1).flatten(1, 2).unsqueeze(0)
-    prompt = scaled_dot_product_attention(
-        query[:, :, :n_prefix], key[:, :, :n_prefix], value[:, :, :n_prefix], is_causal=True, scale=scale
-    )
-    return torch.cat([prompt, completions.transpose(0, 1).flatten(1, 2).unsqueeze(0)], 2)
+    outputs = []
+    if group.n_prefix:
+        prefix = prefix_query, prefix_key, prefix_value
+        outputs.append(scaled_dot_product_attention(*prefix, is_causal=True, scale=scale))
+    for block, *own in zip(group.blocks, queries, keys, values, strict=True):
+        n_rows, n_columns = len(block.rows), block.n_columns
+        # (1, heads, tokens, size) -> (rows, heads, columns, size)
+        of_rows, own_keys, own_values = (one[0].unflatten(1, (n_rows, n_columns)).transpose(0, 1) for one in own)
+        all_keys = torch.cat([prefix_key.expand(n_rows, -1, -1, -1), own_keys], 2)
+        all_values = torch.cat([prefix_value.expand(n_rows, -1, -1, -1), own_values], 2)
+        sees = query.new_ones(n_columns, group.n_prefix + n_columns, dtype=torch.bool).tril(group.n_prefix)
+        output = scaled_dot_product_attention(of_rows, all_keys, all_values, attn_mask=sees, scale=scale)
+        outputs.append(output.transpose(0, 1).flatten(1, 2).unsqueeze(0))
+    return torch.cat(outputs, 2)
