@@ -8,6 +8,7 @@ import pytest
 import torch
 from small_networks import CONFIGS, SIZES, network
 from torch import Tensor
+from torch.nn.attention.bias import CausalBias
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import (
     DiffLlamaConfig,
@@ -77,6 +78,18 @@ def test_a_network_that_shares_generates_as_before() -> None:
     assert before.generate(ids, **settings).tolist() == after.generate(ids, **settings).tolist()
 
 
+def test_16_bit_passes_are_those_of_separate_rows() -> None:
+    """Rotated queries and keys stay in float32, values do not: autocast casts what attention is given."""
+    ids, mask = batch()
+    separate, shared = network(CONFIGS["llama"]), network(CONFIGS["llama"])
+    share(shared)
+    with torch.autocast("cpu", torch.bfloat16):
+        expected, found = one_by_one(separate, ids, mask), log_probs(shared, ids, mask, N_COMPLETION)
+    torch.testing.assert_close(expected, found, atol=0.05, rtol=0)
+    wanted, got = gradients(separate, expected[0]), gradients(shared, found[0])
+    assert float((wanted - got).norm() / wanted.norm()) < 0.05
+
+
 @pytest.mark.parametrize("with_gradient", [True, False])
 def test_a_pass_without_loss_reads_one_token_and_has_gradients_of_zero(with_gradient: bool) -> None:
     """Not none: processes that train together wait for each other's gradients of all weights."""
@@ -136,13 +149,22 @@ def test_the_packed_tokens_are_those_of_the_example_in_the_docstring() -> None:
 
 @pytest.mark.parametrize("n_heads", [2, 6])
 @pytest.mark.parametrize("scale", [None, 1.5])
-def test_attention_and_its_gradients_are_those_of_a_mask_of_all_pairs(n_heads: int, scale: float | None) -> None:
+def test_attention_and_its_gradients_are_those_of_a_mask_of_all_pairs(
+    n_heads: int, scale: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     groups = [Group((1, 2, 3), (Block((0, 2), 3), Block((1,), 6))), Group((4,), (Block((3, 4), 2),))]
     texts = [(0, 0)] * 2 + [(0, 1)] * 3 + [(0, 2)] * 3 + [(0, 3)] * 6 + [(1, 1)] * 2 + [(1, 2)] * 2  # group, row
     sees = [[i <= j and one in (other, (other[0], 0)) for i, one in enumerate(texts)] for j, other in enumerate(texts)]
     torch.manual_seed(0)
     separate = [torch.randn(1, n, len(texts), 8, dtype=torch.float64, requires_grad=True) for n in (n_heads, 2, 2)]
     query, key, value = packed = [one.detach().requires_grad_() for one in separate]
+    masks = []
+
+    def recorded(*arguments: Any, **named: Any) -> Tensor:
+        masks.append(named.get("attn_mask"))
+        return scaled_dot_product_attention(*arguments, **named)
+
+    monkeypatch.setattr(shared_prefix, "scaled_dot_product_attention", recorded)
     found = Packed(groups).attend(0, query, key, value, scale)
     query, key, value = separate
     expected = scaled_dot_product_attention(
@@ -154,6 +176,7 @@ def test_attention_and_its_gradients_are_those_of_a_mask_of_all_pairs(n_heads: i
         (values * weights).sum().backward()
     for one, other in zip(separate, packed, strict=True):
         torch.testing.assert_close(other.grad, one.grad, atol=1e-12, rtol=0)
+    assert [type(mask) for mask in masks] == [type(None), CausalBias, CausalBias, CausalBias]
 
 
 def test_passes_are_regrouped_by_prompt_without_losing_a_row() -> None:

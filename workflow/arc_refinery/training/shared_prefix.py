@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import pad, scaled_dot_product_attention
 from trl.trainer.utils import split_tensor_dict
 
@@ -184,6 +185,9 @@ class Packed:
 
 def _attend(group: Group, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
     """Attend in one group; all have the shape (1, heads, tokens, size of a head), and as many heads."""
+    device = query.device.type
+    if torch.is_autocast_enabled(device):  # which does not reach the kernels that a causal bias calls
+        query, key, value = (one.to(torch.get_autocast_dtype(device)) for one in (query, key, value))
     (prefix_query, *queries), (prefix_key, *keys), (prefix_value, *values) = (
         one.split(group.lengths, 2) for one in (query, key, value)
     )
@@ -197,7 +201,8 @@ def _attend(group: Group, query: Tensor, key: Tensor, value: Tensor, scale: floa
         of_rows, own_keys, own_values = (one[0].unflatten(1, (n_rows, n_columns)).transpose(0, 1) for one in own)
         all_keys = torch.cat([prefix_key.expand(n_rows, -1, -1, -1), own_keys], 2)
         all_values = torch.cat([prefix_value.expand(n_rows, -1, -1, -1), own_values], 2)
-        sees = query.new_ones(n_columns, group.n_prefix + n_columns, dtype=torch.bool).tril(group.n_prefix)
+        # instead of a tensor, which FlashAttention does not take
+        sees = causal_lower_right(n_columns, group.n_prefix + n_columns)
         output = scaled_dot_product_attention(of_rows, all_keys, all_values, attn_mask=sees, scale=scale)
         outputs.append(output.transpose(0, 1).flatten(1, 2).unsqueeze(0))
     return torch.cat(outputs, 2)
