@@ -1,7 +1,7 @@
 """Let a network read many texts in one row, and a prompt once for all of its completions.
 
 A network that `share` has changed computes as before, unless a call passes `shared=`: a `Layout` says how the tokens of
-that call attend to each other. So nothing is padded, and no mask of all pairs of tokens is made.
+that call attend to each other. So texts need not be padded to one length, and no mask of all pairs of tokens is made.
 """
 
 from collections.abc import Iterator, Sequence
