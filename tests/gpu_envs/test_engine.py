@@ -37,6 +37,14 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return asked
 
 
+def test_an_engine_may_keep_its_cache_in_eight_bits(opened: list[dict[str, Any]]):
+    from arc_refinery.sampling.vllm_sampler import open_engine
+
+    model = ModelConfig(path=TINY, window=512, backend="vllm", dtype="bfloat16", kv_cache_dtype="fp8")
+    open_engine(model, None, seed=7)
+    assert engine_config(opened[0]).cache_config.cache_dtype == "fp8"
+
+
 @pytest.mark.parametrize("rank", [None, 1, 20])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize(("path", "n_gpus"), [(TINY, 1), (TINY, 2), (TINY_TOOLS, 1)])

@@ -121,6 +121,14 @@ def test_the_weights_that_the_first_bad_step_was_sampled_with_are_not_returned_t
     assert list(checkpoints.steps_of(work)) == [2, 4]
 
 
+def test_a_batch_of_several_steps_was_sampled_before_its_first(work: Path) -> None:
+    journal = Journal(work, GUARD, 1e-3, save_steps=2, steps_per_batch=2)
+    journal.roll_back(Symptom(9, "kl", 9.0, 1.0), [])  # steps 7 to 9, the first of them sampled with weights 6
+    assert list(checkpoints.steps_of(work)) == [2, 4]
+    journal.roll_back(Symptom(8, "kl", 9.0, 1.0), [])  # steps 6 to 8; 6 was sampled with weights 4
+    assert list(checkpoints.steps_of(work)) == [2]
+
+
 def test_what_an_interruption_saved_takes_no_place_of_a_planned_checkpoint(work: Path) -> None:
     shutil.move(work / "checkpoint-6", work / "checkpoint-9")
     checkpoints.prune(work, {}, 3, 2, 10, window=1)

@@ -14,10 +14,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
+from unittest.mock import MagicMock
 
 import pytest
 import trackers
@@ -72,6 +73,8 @@ KEYWORDS = {
         grpo_keywords(),
         grpo_keywords(on_gpu=True, entropy_coef=0.1),
         grpo_keywords(n_processes=2, prompts_per_step=2),
+        grpo_keywords(steps_per_generation=2),
+        grpo_keywords(sampler="vllm-colocate", sleep_mode=True),
         tool_keywords(),
         *(
             make(sampler=sampler, importance_sampling_mode=mode, **UNCUT)
@@ -125,6 +128,42 @@ def test_vllms_engine_takes_every_keyword(rank: int | None, on_gpu: bool):
         keywords |= library_arguments.vllm_colocated("bfloat16", rank)
     inspect.signature(LLM).bind(**keywords)
     assert keywords.keys() <= {field.name for field in dataclasses.fields(EngineArgs)}
+
+
+@needs_vllm
+def test_vllm_knows_each_precision_of_its_cache():
+    from vllm.config.cache import CacheDType
+
+    assert set(get_args(ModelConfig.model_fields["kv_cache_dtype"].annotation)) <= set(get_args(CacheDType))
+
+
+@needs_vllm
+def test_vllm_sleeps_and_wakes_as_trl_asks():
+    from vllm import LLM
+
+    inspect.signature(LLM.sleep).bind(object(), level=2)
+    inspect.signature(LLM.wake_up).bind(object(), tags=["weights"])
+
+
+def test_trl_wakes_vllm_before_it_sends_weights_and_lets_it_sleep_after_sampling(monkeypatch: pytest.MonkeyPatch):
+    from trl.generation import vllm_generation
+
+    monkeypatch.setattr(vllm_generation, "SamplingParams", MagicMock(), raising=False)  # missing without vLLM
+    generation = MagicMock(mode="colocate", enable_sleep_mode=True, _llm_weights_sleeping=True, tensor_parallel_size=1)
+    generation.configure_mock(structured_outputs_regex=None, generation_kwargs={})
+    generation._iter_named_params.return_value = [("lm_head.weight", None)]
+    sync_weights, generate = (getattr(vllm_generation.VLLMGeneration, name) for name in ("sync_weights", "generate"))
+    generation.sync_weights = partial(sync_weights, generation)
+    asked: dict[str, Any] = {"prompts": [[1]], "images": None, "num_generations": 1}
+    generate(generation, **asked)  # the weights sleep, so it also sends them
+    generation.sync_weights()  # before the next step
+    generate(generation, **asked)
+    called = [(name.rpartition(".")[2], named) for name, _, named in generation.llm.mock_calls]
+    names = ("wake_up", "load_weights", "reset_prefix_cache", "generate", "sleep")
+    order = [(name, named if name != "generate" else {}) for name, named in called if name in names]
+    step = [("wake_up", {"tags": ["weights"]}), ("load_weights", {}), ("reset_prefix_cache", {})]
+    step += [("wake_up", {"tags": ["kv_cache"]}), ("generate", {}), ("sleep", {"level": 2})]
+    assert order == 2 * step
 
 
 @needs_vllm

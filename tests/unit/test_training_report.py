@@ -164,6 +164,13 @@ def test_a_healthy_training_is_reported(tmp_path: Path):
     assert (tmp_path / "link/training-trained.png").exists()
 
 
+def test_how_old_the_completions_of_a_step_are_is_said(tmp_path: Path):
+    settings = {"steps_per_generation": 2, "num_iterations": 2}
+    text = section(tmp_path, experiment(grpo=settings), {"trained": HEALTHY})
+    assert "sampled for 4 steps at once: a step learns from completions of weights that are up to 3 steps older" in text
+    assert "sampled for" not in section(tmp_path, experiment(), {"trained": HEALTHY})
+
+
 def test_a_collapse_is_the_first_thing_said(tmp_path: Path):
     text = section(tmp_path, experiment(guard={"window": 4}), {"trained": COLLAPSED})
     title, first, second, *_ = text.split("\n\n")

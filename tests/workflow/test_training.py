@@ -74,8 +74,9 @@ def log_of(folder: Path) -> dict[type, list[Any]]:
         (f"--lora-path {SFT} --beta 0.02 --n-heldout 3", "training/prompts.parquet"),
         ("--rollout on-policy --include-errors --beta 0.02 --n-heldout 3", "turn1/prompts.parquet"),
         ("--stream", "training/prompts.parquet"),
+        ("--rollout on-policy --include-errors --steps-per-generation 2", "turn1/prompts.parquet"),
     ],
-    ids=["after sft", "on-policy", "streamed"],
+    ids=["after sft", "on-policy", "streamed", "two steps at once"],
 )
 def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
     finished: Checkout, tmp_path: Path, flags: str, prompts: str

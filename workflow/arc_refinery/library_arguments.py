@@ -46,6 +46,7 @@ def vllm_engine(model: ModelConfig, lora_rank: int | None, seed: int, on_gpu: bo
         "max_model_len": model.window,
         "tensor_parallel_size": model.tensor_parallel_size,
         "gpu_memory_utilization": model.gpu_memory_utilization,
+        "kv_cache_dtype": model.kv_cache_dtype,
         "enable_prefix_caching": True,
         "logprobs_mode": "raw_logprobs",
         "enforce_eager": not on_gpu,
@@ -152,6 +153,7 @@ def grpo_settings(
     """
     completions = training.num_generations * training.prompts_per_step
     n_processes = training.n_training_processes
+    passes = training.gradient_accumulation_steps // n_processes
     settings = {
         **_optimizer(model, training, rate, seed, work, on_gpu),
         "beta": training.beta,
@@ -160,6 +162,7 @@ def grpo_settings(
         "epsilon_high": training.epsilon_high,
         "importance_sampling_level": training.importance_sampling_level,
         "num_iterations": training.num_iterations,
+        "steps_per_generation": passes * training.steps_per_generation,  # TRL counts passes
         "scale_rewards": training.scale_rewards,
         "mask_truncated_completions": training.mask_truncated_completions,
         "repetition_penalty": training.repetition_penalty,
@@ -167,7 +170,7 @@ def grpo_settings(
         "top_p": training.top_p,
         "num_generations": training.num_generations,
         "per_device_train_batch_size": completions // training.gradient_accumulation_steps,
-        "gradient_accumulation_steps": training.gradient_accumulation_steps // n_processes,
+        "gradient_accumulation_steps": passes,
         "report_to": list(training.report_to),
         **rollout_settings,
     }
@@ -237,6 +240,7 @@ def _trl_with_vllm(model: ModelConfig, training: PolicyGradient) -> dict[str, An
         "vllm_mode": training.sampler.removeprefix("vllm-"),
         "vllm_server_base_url": training.server_url if training.sampler == "vllm-server" else None,
         "vllm_gpu_memory_utilization": training.gpu_memory_utilization,
+        "vllm_enable_sleep_mode": training.sleep_mode,
         "vllm_max_model_length": model.window,
         "vllm_importance_sampling_correction": training.importance_sampling_correction,
         "vllm_importance_sampling_mode": training.importance_sampling_mode,

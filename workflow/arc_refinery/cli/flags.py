@@ -45,6 +45,7 @@ class SamplerFlags(ModelFlags):
     max_model_len: int  # longest prompt and completion together, in tokens
     backend: Literal["transformers", "vllm"] | None = None  # default: vllm if it is installed and there is a GPU
     tensor_parallel_size: int = 1  # GPUs that share one vLLM sampler
+    kv_cache_dtype: Literal["auto", "fp8"] = "auto"  # precision of vLLM's KV cache; fp8 needs an H100
     use_4bit_quantization: bool = False  # load the weights in 4 bits (GPU only)
     gpu_memory_utilization: float = 0.9  # share of the GPU's memory that vLLM takes
 
@@ -54,6 +55,7 @@ class SamplerFlags(ModelFlags):
             self.max_model_len,
             backend=self.backend or ("vllm" if _has_gpu() and find_spec("vllm") else "transformers"),
             tensor_parallel_size=self.tensor_parallel_size,
+            kv_cache_dtype=self.kv_cache_dtype,
             use_4bit_quantization=self.use_4bit_quantization,
             gpu_memory_utilization=self.gpu_memory_utilization,
         )

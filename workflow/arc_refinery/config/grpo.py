@@ -29,7 +29,13 @@ class PolicyGradient(Optimizer):
     importance_sampling_level: Literal["token", "sequence"] = Field(
         "token", description="Probability ratios per token, or per completion (GSPO)."
     )
-    num_iterations: PositiveInt = Field(1, description="Optimizer steps per batch of completions.")
+    num_iterations: PositiveInt = Field(1, description="Optimizer steps that learn from the same completions.")
+    steps_per_generation: PositiveInt = Field(
+        1,
+        description="Optimizer steps whose prompts are answered at once, as one batch. Above 1, less time goes to "
+        "sampling, but all steps of a batch except the first learn from completions of older weights, and "
+        "`scale_rewards: batch` is over all of them (docs/training.md). `save_steps` must be a multiple.",
+    )
     scale_rewards: Literal["group", "batch", "none"] = Field(
         "batch", description="Divide advantages by the rewards' deviation over this."
     )
@@ -88,6 +94,11 @@ class PolicyGradient(Optimizer):
     gpu_memory_utilization: Annotated[Share, TUNING] = Field(
         0.3, description="Share of the GPU's memory for vLLM inside the trainer."
     )
+    sleep_mode: Annotated[bool, TUNING] = Field(
+        False,
+        description="For `vllm-colocate`: vLLM gives its memory back while the adapter is updated, so that both fit a "
+        "smaller GPU; each step then sends it all weights again.",
+    )
     report_to: Annotated[tuple[Literal["tensorboard", "wandb", "trackio"], ...], TUNING] = Field(
         ("tensorboard",), description="Where steps are logged in addition to training.jsonl."
     )
@@ -100,6 +111,11 @@ class PolicyGradient(Optimizer):
     def opens_vllm(self) -> bool:
         """Whether vLLM runs in the trainer's process, opened by us and not by Unsloth."""
         return self.sampler == "vllm-colocate" and not self.trains_with_unsloth
+
+    @property
+    def steps_per_batch(self) -> int:
+        """Optimizer steps with one batch of completions; training can resume only before a new batch."""
+        return self.num_iterations * self.steps_per_generation
 
     @property
     def n_training_processes(self) -> int:
@@ -118,6 +134,11 @@ class PolicyGradient(Optimizer):
             raise ValueError(
                 f"num_generations x prompts_per_step = {completions} must be divisible by "
                 f"gradient_accumulation_steps = {self.gradient_accumulation_steps}"
+            )
+        if self.save_steps % self.steps_per_batch:
+            raise ValueError(
+                f"save_steps = {self.save_steps} must be a multiple of num_iterations x steps_per_generation = "
+                f"{self.steps_per_batch}: training can resume only before a new batch of completions"
             )
         return self
 
@@ -138,6 +159,8 @@ class PolicyGradient(Optimizer):
 
     @model_validator(mode="after")
     def _the_sampler_can(self) -> "PolicyGradient":
+        if self.sleep_mode and self.sampler != "vllm-colocate":
+            raise ValueError(f"sleep_mode with sampler `{self.sampler}`: it is for `vllm-colocate`; set it to false")
         if self.frequency_penalty and self.sampler == "transformers":
             raise ValueError("frequency_penalty needs a vLLM sampler; use one, or repetition_penalty")
         corrects = self.sampler != "transformers" and self.importance_sampling_correction
@@ -212,6 +235,8 @@ class Grpo(PolicyGradient):
             )
         if self.rollout == "on-policy":
             raise ValueError(f"n_processes = {n}: rollout `on-policy` is not supported yet; set it to `prepared`")
+        if self.steps_per_generation > 1:
+            raise ValueError(f"n_processes = {n}: steps_per_generation above 1 is not supported yet; set it to 1")
         if self.stream:
             raise ValueError(f"n_processes = {n}: streamed prompts are not supported yet; set stream to false")
         if self.gradient_accumulation_steps % n:
@@ -233,6 +258,13 @@ class Grpo(PolicyGradient):
             return self
         if self.sampler == "vllm-server":
             raise ValueError("unsloth runs vLLM in its own process or not at all: set sampler to `vllm-colocate`")
+        if self.sleep_mode:
+            raise ValueError(
+                "unsloth: its vLLM shares the trainer's weights and sleeps in another way, which is not supported yet; "
+                "set sleep_mode to false"
+            )
+        if self.steps_per_generation > 1:
+            raise ValueError("unsloth: steps_per_generation above 1 is not supported yet; set it to 1")
         if self.loss_type == "bnpo":
             raise ValueError("unsloth averages the loss `bnpo` as it does `dapo`: set loss_type to `dapo`")
         if self.loss_type in ("dapo", "cispo") and self.epsilon_high is None:

@@ -91,7 +91,7 @@ def section(experiment: Experiment, folder: Path, files: Attachments) -> list[st
         plot = files.add(f"training-{name}.png", partial(training_plot, log))
         blocks += [
             *([f"### `{name}`"] if len(logs) > 1 else []),
-            _adapter(name, log),
+            f"{_adapter(name, log)}{_staleness(experiment, name)}",
             *([_checks_table(log)] if log.checks or log.abandoned_checks else []),
             training_table(log),
             f"![Training curves of {name}]({plot})",
@@ -126,6 +126,17 @@ def _adapter(name: str, log: Log) -> str:
         return f"{took}{abandoned}. The adapter is that of the last step."
     origin = f"that of step {log.chosen.step}" if log.chosen.step else "the one that training started from (step 0)"
     return f"{took}{abandoned}. The adapter is {origin}: {log.chosen.why}."
+
+
+def _staleness(experiment: Experiment, name: str) -> str:
+    run = experiment.runs.get(name)
+    if run is None or run.grpo.steps_per_batch == 1:
+        return ""
+    n = run.grpo.steps_per_batch
+    return (
+        f" Completions are sampled for {n} steps at once: a step learns from completions of weights that are up to "
+        f"{n - 1} steps older than its own, and metrics of completions are those of all {n} steps."
+    )
 
 
 def _runs_table(logs: Mapping[str, Log]) -> str:

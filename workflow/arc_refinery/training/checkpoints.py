@@ -106,7 +106,11 @@ def planned(work: Path, save_steps: int, last_step: int) -> list[int]:
 
 
 def before_window(steps: Iterable[int], last_step: int, window: int) -> list[int]:
-    """Return the steps whose weights sampled nothing in the last `window` steps: step n samples with those of n - 1."""
+    """Return the steps whose weights sampled nothing in the last `window` steps.
+
+    Step n samples with the weights of step n - 1. With several steps per batch, some sample with older ones: add
+    `steps_per_batch` - 1 to the window.
+    """
     return [step for step in steps if step < last_step - window]
 
 

@@ -132,15 +132,16 @@ def train_grpo(job: TrainingJob, environment: Environment) -> bool:
     Return False if training collapsed and was rolled back. Then call it again in a new process, because vLLM does not
     release GPU memory.
     """
+    training = job.training
     _check_backends(job)
-    _check_size(environment, job.training)
+    _check_size(environment, training)
     if job.start:
         adapter_config(job.start)  # raises if it is not an adapter
     torch.set_num_threads(job.model.n_threads)
     identity = job.identity(environment)
     processes.by_first(lambda: _claim(job, identity))
     trackers.set_variables(job.tensorboard, identity)
-    journal = Journal(job.work, job.guard, job.training.learning_rate, job.training.save_steps)
+    journal = Journal(job.work, job.guard, training.learning_rate, training.save_steps, training.steps_per_batch)
     with _sampling_server(job) as address:
         of_run = {**address, **trackers.arguments(job.output, identity)}
         trainer, found = _train(job, environment, journal, of_run)
@@ -190,12 +191,12 @@ def _end_of_part(job: TrainingJob, trainer: Trainer, found: Symptom | None) -> C
 
 
 def _check_size(environment: Environment, training: PolicyGradient) -> None:
-    """Raise if there are fewer prompts than one step needs: TRL drops incomplete steps, so it would train for none."""
-    n = training.prompts_per_step
+    """Raise if there are fewer prompts than a batch needs: TRL drops incomplete ones, so it would train for none."""
+    n = training.prompts_per_step * training.steps_per_generation
     if isinstance(environment.data.train, Dataset) and len(environment.data.train) < n:
         raise TrainingError(
-            f"there are {len(environment.data.train)} prompts to train on, but a step needs prompts_per_step = {n}; "
-            "lower it, or add tasks or questions"
+            f"there are {len(environment.data.train)} prompts to train on, but a batch needs prompts_per_step x "
+            f"steps_per_generation = {n}; lower them, or add tasks or questions"
         )
 
 
@@ -368,5 +369,6 @@ class _CollapseWatcher(TrainerCallback):
         if not processes.is_first():
             return
         rewards = {entry["step"]: entry["eval_reward"] for entry in state.log_history if "eval_reward" in entry}
-        settings, window = self.job.training, self.job.guard.window
+        settings = self.job.training
+        window = self.job.guard.window + settings.steps_per_batch - 1
         checkpoints.prune(self.job.work, rewards, settings.keep_best, settings.save_steps, state.global_step, window)

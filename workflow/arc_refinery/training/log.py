@@ -111,9 +111,12 @@ def _decoded(entry: Any) -> Line:
 class Journal:
     """The journal in the checkpoint folder: abandoned steps, and the number of rollbacks."""
 
-    def __init__(self, work: Path, guard: Guard, learning_rate: float, save_steps: int) -> None:
+    def __init__(
+        self, work: Path, guard: Guard, learning_rate: float, save_steps: int, steps_per_batch: int = 1
+    ) -> None:
         self._work = work
         self._save_steps = save_steps
+        self._steps_per_batch = steps_per_batch
         self._guard = guard
         self._learning_rate = learning_rate
         self._file, self._start = work / "journal.jsonl", work / "start.jsonl"
@@ -177,7 +180,7 @@ class Journal:
     def _good_steps(self, found: Symptom) -> list[int]:
         """Return the checkpoints that none of the steps which the guard averages over was sampled with."""
         planned = checkpoints.planned(self._work, self._save_steps, found.step)
-        return checkpoints.before_window(planned, found.step, self._guard.window)
+        return checkpoints.before_window(planned, found.step, self._guard.window + self._steps_per_batch - 1)
 
     def _since_last_rollback(self, log: Sequence[dict[str, Any]]) -> list[Line]:
         """Return steps and held-out metrics, without metrics that differ from run to run or TRL's summary of a run."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Protocol
 
 import torch
@@ -54,10 +55,11 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
     def __init__(self, settings: PolicyGradient, scorer: Rewarder, **arguments: Any) -> None:
         super().__init__(reward_funcs=scorer, **arguments)
         self.settings = settings
-        self.steps_per_batch = settings.num_iterations
+        self.steps_per_batch = settings.steps_per_batch
         self.scorer = scorer
         self.rows: list[dict[str, Any]] = []  # of the current batch of prompts, in this process
         self._rewards = torch.zeros(0)  # of that batch, in all processes
+        self._batch_metrics: dict[str, float] = {}  # of that batch
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._sampler_was_checked = not self.use_vllm
         self._shares_prompts = settings.shared_prefix == "auto" and self._share_prompts()
@@ -133,12 +135,21 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         return log_probs, entropies, None
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
-        """Keep the completions of a prompt in one pass: TRL shuffles those of a step over its passes."""
+        """Keep the completions of a prompt in one pass: TRL shuffles those of a batch over its passes.
+
+        TRL logs a batch's metrics with its first step only; the other steps get them here.
+        """
         buffered = self._buffered_inputs
         inputs = super()._prepare_inputs(generation_batch)
-        if not self._shares_prompts or self._buffered_inputs is buffered or not self.model.training:
+        if not self.model.training:
             return inputs
-        self._buffered_inputs = shared_prefix.regrouped(self._buffered_inputs)
+        if self._buffered_inputs is buffered:
+            if self._step % self.current_gradient_accumulation_steps == 0:
+                self._metrics["train"] |= {name: [value] for name, value in self._batch_metrics.items()}
+            return inputs
+        self._batch_metrics = {name: fmean(values) for name, values in self._metrics["train"].items()}
+        if self._shares_prompts or self.settings.steps_per_generation > 1:
+            self._buffered_inputs = shared_prefix.regrouped(self._buffered_inputs)
         return self._buffered_inputs[self._step % len(self._buffered_inputs)]
 
     def _generate_single_turn(self, prompt_ids: list[list[int]], *arguments: Any, **named: Any) -> Any:

@@ -1,0 +1,107 @@
+"""Completions of several steps sampled at once: what each step learns from, and against which probabilities."""
+
+import json
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from checkout import TINY
+from environments.letters.environment import Letters
+from transformers import AutoModelForCausalLM
+
+from arc_refinery.config import Guard, Lora, ModelConfig, PolicyGradient, Sandbox
+from arc_refinery.training.grpo import TrainingError, TrainingJob, train_grpo
+from arc_refinery.training.trainer import Trainer
+
+pytestmark = [pytest.mark.training, pytest.mark.usefixtures("on_a_cpu")]
+
+WORDS = [f"word {number}" for number in range(9)]  # two batches of two steps with two prompts each; one is left over
+
+
+def settings(**changes: Any) -> PolicyGradient:
+    made: dict[str, Any] = {"learning_rate": 1e-2, "warmup_ratio": 0, "max_grad_norm": 1, "beta": 0, "report_to": ()}
+    made |= {"num_generations": 4, "prompts_per_step": 2, "gradient_accumulation_steps": 4, "repetition_penalty": 1}
+    return PolicyGradient.model_validate(
+        made | {"top_p": 1, "save_steps": 2, "steps_per_generation": 2, "mask_truncated_completions": False} | changes
+    )
+
+
+def train(folder: Path, training: PolicyGradient, words: list[str]) -> list[dict[str, Any]]:
+    model = ModelConfig(path=TINY, window=256)
+    guard, lora = Guard(action="none"), Lora(lora_r=4, lora_alpha=16)
+    folders = [folder / name for name in ("adapter", "work")]
+    job = TrainingJob(model, lora, training, guard, Sandbox(), 0, None, *folders, None, folder / "tensorboard")
+    assert train_grpo(job, Letters(words, training, 0))
+    lines = [json.loads(line) for line in (folder / "adapter/training.jsonl").read_text().splitlines()]
+    return [line for line in lines if "step" in line]
+
+
+def alone(adapter: dict[str, torch.Tensor], scale: float, row: list[int], n_completion: int) -> torch.Tensor:
+    """Log-probabilities of the last tokens of a row, by the base model with the adapter added to its matrices."""
+    network = AutoModelForCausalLM.from_pretrained(TINY, dtype=torch.float32)
+    weights = network.state_dict()  # these are the network's own tensors
+    for name, a in adapter.items():
+        if name.endswith("lora_A.default.weight"):
+            matrix = name.removeprefix("base_model.model.").replace("lora_A.default.", "")
+            weights[matrix] += scale * adapter[name.replace("lora_A", "lora_B")] @ a
+    ids = torch.tensor([row])
+    with torch.no_grad():
+        log_probs = network(ids).logits[0, :-1].log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
+    return log_probs[-n_completion:]
+
+
+@pytest.mark.parametrize("shared", ["auto", "off"])
+def test_each_step_learns_from_its_own_prompts_against_the_weights_that_sampled(
+    shared: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    sampled_with: list[dict[str, torch.Tensor]] = []
+    passes: list[tuple[int, dict[str, Any]]] = []
+    current: list[torch.Tensor] = []  # log-probabilities by the weights that each pass updates
+    generate, compute_loss = Trainer._generate_and_score_completions, Trainer._compute_loss
+    score = Trainer._get_per_token_logps_and_entropies
+
+    def generated(trainer: Any, inputs: Any) -> Any:
+        weights = {name: one.detach() for name, one in trainer.model.named_parameters() if "lora" in name}
+        sampled_with.append(deepcopy(weights))
+        return generate(trainer, inputs)
+
+    def computed(trainer: Any, model: Any, inputs: Any) -> Any:
+        passes.append((trainer.state.global_step, inputs))
+        return compute_loss(trainer, model, inputs)
+
+    def scored(trainer: Any, *arguments: Any, **named: Any) -> Any:
+        found = score(trainer, *arguments, **named)
+        if torch.is_grad_enabled():
+            current.append(found[0].detach())
+        return found
+
+    monkeypatch.setattr(Trainer, "_get_per_token_logps_and_entropies", scored)
+    monkeypatch.setattr(Trainer, "_generate_and_score_completions", generated)
+    monkeypatch.setattr(Trainer, "_compute_loss", computed)
+    lines = train(tmp_path, settings(shared_prefix=shared), WORDS)
+
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    assert len(sampled_with) == 2 and len(passes) == 16
+    rewards = [line["reward"] for line in lines]
+    assert rewards[0] == rewards[1] != rewards[2] == rewards[3]
+    assert all("share/zero_variance" in line and "loss" in line for line in lines)
+    prompts = [{tuple(row) for row in one["prompt_ids"].tolist()} for _, one in passes]
+    of_steps = [set().union(*prompts[4 * step : 4 * step + 4]) for step in range(4)]
+    assert [len(one) for one in of_steps] == [2] * 4 and len(set().union(*of_steps)) == 8
+    assert all(len(one) == 1 for one in prompts), "a pass has half of a group"
+    assert [step for step, _ in passes] == [step for step in range(4) for _ in range(4)]
+    for (step, one), now in zip(passes, current, strict=True):
+        mask, old = one["completion_mask"].bool(), one["old_per_token_logps"]
+        is_first = step % 2 == 0
+        assert torch.allclose(old[mask], now[mask], atol=1e-5) == is_first, "only there the ratio is 1"
+        n_prompt, n_tokens = int(one["prompt_mask"][0].sum()), int(mask[0].sum())
+        row = one["prompt_ids"][0, -n_prompt:].tolist() + one["completion_ids"][0, :n_tokens].tolist()
+        expected = alone(sampled_with[step // 2], 16 / 4**0.5, row, n_tokens)
+        torch.testing.assert_close(old[0, :n_tokens], expected, atol=2e-4, rtol=0)
+
+
+def test_fewer_prompts_than_a_batch_needs_are_refused(tmp_path: Path):
+    with pytest.raises(TrainingError, match=r"there are 3 prompts .* prompts_per_step x steps_per_generation = 4"):
+        train(tmp_path, settings(), WORDS[:3])
