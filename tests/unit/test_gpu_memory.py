@@ -266,6 +266,11 @@ def changed(name: str, **changes: Any) -> Experiment:
     return validate_experiment(config, "c.yaml")
 
 
+def training_items(**changes: Any) -> Items:
+    """Of the training of multi-turn-rl, with changes."""
+    return next(count.items for count in counts(changed("multi-turn-rl", **changes)) if count.job == "train trained")
+
+
 @pytest.mark.parametrize("name", FULL_SIZE)
 def test_every_published_config_fits_its_gpus(name: str):
     experiment = load_experiment(CONFIGS[name])
@@ -355,19 +360,62 @@ def test_a_second_gpu_halves_weights_and_cache_of_vllm():
 
 
 def test_4_bit_weights_and_sampling_without_vllm():
-    experiment = changed(
-        "multi-turn-rl",
-        training__lora__load_in_4bit=True,
-        training__grpo__sampler="transformers",
-        training__max_seq_length=2000,
-    )
-    (train,) = (count for count in counts(experiment) if count.job == "train trained")
-    weights = next(n_bytes for name, n_bytes in train.items.items() if name.startswith("weights"))
+    items = training_items(training__lora__load_in_4bit=True, training__grpo__sampler="transformers")
+    weights = next(n_bytes for name, n_bytes in items.items() if name.startswith("weights"))
     # 6.98e9 parameters of 4.127 bits; embeddings, norms and one unpacked matrix of 2 bytes
     assert weights == pytest.approx(6_979_321_856 * 4.127 / 8 + 2 * (2 * 128256 * 4096 + 4096 * 14336), rel=1e-3)
-    # 32 completions x 2,000 tokens x 128 KiB take more than a pass of four: the larger of both counts
-    assert train.items["KV cache of 64,000 tokens"] == 32 * 2000 * 131072
-    assert "backward pass of one layer" not in train.items
+
+
+@pytest.mark.parametrize(
+    ("changes", "n_tokens", "n_read"),
+    [
+        # one prompt of 8,676 tokens for 32 completions of 1,024
+        ({}, 8676 + 32 * 1024, 8676),
+        ({"training__grpo__steps_per_generation": 2}, 2 * (8676 + 32 * 1024), 2 * 8676),
+        ({"training__grpo__shared_prefix": "off"}, 32 * 9700, 32 * 8676),
+        # second turns are read in their own contexts
+        ({"training__prompts": "first-turn", "training__grpo__rollout": "on-policy"}, 32 * 9700, 32 * 9700),
+    ],
+)
+def test_training_that_samples_by_transformers_keeps_each_prompt_once(
+    changes: dict[str, Any], n_tokens: int, n_read: int
+):
+    # a pass of one completion takes less than sampling: the larger of both counts
+    fixed = {"training__grpo__sampler": "transformers", "training__grpo__gradient_accumulation_steps": 32}
+    items = training_items(**fixed, **changes)
+    assert "backward pass of one layer" not in items
+    assert items[f"KV cache of {n_tokens:,} tokens"] == n_tokens * 131072
+    choosing = 32 * changes.get("training__grpo__steps_per_generation", 1) * 128256 * 16
+    assert items["reading prompts"] == n_read * 2 * (5 * 14336 + 3 * 4096) + choosing
+
+
+def test_a_vllm_that_sleeps_and_the_pass_are_not_held_at_once():
+    changes: dict[str, Any] = {"resources__train__gpu_mem_mb": 48000, "training__grpo__gpu_memory_utilization": 0.45}
+    awake = training_items(**changes)
+    asleep = training_items(**changes, training__grpo__sleep_mode=True)
+    graphs = "vLLM's CUDA graphs, also while it sleeps (assumed)"
+    share = int(0.45 * 48000 * 2**20)
+    # a pass of 16 completions, 16.8 GiB, takes less than vLLM's share, 21.1 GiB
+    assert asleep[graphs] + asleep["vLLM's share (0.45), without these"] == awake["vLLM's share (0.45)"] == share
+    assert "backward pass of one layer" in awake and "backward pass of one layer" not in asleep
+    held = sum(n_bytes for name, n_bytes in awake.items() if name.startswith(("layer inputs", "backward pass")))
+    assert sum(awake.values()) - sum(asleep.values()) == held
+    # 28.6 GiB of 32 completions take more
+    longer = training_items(**changes, training__grpo__sleep_mode=True, training__grpo__gradient_accumulation_steps=1)
+    assert "backward pass of one layer" in longer and longer[graphs] == GIB
+    assert not any(name.startswith("vLLM's share") for name in longer)
+
+
+def test_eight_bits_halve_the_kv_cache_of_sampling():
+    auto, fp8 = (counts(changed("multi-turn-rl", model__kv_cache_dtype=dtype))[0] for dtype in ("auto", "fp8"))
+    name = "KV cache of one window (14,500 tokens)"
+    assert auto.items[name] == 14_500 * 131072 == 2 * fp8.items[name]
+
+
+def test_unsloth_packs_rows_without_padding():
+    experiment = load_experiment(CONFIGS["multi-turn-rl-unsloth"])
+    (step,) = gpu_memory._steps(experiment)
+    assert step.prompts_of(4) == 4
 
 
 def test_sampling_by_transformers_takes_a_batch_or_the_longest_prompt():

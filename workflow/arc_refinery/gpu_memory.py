@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from arc_refinery.config import (
     Experiment,
+    Grpo,
     Imitation,
     Lora,
     ModelConfig,
@@ -30,7 +31,7 @@ LIMIT = 0.85  # of a GPU's memory
 MIB, GIB = 2**20, 2**30  # HTCondor also counts a GPU's memory in MiB
 WIDTH = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes
 NF4 = 4.127 / 8  # bytes of a 4-bit parameter with its doubly quantised scales (Dettmers et al. 2023)
-GRAPHS_OF_VLLM = GIB  # assumed
+GRAPHS_OF_VLLM = GIB  # assumed; kept while vLLM sleeps
 
 # Peak bytes per token in the backward pass of one layer, reached in the MLP's last matrix: factors of intermediate
 # size, hidden size and width of all query heads, by bytes per number. In 16 bits LoRA casts inputs to float32 and
@@ -137,7 +138,7 @@ def _samplings(experiment: Experiment) -> Iterator[Count]:
             shape, width = shape_of(model.path), WIDTH[model.dtype]
             n_rows, n_tokens, load = _together(experiment, shape, model.window)
             items = _weights(shape, width, model.use_4bit_quantization)
-            items |= _generation(shape, width, n_rows, n_tokens) | CONTEXT
+            items |= _generation(shape, width, n_rows, n_tokens, n_tokens) | CONTEXT
             advice = f"lower {key}.window or raise resources.sample.gpu_mem_mb"
             faults = () if _fits(items, gpu_mem_mb) else (advice,)
             yield Count(job, load, items, gpu_mem_mb, "", faults)
@@ -165,7 +166,7 @@ def _vllm_sampling(job: str, key: str, model: ModelConfig, gpu_mem_mb: int) -> C
     n_batched, n_sequences = (16384, 1024) if gpu_mem_mb * MIB >= 70 * GIB else (8192, 256)
     needed = {name: n_bytes // n_gpus for name, n_bytes in _weights(shape, width, in_4bit=False).items()}
     needed |= _engine(shape, width, n_batched, n_sequences)
-    per_token = shape.kv_bytes_per_token(width) // n_gpus
+    per_token = shape.kv_bytes_per_token(1 if model.kv_cache_dtype == "fp8" else width) // n_gpus
     room = int(model.gpu_memory_utilization * gpu_mem_mb * MIB) - sum(needed.values())
     items = needed | {f"KV cache of one window ({model.window:,} tokens)": model.window * per_token} | CONTEXT
     advice = f"lower {key}.window or raise resources.sample.gpu_mem_mb"
@@ -198,14 +199,14 @@ class _Step:
         return self.settings.n_training_processes if isinstance(self.settings, PolicyGradient) else 1
 
     def prompts_of(self, n_rows: int) -> int:
-        """Return the number of prompts in a pass of that many rows; 0 if each row reads its own and is padded."""
+        """Return the number of prompts that a pass of that many rows reads; 0: one per row, and rows are padded."""
         if not self.shape.attends_to_all:
             return 0
         match self.settings:
             case PolicyGradient(shared_prefix="auto", trains_with_unsloth=False) as grpo:
                 ends = range(n_rows, self.n_rows + 1, n_rows)
                 return max(-(-end // grpo.num_generations) - (end - n_rows) // grpo.num_generations for end in ends)
-            case Imitation():
+            case Imitation() | PolicyGradient(trains_with_unsloth=True):  # Unsloth: UNSLOTH_GRPO_SEQ_PACKING
                 return n_rows  # side by side
         return 0
 
@@ -238,17 +239,26 @@ def _training(step: _Step, gpu_mem_mb: int) -> Count:
     n_adapter = shape.n_in_adapter(step.lora.lora_r, step.lora.target_modules)
     frozen["adapter: weights, gradients, optimizer"] = n_adapter * ADAPTER[2 if step.lora.load_in_4bit else 4]
     shorter = "the longest row (training.max_seq_length, model.window)"
-    sampling: Items = {}
+    sampling: Items = {}  # never at the same time as a pass
     remark, starved = "", Faults()
     match step.settings:
-        case PolicyGradient(sampler="transformers"):
-            # never at the same time as a pass
-            n_sampled = step.n_rows // step.n_processes
-            sampling = _generation(shape, width, n_sampled, n_sampled * step.length)
-        case PolicyGradient(sampler="vllm-colocate"):
-            share = int(step.settings.gpu_memory_utilization * gpu_mem_mb * MIB)
-            frozen[f"vLLM's share ({step.settings.gpu_memory_utilization:g})"] = share
-            needed = shape.n_parameters * width + sum(_engine(shape, width, 4096, step.n_rows).values())
+        case PolicyGradient(sampler="transformers") as grpo:
+            n_rows = step.n_rows // step.n_processes
+            n_prompts, n_steps = step.prompts_of(n_rows) or n_rows, grpo.steps_per_generation
+            n_read = n_steps * n_prompts * (step.length - step.n_scored)
+            n_tokens = n_read + n_steps * n_rows * step.n_scored
+            answers_once = isinstance(grpo, Grpo) and grpo.rollout == "prepared"  # else later turns are read, too
+            sampling = _generation(shape, width, n_steps * n_rows, n_tokens, n_read if answers_once else n_tokens)
+        case PolicyGradient(sampler="vllm-colocate") as grpo:
+            share = int(grpo.gpu_memory_utilization * gpu_mem_mb * MIB)
+            name = f"vLLM's share ({grpo.gpu_memory_utilization:g})"
+            if grpo.sleep_mode:
+                frozen["vLLM's CUDA graphs, also while it sleeps (assumed)"] = GRAPHS_OF_VLLM
+                sampling[f"{name}, without these"] = share - GRAPHS_OF_VLLM
+            else:
+                frozen[name] = share
+            n_sampled = step.n_rows // step.n_processes * grpo.steps_per_generation
+            needed = shape.n_parameters * width + sum(_engine(shape, width, 4096, n_sampled).values())
             per_token = shape.kv_bytes_per_token(width)
             advice = f"raise {step.key}.gpu_memory_utilization or lower {shorter}"
             remark, starved = _kv_cache(share - needed, per_token, step.length, advice)
@@ -318,11 +328,11 @@ def _weights(shape: Shape, width: int, in_4bit: bool) -> Items:
     return {f"weights ({packed / 1e9:.2f}e9 x 4 bits, others x {width} bytes)": n_bytes}
 
 
-def _generation(shape: Shape, width: int, n_rows: int, n_tokens: int) -> Items:
-    """Count sampling with transformers: `n_rows` completions, with their prompts `n_tokens`, as if read at once."""
+def _generation(shape: Shape, width: int, n_rows: int, n_tokens: int, n_read: int) -> Items:
+    """Count sampling with transformers: `n_rows` completions, with their prompts `n_tokens`; `n_read` at once."""
     return {
         f"KV cache of {n_tokens:,} tokens": n_tokens * shape.kv_bytes_per_token(width),
-        "reading prompts": forward_pass(shape, width, n_tokens) + _choosing(shape, n_rows),
+        "reading prompts": forward_pass(shape, width, n_read) + _choosing(shape, n_rows),
     }
 
 
