@@ -161,7 +161,7 @@ def test_trl_wakes_vllm_before_it_sends_weights_and_lets_it_sleep_after_sampling
     called = [(name.rpartition(".")[2], named) for name, _, named in generation.llm.mock_calls]
     names = ("wake_up", "load_weights", "reset_prefix_cache", "generate", "sleep")
     order = [(name, named if name != "generate" else {}) for name, named in called if name in names]
-    step = [("wake_up", {"tags": ["weights"]}), ("load_weights", {}), ("reset_prefix_cache", {})]
+    step: list[Any] = [("wake_up", {"tags": ["weights"]}), ("load_weights", {}), ("reset_prefix_cache", {})]
     step += [("wake_up", {"tags": ["kv_cache"]}), ("generate", {}), ("sleep", {"level": 2})]
     assert order == 2 * step
 

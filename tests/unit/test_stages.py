@@ -29,7 +29,7 @@ from arc_refinery.config import (
 )
 from arc_refinery.config.stages import command_line
 
-OF_A_TRAINING = {"n_jobs", "gpu_memory_utilization", "sampler_gpus", "server_url", "report_to"}
+OF_A_TRAINING = {"n_jobs", "gpu_memory_utilization", "sleep_mode", "sampler_gpus", "server_url", "report_to"}
 OF_REFINING = OF_A_TRAINING | {"n_processes"}
 
 
@@ -210,6 +210,7 @@ def test_what_changes_no_result_is_given_beside() -> None:
         "sampler_gpus": 1,
         "server_url": None,
         "gpu_memory_utilization": 0.5,
+        "sleep_mode": False,
         "report_to": ("tensorboard",),
         "n_processes": 1,
     }

@@ -1,6 +1,8 @@
 """Completions of several steps sampled at once: what each step learns from, and against which probabilities."""
 
 import json
+import os
+import signal
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -31,8 +33,9 @@ def settings(**changes: Any) -> PolicyGradient:
 def train(folder: Path, training: PolicyGradient, words: list[str]) -> list[dict[str, Any]]:
     model = ModelConfig(path=TINY, window=256)
     guard, lora = Guard(action="none"), Lora(lora_r=4, lora_alpha=16)
-    folders = [folder / name for name in ("adapter", "work")]
-    job = TrainingJob(model, lora, training, guard, Sandbox(), 0, None, *folders, None, folder / "tensorboard")
+    places: dict[str, Any] = {"output": folder / "adapter", "work": folder / "work", "measurements": None}
+    places |= {"start": None, "tensorboard": folder / "tensorboard"}
+    job = TrainingJob(model, lora, training, guard, Sandbox(), seed=0, **places)
     assert train_grpo(job, Letters(words, training, 0))
     lines = [json.loads(line) for line in (folder / "adapter/training.jsonl").read_text().splitlines()]
     return [line for line in lines if "step" in line]
@@ -48,7 +51,7 @@ def alone(adapter: dict[str, torch.Tensor], scale: float, row: list[int], n_comp
             weights[matrix] += scale * adapter[name.replace("lora_A", "lora_B")] @ a
     ids = torch.tensor([row])
     with torch.no_grad():
-        log_probs = network(ids).logits[0, :-1].log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
+        log_probs: torch.Tensor = network(ids).logits[0, :-1].log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
     return log_probs[-n_completion:]
 
 
@@ -100,6 +103,32 @@ def test_each_step_learns_from_its_own_prompts_against_the_weights_that_sampled(
         row = one["prompt_ids"][0, -n_prompt:].tolist() + one["completion_ids"][0, :n_tokens].tolist()
         expected = alone(sampled_with[step // 2], 16 / 4**0.5, row, n_tokens)
         torch.testing.assert_close(old[0, :n_tokens], expected, atol=2e-4, rtol=0)
+
+
+class TerminatedError(Exception):
+    pass
+
+
+def test_a_signal_in_a_batch_waits_for_its_last_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    training = settings(save_steps=4)
+    undisturbed = train(tmp_path / "undisturbed", training, WORDS)
+    compute_loss = Trainer._compute_loss
+
+    def terminated(trainer: Any, model: Any, inputs: Any) -> Any:
+        if trainer.state.global_step == 1:  # in the second of the two steps
+            os.kill(os.getpid(), signal.SIGTERM)
+        return compute_loss(trainer, model, inputs)
+
+    def end(*_: Any) -> None:
+        raise TerminatedError
+
+    before = signal.signal(signal.SIGTERM, end)
+    with monkeypatch.context() as patch, pytest.raises(TerminatedError):
+        patch.setattr(Trainer, "_compute_loss", terminated)
+        train(tmp_path / "terminated", training, WORDS)
+    signal.signal(signal.SIGTERM, before)
+    assert [path.name for path in (tmp_path / "terminated/work").glob("checkpoint-*")] == ["checkpoint-2"]
+    assert train(tmp_path / "terminated", training, WORDS) == undisturbed
 
 
 def test_fewer_prompts_than_a_batch_needs_are_refused(tmp_path: Path):

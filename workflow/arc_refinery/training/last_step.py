@@ -2,7 +2,8 @@
 
 Weights change only in the optimizer's step. Until then, the state is that after the last whole step, but for the random
 numbers drawn and the tokens counted since; so theirs is kept. A signal during the optimizer's step, or during the
-logging, evaluation and saving that follow it, waits for their end.
+logging, evaluation and saving that follow it, waits for their end. Where several steps learn from one batch of
+completions, it waits for the last of them: training can resume only before a new batch.
 
 Of several processes, only the first one saves. It needs no other one for that: weights, optimizer and random numbers
 are the same in all. The others continue until it has ended, because its evaluation may need them.
@@ -41,7 +42,7 @@ class SavesLastStep(Base):
 
     current_flos: float  # of transformers' trainer
     control: TrainerControl
-    steps_per_batch = 1  # steps made with one batch of completions; training can resume only before a new batch
+    steps_per_batch = 1  # steps made with one batch of completions
     # After the last whole step of this process
     _random: RandomState | None = None
     _n_tokens = 0
@@ -83,7 +84,9 @@ class SavesLastStep(Base):
         if self.control.should_training_stop:  # at its end, or a collapse: all that may be saved is saved
             return True
         step = self.state.global_step
-        if self._random and step % self.steps_per_batch == 0 and step not in steps_of(Path(self.args.output_dir)):
+        if step % self.steps_per_batch:
+            return False
+        if self._random and step not in steps_of(Path(self.args.output_dir)):
             self._random.restore()
             self.state.num_input_tokens_seen = self._n_tokens
             self._save_checkpoint(self.model, trial=None)
