@@ -313,7 +313,7 @@ def test_a_pass_counts_the_prompts_that_it_can_meet(generations: int, prompts: i
         training__grpo__prompts_per_step=prompts,
         training__grpo__gradient_accumulation_steps=passes,
     )
-    (step,) = gpu_memory._steps(experiment)
+    (step,) = gpu_memory.steps(experiment)
     groups = [row // generations for row in range(generations * prompts)]
     size = len(groups) // passes
     assert expected == max(len(set(groups[start : start + size])) for start in range(0, len(groups), size))
@@ -326,7 +326,7 @@ def test_a_model_with_a_sliding_window_is_counted_with_a_prompt_for_each_complet
     for window in (None, 64):
         (tmp_path / "config.json").write_text(json.dumps(config | {"sliding_window": window}))
         experiment = changed("multi-turn-rl", model__path=str(tmp_path))
-        (step,) = gpu_memory._steps(experiment)
+        (step,) = gpu_memory.steps(experiment)
         prompts.append(step.prompts_of(step.n_rows))
     assert prompts == [1, 0]
 
@@ -414,7 +414,7 @@ def test_eight_bits_halve_the_kv_cache_of_sampling():
 
 def test_unsloth_packs_rows_without_padding():
     experiment = load_experiment(CONFIGS["multi-turn-rl-unsloth"])
-    (step,) = gpu_memory._steps(experiment)
+    (step,) = gpu_memory.steps(experiment)
     assert step.prompts_of(4) == 4
 
 

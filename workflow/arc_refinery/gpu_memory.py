@@ -108,7 +108,7 @@ def counts(experiment: Experiment) -> list[Count]:
     resources = experiment.resources
     found = list(_samplings(experiment)) if _is_counted(resources.sample) else []
     if _is_counted(resources.train):
-        for count in (_training(step, resources.train.gpu_mem_mb) for step in _steps(experiment)):
+        for count in (_training(step, resources.train.gpu_mem_mb) for step in steps(experiment)):
             if found and found[-1].items == count.items:
                 found[-1] = replace(found[-1], job=f"{found[-1].job}, {count.job}")
             else:
@@ -177,7 +177,7 @@ def _vllm_sampling(job: str, key: str, model: ModelConfig, gpu_mem_mb: int) -> C
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class Step:
     """One optimizer step of a training run."""
 
     job: str
@@ -211,7 +211,7 @@ class _Step:
         return 0
 
 
-def _steps(experiment: Experiment) -> Iterator[_Step]:
+def steps(experiment: Experiment) -> Iterator[Step]:
     model = experiment.model
     match experiment:
         case Refining(training=Training() as training):
@@ -224,16 +224,16 @@ def _steps(experiment: Experiment) -> Iterator[_Step]:
             return
     if training.sft:
         n_rows = training.sft.rows_per_step
-        yield _Step(
+        yield Step(
             "sft", "training.sft", training.sft, training.lora, model, shape_of(model.path), n_rows, length, n_scored
         )
     for name, run in experiment.runs.items():
         grpo, network = run.grpo, model.model_copy(update={"dtype": run.dtype or model.dtype})
         n_rows, shape = grpo.num_generations * grpo.prompts_per_step, shape_of(model.path)
-        yield _Step(f"train {name}", "training.grpo", grpo, run.lora, network, shape, n_rows, length, n_scored)
+        yield Step(f"train {name}", "training.grpo", grpo, run.lora, network, shape, n_rows, length, n_scored)
 
 
-def _training(step: _Step, gpu_mem_mb: int) -> Count:
+def _training(step: Step, gpu_mem_mb: int) -> Count:
     shape, width = step.shape, WIDTH[step.model.dtype]
     frozen = _weights(shape, width, step.lora.load_in_4bit)
     n_adapter = shape.n_in_adapter(step.lora.lora_r, step.lora.target_modules)
