@@ -332,9 +332,14 @@ def test_a_model_with_a_sliding_window_is_counted_with_a_prompt_for_each_complet
 
 
 def test_where_no_number_of_passes_is_enough_another_gpu_is_advised():
-    (warning,) = memory_warnings(changed("multi-turn-rl", resources__train__gpu_mem_mb=24000), "c.yaml")
+    changes: dict[str, Any] = {"resources__train__gpu_mem_mb": 24000}
+    (warning,) = memory_warnings(changed("multi-turn-rl", **changes), "c.yaml")
     assert "gradient_accumulation_steps" not in warning
+    assert "set training.grpo.sleep_mode to true, lower" in warning
     assert "raise resources.train.gpu_mem_mb" in warning
+    changes |= {"training__grpo__sleep_mode": True, "training__grpo__gpu_memory_utilization": 0.9}
+    (warning,) = memory_warnings(changed("multi-turn-rl", **changes), "c.yaml")
+    assert "lower training.grpo.gpu_memory_utilization, lower" in warning
 
 
 def test_vllm_needs_room_for_one_window():

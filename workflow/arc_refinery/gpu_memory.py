@@ -277,6 +277,12 @@ def _training(step: Step, gpu_mem_mb: int) -> Count:
     advice = f"lower {shorter} or raise resources.train.gpu_mem_mb"
     if fewest:
         advice = f"set {step.key}.gradient_accumulation_steps to {fewest} (now {step.passes}), or {advice}"
+    else:
+        match step.settings:
+            case PolicyGradient(sampler="vllm-colocate", sleep_mode=True):
+                advice = f"lower {step.key}.gpu_memory_utilization, {advice}"
+            case PolicyGradient(sampler="vllm-colocate", trains_with_unsloth=False):
+                advice = f"set {step.key}.sleep_mode to true, {advice}"
     faults = starved if _fits(items(step.passes), gpu_mem_mb) else (advice, *starved)
     what = "completions" if isinstance(step.settings, PolicyGradient) else "rows"
     load = f"{step.n_rows // step.passes} {what} of up to {step.length:,} tokens per pass"
