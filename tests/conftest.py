@@ -77,6 +77,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _untracked() -> set[str]:
     """Files and folders that git does not track, without caches; nothing where this is not a git checkout."""
+    if shutil.which("git") is None:
+        return set()
     command = ["git", "status", "--porcelain", "--ignored", "--untracked-files=normal"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.splitlines()
     paths = {line[3:] for line in listed if line[:2] in ("??", "!!")}

@@ -127,3 +127,18 @@ def names_in(path: Path) -> frozenset[str]:
             case ast.Dict(keys=keys):
                 names |= {key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)}
     return frozenset(names)
+
+
+def test_torch_and_vllm_read_how_gpu_memory_grows(monkeypatch: pytest.MonkeyPatch):
+    """torch does after its import, and vLLM's sleep mode turns it off in its own memory only if it sees it."""
+    from vllm.device_allocator.alloc_conf import expandable_segments_enabled_from_env
+
+    from arc_refinery.gpus import ALLOCATOR, GROWING
+
+    assert expandable_segments_enabled_from_env({ALLOCATOR: GROWING})
+    program = (
+        f"import os, torch; os.environ['{ALLOCATOR}'] = 'nothing:1'; "
+        f"torch._C._accelerator_setAllocatorSettings('{GROWING}')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "Unrecognized key 'nothing'" in done.stderr

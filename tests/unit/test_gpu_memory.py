@@ -141,15 +141,15 @@ def run_pass(network: Any, dtype: str, n_rows: int, length: int, n_scored: int, 
 
     from arc_refinery.training.shared_prefix import log_probs
 
-    ids = torch.zeros(n_rows, length, dtype=torch.long)
+    ids = torch.zeros(n_rows, length, dtype=torch.long, device=network.device)
     if n_prompts:
-        ids += torch.arange(n_rows)[:, None] % n_prompts
+        ids += torch.arange(n_rows, device=ids.device)[:, None] % n_prompts
     mask = torch.ones_like(ids)
     if pads:
         mask[0, 0] = 0
     labels = ids.clone()
     labels[:, :-n_scored] = -100
-    with torch.autocast("cpu", dtype=getattr(torch, dtype)) if dtype != "float32" else nullcontext():
+    with torch.autocast(ids.device.type, dtype=getattr(torch, dtype)) if dtype != "float32" else nullcontext():
         if n_prompts:
             found = log_probs(network, ids, torch.ones_like(ids), n_scored)[0]
         else:

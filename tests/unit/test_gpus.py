@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,13 @@ import pytest
 from nvidia_smi import FIRST, PART, SECOND, put_on_path
 
 from arc_refinery.errors import InputError
-from arc_refinery.gpus import check_mig, complete_visible_devices, divide
+from arc_refinery.gpus import (
+    check_mig,
+    complete_visible_devices,
+    divide,
+    let_segments_grow,
+    without_growing_segments,
+)
 
 
 @pytest.fixture
@@ -155,3 +162,28 @@ def test_each_process_needs_a_gpu_where_there_is_one(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     with pytest.raises(InputError, match=r"n_processes = 3 need a GPU each, but 2 are visible \(0, 1\); set resources"):
         divide(3, 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "of_server"),
+    [
+        ({}, {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}, {}),
+        # the user's own setting stays, also for vLLM's server
+        ({"PYTORCH_ALLOC_CONF": "max_split_size_mb:512"},) * 3,
+        ({"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"},) * 3,
+    ],
+)
+def test_blocks_of_gpu_memory_grow_in_training_but_not_in_its_server(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], expected: dict[str, str], of_server: dict[str, str]
+):
+    def settings(variables: Mapping[str, str]) -> dict[str, str]:
+        return {name: value for name, value in variables.items() if name.endswith("_ALLOC_CONF")}
+
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        monkeypatch.setenv(name, "to be restored")
+        monkeypatch.delenv(name)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    let_segments_grow()
+    assert settings(os.environ) == expected
+    assert settings(without_growing_segments()) == of_server

@@ -13,6 +13,8 @@ from shutil import which
 from arc_refinery.errors import InputError
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
+ALLOCATOR = "PYTORCH_ALLOC_CONF"  # torch 2.10 and newer read it when CUDA starts; older name: PYTORCH_CUDA_ALLOC_CONF
+GROWING = "expandable_segments:True"
 _UUID = re.compile(r"(GPU|MIG)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UUID_PREFIX = re.compile(r"(GPU|MIG)-[0-9a-f-]+")
 
@@ -93,6 +95,21 @@ def divide(n_own: int, n_others: int) -> list[str]:
         os.environ[VARIABLE] = own
         logger.info("%s: training uses %s of %s", VARIABLE, own, ", ".join(names))
     return names[n_own : n_own + n_others]
+
+
+def let_segments_grow() -> None:
+    """Let PyTorch extend its blocks of GPU memory: the rows of each step have other lengths, and would fragment it.
+
+    Call this before CUDA starts. A setting of the user's is kept. vLLM 0.31 turns it off for the memory that its sleep
+    mode gives back (vllm/device_allocator/cumem.py).
+    """
+    if not {ALLOCATOR, "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys():
+        os.environ[ALLOCATOR] = GROWING
+
+
+def without_growing_segments() -> dict[str, str]:
+    """Return this process's variables without that: vLLM fails with it on several GPUs (vLLM issue 42609)."""
+    return {name: value for name, value in os.environ.items() if (name, value) != (ALLOCATOR, GROWING)}
 
 
 def _known_uuids() -> list[str]:

@@ -24,6 +24,10 @@ class Letters:
     def arguments(self) -> dict[str, Any]:
         return {"max_completion_length": MAX_TOKENS}
 
+    @property
+    def longest_completion(self) -> int:
+        return MAX_TOKENS
+
     def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
         return Trainer(self.training, Reward(self.training.num_generations, ends), **arguments)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 import tyro
 
 from arc_refinery import config
-from arc_refinery.gpus import divide
+from arc_refinery.gpus import divide, let_segments_grow
 
 if TYPE_CHECKING:
     from arc_refinery.training.grpo import TrainingJob
@@ -93,6 +93,7 @@ class GrpoFlags(AdapterFlags):
     def job(self, training: config.PolicyGradient, window: int, sandbox: config.Sandbox) -> "TrainingJob":
         """The training with a window of so many tokens; from here on, this process sees only the GPUs that train."""
         sampler_gpus = divide(training.n_training_processes, training.n_server_gpus)
+        let_segments_grow()
         from arc_refinery.training import processes
         from arc_refinery.training.grpo import TrainingJob
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from arc_refinery import config, records
 from arc_refinery.cli import launch
 from arc_refinery.cli.flags import PUBLISHED_MODEL, AdapterFlags, Flat, GrpoFlags, PublishedModel, start_again
-from arc_refinery.gpus import divide
+from arc_refinery.gpus import divide, let_segments_grow
 from arc_refinery.pretraining.settings import PretrainingSettings
 from arc_refinery.reading import content_hash
 
@@ -132,6 +132,7 @@ class FineTune(AdapterFlags):
 
     def run(self) -> None:
         divide(1, 0)
+        let_segments_grow()
         from arc_refinery.training.sft import train_sft
 
         train_sft(

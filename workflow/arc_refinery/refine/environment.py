@@ -65,6 +65,11 @@ class RefineEnvironment:
     def arguments(self) -> dict[str, Any]:
         return refining_rollouts(self.lengths)
 
+    @property
+    def longest_completion(self) -> int:
+        has_two_turns = self.training.rollout == "on-policy"
+        return self.lengths.max_seq_length if has_two_turns else self.lengths.max_completion_length
+
     def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
         ids_after_answer(tokenizer, ends, ANSWERED)  # raises if answers would not end
         begin_answers(tokenizer, self.prefix)

@@ -282,6 +282,10 @@ class ToolEnvironment:
     def arguments(self) -> dict[str, Any]:
         return tool_rollouts(self.training, self.generation, self.renderer.stop_id)
 
+    @property
+    def longest_completion(self) -> int:
+        return self.generation.max_episode_tokens
+
     def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
         tokenizer.eos_token = self.generation.stop_token
         return ToolTrainer(

@@ -43,6 +43,7 @@ from arc_refinery.training.adapters import lora_config, open_base, open_network,
 from arc_refinery.training.guard import Symptom, first_symptom, symptom
 from arc_refinery.training.log import MEASURED, Choice, Journal, Line, write_lines
 from arc_refinery.training.progress import OneLineProgress
+from arc_refinery.training.rehearsal import Rehearsal, longest_of_grpo
 from arc_refinery.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)
@@ -84,6 +85,11 @@ class Environment(Protocol):
 
     def arguments(self) -> dict[str, Any]:
         """Return the environment's part of `GRPOConfig`: `max_completion_length`, ..."""
+        ...
+
+    @property
+    def longest_completion(self) -> int:
+        """Tokens of the longest completion, with all of its turns and what is between them."""
         ...
 
     def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
@@ -244,6 +250,11 @@ def _train(
         processes.by_first(lambda: journal.note_start(metrics))
     watcher = _CollapseWatcher(job)
     trainer.add_callback(watcher)
+    if job.training.trains_with_unsloth:
+        logger.info("no rehearsal: Unsloth divides each pass by the memory that is free")
+    else:
+        longest = longest_of_grpo(trainer, job.model.window, environment.longest_completion)
+        trainer.add_callback(Rehearsal(trainer, longest, job.model))
     with writing(job.tensorboard):  # checkpoints name themselves
         trainer.train(resume_from_checkpoint=str(newest) if newest else None)
     return trainer, watcher.found

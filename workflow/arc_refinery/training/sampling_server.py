@@ -4,7 +4,6 @@ The command is the one that TRL's trainers expect (`trl.scripts.vllm_serve`). It
 """
 
 import logging
-import os
 import signal
 import socket
 import subprocess
@@ -19,7 +18,7 @@ from urllib.request import urlopen
 from arc_refinery import library_arguments
 from arc_refinery.config import ModelConfig, PolicyGradient
 from arc_refinery.errors import InputError
-from arc_refinery.gpus import VARIABLE
+from arc_refinery.gpus import VARIABLE, without_growing_segments
 from arc_refinery.library_variables import set_vllm_variables
 
 STARTING_SECONDS = 1800.0  # reading the weights of an 8B model over a network takes minutes
@@ -48,7 +47,7 @@ def running(
             library_arguments.server_command(model, training, port),
             stdout=file,
             stderr=subprocess.STDOUT,
-            env=os.environ | variables,
+            env=without_growing_segments() | variables,
         )
     try:
         _wait_until_healthy(server, url, output)

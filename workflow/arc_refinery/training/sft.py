@@ -36,6 +36,7 @@ from arc_refinery.training.checkpoints import claim, newest
 from arc_refinery.training.last_step import SavesLastStep
 from arc_refinery.training.log import Line, write_lines
 from arc_refinery.training.progress import OneLineProgress
+from arc_refinery.training.rehearsal import Rehearsal, longest_of_sft
 
 LOGGED_METRICS = ("step", "epoch", "loss", "learning_rate", "grad_norm", "mean_token_accuracy", "entropy")
 
@@ -84,6 +85,7 @@ def train_sft(
     trainer = open_trainer(rows, model, lora, training, seed, work)
     if last:
         logger.info("%s: training resumes from this checkpoint", last)
+    trainer.add_callback(Rehearsal(trainer, longest_of_sft(trainer), model))
     with writing(tensorboard or work):  # checkpoints and measurements name themselves
         for callback in _optional_callbacks(measurements, tensorboard, resumes=last is not None):
             trainer.add_callback(callback)

@@ -95,6 +95,8 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
             self._metrics["train"][f"{MEASURED}share_of_reward"].append(seconds["reward"] / seconds["step"])
             peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
             self._metrics["train"][f"{MEASURED}trainer_mb"].append(peak_mb)
+            if torch.cuda.is_available():
+                self._metrics["train"][f"{MEASURED}gpu_mb"].append(torch.cuda.max_memory_allocated() / 2**20)
             if self.scorer.executor:
                 self._metrics["train"][f"{MEASURED}sandbox_mb"].append(self.scorer.executor.peak_mb)
         return loss

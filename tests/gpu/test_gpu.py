@@ -1,0 +1,285 @@
+"""What only a GPU can show, without vLLM: kernels in bfloat16, memory, the 8-bit optimizer, and our own command."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from checkout import ROOT, TINY
+
+from arc_refinery.model_shape import Shape
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from .conftest import Verdict
+
+pytestmark = [pytest.mark.model, pytest.mark.training]
+
+SMALL = {
+    "cpu": Shape(32, 64, 2, 4, 2, 8, 50, False),
+    "cuda": Shape(1024, 2816, 4, 16, 4, 64, 32000, False),
+}
+LENGTHS = {"cpu": (12, (3, 7, 7, 1)), "cuda": (1500, (40, 700, 380, 120, 512, 90, 260, 333))}  # prompt, completions
+
+
+def test_wheels_have_the_versions_of_the_gpu_environment():
+    pinned = set((ROOT / "envs/gpu.txt").read_text().splitlines())
+    wheels = [line for line in (ROOT / "tests/gpu/wheels.txt").read_text().splitlines() if not line.startswith("#")]
+    assert pinned.issuperset(wheels)
+
+
+def llama(shape: Shape, device: str, dtype: str) -> Any:
+    """A network with random weights and TRL's projection to logits."""
+    import torch
+    from transformers import AutoModelForCausalLM, LlamaConfig
+    from trl.trainer.utils import add_fused_lm_head
+
+    torch.manual_seed(0)
+    config = LlamaConfig(**asdict(shape), max_position_embeddings=8192)
+    network = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
+    add_fused_lm_head(network, outputs=("log_probs", "entropy"))
+    return network.to(device, torch.bfloat16).to(getattr(torch, dtype))
+
+
+def completions(shape: Shape, device: str) -> "tuple[Tensor, Tensor, int]":
+    """Ids and mask of completions of one prompt, (rows, tokens), padded on the right; the number of their columns."""
+    import torch
+
+    n_prompt, lengths = LENGTHS[device]
+    generator = torch.Generator().manual_seed(0)
+    prompt = torch.randint(shape.vocab_size, (1, n_prompt), generator=generator).expand(len(lengths), -1)
+    answers = torch.randint(shape.vocab_size, (len(lengths), max(lengths)), generator=generator)
+    is_token = torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)
+    ids, mask = torch.cat([prompt, answers], 1), torch.cat([torch.ones_like(prompt), is_token.long()], 1)
+    return ids.to(device), mask.to(device), max(lengths)
+
+
+def test_attention_to_a_shared_prompt(device: str, verdict: "Verdict"):
+    """Values and gradients in bfloat16 are as near those in float32 as are a plain pass's, one padded row each."""
+    import torch
+
+    from arc_refinery.shared_prompts import share
+    from arc_refinery.training.shared_prefix import log_probs
+
+    ids, mask, n_scored = completions(SMALL[device], device)
+    labels = ids.masked_fill(mask == 0, -100)
+    labels[:, :-n_scored] = -100
+
+    def plain(network: Any) -> "Tensor":
+        output = network(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
+        scored: Tensor = output.log_probs[:, -n_scored:]
+        return scored
+
+    def shared(network: Any) -> "Tensor":
+        assert not share(network)
+        return log_probs(network, ids, mask, n_scored)[0]
+
+    def values_and_gradients(score: "Callable[[Any], Tensor]", dtype: str) -> "tuple[Tensor, Tensor]":
+        network = llama(SMALL[device], device, dtype)
+        network.gradient_checkpointing_enable({"use_reentrant": False})
+        network.train()
+        with torch.autocast(device, torch.bfloat16, enabled=dtype == "bfloat16"):
+            values = score(network)
+        (values * torch.linspace(-1, 1, values.numel(), device=device).view_as(values)).sum().backward()
+        return values.detach().float(), torch.cat([one.grad.flatten().float() for one in network.parameters()])
+
+    exact = values_and_gradients(plain, "float32")
+
+    def distances(found: "tuple[Tensor, Tensor]") -> list[float]:
+        return [float((one - other).norm() / other.norm()) for one, other in zip(found, exact, strict=True)]
+
+    of_plain, of_shared = (distances(values_and_gradients(score, "bfloat16")) for score in (plain, shared))
+    (values, gradients), (plain_values, plain_gradients) = of_shared, of_plain
+    verdict(
+        f"distance from float32 of values {values:.1e} (plain pass {plain_values:.1e}), "
+        f"of gradients {gradients:.1e} (plain pass {plain_gradients:.1e})",
+        all(one <= 2 * other for one, other in zip(of_shared, of_plain, strict=True)),
+    )
+
+
+def test_merging_an_adapter(device: str, verdict: "Verdict"):
+    """The base stays bit for bit, and a large update arrives in the merged weights; of a small one, a share."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    from arc_refinery.training.weight_sync import merged_weights
+
+    settings = LoraConfig(r=1, target_modules=["q_proj", "down_proj"], use_rslora=True, task_type="CAUSAL_LM")
+    network = get_peft_model(llama(SMALL[device], device, "bfloat16"), settings)
+    generation = SimpleNamespace(model=network, _fix_param_name_to_vllm=lambda name, extra_prefixes: name)
+    adapted = {name: part for name, part in network.named_modules() if hasattr(part, "lora_B")}
+    base = {name: part.base_layer.weight.detach().clone() for name, part in adapted.items()}
+
+    def share_that_arrives(size: float) -> float:
+        """Projection of the change of the merged weights on the adapter's change, with weights of that size in B."""
+        with torch.no_grad():
+            for part in adapted.values():
+                part.lora_B["default"].weight.fill_(size)
+        merged = dict(merged_weights(generation))
+        arrived = wanted = 0.0
+        for name, part in adapted.items():
+            change = part.get_delta_weight("default").float()
+            weights = merged[f"{name.removeprefix('base_model.model.')}.weight"].float()
+            arrived += float(((weights - base[name].float()) * change).sum())
+            wanted += float((change * change).sum())
+        return arrived / wanted
+
+    small, large = share_that_arrives(4e-6), share_that_arrives(1e-2)
+    is_unchanged = all(part.base_layer.weight.equal(base[name]) for name, part in adapted.items())
+    verdict(
+        f"{small:.2f} of an update of 4e-6 arrives, {large:.2f} of one of 1e-2; the base "
+        f"{'stays' if is_unchanged else 'changes'}",
+        is_unchanged and abs(large - 1) < 0.05,
+    )
+
+
+@pytest.mark.parametrize("n_prompts", [0, 1], ids=["padded rows", "one prompt"])
+def test_memory_of_a_pass(device: str, n_prompts: int, verdict: "Verdict", monkeypatch: pytest.MonkeyPatch):
+    """The estimate of `arc-refinery doctor memory`, against what PyTorch allocates."""
+    import torch
+    from unit.test_gpu_memory import Allocated, open_network, project_as_on_a_gpu, run_pass
+
+    from arc_refinery.gpu_memory import training_pass
+    from arc_refinery.shared_prompts import share
+
+    shape, sizes = {
+        "cpu": (Shape(128, 352, 2, 4, 2, 32, 1000, False), (4, 300, 40)),
+        "cuda": (Shape(2048, 5632, 8, 16, 8, 128, 32000, False), (8, 4096, 512)),
+    }[device]
+    network = open_network(shape, "bfloat16").to(device)
+    share(network.get_base_model())
+    if device == "cpu":
+        project_as_on_a_gpu(monkeypatch)
+        allocated = Allocated()
+        with allocated.watch(network):
+            run_pass(network, "bfloat16", *sizes, pads=True, n_prompts=n_prompts)
+        peak = allocated.peak
+    else:
+        run_pass(network, "bfloat16", *sizes, pads=True, n_prompts=n_prompts)  # loads libraries, which take memory
+        network.zero_grad()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        run_pass(network, "bfloat16", *sizes, pads=True, n_prompts=n_prompts)
+        peak = torch.cuda.max_memory_allocated() - before
+    estimate = sum(training_pass(shape, 2, *sizes, n_prompts).values())
+    verdict(
+        f"{peak / 2**20:,.0f} MiB allocated, {estimate / 2**20:,.0f} estimated, ratio {peak / estimate:.2f}",
+        0.6 < peak / estimate < 1.1,
+    )
+
+
+def test_the_8_bit_optimizer_is_the_same_after_a_reload(device: str, verdict: "Verdict", tmp_path: Path):
+    """Also on a CPU, with PyTorch's optimizer instead."""
+    import torch
+
+    if device == "cuda":
+        optimizers = pytest.importorskip("bitsandbytes", reason="bitsandbytes is not installed here").optim
+        make: Any = optimizers.AdamW8bit
+    else:
+        make = torch.optim.AdamW
+    gradients = torch.randn(4, 64, 4096, generator=torch.Generator().manual_seed(0)).to(device)
+
+    def weights() -> Any:
+        return torch.nn.Parameter(torch.ones(64, 4096, device=device))
+
+    def step(optimizer: Any, weights: Any, steps: range) -> None:
+        for index in steps:
+            weights.grad = gradients[index].clone()
+            optimizer.step()
+
+    exact, whole = weights(), weights()
+    in_32_bits, optimizer = torch.optim.AdamW([exact], lr=1e-3), make([whole], lr=1e-3)
+    step(in_32_bits, exact, range(4))
+    step(optimizer, whole, range(2))
+    torch.save(optimizer.state_dict(), tmp_path / "optimizer.pt")
+    resumed = weights()
+    resumed.data.copy_(whole.data)
+    again = make([resumed], lr=1e-3)
+    again.load_state_dict(torch.load(tmp_path / "optimizer.pt", map_location=device, weights_only=True))
+    step(optimizer, whole, range(2, 4))
+    step(again, resumed, range(2, 4))
+    n_bytes = [
+        one.element_size() for one in optimizer.state[whole].values() if getattr(one, "shape", ()) == whole.shape
+    ]
+    distance = float((whole - exact).norm() / (exact - 1).norm())
+    verdict(
+        f"states of {n_bytes} bytes per weight; after a reload {'equal' if whole.equal(resumed) else 'other'} weights; "
+        f"{distance:.3f} of the change from AdamW in 32 bits",
+        whole.equal(resumed) and distance < 0.1 and n_bytes == ([1, 1] if device == "cuda" else [4, 4]),
+    )
+
+
+def run(*words: object, cwd: Path) -> str:
+    """Output of a Python program with this package; nothing is written but below `cwd`."""
+    paths = os.pathsep.join([str(ROOT / "workflow"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    done = subprocess.run(
+        [sys.executable, *map(str, words)],
+        cwd=cwd,
+        env=os.environ | {"PYTHONPATH": paths},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    return done.stdout
+
+
+COMMAND = "from arc_refinery.cli import main; main(); import os; print('allocator:', os.environ['PYTORCH_ALLOC_CONF'])"
+
+
+def test_grpo_with_our_command(device: str, verdict: "Verdict", tmp_path: Path):
+    from arc_refinery import records
+    from arc_refinery.config import TaskSet
+    from arc_refinery.sources import tasks_of_set
+
+    n_steps, dtype = (1, "float32") if device == "cpu" else (4, "bfloat16")
+    tasks = tasks_of_set(TaskSet(name="made", source="generator", n_tasks=12), 300, Counter())
+    records.write(tmp_path / "tasks.parquet", "tasks", tasks, 0, {})
+    flags = f"""
+        --model-path {TINY} --template compact --dataset-path {tmp_path / "tasks.parquet"} --dtype {dtype}
+        --sampler transformers --num-generations 4 --prompts-per-step 2 --gradient-accumulation-steps 2
+        --max-completion-length 24 --max-seq-length 1024 --max-steps {n_steps} --save-steps {n_steps}
+        --output-dir {tmp_path / "adapter"} --measurements {tmp_path / "measured.jsonl"} --report-to
+        --allow-without-seccomp
+    """
+    output = run("-c", COMMAND, "train", *flags.split(), cwd=tmp_path)
+    steps = [json.loads(line) for line in (tmp_path / "adapter/training.jsonl").read_text().splitlines()][:-1]
+    measured = [json.loads(line) for line in (tmp_path / "measured.jsonl").read_text().splitlines()]
+    rehearsal = re.search(r"rehearsal: 4 rows of up to 1,024 tokens .*", output)
+    on_gpu = [line.get("gpu_mb") for line in measured]
+    verdict(
+        f"{len(steps)} steps in {dtype}, {measured[-1]['seconds/step']:.2f} s for the last; gpu_mb {on_gpu}; "
+        f"{rehearsal[0] if rehearsal else 'no rehearsal'}",
+        len(steps) == len(measured) == n_steps
+        and all(step["grad_norm"] >= 0 for step in steps)
+        and "allocator: expandable_segments:True" in output
+        and (bool(rehearsal) and all(on_gpu) if device == "cuda" else not rehearsal),
+    )
+
+
+def test_benchmark_of_shared_prompts(device: str, verdict: "Verdict", tmp_path: Path):
+    sizes = {
+        "cpu": "--prompts 1 --completions 2 --rows 2 --prompt-tokens 16 --completion-tokens 4 --repeats 1",
+        "cuda": "--prompts 2 --completions 16 --rows 4 --prompt-tokens 4000 --completion-tokens 512 --repeats 3",
+    }[device]
+    llama(SMALL[device], "cpu", "float32").save_pretrained(tmp_path)
+    output = run(ROOT / "benchmarks/shared_prefix.py", "--model", tmp_path, *sizes.split(), cwd=tmp_path)
+    print(f"\n{output}")
+    title, ratios = "", {}
+    for cells in (line.strip("| ").split(" | ") for line in output.splitlines() if line.startswith("|")):
+        title = cells[0] if cells[1:2] == ["seconds"] else title
+        if cells[0] == "ratio":
+            ratios[title] = float(cells[1])
+    faster = "; ".join(f"{title}: {ratio:.1f} times faster" for title, ratio in ratios.items())
+    verdict(faster, device == "cpu" or all(ratio > 1 for ratio in ratios.values()))
