@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -158,12 +158,32 @@ def run_pass(network: Any, dtype: str, n_rows: int, length: int, n_scored: int, 
         found.sum().backward()
 
 
+def peak_of(run: Callable[[], None]) -> int:
+    """Bytes that PyTorch's allocator gives out at a time on a CPU, kernels' own included."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as measured:
+        run()
+    events = sorted(
+        (event.start_ns(), event.nbytes())
+        for event in measured.profiler.kineto_results.events()
+        if event.name() == "[memory]"
+    )
+    now = peak = 0
+    for _, n_bytes in events:
+        now += n_bytes
+        peak = max(peak, now)
+    return peak
+
+
 def project_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the copies of tiles of logits that TRL makes on a CPU; on a GPU, Triton's kernels work in place."""
     import trl.kernels.chunked_logprob as kernel
+    import trl.trainer.utils
 
     for name in ("_forward_tile", "_backward_tile", "_addmm_fp32"):
         monkeypatch.setattr(kernel, name, lambda *_, **__: None)
+    monkeypatch.setattr(trl.trainer.utils, "_use_triton", lambda device: True)  # scored positions alone
 
 
 @pytest.mark.model
@@ -224,29 +244,14 @@ def test_a_small_pass_takes_what_is_measured_on_a_cpu(
     dtype: str,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """Memory as PyTorch's allocator gives it out, kernels' own included."""
-    import trl.trainer.utils
-    from torch.profiler import ProfilerActivity, profile
-
     from arc_refinery.shared_prompts import share
 
     project_as_on_a_gpu(monkeypatch)
-    monkeypatch.setattr(trl.trainer.utils, "_use_triton", lambda device: True)  # scored positions alone
     network = open_network(shape, dtype)
     if n_prompts:
         share(network.get_base_model())
     run_pass(network, dtype, n_rows, 8, 4, True, n_prompts)  # what stays: gradients
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as measured:
-        run_pass(network, dtype, n_rows, length, n_scored, True, n_prompts)
-    events = sorted(
-        (event.start_ns(), event.nbytes())
-        for event in measured.profiler.kineto_results.events()
-        if event.name() == "[memory]"
-    )
-    now = peak = 0
-    for _, n_bytes in events:
-        now += n_bytes
-        peak = max(peak, now)
+    peak = peak_of(lambda: run_pass(network, dtype, n_rows, length, n_scored, True, n_prompts))
     held = training_pass(shape, WIDTH[dtype], n_rows, length, n_scored, n_prompts)
     assert largest in held
     assert sum(held.values()) == pytest.approx(
