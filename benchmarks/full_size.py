@@ -41,7 +41,8 @@ PER_TOKEN = 0.001  # seconds per token of the longest completion in vLLM, in add
 PER_LAYER = 0.0014  # seconds per such token and layer in transformers, if reading takes no longer: kernels start singly
 PER_PROGRAM = 0.5  # seconds
 PER_SYNC = 0.1  # seconds until vLLM has a new adapter
-PER_SLEEP = 0.5  # seconds to map and unmap memory; and all weights are copied
+PER_SLEEP = 0.5  # seconds to map and unmap memory
+TO_MACHINE = 20e9  # bytes per second of weights that go to the machine's memory to sleep, and come back
 PADDED = 1.2  # tokens of completions that the update reads, per token that exists
 SPREAD = 0.8  # standard deviation of the logarithm of completions' lengths
 
@@ -93,7 +94,7 @@ def seconds(step: Step, grpo: PolicyGradient, gpu: Gpu, prompt: int, completions
     if grpo.sampler == "transformers":
         new_weights, sampling = 0.0, prompts + max(decoding, n_decoded * PER_LAYER * shape.num_hidden_layers)
     else:
-        new_weights = PER_SLEEP + 2 * weights / gpu.bandwidth if grpo.sleep_mode else PER_SYNC
+        new_weights = PER_SYNC + (PER_SLEEP + 2 * weights / TO_MACHINE if grpo.sleep_mode else 0.0)
         sampling = prompts + decoding + n_decoded * PER_TOKEN
 
     # of one step

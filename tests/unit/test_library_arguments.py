@@ -138,30 +138,38 @@ def test_vllm_knows_each_precision_of_its_cache():
 
 
 @needs_vllm
-def test_vllm_sleeps_and_wakes_as_trl_asks():
+def test_vllm_keeps_its_weights_while_it_sleeps(monkeypatch: pytest.MonkeyPatch):
     from vllm import LLM
 
-    inspect.signature(LLM.sleep).bind(object(), level=2)
+    from arc_refinery.training.colocated import Engine
+
+    levels: list[int] = []
+    inspect.signature(LLM.sleep).bind(object(), 1)
     inspect.signature(LLM.wake_up).bind(object(), tags=["weights"])
+    monkeypatch.setattr(LLM, "sleep", lambda _, level: levels.append(level))
+    Engine.sleep(object.__new__(Engine), level=2)  # as TRL calls it
+    assert levels == [1]  # of level 2, TRL would have to send them again
 
 
-def test_trl_wakes_vllm_before_it_sends_weights_and_lets_it_sleep_after_sampling(monkeypatch: pytest.MonkeyPatch):
+def test_trl_wakes_vllm_before_the_adapter_is_loaded_and_lets_it_sleep_after_sampling(monkeypatch: pytest.MonkeyPatch):
     from trl.generation import vllm_generation
+
+    from arc_refinery.training.weight_sync import adapter_alone
 
     monkeypatch.setattr(vllm_generation, "SamplingParams", MagicMock(), raising=False)  # missing without vLLM
     generation = MagicMock(mode="colocate", enable_sleep_mode=True, _llm_weights_sleeping=True, tensor_parallel_size=1)
     generation.configure_mock(structured_outputs_regex=None, generation_kwargs={})
-    generation._iter_named_params.return_value = [("lm_head.weight", None)]
+    generation._iter_named_params = partial(adapter_alone, generation)
     sync_weights, generate = (getattr(vllm_generation.VLLMGeneration, name) for name in ("sync_weights", "generate"))
     generation.sync_weights = partial(sync_weights, generation)
     asked: dict[str, Any] = {"prompts": [[1]], "images": None, "num_generations": 1}
-    generate(generation, **asked)  # the weights sleep, so it also sends them
+    generate(generation, **asked)  # the weights sleep, so it also loads the adapter
     generation.sync_weights()  # before the next step
     generate(generation, **asked)
     called = [(name.rpartition(".")[2], named) for name, _, named in generation.llm.mock_calls]
-    names = ("wake_up", "load_weights", "reset_prefix_cache", "generate", "sleep")
+    names = ("wake_up", "load", "load_weights", "reset_prefix_cache", "generate", "sleep")
     order = [(name, named if name != "generate" else {}) for name, named in called if name in names]
-    step: list[Any] = [("wake_up", {"tags": ["weights"]}), ("load_weights", {}), ("reset_prefix_cache", {})]
+    step: list[Any] = [("wake_up", {"tags": ["weights"]}), ("load", {}), ("reset_prefix_cache", {})]
     step += [("wake_up", {"tags": ["kv_cache"]}), ("generate", {}), ("sleep", {"level": 2})]
     assert order == 2 * step
 

@@ -96,8 +96,8 @@ class PolicyGradient(Optimizer):
     )
     sleep_mode: Annotated[bool, TUNING] = Field(
         False,
-        description="For `vllm-colocate`: vLLM gives its memory back while the adapter is updated, so that both fit a "
-        "smaller GPU; each step then sends it all weights again.",
+        description="For `vllm-colocate`: while the adapter is updated, vLLM drops its cache and moves its weights to "
+        "the machine's memory (`resources.train.mem_mb`), so that both fit a smaller GPU.",
     )
     report_to: Annotated[tuple[Literal["tensorboard", "wandb", "trackio"], ...], TUNING] = Field(
         ("tensorboard",), description="Where steps are logged in addition to training.jsonl."

@@ -3,7 +3,7 @@
 Prompts come in random order, and the longest one may come after hours. So a training on a GPU begins with a pass over
 rows of the greatest length, in GRPO made of dummy tokens, and ends there if they do not fit:
 
-    rehearsal: 16 rows of up to 9,700 tokens take 5.9 GiB (estimate 6.5) beside 39.1 GiB; 47.2 of 79.2 GiB are reserved
+    rehearsal: 16 rows of up to 9,700 tokens take .. GiB (estimate ..) beside .. GiB; .. of .. GiB are reserved
 
 Weights, gradients, optimizer, random numbers and metrics are afterwards as they were.
 """
