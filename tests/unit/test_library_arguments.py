@@ -298,6 +298,7 @@ OWNERS = {
     },
     "refine/rollout.py": {"trainer": TRAINER},
     "training/grpo.py": {"trainer": TRAINER},
+    "training/rehearsal.py": {"trainer": TRAINER},
 }
 
 

@@ -21,6 +21,7 @@ from arc_refinery.model_shape import shape_of
 from arc_refinery.records.transcripts import Segment
 from arc_refinery.training import grpo, sft
 from arc_refinery.training.rehearsal import longest_of_grpo, longest_of_sft, run_pass
+from arc_refinery.training.trainer import Trainer
 
 MODEL = ModelConfig(path=TINY, window=64)
 LORA = Lora(lora_r=2, lora_alpha=4)
@@ -68,16 +69,16 @@ def train(folder: Path, **changed: Any) -> dict[str, bytes]:
 def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, ...]]]:
     """Pretend to our own two modules that there is a GPU; collect the shapes that are scored."""
     shapes: list[tuple[int, ...]] = []
-    score = grpo.Trainer._get_per_token_logps_and_entropies
+    score = Trainer._get_per_token_logps_and_entropies
 
     def scored(trainer: Any, model: Any, ids: Any, *arguments: Any, **named: Any) -> Any:
         shapes.append(tuple(ids.shape))
         return score(trainer, model, ids, *arguments, **named)
 
     def is_available() -> bool:
-        return sys._getframe(1).f_globals["__name__"] in ("arc_refinery.training.rehearsal", grpo.Trainer.__module__)
+        return sys._getframe(1).f_globals["__name__"] in ("arc_refinery.training.rehearsal", Trainer.__module__)
 
-    monkeypatch.setattr(grpo.Trainer, "_get_per_token_logps_and_entropies", scored)
+    monkeypatch.setattr(Trainer, "_get_per_token_logps_and_entropies", scored)
     for name, result in {
         "memory_allocated": GIB,
         "max_memory_allocated": PEAK,
@@ -166,7 +167,7 @@ def test_memory_that_does_not_suffice_ends_the_training(
     def too_much(*_: Any, **__: Any) -> None:
         raise torch.OutOfMemoryError("Tried to allocate 2.00 GiB.")
 
-    monkeypatch.setattr(grpo.Trainer, "compute_loss", too_much)
+    monkeypatch.setattr(Trainer, "compute_loss", too_much)
     with pytest.raises(InputError, match=r"4 rows of up to 64 tokens.*gradient_accumulation_steps.*Tried to allocate"):
         train(tmp_path, n_heldout=0)
 

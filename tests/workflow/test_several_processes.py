@@ -39,6 +39,19 @@ if launch.is_launched():
 main()
 """
 
+# The command after this text; its processes rehearse, as on GPUs
+REHEARSING = """
+import sys
+from arc_refinery.cli import launch, main
+if launch.is_launched():
+    from arc_refinery.training import rehearsal
+    def rehearse(callback, *_, **__):
+        rehearsal.run_pass(callback.trainer, callback.longest.inputs())
+        print("rehearsed", callback.longest, file=sys.stderr)
+    rehearsal.Rehearsal.on_train_begin = rehearse
+main()
+"""
+
 
 @pytest.fixture(scope="module")
 def tasks(made_once: MadeOnce) -> Path:
@@ -79,8 +92,9 @@ def kinds_of(folder: Path) -> tuple[list[Any], ...]:
 def test_two_processes_train_as_one_does_also_when_interrupted(tasks: Path, tmp_path: Path):
     alone, two, interrupted = (tmp_path / name for name in ("alone", "two", "interrupted"))
     run(training(tasks, alone))
-    log = run(training(tasks, two, *TWO))
+    log = run([sys.executable, "-c", REHEARSING, *training(tasks, two, *TWO)[1:]])
     assert log.count("step 3 of 5: reward") == 1, "one process logs"
+    assert log.count("rehearsed 2 rows of up to 1,024 tokens") == 2
 
     (steps, heldout, (choice,)), (steps_of_two, heldout_of_two, (choice_of_two,)) = map(kinds_of, (alone, two))
     assert choice.step == choice_of_two.step
