@@ -129,7 +129,7 @@ def names_in(path: Path) -> frozenset[str]:
     return frozenset(names)
 
 
-def test_torch_and_vllm_read_how_gpu_memory_grows(monkeypatch: pytest.MonkeyPatch):
+def test_torch_and_vllm_read_how_gpu_memory_grows():
     """torch does after its import, and vLLM's sleep mode turns it off in its own memory only if it sees it."""
     from vllm.device_allocator.alloc_conf import expandable_segments_enabled_from_env
 

@@ -5,7 +5,8 @@ rows of the greatest length, in GRPO made of dummy tokens, and ends there if the
 
     rehearsal: 16 rows of up to 9,700 tokens take .. GiB (estimate ..) beside .. GiB; .. of .. GiB are reserved
 
-Weights, gradients, optimizer, random numbers and metrics are afterwards as they were.
+It goes through the functions of an update. Weights, gradients, optimizer, random numbers and metrics are afterwards as
+they were.
 """
 
 import logging
