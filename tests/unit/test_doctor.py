@@ -402,6 +402,8 @@ def test_all_other_settings_of_a_training_are_tried(tmp_path: Path):
         "frequency_penalty": 0.1,
         "weight_decay": 0.01,
         "num_iterations": 2,
+        "steps_per_generation": 2,
+        "sleep_mode": True,
     }
     settings, lora = Grpo(learning_rate=1e-6, **keys), Lora(lora_r=40, lora_alpha=3)
     command = tried(settings, lora, tmp_path)

@@ -9,7 +9,7 @@ from checkout import ROOT
 PACKAGE = ROOT / "workflow/arc_refinery"
 # From the ground up; rooms of one floor do not import each other
 FLOORS = (
-    {"branch_files", "clock", "ending", "errors", "grids", "messages", "runs", "seeding"},
+    {"branch_files", "clock", "ending", "errors", "grids", "library_variables", "messages", "runs", "seeding"},
     {"files", "gpus", "reading"},
     {"arrow_grids", "augment", "cluster", "metrics", "model_shape", "rows", "tasks", "tokenizers"},
     {"hub", "kaggle", "problems", "prompts", "sandbox", "shared_prompts"},

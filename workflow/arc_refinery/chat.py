@@ -8,7 +8,7 @@ by hub name, are loaded with transformers.
 import json
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -27,6 +27,8 @@ from arc_refinery.reading import read_json, read_text
 # Classes of transformers that use tokenizer.json unchanged; others modify it.
 PLAIN_CLASSES = ("TokenizersBackend", "PreTrainedTokenizerFast")
 RENDER_SECONDS = 5.0  # CPU time for one conversation, which takes milliseconds; an endless loop also fills the memory
+ANSWER = "<answer goes here>"
+ANSWERED = (Message(role="user", content="question"), Message(role="assistant", content=ANSWER))
 
 
 class Chat(Protocol):
@@ -75,6 +77,36 @@ def folder_template(folder: Path) -> FolderTemplate | None:
 def load_chat(model_path: str) -> Chat:
     """Load a model's chat template and tokenizer; raise `ModelError` if it lacks either."""
     return _of_folder(Path(model_path)) or _OfTransformers(model_path)
+
+
+def ids_after_answer(tokenizer: Any, ends: Collection[int], conversation: Sequence[Message]) -> list[int]:
+    """Return the ids that the chat template writes after `ANSWER`, without leading spaces, up to a next answer.
+
+    Raise `ModelError` if they do not begin with one of `ends`, the tokens that end a completion: a model that was
+    trained with this template would not end its completions, and a next turn could not continue them. Nothing may
+    follow a last answer, though: then the template does not say how it ends.
+    """
+    is_open = conversation[-1]["role"] != "assistant"
+    model = Path(tokenizer.name_or_path)
+    try:
+        with render_limit(model):
+            text = tokenizer.apply_chat_template(list(conversation), tokenize=False, add_generation_prompt=is_open)
+    except ModelError:
+        raise
+    except (TemplateError, ValueError, TypeError) as error:
+        raise ModelError(f"{model}: its chat template cannot render an answer ({error}); correct it") from None
+    _, found, after = str(text).rpartition(ANSWER)
+    ids: list[int] = tokenizer(after.lstrip(), add_special_tokens=False)["input_ids"]
+    if found and (not ids or ids[0] in ends):
+        return ids
+    template = "chat_template.jinja" if (model / "chat_template.jinja").exists() else "tokenizer_config.json"
+    settings = "generation_config.json" if (model / "generation_config.json").exists() else "config.json"
+    raise ModelError(
+        f"{model}: its chat template ({template}) does not end an answer with a token that ends a completion: "
+        f"{after.lstrip()[:20]!r} follows it, and completions end at {tokenizer.convert_ids_to_tokens(list(ends))} "
+        f"(eos_token_id in {settings}, eos_token in tokenizer_config.json), so they would run to their limit; if this "
+        f"model ends answers with the template's token, add its id {ids[:1]} to eos_token_id; else correct the template"
+    )
 
 
 @contextmanager

@@ -26,6 +26,7 @@ WINDOW = 1024
 N_TASKS = 12
 N_TOKENS = 48
 N_STEPS = 12  # of GRPO: enough to interrupt it before the last
+SAVE_STEPS = 4  # at most two steps per batch of completions, two iterations of each
 TIMEOUT_SECONDS = 600  # per command
 AGREEMENT = 0.75  # share of greedy answers that must be equal: in 16 bits, near ties may go either way
 TOLERANCE = {"float32": 1e-3, "float16": 2e-2, "bfloat16": 5e-2}  # nats per token between two samplers
@@ -98,7 +99,7 @@ def training(model: ModelConfig, lora: Lora, settings: PolicyGradient) -> Iterat
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         command = _train(model, lora, settings, sampler, _tasks(folder / "tasks.parquet"), folder)
-        first = _run(command, interrupt_at=folder / "checkpoints/checkpoint-1/trainer_state.json")
+        first = _run(command, interrupt_at=folder / f"checkpoints/checkpoint-{SAVE_STEPS}/trainer_state.json")
         if first.code != -signal.SIGTERM:
             advice = "see this job's log for the whole message"
             yield Finding(checks[0], "failed", first.reason, advice)
@@ -188,7 +189,9 @@ def _train(
     replaced: dict[str, Any] = {
         "learning_rate": 1e-4,
         "max_steps": N_STEPS,
-        "save_steps": 1,
+        "save_steps": SAVE_STEPS,
+        "num_iterations": min(settings.num_iterations, 2),
+        "steps_per_generation": min(settings.steps_per_generation, 2),
         "num_generations": 4 * n_processes,
         "prompts_per_step": 1,
         "gradient_accumulation_steps": 2 * n_processes,

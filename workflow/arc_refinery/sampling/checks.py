@@ -62,7 +62,8 @@ def check_model(model: ModelConfig, adapter: Path | None) -> None:
 
 def check_answers_end(model_path: str) -> None:
     """Raise `ModelError` if the chat template ends an answer with a token that does not end a completion."""
-    from arc_refinery.tokenizers import ANSWERED, end_tokens, ids_after_answer, load_tokenizer
+    from arc_refinery.chat import ANSWERED, ids_after_answer
+    from arc_refinery.tokenizers import end_tokens, load_tokenizer
 
     tokenizer = load_tokenizer(model_path)
     if tokenizer.chat_template:  # else prompts were rendered with another model's
