@@ -43,7 +43,7 @@ def main() -> None:
         sys.exit(f"{SOFTWARE} is not there: `make condor` unpacks HTCondor, or says why it cannot")
     with tempfile.TemporaryDirectory() as folder:
         checkout = sampled(Path(folder, "checkout"), options.shards)
-        pool = Pool(SOFTWARE, Path(folder, "pool"), cpus=options.cpus, gpus=0)
+        pool = Pool(SOFTWARE, Path(folder, "pool"), cpus=options.cpus, gpus=False)
         pool.configure()
         on_pool = ["--profile", "condor", "--seconds-between-status-checks", "1"]
         ways = {}

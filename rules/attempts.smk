@@ -45,7 +45,7 @@ rule sample:
         n_shards=of(Refining.n_shards, "tasks"),
     shell:
         "{resources.venv_on_path}arc-refinery sample --dataset-path {input.prompts} {params.flags} {params.adapter} {resources.tuning}"
-        " --shard {wildcards.shard} --n-shards {params.n_shards} --output-folder {params.folder} 2> {log}"
+        " --shard {wildcards.shard} --n-shards {params.n_shards} --output-folder {params.folder} > {log} 2>&1"
 
 
 rule grade:

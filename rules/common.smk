@@ -63,6 +63,14 @@ def one_of(names) -> str:
     return "|".join(map(re.escape, names))
 
 
+# HTCondor: a job that has failed avoids its last two machines for ten minutes after its last start, and then takes any,
+# because there may be no other. The profile `condor` has these machines recorded.
+ELSEWHERE = (
+    "(NumJobCompletions =?= 0 || time() - JobCurrentStartDate > 600"
+    " || (TARGET.Machine =!= MachineAttrMachine0 && TARGET.Machine =!= MachineAttrMachine1))"
+)
+
+
 def requests(wanted: Needs) -> dict:
     """Resources of a job, under the names that the executors of HTCondor and Slurm each read."""
     resources = {
@@ -73,13 +81,16 @@ def requests(wanted: Needs) -> dict:
         "htcondor_request_mem_mb": wanted.mem_mb,
         "htcondor_request_disk_mb": wanted.disk_mb,
         "allowed_job_duration": wanted.runtime * 60,
+        "requirements": f"{ELSEWHERE} && ({wanted.requirements})" if wanted.requirements else ELSEWHERE,
     }
     if wanted.gpus:
+        minimum = {
+            "htcondor_gpus_min_mem_mb": wanted.gpu_mem_mb,
+            "gpus_minimum_capability": wanted.gpu_capability,
+            "gpus_minimum_runtime": wanted.gpu_cuda,
+        }
         resources |= {"gpu": wanted.gpus, "request_gpus": wanted.gpus}
-    if wanted.gpu_mem_mb:
-        resources["htcondor_gpus_min_mem_mb"] = wanted.gpu_mem_mb
-    if wanted.requirements:
-        resources["requirements"] = wanted.requirements
+        resources |= {name: str(value) for name, value in minimum.items() if value}  # text: Snakemake rounds 8.6 to 9
     return resources
 
 

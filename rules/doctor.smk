@@ -26,9 +26,11 @@ for kind in doctor_jobs:
             f"results/doctor/{kind}.json",
         log:
             f"logs/doctor/{kind}.log",
+        retries: 0  # another machine would hide what is wrong with this one
         threads: cpus(kind)
         resources:
             **model_needs(kind),
+            max_retries=0,
         params:
             flags=flags_of(stages.doctor, job=kind, others=["results/doctor/cpu.json"] if kind != "cpu" else []),
         shell:
@@ -41,6 +43,7 @@ rule doctor:
         findings=expand("results/doctor/{kind}.json", kind=doctor_jobs),
     log:
         "logs/doctor/doctor.log",
+    retries: 0
     localrule: True
     shell:
         "arc-refinery doctor --config {input.config} --jobs --others {input.findings} 2>&1 | tee {log}"

@@ -1,15 +1,17 @@
-"""A private HTCondor pool of one machine, below one folder, on the loopback interface."""
+"""A private HTCondor pool of one machine or two, below one folder, on the loopback interface."""
 
 import json
 import os
 import pwd
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,10 +88,27 @@ SHADOW_QUEUE_UPDATE_INTERVAL = 2
 PERIODIC_EXPR_INTERVAL = 2
 """
 
-# Two cards that exist on paper: 24,220 MB each. Jobs are matched with them and told their names.
+# Two cards that exist on paper: an A100 (capability 8.0, 47,661 MB) and a TITAN RTX (7.5, 24,220 MB), with a driver for
+# CUDA 13, which the simulation leaves out. Jobs are matched with them and told their names.
 _GPUS = """
-MACHINE_RESOURCE_INVENTORY_GPUs = $(LIBEXEC)/condor_gpu_discovery -properties -simulate:3,{gpus}
+MACHINE_RESOURCE_INVENTORY_GPUs = {folder}/gpus
 ENVIRONMENT_FOR_AssignedGPUs = CUDA_VISIBLE_DEVICES=/CUDA//
+"""
+_DISCOVERY = """\
+#!/bin/sh
+{software}/usr/libexec/condor/condor_gpu_discovery -properties -simulate:4,1,3,1 \\
+  | sed 's/Capability=/MaxSupportedVersion=13000; &/'
+"""
+A100, TITAN = "GPU-a0223334", "GPU-b1223334"
+
+# Of another machine: its daemons have their own folder and address, and with it their own name.
+_SECOND = """
+LOCAL_DIR = {folder}
+RUN = {folder}/run
+LOCK = {folder}/lock
+NETWORK_INTERFACE = 127.0.0.2
+DAEMON_LIST = MASTER STARTD
+SEC_USE_FAMILY_SESSION = False
 """
 
 
@@ -105,7 +124,7 @@ class Pool:
     folder: Path
     cpus: int = 4
     mem_mb: int = 8192
-    gpus: int = 2
+    gpus: bool = True
     _master: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -128,7 +147,11 @@ class Pool:
         content = _CONFIG.format(
             software=self.software, folder=self.folder, port=port, owner=owner, cpus=self.cpus, mem_mb=self.mem_mb
         )
-        (self.folder / "condor_config").write_text(content + (_GPUS.format(gpus=self.gpus) if self.gpus else ""))
+        if self.gpus:
+            content += _GPUS.format(folder=self.folder)
+            (self.folder / "gpus").write_text(_DISCOVERY.format(software=self.software))
+            (self.folder / "gpus").chmod(0o755)
+        (self.folder / "condor_config").write_text(content)
         key = self.folder / "keys" / "POOL"
         key.write_text(secrets.token_hex(64))
         key.chmod(0o600)
@@ -138,38 +161,34 @@ class Pool:
 
     def start(self) -> None:
         """Start the daemons and wait until jobs can be submitted and matched."""
-        command = [str(self.software / "usr/sbin/condor_master"), "-f"]
-        if os.geteuid() == 0:
-            # HTCondor refuses jobs of root. In a namespace where root is called otherwise it takes itself for the pool
-            # of an ordinary user, and what jobs write is root's outside.
-            ids = [f"--map-user={_DAEMON}", f"--map-group={_DAEMON}"]
-            command = ["unshare", "--user", *ids, *command]
-        with (self.folder / "master.out").open("wb") as out:
-            self._master = subprocess.Popen(
-                command,
-                cwd=self.folder,
-                env={
-                    "PATH": "/usr/local/bin:/usr/bin:/bin",
-                    "HOME": str(self.folder),
-                    "CONDOR_CONFIG": self.environment["CONDOR_CONFIG"],
-                },
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self._master = self._launch(self.folder)
         wait_until(self._is_ready, 60, lambda: f"the pool is not ready; {self.folder}/log says why: {self.log_tail()}")
+
+    @contextmanager
+    def second_machine(self) -> Iterator[None]:
+        """Have another machine in the pool, as large as the first and with the same cards on paper."""
+        folder = self.folder / "second"
+        for name in ("log", "execute", "lock", "run"):
+            (folder / name).mkdir(parents=True)
+        (folder / "execute").chmod(0o755)
+        content = (self.folder / "condor_config").read_text()
+        (folder / "condor_config").write_text(content + _SECOND.format(folder=folder))
+        master = self._launch(folder)
+        try:
+            wait_until(
+                lambda: len(set(self.client("condor_status", "-af", "Machine").split())) == 2,
+                60,
+                lambda: f"the second machine is not ready; {folder}/log says why",
+            )
+            yield
+        finally:
+            _quit(master)
+            shutil.rmtree(folder)
 
     def stop(self) -> None:
         """End the daemons at once, and with them the jobs that run; the queue stays on disk."""
-        if self._master is None:
-            return
-        self._master.send_signal(signal.SIGQUIT)
-        try:
-            self._master.wait(30)
-        except subprocess.TimeoutExpired:
-            os.killpg(self._master.pid, signal.SIGKILL)
-            self._master.wait()
+        if self._master is not None:
+            _quit(self._master)
         self._master = None
 
     def restart(self) -> None:
@@ -196,6 +215,29 @@ class Pool:
         logs = [self.folder / "master.out", *sorted((self.folder / "log").glob("*Log"))]
         return "\n".join(f"{path.name}: {path.read_text(errors='replace')[-500:]}" for path in logs if path.exists())
 
+    def _launch(self, folder: Path) -> subprocess.Popen[bytes]:
+        """Start the daemons that the configuration in a folder names."""
+        command = [str(self.software / "usr/sbin/condor_master"), "-f"]
+        if os.geteuid() == 0:
+            # HTCondor refuses jobs of root. In a namespace where root is called otherwise it takes itself for the pool
+            # of an ordinary user, and what jobs write is root's outside.
+            ids = [f"--map-user={_DAEMON}", f"--map-group={_DAEMON}"]
+            command = ["unshare", "--user", *ids, *command]
+        with (folder / "master.out").open("wb") as out:
+            return subprocess.Popen(
+                command,
+                cwd=folder,
+                env={
+                    "PATH": "/usr/local/bin:/usr/bin:/bin",
+                    "HOME": str(folder),
+                    "CONDOR_CONFIG": str(folder / "condor_config"),
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
     def _is_ready(self) -> bool:
         assert self._master is not None and self._master.poll() is None, self.log_tail()
         queries = (["condor_status"], ["condor_status", "-schedd"], ["condor_status", "-negotiator"])
@@ -208,6 +250,15 @@ class Pool:
 
     def _account(self) -> str:
         return pwd.getpwuid(os.geteuid() or _DAEMON).pw_name
+
+
+def _quit(master: subprocess.Popen[bytes]) -> None:
+    master.send_signal(signal.SIGQUIT)
+    try:
+        master.wait(30)
+    except subprocess.TimeoutExpired:
+        os.killpg(master.pid, signal.SIGKILL)
+        master.wait()
 
 
 _DAEMON = 1  # the account `daemon`, which every Debian has

@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from checkout import Checkout, n_prompts
@@ -66,12 +67,22 @@ def test_a_removed_job_fails_its_run(sampling: Run, pool: Pool):
     assert "was removed/aborted" in sampling.text
 
 
-def test_a_request_that_no_machine_meets_is_said_at_once(prepared: Checkout, condor: Callable[..., Run], pool: Pool):
-    needs = {"sample": {"gpus": 1, "gpu_mem_mb": 40000}}
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ({"gpu_mem_mb": 48000}, "GPUsMinMemory 48000"),
+        ({"gpu_cuda": 13.1}, "GPUsMinRuntime 13010"),
+        ({"gpus": 2}, "GPUsMinCapability 8.0"),  # of the two cards, one has 7.5
+    ],
+)
+def test_a_request_that_no_machine_meets_is_said_at_once(
+    prepared: Checkout, condor: Callable[..., Run], pool: Pool, asked: dict[str, Any], shown: str
+):
+    needs = {"sample": {"gpus": 1} | asked}
     changed = prepared.change(lambda config: config.update(resources=needs), LONG)
     run = condor(prepared, "--force", SHARD, config=changed)
     line = run.says("No machine of the pool can run job", 30)
-    assert "RequestGPUs 1" in line and "GPUsMinMemory 40000" in line and "condor_q -better-analyze" in line
+    assert "RequestGPUs" in line and shown in line and "condor_q -better-analyze" in line
     run.kill(signal.SIGINT)
     assert run.end(60) == 1
     assert not pool.jobs()
@@ -86,6 +97,36 @@ def test_a_busy_machine_is_no_missing_machine(prepared: Checkout, busy: str, con
     time.sleep(5)  # some looks of the watch
     pool.client("condor_rm", busy)
     run.job("sample", status=2)
+    assert "No machine of the pool" not in run.text
+
+
+def test_a_job_that_fails_on_one_machine_succeeds_on_another(
+    prepared: Checkout, condor: Callable[..., Run], pool: Pool, tmp_path: Path
+):
+    first = tmp_path / "first"
+    program = tmp_path / "venv/bin/arc-refinery"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        f"""#!/bin/sh
+machine=$(sed -n 's/^Machine = "\\(.*\\)"/\\1/p' "$_CONDOR_MACHINE_AD")
+[ -e {first} ] || echo "$machine" > {first}
+if [ "$machine" = "$(cat {first})" ]; then echo "out of order" >&2; exit 1; fi
+PATH=${{PATH#*:}} exec arc-refinery "$@"
+"""
+    )
+    program.chmod(0o755)
+    changed = prepared.change(
+        lambda config: config.update(resources={"sample": {"venv": str(tmp_path / "venv")}}), LONG
+    )
+    (prepared.folder / SHARD).unlink(missing_ok=True)
+    with pool.second_machine():
+        run = condor(prepared, SHARD, config=changed)
+        assert run.end() == 0, run.explain()
+    job = run.job("sample")
+    assert (job["NumJobCompletions"], job["ExitCode"]) == (2, 0)
+    machines = [job["MachineAttrMachine0"], job["MachineAttrMachine1"]]
+    assert machines[1] == first.read_text().strip() and machines[0] != machines[1]
+    assert f"Job {job['ClusterId']} (sample-0) has failed on" in run.text
     assert "No machine of the pool" not in run.text
 
 

@@ -2,15 +2,17 @@
 
 import hashlib
 import os
-import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from checkout import TOOLS, Checkout, copy
+from classad2 import ClassAd
 
-from cluster.pool import Pool
+from arc_refinery.cluster.condor import matches
+from cluster.pool import A100, Pool
 from cluster.runs import LONG, SHARD, Run
 
 pytestmark = pytest.mark.pool
@@ -20,7 +22,7 @@ NEEDS: dict[str, dict[str, Any]] = {
     "cpu": {"cpus": 2, "mem_mb": 1500, "disk_mb": 3000, "runtime": 30},
     "sample": {
         "cpus": 1, "mem_mb": 2500, "disk_mb": 4000, "runtime": 90, "gpus": 1, "gpu_mem_mb": 20000,
-        "requirements": 'Machine == "no-such-machine"',
+        "gpu_capability": 8.6, "requirements": 'Machine == "no-such-machine"',
     },
 }  # fmt: skip
 
@@ -35,16 +37,20 @@ def digests(folder: Path) -> dict[str, str]:
 
 def test_what_a_rule_declares_is_in_its_job_ad(prepared: Checkout, condor: Callable[..., Run], pool: Pool):
     changed = prepared.change(lambda config: config.update(resources=NEEDS), LONG)
-    told = {"WANDB_MODE": "online", "WANDB_API_KEY": "secret", "TRACKIO_DIR": "/curves"}
-    run = condor(prepared, "--force", SHARD, "results/small/tasks/heldout.parquet", config=changed, **told)
+    told = {"WANDB_MODE": "online", "TRACKIO_DIR": "/curves", "CC": "gcc-12", "CUDA_HOME": "/usr/local/cuda"}
+    told |= {"PYTORCH_ALLOC_CONF": "expandable_segments:True", "NCCL_DEBUG": "INFO", "FLASHINFER_WORKSPACE_BASE": "/f"}
+    told |= {"TORCH_CUDNN_SDPA_DEPRIORITIZED": "1", "TORCHINDUCTOR_CACHE_DIR": "/inductor"}
+    kept = {"WANDB_API_KEY": "secret", "CCACHE_DIR": "secret"}
+    run = condor(prepared, "--force", SHARD, "results/small/tasks/heldout.parquet", config=changed, **told, **kept)
     gpu_job, cpu_job = run.job("sample"), run.job("evaluation_tasks")
-    expected = {
+    expected: dict[str, dict[str, Any]] = {
         "evaluation_tasks": {
             "RequestCpus": 2, "RequestMemory": 1500, "RequestDisk": 3000 * 1024, "AllowedJobDuration": 30 * 60
         },
         "sample": {
             "RequestCpus": 1, "RequestMemory": 2500, "RequestDisk": 4000 * 1024, "AllowedJobDuration": 90 * 60,
-            "RequestGPUs": 1, "GPUsMinMemory": 20000,
+            "RequestGPUs": 1, "GPUsMinMemory": 20000, "GPUsMinCapability": 8.6, "GPUsMinRuntime": 13000,
+            "JobMaxRetries": 2, "JobMachineAttrs": "Machine", "JobMachineAttrsHistoryLength": 2,
         },
     }  # fmt: skip
     assert {name: cpu_job.get(name) for name in expected["evaluation_tasks"]} == expected["evaluation_tasks"]
@@ -53,9 +59,29 @@ def test_what_a_rule_declares_is_in_its_job_ad(prepared: Checkout, condor: Calla
     assert NEEDS["sample"]["requirements"] in gpu_job["Requirements"]
     assert "TARGET.Memory >= RequestMemory" in gpu_job["Requirements"]  # HTCondor's own conditions stay beside it
     assert "no-such-machine" not in cpu_job["Requirements"]
-    assert {"WANDB_MODE=online", "TRACKIO_DIR=/curves"} <= set(cpu_job["Environment"].split())
+    assert {f"{name}={value}" for name, value in told.items()} <= set(cpu_job["Environment"].split())
     assert "secret" not in cpu_job["Environment"]  # others can read the queue
     assert "No machine of the pool can run job" in run.says(f"can run job {gpu_job['ClusterId']}")
+
+
+def test_a_failed_job_avoids_its_machines_for_half_an_hour(prepared: Checkout, condor: Callable[..., Run]):
+    changed = prepared.change(lambda config: config.update(resources={"cpu": {"requirements": "TARGET.Good"}}), LONG)
+    run = condor(prepared, "--force", "results/small/tasks/heldout.parquet", config=changed)
+    given = run.job("evaluation_tasks")["Requirements"].partition(" && (TARGET.Arch")[0]
+    assert run.process.poll() is None and "TARGET.Good" in given
+    now = int(time.time())
+
+    def starts_on(machine: str, job: str, good: str = "true") -> bool:
+        slot = ClassAd(f'[Machine = "{machine}"; Good = {good}]')
+        return matches(ClassAd(f"[{job} Requirements = {given}]"), slot)
+
+    evicted = f'NumJobCompletions = 0; JobCurrentStartDate = {now}; MachineAttrMachine0 = "a";'
+    failed = evicted.replace("Completions = 0", "Completions = 2") + 'MachineAttrMachine1 = "b";'
+    later = failed.replace(str(now), str(now - 1801))
+    assert starts_on("a", "NumJobCompletions = 0;") and starts_on("a", evicted)
+    assert [starts_on(machine, failed) for machine in "abc"] == [False, False, True]
+    assert starts_on("a", later)
+    assert not starts_on("c", failed, good="false") and not starts_on("a", later, good="false")
 
 
 def test_a_job_on_a_gpu_is_told_which_and_completes_its_name(
@@ -64,14 +90,14 @@ def test_a_job_on_a_gpu_is_told_which_and_completes_its_name(
     stand_in = tmp_path / "nvidia-smi"
     stand_in.write_text(f'#!/bin/sh\necho "GPU 0: a stand-in (UUID: $CUDA_VISIBLE_DEVICES{REST_OF_UUID})"\n')
     stand_in.chmod(0o755)
-    needs = {"cpu": {"gpus": 1, "gpu_mem_mb": 24000}}
+    needs = {"cpu": {"gpus": 1, "gpu_mem_mb": 20000}}
     changed = prepared.change(lambda config: config.update(resources=needs), LONG)
     path = f"{tmp_path}{os.pathsep}{pool.environment['PATH']}"
     run = condor(prepared, "--force", "results/small/tasks/heldout.parquet", config=changed, PATH=path)
     assert run.end() == 0, run.explain()
     (job,) = pool.jobs('regexp("^evaluation_tasks-", JobBatchName) && RequestGPUs == 1', history=True)
     name = job["AssignedGPUs"]
-    assert re.fullmatch("GPU-[0-9a-f]{8}", name)
+    assert name == A100  # the other card is large enough, and too old
     log = (prepared.folder / "logs/small/heldout/tasks.log").read_text()
     assert f"CUDA_VISIBLE_DEVICES: {name} is {name}{REST_OF_UUID}" in log
 

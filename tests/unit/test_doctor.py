@@ -101,6 +101,42 @@ def test_pins_that_are_not_there_are_named(tmp_path: Path):
 # the GPU, which is not there: as torch would tell of it
 
 
+# Output of vLLM 0.31 whose engine finds no room for its cache, shortened.
+DEAD_ENGINE = """\
+(EngineCore pid=23051) INFO 11-25 20:39:55 [utils.py:343] Using LBHNC KV cache layout.
+(EngineCore pid=23051) ERROR 11-25 20:39:55 [core.py:1433] EngineCore failed to start.\r
+(EngineCore pid=23051) ERROR 11-25 20:39:55 [core.py:1433] Traceback (most recent call last):\r
+(EngineCore pid=23051) ERROR 11-25 20:39:55 [core.py:1433]     raise ValueError(\r
+(EngineCore pid=23051) ERROR 11-25 20:39:55 [core.py:1433] ValueError: No available memory for the cache blocks.
+(EngineCore pid=23051) INFO 11-25 20:39:58 [multiproc_executor.py:474] [shutdown] Executor: waiting for worker exit
+Process EngineCore:
+Traceback (most recent call last):
+  File ".../vllm/v1/core/kv_cache_utils.py", line 905, in _check_enough_kv_cache_memory
+    raise ValueError(
+ValueError: No available memory for the cache blocks.
+Traceback (most recent call last):
+  File ".../vllm/v1/engine/utils.py", line 1348, in wait_for_engine_startup
+    raise RuntimeError(
+RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}
+.../resource_tracker.py:254: UserWarning: resource_tracker: There appear to be 1 leaked shared_memory objects
+  warnings.warn('resource_tracker: There appear to be %d '
+"""
+
+
+def test_of_a_dead_engine_the_line_with_the_cause_is_shown():
+    cause = "exit code 1: ValueError: No available memory for the cache blocks."
+    assert stages.FinishedCommand(1, DEAD_ENGINE).reason == cause
+    of_a_worker = "Exception: WorkerProc initialization failed due to an exception. See stack trace for root cause.\n"
+    output = DEAD_ENGINE.replace("RuntimeError: Engine", f"{of_a_worker}RuntimeError: Engine")
+    assert stages.FinishedCommand(1, output).reason == cause
+
+
+def test_without_a_dead_engine_the_last_lines_are_shown():
+    assert stages.FinishedCommand(2, "a\nKeyError: 'b'\n\nc\n").reason == "exit code 2: KeyError: 'b' / c"
+    killed = "(EngineCore pid=7) INFO loading\nRuntimeError: Engine core initialization failed. See root cause above."
+    assert stages.FinishedCommand(1, killed).reason == f"exit code 1: {killed.replace(chr(10), ' / ')}"
+
+
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Have torch tell of GPUs with so much memory (MB)."""

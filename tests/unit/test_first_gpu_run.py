@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -89,6 +90,28 @@ def test_a_torch_for_gpus_that_finds_none_trains_no_16_bit_weights(
         ModelConfig(path=TINY, window=9, dtype="float32"), Lora()
     )  # as the demo does, whatever torch is installed
     monkeypatch.setattr(torch.version, "cuda", None)
+    open_base(ModelConfig(path=TINY, window=9, dtype="bfloat16"), Lora())
+    assert len(loaded) == 2
+
+
+def test_a_gpu_without_bfloat16_is_refused_where_torch_would_emulate_it(
+    monkeypatch: pytest.MonkeyPatch, loaded: list[dict[str, Any]]
+):
+    import torch
+
+    from arc_refinery.training.adapters import open_base
+
+    def put_in(name: str, major: int, minor: int) -> None:
+        properties = SimpleNamespace(name=name, major=major, minor=minor)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda *_: properties)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    put_in("Quadro RTX 8000", 7, 5)
+    with pytest.raises(ModelError, match=r"8\.0 \(Ampere\) or newer, and Quadro RTX 8000 has 7\.5"):
+        open_base(ModelConfig(path=TINY, window=9, dtype="bfloat16"), Lora())
+    open_base(ModelConfig(path=TINY, window=9, dtype="float16"), Lora())
+    put_in("NVIDIA A40", 8, 6)
     open_base(ModelConfig(path=TINY, window=9, dtype="bfloat16"), Lora())
     assert len(loaded) == 2
 

@@ -25,8 +25,14 @@ _REMINDER_SECONDS = 3600.0
 _REMOVAL_SECONDS = 60.0
 _KILLING_SECONDS = 30.0  # after which a held job counts as ended without an event
 _POLLS_UNTIL_LOST = 18  # a file system may show the end of a job late
-_JOB = ["ClusterId", "JobBatchName", "JobStatus", "HoldReason", "EnteredCurrentStatus", "AutoClusterId"]
-_REQUEST = ["RequestCpus", "RequestMemory", "RequestDisk", "RequestGPUs", "GPUsMinMemory"]
+_JOB = [
+    *("ClusterId", "JobBatchName", "JobStatus", "HoldReason", "EnteredCurrentStatus", "AutoClusterId"),
+    *("NumJobCompletions", "LastRemoteHost"),
+]
+_REQUEST = [
+    *("RequestCpus", "RequestMemory", "RequestDisk", "RequestGPUs"),
+    *("GPUsMinMemory", "GPUsMinCapability", "GPUsMinRuntime"),
+]
 _EVENT_LOG = "snakemake-rules.log"  # the executor's name
 _LOCK = "run.lock"
 
@@ -51,6 +57,7 @@ class Watch(threading.Thread):
         self._missing: dict[int, int] = {}
         self._stopped: set[int] = set()
         self._held: set[int] = set()
+        self._failures: Counter[int] = Counter()
         self._examined: set[int] = set()
         self._answered = True
         self._last_reminder = time.monotonic()
@@ -97,6 +104,7 @@ class Watch(threading.Thread):
         jobs = self.jobs()
         self._read_events()  # after the queue, so that no job ends unseen between the two
         self._report_held(jobs)
+        self._report_retries(jobs)
         self._report_unmatched(jobs)
         self._remind(jobs)
         return self._lost({job["ClusterId"] for job in jobs})
@@ -121,6 +129,18 @@ class Watch(threading.Thread):
             )
         self._held = set(held)
 
+    def _report_retries(self, jobs: list[ClassAd]) -> None:
+        """Report, once per failure, jobs that HTCondor starts again."""
+        for job in jobs:
+            number, failures = job["ClusterId"], job.get("NumJobCompletions", 0)
+            if failures > self._failures[number]:
+                self._failures[number] = failures
+                self._say(
+                    f"Job {number} ({job['JobBatchName']}) has failed on {job.get('LastRemoteHost', 'its machine')}. "
+                    "HTCondor starts it again, on another machine or on this one ten minutes after the last start. "
+                    f"Until then its rule's log says why. To give it up: condor_rm {number}."
+                )
+
     def _report_unmatched(self, jobs: list[ClassAd]) -> None:
         """Report, once per kind of request, that no machine of the pool could meet it even if idle."""
         idle = [job for job in jobs if job["JobStatus"] == _IDLE and "AutoClusterId" in job]
@@ -131,6 +151,7 @@ class Watch(threading.Thread):
         for kind, number in new.items():
             self._examined.add(kind)
             for job in htcondor2.Schedd().query(f"ClusterId == {number}"):
+                job["NumJobCompletions"] = 0  # a job that has failed avoids its machines only for a while
                 if not any(matches(job, slot) for slot in slots):
                     request = ", ".join(f"{name} {job.eval(name)}" for name in _REQUEST if name in job)
                     self._say(

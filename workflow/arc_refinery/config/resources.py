@@ -11,6 +11,16 @@ class Needs(Strict):
     disk_mb: PositiveInt = Field(2000, description="Scratch disk, in MB.")
     gpus: int = Field(0, ge=0, description="GPUs.")
     gpu_mem_mb: int = Field(0, ge=0, description="Minimum memory per GPU, in MiB.")
+    gpu_capability: float = Field(
+        8.0,
+        ge=0,
+        description="Minimum compute capability per GPU; 0: any. bfloat16 needs 8.0 (Ampere); the pinned torch, 7.5.",
+    )
+    gpu_cuda: float = Field(
+        13.0,
+        ge=0,
+        description="CUDA version that a GPU's driver must support; 0: any. The pinned environments need 13.0.",
+    )
     runtime: PositiveInt = Field(60, description="Time limit in minutes.")
     requirements: str = Field("", description="HTCondor requirements expression, e.g. to pin a machine.")
 

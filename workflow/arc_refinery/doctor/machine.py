@@ -22,7 +22,6 @@ from arc_refinery.sampling.checks import check_answers_end
 
 GB = 10**9
 MIN_FREE = GB  # bytes for results; with less, hardly any stage could write its file
-PASSED_ON = "in the shell where Snakemake is started: the profiles pass it on to jobs"
 MAX_NAMED = 4  # packages that a finding names
 BFLOAT16_CAPABILITY = 8  # Ampere
 
@@ -133,7 +132,10 @@ def compiler() -> Finding:
         *([] if header.exists() else [f"no {header}"]),
     ]
     return Finding(
-        check, "failed", "; ".join(missing), f"install gcc and python3-dev, or set CC to a compiler, {PASSED_ON}"
+        check,
+        "failed",
+        "; ".join(missing),
+        "install gcc and python3-dev, or set CC to a compiler where Snakemake is started: the profiles pass it to jobs",
     )
 
 
@@ -146,7 +148,9 @@ def disk(needs: Needs, results: Path) -> Iterator[Finding]:
         if free >= wanted:
             yield Finding(f"disk for {what}", "passed", found)
         else:
-            advice = f"make room, or set TMPDIR to a larger disk, {PASSED_ON}" if what == "scratch" else "make room"
+            advice = "make room"
+            if what == "scratch":  # HTCondor makes a folder of disk_mb for each job, and sets TMPDIR to it
+                advice += ", or set TMPDIR to a larger disk; on HTCondor, ask for machines that have it (disk_mb)"
             yield Finding(f"disk for {what}", "failed", f"{found}, expected {wanted / GB:.1f} GB", advice)
 
 

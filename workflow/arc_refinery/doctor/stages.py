@@ -32,6 +32,7 @@ AGREEMENT = 0.75  # share of greedy answers that must be equal: in 16 bits, near
 TOLERANCE = {"float32": 1e-3, "float16": 2e-2, "bfloat16": 5e-2}  # nats per token between two samplers
 EIGHT_BIT_RANK = 32  # x 128, the embedded model's width: of smaller matrices bitsandbytes keeps states in 32 bits
 SAMPLER_CHECK = re.compile(r"sampler check: .*")
+ERROR = re.compile(r"\b\w*(Error|Exception)(: |$)")  # the last line of a traceback
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,13 @@ class FinishedCommand:
 
     @property
     def reason(self) -> str:
-        """Exit code and last two lines of output."""
+        """Exit code and last two lines of output; if an engine of vLLM died, the line above that names its error."""
         lines = [line for line in self.output.splitlines() if line.strip()]
-        return f"exit code {self.code}: {' / '.join(lines[-2:])}"
+        shown = lines[-2:]
+        if engine_died := [i for i, line in enumerate(lines) if "See root cause above" in line]:
+            errors = [line for line in lines[: engine_died[0]] if ERROR.search(line) and "root cause" not in line]
+            shown = errors[-1:] or shown
+        return f"exit code {self.code}: {' / '.join(shown)}"
 
 
 def sampling(model: ModelConfig, adapter: Lora) -> Iterator[Finding]:

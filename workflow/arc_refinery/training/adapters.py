@@ -37,6 +37,13 @@ def open_base(model: ModelConfig, lora: Lora) -> Any:
             f"`nvidia-smi` show one, with a driver for CUDA {torch.version.cuda}, and does CUDA_VISIBLE_DEVICES "
             "name it? To train on the CPU anyway, set the dtype to float32"
         )
+    if model.dtype == "bfloat16" and has_gpu and not torch.cuda.is_bf16_supported(including_emulation=False):
+        major, minor = torch.cuda.get_device_capability()
+        raise ModelError(
+            "dtype bfloat16 needs a GPU of compute capability 8.0 (Ampere) or newer, and "
+            f"{torch.cuda.get_device_name()} has {major}.{minor}: torch would emulate it slowly. Ask the cluster for "
+            "another GPU (docs/cluster.md), or set the dtype to float16"
+        )
     if model.dtype == "float16" and not has_gpu:
         raise ModelError("dtype float16 trains on a GPU only, and this machine has none; use float32 or bfloat16")
     return load_weights(model, lora.load_in_4bit)
