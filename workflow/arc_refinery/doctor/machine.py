@@ -131,12 +131,8 @@ def compiler() -> Finding:
         *([] if found else ["no gcc, no clang, and CC names no compiler"]),
         *([] if header.exists() else [f"no {header}"]),
     ]
-    return Finding(
-        check,
-        "failed",
-        "; ".join(missing),
-        "install gcc and python3-dev, or set CC to a compiler where Snakemake is started: the profiles pass it to jobs",
-    )
+    advice = "install gcc and python3-dev, or set CC to a compiler where Snakemake is started: the profiles pass it on"
+    return Finding(check, "failed", "; ".join(missing), advice)
 
 
 def disk(needs: Needs, results: Path) -> Iterator[Finding]:
@@ -149,8 +145,10 @@ def disk(needs: Needs, results: Path) -> Iterator[Finding]:
             yield Finding(f"disk for {what}", "passed", found)
         else:
             advice = "make room"
-            if what == "scratch":  # HTCondor makes a folder of disk_mb for each job, and sets TMPDIR to it
-                advice += ", or set TMPDIR to a larger disk; on HTCondor, ask for machines that have it (disk_mb)"
+            if what == "scratch":
+                advice += (
+                    ", pin other machines (requirements), or, except on HTCondor, which sets it itself, set TMPDIR"
+                )
             yield Finding(f"disk for {what}", "failed", f"{found}, expected {wanted / GB:.1f} GB", advice)
 
 
