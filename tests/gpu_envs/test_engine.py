@@ -4,7 +4,9 @@ Not checked, because it takes a GPU: kernels, CUDA graphs, the memory that is le
 between processes, and a server that answers.
 """
 
+import json
 import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,6 +83,26 @@ def test_4_bits_would_not_be_admitted(opened: list[dict[str, Any]]):
     open_engine(ModelConfig(path=TINY, window=512), None, seed=0)
     with pytest.raises(ValueError, match="Unknown quantization method: bitsandbytes"):
         engine_config(opened[0] | {"quantization": "bitsandbytes"})
+
+
+@pytest.mark.parametrize("written", [{"eos_token_id": [256, 258]}, {"eos_token_id": 258}, {}, None])
+def test_vllm_ends_completions_as_is_checked_before_sampling(
+    written: dict[str, Any] | None, opened: list[dict[str, Any]], tmp_path: Path
+):
+    from vllm import SamplingParams
+
+    from arc_refinery.sampling.vllm_sampler import open_engine
+    from arc_refinery.tokenizers import end_tokens, load_tokenizer
+
+    folder = shutil.copytree(TINY, tmp_path / "model")
+    (folder / "generation_config.json").unlink()
+    if written is not None:
+        (folder / "generation_config.json").write_text(json.dumps(written))
+    open_engine(ModelConfig(path=str(folder), window=512), None, seed=0)
+    tokenizer, params = load_tokenizer(str(folder)), SamplingParams()
+    read = engine_config(opened[0]).model_config.try_get_generation_config()
+    params.update_from_generation_config(read, tokenizer.eos_token_id)
+    assert params.all_stop_token_ids == set(end_tokens(str(folder), tokenizer))
 
 
 # names of GPUs
