@@ -176,14 +176,17 @@ def peak_of(run: Callable[[], None]) -> int:
     return peak
 
 
-def project_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the copies of tiles of logits that TRL makes on a CPU; on a GPU, Triton's kernels work in place."""
+def project_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch, finds_scored: bool = True) -> None:
+    """Without the copies of tiles of logits that TRL makes on a CPU; on a GPU, Triton's kernels work in place.
+
+    TRL projects only the scored positions there, which fake tensors cannot find (`finds_scored`).
+    """
     import trl.kernels.chunked_logprob as kernel
     import trl.trainer.utils
 
     for name in ("_forward_tile", "_backward_tile", "_addmm_fp32"):
         monkeypatch.setattr(kernel, name, lambda *_, **__: None)
-    monkeypatch.setattr(trl.trainer.utils, "_use_triton", lambda device: True)  # scored positions alone
+    monkeypatch.setattr(trl.trainer.utils, "_use_triton", lambda device: finds_scored)
 
 
 @pytest.mark.model
@@ -202,7 +205,7 @@ def test_a_pass_at_full_size_holds_what_fake_tensors_would(
     from peft.tuners.tuners_utils import BaseTunerLayer
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    project_as_on_a_gpu(monkeypatch)
+    project_as_on_a_gpu(monkeypatch, finds_scored=False)
     monkeypatch.setattr(torch.nn.Module, "to", lambda network, *_, **__: network)
     monkeypatch.setattr(BaseTunerLayer, "_move_adapter_to_device_of_base_layer", lambda *_, **__: None)
     allocated = Allocated()
