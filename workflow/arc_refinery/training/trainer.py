@@ -146,7 +146,7 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         if not self.model.training:
             return inputs
         if self._buffered_inputs is buffered:
-            if self._step % self.current_gradient_accumulation_steps == 0:
+            if self._step % self.args.gradient_accumulation_steps == 0:
                 self._metrics["train"] |= {name: [value] for name, value in self._batch_metrics.items()}
             return inputs
         self._batch_metrics = {name: fmean(values) for name, values in self._metrics["train"].items()}
