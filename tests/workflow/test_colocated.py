@@ -55,6 +55,8 @@ def endless(tmp_path_factory: pytest.TempPathFactory) -> str:
         content = json.loads((folder / name).read_text())
         key = "eos_token_id" if isinstance(value, int) else "eos_token"
         (folder / name).write_text(json.dumps(content | {key: value}))
+    template = folder / "chat_template.jinja"
+    template.write_text(template.read_text().replace("<|end|>", end))
     return str(folder)
 
 
