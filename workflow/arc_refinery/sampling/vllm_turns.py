@@ -6,6 +6,7 @@ from pathlib import Path
 from arc_refinery.config import Generation, ModelConfig
 from arc_refinery.library_arguments import vllm_turn
 from arc_refinery.sampling.vllm_sampler import open_engine
+from arc_refinery.tokenizers import end_tokens
 
 
 class VllmTurns:
@@ -14,10 +15,7 @@ class VllmTurns:
         self.generation = generation
         tokenizer = self.engine.get_tokenizer()
         stop = tokenizer.convert_tokens_to_ids(generation.stop_token)
-        configured = self.engine.model_config.try_get_generation_config().get("eos_token_id", [])
-        self.ends = frozenset(
-            [stop, tokenizer.eos_token_id, *(configured if isinstance(configured, list) else [configured])]
-        )
+        self.ends = frozenset([stop, *end_tokens(model.path, tokenizer)])
 
     def sample(self, contexts: Sequence[list[int]], seeds: Sequence[int]) -> list[list[int]]:
         from vllm import SamplingParams
