@@ -86,7 +86,7 @@ def seconds(step: Step, grpo: PolicyGradient, gpu: Gpu, prompt: int, completions
     kernels = gpu.operations * PEAK_OF_ATTENTION
     reading = gpu.bandwidth * PEAK_OF_READING
 
-    # of one batch of completions, for `steps_per_generation` steps
+    # a batch of completions, for `steps_per_generation` steps
     n_steps, n_decoded = grpo.steps_per_generation, max(completions)
     prompts = n_steps * n_rows // grpo.num_generations * 2 * shape.n_in_matrices * prompt / matrices
     read = (n_decoded * weights + n_steps * seen * shape.kv_bytes_per_token(2)) / reading
@@ -97,7 +97,7 @@ def seconds(step: Step, grpo: PolicyGradient, gpu: Gpu, prompt: int, completions
         new_weights = PER_SYNC + (PER_SLEEP + 2 * weights / TO_MACHINE if grpo.sleep_mode else 0.0)
         sampling = prompts + decoding + n_decoded * PER_TOKEN
 
-    # of one step
+    # one step
     corrects = grpo.sampler != "transformers" and grpo.importance_sampling_correction
     more = bool(grpo.beta) + bool(corrects or grpo.steps_per_batch > 1)  # forward passes
     in_pass = n_rows // step.passes

@@ -101,7 +101,7 @@ _DISCOVERY = """\
 """
 A100, TITAN = "GPU-a0223334", "GPU-b1223334"
 
-# Of another machine: its daemons have their own folder and address, and with it their own name.
+# Another machine: its daemons have their own folder and address, and with it their own name.
 _SECOND = """
 LOCAL_DIR = {folder}
 RUN = {folder}/run

@@ -14,7 +14,7 @@ from vllm.lora.request import LoRARequest
 
 from arc_refinery.errors import InputError
 
-NAME, NUMBER = "trained", 1  # of the adapter in vLLM
+NAME, NUMBER = "trained", 1  # what vLLM calls the adapter
 
 
 class Engine(LLM):
