@@ -1,5 +1,6 @@
 # make demo: the whole experiment on two CPU cores.   make test: every test that needs no GPU.
 # make test-fast: quick tests, which load no model and start neither Snakemake, nor a pool, nor hostile programs.
+# make messages: write tests/messages.txt, the wording of all messages.
 # make gpu-env, gpu-unsloth-env: environments for GPU jobs, 9 GB each.   make check-gpu-envs: make and check both.
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
@@ -11,7 +12,7 @@ export PATH := $(BIN):$(PATH)
 # else each pytest worker compiles all tests again
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast test-unsloth check-gpu-envs lint env gpu-env gpu-unsloth-env vllm trackers condor clean
+.PHONY: demo test test-fast messages test-unsloth check-gpu-envs lint env gpu-env gpu-unsloth-env vllm trackers condor clean
 
 demo: env
 	# training takes longest and runs on one core, so run what it depends on first
@@ -44,6 +45,10 @@ check-gpu-envs: gpu-env gpu-unsloth-env
 		$(BIN)/uv pip install --quiet --python $$venv/bin/python $$(grep -E '^(execnet|iniconfig|pluggy|pytest|pytest-xdist)==' envs/cpu.txt) \
 		&& $$venv/bin/pytest tests/unit/test_library_arguments.py $(SHARED_PROMPTS) && $$venv/bin/pytest tests/gpu_envs || exit 1; \
 	done
+
+# the wording of all messages, for a reviewer to read
+messages: env
+	$(BIN)/pytest --write-messages -m "not (model or training or snakemake or pool or hostile)" tests
 
 lint: env
 	$(BIN)/ruff format --check workflow tests benchmarks

@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import messages
 import pytest
 from checkout import ROOT, SMALL, TINY, TOOLS, Checkout, MadeOnce, copy
 from filelock import FileLock
+from messages import pytest_addoption, wording  # noqa: F401 (for pytest)
 from xdist.scheduler import LoadScopeScheduling
 
 from arc_refinery.refine.rendering import Renderer
@@ -57,8 +59,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         session.config.stash[_untracked_before] = _untracked()
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """No test writes into the checkout that it runs from: the whole run fails where one has."""
+    messages.write(session, exitstatus)
     if IS_WORKER:
         return
     before = session.config.stash[_untracked_before]
@@ -68,8 +71,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Long tests first: with the short ones at the end, no worker waits long for another."""
+    messages.collect(config, items)
     items.sort(
         key=lambda item: not any(map(item.get_closest_marker, ("pool", "snakemake", "training", "model", "slow")))
     )
@@ -83,6 +87,15 @@ def _untracked() -> set[str]:
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.splitlines()
     paths = {line[3:] for line in listed if line[:2] in ("??", "!!")}
     return {path for path in paths if not CACHES.search(path)}
+
+
+@pytest.fixture(autouse=True)
+def environment_of_its_own() -> Iterator[None]:
+    """A training in this process names its run in variables, which those of later tests would take as given."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,101 @@
+"""The golden file of messages: tests hold their facts, this file their wording.
+
+`make messages` writes it anew; read the difference as a user reads the messages.
+"""
+
+from collections import defaultdict
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+from checkout import ROOT
+
+GOLDEN = ROOT / "tests/messages.txt"
+HEADER = "The wording of messages, by the test that sees them. `make messages` writes this file.\n"
+COLLECTED = pytest.StashKey[set[str]]()  # names of the tests that see messages
+_WRITTEN = pytest.StashKey[dict[str, list[str]]]()
+
+
+class Wording:
+    """Compares the messages of a test, one call each, with the golden file; their paths may be below `tmp_path`."""
+
+    def __init__(self, test: str, folder: Path, is_new: bool) -> None:
+        self.seen: list[str] = []
+        self._expected = None if is_new else read().get(test, [])
+        self._places = {str(folder): "<folder>", str(ROOT): "<root>"}
+
+    def __call__(self, message: object) -> None:
+        text = str(message)
+        for place, name in self._places.items():
+            text = text.replace(place, name)
+        self.seen.append(text.strip())
+        if self._expected is not None:
+            expected = self._expected[: len(self.seen)]
+            assert self.seen == expected, f"not the wording in {GOLDEN.name}: a mistake, or `make messages`"
+
+
+@pytest.fixture
+def wording(request: pytest.FixtureRequest, tmp_path: Path) -> Wording:
+    test, config = name_of(request.node), request.config
+    is_new = bool(config.getoption("write_messages"))
+    made = Wording(test, tmp_path, is_new)
+    if is_new:
+        config.stash[_WRITTEN][test] = made.seen
+    return made
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-messages", action="store_true", help=f"write {GOLDEN.name} anew; runs what sees messages")
+
+
+def collect(config: pytest.Config, items: list[pytest.Item]) -> None:
+    see = [item for item in items if "wording" in getattr(item, "fixturenames", ())]
+    config.stash[COLLECTED] = set(map(name_of, see))
+    if config.getoption("write_messages"):
+        config.stash[_WRITTEN] = {}
+        items[:] = see
+
+
+def write(session: pytest.Session, exitstatus: int) -> None:
+    """Replace what the golden file has of the modules that ran."""
+    config = session.config
+    if config.getoption("write_messages") and not exitstatus:
+        ran = {module_of(test) for test in config.stash[COLLECTED]}
+        kept = {test: texts for test, texts in read().items() if module_of(test) not in ran}
+        GOLDEN.write_text(written(kept | config.stash[_WRITTEN]))
+
+
+def name_of(item: pytest.Item) -> str:
+    return item.nodeid.removeprefix("tests/")
+
+
+def module_of(test: str) -> str:
+    return test.partition("::")[0]
+
+
+def written(messages: dict[str, list[str]]) -> str:
+    """Headings for modules and tests; messages begin with a dash, and their further lines are indented."""
+    lines = [HEADER]
+    for module, tests in groupby(sorted(messages), module_of):
+        lines += [f"# {module}", ""]
+        for test in tests:
+            lines += [f"## {test.removeprefix(f'{module}::')}"]
+            lines += ["- " + text.replace("\n", "\n  ") for text in messages[test]] + [""]
+    return "\n".join(lines)
+
+
+@cache
+def read() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    module = test = ""
+    for line in GOLDEN.read_text().splitlines() if GOLDEN.exists() else []:
+        if line.startswith("# "):
+            module = line.removeprefix("# ")
+        elif line.startswith("## "):
+            test = f"{module}::{line.removeprefix('## ')}"
+        elif line.startswith("- "):
+            found[test].append(line.removeprefix("- "))
+        elif line.startswith("  "):
+            found[test][-1] += f"\n{line.removeprefix('  ')}"
+    return dict(found)
