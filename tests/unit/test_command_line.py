@@ -1,6 +1,9 @@
 """The command line as a whole: groups, the kinds of `train`, wrong commands, and a meaning for every flag."""
 
+import os
 import re
+import signal
+import subprocess
 import sys
 
 import pytest
@@ -100,3 +103,14 @@ def test_a_kind_that_is_no_module_is_named(monkeypatch: pytest.MonkeyPatch):
     assert "--kind none.such: expected refining, tool-use, or a module with the class Train" in str(
         run(monkeypatch, "train --kind none.such --help")
     )
+
+
+@pytest.mark.parametrize("words", ["--help", "tasks split --help", "tools"])
+def test_a_closed_pipe_ends_a_command_quietly(words: str):
+    reads, writes = os.pipe()
+    os.close(reads)
+    done = subprocess.run(
+        ["arc-refinery", *words.split()], stdout=writes, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")

@@ -6,14 +6,17 @@ module of the requested command is imported, because imports would dominate the 
 
 import ast
 import logging
+import os
+import select
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import Any, TextIO
 
 PURPOSE = "Reinforcement learning that teaches a code model to refine its own programs."
 
@@ -64,8 +67,31 @@ COMMANDS = {name: target for section in SECTIONS.values() for name, target in se
 TRAINING = {"refining": "training.Train", "tool-use": "tool_use.TrainToolUse"}  # by the kind of experiment
 
 
+_CLOSED_PIPE = 128 + signal.SIGPIPE  # the exit code of a shell's command that such a pipe ends
+
+
 def main() -> None:
     """Run one command. Exit code 1 and one message on bad input, exit code 2 on a wrong command line."""
+    try:
+        try:
+            _run()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        if not _is_closed(sys.stdout):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes when it ends
+        sys.exit(_CLOSED_PIPE)
+
+
+def _is_closed(stream: TextIO) -> bool:
+    """Whether a stream is a pipe that nothing reads any more, as in `arc-refinery --help | head -1`."""
+    poll = select.poll()
+    poll.register(stream, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
+def _run() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     words = sys.argv[1:]
     if not words or words[0] in ("-h", "--help"):
