@@ -105,4 +105,4 @@ def model_needs(kind: str) -> dict:
 
 
 def cpus(kind: str) -> int:
-    return getattr(experiment.resources, kind).cpus
+    return experiment.cpus(kind)

@@ -29,6 +29,16 @@ def mind_pool():
         raise WorkflowError(str(error))
 
 
+def mind_cores():
+    """Say so if a job on this machine runs more threads than it gets cores."""
+    n_threads = max(map(experiment.n_threads, ("sample", "train")))
+    if workflow.cores < n_threads:
+        logger.warning(
+            f"{config_origin()}: with --cores {workflow.cores}, the {n_threads} threads of a job (model.n_threads) share"
+            f" cores and are many times slower; type --cores {n_threads} if this machine has them"
+        )
+
+
 def on_htcondor():
     return workflow.executor_plugin.name == "htcondor"
 
@@ -36,6 +46,7 @@ def on_htcondor():
 onstart:
     date_back(Path("results", experiment.experiment), logger.warning)
     if workflow.local_exec:
+        mind_cores()
         interrupt_once()
     else:
         end_on_signals()

@@ -85,6 +85,28 @@ class Experiment(Strict):
         of_its_seed = [name for name in self.sft_adapters if self.seed_of(name) == self.seed_of(run)]
         return of_its_seed[0] if of_its_seed else None
 
+    def n_threads(self, kind: str) -> int:
+        """Threads that a job keeps busy, at least; `kind` is a key of `resources`."""
+        if kind == "train":
+            return self.model.n_threads * max((run.grpo.n_training_processes for run in self.runs.values()), default=1)
+        return self.model.n_threads if kind == "sample" else 1
+
+    def cpus(self, kind: str) -> int:
+        """Cores that a job requests; `kind` is a key of `resources`."""
+        given: int | None = getattr(self.resources, kind).cpus
+        return given or self.n_threads(kind)
+
+    @model_validator(mode="after")
+    def _jobs_get_the_cores_that_they_use(self) -> "Experiment":
+        for kind in ("sample", "train"):
+            if self.cpus(kind) < (n_threads := self.n_threads(kind)):
+                raise ValueError(
+                    f"resources.{kind}.cpus is {self.cpus(kind)}, but such a job runs {n_threads} threads "
+                    f"(model.n_threads), and threads that share a core are many times slower; leave cpus out, or set "
+                    f"it to {n_threads} or more"
+                )
+        return self
+
     @model_validator(mode="after")
     def _a_report_has_its_own_page(self) -> "Experiment":
         if self.experiment in OTHER_PAGES:

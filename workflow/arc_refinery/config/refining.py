@@ -53,6 +53,11 @@ class Refining(Compared[Arm]):
         """All models by their keys in the config."""
         return {"model": self.model} | {f"models.{name}": model for name, model in self.models.items()}
 
+    def n_threads(self, kind: str) -> int:
+        if kind == "sample":
+            return max(model.n_threads for model in self.all_models.values())
+        return super().n_threads(kind)
+
     def sources(self) -> Iterable[Download | None]:
         sections = [*self.all_models.values(), self.problems, self.template_rows]
         return (section.download for section in sections if section)

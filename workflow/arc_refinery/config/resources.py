@@ -6,7 +6,10 @@ from arc_refinery.config.base import Strict
 
 
 class Needs(Strict):
-    cpus: PositiveInt = Field(1, description="CPU cores.")
+    cpus: PositiveInt | None = Field(
+        None,
+        description="CPU cores; default: one per thread: `model.n_threads` to sample and to train, else 1.",
+    )
     mem_mb: PositiveInt = Field(2000, description="Memory, in MB.")
     disk_mb: PositiveInt = Field(2000, description="Scratch disk, in MB.")
     gpus: int = Field(0, ge=0, description="GPUs.")

@@ -345,7 +345,7 @@ def episodes(experiment: ToolUse, questions: str, arm: str) -> Stage:
     drawn = {"generation": experiment.generation.model_dump()}
     users = _users(experiment, [questions] if experiment.arm(arm).user else [])
     params = _tools(experiment, tools) | _files(experiment, tools) | users | drawn | _sampler(experiment.model) | played
-    return Stage(params, _tuning(experiment.model) | {"n_jobs": experiment.resources.sample.cpus})
+    return Stage(params, _tuning(experiment.model) | {"n_jobs": experiment.cpus("sample")})
 
 
 def _tools(experiment: ToolUse, tools: tuple[ToolChoice, ...]) -> Settings:
