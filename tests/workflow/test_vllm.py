@@ -10,11 +10,12 @@ from pathlib import Path
 import processes
 import psutil
 import pytest
+import vllm_cpu
 from adapters import make_adapter
 from checkout import ROOT, TINY, TINY_TOOLS
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from vllm_cpu import environment, needs_vllm
+from vllm_cpu import environment, needs_vllm, server
 
 from arc_refinery import config, records
 from arc_refinery.records import Attempt
@@ -41,15 +42,8 @@ def command(folder: Path, tasks: Path, backend: str, *flags: object, model: str 
     return ["arc-refinery", "sample", *map(str, settings)]
 
 
-def with_vllm(words: list[str]) -> list[str]:
-    """A command in a fresh interpreter, which finds vLLM."""
-    return [sys.executable, "-c", "from arc_refinery.cli import main; main()", *words[1:]]
-
-
 def run(words: list[str], backend: str) -> subprocess.CompletedProcess[str]:
-    if backend == "transformers":
-        return processes.run(words, ROOT)
-    return subprocess.run(with_vllm(words), env=environment(), capture_output=True, text=True, check=False)
+    return vllm_cpu.run(words) if backend == "vllm" else processes.run(words, ROOT)
 
 
 def sample(folder: Path, tasks: Path, backend: str, *flags: object, model: str = TINY) -> list[Attempt]:
@@ -101,10 +95,7 @@ def test_a_killed_run_keeps_what_was_finished_and_ends_like_an_undisturbed_one(t
     folder = tmp_path / "killed"
     progress = progress_path(folder / "000.parquet")
     words = command(folder, tasks, "vllm", *flags)
-    with subprocess.Popen(with_vllm(words), env=environment(), stderr=subprocess.DEVNULL) as running:
-        while running.poll() is None and (not progress.exists() or progress.read_text().count("\n") < 4):
-            time.sleep(0.01)
-        running.send_signal(signal.SIGKILL)
+    server().kill_when(words, ROOT, environment(), lambda: progress.exists() and progress.read_text().count("\n") >= 4)
     n_finished = progress.read_text().count("\n") - 1
     assert 3 <= n_finished < len(undisturbed) // 8
     resumed = run(words, "vllm")
@@ -116,23 +107,23 @@ def test_a_killed_run_keeps_what_was_finished_and_ends_like_an_undisturbed_one(t
 def test_sigterm_ends_vllms_engine_too_where_it_has_a_process_of_its_own(tmp_path: Path, tasks: Path) -> None:
     """As it has on a GPU, whose memory it would keep."""
     progress = progress_path(tmp_path / "000.parquet")
-    words = with_vllm(command(tmp_path, tasks, "vllm", "--n-predictions", 8, "--batch-size", 8))
-    in_two = environment(VLLM_ENABLE_V1_MULTIPROCESSING="1")
-    with subprocess.Popen(words, env=in_two, stderr=subprocess.DEVNULL) as running:
-        while running.poll() is None and (not progress.exists() or progress.read_text().count("\n") < 2):
-            time.sleep(0.01)
-        started = psutil.Process(running.pid).children(recursive=True)
-        assert any("VLLM::EngineCore" in " ".join(one.cmdline()) for one in started)
-        running.send_signal(signal.SIGTERM)
-        assert running.wait(30) == -signal.SIGTERM
+    words = command(tmp_path, tasks, "vllm", "--n-predictions", 8, "--batch-size", 8)
+    output = tmp_path / "output"
+    running = server().start(words, ROOT, output, output, environment(VLLM_ENABLE_V1_MULTIPROCESSING="1"))
+    while running.poll() is None and (not progress.exists() or progress.read_text().count("\n") < 2):
+        time.sleep(0.01)
+    started = psutil.Process(running.pid).children(recursive=True)
+    assert any("VLLM::EngineCore" in " ".join(one.cmdline()) for one in started), output.read_text()
+    running.send_signal(signal.SIGTERM)
+    assert running.wait() == -signal.SIGTERM
     _, alive = psutil.wait_procs(started, timeout=30)
     assert not alive
 
 
 def test_vllm_takes_all_that_is_passed_to_it() -> None:
     """Also the variables that our code sets: one with another name would change nothing."""
-    words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/unit/test_library_arguments.py"]
-    done = subprocess.run(words, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
+    code = "import pytest, sys; sys.exit(pytest.main(sys.argv[1:]))"
+    done = vllm_cpu.run([sys.executable, "-c", code, "-p", "no:cacheprovider", "tests/unit/test_library_arguments.py"])
     assert done.returncode == 0, done.stdout[-3000:]
     assert "vLLM is not installed" not in done.stdout
 
