@@ -38,7 +38,8 @@ def _turned(grid: Grid, n_rotations: int) -> Grid:
             return grid[::-1, ::-1]
         case 3:
             return grid.T[:, ::-1]
-    return grid
+        case _:
+            return grid
 
 
 def random_augmentation(rng: np.random.Generator) -> Augmentation:

@@ -132,16 +132,17 @@ def _samplings(experiment: Experiment) -> Iterator[Count]:
             return
     for key, model in models.items():
         job = "sample" if len(models) == 1 else f"sample with {key}"
-        if model.backend == "vllm":
-            yield _vllm_sampling(job, key, model, gpu_mem_mb)
-        else:
-            shape, width = shape_of(model.path), WIDTH[model.dtype]
-            n_rows, n_tokens, load = _together(experiment, shape, model.window)
-            items = _weights(shape, width, model.use_4bit_quantization)
-            items |= _generation(shape, width, n_rows, n_tokens, n_tokens) | CONTEXT
-            advice = f"lower {key}.window or raise resources.sample.gpu_mem_mb"
-            faults = () if _fits(items, gpu_mem_mb) else (advice,)
-            yield Count(job, load, items, gpu_mem_mb, "", faults)
+        match model.backend:
+            case "vllm":
+                yield _vllm_sampling(job, key, model, gpu_mem_mb)
+            case "transformers":
+                shape, width = shape_of(model.path), WIDTH[model.dtype]
+                n_rows, n_tokens, load = _together(experiment, shape, model.window)
+                items = _weights(shape, width, model.use_4bit_quantization)
+                items |= _generation(shape, width, n_rows, n_tokens, n_tokens) | CONTEXT
+                advice = f"lower {key}.window or raise resources.sample.gpu_mem_mb"
+                faults = () if _fits(items, gpu_mem_mb) else (advice,)
+                yield Count(job, load, items, gpu_mem_mb, "", faults)
 
 
 def _together(experiment: Refining | ToolUse, shape: Shape, window: int) -> tuple[int, int, str]:
@@ -208,7 +209,8 @@ class Step:
                 return max(-(-end // grpo.num_generations) - (end - n_rows) // grpo.num_generations for end in ends)
             case Imitation() | PolicyGradient(trains_with_unsloth=True):  # Unsloth: UNSLOTH_GRPO_SEQ_PACKING
                 return n_rows  # side by side
-        return 0
+            case PolicyGradient():
+                return 0
 
 
 def steps(experiment: Experiment) -> Iterator[Step]:
@@ -241,27 +243,31 @@ def _training(step: Step, gpu_mem_mb: int) -> Count:
     shorter = "the longest row (training.max_seq_length, model.window)"
     sampling: Items = {}  # never at the same time as a pass
     remark, starved = "", Faults()
-    match step.settings:
-        case PolicyGradient(sampler="transformers") as grpo:
-            n_rows = step.n_rows // step.n_processes
-            n_prompts, n_steps = step.prompts_of(n_rows) or n_rows, grpo.steps_per_generation
-            n_read = n_steps * n_prompts * (step.length - step.n_scored)
-            n_tokens = n_read + n_steps * n_rows * step.n_scored
-            answers_once = isinstance(grpo, Grpo) and grpo.rollout == "prepared"  # else later turns are read, too
-            sampling = _generation(shape, width, n_steps * n_rows, n_tokens, n_read if answers_once else n_tokens)
-        case PolicyGradient(sampler="vllm-colocate") as grpo:
-            share = int(grpo.gpu_memory_utilization * gpu_mem_mb * MIB)
-            name = f"vLLM's share ({grpo.gpu_memory_utilization:g})"
-            if grpo.sleep_mode:
-                frozen["vLLM's CUDA graphs, also while it sleeps (assumed)"] = GRAPHS_OF_VLLM
-                sampling[f"{name}, without these"] = share - GRAPHS_OF_VLLM
-            else:
-                frozen[name] = share
-            n_sampled = step.n_rows // step.n_processes * grpo.steps_per_generation
-            needed = shape.n_parameters * width + sum(_engine(shape, width, 4096, n_sampled).values())
-            per_token = shape.kv_bytes_per_token(width)
-            advice = f"raise {step.key}.gpu_memory_utilization or lower {shorter}"
-            remark, starved = _kv_cache(share - needed, per_token, step.length, advice)
+    grpo = step.settings
+    if isinstance(grpo, PolicyGradient):
+        match grpo.sampler:
+            case "transformers":
+                n_rows = step.n_rows // step.n_processes
+                n_prompts, n_steps = step.prompts_of(n_rows) or n_rows, grpo.steps_per_generation
+                n_read = n_steps * n_prompts * (step.length - step.n_scored)
+                n_tokens = n_read + n_steps * n_rows * step.n_scored
+                answers_once = isinstance(grpo, Grpo) and grpo.rollout == "prepared"  # else later turns are read, too
+                sampling = _generation(shape, width, n_steps * n_rows, n_tokens, n_read if answers_once else n_tokens)
+            case "vllm-colocate":
+                share = int(grpo.gpu_memory_utilization * gpu_mem_mb * MIB)
+                name = f"vLLM's share ({grpo.gpu_memory_utilization:g})"
+                if grpo.sleep_mode:
+                    frozen["vLLM's CUDA graphs, also while it sleeps (assumed)"] = GRAPHS_OF_VLLM
+                    sampling[f"{name}, without these"] = share - GRAPHS_OF_VLLM
+                else:
+                    frozen[name] = share
+                n_sampled = step.n_rows // step.n_processes * grpo.steps_per_generation
+                needed = shape.n_parameters * width + sum(_engine(shape, width, 4096, n_sampled).values())
+                per_token = shape.kv_bytes_per_token(width)
+                advice = f"raise {step.key}.gpu_memory_utilization or lower {shorter}"
+                remark, starved = _kv_cache(share - needed, per_token, step.length, advice)
+            case "vllm-server":
+                pass
 
     def items(passes: int) -> Items:
         n_rows = step.n_rows // passes
@@ -283,6 +289,8 @@ def _training(step: Step, gpu_mem_mb: int) -> Count:
                 advice = f"lower {step.key}.gpu_memory_utilization, {advice}"
             case PolicyGradient(sampler="vllm-colocate", trains_with_unsloth=False):
                 advice = f"set {step.key}.sleep_mode to true, {advice}"
+            case _:
+                pass
     faults = starved if _fits(items(step.passes), gpu_mem_mb) else (advice, *starved)
     what = "completions" if isinstance(step.settings, PolicyGradient) else "rows"
     load = f"{step.n_rows // step.passes} {what} of up to {step.length:,} tokens per pass"

@@ -191,6 +191,8 @@ class Watch(threading.Thread):
                         "htcondor_submit_job_lease_duration (profiles/condor/config.yaml) and then starts the job "
                         "elsewhere, where it resumes from its last progress. Nothing needs to be done."
                     )
+                case _:
+                    pass
 
     def _lost(self, queued: set[int]) -> list[int]:
         """Return jobs that have been missing for long and have no event about their end."""

@@ -18,8 +18,8 @@ from arc_refinery.config.base import (
 )
 from arc_refinery.config.evaluation import Arm, Evaluation, FeedbackKind, Turn
 from arc_refinery.config.experiment import Experiment
-from arc_refinery.config.grpo import Grpo, PolicyGradient
-from arc_refinery.config.guard import Guard
+from arc_refinery.config.grpo import Grpo, PolicyGradient, RewardName
+from arc_refinery.config.guard import Guard, GuardAction
 from arc_refinery.config.loading import check_files, files_named, load_experiment, validate_experiment
 from arc_refinery.config.lora import Lengths, Lora, Optimizer
 from arc_refinery.config.refining import Refining
@@ -77,6 +77,7 @@ __all__ = [
     "Generation",
     "Grpo",
     "Guard",
+    "GuardAction",
     "History",
     "Imitation",
     "Lengths",
@@ -95,6 +96,7 @@ __all__ = [
     "Refinement",
     "Refining",
     "Resources",
+    "RewardName",
     "RewardTerm",
     "Run",
     "Sampling",

@@ -54,6 +54,15 @@ class Turn(Strict):
             raise ValueError(f"the adapter {self.adapter} belongs to the experiment's model; remove it or `model`")
         return self
 
+    @property
+    def is_control(self) -> bool:
+        """Whether the feedback tells nothing about the attempt."""
+        match self.feedback:
+            case "real":
+                return False
+            case "none" | "other-task":
+                return True
+
     def refinement(self, usual: Refinement) -> Refinement:
         """Return the settings that choose which attempts of the previous turn are refined."""
         own = {key: getattr(self, key) for key in Refinement.model_fields if getattr(self, key) is not None}

@@ -7,6 +7,8 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from arc_refinery.config.base import PROMPTS, TUNING, Share
 from arc_refinery.config.lora import Optimizer
 
+RewardName = Literal["arc-v1", "arc-v2-no-pixel-score", "staged", "solved"]  # refine/rewards.py
+
 
 class PolicyGradient(Optimizer):
     """GRPO on any prompts and rewards."""
@@ -186,9 +188,7 @@ class Grpo(PolicyGradient):
         description="`prepared`: answer each prompt once; `on-policy`: answer it, execute the answer, append the "
         "feedback, refine; both answers carry loss, the feedback does not.",
     )
-    reward_name: Literal["arc-v1", "arc-v2-no-pixel-score", "staged", "solved"] = Field(
-        "arc-v2-no-pixel-score", description="Reward function: docs/training.md."
-    )
+    reward_name: RewardName = Field("arc-v2-no-pixel-score", description="Reward function: docs/training.md.")
     improvement_weight: NonNegativeFloat = Field(
         0.0, description="Bonus weight on the improvement of the reward over the refined attempt's."
     )

@@ -6,9 +6,11 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from arc_refinery.config.base import Share, Strict
 
+GuardAction = Literal["rollback", "stop", "none"]
+
 
 class Guard(Strict):
-    action: Literal["rollback", "stop", "none"] = Field(
+    action: GuardAction = Field(
         "rollback",
         description="`rollback`: continue from the last good checkpoint with a lower learning rate; `stop`: end and "
         "keep the best checkpoint before the collapse; `none`: only report it.",

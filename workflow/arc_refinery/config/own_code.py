@@ -59,6 +59,8 @@ class OwnCode:
                 return found
             case [ast.AsyncFunctionDef() as found]:
                 raise self.error(found, "is `async`", "an ordinary function; write `def`")
+            case _:
+                pass
         there = ", ".join(node.name for node in tree.body if isinstance(node, Definition)) or "nothing"
         raise OwnCodeError(
             f"{self.path}: defines no function or class `{self.name}` at its top level; expected one of those it "

@@ -163,6 +163,8 @@ def _schema(code: OwnCode, argument: str, node: ast.expr) -> JsonSchema:
                 return _schema(code, argument, node.slice) | {"nullable": True}
             case "Literal":
                 return _choices(code, argument, node)
+            case _:
+                pass
     if kind := _TYPES.get(_name(node)):
         return {"type": kind}
     raise _wrong_type(code, argument, node)

@@ -54,3 +54,5 @@ def _check_size(root: yaml.Node | None) -> None:
                 waiting += [one for pair in node.value for one in pair]
             case yaml.SequenceNode():
                 waiting += node.value
+            case _:
+                pass

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from arc_refinery.config import RewardName
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refine.grading import Grade
 
@@ -26,7 +27,7 @@ def solved(grade: Grade) -> float:
     return float(grade.is_solved)
 
 
-REWARDS: dict[str, Callable[[Grade], float]] = {
+REWARDS: dict[RewardName, Callable[[Grade], float]] = {
     "arc-v1": arc_v1,
     "arc-v2-no-pixel-score": arc_v2_no_pixel_score,
     "staged": staged,

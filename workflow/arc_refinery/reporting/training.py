@@ -112,7 +112,7 @@ def collapse(name: str, decision: Decision, window: int) -> str:
             done = f"It was rolled back to the checkpoint of step {decision.to_step} and continued{rate}"
         case "stop":
             done = "It was stopped there"
-        case _:
+        case "none":
             done = "The guard is configured to warn only, so training continued"
     return f"**Warning: the training `{name}` collapsed at step {decision.step}: {symptom}.** {done}."
 

@@ -69,6 +69,8 @@ def read_log(path: Path) -> Log:
                 log.chosen = line
             case {"step": step} if "reward" in line or "loss" in line:  # other lines are summaries
                 kept = [*_roll_back(step - 1, kept, log), line]
+            case _:
+                pass
     log.steps = _table(kept)
     metrics = list(dict.fromkeys(name for part in (log.steps, *log.abandoned) for name in part))
     log.steps = log.steps.reindex(columns=metrics)

@@ -138,7 +138,8 @@ def _of_bytes(tag: bytes, body: bytes, length: int) -> int | str | bytes:
             return int.from_bytes(body, "little", signed=True)
         case b"s":
             return body.decode("utf-8", "surrogatepass")
-    return body
+        case _:
+            return body
 
 
 def _of_items(tag: bytes, items: list[Any]) -> Any:

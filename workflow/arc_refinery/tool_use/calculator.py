@@ -98,7 +98,10 @@ class _Evaluation:
                 raise CalculatorError(f"unknown name {name}; there are {', '.join(_FUNCTIONS)}")
             case ast.Tuple():
                 raise CalculatorError("a comma stands between arguments only: write 1200, not 1,200")
-        raise CalculatorError(f"{self._source(node)} is not supported; there are + - * / // % ** and parentheses")
+            case _:
+                raise CalculatorError(
+                    f"{self._source(node)} is not supported; there are + - * / // % ** and parentheses"
+                )
 
     def _source(self, node: ast.expr) -> str:
         return (ast.get_source_segment(self.text, node) or type(node).__name__)[:40]

@@ -96,6 +96,8 @@ def _defined(code: str) -> set[str]:
                     names |= {target.id for target in targets if isinstance(target, ast.Name)}
                 case ast.If() | ast.Try() | ast.With() | ast.ExceptHandler():
                     open_blocks.append(node)
+                case _:
+                    pass
     return names
 
 

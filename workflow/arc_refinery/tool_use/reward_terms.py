@@ -117,7 +117,8 @@ def _score(term: RewardTerm, max_episode_tokens: int) -> Score:
             return lambda episode: float(is_well_formed(episode))
         case "length":
             return lambda episode: episode.n_tokens / max_episode_tokens
-    raise ValueError(f"{term.reward} is not a reward")
+        case _:
+            raise ValueError(f"{term.reward} is not a reward")
 
 
 def _own_score(code: OwnCode) -> Score:

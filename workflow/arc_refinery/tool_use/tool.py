@@ -108,4 +108,5 @@ def _fits(value: Any, type_name: str) -> bool:
             return isinstance(value, bool)
         case "integer":
             return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
+        case _:
+            return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")

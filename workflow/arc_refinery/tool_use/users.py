@@ -104,7 +104,8 @@ def _reply(user: str) -> Reply:
     match user:
         case "check-again":
             return check_again
-    raise ValueError(f"{user} is not a user")
+        case _:
+            raise ValueError(f"{user} is not a user")
 
 
 def _own_reply(code: OwnCode) -> Reply:

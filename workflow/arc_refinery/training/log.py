@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from arc_refinery.config import Guard
+from arc_refinery.config import Guard, GuardAction
 from arc_refinery.files import atomic_write
 from arc_refinery.reading import decode_json, read_text
 from arc_refinery.records import RecordError
@@ -45,7 +45,7 @@ class Decision:
     criterion: str
     value: float | None  # None: not a finite number
     limit: float
-    action: str  # rollback, stop, none
+    action: GuardAction
     to_step: int | None = None
     learning_rate: float | None = None  # from then on
 
@@ -152,7 +152,7 @@ class Journal:
         start = read_lines(self._start) if self._start.exists() else []
         lines = [*start, *self._abandoned, *self._since_last_rollback(log)]
         if found:
-            action = "none" if self._guard.action == "none" else "stop"
+            action: GuardAction = "none" if self._guard.action == "none" else "stop"
             lines.append(_decision(found, action))
         return lines
 
@@ -199,7 +199,9 @@ def _check(metrics: Mapping[str, float], step: int) -> HeldoutResult:
     return HeldoutResult(step, metrics["eval_reward"], metrics["eval_share/solved"])
 
 
-def _decision(found: Symptom, action: str, to_step: int | None = None, learning_rate: float | None = None) -> Decision:
+def _decision(
+    found: Symptom, action: GuardAction, to_step: int | None = None, learning_rate: float | None = None
+) -> Decision:
     return Decision(found.step, found.criterion, _finite(found.value), found.limit, action, to_step, learning_rate)
 
 

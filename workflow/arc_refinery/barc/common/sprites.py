@@ -161,6 +161,8 @@ def _walked_sprite(
             for _ in range(3):
                 # A view on purpose: each copied cell may be read again later.
                 blit(sprite, np.rot90(sprite), background=background)
+        case _:
+            pass
     return sprite
 
 

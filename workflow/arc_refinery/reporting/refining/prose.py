@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from arc_refinery.config import (
     Arm,
     FeedbackForm,
+    FeedbackKind,
     Grpo,
     Guard,
     Optimizer,
@@ -138,13 +139,15 @@ def _training_tasks(experiment: Refining) -> str:
 def _describe_sft(experiment: Refining, sft: Sft) -> str:
     demonstrations = sft.demonstrations
     n = demonstrations.n_parents
-    learned = {
-        "source": f"the {n} best incorrect attempts of each task are refined to the task's source program",
-        "attempts": f"the {n} best incorrect attempts of each task are refined to sampled correct attempts on the same "
-        "prompt",
-        "hindsight": f"{n} attempts of each task answer the task that their own outputs make; others are refined to "
-        "them",
-    }[demonstrations.targets]
+    match demonstrations.targets:
+        case "source":
+            learned = f"the {n} best incorrect attempts of each task are refined to the task's source program"
+        case "attempts":
+            learned = f"the {n} best incorrect attempts of each task are refined to sampled correct attempts on the "
+            learned += "same prompt"
+        case "hindsight":
+            learned = f"{n} attempts of each task answer the task that their own outputs make; others are refined to "
+            learned += "them"
     share = demonstrations.first_turn_share
     first_turns = f"; {100 * share:g} % of the rows are first turns" if share else ""
     rank = experiment.training.lora.lora_r if experiment.training else 0
@@ -159,11 +162,12 @@ def _describe_grpo(experiment: Refining, trained: Run) -> str:
     assert isinstance(run, Grpo)
     prompts = experiment.training.prompts if experiment.training else ""
     start = " starting from the SFT adapter" if experiment.sft_adapters else ""
-    rollout = {
-        "prepared": "",
-        "on-policy": "; an answer is executed and, if it is wrong, refined in the same rollout: both answers carry "
-        "loss, the feedback does not",
-    }[run.rollout]
+    match run.rollout:
+        case "prepared":
+            rollout = ""
+        case "on-policy":
+            rollout = "; an answer is executed and, if it is wrong, refined in the same rollout: both answers carry "
+            rollout += "loss, the feedback does not"
     in_precision = f"In {trained.dtype}. " if trained.dtype else ""
     return (
         f"GRPO{start} on {prompts} prompts from {_training_tasks(experiment)}{rollout}. "
@@ -210,12 +214,14 @@ def _describe_choice(run: Grpo) -> str:
 
 def _describe_guard(guard: Guard) -> str:
     kl = f", or the KL from the start exceeds {guard.max_kl:g} nats/token" if guard.max_kl else ""
-    done = {
-        "rollback": f"It is then rolled back to the last good checkpoint, with {guard.rate_factor:g} × the learning "
-        f"rate (at most {guard.max_rollbacks} times; after that it is stopped).",
-        "stop": "It is then stopped.",
-        "none": "The report then only warns, under *Training*.",
-    }[guard.action]
+    match guard.action:
+        case "rollback":
+            done = f"It is then rolled back to the last good checkpoint, with {guard.rate_factor:g} × the learning "
+            done += f"rate (at most {guard.max_rollbacks} times; after that it is stopped)."
+        case "stop":
+            done = "It is then stopped."
+        case "none":
+            done = "The report then only warns, under *Training*."
     return (
         f"- Collapse: a GRPO training counts as collapsed when, over {guard.window} steps, more than "
         f"{100 * guard.max_truncated:g} % of the completions are truncated, more than {100 * guard.max_repetition:g} % "
@@ -235,12 +241,18 @@ def _limits_of_programs(sandbox: Sandbox) -> str:
     )
 
 
+FEEDBACK: dict[FeedbackKind, str] = {
+    "real": "",
+    "none": " without feedback",
+    "other-task": " with feedback on an attempt at another task",
+}
+
+
 def _describe_arm(arm: Arm, usual: Refinement) -> str:
     """Return, say, `64 first attempts by the untrained model, then 64 refining attempts by ... (128 in all).`"""
     kinds = ["first attempts", *["refining attempts"] * (len(arm.turns) - 1)]
-    feedback = {"real": "", "none": " without feedback", "other-task": " with feedback on an attempt at another task"}
     turns = [
-        f"{turn.n_predictions} {kind} by {_model_of(turn)}{_temperature(turn)}{feedback[turn.feedback]}"
+        f"{turn.n_predictions} {kind} by {_model_of(turn)}{_temperature(turn)}{FEEDBACK[turn.feedback]}"
         f"{_own_refinement(turn, usual)}"
         for turn, kind in zip(arm.turns, kinds, strict=True)
     ]

@@ -198,7 +198,7 @@ def _other_comparisons(evaluated: Sequence[EvaluatedSet]) -> str:
 
 def _controls(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> str:
     """Say what arms without real feedback do: a model that uses its feedback refines worse without it."""
-    if not any(turn.feedback != "real" for arm in experiment.arms for turn in arm.turns):
+    if not any(turn.is_control for arm in experiment.arms for turn in arm.turns):
         refines = any(len(arm.turns) > 1 for arm in experiment.arms)
         return "No arm controls for the feedback: a gain in later turns may come without it." if refines else ""
     found = [
@@ -216,7 +216,7 @@ def _controls(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> str:
 
 
 def _is_control(experiment: Refining, name: str) -> bool:
-    return any(turn.feedback != "real" for arm in experiment.arms_called(name) for turn in arm.turns)
+    return any(turn.is_control for arm in experiment.arms_called(name) for turn in arm.turns)
 
 
 def _set_section(experiment: Refining, folder: Path, one: EvaluatedSet, files: Attachments) -> list[str]:

@@ -188,7 +188,7 @@ def refining_headline(experiment: Refining, sets: Iterable[SetResults]) -> str:
     for results in sets:
         for first, second in experiment.compared:
             arms = [*experiment.arms_called(first), *experiment.arms_called(second)]
-            if any(turn.feedback != "real" for arm in arms for turn in arm.turns):
+            if any(turn.is_control for arm in arms for turn in arm.turns):
                 continue
             for number, found in turn_differences(experiment, results, first, second).items():
                 if number > 1:
