@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from checkout import ROOT, SMALL, TOOLS
+from given import of_refining, of_tool_use
 from pydantic import BaseModel
 
 from arc_refinery import config
@@ -27,7 +28,7 @@ from arc_refinery.config import (
     stages,
     validate_experiment,
 )
-from arc_refinery.config.stages import command_line
+from arc_refinery.config.stages import Stage, command_line
 
 OF_A_TRAINING = {"n_jobs", "gpu_memory_utilization", "sleep_mode", "sampler_gpus", "server_url", "report_to"}
 OF_REFINING = OF_A_TRAINING | {"n_processes"}
@@ -69,50 +70,17 @@ REFINING_PROMPTS = {job.replace("sample", "prompts") for job in SAMPLES if "turn
 Change = Callable[[dict[str, Any]], Any]
 
 
-def changed(config_file: str, change: Change, given: Callable[[Any], Any]) -> set[str]:
+def changed(config_file: str, change: Change, given: Callable[[Any], dict[str, Stage]]) -> set[str]:
     """The jobs that a change of a config gives other `params`, or to others."""
     content = yaml.safe_load((ROOT / config_file).read_text())
     before = given(validate_experiment(content, "before.yaml"))
     change(content)
     after = given(validate_experiment(content, "after.yaml"))
-    return {job for job in before.keys() | after.keys() if before.get(job) != after.get(job)}
+    return {job for job in before.keys() | after.keys() if _params(before, job) != _params(after, job)}
 
 
-def of_refining(experiment: Refining) -> dict[str, dict[str, Any]]:
-    """The `params` of every job, shards apart."""
-    evaluated = [(one.name, branch) for one in experiment.evaluation.sets for branch in experiment.branches]
-    branches = list(dict.fromkeys([*((part, "turn1") for part in experiment.part_names), *evaluated]))
-    jobs = {
-        "tasks": stages.tasks(experiment),
-        "grade": stages.grade(experiment),
-        "training_prompts": stages.training_prompts(experiment),
-        "demonstrations": stages.demonstrations(experiment),
-        **{f"evaluation_tasks {name}": stages.evaluation_tasks(experiment, name) for name in SETS},
-        **{f"sample {tasks} {branch}": stages.sample(experiment, tasks, branch) for tasks, branch in branches},
-        **{f"sft {name}": stages.sft(experiment, name) for name in experiment.sft_adapters},
-        **{f"train {name}": stages.train(experiment, name) for name in experiment.runs},
-    }
-    for tasks, branch in branches:
-        first = branch.startswith("turn1")
-        jobs[f"prompts {tasks} {branch}"] = (
-            stages.first_prompts(experiment, tasks, branch) if first else stages.refining_prompts(experiment, branch)
-        )
-    return {name: stage.params for name, stage in jobs.items()}
-
-
-def of_tool_use(experiment: ToolUse) -> dict[str, dict[str, Any]]:
-    jobs = {
-        "conversations": stages.conversations(experiment),
-        **{f"questions {name}": stages.questions(experiment, name) for name in experiment.sets},
-        **{
-            f"episodes {one.name} {arm.name}": stages.episodes(experiment, one.name, arm.name)
-            for one in experiment.data.heldout
-            for arm in experiment.evaluation.arms
-        },
-        **{f"sft {name}": stages.sft(experiment, name) for name in experiment.sft_adapters},
-        **{f"train {name}": stages.train(experiment, name) for name in experiment.runs},
-    }
-    return {name: stage.params for name, stage in jobs.items()}
+def _params(jobs: dict[str, Stage], job: str) -> dict[str, Any] | None:
+    return jobs[job].params if job in jobs else None
 
 
 @pytest.mark.parametrize(
@@ -228,7 +196,7 @@ def test_only_what_plays_with_read_file_is_given_the_files(tmp_path: Path) -> No
     content["data"]["files"] = str(tmp_path)
     content["evaluation"]["arms"].append({"name": "plain", "tools": False})
     given = of_tool_use(experiment := validate_experiment(content, "mine.yaml", ToolUse))
-    assert {job for job, params in given.items() if params.get("files")} == EPISODES | {"train trained"}
+    assert {job for job, stage in given.items() if stage.params.get("files")} == EPISODES | {"train trained"}
     assert inputs.files_to_read(experiment) == [str(tmp_path / "sums-0/a.txt")]
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import tyro
+
 from arc_refinery import config, records
 from arc_refinery.cli.flags import Flat
 
@@ -42,18 +44,28 @@ class Tasks:
         _log(left_out.problems, "problems")
 
 
+class SetOfTasks(config.TaskSet):
+    """An evaluation set without what changes no task."""
+
+    shards: Annotated[int, config.TUNING, tyro.conf.Suppress] = 1
+    validation: Annotated[bool, config.REPORT, tyro.conf.Suppress] = False
+    caveat: Annotated[str, config.REPORT, tyro.conf.Suppress] = ""
+
+
 @dataclass
 class EvaluationTasks:
     """Collect the tasks of one evaluation set."""
 
     output: Path  # file of tasks to write
-    task_set: Annotated[config.TaskSet, Flat]
+    task_set: Annotated[SetOfTasks, Flat]
     max_cells: int = 4500  # drop generated tasks with more cells than this, over all grids
 
     def run(self) -> None:
         from arc_refinery.sources import tasks_of_set
 
-        settings: dict[str, Any] = {"set": self.task_set.model_dump(exclude={"shards", "validation", "caveat"})}
+        settings: dict[str, Any] = {
+            "set": self.task_set.model_dump(exclude=config.marked(SetOfTasks, config.TUNING, config.REPORT))
+        }
         if self.task_set.source == "generator":
             settings["max_cells"] = self.max_cells
         left_out: Counter[str] = Counter()

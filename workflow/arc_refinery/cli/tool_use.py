@@ -36,8 +36,9 @@ Entry = TypeVar("Entry", config.ToolChoice, config.RewardTerm)
 
 
 class SetOfRows(config.Questions):
-    """A set of questions without its tools and its user, whom only episodes have."""
+    """A set of questions without what only its episodes have."""
 
+    shards: Annotated[int, config.TUNING, tyro.conf.Suppress] = 1
     tools: Annotated[tuple[config.ToolChoice, ...], config.EPISODES, tyro.conf.Suppress] = ()
     user: Annotated[str | None, config.EPISODES, tyro.conf.Suppress] = None
 

