@@ -32,6 +32,8 @@ _untracked_before = pytest.StashKey[set[str]]()
 POOL = "tests/cluster/"  # all share one pool of HTCondor, but for Slurm's; a second worker would wait for it
 TOGETHER = {
     "tests/cluster/test_slurm.py": "slurm",
+    "tests/workflow/test_vllm.py": "vllm",
+    "tests/workflow/test_colocated.py": "vllm",
     "tests/workflow/test_turns.py": "turns",
     "tests/workflow/test_templates.py": "templates",
     "tests/unit/test_report.py": "report",

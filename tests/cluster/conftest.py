@@ -63,12 +63,22 @@ def condor(pool: Pool, tmp_path: Path) -> Iterator[Callable[..., Run]]:
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """A checkout with the first prompts of a part, under the config `LONG`."""
-    checkout = copy(tmp_path_factory.mktemp("prepared"))
+    """A checkout with the first prompts of a part, under the config `LONG`; a shard takes ten seconds."""
+    return prepare(tmp_path_factory.mktemp("prepared"), 30)
+
+
+@pytest.fixture(scope="session")
+def prepared_for_long(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """The same with shards that take four times as long."""
+    return prepare(tmp_path_factory.mktemp("prepared"), 120)
+
+
+def prepare(folder: Path, tasks_per_part: int) -> Checkout:
+    checkout = copy(folder)
 
     def change(config: dict[str, Any]) -> None:
         config["sampling"]["n_predictions"] = 80  # 20 prompts of a task, which are sampled together
-        config["parts"] |= {"tasks_per_part": 120, "shards_per_part": 2}
+        config["parts"] |= {"tasks_per_part": tasks_per_part, "shards_per_part": 2}
 
     checkout.change(change, name="long")
     prompts = "results/small/part1/turn1/prompts.parquet"

@@ -39,21 +39,23 @@ def restart_the_pool(run: Run, _number: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(prepared: Checkout) -> bytes:
+def undisturbed(prepared_for_long: Checkout) -> bytes:
     """The shard as a local run writes it."""
-    done = prepared.snakemake("--cores", "1", SHARD, "--configfile", LONG)
+    done = prepared_for_long.snakemake("--cores", "1", SHARD, "--configfile", LONG)
     assert done.returncode == 0, done.stdout + done.stderr
-    return (prepared.folder / SHARD).read_bytes()
+    return (prepared_for_long.folder / SHARD).read_bytes()
 
 
 def test_a_sampling_job_that_loses_its_machine_in_every_way_goes_on_where_it_was(
-    prepared: Checkout, undisturbed: bytes, condor: Callable[..., Run], pool: Pool
+    prepared_for_long: Checkout, undisturbed: bytes, condor: Callable[..., Run], pool: Pool
 ):
     ways = [vacate, vacate_at_once, hold_and_release, kill_the_starter, restart_the_pool]
     for name in (SHARD, PROGRESS):
-        (prepared.folder / name).unlink(missing_ok=True)
-    progress, log = prepared.folder / PROGRESS, prepared.folder / LOG
-    run = condor(prepared, "--set-resources", "sample:htcondor_submit_job_lease_duration=10", "--", SHARD, config=LONG)
+        (prepared_for_long.folder / name).unlink(missing_ok=True)
+    progress, log = prepared_for_long.folder / PROGRESS, prepared_for_long.folder / LOG
+    run = condor(
+        prepared_for_long, "--set-resources", "sample:htcondor_submit_job_lease_duration=10", "--", SHARD, config=LONG
+    )
     number = run.job("sample", status=2)["ClusterId"]
     n_before = 0
     for n_starts, lose in enumerate(ways, start=1):
@@ -68,7 +70,7 @@ def test_a_sampling_job_that_loses_its_machine_in_every_way_goes_on_where_it_was
     assert run.end() == 0, run.explain()
     (ended,) = pool.jobs(f"ClusterId == {number}", history=True)
     assert ended["NumJobStarts"] == 1 + len(ways)
-    assert (prepared.folder / SHARD).read_bytes() == undisturbed
+    assert (prepared_for_long.folder / SHARD).read_bytes() == undisturbed
     assert not progress.exists()
 
 

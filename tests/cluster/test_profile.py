@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import TOOLS, Checkout, copy
+from checkout import SMALL, TOOLS, Checkout, copy
 from classad2 import ClassAd
 
 from arc_refinery.cluster.condor import matches
@@ -103,39 +103,51 @@ def test_a_job_on_a_gpu_is_told_which_and_completes_its_name(
     assert f"CUDA_VISIBLE_DEVICES: {name} is {name}{REST_OF_UUID}" in log
 
 
-def test_a_whole_run_on_the_pool_ends_as_a_local_one(
-    finished: Checkout, tmp_path: Path, condor: Callable[..., Run], pool: Pool
-):
-    (tmp_path / "checkout").mkdir()
-    checkout = copy(tmp_path / "checkout")
-    run = condor(checkout, "--quiet", "rules", "--", "all")
+def reduce(config: dict[str, Any]) -> None:
+    """One part, one set and two arms: every rule has a job, few have several."""
+    config["parts"]["n_parts"] = 1
+    for key in ("sets", "arms"):
+        del config["evaluation"][key][0]
+
+
+def reduce_tools(config: dict[str, Any]) -> None:
+    del config["data"]["heldout"][1]
+
+
+def on_the_pool_and_here(
+    folder: Path, condor: Callable[..., Run], change: Callable[[dict[str, Any]], None], base: str = SMALL
+) -> tuple[Checkout, str]:
+    """Run an experiment in both ways, and compare all results; its checkout on the pool, and its config."""
+    remote, local = (copy(folder / name) for name in ("remote", "local"))
+    config = remote.change(change, base)
+    assert local.change(change, base) == config
+    run = condor(remote, "--quiet", "rules", "--", "all", config=config)
+    done = local.snakemake("--cores", "1", "--quiet", "rules", "--configfile", config)
+    assert done.returncode == 0, done.stdout + done.stderr
     assert run.end(900) == 0, run.explain()
-    local, remote = (digests(each.folder / "results") for each in (finished, checkout))
-    assert remote == local
+    assert digests(remote.folder / "results") == digests(local.folder / "results")
+    return remote, config
+
+
+def test_a_whole_run_on_the_pool_ends_as_a_local_one(tmp_path: Path, condor: Callable[..., Run], pool: Pool):
+    checkout, config = on_the_pool_and_here(tmp_path, condor, reduce)
     rules = {job["JobBatchName"].split("-")[0] for job in pool.jobs("JobStatus == 4", history=True)}
     assert {"tasks", "sample", "grade", "refining_prompts", "training_prompts", "train", "report"} <= rules
 
-    again = condor(checkout, "all")
+    again = condor(checkout, "all", config=config)
     assert again.end() == 0
     assert "Nothing to be done" in again.text
 
     shard = checkout.folder / "results/small/heldout/turn1/attempts/001.parquet"
     before = shard.read_bytes()
     shard.unlink()
-    one = condor(checkout, str(shard.relative_to(checkout.folder)))
+    one = condor(checkout, str(shard.relative_to(checkout.folder)), config=config)
     assert one.end() == 0, one.explain()
     assert shard.read_bytes() == before
 
 
-def test_a_whole_run_of_tool_use_ends_as_a_local_one(
-    finished_tools: Checkout, tmp_path: Path, condor: Callable[..., Run], pool: Pool
-):
-    (tmp_path / "checkout").mkdir()
-    checkout = copy(tmp_path / "checkout")
-    run = condor(checkout, "--quiet", "rules", "--", "all", config=TOOLS)
-    assert run.end(900) == 0, run.explain()
-    local, remote = (digests(each.folder / "results") for each in (finished_tools, checkout))
-    assert "tool-use-small.md" in remote
-    assert remote == local
+def test_a_whole_run_of_tool_use_ends_as_a_local_one(tmp_path: Path, condor: Callable[..., Run], pool: Pool):
+    checkout, _ = on_the_pool_and_here(tmp_path, condor, reduce_tools, TOOLS)
+    assert (checkout.folder / "results/tool-use-small.md").exists()
     rules = {job["JobBatchName"].split("-")[0] for job in pool.jobs("JobStatus == 4", history=True)}
     assert {"training_questions", "conversations", "sft", "train", "episodes", "report"} <= rules

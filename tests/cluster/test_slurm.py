@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from checkout import copy, n_prompts
+from checkout import Checkout, copy, n_prompts
 
 from cluster import slurm
 
@@ -32,7 +32,7 @@ def prepare(folder: Path) -> Path:
 
     def change(config: dict[str, Any]) -> None:
         config["resources"] = full_size["resources"]
-        config["evaluation"]["sets"][1]["n_tasks"] = 120  # sampling takes long enough to be disturbed
+        config["evaluation"]["sets"][1]["n_tasks"] = 40  # sampling takes long enough to be disturbed
 
     checkout.change(change, name="cut-down")
     return folder
@@ -102,8 +102,8 @@ def asked_for(cluster: slurm.Slurm, rule: str) -> dict[str, str]:
 
 def test_jobs_of_slurm_write_the_same_bytes_as_a_local_run(submitted: Path, tmp_path: Path):
     local = prepare(tmp_path)
-    with snakemake(local, "--cores", "2", TARGET):
-        pass
+    done = Checkout(local).snakemake("--configfile", CONFIG, "--cores", "2", TARGET)
+    assert done.returncode == 0, done.stderr
     assert TARGET in results(local)
     assert results(submitted) == results(local)
 

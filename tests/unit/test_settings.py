@@ -344,7 +344,10 @@ def test_every_option_is_used_by_a_rule_or_explained_in_a_document():
         used |= {
             f"--{name}" for settings in (*one.params.values(), *one.tuning.values()) for name in names_in(settings)
         }
-    commands = [*(name for name in cli.COMMANDS if not name.startswith("dev ")), *(f"train --kind {kind}" for kind in cli.TRAINING)]
+    commands = [
+        *(name for name in cli.COMMANDS if not name.startswith("dev ")),
+        *(f"train --kind {kind}" for kind in cli.TRAINING),
+    ]
     assert {name: unused for name in commands if (unused := options(name) - used)} == {}
 
 
