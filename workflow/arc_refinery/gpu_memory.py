@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from arc_refinery.config import (
+    Dtype,
     Experiment,
     Grpo,
     Imitation,
@@ -29,7 +30,7 @@ from arc_refinery.model_shape import Shape, shape_of
 SAMPLED_TOKENS = 32768  # of prompts and completions that transformers samples together; more only for one prompt
 LIMIT = 0.85  # of a GPU's memory
 MIB, GIB = 2**20, 2**30  # HTCondor also counts a GPU's memory in MiB
-WIDTH = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes
+WIDTH: dict[Dtype, int] = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes
 NF4 = 4.127 / 8  # bytes of a 4-bit parameter with its doubly quantised scales (Dettmers et al. 2023)
 GRAPHS_OF_VLLM = GIB  # assumed; kept while vLLM sleeps
 

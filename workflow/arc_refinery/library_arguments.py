@@ -9,11 +9,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from arc_refinery.config import Generation, Imitation, Lengths, Lora, ModelConfig, Optimizer, PolicyGradient
+from arc_refinery.config import (
+    Generation,
+    Imitation,
+    Lengths,
+    Lora,
+    ModelConfig,
+    Optimizer,
+    OptimizerName,
+    PolicyGradient,
+)
 from arc_refinery.errors import InputError
 
 SEEDS = 2**31
-OPTIMIZERS = {"adamw": "adamw_torch_fused", "adamw_8bit": "adamw_8bit"}  # our names and transformers'
+OPTIMIZERS: dict[OptimizerName, str] = {
+    "adamw": "adamw_torch_fused",
+    "adamw_8bit": "adamw_8bit",
+}  # our names and transformers'
 
 # Methods of TRL's and transformers' trainers that our class of the given name (in training/) overrides. If they renamed
 # one, ours would silently never be called.

@@ -21,12 +21,13 @@ from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.grpo import Grpo, PolicyGradient, RewardName
 from arc_refinery.config.guard import Guard, GuardAction
 from arc_refinery.config.loading import check_files, files_named, load_experiment, validate_experiment
-from arc_refinery.config.lora import Lengths, Lora, Optimizer
+from arc_refinery.config.lora import Lengths, Lora, Optimizer, OptimizerName
 from arc_refinery.config.refining import Refining
 from arc_refinery.config.resources import ModelNeeds, Needs, Resources
 from arc_refinery.config.rewards import RewardTerm, ToolGrpo
 from arc_refinery.config.sampling import (
     LEARNED,
+    Dtype,
     History,
     ModelConfig,
     PromptedModel,
@@ -70,6 +71,7 @@ __all__ = [
     "Compared",
     "ConfigError",
     "Demonstrations",
+    "Dtype",
     "Evaluation",
     "Experiment",
     "FeedbackForm",
@@ -88,6 +90,7 @@ __all__ = [
     "ModelNeeds",
     "Needs",
     "Optimizer",
+    "OptimizerName",
     "Parts",
     "PolicyGradient",
     "Problems",

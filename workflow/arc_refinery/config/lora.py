@@ -6,6 +6,8 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_
 
 from arc_refinery.config.base import Share, Strict
 
+OptimizerName = Literal["adamw", "adamw_8bit"]
+
 
 class Lora(Strict):
     lora_r: PositiveInt = Field(1, description="Rank of the LoRA adapter.")
@@ -45,7 +47,7 @@ class Optimizer(Strict):
     lr_scheduler_type: Literal["constant_with_warmup", "linear", "cosine"] = Field(
         "constant_with_warmup", description="Learning-rate schedule."
     )
-    optimizer: Literal["adamw", "adamw_8bit"] = Field(
+    optimizer: OptimizerName = Field(
         "adamw", description="AdamW, or the same with states of 8 bits (bitsandbytes, GPU only)."
     )
     weight_decay: NonNegativeFloat = Field(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from arc_refinery import records
-from arc_refinery.config import Grpo, Lora, ModelConfig, PolicyGradient, Sampling, TaskSet
+from arc_refinery.config import Dtype, Grpo, Lora, ModelConfig, PolicyGradient, Sampling, TaskSet
 from arc_refinery.config.stages import flag_words
 from arc_refinery.doctor.findings import Finding
 
@@ -29,7 +29,11 @@ N_STEPS = 12  # of GRPO: enough to interrupt it before the last
 SAVE_STEPS = 4  # at most two steps per batch of completions, two iterations of each
 TIMEOUT_SECONDS = 600  # per command
 AGREEMENT = 0.75  # share of greedy answers that must be equal: in 16 bits, near ties may go either way
-TOLERANCE = {"float32": 1e-3, "float16": 2e-2, "bfloat16": 5e-2}  # nats per token between two samplers
+TOLERANCE: dict[Dtype, float] = {
+    "float32": 1e-3,
+    "float16": 2e-2,
+    "bfloat16": 5e-2,
+}  # nats per token between two samplers
 EIGHT_BIT_RANK = 32  # x 128, the embedded model's width: of smaller matrices bitsandbytes keeps states in 32 bits
 SAMPLER_CHECK = re.compile(r"sampler check: .*")
 ERROR = re.compile(r"\b\w*(Error|Exception)(: |$)")  # the last line of a traceback
