@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from checkout import ROOT
+from messages import Wording
 
 from arc_refinery import cli, records
 from arc_refinery.records.questions import Question
@@ -38,66 +39,65 @@ def run(monkeypatch: pytest.MonkeyPatch, words: str) -> object:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "begins"),
     [
-        (
-            f"{QUESTIONS} --form gsm8k --source file --path none.jsonl",
-            "none.jsonl: cannot be read",
-        ),
+        (f"{QUESTIONS} --form gsm8k --source file --path none.jsonl", "none.jsonl: "),
         (
             f"{QUESTIONS} --form gsm8k --source generator --n-questions 1 --heldout none.parquet",
-            "none.parquet: no such file",
+            "none.parquet: ",
         ),
         (
             f"{QUESTIONS} --form gsm8k --source generator --n-questions 1 --heldout others.parquet",
-            "others.parquet: holds conversations, expected questions",
+            "others.parquet: holds conversations, ",
         ),
         *(
-            (f"{stage} {SIZES} {flags}", message)
+            (f"{stage} {SIZES} {flags}", begins)
             for stage in (
                 "tools conversations --output a",
                 f"{TRAIN} --learning-rate 1e-4",
                 "tools episodes --output-folder a",
             )
-            for flags, message in (
-                (f"{MODEL} --dataset-path none.parquet", "none.parquet: no such file"),
-                (f"{MODEL} --dataset-path others.parquet", "others.parquet: holds conversations, expected questions"),
+            for flags, begins in (
+                (f"{MODEL} --dataset-path none.parquet", "none.parquet: "),
+                (f"{MODEL} --dataset-path others.parquet", "others.parquet: holds conversations, "),
                 ("--model-path workflow/models/none --dataset-path sums.parquet", "workflow/models/none: "),
                 (
                     "--model-path workflow/models/tiny --dataset-path sums.parquet",
-                    "workflow/models/tiny: generation.stop_token '<|im_end|>' is not a token of this model",
+                    "workflow/models/tiny: generation.stop_token '<|im_end|>' ",
                 ),
             )
         ),
         *(
-            (f"{stage} {MODEL} {SIZES} --dataset-path sums.parquet {flags}", message)
+            (f"{stage} {MODEL} {SIZES} --dataset-path sums.parquet {flags}", begins)
             for stage in (
                 f"{TRAIN} --learning-rate 1e-4",
                 "tools episodes --output-folder a",
             )
-            for flags, message in (
-                ("--lora-path none", "none/adapter_config.json: no such file"),
-                ("--tools read_file --files none", "none: no such folder"),
-                ("--tools browser", "--tools: 'browser' is not a tool; expected calculator"),
-                ("--tools none.py:f", "none.py: cannot be read as text"),
-                ("--tools {", "--tools: { is not valid JSON"),
-                ("--tools-of-sets [", "--tools-of-sets is not valid JSON"),
-                ("--tools-of-sets []", "--tools-of-sets is []; expected a list for each set: "),
+            for flags, begins in (
+                ("--lora-path none", "none/adapter_config.json: "),
+                ("--tools read_file --files none", "none: "),
+                ("--tools browser", "--tools: 'browser' "),
+                ("--tools none.py:f", "none.py: "),
+                ("--tools {", "--tools: { "),
+                ("--tools-of-sets [", "--tools-of-sets "),
+                ("--tools-of-sets []", "--tools-of-sets is []; "),
             )
         ),
         (
             f"{TRAIN} --learning-rate 1 {MODEL} {SIZES} --dataset-path sums.parquet --n-heldout 3",
-            "n_heldout = 3 leaves nothing to train on: there are 3 prompts",
+            "n_heldout = 3 ",
         ),
         (
             f"tools episodes --output-folder a {MODEL} {SIZES} --dataset-path sums.parquet --shard 2 --n-shards 2",
-            "shard 2 of 2: expected 0..1",
+            "shard 2 of 2: ",
         ),
-        ("report --output a.md --folder . --config none.json", "none.json: no such file"),
-        ("report --output a.md --folder . --config settings.json", "questions/sums.parquet: no such file"),
+        ("report --output a.md --folder . --config none.json", "none.json: "),
+        ("report --output a.md --folder . --config settings.json", "questions/sums.parquet: "),
     ],
 )
-def test_bad_input_ends_with_one_message(folder: Path, monkeypatch: pytest.MonkeyPatch, words: str, message: str):
+def test_bad_input_ends_with_one_message(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, words: str, begins: str, wording: Wording
+):
     settings = {
         "experiment": "a",
         "model": {"path": "workflow/models/tiny-tools", "window": 512},
@@ -108,26 +108,24 @@ def test_bad_input_ends_with_one_message(folder: Path, monkeypatch: pytest.Monke
     (folder / "settings.json").write_text(json.dumps(settings))
     said = run(monkeypatch, words)
     assert isinstance(said, str)  # Python then exits with code 1
-    assert said.startswith(f"arc-refinery: {message}")
+    assert said.startswith(f"arc-refinery: {begins}")
+    wording(said)
     assert not (folder / "a").exists() or not list((folder / "a").glob("*.parquet"))
 
 
 def test_rows_that_cannot_be_used_are_named_and_an_empty_set_is_refused(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, wording: Wording
 ):
     row = {"text": "Double a number.", "code": "def double(n): return n", "test_list": ["assert double(2) == 4"]}
     (folder / "wrong.jsonl").write_text(json.dumps(row | {"task_id": 9}))
     said = run(monkeypatch, f"{QUESTIONS} --form mbpp --source file --path wrong.jsonl")
-    assert (
-        "question a/mbpp-9 is left out, because its own program does not pass its tests: assert 1: failed"
-        in caplog.text
-    )
-    assert (
-        "wrong.jsonl: no question is left of 1: 0 are held out, the programs of 1 do not pass their own tests."
-        in str(said)
-    )
+    (logged,) = (message for message in caplog.messages if "a/mbpp-9" in message)
+    assert "assert 1: failed" in logged
+    wording(logged)
     (folder / "empty.jsonl").write_text("")
-    assert "empty.jsonl: no question is left of 0" in str(
-        run(monkeypatch, f"{QUESTIONS} --form mbpp --source file --path empty.jsonl")
-    )
+    nothing = run(monkeypatch, f"{QUESTIONS} --form mbpp --source file --path empty.jsonl")
+    for refused, file, n_rows in ((said, "wrong.jsonl", 1), (nothing, "empty.jsonl", 0)):
+        assert str(refused).startswith(f"arc-refinery: {file}: ")
+        assert f" {n_rows}" in str(refused)
+        wording(refused)
     assert not (folder / "a").exists()

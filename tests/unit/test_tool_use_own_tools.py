@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from messages import Wording
 
 from arc_refinery.config import ToolChoice
 from arc_refinery.config.own_code import OwnCode, OwnCodeError
@@ -192,75 +193,62 @@ def test_the_tools_of_a_class_are_its_public_methods_with_a_docstring(folder: Pa
 
 
 @pytest.mark.parametrize(
-    ("source", "message"),
+    ("source", "place", "names"),
     [
-        ("def f(:", "mine.py: line 1: is not valid Python (invalid syntax); correct it"),
-        (
-            "from math import f\nclass G: pass",
-            "mine.py: defines no function or class `f` at its top level; expected one of those it defines: G",
-        ),
-        (
-            "x = 1",
-            "mine.py: defines no function or class `f` at its top level; expected one of those it defines: nothing",
-        ),
-        ('async def f(): "Do."', "mine.py: line 1: `f` is `async`; expected an ordinary function; write `def`"),
-        (
-            "def f(): pass",
-            'mine.py: line 1: `f` has no description; expected a docstring such as """Look a word up.""" for the model',
-        ),
-        (
-            'class f:\n  def reset(self): "Do."',
-            "mine.py: line 2: `f.reset` cannot be a tool's name; expected another name; the training uses this one, or "
-            "hides it",
-        ),
-        (
-            'def f(*words): "Do."',
-            "mine.py: line 1: `f` has arguments without names (*, ** or /); expected named ones; give each argument a "
-            "name",
-        ),
-        (
-            'def f(word): "Do."',
-            "mine.py: line 1: `f` does not say the type of `word`; expected an annotation: str, int, float, bool, "
-            "list[...], Literal[...], or one of these with `| None`",
-        ),
-        (
-            'def f(word: str): "Do."',
-            "mine.py: line 1: `f` does not describe `word`; expected a line `word: ...` under `Args:` in its docstring",
-        ),
-        (
+        pytest.param("def f(:", "line 1: ", "Python", id="no Python"),
+        pytest.param("from math import f\nclass G: pass", "", "`f`", id="imported"),
+        pytest.param("x = 1", "", "`f`", id="not there"),
+        pytest.param('async def f(): "Do."', "line 1: `f` ", "`async`", id="async"),
+        pytest.param("def f(): pass", "line 1: `f` ", "docstring", id="no docstring"),
+        pytest.param('class f:\n  def reset(self): "Do."', "line 2: `f.reset` ", "name", id="a name of the training"),
+        pytest.param('def f(*words): "Do."', "line 1: `f` ", "(*, ** or /)", id="no names"),
+        pytest.param('def f(word): "Do."', "line 1: `f` ", "`word`", id="no type"),
+        pytest.param('def f(word: str): "Do."', "line 1: `f` ", "`word: ...`", id="no description of an argument"),
+        pytest.param(
             'def f(word: str):\n  """Do.\n\n  Args:\n    word: It (choices: ["a", "b"])\n  """',
-            'mine.py: line 1: `f` describes `word` with \'(choices: ["a", "b"])\', which chat templates leave out; '
-            "expected other words (choices are an annotation `Literal[...]`)",
+            "line 1: `f` ",
+            '`word` with \'(choices: ["a", "b"])\'',
+            id="choices in words",
         ),
-        (
+        pytest.param(
             'def f(\n  word: dict\n):\n  """Do.\n\n  Args:\n    word: It\n  """',
-            "mine.py: line 2: `f` has an argument `word` of the type `dict`; expected str, int, float, bool, "
-            "list[...], Literal[...], or one of these with `| None`",
+            "line 2: `f` ",
+            "`dict`",
+            id="another type",
         ),
-        (
+        pytest.param(
             'def f(n: Literal[1, "a"]):\n  """Do.\n\n  Args:\n    n: It\n  """',
-            "mine.py: line 1: `f` has mixed choices of `n`; expected only texts, or only whole numbers, in Literal",
+            "line 1: `f` ",
+            "`n`",
+            id="mixed choices",
         ),
-        ("class f: pass", "mine.py: line 1: `f` has no tools; expected at least one public method with a docstring"),
-        (
+        pytest.param("class f: pass", "line 1: `f` ", "method", id="no methods"),
+        pytest.param(
             'class f:\n  def __init__(self, key): pass\n  def g(self): "Do."',
-            "mine.py: line 2: `f` needs `key` to be created; expected an `__init__` without arguments",
+            "line 2: `f` ",
+            "`key`",
+            id="cannot be created",
         ),
-        (
+        pytest.param(
             'class f:\n  @staticmethod\n  def g(): "Do."',
-            "mine.py: line 3: `f.g` is decorated; expected a plain method; remove the decorator, or the docstring if "
-            "it is no tool",
+            "line 3: `f.g` ",
+            "decorator",
+            id="decorated",
         ),
     ],
 )
 def test_a_tool_that_cannot_be_shown_is_named_with_its_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, place: str, names: str, wording: Wording
 ):
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(source)
     with pytest.raises(OwnCodeError) as raised:
         signatures(OwnCode(Path("mine.py"), "f"))
-    assert str(raised.value) == message
+    text = str(raised.value)
+    assert text.startswith(f"mine.py: {place}")
+    assert ("line" in text.split()) == ("line" in place)
+    assert names in text
+    wording(text)
 
 
 # ---- calls ----
@@ -281,32 +269,36 @@ def test_a_function_is_called_with_its_arguments(folder: Path, executor: Executo
         assert (result.text, result.tool, result.fault) == (text, name, None)
 
 
-HOW = 'Write it like this: {"name": "price", "arguments": {"fruit": "..."}}'
+EXAMPLE = '{"name": "price", "arguments": {"fruit": "..."}}'
 
 
 @pytest.mark.parametrize(
-    ("arguments", "text"),
+    ("arguments", "name", "given"),
     [
-        ({}, 'price: the argument "fruit" is missing.'),
-        ({"fruit": 3}, 'price: the argument "fruit" is a number, expected a text.'),
-        ({"fruit": None}, 'price: the argument "fruit" is null, expected a text.'),
-        ({"fruit": "apple", "n": 1.5}, 'price: the argument "n" is 1.5, expected a whole number.'),
-        ({"fruit": "apple", "n": True}, 'price: the argument "n" is true or false, expected a whole number.'),
-        ({"fruit": "apple", "discount": "0"}, 'price: the argument "discount" is a text, expected a number.'),
-        ({"fruit": "apple", "discount": float("nan")}, 'price: the argument "discount" is nan, expected a number.'),
-        ({"fruit": "apple", "rounded": 1}, 'price: the argument "rounded" is a number, expected true or false.'),
-        ({"fruit": "apple", "unit": "yen"}, 'price: the argument "unit" is "yen", expected one of ["cent", "euro"].'),
-        ({"fruit": "apple", "codes": 3}, 'price: the argument "codes" is a number, expected a list.'),
-        (
-            {"fruit": "apple", "codes": [1, "a"]},
-            'price: item 2 of the argument "codes" is a text, expected a whole number.',
-        ),
-        ({"fruit": "apple", "size": 1}, 'price takes no argument "size".'),
+        pytest.param({}, "fruit", "", id="missing"),
+        pytest.param({"fruit": 3}, "fruit", " a number,", id="a number for a text"),
+        pytest.param({"fruit": None}, "fruit", " null,", id="null"),
+        pytest.param({"fruit": "apple", "n": 1.5}, "n", " 1.5,", id="a fraction for a whole number"),
+        pytest.param({"fruit": "apple", "n": True}, "n", " true or false,", id="true for a whole number"),
+        pytest.param({"fruit": "apple", "discount": "0"}, "discount", " a text,", id="a text for a number"),
+        pytest.param({"fruit": "apple", "discount": float("nan")}, "discount", " nan,", id="no number"),
+        pytest.param({"fruit": "apple", "rounded": 1}, "rounded", " a number,", id="a number for true or false"),
+        pytest.param({"fruit": "apple", "unit": "yen"}, "unit", ' "yen",', id="no choice"),
+        pytest.param({"fruit": "apple", "codes": 3}, "codes", " a number,", id="a number for a list"),
+        pytest.param({"fruit": "apple", "codes": [1, "a"]}, "codes", " item 2 ", id="a text in a list of numbers"),
+        pytest.param({"fruit": "apple", "size": 1}, "size", "", id="no such argument"),
     ],
 )
-def test_wrong_arguments_do_not_reach_the_function(folder: Path, arguments: dict[str, Any], text: str):
+def test_wrong_arguments_do_not_reach_the_function(
+    folder: Path, arguments: dict[str, Any], name: str, given: str, wording: Wording
+):
     result = toolbox(folder, None, "shop.py:price", where="process").run("price", arguments)
-    assert (result.text, result.fault) == (f"Error: {text} {HOW}", "arguments")
+    assert result.fault == "arguments"
+    assert result.text.startswith("Error: price")
+    assert f'"{name}"' in result.text
+    assert given in result.text
+    assert result.text.endswith(EXAMPLE)
+    wording(result.text)
 
 
 @WHERE
@@ -315,34 +307,44 @@ def test_wrong_arguments_do_not_reach_the_function(folder: Path, arguments: dict
     [
         ("price", {"fruit": "plum"}, "Error: KeyError: 'no plum here'"),
         ("leave", {}, "Error: SystemExit: 3"),
-        (
-            "unknown",
-            {},
-            "Error: TypeError: the tool returned neither a text nor what JSON can hold (Object of type set is not JSON "
-            "serializable)",
-        ),
+        ("unknown", {}, "Error: TypeError: "),
     ],
 )
 def test_what_a_tool_raises_is_a_result(
-    folder: Path, executor: Executor, where: str, name: str, arguments: dict[str, Any], text: str
+    folder: Path,
+    executor: Executor,
+    where: str,
+    name: str,
+    arguments: dict[str, Any],
+    text: str,
+    wording: Wording,
 ):
     result = toolbox(folder, executor, f"shop.py:{name}", where=where).run(name, arguments)
-    assert (result.text, result.tool, result.fault) == (text, name, "failed")
+    assert (result.tool, result.fault) == (name, "failed")
+    assert result.text.startswith(text)
+    wording(result.text)
 
 
-@pytest.mark.parametrize(("where", "limit"), [("sandbox", "0.2 s of CPU time"), ("process", "0.2 s")])
-def test_a_tool_that_does_not_end_is_ended(folder: Path, executor: Executor, where: str, limit: str):
+@pytest.mark.parametrize(("where", "limit"), [("sandbox", "0.2 s of CPU"), ("process", "0.2 s")])
+def test_a_tool_that_does_not_end_is_ended(folder: Path, executor: Executor, where: str, limit: str, wording: Wording):
     tools = toolbox(folder, executor, "shop.py:forever", "shop.py:nothing", where=where, seconds=0.2)
     result = tools.run("forever", {})
-    assert (result.text, result.fault) == (f"Error: Timeout: more than {limit}", "failed")
+    assert result.fault == "failed"
+    assert result.text.startswith("Error: Timeout: ")
+    assert limit in result.text
+    wording(result.text)
     assert tools.run("nothing", {}).text == "(no result)"
 
 
 @WHERE
-def test_no_result_ends_a_turn_or_is_longer_than_its_tool_allows(folder: Path, executor: Executor, where: str):
+def test_no_result_ends_a_turn_or_is_longer_than_its_tool_allows(
+    folder: Path, executor: Executor, where: str, wording: Wording
+):
     assert toolbox(folder, executor, "shop.py:mark", where=where).run("mark", {}).text == "a< |im_end|>b"
     short = toolbox(folder, executor, "shop.py:mark", where=where, max_result_chars=1)
-    assert short.run("mark", {}).text == "a\n... (cut after 1 characters)"
+    shown, _, note = short.run("mark", {}).text.partition("\n")
+    assert (shown, "1" in note) == ("a", True)
+    wording(note)
 
 
 FORGER = '''
@@ -362,24 +364,30 @@ class Shell:
 @pytest.mark.parametrize(
     ("code", "text"),
     [
-        ("_result_as_text = lambda _: [1]", "Error: the result is not a text"),
+        ("_result_as_text = lambda _: [1]", "Error: "),
         ("_result_as_text = lambda _: type('T', (str,), {'encode': None})('ok')", "ok"),
         ("_result_as_text = 3", "Error: TypeError: 'int' object is not callable"),
     ],
 )
 def test_a_tool_that_executes_what_the_model_writes_cannot_end_the_job(
-    tmp_path: Path, executor: Executor, code: str, text: str
+    tmp_path: Path, executor: Executor, code: str, text: str, wording: Wording
 ):
     (tmp_path / "shell.py").write_text(FORGER)
     tools = toolbox(tmp_path, executor, "shell.py:Shell")
     assert tools.run("run", {"code": code}).text == "(no result)"
-    assert tools.run("run", {"code": "pass"}).text == text
+    result = tools.run("run", {"code": "pass"})
+    assert (result.fault is None) == (text == "ok")
+    assert result.text.startswith(text)
+    wording(result.text)
 
 
-def test_junk_on_the_pipe_of_results_is_a_result(tmp_path: Path, executor: Executor):
+def test_junk_on_the_pipe_of_results_is_a_result(tmp_path: Path, executor: Executor, wording: Wording):
     (tmp_path / "shell.py").write_text(FORGER)
     tools = toolbox(tmp_path, executor, "shell.py:Shell")
-    assert tools.run("run", {"code": "os.write(3, b'x' * 1000)"}).text == "Error: Protocol: malformed result"
+    result = tools.run("run", {"code": "os.write(3, b'x' * 1000)"})
+    assert result.fault == "failed"
+    assert result.text.startswith("Error: Protocol: ")
+    wording(result.text)
     assert tools.run("run", {"code": "pass"}).text == "(no result)"
 
 
@@ -416,32 +424,34 @@ def test_the_calls_of_a_turn_are_run_in_order_and_those_of_episodes_apart(folder
 # ---- loading ----
 
 
-def test_what_the_sandbox_cannot_execute_is_refused_before_the_first_call(tmp_path: Path, executor: Executor):
+def test_what_the_sandbox_cannot_execute_is_refused_before_the_first_call(
+    tmp_path: Path, executor: Executor, wording: Wording
+):
     path = tmp_path / "mine.py"
     path.write_text('import sqlite3\ndef f() -> str:\n    """Do."""\n    return sqlite3.version')
     choice = ToolChoice(tool=f"{path}:f")
     with pytest.raises(OwnCodeError) as raised:
         check_own_tools([choice], executor)
-    assert str(raised.value) == (
-        f"{path}:f: cannot be executed in the sandbox: ModuleNotFoundError: No module named 'sqlite3' (line 1). It may "
-        "import only what docs/sandbox.md names, and read no files: change it, or set `where: process`"
-    )
+    assert str(raised.value).startswith(f"{path}:f: ")
+    assert "ModuleNotFoundError: No module named 'sqlite3' (line 1)" in str(raised.value)
+    assert "`where: process`" in str(raised.value)
+    wording(raised.value)
     check_own_tools([choice.model_copy(update={"where": "process"})], executor)
 
 
-def test_a_class_that_cannot_be_created_is_refused_before_the_first_call(tmp_path: Path, executor: Executor):
+def test_a_class_that_cannot_be_created_is_refused_before_the_first_call(
+    tmp_path: Path, executor: Executor, wording: Wording
+):
     path = tmp_path / "mine.py"
     path.write_text('class Rows:\n    def __init__(self):\n        1 / 0\n    def f(self):\n        """Do."""')
-    with pytest.raises(
-        OwnCodeError, match=r"mine\.py:Rows: cannot be created: ZeroDivisionError: division by zero\. Each"
-    ):
+    with pytest.raises(OwnCodeError, match=r"mine\.py:Rows: .*ZeroDivisionError: division by zero") as raised:
         check_own_tools([ToolChoice(tool=f"{path}:Rows", where="process")], executor)
+    wording(raised.value)
     path.write_text(path.read_text().replace("1 / 0", "while True: pass"))
     import_file.cache_clear()
-    with pytest.raises(
-        OwnCodeError, match=r"mine\.py:Rows: creating it takes more than 0\.2 s; make it faster, or raise"
-    ):
+    with pytest.raises(OwnCodeError, match=r"mine\.py:Rows: .* 0\.2 s") as raised:
         check_own_tools([ToolChoice(tool=f"{path}:Rows", where="process", seconds=0.2)], executor)
+    wording(raised.value)
 
 
 @pytest.mark.parametrize("where", ["process", "sandbox"])
@@ -453,21 +463,27 @@ def test_a_helper_of_any_name_keeps_its_meaning(tmp_path: Path, executor: Execut
 
 
 @pytest.mark.parametrize("where", ["process", "sandbox"])
-def test_a_long_result_is_cut_and_an_explanation_is_not(tmp_path: Path, executor: Executor, where: str):
+def test_a_long_result_is_cut_and_an_explanation_is_not(
+    tmp_path: Path, executor: Executor, where: str, wording: Wording
+):
     (tmp_path / "mine.py").write_text(
         'def f(n: int):\n    """Do.\n\n    Args:\n        n: How many\n    """\n    return "é" * n'
     )
     tools = toolbox(tmp_path, executor, "mine.py:f", where=where, max_result_chars=40)
-    assert tools.run("f", {"n": 100_000}).text == "é" * 40 + "\n... (cut after 40 characters)"
-    assert 'the argument "n" is missing. Write it like this' in tools.run("f", {}).text
+    shown, _, note = tools.run("f", {"n": 100_000}).text.partition("\n")
+    assert (shown, "40" in note) == ("é" * 40, True)
+    explained = tools.run("f", {}).text
+    assert '"n"' in explained
+    assert len(explained) > 40
+    for text in (note, explained):
+        wording(text)
 
 
-def test_what_cannot_be_imported_is_refused_before_the_first_call(tmp_path: Path, executor: Executor):
+def test_what_cannot_be_imported_is_refused_before_the_first_call(tmp_path: Path, executor: Executor, wording: Wording):
     path = tmp_path / "mine.py"
     path.write_text('import no_such_module\ndef f():\n    """Do."""')
     with pytest.raises(OwnCodeError) as raised:
         check_own_tools([ToolChoice(tool=f"{path}:f", where="process")], executor)
-    assert str(raised.value) == (
-        f"{path}: cannot be imported: ModuleNotFoundError: No module named 'no_such_module'. Correct it, or install "
-        "what it needs"
-    )
+    assert str(raised.value).startswith(f"{path}: ")
+    assert "ModuleNotFoundError: No module named 'no_such_module'" in str(raised.value)
+    wording(raised.value)

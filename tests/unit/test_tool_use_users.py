@@ -12,6 +12,7 @@ import pytest
 import yaml
 from checkout import ROOT
 from factories import make_episode, make_question
+from messages import Wording
 from written_turns import END, HEADER, LIMITS, NO_THOUGHT, NOTES, OTHER_END, loss_mask, make_renderer, turn
 
 from arc_refinery.config import ConfigError, ToolUse, check_files, inputs, stages, validate_experiment
@@ -122,18 +123,20 @@ def test_an_own_user_reads_the_question_the_messages_and_the_grade(renderer: Too
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ("return 7", "returned 7; expected a text, or None to end the episode"),
-        ("return ' '", "returned ' '; expected a text, or None to end the episode"),
-        ("return episode.anwser", "raised AttributeError in line 2: 'OpenEpisode' object has no attribute 'anwser'"),
-        ("import json; json.loads('{')", "raised JSONDecodeError in line 2: Expecting property name"),
-        ("raise SystemExit(0)", "raised SystemExit in line 2: 0"),
+        ("return 7", " 7;"),
+        ("return ' '", " ' ';"),
+        ("return episode.anwser", "AttributeError in line 2: 'OpenEpisode' object has no attribute 'anwser'"),
+        ("import json; json.loads('{')", "JSONDecodeError in line 2: "),
+        ("raise SystemExit(0)", "SystemExit in line 2: 0"),
     ],
 )
-def test_a_user_that_fails_is_named(renderer: ToolRenderer, tmp_path: Path, body: str, expected: str):
+def test_a_user_that_fails_is_named(renderer: ToolRenderer, tmp_path: Path, body: str, expected: str, wording: Wording):
     user = own(tmp_path, body)
     with pytest.raises(OwnCodeError) as raised:
         played(renderer, user, WRONG)
-    assert str(raised.value).startswith(f"{user}, on the question sums/1: {expected}")
+    assert str(raised.value).startswith(f"{user}, on the question sums/1: ")
+    assert expected in str(raised.value)
+    wording(raised.value)
 
 
 def test_questions_of_other_sets_have_no_user():
@@ -180,13 +183,14 @@ def test_the_context_is_that_of_the_template_with_the_earlier_thoughts_kept(thin
     assert after.endswith(HEADER + thought)
 
 
-def test_a_template_without_later_messages_is_named(renderer: ToolRenderer):
+def test_a_template_without_later_messages_is_named(renderer: ToolRenderer, wording: Wording):
     from arc_refinery.tokenizers import load_tokenizer
 
     tokenizer: Any = load_tokenizer(renderer.tokenizer.name_or_path)
     tokenizer.chat_template = "{{ messages[0].content }}<|im_end|>"
-    with pytest.raises(ToolTemplateError, match="does not put a user's message after"):
+    with pytest.raises(ToolTemplateError, match="user's message") as raised:
         replace(renderer, tokenizer=tokenizer).reply("Again?")
+    wording(raised.value)
 
 
 SAID = ("Why?", NOT_RIGHT, "é 帽\n", NOTES, "<tool_response>\n6\n</tool_response>", "<think>\n")
@@ -269,31 +273,37 @@ def test_a_set_may_have_its_own_user_and_an_arm_none(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("user", "expected"),
-    [
-        ("check-agian", "user: 'check-agian' is not a user; expected check-again, or `file.py:name`"),
-        (True, "user: is true; expected something else than true or false"),
-        ({"user": "check-again"}, "user is {'user': 'check-again'}; input should be a valid string"),
-    ],
+    ("user", "given"),
+    [("check-agian", "'check-agian'"), (True, " true;"), ({"user": "check-again"}, " {'user': 'check-again'};")],
 )
-def test_a_wrong_user_gives_one_line(user: Any, expected: str):
+def test_a_wrong_user_gives_one_line(user: Any, given: str, wording: Wording):
     with pytest.raises(ConfigError) as raised:
         validate_experiment(content(user=user), "mine.yaml")
-    assert str(raised.value) == f"mine.yaml: {expected}"
+    (line,) = str(raised.value).splitlines()
+    assert line.startswith("mine.yaml: user")
+    assert given in line
+    wording(line)
 
 
 @pytest.mark.parametrize(
-    ("source", "expected"),
+    ("source", "place", "names"),
     [
-        ("def reply(episode, question):\n    return 1\n", "line 1: `reply` cannot be called with the episode alone"),
-        ("\nclass reply:\n    pass\n", "line 2: `reply` is a class; expected a function of the episode: `def reply"),
-        ("def answer(episode):\n    pass\n", "defines no function or class `reply` at its top level"),
+        pytest.param(
+            "def reply(episode, question):\n    return 1\n", "line 1: `reply` ", "episode", id="two arguments"
+        ),
+        pytest.param("\nclass reply:\n    pass\n", "line 2: `reply` ", "class", id="a class"),
+        pytest.param("def answer(episode):\n    pass\n", "", "`reply`", id="not there"),
     ],
 )
-def test_code_that_cannot_be_a_user_is_refused_before_the_first_job(tmp_path: Path, source: str, expected: str):
+def test_code_that_cannot_be_a_user_is_refused_before_the_first_job(
+    tmp_path: Path, source: str, place: str, names: str, wording: Wording
+):
     path = tmp_path / "users.py"
     path.write_text(source)
     made = validate_experiment(content(user=f"{path}:reply"), "mine.yaml")
     with pytest.raises(ConfigError) as raised:
         check_files(made, "mine.yaml")
-    assert str(raised.value).startswith(f"mine.yaml: user: {path}: {expected}")
+    begin = f"mine.yaml: user: {path}: {place}"
+    assert str(raised.value).startswith(begin)
+    assert names in str(raised.value).removeprefix(begin)
+    wording(raised.value)
