@@ -21,6 +21,7 @@ from call_format_models import (
     template_text,
 )
 from checkout import TINY, TINY_TOOLS
+from messages import Wording
 
 from arc_refinery.config import Generation
 from arc_refinery.config.tool_signatures import JsonSchema, ToolSignature
@@ -230,67 +231,70 @@ def tagged(inner: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("name", "written", "fault", "says"),
+    ("name", "written", "fault", "names"),
     [
-        ("qwen-xml", f"<tool_call>\n{XML}", "cut_off", "it ends without its closing tag"),
-        ("qwen-xml", tagged('{"name": "calculator"}'), "malformed", "does not begin with a function tag"),
-        ("qwen-xml", tagged(""), "malformed", "does not begin with a function tag"),
-        ("qwen-xml", tagged("<function=calculator>"), "malformed", "the closing tag of the function is missing"),
-        ("qwen-xml", tagged(XML.removesuffix("</function>")), "malformed", "or that of the function after it"),
+        ("qwen-xml", f"<tool_call>\n{XML}", "cut_off", " closing tag"),
+        ("qwen-xml", tagged('{"name": "calculator"}'), "malformed", "function tag"),
+        ("qwen-xml", tagged(""), "malformed", "function tag"),
+        ("qwen-xml", tagged("<function=calculator>"), "malformed", " function "),
+        ("qwen-xml", tagged(XML.removesuffix("</function>")), "malformed", " function "),
         (
             "qwen-xml",
             tagged("<function=calculator><parameter=expression>1</function>"),
             "malformed",
-            'the closing tag of the parameter "expression"',
+            '"expression"',
         ),
         (
             "qwen-xml",
             tagged("<function=calculator>expression=1</function>"),
             "malformed",
-            "the text after the function tag is not a parameter: expression=1",
+            ": expression=1",
         ),
-        ("qwen-xml", tagged(f"{XML}\n{XML}"), "malformed", "Write one function per call"),
+        ("qwen-xml", tagged(f"{XML}\n{XML}"), "malformed", " one function "),
         (
             "qwen-xml",
             tagged(XML.replace("</function>", "<parameter=expression>2</parameter></function>")),
             "malformed",
-            'the parameter "expression" is there twice',
+            '"expression"',
         ),
-        ("qwen-xml", tagged(XML.replace("=calculator", "=browse")), "unknown_tool", 'there is no tool "browse"'),
-        ("qwen-xml", tagged(XML.replace("=expression", "=x")), "arguments", 'the argument "expression" is missing'),
+        ("qwen-xml", tagged(XML.replace("=calculator", "=browse")), "unknown_tool", '"browse"'),
+        ("qwen-xml", tagged(XML.replace("=expression", "=x")), "arguments", '"expression"'),
         (
             "qwen-xml",
             tagged(XML.replace("</function>", "<parameter=x>2</parameter></function>")),
             "arguments",
-            'calculator takes no argument "x"',
+            '"x"',
         ),
-        ("llama", LLAMA[:-1], "cut_off", "its JSON object does not end"),
-        ("llama", '{"name": "calculator", "parameters": {"expression": "1 +', "cut_off", "its JSON object does not"),
-        ("llama", '{"name": "calculator", "parameters": {expression: 1}}', "malformed", "the call is no JSON"),
-        ("llama", '{"name": "calculator"}', "malformed", '"parameters" is missing'),
-        ("llama", '{"name": "calculator", "parameters": "1"}', "malformed", '"parameters" is a text'),
-        ("llama", "{'name': 'calculator', 'parameters': {}}", "malformed", "the call is no JSON"),
-        ("llama", f"{PYTHON_TAG}print(1 + 1)", "malformed", "the call is no JSON"),
-        ("llama", f"{PYTHON_TAG}42", "malformed", "the call is a number, expected an object"),
-        ("llama", PYTHON_TAG, "cut_off", "its JSON object does not end"),
-        ("llama", PYTHON_TAG + "[" * 90, "cut_off", "its JSON object does not end"),
-        ("llama", '{"name": "browse", "parameters": {}}', "unknown_tool", 'there is no tool "browse"'),
-        ("llama", '{"name": "calculator", "parameters": {"x": 1}}', "arguments", 'argument "expression" is missing'),
+        ("llama", LLAMA[:-1], "cut_off", "JSON"),
+        ("llama", '{"name": "calculator", "parameters": {"expression": "1 +', "cut_off", "JSON"),
+        ("llama", '{"name": "calculator", "parameters": {expression: 1}}', "malformed", "JSON"),
+        ("llama", '{"name": "calculator"}', "malformed", '"parameters"'),
+        ("llama", '{"name": "calculator", "parameters": "1"}', "malformed", '"parameters" is a text,'),
+        ("llama", "{'name': 'calculator', 'parameters': {}}", "malformed", "JSON"),
+        ("llama", f"{PYTHON_TAG}print(1 + 1)", "malformed", "JSON"),
+        ("llama", f"{PYTHON_TAG}42", "malformed", " a number,"),
+        ("llama", PYTHON_TAG, "cut_off", "JSON"),
+        ("llama", PYTHON_TAG + "[" * 90, "cut_off", "JSON"),
+        ("llama", '{"name": "browse", "parameters": {}}', "unknown_tool", '"browse"'),
+        ("llama", '{"name": "calculator", "parameters": {"x": 1}}', "arguments", '"expression"'),
     ],
 )
-def test_a_near_miss_is_a_fault_with_a_correct_call(name: str, written: str, fault: str, says: str):
+def test_a_near_miss_is_a_fault_with_a_correct_call(name: str, written: str, fault: str, names: str, wording: Wording):
     (result,) = results_of(name, written)
-    assert (result.fault, says in result.text) == (fault, True), result.text
-    example = FORMATS[name].example(Toolbox(("calculator",)).signatures[0])
-    assert example in result.text
+    assert result.fault == fault
+    said, example, _ = result.text.partition(FORMATS[name].example(Toolbox(("calculator",)).signatures[0]))
+    assert example
+    assert names in said
+    wording(result.text)
 
 
-def test_qwens_two_calls_both_run_and_llamas_second_one_is_postponed():
+def test_qwens_two_calls_both_run_and_llamas_second_one_is_postponed(wording: Wording):
     calls = [xml(one) for one in ("2*3", "4+5")]
     assert [one.text for one in results_of("qwen-xml", "\n".join(map(tagged, calls)))] == ["6", "9"]
     first, second = results_of("llama", "; ".join(llama(one) for one in ("2*3", "4+5")))
     assert (first.text, first.fault, second.fault) == ("6", None, "too_many")
-    assert "one turn may have 1" in second.text
+    assert " 1." in second.text  # calls in a turn
+    wording(second.text)
     assert results_of("llama", '{"name": "calculator", "arguments": {"expression": "2*3"}}')[0].text == "6"
 
 
@@ -338,22 +342,23 @@ def test_a_format_is_accepted_only_where_the_template_writes_it(template: str, n
         return
     with pytest.raises(ToolTemplateError) as raised:
         make_renderer(template, call_format=name)
-    assert str(raised.value).startswith(
-        f"{TINY_TOOLS}: its chat template does not support tool calls of the format {name}: it writes one as "
-    )
+    assert str(raised.value).startswith(f"{TINY_TOOLS}: ")
+    assert f" {name}: " in str(raised.value)
 
 
 @pytest.mark.parametrize("template", ["llama3", "phi3"])
-def test_templates_without_tool_calls_are_refused(template: str):
-    with pytest.raises(ToolTemplateError, match=r"any known format \(hermes, qwen-xml, llama\)"):
+def test_templates_without_tool_calls_are_refused(template: str, wording: Wording):
+    with pytest.raises(ToolTemplateError, match=r"\(hermes, qwen-xml, llama\)") as raised:
         make_renderer(template)
+    wording(raised.value)
 
 
-def test_a_tokenizer_that_drops_a_tag_is_refused():
+def test_a_tokenizer_that_drops_a_tag_is_refused(wording: Wording):
     made = make_renderer("qwen3")
     made.tokenizer.add_special_tokens({"additional_special_tokens": ["<tool_call>"]})
-    with pytest.raises(ToolTemplateError, match="its tokenizer does not give back a call"):
+    with pytest.raises(ToolTemplateError, match="tokenizer") as raised:
         made.check()
+    wording(raised.value)
 
 
 def model_folder(path: Path, template: str) -> Path:
@@ -364,15 +369,16 @@ def model_folder(path: Path, template: str) -> Path:
 
 
 @every_template
-def test_a_models_folder_is_checked_without_loading_the_model(tmp_path: Path, template: str):
+def test_a_models_folder_is_checked_without_loading_the_model(tmp_path: Path, template: str, wording: Wording):
     """Also where the tokenizer's settings hold the template, as in older folders."""
     folder = model_folder(tmp_path, template_text(template))
     settings = Generation(max_turn_tokens=9, max_episode_tokens=9, stop_token=stop_token(template))
     check_folder(folder, settings)
     (other,) = (one for one in ONE_OF_EACH if one == ("llama" if TEMPLATES[template] == "hermes" else "hermes"))
     refused = settings.model_copy(update={"call_format": other})
-    with pytest.raises(ToolTemplateError, match=f"{folder}: its chat template does not support .* {other}:"):
+    with pytest.raises(ToolTemplateError, match=f"^{folder}: .* {other}:") as raised:
         check_folder(folder, refused)
+    wording(raised.value)
     path = folder / "tokenizer_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": template_text(template)}))
     (folder / "chat_template.jinja").unlink()
@@ -382,17 +388,19 @@ def test_a_models_folder_is_checked_without_loading_the_model(tmp_path: Path, te
     check_folder(folder, refused)  # nothing to read: left to the jobs
 
 
-def test_a_wrong_stop_token_is_named_with_the_end_that_the_template_writes(tmp_path: Path):
+def test_a_wrong_stop_token_is_named_with_the_end_that_the_template_writes(tmp_path: Path, wording: Wording):
     settings = Generation(max_turn_tokens=9, max_episode_tokens=9)
-    with pytest.raises(ToolTemplateError, match=r"ends with generation.stop_token '<\|im_end\|>'; it writes .*eot_id"):
+    with pytest.raises(ToolTemplateError, match=r"generation\.stop_token '<\|im_end\|>'; .*eot_id") as raised:
         check_folder(model_folder(tmp_path, template_text("llama3_1")), settings)
+    wording(raised.value)
 
 
-def test_the_embedded_models():
+def test_the_embedded_models(wording: Wording):
     settings = Generation(max_turn_tokens=9, max_episode_tokens=9)
     check_folder(Path(TINY_TOOLS), settings)
-    with pytest.raises(ToolTemplateError, match=str(TINY)):
+    with pytest.raises(ToolTemplateError, match=str(TINY)) as raised:
         check_folder(Path(TINY), settings)
+    wording(raised.value)
 
 
 def test_the_tools_of_a_question_keep_the_format():

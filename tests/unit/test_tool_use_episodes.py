@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from checkout import TINY_TOOLS
+from messages import Wording
 
 from arc_refinery.config import Generation
 from arc_refinery.records.transcripts import EpisodeMessage
@@ -98,45 +99,51 @@ def test_a_call_then_an_answer(renderer: ToolRenderer):
     assert episode.ending == "answer"
 
 
-def test_results_of_one_turn_stand_together_in_the_order_of_their_calls(renderer: ToolRenderer):
+def test_results_of_one_turn_stand_together_in_the_order_of_their_calls(renderer: ToolRenderer, wording: Wording):
     first = f"{call('2*3')}\n{call('1/0')}\n{call('4+4')}{END}"
     episode = played(renderer, first, ANSWER)
-    assert stretches(renderer, episode)[1] == (told("6", "Error: division by zero.", "8"), 0)
+    texts = [result.text for result in episode.results]
+    assert texts[::2] == ["6", "8"]
+    wording(texts[1])
+    assert stretches(renderer, episode)[1] == (told(*texts), 0)
     assert [result.fault for result in episode.results] == [None, "failed", None]
 
 
 @pytest.mark.parametrize(
-    ("written", "fault", "says"),
+    ("written", "fault", "names"),
     [
-        ("<tool_call>\n2*3\n</tool_call>", "malformed", "the call is no JSON (Extra data, line 1 column 2)"),
-        ("<tool_call></tool_call>", "malformed", "the call is no JSON"),
-        (f"<tool_call>{'[' * 90}</tool_call>", "malformed", "the call is no JSON"),
-        ("<tool_call>[1]</tool_call>", "malformed", "the call is a list, expected an object"),
-        ('<tool_call>{"name": "calculator"}</tool_call>', "malformed", '"arguments" is missing'),
-        ('<tool_call>{"name": "search", "arguments": {}}</tool_call>', "unknown_tool", 'there is no tool "search"'),
+        ("<tool_call>\n2*3\n</tool_call>", "malformed", "JSON (Extra data, line 1 column 2)"),
+        ("<tool_call></tool_call>", "malformed", "JSON"),
+        (f"<tool_call>{'[' * 90}</tool_call>", "malformed", "JSON"),
+        ("<tool_call>[1]</tool_call>", "malformed", " a list,"),
+        ('<tool_call>{"name": "calculator"}</tool_call>', "malformed", '"arguments"'),
+        ('<tool_call>{"name": "search", "arguments": {}}</tool_call>', "unknown_tool", '"search"'),
         (
             '<tool_call>{"name": "read_file", "arguments": {"path": "x"}}</tool_call>',  # known, but not offered
             "unknown_tool",
-            'there is no tool "read_file". There is calculator.',
+            '"read_file"',
         ),
         (
             '<tool_call>{"name": "calculator", "arguments": {"x": "1"}}</tool_call>',
             "arguments",
-            'the argument "expression" is missing',
+            '"expression"',
         ),
         (
             '<tool_call>{"name": "calculator", "arguments": {"expression": 1}}</tool_call>',
             "arguments",
-            'the argument "expression" is a number, expected a text',
+            '"expression" is a number,',
         ),
-        ("<tool_call>2*3", "cut_off", "ends without its closing tag"),  # the model ended the turn itself
+        ("<tool_call>2*3", "cut_off", " closing tag"),  # the model ended the turn itself
     ],
 )
-def test_a_wrong_call_has_a_result_and_the_episode_goes_on(renderer: ToolRenderer, written: str, fault: str, says: str):
+def test_a_wrong_call_has_a_result_and_the_episode_goes_on(
+    renderer: ToolRenderer, written: str, fault: str, names: str, wording: Wording
+):
     episode = played(renderer, written + END, ANSWER)
     assert [result.fault for result in episode.results] == [fault]
     assert episode.results[0].text.startswith("Error: ")
-    assert says in episode.results[0].text
+    assert names in episode.results[0].text.partition(" like this: ")[0]
+    wording(episode.results[0].text)
     assert stretches(renderer, episode)[1] == (told(episode.results[0].text), 0)
     assert episode.ending == "answer"
 
@@ -181,13 +188,12 @@ def test_no_turn_is_longer_than_its_limit_whatever_is_sampled(renderer: ToolRend
     assert (episode.ending, episode.mask) == ("truncated", [1] * 100)
 
 
-def test_who_calls_too_often_is_told_once_then_the_episode_ends(renderer: ToolRenderer):
+def test_who_calls_too_often_is_told_once_then_the_episode_ends(renderer: ToolRenderer, wording: Wording):
     """Of 3 calls, the last one is made; a fourth is answered by a result that says so; a fifth ends the episode."""
     episode = played(renderer, f"{call('1')}\n{call('2')}{END}", f"{call('3')}\n{call('4')}{END}", call("5") + END)
     assert [result.text for result in episode.results[:3]] == ["1", "2", "3"]
-    assert [(result.fault, result.text) for result in episode.results[3:]] == [
-        ("none_left", "Error: no calls are left. Give the final answer now.")
-    ]
+    assert [result.fault for result in episode.results[3:]] == ["none_left"]
+    wording(episode.results[3].text)
     assert (episode.ending, episode.last_turn) == ("calls", "")
     assert stretches(renderer, episode)[-1] == (call("5") + END, 1)  # with what the model wrote, not with a result
 
@@ -198,12 +204,13 @@ def test_who_gives_an_answer_after_being_told_has_answered(renderer: ToolRendere
     assert played(renderer, calls, call("4") + END, ANSWER).ending == "answer"
 
 
-def test_a_call_that_is_put_off_to_the_next_turn_can_be_made_there(renderer: ToolRenderer):
+def test_a_call_that_is_put_off_to_the_next_turn_can_be_made_there(renderer: ToolRenderer, wording: Wording):
     """It is neither one of the three, nor the warning that none are left."""
     turn = f"{call('1')}\n{call('2')}\n{call('3')}{END}"
     episode = played(renderer, turn, call("3") + END, call("4") + END, ANSWER, max_calls_per_turn=2)
     assert [result.fault for result in episode.results] == [None, None, "too_many", None, "none_left"]
-    assert "Call it in the next turn" in episode.results[2].text
+    assert " 2." in episode.results[2].text  # calls in a turn
+    wording(episode.results[2].text)
     assert episode.results[3].text == "3"
     assert episode.ending == "answer"
 
