@@ -1,10 +1,12 @@
 """What the arms of a config stand for: models, adapters, seeds, and which of them are compared."""
 
+import re
 from typing import Any
 
 import pytest
 import yaml
 from checkout import ROOT
+from messages import Wording
 
 from arc_refinery.config import ConfigError, Refinement, Refining, Turn, inputs, stages, validate_experiment
 from arc_refinery.reporting.refining import prose
@@ -84,11 +86,13 @@ def test_a_comparison_may_name_one_repetition() -> None:
     assert [arm.name for arm in made.arms_called("refined-seed-0")] == ["refined-seed-0"]
 
 
-def test_a_comparison_with_no_arm_is_refused() -> None:
-    assert "evaluation.comparisons: nobody is not an arm; there are base, refined" in refused(
-        BASE, comparisons=[["refined", "nobody"]]
-    )
-    assert "base cannot be compared with itself" in refused(BASE, comparisons=[["base", "base"]])
+def test_a_comparison_with_no_arm_is_refused(wording: Wording) -> None:
+    no_arm = refused(BASE, comparisons=[["refined", "nobody"]])
+    assert no_arm.startswith("test: evaluation.comparisons: nobody")
+    wording(no_arm)
+    itself = refused(BASE, comparisons=[["base", "base"]])
+    assert "comparisons" in itself and "base" in itself
+    wording(itself)
 
 
 OTHER = {"path": "other", "template": "compact", "window": 512}
@@ -102,17 +106,18 @@ def test_a_turn_may_be_sampled_with_another_model() -> None:
     assert made.model_of(made.arms[0].turns[0]) == made.model
 
 
-def test_models_that_cannot_take_turns_are_refused() -> None:
-    arms = {"other": [{"model": "big"}]}
-    assert "samples with the model big; `models` has none" in refused(arms)
-    assert "models.big: its template and colors must be those of `model`" in refused(
-        arms, models={"big": OTHER | {"template": "words"}}
-    )
-    assert "models.big.window leaves no room" in refused(arms, models={"big": OTHER | {"window": 40}})
-    assert "the adapter trained belongs to the experiment's model" in refused(
-        {"other": [{"model": "big", "adapter": "trained"}]}, models={"big": OTHER}
-    )
-    assert "models: an adapter is also called trained" in refused(arms, models={"big": OTHER, "trained": OTHER})
+def test_models_that_cannot_take_turns_are_refused(wording: Wording) -> None:
+    arms: dict[str, list[dict[str, Any]]] = {"other": [{"model": "big"}]}
+    trained: dict[str, list[dict[str, Any]]] = {"other": [{"model": "big", "adapter": "trained"}]}
+    for key, message in (
+        ("evaluation.arms: other", refused(arms)),
+        ("models.big: ", refused(arms, models={"big": OTHER | {"template": "words"}})),
+        ("models.big.window", refused(arms, models={"big": OTHER | {"window": 40}})),
+        ("evaluation.arms.0.turns.0: the adapter trained", refused(trained, models={"big": OTHER})),
+        ("models: an adapter is also called trained", refused(arms, models={"big": OTHER, "trained": OTHER})),
+    ):
+        assert message.startswith(f"test: {key}")
+        wording(message)
 
 
 def test_a_turn_refines_as_usual_but_for_what_it_says_itself() -> None:
@@ -122,8 +127,10 @@ def test_a_turn_refines_as_usual_but_for_what_it_says_itself() -> None:
 
 
 @pytest.mark.parametrize("key", [{"feedback": "none"}, {"select": "best"}, {"n_parents": 1}, {"include_errors": False}])
-def test_a_first_turn_refines_nothing(key: dict[str, Any]) -> None:
-    assert f"turn 1 refines nothing; remove {next(iter(key))}" in refused({"base": [key]})
+def test_a_first_turn_refines_nothing(key: dict[str, Any], wording: Wording) -> None:
+    message = refused({"base": [key]})
+    assert f"turn 1 refines nothing; remove {next(iter(key))}" in message
+    wording(message)
 
 
 def test_settings_as_they_are_written_down_are_read_again() -> None:
@@ -163,30 +170,36 @@ def test_samplings_of_the_same_model_are_one_run() -> None:
     ]
 
 
-def test_an_arm_is_not_compared_with_itself_under_another_name() -> None:
+def test_an_arm_is_not_compared_with_itself_under_another_name(wording: Wording) -> None:
     arms: dict[str, list[dict[str, Any]]] = {"base": [{}], "a": [{"adapter": "trained"}]}
     message = refused(arms, SEEDS_OF_TRAINING, comparisons=[["a", "a-seed-0"]])
-    assert "evaluation.comparisons: [a, a-seed-0] compares an arm with itself" in message
+    assert message.startswith("test: evaluation.comparisons: [a, a-seed-0]")
+    wording(message)
 
 
-def test_first_turns_that_are_sampled_differently_have_different_folders() -> None:
+def test_first_turns_that_are_sampled_differently_have_different_folders(wording: Wording) -> None:
     arms: dict[str, list[dict[str, Any]]] = {
         "base": [{}],
         "a": [{"adapter": "trained"}],
         "cool": [{"temperature": 0.7}],
     }
     message = refused(arms, {"sft": None, "sweep": [{"temperature": 0.7}, {"temperature": 1.0}]})
-    assert "have the folder turn1-temperature-0.7, but are sampled differently" in message
+    assert "turn1-temperature-0.7" in message
+    wording(message)
 
 
 @pytest.mark.parametrize("turn", [1, 2, 9])
-def test_the_turn_of_the_primary_comparison_is_one_that_both_arms_have_for_themselves(turn: int) -> None:
+def test_the_turn_of_the_primary_comparison_is_one_that_both_arms_have_for_themselves(
+    turn: int, wording: Wording
+) -> None:
     arms: dict[str, list[dict[str, Any]]] = {"base": [{}], "a": [{}, {}], "b": [{}, {"feedback": "none"}]}
     primary = {"set": "heldout", "arms": ["b", "a"], "turn": turn}
     if turn == 2:
         assert experiment(arms, primary=primary).evaluation.primary is not None
     else:
-        assert f"[b, a] do not have a turn {turn} each" in refused(arms, primary=primary)
+        message = refused(arms, primary=primary)
+        assert message.startswith("test: evaluation.primary: [b, a]") and f"turn {turn}" in message
+        wording(message)
 
 
 def test_the_primary_comparison_may_be_of_a_run_of_a_sweep() -> None:
@@ -196,35 +209,41 @@ def test_the_primary_comparison_may_be_of_a_run_of_a_sweep() -> None:
     assert made.evaluation.primary is not None
 
 
-def test_the_primary_comparison_is_one_that_is_made_on_a_set_that_there_is() -> None:
+def test_the_primary_comparison_is_one_that_is_made_on_a_set_that_there_is(wording: Wording) -> None:
     arms: dict[str, list[dict[str, Any]]] = {"a": [{}], "b": [{}], "c": [{}], "d": [{}]}
     made = experiment(arms, primary={"set": "heldout", "arms": ["b", "a"], "turn": None})
     assert made.evaluation.primary is not None
-    assert "evaluation.primary: other is not an evaluation set; expected arc-agi-1-evaluation, heldout" in refused(
-        arms, primary={"set": "other", "arms": ["b", "a"]}
-    )
-    assert "evaluation.primary: [c, b] are not compared; expected one of [b, a]; [c, a]; [d, a]" in refused(
-        arms, primary={"set": "heldout", "arms": ["c", "b"]}
-    )
+    other_set = refused(arms, primary={"set": "other", "arms": ["b", "a"]})
+    assert other_set.startswith("test: evaluation.primary: other")
+    assert "arc-agi-1-evaluation, heldout" in other_set
+    wording(other_set)
+    not_compared = refused(arms, primary={"set": "heldout", "arms": ["c", "b"]})
+    assert not_compared.startswith("test: evaluation.primary: [c, b]")
+    assert "[b, a]; [c, a]; [d, a]" in not_compared
+    wording(not_compared)
 
 
-def test_the_primary_comparison_is_not_on_a_set_that_settings_are_chosen_on() -> None:
+def test_the_primary_comparison_is_not_on_a_set_that_settings_are_chosen_on(wording: Wording) -> None:
     content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
     assert content["evaluation"]["primary"]["set"] == "heldout"
     content["evaluation"]["sets"][1]["validation"] = True
-    with pytest.raises(ConfigError, match="settings are chosen by results on heldout"):
+    with pytest.raises(ConfigError) as caught:
         validate_experiment(content, "test", Refining)
+    assert "evaluation.primary" in str(caught.value) and "heldout" in str(caught.value)
+    wording(caught.value)
 
 
-def test_a_turn_may_have_its_own_temperature() -> None:
+def test_a_turn_may_have_its_own_temperature(wording: Wording) -> None:
     made = experiment({"base": [{}], "greedy": [{"temperature": 0}], "cool": [{}, {"temperature": 0.5}]}, {"sft": None})
     assert [arm.branches for arm in made.arms] == [("turn1",), ("turn1-temperature-0",), ("turn1", "cool-turn2")]
     temperatures = {branch: stages.sample(made, "heldout", branch).params["temperature"] for branch in made.branches}
     assert temperatures == {"turn1": 1.0, "turn1-temperature-0": 0.0, "cool-turn2": 0.5}
     assert stages.sample(made, "part1", "turn1").params["temperature"] == 1.0
     described = "\n".join(prose.arms_and_settings(made, {"heldout": 50}))
-    assert "- `greedy`: 8 first attempts by the untrained model, greedy." in described
-    assert "8 refining attempts by the untrained model at temperature 0.5" in described
+    base, greedy, cool = (line for line in described.splitlines() if re.match("- `(base|greedy|cool)`", line))
+    assert "greedy" in greedy.removeprefix("- `greedy`")
+    assert "at temperature 0.5" in cool
+    wording("\n".join([base, greedy, cool]))
 
 
 # forms of feedback
@@ -246,44 +265,51 @@ def test_a_turn_can_choose_its_form_of_feedback() -> None:
 
 
 @pytest.mark.parametrize(
-    ("turns", "reason"),
+    ("turns", "key"),
     [
-        ([{}, RESIDUAL_ONLY, {}], "arm: after a turn with form `residual-only`"),
-        ([{}, RESIDUAL_ONLY | {"include_errors": True}], "set refinement.include_errors to false"),
-        ([RESIDUAL_ONLY], "turn 1 refines nothing; remove form"),
+        ([{}, RESIDUAL_ONLY, {}], "form `residual-only`"),
+        ([{}, RESIDUAL_ONLY | {"include_errors": True}], "refinement.include_errors"),
+        ([RESIDUAL_ONLY], "remove form"),
     ],
 )
-def test_what_cannot_continue_from_outputs_is_refused(turns: list[dict[str, Any]], reason: str) -> None:
-    assert reason in refused({"base": [{}], "arm": turns})
+def test_what_cannot_continue_from_outputs_is_refused(turns: list[dict[str, Any]], key: str, wording: Wording) -> None:
+    message = refused({"base": [{}], "arm": turns})
+    assert key in message
+    wording(message)
 
 
-def test_training_on_residual_pairs_alone_needs_prompts_and_no_programs() -> None:
+def test_training_on_residual_pairs_alone_needs_prompts_and_no_programs(wording: Wording) -> None:
     content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
     content["refinement"] = RESIDUAL_ONLY
     sft = content["training"].pop("sft")
     validate_experiment(content, "test", Refining)
     content["training"]["sft"] = sft | {"demonstrations": {"first_turn_share": 0.5}}
-    with pytest.raises(ConfigError, match=r"set training.sft.demonstrations.first_turn_share to 1"):
+    with pytest.raises(ConfigError) as caught:
         validate_experiment(content, "test", Refining)
+    assert "training.sft.demonstrations.first_turn_share" in str(caught.value)
+    wording(caught.value)
     content["training"]["sft"] = sft | {"demonstrations": {"first_turn_share": 1.0}}
     validate_experiment(content, "test", Refining)
     content["training"]["grpo"]["rollout"] = "on-policy"
     content["training"]["prompts"] = "first-turn"
-    with pytest.raises(ConfigError, match="set rollout to `prepared`"):
+    with pytest.raises(ConfigError) as caught:
         validate_experiment(content, "test", Refining)
+    assert "rollout" in str(caught.value)
+    wording(caught.value)
 
 
-def test_the_report_says_which_feedback_a_turn_gets() -> None:
+def test_the_report_says_which_feedback_a_turn_gets(wording: Wording) -> None:
     made = experiment(
         {"base": [{}], "own": [{}, {"form": "difference"}], "few": [{}, RESIDUAL_ONLY | {"n_parents": 2}]}
     )
     text = "\n".join(prose.arms_and_settings(made, {"heldout": 3}))
-    assert "Feedback: execution results." in text
-    assert "by the untrained model (feedback: the cells that differ) (16 in all)" in text
-    assert (
-        "(of the 2 best incorrect attempts with distinct outputs, in turn, but no programs that failed with an error; "
-        "feedback: pairs of given and expected grids, alone; the program runs on the outputs of the one it refines)"
-    ) in text
+    base, own, few, usual = (
+        line for line in text.splitlines() if "Feedback: " in line or re.match("- `(base|own|few)`", line)
+    )
+    assert [line.count("feedback: ") for line in (base, own, few)] == [0, 1, 1]
+    assert "(16 in all)" in own
+    assert "the 2 best" in few
+    wording("\n".join([base, own, few, usual]))
 
 
 KEPT: dict[str, Any] = {"keep_steps": [20, 10]}
@@ -335,12 +361,13 @@ def test_a_series_over_steps_begins_and_ends_with_the_arms_without_it() -> None:
     }
 
 
-def test_one_kept_step_can_be_asked_for() -> None:
+def test_one_kept_step_can_be_asked_for(wording: Wording) -> None:
     made = experiment(BASE | {"early": [{"adapter": "trained@10"}]}, keeping(**KEPT))
     assert made.arms[-1].branches == ("turn1-trained@10",)
-    assert "the adapter trained@30; there are none, sft, trained, trained@10, trained@20" in refused(
-        BASE | {"late": [{}, {"adapter": "trained@30"}]}, keeping(**KEPT)
-    )
+    message = refused(BASE | {"late": [{}, {"adapter": "trained@30"}]}, keeping(**KEPT))
+    assert message.startswith("test: evaluation.arms: late")
+    assert "trained@30" in message and "none, sft, trained, trained@10, trained@20" in message
+    wording(message)
 
 
 def test_each_part_of_a_training_follows_the_one_before() -> None:
@@ -360,26 +387,34 @@ def test_each_part_of_a_training_follows_the_one_before() -> None:
     assert flags["trained@10"] == flags["trained"] == stages.train(made, "trained").params
 
 
-def test_an_arm_over_steps_needs_kept_ones() -> None:
+def test_an_arm_over_steps_needs_kept_ones(wording: Wording) -> None:
     said = refused(BASE | {"steps": [{}, {"adapter": "trained@*"}]}, keeping())
-    assert "steps asks for the adapters of every kept step, but none is kept" in said
+    assert said.startswith("test: evaluation.arms: steps")
+    wording(said)
 
 
 @pytest.mark.parametrize(
-    ("training", "said"),
+    ("training", "key", "other"),
     [
-        (keeping(keep_steps=[15]), "keep_steps: 15 is not a multiple of grpo.save_steps = 10"),
-        (keeping(keep_steps=[10, 30]), "keep_steps: 30 is not before the last step, grpo.max_steps = 30"),
-        (keeping(keep_steps=[10], keep_every=10), "keep_steps and keep_every say the same"),
-        (keeping(keep_every=15), "keep_every: 15 is not a multiple"),
-        (keeping(keep_every=10, sweep=[{"save_steps": 20}]), "keep_every: 10 is not a multiple of grpo.save_steps"),
+        (keeping(keep_steps=[15]), "keep_steps: 15", "grpo.save_steps = 10"),
+        (keeping(keep_steps=[10, 30]), "keep_steps: 30", "grpo.max_steps = 30"),
+        (keeping(keep_steps=[10], keep_every=10), "keep_steps", "keep_every"),
+        (keeping(keep_every=15), "keep_every: 15", "grpo.save_steps = 10"),
+        (keeping(keep_every=10, sweep=[{"save_steps": 20}]), "keep_every: 10", "grpo.save_steps = 20"),
     ],
 )
-def test_kept_steps_are_checkpoints_before_the_last_step(training: dict[str, Any], said: str) -> None:
-    assert said in refused(BASE, training)
+def test_kept_steps_are_checkpoints_before_the_last_step(
+    training: dict[str, Any], key: str, other: str, wording: Wording
+) -> None:
+    message = refused(BASE, training)
+    assert message.startswith(f"test: training: {key}")
+    assert other in message
+    wording(message)
 
 
-def test_each_multiple_needs_a_known_last_step() -> None:
+def test_each_multiple_needs_a_known_last_step(wording: Wording) -> None:
     training = keeping(keep_every=10)
     training["grpo"]["max_steps"] = -1
-    assert "the last step is not known; set grpo.max_steps" in refused(BASE, training)
+    message = refused(BASE, training)
+    assert message.startswith("test: training: keep_every") and "grpo.max_steps" in message
+    wording(message)

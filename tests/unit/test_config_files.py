@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 from checkout import ROOT
+from messages import Wording
 
 from arc_refinery.config import ConfigError, Refining, load_experiment
 from arc_refinery.config.loading import merged
@@ -49,12 +50,15 @@ def test_a_base_may_have_a_base(tmp_path: Path) -> None:
     assert made.training == demo.training.model_copy(update={"sft": None})
 
 
-def test_a_base_of_itself_is_refused(tmp_path: Path) -> None:
+def test_a_base_of_itself_is_refused(tmp_path: Path, wording: Wording) -> None:
     one, two = tmp_path / "one.yaml", tmp_path / "two.yaml"
     written(one, base=str(two), experiment="one")
     written(two, base=str(one), experiment="two")
-    with pytest.raises(ConfigError, match=f"^{one}: the bases {two}, {one} form a circle; remove one$"):
+    with pytest.raises(ConfigError) as caught:
         load_experiment(one)
+    text = str(caught.value)
+    assert text.startswith(f"{one}: the bases {two}, {one} ")
+    wording(text)
 
 
 def test_what_was_resolved_stands_alone(tmp_path: Path) -> None:
@@ -64,33 +68,30 @@ def test_what_was_resolved_stands_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "key"),
     [
-        ({"base": "none.yaml"}, "base: none.yaml: no such file"),
-        ({"base": 3}, "base is 3; expected the path of a config file"),
-        ({"base": str(ROOT / "tests/workflow/tasks.txt")}, "expected a mapping of keys, found str"),
-        ({"base": str(DEMO), "training": {"grpo": {"betta": 1}}}, "training.grpo.betta is not a known key"),
-        ({"base": str(DEMO), "training": {"lora_r": 1}}, "training.lora_r is now training.lora.lora_r; move it there"),
-        ({"base": str(DEMO), "training": {"beta": 1}}, "training.beta is now training.grpo.beta; move it there"),
-        ({"base": str(DEMO), "training": {"train": ["sft"]}}, "the sections training.sft and training.grpo say what"),
-        ({"base": str(DEMO), "training": None, "experiment": None}, "experiment is missing; name this experiment"),
-        *(
-            ({"base": str(DEMO), "kind": kind}, "expected refining, tool-use, or a module")
-            for kind in ("..", ".a", ["b"], 3)
-        ),
-        ({"base": str(DEMO), "kind": "arc_refinery.config"}, "must be a subclass of arc_refinery.config.Experiment"),
-        (
-            {"base": str(DEMO), "evaluation": {"n_bootstrap": 9}, "training": {"beta": 1}},
-            "n_bootstrap is no longer a key",
-        ),
-        ({"base": str(DEMO), "kind": "none.such"}, "kind is 'none.such'; expected refining, tool-use, or a module"),
-        ({"base": str(DEMO), "kind": "json"}, "kind is 'json'; expected refining, tool-use, or a module"),
+        ({"base": "none.yaml"}, "base: none.yaml"),
+        ({"base": 3}, "base is 3"),
+        ({"base": str(ROOT / "tests/workflow/tasks.txt")}, "base: "),
+        ({"base": str(DEMO), "training": {"grpo": {"betta": 1}}}, "training.grpo.betta"),
+        ({"base": str(DEMO), "training": {"lora_r": 1}}, "training.lora_r is now training.lora.lora_r"),
+        ({"base": str(DEMO), "training": {"beta": 1}}, "training.beta is now training.grpo.beta"),
+        ({"base": str(DEMO), "training": {"train": ["sft"]}}, "training.train"),
+        ({"base": str(DEMO), "training": None, "experiment": None}, "experiment"),
+        *(({"base": str(DEMO), "kind": kind}, f"kind is {kind!r}") for kind in ("..", ".a", ["b"], 3)),
+        ({"base": str(DEMO), "kind": "arc_refinery.config"}, "kind is 'arc_refinery.config'"),
+        ({"base": str(DEMO), "evaluation": {"n_bootstrap": 9}, "training": {"beta": 1}}, "evaluation.n_bootstrap"),
+        ({"base": str(DEMO), "kind": "none.such"}, "kind is 'none.such'"),
+        ({"base": str(DEMO), "kind": "json"}, "kind is 'json'"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_with_its_name(tmp_path: Path, content: dict[str, Any], said: str) -> None:
+def test_what_is_wrong_with_a_file_is_said_with_its_name(
+    tmp_path: Path, content: dict[str, Any], key: str, wording: Wording
+) -> None:
     content = {key: value for key, value in ({"experiment": "mine"} | content).items() if key != "experiment" or value}
     mine = written(tmp_path / "mine.yaml", **content)
     with pytest.raises(ConfigError) as caught:
         load_experiment(mine)
-    assert str(caught.value).startswith((f"{mine}: ", f"{mine} (or its base {DEMO}): "))
-    assert said in str(caught.value)
+    text = str(caught.value)
+    assert text.startswith((f"{mine}: {key}", f"{mine} (or its base {DEMO}): {key}"))
+    wording(text)
