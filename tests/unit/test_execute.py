@@ -1,13 +1,13 @@
 """`arc-refinery execute` as its users run it: JSON lines in, JSON lines out."""
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from messages import Wording
 
 from arc_refinery.cli.attempts import Execute
 from arc_refinery.errors import InputError
@@ -37,7 +37,7 @@ def execute(tmp_path: Path, *flags: str, lines: list[Any]) -> subprocess.Complet
 
 
 @pytest.mark.parametrize("programs_per_child", ["1", "8"])
-def test_one_verdict_a_program_in_their_order(tmp_path: Path, programs_per_child: str) -> None:
+def test_one_verdict_a_program_in_their_order(tmp_path: Path, programs_per_child: str, wording: Wording) -> None:
     lines = [
         {"program_id": "flip", "source": FLIP, "inputs": [[[1, 2], [3, 4]], [[5, 6]]]},
         {"program_id": "é", "source": "while True: pass", "inputs": [[[1]]]},
@@ -60,67 +60,74 @@ def test_one_verdict_a_program_in_their_order(tmp_path: Path, programs_per_child
     assert all(row.pop("cpu_seconds") > 0 for row in rows)
     keys = ["program_id", "status", "outputs", "error_type", "error_message", "error_line"]
     assert all(list(row) == keys for row in rows)
+    messages = {row["program_id"]: row.pop("error_message") for row in rows}
     assert [list(row.values()) for row in rows] == [
-        ["flip", "ok", [[[2, 1], [4, 3]], [[6, 5]]], "", "", None],
-        ["é", "timeout", [], "Timeout", "more than 0.4 s of CPU time", None],
-        ["index", "error", [], "IndexError", "index 7 is out of bounds for axis 0 with size 1", 2],
-        ["exit", "crash", [], "Crash", "the process ended without a result", None],
-        ["number", "invalid_output", [], "InvalidOutput", "output 0 is 0-D, expected 2-D", None],
-        ["flip again", "ok", [[[0, 7]]], "", "", None],
-        ["none", "ok", [], "", "", None],
+        ["flip", "ok", [[[2, 1], [4, 3]], [[6, 5]]], "", None],
+        ["é", "timeout", [], "Timeout", None],
+        ["index", "error", [], "IndexError", 2],
+        ["exit", "crash", [], "Crash", None],
+        ["number", "invalid_output", [], "InvalidOutput", None],
+        ["flip again", "ok", [[[0, 7]]], "", None],
+        ["none", "ok", [], "", None],
     ]
+    failed = {"é": "0.4 s", "index": "index 7", "exit": "", "number": "output 0"}
+    assert {name for name, message in messages.items() if message} == set(failed)
+    for name, fact in failed.items():
+        assert fact in messages[name]
+        wording(messages[name])
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("line", "fact"),
     [
-        ("{", "line 2: it is not valid JSON (Expecting property name enclosed in double quotes"),
-        ("[]", "line 2: is a list; expected {"),
-        ({"source": "", "inputs": []}, "line 2: program_id is missing; expected {"),
-        ({"program_id": 7, "source": "", "inputs": []}, "line 2: program_id is a int; expected {"),
-        (
-            {"program_id": "a", "source": "", "inputs": [[[1, 2], [3]]]},
-            "line 2: inputs: grid 0 is rows of different len",
-        ),
-        ({"program_id": "a", "source": "", "inputs": [[[1]], [[12]]]}, "line 2: inputs: grid 1 is cells 12..12, expec"),
+        ("{", "JSON"),
+        ("[]", "list"),
+        ({"source": "", "inputs": []}, "program_id is missing"),
+        ({"program_id": 7, "source": "", "inputs": []}, "program_id is a int"),
+        ({"program_id": "a", "source": "", "inputs": [[[1, 2], [3]]]}, "inputs: grid 0"),
+        ({"program_id": "a", "source": "", "inputs": [[[1]], [[12]]]}, "inputs: grid 1 is cells 12..12"),
     ],
 )
-def test_a_wrong_line_is_named(tmp_path: Path, line: Any, message: str) -> None:
+def test_a_wrong_line_is_named(tmp_path: Path, line: Any, fact: str, wording: Wording) -> None:
     programs = write(tmp_path, [{"program_id": "flip", "source": FLIP, "inputs": []}, line])
-    with pytest.raises(InputError, match=re.escape(f"{programs}, {message}")):
+    with pytest.raises(InputError) as caught:
         count_programs(programs)
+    text = str(caught.value)
+    assert text.startswith(f"{programs}, line 2: ") and fact in text
+    wording(text)
 
 
-def test_a_wrong_line_ends_the_command_without_a_traceback(tmp_path: Path) -> None:
+def test_a_wrong_line_ends_the_command_without_a_traceback(tmp_path: Path, wording: Wording) -> None:
     done = execute(tmp_path, lines=["{"])
     assert done.returncode == 1
-    assert f"arc-refinery: {tmp_path}/programs.jsonl, line 1: it is " in done.stderr
+    (message,) = (line for line in done.stderr.splitlines() if line.startswith("arc-refinery: "))
+    assert message.startswith(f"arc-refinery: {tmp_path}/programs.jsonl, line 1: ")
+    wording(message)
     assert "Traceback" not in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["programs.jsonl"], "nothing is written"
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({"cpu_seconds": 0.0}, "the limit cpu_seconds is 0.0, expected a positive number"),
-        ({"n_jobs": 0}, "n_jobs is 0, expected 1 or more"),
-    ],
+    ("flags", "fact"), [({"cpu_seconds": 0.0}, "cpu_seconds is 0.0"), ({"n_jobs": 0}, "n_jobs is 0")]
 )
-def test_wrong_flags_are_named(tmp_path: Path, flags: dict[str, Any], message: str) -> None:
+def test_wrong_flags_are_named(tmp_path: Path, flags: dict[str, Any], fact: str, wording: Wording) -> None:
     given = {
         "programs": write(tmp_path, [{"program_id": "flip", "source": FLIP, "inputs": []}]),
         "output": tmp_path / "verdicts.jsonl",
     } | flags
-    with pytest.raises(InputError, match=re.escape(message)):
+    with pytest.raises(InputError) as caught:
         Execute(**given).run()
+    assert fact in str(caught.value)
+    wording(caught.value)
 
 
-def test_a_file_that_is_missing_or_not_text_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_or_not_text_is_named(tmp_path: Path, wording: Wording) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match=f"{tmp_path}/binary: cannot be read as UTF-8 text"):
-        count_programs(tmp_path / "binary")
-    with pytest.raises(InputError, match=f"{tmp_path}/missing: no such file; expected lines like {{"):
-        count_programs(tmp_path / "missing")
+    for name in ("binary", "missing"):
+        with pytest.raises(InputError) as caught:
+            count_programs(tmp_path / name)
+        assert str(caught.value).startswith(f"{tmp_path}/{name}: ")
+        wording(caught.value)
 
 
 def trials(capsys: pytest.CaptureFixture[str]) -> dict[str, bool]:
@@ -129,30 +136,43 @@ def trials(capsys: pytest.CaptureFixture[str]) -> dict[str, bool]:
     return {line[8:50].strip(): line.startswith("kept") for line in lines if line.startswith(("kept", "BROKEN"))}
 
 
+def promise_of(program: str) -> str:
+    """The promise that a program tries."""
+    (found,) = (name for name, (body, *_) in PROMISES.items() if program in body)
+    return found
+
+
 def test_the_self_check_tries_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
     Execute(self_check=True).run()
     assert trials(capsys) == dict.fromkeys(PROMISES, True)
 
 
 def test_the_self_check_finds_a_sandbox_without_its_filter(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wording: Wording
 ) -> None:
     monkeypatch.setattr(seccomp, "what_is_missing", lambda: "there is no filter")
-    with pytest.raises(InputError, match="promises of the sandbox are broken here"):
+    with pytest.raises(InputError) as caught:
         Execute(self_check=True, allow_without_seccomp=True).run()
     kept = trials(capsys)
-    assert not kept["no random numbers come from the kernel"]
-    assert not kept["no network is reached"]
-    assert kept["an endless loop is ended"]
+    n_broken = list(kept.values()).count(False)
+    assert str(caught.value).startswith(f"{n_broken} of {len(PROMISES)} ")
+    wording(str(caught.value).replace(f"{n_broken} of", "<number> of"))  # not the same for every user
+    assert [kept[promise_of(program)] for program in ("os.urandom", "socket.socket", "while True")] == [
+        False,
+        False,
+        True,
+    ]
 
 
 def test_the_self_check_names_what_is_wrong_with_the_machine(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wording: Wording
 ) -> None:
     rows = [Trial("Python", True, "3.11"), Trial("memory of the cgroup", False, "100 MB")]
     monkeypatch.setattr(surroundings, "surroundings", lambda limits, n_jobs: rows)
-    with pytest.raises(InputError, match="from those of other machines: memory of the cgroup; see above"):
+    with pytest.raises(InputError) as caught:
         Execute(self_check=True).run()
+    assert "memory of the cgroup" in str(caught.value) and "Python" not in str(caught.value)
+    wording(caught.value)
     lines = capsys.readouterr().out.splitlines()
     assert [line.split() for line in lines[:2]] == [
         ["fine", "Python", "3.11"],
@@ -161,14 +181,20 @@ def test_the_self_check_names_what_is_wrong_with_the_machine(
 
 
 def test_the_self_check_says_what_is_missing_before_it_fails(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wording: Wording
 ) -> None:
     monkeypatch.setattr(seccomp, "what_is_missing", lambda: "there is no filter")
-    with pytest.raises(InputError, match="programs cannot be executed safely here: there is no filter"):
+    with pytest.raises(InputError) as caught:
         Execute(self_check=True).run()
-    assert "WRONG   system calls can be filtered              there is no filter" in capsys.readouterr().out
+    assert "there is no filter" in str(caught.value)
+    wording(caught.value)
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("WRONG"))
+    assert line.endswith("there is no filter")
+    wording(line)
 
 
-def test_the_self_check_takes_no_programs(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="give --programs and --output, or --self-check alone"):
+def test_the_self_check_takes_no_programs(tmp_path: Path, wording: Wording) -> None:
+    with pytest.raises(InputError) as caught:
         Execute(write(tmp_path, []), self_check=True).run()
+    assert all(flag in str(caught.value) for flag in ("--programs", "--output", "--self-check"))
+    wording(caught.value)

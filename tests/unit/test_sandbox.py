@@ -9,6 +9,7 @@ import numpy as np
 import psutil
 import pytest
 from factories import make_grid
+from messages import Wording
 
 from arc_refinery.errors import InputError
 from arc_refinery.grids import Grid
@@ -67,36 +68,35 @@ def test_cells_that_equal_integers_are_accepted(executor: Executor, returned: st
 
 
 @pytest.mark.parametrize(
-    ("returned", "message"),
+    ("returned", "found"),
     [
-        ("None", "output 1 is None, expected a 2-D grid"),
-        ("[[[1]]]", "output 1 is 3-D, expected 2-D"),
-        ("3", "output 1 is 0-D, expected 2-D"),
-        ("[[]]", "output 1 has shape 1x0, expected sides of 1..30"),
-        ("np.zeros((31, 2))", "output 1 has shape 31x2, expected sides of 1..30"),
-        ("[[10]]", "output 1 has a cell 10, expected integers of 0..9"),
-        ("[[-1]]", "output 1 has a cell -1, expected integers of 0..9"),
-        ("[[1.5]]", "output 1 has a cell 1.5, expected integers of 0..9"),
-        ("[[np.nan]]", "output 1 has a cell nan, expected integers of 0..9"),
-        ("[[None]]", "output 1 has a cell None, expected integers of 0..9"),
-        ("[['1']]", "output 1 has cells of type <U1, expected integers"),
-        ("[[1j]]", "output 1 has cells of type complex128, expected integers"),
+        ("None", "is None,"),
+        ("[[[1]]]", "3-D"),
+        ("3", "0-D"),
+        ("[[]]", "shape 1x0"),
+        ("np.zeros((31, 2))", "shape 31x2"),
+        ("[[10]]", "cell 10"),
+        ("[[-1]]", "cell -1"),
+        ("[[1.5]]", "cell 1.5"),
+        ("[[np.nan]]", "cell nan"),
+        ("[[None]]", "cell None"),
+        ("[['1']]", "<U1"),
+        ("[[1j]]", "complex128"),
     ],
 )
-def test_invalid_output_says_which_and_why(executor: Executor, returned: str, message: str) -> None:
+def test_invalid_output_says_which_and_why(executor: Executor, returned: str, found: str, wording: Wording) -> None:
     source = f"import numpy as np\ndef transform(grid): return {returned} if grid[0, 0] == 7 else grid"
     outcome = run(executor, source)
-    assert (outcome.status, outcome.error, outcome.outputs) == (
-        Status.invalid_output,
-        f"InvalidOutput: {message}",
-        (),
-    )
+    assert (outcome.status, outcome.error_type, outcome.outputs) == (Status.invalid_output, "InvalidOutput", ())
+    assert outcome.error_message.startswith("output 1 ") and found in outcome.error_message
+    wording(outcome.error)
 
 
-def test_ragged_rows_are_an_invalid_output(executor: Executor) -> None:
+def test_ragged_rows_are_an_invalid_output(executor: Executor, wording: Wording) -> None:
     outcome = run(executor, "def transform(grid): return [[1], [1, 2]]")
     assert outcome.status is Status.invalid_output
-    assert outcome.error_message.startswith("output 0 does not convert to a grid: ValueError: ")
+    assert outcome.error_message.startswith("output 0 ") and "ValueError: " in outcome.error_message
+    wording(outcome.error)
 
 
 @pytest.mark.parametrize(
@@ -111,16 +111,17 @@ def test_ragged_rows_are_an_invalid_output(executor: Executor) -> None:
         ("exec('1 +')", "SyntaxError: invalid syntax (line 1)"),
         ("\nexit(3)", "SystemExit: 3 (line 2)"),
         ("class Mine(BaseException): pass\nraise Mine('two\\nlines')", "Mine: two lines (line 2)"),
-        ("x = 1", "NameError: the program defines no function named 'transform'"),
+        ("x = 1", "NameError: "),
         ("import no_such_thing", "ModuleNotFoundError: No module named 'no_such_thing' (line 1)"),
         ("from common import nothing", "ImportError: cannot import name 'nothing' from 'common' (common.py) (line 1)"),
         ("raise ValueError", "ValueError (line 1)"),
     ],
 )
-def test_error_has_type_message_and_line(executor: Executor, source: str, error: str) -> None:
+def test_error_has_type_message_and_line(executor: Executor, source: str, error: str, wording: Wording) -> None:
     outcome = run(executor, source)
     assert outcome.status is Status.error
     assert outcome.error.startswith(error)
+    wording(outcome.error)
 
 
 @pytest.mark.parametrize(
@@ -160,18 +161,22 @@ def test_no_text_is_rejected_or_edited(executor: Executor) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "status", "error"),
+    ("source", "status", "error_type", "number"),
     [
-        ("while True: pass", Status.timeout, "Timeout: more than 1 s of CPU time"),
-        ("raise MemoryError", Status.memory, "MemoryError: more than 256 MB"),
-        ("import os; os._exit(0)", Status.crash, "Crash: the process ended without a result"),
-        ("import ctypes; ctypes.string_at(0)", Status.crash, "Crash: killed by signal 11"),
-        ("import os; os.write(3, b'ok')", Status.protocol, "Protocol: malformed result"),
+        ("while True: pass", Status.timeout, "Timeout", "1 s"),
+        ("raise MemoryError", Status.memory, "MemoryError", "256 MB"),
+        ("import os; os._exit(0)", Status.crash, "Crash", ""),
+        ("import ctypes; ctypes.string_at(0)", Status.crash, "Crash", "signal 11"),
+        ("import os; os.write(3, b'ok')", Status.protocol, "Protocol", ""),
     ],
 )
-def test_other_statuses(executor: Executor, source: str, status: Status, error: str) -> None:
+def test_other_statuses(
+    executor: Executor, source: str, status: Status, error_type: str, number: str, wording: Wording
+) -> None:
     outcome = run(executor, source)
-    assert (outcome.status, outcome.error, outcome.outputs) == (status, error, ())
+    assert (outcome.status, outcome.error_type, outcome.outputs) == (status, error_type, ())
+    assert number in outcome.error_message
+    wording(outcome.error)
 
 
 @pytest.mark.parametrize(("share", "status"), [(0.9, Status.ok), (1.1, Status.memory)])
@@ -289,10 +294,12 @@ def test_more_equal_programs_than_are_read_ahead(lone: Executor) -> None:
 
 
 @pytest.mark.parametrize("limit", ["cpu_seconds", "wall_seconds", "memory_mb"])
-def test_limits_are_positive(limit: str) -> None:
+def test_limits_are_positive(limit: str, wording: Wording) -> None:
     for value in (0, -1, float("nan"), float("inf")):
-        with pytest.raises(InputError, match=f"the limit {limit} is {value}, expected a positive number"):
+        with pytest.raises(InputError) as caught:
             Limits(**{limit: value})  # type: ignore[arg-type]
+        assert f"{limit} is {value}" in str(caught.value)
+        wording(caught.value)
 
 
 def test_no_programs_give_no_outcomes_and_no_inputs_no_outputs(executor: Executor) -> None:
@@ -307,11 +314,12 @@ def test_an_abandoned_run_leaves_the_executor_usable(executor: Executor) -> None
     assert [outcome.program_id for outcome in executor.run([Program("a", SAME, (TWO,))])] == ["a"]
 
 
-def test_two_runs_at_once_are_refused(executor: Executor) -> None:
+def test_two_runs_at_once_are_refused(executor: Executor, wording: Wording) -> None:
     first = executor.run([Program("a", SAME, ()), Program("b", SAME, ())])
     next(first)
-    with pytest.raises(RuntimeError, match="running already"):
+    with pytest.raises(RuntimeError) as caught:
         next(executor.run([]))
+    wording(caught.value)
     assert [outcome.program_id for outcome in first] == ["b"]
 
 
@@ -325,22 +333,27 @@ def test_an_error_of_the_callers_iterable_propagates(executor: Executor) -> None
     assert run(executor, SAME).status is Status.ok
 
 
-def test_inputs_must_be_grids(executor: Executor) -> None:
-    with pytest.raises(ValueError, match="program it: expected 2-D uint8 inputs, got 1-D int64"):
+def test_inputs_must_be_grids(executor: Executor, wording: Wording) -> None:
+    with pytest.raises(ValueError) as caught:
         run(executor, SAME, (np.array([1, 2]),))
+    assert "program it" in str(caught.value) and "1-D int64" in str(caught.value)
+    wording(caught.value)
 
 
-def test_a_closed_executor_says_so() -> None:
+def test_a_closed_executor_says_so(wording: Wording) -> None:
     executor = Executor(1, LIMITS)
     executor.close()
     executor.close()
-    with pytest.raises(RuntimeError, match="closed"):
+    with pytest.raises(RuntimeError) as caught:
         next(executor.run([]))
+    wording(caught.value)
 
 
-def test_it_does_not_start_where_a_trivial_program_fails() -> None:
-    with pytest.raises(RuntimeError, match="cannot run a trivial program on this machine: timeout"):
+def test_it_does_not_start_where_a_trivial_program_fails(wording: Wording) -> None:
+    with pytest.raises(RuntimeError) as caught:
         Executor(2, Limits(cpu_seconds=1e-6))
+    assert "timeout" in str(caught.value)
+    wording(caught.value)
 
 
 def test_the_caller_is_never_forked_and_servers_have_one_thread() -> None:

