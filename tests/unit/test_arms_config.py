@@ -110,13 +110,13 @@ def test_models_that_cannot_take_turns_are_refused(wording: Wording) -> None:
     arms: dict[str, list[dict[str, Any]]] = {"other": [{"model": "big"}]}
     trained: dict[str, list[dict[str, Any]]] = {"other": [{"model": "big", "adapter": "trained"}]}
     for key, message in (
-        ("evaluation.arms: other", refused(arms)),
+        ("evaluation.arms: other .* big", refused(arms)),
         ("models.big: ", refused(arms, models={"big": OTHER | {"template": "words"}})),
         ("models.big.window", refused(arms, models={"big": OTHER | {"window": 40}})),
         ("evaluation.arms.0.turns.0: the adapter trained", refused(trained, models={"big": OTHER})),
-        ("models: an adapter is also called trained", refused(arms, models={"big": OTHER, "trained": OTHER})),
+        ("models: .* trained", refused(arms, models={"big": OTHER, "trained": OTHER})),
     ):
-        assert message.startswith(f"test: {key}")
+        assert re.match(f"test: {key}", message)
         wording(message)
 
 
@@ -129,7 +129,7 @@ def test_a_turn_refines_as_usual_but_for_what_it_says_itself() -> None:
 @pytest.mark.parametrize("key", [{"feedback": "none"}, {"select": "best"}, {"n_parents": 1}, {"include_errors": False}])
 def test_a_first_turn_refines_nothing(key: dict[str, Any], wording: Wording) -> None:
     message = refused({"base": [key]})
-    assert f"turn 1 refines nothing; remove {next(iter(key))}" in message
+    assert message.startswith("test: evaluation.arms.0: base: turn 1 ") and message.endswith(next(iter(key)))
     wording(message)
 
 

@@ -1,12 +1,14 @@
 """`arc-refinery fetch` against a hub on this machine: what it makes, and how it ends when something goes wrong."""
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hub import Hub, files_of
+from messages import Wording
 from processes import BIN
 
 from arc_refinery.hub import Download, distinct
@@ -117,22 +119,24 @@ def test_offline_or_without_the_hub_the_cache_is_enough(hub: Hub, fetcher: Fetch
             assert len(fetcher.succeed("someone/m", *flags, **variables)) == 2
 
 
-def test_a_file_that_the_cache_lacks_is_not_had_offline(hub: Hub, fetcher: Fetcher):
+def test_a_file_that_the_cache_lacks_is_not_had_offline(hub: Hub, fetcher: Fetcher, wording: Wording):
     hub.add("dataset", "someone/rows", ROWS)
     fetcher.succeed("someone/rows", "--kind", "dataset", "--patterns", "data/test.jsonl")
     (fetcher.folder / "out/x.json").unlink()
     message = fetcher.fail("someone/rows", "--kind", "dataset", "--patterns", "data/train.jsonl", HF_HUB_OFFLINE="1")
-    assert message.startswith(
-        f"datasets/someone/rows: not all of it is in {fetcher.home}/hub, and HF_HUB_OFFLINE is set"
-    )
+    assert message.startswith("datasets/someone/rows: ")
+    assert f"{fetcher.home}/hub" in message and "HF_HUB_OFFLINE" in message
+    wording(message)
 
 
-def test_a_file_of_ones_own_is_not_replaced_by_a_link(hub: Hub, fetcher: Fetcher):
+def test_a_file_of_ones_own_is_not_replaced_by_a_link(hub: Hub, fetcher: Fetcher, wording: Wording):
     hub.add("model", "someone/m", MODEL)
     mine = fetcher.folder / "out/x/config.json"
     mine.parent.mkdir(parents=True)
     mine.write_text("mine")
-    assert fetcher.fail("someone/m") == "out/x/config.json: exists and is not a link; choose another --output"
+    message = fetcher.fail("someone/m")
+    assert message.startswith("out/x/config.json: ") and "--output" in message
+    wording(message)
     assert mine.read_text() == "mine"
 
 
@@ -155,79 +159,88 @@ def test_a_connection_that_is_reset_is_tried_again(hub: Hub, fetcher: Fetcher):
     assert hub.requests.count("model.safetensors") == 3
 
 
-def test_a_connection_that_never_holds_ends_with_a_message_and_the_next_run_continues(hub: Hub, fetcher: Fetcher):
+def test_a_connection_that_never_holds_ends_with_a_message_and_the_next_run_continues(
+    hub: Hub, fetcher: Fetcher, wording: Wording
+):
     hub.add("model", "someone/m", MODEL)
     hub.dropped["model.safetensors"], hub.resets = (100, 3), True
     message = fetcher.fail("someone/m")
-    assert message.startswith("someone/m: cannot be downloaded (")
-    assert message.endswith(f"; try again: files that are complete are kept in {fetcher.home}/hub")
+    assert message.startswith("someone/m: ") and message.endswith(f"{fetcher.home}/hub")
+    wording(re.sub(r"\(.*\)", "(<the cause>)", message))
     hub.dropped.clear()
     hub.requests.clear()
     assert len(fetcher.succeed("someone/m")) == 2
     assert hub.requests == ["model.safetensors"]
 
 
-def test_a_hub_that_is_not_there(hub: Hub, fetcher: Fetcher):
+def test_a_hub_that_is_not_there(hub: Hub, fetcher: Fetcher, wording: Wording):
     hub.stop()
-    assert "cannot be downloaded ([Errno 111] Connection refused)" in fetcher.fail("someone/m")
+    message = fetcher.fail("someone/m")
+    assert message.startswith("someone/m: ") and "[Errno 111]" in message
+    wording(message)
 
 
 # names that are wrong, and what one may not have
 
 
-def test_an_unknown_repository(hub: Hub, fetcher: Fetcher):
+def test_an_unknown_repository(hub: Hub, fetcher: Fetcher, wording: Wording):
     hub.add("model", "someone/m", MODEL)
     message = fetcher.fail("someone/else")
-    assert message.startswith(
-        "someone/else: there is no such model, or it is private; correct the name, or `hf auth login`"
-    )
-    assert fetcher.fail("someone/m", "--kind", "dataset", "--patterns", "x").startswith(
-        "datasets/someone/m: there is no such dataset"
-    )
+    assert message.startswith("someone/else: ") and " model" in message
+    wording(message)
+    message = fetcher.fail("someone/m", "--kind", "dataset", "--patterns", "x")
+    assert message.startswith("datasets/someone/m: ") and " dataset" in message
+    wording(message)
 
 
 @pytest.mark.parametrize("revision", ["v2", "0" * 40])
-def test_an_unknown_revision(hub: Hub, fetcher: Fetcher, revision: str):
+def test_an_unknown_revision(hub: Hub, fetcher: Fetcher, revision: str, wording: Wording):
     hub.add("model", "someone/m", MODEL)
     message = fetcher.fail("someone/m", "--revision", revision)
-    assert message == f"someone/m: there is no revision {revision}; give a branch, a tag or a whole commit hash"
+    assert message.startswith("someone/m: ") and f"revision {revision}" in message
+    wording(message)
 
 
-def test_a_name_that_is_none(fetcher: Fetcher):
-    assert fetcher.fail("a/b/c").endswith("; expected owner/name")
+def test_a_name_that_is_none(fetcher: Fetcher, wording: Wording):
+    message = fetcher.fail("a/b/c")
+    assert "a/b/c" in message and "owner/name" in message
+    wording(message)
 
 
-def test_a_gated_repository(hub: Hub, fetcher: Fetcher):
+def test_a_gated_repository(hub: Hub, fetcher: Fetcher, wording: Wording):
     hub.add("model", "someone/m", MODEL)
     hub.gated.add("someone/m")
     message = fetcher.fail("someone/m")
-    assert message.startswith("someone/m: is gated: accept its terms on http://127.0.0.1:")
-    assert message.endswith("/someone/m, then `hf auth login` on this machine, or a token in $HF_HOME/token")
+    assert message.startswith("someone/m: ") and re.search(r"http://127\.0\.0\.1:\d+/someone/m,", message)
+    wording(re.sub(r"127\.0\.0\.1:\d+", "<hub>", message))
 
 
 @pytest.mark.parametrize("offline", ["0", "1"])
 @pytest.mark.parametrize("patterns", [["*test_sft*"], ["data/*", "*test_sft*"]])
-def test_a_pattern_that_no_file_has_shows_the_files(hub: Hub, fetcher: Fetcher, patterns: list[str], offline: str):
+def test_a_pattern_that_no_file_has_shows_the_files(
+    hub: Hub, fetcher: Fetcher, patterns: list[str], offline: str, wording: Wording
+):
     commit = hub.add("dataset", "someone/rows", ROWS)
     if offline == "1":
         fetcher.succeed("someone/rows", "--kind", "dataset", "--patterns", "data/*")
         (fetcher.folder / "out/x.json").unlink()
     message = fetcher.fail("someone/rows", "--kind", "dataset", "--patterns", *patterns, HF_HUB_OFFLINE=offline)
-    assert message == (
-        f"datasets/someone/rows: no file is called *test_sft* at commit {commit}; there are README.md, "
-        "data/test.jsonl, data/train.jsonl"
-    )
+    assert message.startswith("datasets/someone/rows: ")
+    assert "*test_sft*" in message and commit in message
+    assert ", ".join(sorted(ROWS)) in message
+    wording(message)
 
 
 # a disk that is full
 
 
-def test_a_disk_that_is_too_small_is_found_before_the_download(hub: Hub, fetcher: Fetcher):
+def test_a_disk_that_is_too_small_is_found_before_the_download(hub: Hub, fetcher: Fetcher, wording: Wording):
     hub.add("model", "someone/m", MODEL)
     hub.sizes["model.safetensors"] = 10**17
     message = fetcher.fail("someone/m")
-    assert message.startswith("someone/m: 100PB are missing, but ")
-    assert message.endswith(f" are free in {fetcher.home}/hub; make room, or set HF_HOME to a folder on a larger disk")
+    assert message.startswith("someone/m: 100PB ")
+    assert f"{fetcher.home}/hub" in message and "HF_HOME" in message
+    wording(re.sub(r"[\d.]+\wB are free", "<size> are free", message))
     assert hub.requests == []
 
 
@@ -258,10 +271,9 @@ def test_a_disk_that_fills_up_meanwhile(hub: Hub, fetcher: Fetcher):
         [*mounted, "sh", *command], env=hub.environment(fetcher.home), capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == (
-        f"arc-refinery: someone/m: the disk of {fetcher.home}/hub is full; make room, or set HF_HOME to a folder on a "
-        "larger disk"
-    )
+    message = done.stderr.splitlines()[-1]
+    assert message.startswith("arc-refinery: someone/m: ")
+    assert f"{fetcher.home}/hub is full" in message and "HF_HOME" in message
 
 
 # what an experiment asks for
@@ -279,6 +291,8 @@ def test_a_repository_is_fetched_once_with_all_files_that_are_asked_of_it():
     ]
 
 
-def test_two_revisions_of_one_repository_are_refused():
-    with pytest.raises(ValueError, match="a/m is asked for with the revisions None and v2; give the same"):
+def test_two_revisions_of_one_repository_are_refused(wording: Wording):
+    with pytest.raises(ValueError) as caught:
         distinct([Download("a/m", "model"), Download("a/m", "model", "v2")])
+    assert str(caught.value).startswith("a/m ") and "None and v2" in str(caught.value)
+    wording(caught.value)

@@ -8,6 +8,7 @@ import pytest
 from factories import make_prompt
 from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
+from messages import Wording
 
 from arc_refinery import records
 from arc_refinery.records import RecordError
@@ -68,11 +69,13 @@ def test_a_file_without_prompts_has_a_row_without_lengths(tmp_path: Path):
     assert pd.read_csv(tmp_path / "lengths.csv")["max"].isna().all()
 
 
-def test_dropped_prompts_of_unknown_lengths_are_refused(tmp_path: Path):
+def test_dropped_prompts_of_unknown_lengths_are_refused(tmp_path: Path, wording: Wording):
     path = tmp_path / "prompts.parquet"
     records.write(path, "prompts", [make_prompt()], 0, {}, lambda: {"n_dropped": 3})
-    with pytest.raises(RecordError, match="3 prompts were dropped, but their lengths are not in its notes"):
+    with pytest.raises(RecordError) as caught:
         read_lengths(path, "some")
+    assert str(caught.value).startswith(f"{path}: 3 ")
+    wording(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +91,7 @@ def test_labels_are_what_tells_the_files_apart(paths: list[str], expected: list[
     assert labels([Path(path) for path in paths]) == expected
 
 
-def test_the_page_has_the_table_the_window_and_the_published_lengths(tmp_path: Path):
+def test_the_page_has_the_table_the_window_and_the_published_lengths(tmp_path: Path, wording: Wording):
     paths = [
         write(tmp_path / "r/set/turn1/prompts.parquet", {1: [100, 200, 300]}),
         write(tmp_path / "r/set/refine-turn2/prompts.parquet", {2: [400, 2000]}),
@@ -97,7 +100,9 @@ def test_the_page_has_the_table_the_window_and_the_published_lengths(tmp_path: P
     text = (tmp_path / "out/lengths.md").read_text()
     assert "| `turn1` | 1 | 3 | 200 | 300 | 300 | 300 | 1024 | 0 | 976 | 0 |" in text
     assert "| `refine-turn2` | 2 | 2 | 400 | 2000 | 2000 | 2000 | 1024 | 1 | 976 | 1 |" in text
-    assert "published for the 8B model: at most 8635 tokens in the first turn, 8511 in the second" in text
+    (published,) = (block for block in text.split("\n\n") if "published" in block)
+    assert "8635 tokens" in published and " 8511 " in published
+    wording(published)
     assert "(lengths.png)" in text
     metrics = pd.read_csv(tmp_path / "out/lengths.csv", index_col="prompts")
     assert metrics.loc["refine-turn2", ["n", "median", "max", "dropped"]].tolist() == [2, 400, 2000, 1]

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import yaml
 from checkout import ROOT
+from messages import Wording
 
 from arc_refinery.config import Refining, TaskSet, validate_experiment
 from arc_refinery.reporting.publish import Attachments
@@ -64,15 +65,17 @@ def blocks(folder: Path) -> list[str]:
     return found
 
 
-def test_the_validation_set_chooses_and_the_other_set_says_what_the_choice_is_worth(blocks: list[str]):
+def test_the_validation_set_chooses_and_the_other_set_says_what_the_choice_is_worth(
+    blocks: list[str], wording: Wording
+):
     (chosen,) = (block for block in blocks if "Chosen" in block)
-    assert "Chosen on the validation set `validation`: step 20**, which solves 75.0 %" in chosen
-    assert "On sets that nothing was chosen on it solves 25.0 %" in chosen
+    assert re.search(r"`validation`: step 20\*\*.* 75\.0 %.* 25\.0 % ", chosen)
     # one task of 4 after step 20, two before training; step 20 is also the last one
-    assert re.search(r"of `heldout` \(-25\.0 points \[\S+, \S+\] against step 0\)\.$", chosen)
+    assert re.search(r"`heldout` \(-25\.0 points \[\S+, \S+\] against step 0\)\.$", chosen)
+    wording(chosen)
 
 
-def test_an_earlier_step_is_set_against_the_first_and_the_last_one(tmp_path: Path):
+def test_an_earlier_step_is_set_against_the_first_and_the_last_one(tmp_path: Path, wording: Wording):
     made = experiment()
     both = sets(made, validation=True, heldout=False)
     best_at_10 = {"base": (1, 0.1), "steps@10": (4, 0.5), "steps@20": (2, 0.3)}
@@ -86,6 +89,7 @@ def test_an_earlier_step_is_set_against_the_first_and_the_last_one(tmp_path: Pat
     assert re.search(
         r"\(\+50\.0 points \[\S+, \S+\] against step 0, \+75\.0 points \[\S+, \S+\] against step 20\)", chosen
     )
+    wording(chosen)
 
 
 def test_the_tables_have_a_row_for_each_step_from_before_the_training_on(blocks: list[str]):
@@ -109,12 +113,13 @@ def test_the_plot_and_the_table_as_csv_are_written(blocks: list[str], folder: Pa
     assert float(one["mean"]) == 0.4
 
 
-def test_without_a_validation_set_no_step_is_chosen(tmp_path: Path):
+def test_without_a_validation_set_no_step_is_chosen(tmp_path: Path, wording: Wording):
     made = experiment()
     only = sets(made, heldout=False)["heldout"]
-    text = "\n".join(over_steps.section(made, [(only, results(HELDOUT))], Attachments(str(tmp_path))))
-    assert "No set has `validation: true`, so no step is chosen" in text
-    assert "Chosen on" not in text
+    blocks = over_steps.section(made, [(only, results(HELDOUT))], Attachments(str(tmp_path)))
+    (sentence,) = (block for block in blocks if "`validation: true`" in block)
+    wording(sentence)
+    assert "Chosen on" not in "\n".join(blocks)
 
 
 def test_trainings_that_keep_no_step_have_no_section(tmp_path: Path):

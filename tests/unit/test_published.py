@@ -4,6 +4,7 @@ from math import comb, erfc, sqrt
 
 import pandas as pd
 import pytest
+from messages import Wording
 
 from arc_refinery.reporting.refining import published
 from arc_refinery.reporting.refining.published import Published, tasks_needed, unpaired
@@ -26,9 +27,11 @@ def test_shares_are_those_of_65_64_and_71_of_400_tasks():
         assert one.source == "Iteration 34"
 
 
-def test_a_share_that_no_number_of_tasks_has_is_refused():
-    with pytest.raises(ValueError, match=r"no number of 400 tasks is 16\.4 %"):
+def test_a_share_that_no_number_of_tasks_has_is_refused(wording: Wording):
+    with pytest.raises(ValueError) as caught:
         _ = Published("e", "s", "x", 128, 0, "none", 400, "", {"is_correct": 16.4}).n_solved
+    assert "400 tasks" in str(caught.value) and "16.4 %" in str(caught.value)
+    wording(caught.value)
 
 
 @pytest.mark.parametrize("arm", ["independent", "refine-base", "refine-trained"])
@@ -57,8 +60,11 @@ def test_tasks_needed_for_the_published_difference():
     assert tasks_needed(0.5, 0.6) == 388  # a textbook example: 387.3 for 80 % power
 
 
-def test_the_section_says_what_the_figures_support():
+def test_the_section_says_what_the_figures_support(wording: Wording):
     text = "\n\n".join(published.section("demo", {}))
+    for block in text.split("\n\n"):
+        if not block.startswith("|"):
+            wording(block)
     assert "| `independent` | 128 | 16.3 % | 65/400 = 16.25 % | [13.0, 20.2] |" in text
     assert "| `refine-trained` | 64 + 64 | 17.8 % | 71/400 = 17.75 % | [14.3, 21.8] |" in text
     multi_turn = "| `multi-turn-rl` | evaluation | `refine-trained` | 64 + 64 | trained | "
@@ -66,15 +72,14 @@ def test_the_section_says_what_the_figures_support():
     base = "| `arc-training-rl` | evaluation | `base` | 480 | none | "
     assert f"{base}100 | 70.87 | 43.82 | 41.3 | 2.07 | 1.34 | 22.5 | 40.21 | 1.71 | 1.68 | 28.5 | 22.25 |" in text
     assert "| `arc-training-rl` | training | `base` | 240 | none | 100 | 76.4 | 41.1 |" in text
-    assert "No arm of this experiment repeats a published one" in text
     assert "| `refine-trained` − `independent` | +1.50 | 0.572 | 9844 |" in text
-    assert "**Whether 16.3 and 17.8 % of 400 tasks differ cannot be known from the published shares.**" in text
+    assert "16.3 and 17.8 % of 400 tasks" in text
     # Fisher's exact test: tables at most as likely as the one found, by the hypergeometric distribution
     weights = {k: comb(400, k) * comb(400, 136 - k) for k in range(137)}
     fisher = sum(weight for weight in weights.values() if weight <= weights[65]) / comb(800, 136)
-    assert f"Fisher's exact test of 16.3 and 17.8 %: p = {fisher:.3f}" in text
+    assert f"p = {fisher:.3f}" in text
     # six tasks gained and none lost: 2 of 64 sign patterns are that uneven
-    assert f"6 more would give p = {2 / 64:.3f} (exact McNemar) if none was lost" in text
+    assert f"p = {2 / 64:.3f}" in text
 
 
 @pytest.mark.parametrize("experiment", ["multi-turn-rl", "multi-turn-rl-unsloth"])

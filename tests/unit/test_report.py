@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from factories import make_task
 from handmade import graded, prompt
+from messages import Wording
 
 from arc_refinery import config, records
 from arc_refinery.augment import IDENTITY
@@ -146,6 +147,11 @@ def all_files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder.parent)): path.read_bytes() for path in files}
 
 
+def line_with(text: str, words: str) -> str:
+    (found,) = (line for line in text.splitlines() if words in line)
+    return found
+
+
 def test_table_of_arms(folder: Path):
     table = pd.read_csv(folder / "report/small-arms.csv", index_col="name")
     assert table["n_tasks"].tolist() == [4, 4, 4]
@@ -193,16 +199,28 @@ def test_solved_tasks_are_counted_with_an_interval(text: str):
     assert row["`refine-trained` |"].startswith("3/4 = 75.0 % [")
 
 
-def test_differences_say_that_four_tasks_prove_nothing(text: str):
-    assert "**The evidence supports none of 3 differences between arms**, corrected for their number (Holm)." in text
-    sentence = next(line for line in text.splitlines() if line.startswith("- `refine-trained` solved 3"))
-    assert "of 4 tasks (75.0 %) and `independent` 2 (50.0 %): +25.0 points" in sentence
-    assert "1 solved by the first only, 0 by the second only, exact McNemar p = 1.000" in sentence
-    assert text.count("**The evidence does not support a difference.**") == 3
+def test_differences_say_that_four_tasks_prove_nothing(text: str, wording: Wording):
+    wording(line_with(text, " 3 differences"))
+    sentences = [line for line in text.splitlines() if re.match("- `.*` solved ", line)]
+    assert len(sentences) == 3
+    (sentence,) = (one for one in sentences if one.startswith("- `refine-trained`") and "`independent` 2" in one)
+    for fact in (
+        "3 of 4 tasks (75.0 %)",
+        "`independent` 2 (50.0 %)",
+        "+25.0 points",
+        "1 solved",
+        " 0 by ",
+        "p = 1.000",
+    ):
+        assert fact in sentence
+    conclusions = {line.partition("**")[2] for line in sentences}
+    assert len(conclusions) == 1 and all("`" not in one for one in conclusions)  # none names an arm as the better one
+    for line in sentences:
+        wording(line)
 
 
-def test_unspent_budget_two_guesses_and_pass_at_1(text: str):
-    assert "unspent: 1 of 4 tasks in `refine-base`, 1 of 4 tasks in `refine-trained`." in text
+def test_unspent_budget_two_guesses_and_pass_at_1(text: str, wording: Wording):
+    wording(line_with(text, "1 of 4 tasks in `refine-base`, 1 of 4 tasks in `refine-trained`"))
     row = cells(text, "`refine-base`", "two guesses")
     assert row["attempts per task"] == "3.5"
     assert row["completions truncated"] == f"{200 / 14:.1f} %"  # nn of d
@@ -229,22 +247,22 @@ def test_training_and_prompt_lengths(text: str):
     assert (row["allowed"], row["dropped |"]) == ("84", "3 |")
 
 
-def test_settings_and_caveats_are_stated(text: str):
-    for words in (
-        "> Made by hand.",
-        "They do not cover other training runs: there was one.",
-        "window 100 tokens",
-        "baseline is `independent`",
-        "(4 in all)",
-    ):
-        assert words in text
-    assert "at least 6 tasks" in text  # 2 / 2^6 = 0.03, 2 / 2^5 = 0.06
+def test_settings_and_caveats_are_stated(text: str, wording: Wording):
+    for words in ("> Made by hand.", "window 100 tokens", "baseline is `independent`"):
+        wording(line_with(text, words))
+    assert text.count("(4 in all)") == 2
+    limitations = text.partition("## Limitations\n\n")[2].partition("\n\n")[0]
+    assert " 6 tasks" in limitations  # 2 / 2^6 = 0.03, 2 / 2^5 = 0.06
+    wording(limitations)
 
 
-def test_executing_without_seccomp_is_said(folder: Path, text: str):
-    assert "- Execution: 1 s of CPU time and 512 MB for each program.\n" in text
+def test_executing_without_seccomp_is_said(folder: Path, text: str, wording: Wording):
     allowing = experiment().model_copy(update={"sandbox": config.Sandbox(allow_without_seccomp=True)})
-    assert "where their system calls cannot be filtered (`sandbox.allow_" in composed(allowing, folder)
+    usual, unfiltered = (line_with(one, "- Execution: ") for one in (text, composed(allowing, folder)))
+    assert "1 s " in usual and "512 MB" in usual
+    assert "`sandbox.allow_without_seccomp" in unfiltered and "seccomp" not in usual
+    wording(usual)
+    wording(unfiltered)
 
 
 def test_links_lead_to_files_beside_the_report(folder: Path, text: str):
@@ -260,12 +278,19 @@ def test_links_lead_to_files_beside_the_report(folder: Path, text: str):
     assert all((folder.parent / link).stat().st_size for link in links if link != of_logs)
 
 
-def test_gallery_shows_tasks_of_each_class_that_have_refining_attempts(text: str):
+def test_gallery_shows_tasks_of_each_class_that_have_refining_attempts(text: str, wording: Wording):
     # b is solved by refining alone; d by nobody, but it has nothing to refine
-    assert "**Solved only by refining**: 1 task, 1 of them shown." in text
-    assert "**Solved only by the baseline**: no task." in text
-    assert "**Solved by nobody**: 1 task, none of them shown." in text
-    assert re.findall("^#### .*", text, re.MULTILINE) == ["#### `b`: solved only by refining"]
+    classes = [line for line in text.splitlines() if line.startswith("**Solved ")]
+    assert [re.findall("[0-9]+|none|no task", line.partition(":")[2]) for line in classes] == [
+        ["1", "1"],
+        ["no task"],
+        ["1", "none"],
+    ]
+    for line in classes:
+        wording(line)
+    (title,) = re.findall("^#### .*", text, re.MULTILINE)
+    assert title.startswith("#### `b`: ")
+    wording(title)
     assert re.findall("feedback on .", text) == ["feedback on b"]
 
 
@@ -289,11 +314,16 @@ def test_plots_are_there_as_svg_too_without_a_date(folder: Path):
         assert "dc:date" not in drawing
 
 
-def test_a_program_that_continues_from_outputs_is_shown_as_one(tmp_path: Path):
-    sentence = "The refined program runs on the outputs of the first program"
-    for form, is_said in (("given", False), ("residual-only", True)):
+def test_a_program_that_continues_from_outputs_is_shown_as_one(tmp_path: Path, wording: Wording):
+    said: list[set[str]] = []  # before the tasks that are shown
+    for form in ("given", "residual-only"):
         made = experiment().model_copy(update={"refinement": config.Refinement(form=form)})
-        assert (sentence in composed(made, write_experiment(tmp_path / form))) == is_said
+        text = composed(made, write_experiment(tmp_path / form))
+        said.append(set(text.partition("### Tasks\n")[2].partition("**Solved")[0].splitlines()))
+    usual, continuing = said
+    (sentence,) = continuing - usual
+    assert usual < continuing and "outputs" in sentence
+    wording(sentence)
 
 
 @pytest.mark.slow
@@ -325,60 +355,68 @@ def test_a_report_that_cannot_be_drawn_leaves_the_earlier_one(tmp_path: Path):
     assert (tmp_path / "report/old.png").exists() and not (tmp_path / "tiny.md").exists()
 
 
-def test_one_arm_is_compared_with_nothing(tmp_path: Path):
+def test_one_arm_is_compared_with_nothing(tmp_path: Path, wording: Wording):
     folder = write_experiment(tmp_path)
     text = composed(experiment(arms=("independent",)), folder)
-    assert "There is one arm, so nothing is compared." in text
-    assert "No arm refines" in text
+    assert " − `" not in text  # no difference of arms
+    wording(line_with(text.partition("## Limitations")[0], "one arm"))
+    wording(line_with(text, "No arm refines"))
     assert "| `trained` | 20 |" in text  # also where no arm uses what was trained
 
 
-def test_an_experiment_without_training_says_so(tmp_path: Path):
+def test_an_experiment_without_training_says_so(tmp_path: Path, wording: Wording):
     folder = write_experiment(tmp_path)
     content = experiment(arms=("independent",)).model_dump() | {"training": None}
     text = composed(Refining.model_validate(content), folder)
-    assert "Nothing was trained." in text
+    wording(line_with(text, "Nothing was trained"))
     assert "GRPO" not in text
     assert "`part1/training`" not in text
 
 
-def test_one_task_shows_no_difference_and_has_no_interval(tmp_path: Path):
+def test_one_task_shows_no_difference_and_has_no_interval(tmp_path: Path, wording: Wording):
     answers = {branch: {"a": given["a"]} for branch, given in ANSWERS.items()}
     folder = write_experiment(tmp_path, answers=answers, tasks="a")
     text = composed(experiment(), folder)
-    assert "One task cannot show a difference between arms" in text
+    wording(line_with(text, "One task cannot"))
     assert "[0.0, 0.0]" not in text
     assert "[100.0, 100.0]" not in text
 
 
-def test_nothing_to_refine_is_reported(tmp_path: Path):
+def test_nothing_to_refine_is_reported(tmp_path: Path, wording: Wording):
     answers = {**ANSWERS, "refine-base-turn2": {}, "refine-trained-turn2": {}}
     folder = write_experiment(tmp_path, answers=answers)
     text = composed(experiment(), folder)
-    assert "4 of 4 tasks in `refine-trained`" in text
-    assert "No task had anything to refine in `refine-trained`" in text
+    wording(line_with(text, "4 of 4 tasks in `refine-trained`"))
+    wording(line_with(text, "anything to refine in `refine-trained`"))
     assert cells(text, "is_correct", "turn 2 × 2 of `refine-base` | turn 2")["turn 2 × 2 of `refine-base`"] == "–"
 
 
-def test_verdicts_of_other_attempts_are_refused(tmp_path: Path):
+def test_verdicts_of_other_attempts_are_refused(tmp_path: Path, wording: Wording):
     folder = write_experiment(tmp_path)
     _, verdict = attempt_and_verdict("a", "turn1", 0, "S")
     records.write(folder / "small/turn1/verdicts/000.parquet", "verdicts", [verdict], 0, {})
-    with pytest.raises(RecordError, match=r"verdicts/000\.parquet: 1 rows, expected 16"):
+    with pytest.raises(RecordError) as caught:
         write_report(experiment(), folder, tmp_path / "tiny.md")
+    assert str(caught.value).startswith(f"{folder}/small/turn1/verdicts/000.parquet: 1 ")
+    assert "16" in str(caught.value)
+    wording(caught.value)
 
 
-def test_attempts_on_unknown_tasks_are_refused(tmp_path: Path):
+def test_attempts_on_unknown_tasks_are_refused(tmp_path: Path, wording: Wording):
     folder = write_experiment(tmp_path, tasks="abc")
-    with pytest.raises(RecordError, match=r"attempts on task d, which is not in .*small\.parquet"):
+    with pytest.raises(RecordError) as caught:
         write_report(experiment(), folder, tmp_path / "tiny.md")
+    assert "task d" in str(caught.value) and f"{folder}/tasks/small.parquet" in str(caught.value)
+    wording(caught.value)
 
 
-def test_a_missing_training_log_is_named(tmp_path: Path):
+def test_a_missing_training_log_is_named(tmp_path: Path, wording: Wording):
     folder = write_experiment(tmp_path)
     (folder / "adapters/trained/training.jsonl").unlink()
-    with pytest.raises(RecordError, match=r"training\.jsonl: no such file"):
+    with pytest.raises(RecordError) as caught:
         write_report(experiment(), folder, tmp_path / "tiny.md")
+    assert str(caught.value).startswith(f"{folder}/adapters/trained/training.jsonl: ")
+    wording(caught.value)
     assert not (tmp_path / "tiny.md").exists()
 
 

@@ -1,6 +1,7 @@
 """How the report tells a training: from its log, made by hand, to sentences, tables and pictures."""
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 import matplotlib.image
 import numpy as np
 import pytest
+from messages import Wording
 
 from arc_refinery import cli, config
 from arc_refinery.config import Refining
@@ -105,10 +107,12 @@ def test_older_logs_have_their_shares_under_the_names_of_trl(tmp_path: Path):
 @pytest.mark.parametrize(
     "line", ['{"step": 2, "rew', '{"heldout": {"step": 1}}', '{"guard": {"step": 3}}', '{"step": "two", "reward": 1}']
 )
-def test_a_broken_line_is_named(tmp_path: Path, line: str):
+def test_a_broken_line_is_named(tmp_path: Path, line: str, wording: Wording):
     (tmp_path / "training.jsonl").write_text(f'{{"step": 1, "reward": 1.0}}\n{line}\n')
-    with pytest.raises(RecordError, match=r"training\.jsonl, line 2: is not a line of a training log"):
+    with pytest.raises(RecordError) as caught:
         read_log(tmp_path / "training.jsonl")
+    assert str(caught.value).startswith(f"{tmp_path}/training.jsonl, line 2: ")
+    wording(caught.value)
 
 
 def test_what_was_no_number_is_missing(tmp_path: Path):
@@ -150,12 +154,19 @@ def section(folder: Path, of: Refining, logs: Mapping[str, Entries], files: Atta
     return "\n\n".join(training.section(of, folder, files or Attachments("link")))
 
 
-def test_a_healthy_training_is_reported(tmp_path: Path):
+def line_of(text: str, start: str) -> str:
+    (found,) = (line for line in text.splitlines() if line.startswith(start))
+    return found
+
+
+def test_a_healthy_training_is_reported(tmp_path: Path, wording: Wording):
     files = Attachments("link")
     text = section(tmp_path, experiment(), {"trained": [*HEALTHY, CHOSEN]}, files)
     # mean of 0.1 and 0.2, of 1.9 and 2.0
     assert "| `trained` | 20 | 0.15 | 1.95 | +1.80 | 1.95 at 20 | – | 10 | 4.00 |" in text
-    assert "`trained`: GRPO, 20 optimizer steps. The adapter is that of step 10: it earns most on 4 held-out" in text
+    sentence = line_of(text, "`trained`: ")
+    assert all(fact in sentence for fact in ("GRPO", "20 ", "step 10", CHOSEN["chosen"]["why"]))
+    wording(sentence)
     assert "| 10 | 4.00 | 25.0 % | the adapter |" in text
     assert "| 20 | 3.00 | 50.0 % |  |" in text
     assert "Warning" not in text
@@ -164,25 +175,28 @@ def test_a_healthy_training_is_reported(tmp_path: Path):
     assert (tmp_path / "link/training-trained.png").exists()
 
 
-def test_how_old_the_completions_of_a_step_are_is_said(tmp_path: Path):
+def test_how_old_the_completions_of_a_step_are_is_said(tmp_path: Path, wording: Wording):
     settings = {"steps_per_generation": 2, "num_iterations": 2}
     text = section(tmp_path, experiment(grpo=settings), {"trained": HEALTHY})
-    assert "sampled for 4 steps at once: a step learns from completions of weights that are up to 3 steps older" in text
-    assert "sampled for" not in section(tmp_path, experiment(), {"trained": HEALTHY})
+    sentence = line_of(text, "`trained`: ")
+    assert " 4 steps" in sentence and " 3 steps" in sentence
+    wording(sentence)
+    without = line_of(section(tmp_path, experiment(), {"trained": HEALTHY}), "`trained`: ")
+    assert sentence.startswith(without) and " steps" in sentence.removeprefix(without)
 
 
-def test_a_collapse_is_the_first_thing_said(tmp_path: Path):
+def test_a_collapse_is_the_first_thing_said(tmp_path: Path, wording: Wording):
     text = section(tmp_path, experiment(guard={"window": 4}), {"trained": COLLAPSED})
     title, first, second, *_ = text.split("\n\n")
     assert title == "## Training"
-    assert first == (
-        "**Warning: the training `trained` collapsed at step 14: the share of truncated completions, mean of 4 steps, "
-        "was 0.712, limit 0.5.** It was rolled back to the checkpoint of step 10 and continued with the learning rate "
-        "0.0005."
-    )
-    assert second.endswith("the mean reward, mean of 4 steps, was 0.4, limit 1.2.** It was stopped there.")
-    assert "20 optimizer steps, plus 4 abandoned by rollbacks. The adapter is that of step 10" in text
-    assert "| 12 | 1.00 | 25.0 % | abandoned by a rollback |" in text
+    assert re.findall(r"\d[\d.]*\d|\d", first) == ["14", "4", "0.712", "0.5", "10", "0.0005"]
+    assert re.findall(r"\d[\d.]*\d|\d", second) == ["20", "4", "0.4", "1.2"]
+    assert "`trained`" in first and "truncated" in first and "reward" in second
+    sentence = line_of(text, "`trained`: ")
+    assert all(fact in sentence for fact in (" 20 ", " 4 ", "step 10"))
+    check = line_of(text, "| 12 | 1.00 | 25.0 % | ")
+    for said in (first, second, sentence, check):
+        wording(said)
 
 
 def test_runs_of_a_sweep_stand_side_by_side_with_their_collapses(tmp_path: Path):
@@ -212,24 +226,28 @@ def test_the_collapses_of_several_runs_are_marked(tmp_path: Path):
     assert not np.array_equal(pictures[0][:n_rows], pictures[1][:n_rows])
 
 
-def test_a_collapse_that_nothing_was_done_about_is_a_warning_too():
+def test_a_collapse_that_nothing_was_done_about_is_a_warning_too(wording: Wording):
     warning = training.collapse("trained", Decision(7, "loss", None, 0.0, "none"), window=10)
-    assert warning.startswith(
-        "**Warning: the training `trained` collapsed at step 7: the loss was not a finite number.** The guard"
-    )
+    assert warning.startswith("**") and "`trained`" in warning
+    assert "step 7" in warning and "loss" in warning
+    wording(warning)
 
 
-def test_sft_before_grpo_has_its_own_part(tmp_path: Path):
+def test_sft_before_grpo_has_its_own_part(tmp_path: Path, wording: Wording):
     text = section(tmp_path, experiment(("sft", "grpo")), {"sft": SFT, "trained": HEALTHY})
     assert text.index("### `sft`") < text.index("### `trained`")
     assert "| loss (nats/token) | 1.500 | 0.103 |" in text  # 2/1 and 2/2; 2/19 and 2/20
     assert "| `sft` |" not in text  # it has no rewards to compare
-    assert "`sft`: SFT, 20 optimizer steps. The adapter is that of the last step." in text
+    sentence = line_of(text, "`sft`: ")
+    assert "SFT" in sentence and " 20 " in sentence
+    wording(sentence)
 
 
-def test_sft_alone(tmp_path: Path):
+def test_sft_alone(tmp_path: Path, wording: Wording):
     text = section(tmp_path, experiment(("sft",)), {"trained": SFT})
-    assert "`trained`: SFT, 20 optimizer steps" in text
+    sentence = line_of(text, "`trained`: ")
+    assert "SFT" in sentence and " 20 " in sentence
+    wording(sentence)
     assert "ean reward" not in text
 
 
@@ -261,9 +279,11 @@ def test_each_term_of_the_reward_has_a_row_after_the_reward(tmp_path: Path):
     ]
 
 
-def test_a_log_without_steps_is_named(tmp_path: Path):
+def test_a_log_without_steps_is_named(tmp_path: Path, wording: Wording):
     text = section(tmp_path, experiment(), {"trained": [{"step": 20, "train_loss": 0.5}]})
-    assert "The log of the training `trained` has no step with a reward or a loss." in text
+    sentence = text.split("\n\n")[-1]
+    assert "`trained`" in sentence
+    wording(sentence)
 
 
 # ---- pictures ----
@@ -321,9 +341,11 @@ def test_one_stage_draws_the_curves_of_one_training(tmp_path: Path, monkeypatch:
     assert (tmp_path / "by-stage.png").read_bytes() == drawn(tmp_path, SFT).read_bytes()
 
 
-def test_no_curves_of_no_steps(tmp_path: Path):
-    with pytest.raises(RecordError, match="nothing to draw"):
+def test_no_curves_of_no_steps(tmp_path: Path, wording: Wording):
+    with pytest.raises(RecordError) as caught:
         training.draw_curves(written(tmp_path / "training.jsonl", []), tmp_path / "curves.png")
+    assert str(tmp_path / "training.jsonl") in str(caught.value)
+    wording(caught.value)
 
 
 # ---- the settings in words ----
@@ -333,37 +355,47 @@ def described(of: Refining) -> str:
     return "\n".join(prose.arms_and_settings(of, {"small": 4}))
 
 
-def test_settings_of_grpo_are_described():
+def test_settings_of_grpo_are_described(wording: Wording):
     changes = {"improvement_weight": 0.5, "truncation_penalty": 1.0, "n_heldout": 8, "entropy_coef": 0.01}
     text = described(experiment(grpo=changes))
-    for words in (
-        "- Training `trained`: GRPO on second-turn prompts from the tasks of `part1`, `part2` (source: generator). ",
-        "Reward `arc-v2-no-pixel-score`, plus 0.5 × its gain over the attempt that it refines, minus 1 if it is",
-        "Loss `grpo`, an entropy bonus of 0.01, without truncated completions.",
-        "the highest mean reward on 8 prompts held out from training",
-        "over 10 steps, more than 50 % of the completions are truncated",
-        "with 0.5 × the learning rate (at most 2 times; after that it is stopped)",
+    trained, collapse = line_of(text, "- Training `trained`: GRPO "), line_of(text, "- Collapse: ")
+    for fact in (
+        "second-turn",
+        "`part1`, `part2`",
+        "generator",
+        "`arc-v2-no-pixel-score`",
+        "plus 0.5",
+        "minus 1",
+        "`grpo`",
+        " 0.01",
+        "8 prompts",
     ):
-        assert words in text
-    assert "4-grams, minus" not in text
+        assert fact in trained
+    assert "4-grams" not in trained
+    assert all(fact in collapse for fact in ("10 steps", "50 %", "0.5 ×", "2 times"))
+    wording(trained)
+    wording(collapse)
 
 
-def test_on_policy_after_sft_is_described():
+def test_on_policy_after_sft_is_described(wording: Wording):
     text = described(
         experiment(("sft", "grpo"), {"rollout": "on-policy"}, prompts="first-turn", guard={"action": "stop"})
     )
-    assert text.index("- Training `sft`: SFT on second turns from the tasks of `part1`, `part2`") < text.index(
-        "`trained`: GRPO"
-    )
-    assert "8 best incorrect attempts of each task are refined to the task's source program" in text
-    assert "GRPO starting from the SFT adapter on first-turn prompts" in text
-    assert "both answers carry loss, the feedback does not" in text
-    assert "It is then stopped." in text
+    starts = ("- Training `sft`: SFT ", "- Training `trained`: GRPO ", "- Collapse: ")
+    sft, trained, collapse = lines = [line_of(text, start) for start in starts]
+    assert text.index(sft) < text.index(trained)
+    assert all(fact in sft for fact in ("`part1`, `part2`", " 8 ", "source program"))
+    assert "SFT" in trained and "first-turn" in trained
+    assert "0.5 ×" not in collapse
+    for line in lines:
+        wording(line)
 
 
-def test_sft_alone_has_neither_reward_nor_guard():
+def test_sft_alone_has_neither_reward_nor_guard(wording: Wording):
     text = described(experiment(("sft",)))
-    assert "- Training `trained`: SFT on second turns" in text
+    trained = line_of(text, "- Training `trained`: SFT ")
+    assert "second turns" in trained
+    wording(trained)
     assert "GRPO" not in text
     assert "Reward `" not in text
     assert "ollapse" not in text
