@@ -50,11 +50,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def collect(config: pytest.Config, items: list[pytest.Item]) -> None:
-    see = [item for item in items if "wording" in getattr(item, "fixturenames", ())]
+    see = [item for item in items if "wording" in getattr(item, "fixturenames", ()) and not _has_its_own(item)]
     config.stash[COLLECTED] = set(map(name_of, see))
     if config.getoption("write_messages"):
         config.stash[_WRITTEN] = {}
         items[:] = see
+
+
+def _has_its_own(item: pytest.Item) -> bool:
+    """Whether `wording` is a parameter of the test."""
+    return "wording" in getattr(getattr(item, "callspec", None), "params", {})
 
 
 def write(session: pytest.Session, exitstatus: int) -> None:
@@ -63,7 +68,8 @@ def write(session: pytest.Session, exitstatus: int) -> None:
     if config.getoption("write_messages") and not exitstatus:
         ran = {module_of(test) for test in config.stash[COLLECTED]}
         kept = {test: texts for test, texts in read().items() if module_of(test) not in ran}
-        GOLDEN.write_text(written(kept | config.stash[_WRITTEN]))
+        made = {test: texts for test, texts in config.stash[_WRITTEN].items() if texts}
+        GOLDEN.write_text(written(kept | made))
 
 
 def name_of(item: pytest.Item) -> str:

@@ -15,7 +15,7 @@ from checkout import ROOT, TINY
 from messages import Wording
 
 from arc_refinery import gpu_memory
-from arc_refinery.config import Experiment, load_experiment, validate_experiment
+from arc_refinery.config import Dtype, Experiment, load_experiment, validate_experiment
 from arc_refinery.errors import ModelError
 from arc_refinery.gpu_memory import GIB, WIDTH, Items, counts, forward_pass, memory_page, memory_warnings, training_pass
 from arc_refinery.model_shape import PUBLISHED_SHAPES, Shape, shape_of
@@ -245,7 +245,7 @@ def test_a_small_pass_takes_what_is_measured_on_a_cpu(
     n_scored: int,
     n_prompts: int,
     largest: str,
-    dtype: str,
+    dtype: Dtype,
     monkeypatch: pytest.MonkeyPatch,
 ):
     from arc_refinery.shared_prompts import share
