@@ -125,10 +125,12 @@ class Compared(Experiment, Generic[AnyArm]):
         """Raise `ValueError` if two arms have one name after they are repeated."""
         names = [arm.name for arm in self.arms]
         if twice := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"evaluation.arms: the sweep gives another arm the same name: {', '.join(twice)}")
+            raise ValueError(f"evaluation.arms: {min(twice)} is also what a repeated arm would be called; rename one")
 
     @model_validator(mode="after")
     def _compared_are_several(self) -> Self:
         if len(self.compare) == 1 or len(set(self.compare)) < len(self.compare):
-            raise ValueError(f"compare: [{', '.join(self.compare)}]: name two experiments or more, each of them once")
+            raise ValueError(
+                f"compare names {', '.join(self.compare)}; expected two experiments or more, each of them once"
+            )
         return self

@@ -34,7 +34,7 @@ class Strict(BaseModel):
         given = value if isinstance(value, list) else [value]
         field = cls.model_fields[str(info.field_name)]
         if any(isinstance(one, bool) for one in given) and not _allows(field.annotation, bool):
-            raise ValueError(f"is {str(value).lower()}; expected something else than true or false")
+            raise ValueError(f"is {str(value).lower()}; expected a number or a text, not true or false")
         return value
 
 
@@ -93,8 +93,9 @@ def explain(problem: Any) -> str:
         case "missing":
             return f"{key} is missing; see config/README.md for its meaning"
         case "value_error":
-            where = f"{key}: " if problem["loc"] else ""
-            return f"{where}{problem['ctx']['error']}"
+            text = str(problem["ctx"]["error"])
+            between = " " if text.startswith("is ") else ": "
+            return f"{key}{between}{text}" if problem["loc"] else text
         case "tuple_type":
             return f"{key} is {problem['input']!r}; expected a list"
         case "too_short":

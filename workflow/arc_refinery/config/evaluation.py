@@ -174,7 +174,7 @@ class Evaluation(Strict):
     def _names_are_unique(self) -> "Evaluation":
         for what, names in (("sets", [s.name for s in self.sets]), ("arms", [a.name for a in self.arms])):
             if twice := {name for name in names if names.count(name) > 1}:
-                raise ValueError(f"two {what} have the name {', '.join(sorted(twice))}")
+                raise ValueError(f"two {what} have the name {', '.join(sorted(twice))}; rename one")
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds: {', '.join(map(str, self.seeds))}: name each seed once")
         if itself := [first for first, second in self.comparisons if first == second]:

@@ -133,11 +133,12 @@ class Experiment(Strict):
                     f"{gpus}; set it to {n_used}"
                 )
             if gpus > n_used:
+                may_share = "n_processes" in type(run.grpo).model_fields and not n_server
                 raise ValueError(
                     f"resources.train.gpus: {name} trains on {'one GPU' if n_trainers == 1 else f'{n_trainers} GPUs'}"
                     + (f" and samples on {n_server}" if n_server else "")
-                    + f", but gpus is {gpus}; set it to {n_used}, or grpo.n_processes to {gpus - n_server}, or sampler "
-                    "to vllm-server"
+                    + f", but gpus is {gpus}; set it to {n_used}"
+                    + (f", or grpo.n_processes to {gpus}" if may_share else "")
                 )
         return self
 

@@ -61,10 +61,10 @@ class OwnCode:
                 raise self.error(found, "is `async`", "an ordinary function; write `def`")
             case _:
                 pass
-        there = ", ".join(node.name for node in tree.body if isinstance(node, Definition)) or "nothing"
+        there = ", ".join(node.name for node in tree.body if isinstance(node, Definition))
         raise OwnCodeError(
-            f"{self.path}: defines no function or class `{self.name}` at its top level; expected one of those it "
-            f"defines: {there}"
+            f"{self.path}: defines no function or class `{self.name}` at its top level; "
+            + (f"expected one of those it defines: {there}" if there else "it defines none")
         )
 
     def check_function(self, example: str) -> None:

@@ -269,14 +269,19 @@ class Refining(Compared[Arm]):
             raise ValueError("training.prompts_per_task: without sampling.use_data_augmentation they are all the same")
         for key, model in self.all_models.items():
             if model.window <= self.sampling.max_output_tokens:
-                raise ValueError(f"{key}.window leaves no room for a prompt beside sampling.max_output_tokens")
+                raise ValueError(
+                    f"{key}.window = {model.window} leaves no room for a prompt beside sampling.max_output_tokens = "
+                    f"{self.sampling.max_output_tokens}; raise one or lower the other"
+                )
             if (model.template, model.colors) != (self.model.template, self.model.colors):
                 raise ValueError(f"{key}: its template and colors must be those of `model`: turns share conversations")
         if self.training and not self.training_tasks:
             raise ValueError("training: there is nothing to train on; give parts, or training.sets")
         sets = self.set_names
         if self.training and (unknown := sorted(set(self.training.sets) - set(sets))):
-            raise ValueError(f"training.sets: {unknown[0]} is not an evaluation set; there are {', '.join(sets)}")
+            raise ValueError(
+                f"training.sets: {unknown[0]} is not an evaluation set; expected some of {', '.join(sets)}"
+            )
         if self._learns_from_sources and (not self.parts or self.augments_parts):
             raise ValueError(
                 "training.sft.demonstrations.targets `source`: a task's source answers the unaugmented task; set "
@@ -295,7 +300,7 @@ class Refining(Compared[Arm]):
                 )
         known = {*names, *self.repetitions, *(arm.name for arm in self.evaluation.arms)}
         if unknown := [name for pair in self.evaluation.comparisons for name in pair if name not in known]:
-            raise ValueError(f"evaluation.comparisons: {unknown[0]} is not an arm; there are {', '.join(names)}")
+            raise ValueError(f"evaluation.comparisons: {unknown[0]} is not an arm; expected two of {', '.join(names)}")
         for arm in self.arms:
             for turn in arm.turns:
                 if turn.model and turn.model not in self.models:
@@ -305,7 +310,7 @@ class Refining(Compared[Arm]):
                     )
                 if turn.adapter not in adapters:
                     raise ValueError(
-                        f"evaluation.arms: {arm.name} samples with the adapter {turn.adapter}; there are "
+                        f"evaluation.arms: {arm.name} samples with the adapter {turn.adapter}; expected one of "
                         f"{', '.join(adapters)}"
                     )
         return self

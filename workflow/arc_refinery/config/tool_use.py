@@ -142,7 +142,7 @@ class QuestionSets(Strict):
     def _names_are_unique(self) -> "QuestionSets":
         names = [one.name for one in (*self.train, *self.heldout)]
         if twice := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"two sets have the name {', '.join(sorted(twice))}")
+            raise ValueError(f"two sets have the name {', '.join(sorted(twice))}; rename one")
         if split := [one.name for one in self.train if one.shards != 1]:
             raise ValueError(f"train: {split[0]} has `shards`, but no jobs run episodes on it; remove the key")
         return self
@@ -235,7 +235,7 @@ class ToolEvaluation(Strict):
     def _names_are_unique(self) -> "ToolEvaluation":
         names = [arm.name for arm in self.arms]
         if twice := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"two arms have the name {', '.join(sorted(twice))}")
+            raise ValueError(f"two arms have the name {', '.join(sorted(twice))}; rename one")
         return self
 
 
@@ -338,11 +338,14 @@ class ToolUse(Compared[ToolArm]):
         self.check_arm_names()
         if unknown := [arm for arm in self.arms if arm.adapter not in known]:
             raise ValueError(
-                f"evaluation.arms: {unknown[0].name} samples with the adapter {unknown[0].adapter}; there are "
+                f"evaluation.arms: {unknown[0].name} samples with the adapter {unknown[0].adapter}; expected one of "
                 f"{', '.join(known)}"
             )
         if self.model.window <= self.generation.max_episode_tokens:
-            raise ValueError("model.window leaves no room for a prompt beside generation.max_episode_tokens")
+            raise ValueError(
+                f"model.window = {self.model.window} leaves no room for a prompt beside "
+                f"generation.max_episode_tokens = {self.generation.max_episode_tokens}; raise one or lower the other"
+            )
         taken = {"adapters", "fetched", "report", "training"}
         if clash := sorted(set(self.sets) & taken):
             raise ValueError(f"data: the name {clash[0]} is taken; choose another")
