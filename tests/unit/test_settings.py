@@ -7,6 +7,7 @@ from copy import deepcopy
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from unittest.mock import MagicMock
 
 import pytest
 import tyro
@@ -23,6 +24,7 @@ from arc_refinery.config import (
     ConfigError,
     Experiment,
     Grpo,
+    Guard,
     Imitation,
     Lora,
     ModelConfig,
@@ -31,6 +33,7 @@ from arc_refinery.config import (
     Optimizer,
     PolicyGradient,
     Refining,
+    Sandbox,
     ToolGrpo,
     ToolUse,
     inputs,
@@ -305,9 +308,12 @@ def test_a_key_of_a_training_reaches_a_library_or_our_own_code(section: type[Opt
 
 def with_other(section: type[Optimizer], content: Changes, name: str, field: FieldInfo) -> Iterator[Optimizer]:
     """The section with other values of a key, as far as they are valid."""
-    for other in others(field.annotation, getattr(section.model_validate(content), name)):
+    before = section.model_validate(content)
+    for other in others(field.annotation, getattr(before, name)):
         with suppress(ValidationError):
-            yield section.model_validate(content | {name: other})
+            after = section.model_validate(content | {name: other})
+            if after != before:
+                yield after
 
 
 def test_a_key_of_an_adapter_reaches_peft():
@@ -355,3 +361,25 @@ def names_in(settings: Changes, section: str = "") -> Iterator[str]:
     for key, value in settings.items():
         name = f"{section}{key}".replace("_", "-")
         yield from names_in(value, f"{name}.") if isinstance(value, dict) else [name]
+
+
+@pytest.mark.parametrize("section", [Imitation, ToolGrpo, Grpo])
+def test_a_key_of_a_training_refuses_its_checkpoints_unless_it_changes_no_result(section: type[Optimizer]):
+    from arc_refinery.training import sft
+    from arc_refinery.training.grpo import TrainingJob
+
+    folder = Path("unused")
+
+    def identity(training: Optimizer) -> str:
+        if isinstance(training, Imitation):
+            return sft._identity([], MODEL, LORA, training, 0)
+        assert isinstance(training, PolicyGradient)
+        environment = MagicMock(identity=dict)
+        job = TrainingJob(MODEL, LORA, training, Guard(), Sandbox(), 0, None, folder, folder, None, folder)
+        return job.identity(environment)
+
+    common = {"learning_rate": 1e-4, "save_steps": 8, "gradient_accumulation_steps": 4}
+    kept = identity(section.model_validate(common))
+    for name, field in section.model_fields.items():
+        found = {identity(other) == kept for other in with_other(section, common, name, field)}
+        assert found <= {TUNING in field.metadata}, name
