@@ -63,13 +63,13 @@ def condor(pool: Pool, tmp_path: Path) -> Iterator[Callable[..., Run]]:
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """A checkout with the first prompts of a part, under the config `LONG`; a shard takes ten seconds."""
-    return prepare(tmp_path_factory.mktemp("prepared"), 30)
+    """A checkout with the first prompts of a part, under the config `LONG`; a shard takes some seconds."""
+    return prepare(tmp_path_factory.mktemp("prepared"), 20)
 
 
 @pytest.fixture(scope="session")
 def prepared_for_long(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """The same with shards that take four times as long."""
+    """The same with shards that take six times as long."""
     return prepare(tmp_path_factory.mktemp("prepared"), 120)
 
 

