@@ -287,7 +287,7 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "comparison of one experiment": (
         lambda c: c.update(compare=["a"]),
-        "compare [a]",
+        "compare a",
     ),
     "page that compares experiments": (
         lambda c: c.update(experiment="compare"),
