@@ -17,6 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: env
 	# training takes longest and runs on one core, so run what it depends on first
 	$(BIN)/snakemake --cores $(CORES) --quiet rules --prioritize results/demo/adapters/trained
+	@$(BIN)/python benchmarks/sample_report.py demo
 	@echo "The report: $(CURDIR)/results/demo.md"
 
 test: vllm trackers condor lint
