@@ -231,3 +231,10 @@ def test_a_failed_check_of_the_doctor_fails_the_run(fresh: Checkout):
     assert done.returncode != 0
     assert "| sample | driver | **failed** | none | install one |" in (fresh.folder / "results/doctor.md").read_text()
     assert fresh.planned("doctor")["doctor_sample"] == 1  # findings are used once
+
+
+def test_threads_that_would_share_a_core_are_told(fresh: Checkout):
+    config = fresh.change(lambda content: content["model"].update(n_threads=2))
+    done = fresh.snakemake("results/small/tasks/heldout.parquet", "--cores", "1", "--configfile", config)
+    assert done.returncode == 0, done.stderr
+    assert "model.n_threads" in done.stderr and "--cores 2" in done.stderr

@@ -85,7 +85,7 @@ def main() -> None:
 
 
 def _is_closed(stream: TextIO) -> bool:
-    """Whether a stream is a pipe that nothing reads any more, as in `arc-refinery --help | head -1`."""
+    """Whether a stream is a pipe that nothing reads any more, as `| head -1` leaves it."""
     poll = select.poll()
     poll.register(stream, 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))
