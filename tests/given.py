@@ -1,4 +1,4 @@
-"""What the jobs of an experiment are given: the stages of all its jobs, shards apart."""
+"""The stages of all jobs of an experiment by name, without shards."""
 
 from arc_refinery.config import Refining, ToolUse, stages
 from arc_refinery.config.stages import Stage

@@ -1,6 +1,6 @@
 """The golden file of messages: tests hold their facts, this file their wording.
 
-`make messages` writes it anew; read the difference as a user reads the messages.
+`make messages` rewrites it; read the difference as a user reads the messages.
 """
 
 from collections import defaultdict
@@ -46,7 +46,9 @@ def wording(request: pytest.FixtureRequest, tmp_path: Path) -> Wording:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--write-messages", action="store_true", help=f"write {GOLDEN.name} anew; runs what sees messages")
+    parser.addoption(
+        "--write-messages", action="store_true", help=f"rewrite {GOLDEN.name}; runs the tests that see messages"
+    )
 
 
 def collect(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -70,6 +72,12 @@ def write(session: pytest.Session, exitstatus: int) -> None:
         kept = {test: texts for test, texts in read().items() if module_of(test) not in ran}
         made = {test: texts for test, texts in config.stash[_WRITTEN].items() if texts}
         GOLDEN.write_text(written(kept | made))
+
+
+def line_with(text: str, words: str) -> str:
+    """The only line that has them."""
+    (line,) = (line for line in text.splitlines() if words in line)
+    return line
 
 
 def name_of(item: pytest.Item) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from factories import make_task
 from handmade import WRONG, finished, settings
-from messages import Wording
+from messages import Wording, line_with
 
 from arc_refinery import records
 from arc_refinery.config import ConfigError, Refining, validate_experiment
@@ -36,11 +36,6 @@ ANSWERS = {
 def demo(tmp_path: Path) -> Path:
     _, folder = finished(tmp_path, settings(ARMS, "demo"), ANSWERS, "abcde")
     return folder
-
-
-def line_with(text: str, words: str) -> str:
-    (found,) = (line for line in text.splitlines() if words in line)
-    return found
 
 
 def write_page(folders: list[Any], output: Path) -> None:

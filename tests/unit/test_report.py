@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from factories import make_task
 from handmade import graded, prompt
-from messages import Wording
+from messages import Wording, line_with
 
 from arc_refinery import config, records
 from arc_refinery.augment import IDENTITY
@@ -145,11 +145,6 @@ def cells(text: str, start: str, header: str) -> dict[str, str]:
 def all_files(folder: Path) -> dict[str, bytes]:
     files = [folder.parent / "tiny.md", *sorted((folder / "report").rglob("*.*"))]
     return {str(path.relative_to(folder.parent)): path.read_bytes() for path in files}
-
-
-def line_with(text: str, words: str) -> str:
-    (found,) = (line for line in text.splitlines() if words in line)
-    return found
 
 
 def test_table_of_arms(folder: Path):

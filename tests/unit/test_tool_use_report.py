@@ -16,7 +16,7 @@ import pytest
 from checkout import TINY_TOOLS
 from handmade_episodes import ANSWERS, ARMS, QUESTIONS, SETTINGS, experiment
 from markdown_it import MarkdownIt
-from messages import Wording
+from messages import Wording, line_with
 from scipy.stats import t as student
 from scipy.stats import ttest_1samp
 
@@ -42,12 +42,6 @@ def composed(results: Path, made: ToolUse) -> str:
     from arc_refinery.reporting.tool_use.report import compose
 
     return "\n\n".join(compose(made, results / "by-hand", Attachments("by-hand/report"))) + "\n"
-
-
-def line_with(text: str, words: str) -> str:
-    """The only line that has them."""
-    (line,) = (line for line in text.splitlines() if words in line)
-    return line
 
 
 def test_the_tools_are_named_also_those_of_sets(tmp_path: Path, wording: Wording):

@@ -112,9 +112,12 @@ def test_sigterm_ends_vllms_engine_too_where_it_has_a_process_of_its_own(tmp_pat
     running = server().start(words, ROOT, output, output, environment(VLLM_ENABLE_V1_MULTIPROCESSING="1"))
     while running.poll() is None and (not progress.exists() or progress.read_text().count("\n") < 2):
         time.sleep(0.01)
-    started = psutil.Process(running.pid).children(recursive=True)
+    process = psutil.Process(running.pid)
+    started = process.children(recursive=True)
     assert any("VLLM::EngineCore" in " ".join(one.cmdline()) for one in started), output.read_text()
     running.send_signal(signal.SIGTERM)
+    _, alive = psutil.wait_procs([process], timeout=30)
+    assert not alive
     assert running.wait() == -signal.SIGTERM
     _, alive = psutil.wait_procs(started, timeout=30)
     assert not alive
