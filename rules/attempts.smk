@@ -4,6 +4,7 @@
 rule first_prompts:
     input:
         tasks="<results>/tasks/{tasks}.parquet",
+        overlap=[],
         template=inputs.templates(experiment),
         model=of(inputs.sampler, "tasks", "branch"),
     output:
@@ -19,8 +20,9 @@ rule first_prompts:
         **needs("cpu"),
     params:
         flags=flags_of(stages.first_prompts, "tasks", "branch"),
+        overlap=overlap_flag,
     shell:
-        "arc-refinery prompts first --tasks-path {input.tasks} {params.flags} --output {output} 2> {log}"
+        "arc-refinery prompts first --tasks-path {input.tasks} {params.overlap} {params.flags} --output {output} 2> {log}"
 
 
 rule sample:

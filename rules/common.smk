@@ -54,6 +54,10 @@ def before_flag(wildcards, input) -> str:
     return f"--continue-from {input.before}" if input.before else ""
 
 
+def overlap_flag(wildcards, input) -> str:
+    return f"--overlap {input.overlap}" if input.overlap else ""
+
+
 def parents_flag(wildcards, input) -> str:
     return f"--parents {input.parents}" if input.parents else ""
 

@@ -34,6 +34,7 @@ if experiment.runs and experiment.training.prompts == "first-turn":
     use rule first_prompts as training_prompts with:
         input:
             tasks="<results>/tasks/{tasks}.parquet",
+            overlap=inputs.left_out_of_training(experiment),
             template=inputs.templates(experiment),
             model=inputs.models(experiment),
         output:
@@ -47,6 +48,7 @@ if experiment.runs and experiment.training.prompts == "first-turn":
         priority: 10  # training waits for it
         params:
             flags=flags_of(stages.training_prompts),
+            overlap=overlap_flag,
 
 elif experiment.runs:
 
@@ -55,6 +57,7 @@ elif experiment.runs:
             prompts="<results>/{tasks}/turn1/prompts.parquet",
             attempts=of(inputs.attempts, "tasks"),
             verdicts=of(inputs.verdicts, "tasks"),
+            overlap=inputs.left_out_of_training(experiment),
             template=inputs.templates(experiment),
             model=inputs.models(experiment),
         output:
@@ -71,11 +74,12 @@ elif experiment.runs:
             **needs("cpu"),
         params:
             flags=flags_of(stages.training_prompts),
+            overlap=overlap_flag,
             folder=subpath(input.prompts, parent=True),
             files=flags_of(stages.branch_files, "tasks"),
         shell:
             "arc-refinery prompts refine --folder {params.folder} {params.files}"
-            " {params.flags} --output {output} 2> {log}"
+            " {params.overlap} {params.flags} --output {output} 2> {log}"
 
 
 if experiment.sft_adapters:
@@ -86,6 +90,7 @@ if experiment.sft_adapters:
             prompts="<results>/{tasks}/turn1/prompts.parquet",
             attempts=of(inputs.attempts, "tasks"),
             verdicts=of(inputs.verdicts, "tasks"),
+            overlap=inputs.left_out_of_training(experiment),
             template=inputs.templates(experiment),
             model=inputs.models(experiment),
         output:
@@ -102,8 +107,9 @@ if experiment.sft_adapters:
             **needs("cpu"),
         params:
             flags=flags_of(stages.demonstrations),
+            overlap=overlap_flag,
             folder=subpath(input.prompts, parent=True),
             files=flags_of(stages.branch_files, "tasks"),
         shell:
             "arc-refinery prompts demonstrations --folder {params.folder} {params.files} --tasks-path {input.tasks}"
-            " {params.flags} --n-jobs {threads} --output {output} 2> {log}"
+            " {params.overlap} {params.flags} --n-jobs {threads} --output {output} 2> {log}"

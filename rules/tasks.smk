@@ -1,4 +1,5 @@
-# Tasks: those of the evaluation sets, and problems that become tasks to be trained on, dealt into parts.
+# Tasks: those of the evaluation sets, and problems that become tasks to be trained on, dealt into parts; which tasks to be
+# trained on are evaluated, too.
 
 
 rule evaluation_tasks:
@@ -39,3 +40,25 @@ if experiment.parts:
             flags=flags_of(stages.tasks),
         shell:
             "arc-refinery tasks split {params.flags} --n-jobs {threads} --outputs {output} 2> {log}"
+
+
+if inputs.overlap(experiment):
+
+    rule overlap:
+        input:
+            **inputs.trained_and_evaluated(experiment),
+        output:
+            inputs.overlap(experiment)[0],
+        log:
+            "<logs>/training/overlap.log",
+        benchmark:
+            "<benchmarks>/training/overlap.tsv"
+        priority: 10  # training waits for it
+        threads: cpus("cpu")
+        resources:
+            **needs("cpu"),
+        params:
+            flags=command_line(stages.overlap(experiment).params),
+        shell:
+            "arc-refinery tasks overlap --trained {input.trained} --evaluated {input.evaluated} {params.flags}"
+            " --output {output} 2> {log}"

@@ -114,6 +114,7 @@ VALUES: dict[str, list[Any]] = {
 READ_BY = {
     "kind": ["Snakefile"],
     "compare": ["workflow/arc_refinery/config/inputs.py"],
+    "training.evaluated_tasks": ["workflow/arc_refinery/config/inputs.py"],
     "data.train.shards": ["workflow/arc_refinery/config/tool_use.py"],  # refused: nothing is split there
     "evaluation.comparisons": ["workflow/arc_refinery/config/refining.py"],
     "evaluation.primary": ["workflow/arc_refinery/reporting/refining/report.py"],

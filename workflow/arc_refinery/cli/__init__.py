@@ -26,6 +26,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "fetch": "fetch.Fetch",
         "tasks split": "tasks.Tasks",
         "tasks evaluation": "tasks.EvaluationTasks",
+        "tasks overlap": "tasks.FindOverlap",
         "prompts first": "prompts.FirstPrompts",
         "sample": "attempts.SampleAttempts",
         "grade": "attempts.GradeAttempts",

@@ -11,7 +11,7 @@ from arc_refinery.branch_files import BranchFiles
 from arc_refinery.cli.flags import Flat
 from arc_refinery.errors import InputError
 
-NO_SETTINGS = ("folder", "n_shards", "shards_per_grading_job", "output")
+NO_SETTINGS = ("folder", "n_shards", "shards_per_grading_job", "output", "overlap")
 
 
 @dataclass(kw_only=True)
@@ -22,6 +22,7 @@ class PromptFlags:
     model_path: str  # model whose tokenizer and chat template render the prompts
     template: str  # compact, words, or a folder written by `prompts learn`
     colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, instead of the template's own
+    overlap: Path | None = None  # file that `tasks overlap` wrote: its tasks are left out
     seed: int = 0  # seeds every random choice
 
 
@@ -53,14 +54,15 @@ class FirstPrompts(PromptFlags):
     def run(self) -> None:
         from arc_refinery.prompts import load_template
         from arc_refinery.refine.first_turn import first_turn_prompts
+        from arc_refinery.refine.overlap import left_out
         from arc_refinery.refine.prompt_files import write_prompts
         from arc_refinery.refine.rendering import Renderer
 
         if not records.count(self.tasks_path):
             raise InputError(f"{self.tasks_path}: has no tasks, so there is nothing to ask; make it again")
-        template = load_template(self.template, self.colors)
+        template, excluded = load_template(self.template, self.colors), left_out(self.overlap)
         made = first_turn_prompts(
-            records.read_tasks(self.tasks_path),
+            (task for task in records.read_tasks(self.tasks_path) if task.task_id not in excluded),
             self.sampling.n_predictions,
             self.sampling,
             template,
@@ -92,6 +94,7 @@ class Refine(NextTurnFlags):
         from arc_refinery.prompts import load_template
         from arc_refinery.refine.graded import read_graded
         from arc_refinery.refine.next_turn import NextTurnPlan, next_turn_prompts
+        from arc_refinery.refine.overlap import left_out
         from arc_refinery.refine.prompt_files import write_prompts
         from arc_refinery.refine.rendering import Renderer
 
@@ -107,7 +110,8 @@ class Refine(NextTurnFlags):
             self.select,
             self.history,
         )
-        made = next_turn_prompts(read_graded(self.files), plan, template, Renderer(self.model_path))
+        graded = read_graded(self.files, left_out(self.overlap))
+        made = next_turn_prompts(graded, plan, template, Renderer(self.model_path))
         longest = self.max_model_len - self.max_output_tokens
         settings = {name: value for name, value in vars(self).items() if name not in NO_SETTINGS}
         settings["template"] = asdict(template)
@@ -134,6 +138,7 @@ class WriteDemonstrations(NextTurnFlags):
             source_answers,
         )
         from arc_refinery.refine.graded import read_graded
+        from arc_refinery.refine.overlap import left_out
         from arc_refinery.refine.rendering import Renderer
 
         template = load_template(self.template, self.colors, self.form)
@@ -153,7 +158,7 @@ class WriteDemonstrations(NextTurnFlags):
         else:
             generated = {task.task_id for task in records.read_tasks(self.tasks_path) if is_generated(task)}
         made = make_demonstrations(
-            read_graded(self.files),
+            read_graded(self.files, left_out(self.overlap)),
             sources,
             plan,
             template,

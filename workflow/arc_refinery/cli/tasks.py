@@ -11,6 +11,7 @@ import tyro
 
 from arc_refinery import config, records
 from arc_refinery.cli.flags import Flat
+from arc_refinery.errors import InputError
 
 
 @dataclass(kw_only=True)
@@ -73,6 +74,35 @@ class EvaluationTasks:
         seed = self.task_set.seed or 0
         records.write(self.output, "tasks", tasks, seed, settings, lambda: {"problems_left_out": dict(left_out)})
         _log(left_out, "problems")
+
+
+@dataclass(kw_only=True)
+class FindOverlap:
+    """Find the tasks to train on that are evaluated, too, in any symmetry, colors or order of pairs."""
+
+    trained: tuple[Path, ...]  # files of tasks to train on
+    evaluated: tuple[Path, ...]  # files of tasks of evaluation sets
+    output: Path  # file to write
+    messages: Path | None = None  # rows that the model was trained on: a file or folder as `prompts learn` reads
+    template: str | None = None  # folder that `prompts learn` wrote from these rows
+    n_rows: int | None = None  # number of rows to read, from the first; default: all
+
+    def run(self) -> None:
+        from arc_refinery.prompts import load_template
+        from arc_refinery.prompts.learning import tasks_of_rows
+        from arc_refinery.refine.overlap import TEMPLATE_ROWS, EvaluatedTasks, overlaps, overlaps_of
+
+        if (self.messages is None) != (self.template is None):
+            raise InputError("--messages and --template go together; give both or neither")
+        evaluated = EvaluatedTasks({path.stem: records.read_tasks(path) for path in self.evaluated})
+        found = list(overlaps(self.trained, evaluated))
+        if self.messages and self.template:
+            for task in tasks_of_rows(self.messages, load_template(self.template), self.n_rows):
+                found += overlaps_of(task, TEMPLATE_ROWS, evaluated)
+        records.write(self.output, "overlaps", found, 0, {})
+        for path in self.evaluated:
+            evaluated_ids = {one.evaluated_id for one in found if one.evaluated_in == path.stem}
+            logging.info("%s: %d of %d tasks are also trained on", path, len(evaluated_ids), records.count(path))
 
 
 @dataclass

@@ -106,6 +106,7 @@ def _(experiment: Refining) -> dict[str, Paths]:
 def _(experiment: Refining) -> Paths:
     return [
         *(f"<results>/tasks/{one.name}.parquet" for one in experiment.evaluation.sets),
+        *overlap(experiment),
         *training_prompt_files(experiment),
         *evaluation_prompts(experiment),
         *(path for branch in _branches(experiment) for path in attempts(experiment, *branch)),
@@ -117,6 +118,27 @@ def task_set(experiment: Refining, tasks: str) -> Paths:
     """The files that an evaluation set is read from, and the list of the tasks to keep."""
     chosen = experiment.evaluation_set(tasks)
     return [path for path in (chosen.path, chosen.solutions, chosen.only) if path]
+
+
+def trained_and_evaluated(experiment: Refining) -> dict[str, Paths]:
+    """Inputs of the rule `overlap` by name: tasks to train on, those to keep apart, and rows with their template."""
+    rows = experiment.template_rows
+    return {
+        "trained": [f"<results>/tasks/{name}.parquet" for name in experiment.training_tasks],
+        "evaluated": [f"<results>/tasks/{name}.parquet" for name in experiment.sets_to_keep_apart],
+        "rows": rows_files(experiment, rows) if rows else [],
+        "template": templates(experiment) if rows else [],
+    }
+
+
+def overlap(experiment: Refining) -> Paths:
+    """Which tasks to train on are evaluated, too."""
+    return ["<results>/training/overlap.parquet"] if experiment.sets_to_keep_apart else []
+
+
+def left_out_of_training(experiment: Refining) -> Paths:
+    training = experiment.training
+    return overlap(experiment) if training and training.evaluated_tasks == "leave-out" else []
 
 
 # Thousands of files: only functions of wildcards may ask for them, since every job on a cluster parses the rules.

@@ -86,6 +86,13 @@ class Refining(Compared[Arm]):
             return []
         return list(self.training.sets) or self.part_names
 
+    @property
+    def sets_to_keep_apart(self) -> list[str]:
+        """Evaluation sets whose tasks should not be trained on."""
+        if self.training is None:
+            return []
+        return [name for name in self.set_names if name not in self.training.sets]
+
     def expanded(self, arm: Arm) -> list[tuple[str, Arm]]:
         """Expand an arm over kept steps, trained adapters and sampling seeds, as (name without seeds, arm) pairs."""
         return [
@@ -372,6 +379,15 @@ class Refining(Compared[Arm]):
             raise ValueError(
                 f"evaluation.primary: settings are chosen by results on {primary.set}, which has `validation: true`; "
                 "compare on a set that nothing was chosen on"
+            )
+        if self.training and primary.set in self.training.sets:
+            raise ValueError(
+                f"evaluation.primary: {primary.set} is trained on (training.sets); compare on another evaluation set"
+            )
+        if self.training and self.training.evaluated_tasks == "keep":
+            raise ValueError(
+                "training.evaluated_tasks: `keep` can train on tasks of the primary comparison; set it to `leave-out`, "
+                "or remove evaluation.primary"
             )
         if primary.arms not in self.compared:
             pairs = "; ".join(f"[{first}, {second}]" for first, second in self.compared) or "two arms"

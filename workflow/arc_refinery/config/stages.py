@@ -217,6 +217,13 @@ def evaluation_tasks(experiment: Refining, tasks: str) -> Stage:
     return Stage(of_set)
 
 
+def overlap(experiment: Refining) -> Stage:
+    if not experiment.template_rows:
+        return Stage({})
+    given = wording(experiment).params
+    return Stage({"template": template(experiment)} | {key: given[key] for key in ("messages", "n_rows")})
+
+
 # Stages of refining: prompts, attempts, verdicts
 
 

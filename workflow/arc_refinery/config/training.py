@@ -144,6 +144,11 @@ class Training(Lengths, Methods):
     sets: tuple[Name, ...] = Field(
         (), description="Evaluation sets whose tasks to train on; default: the tasks of the parts."
     )
+    evaluated_tasks: Literal["leave-out", "keep"] = Field(
+        "leave-out",
+        description="Tasks to train on that are also in an evaluation set (one that is not among `sets`), in any "
+        "symmetry, colors or order of pairs: `leave-out`, or `keep` and let the report say how many they are.",
+    )
     prompts: Literal["first-turn", "second-turn"] = Field(
         "second-turn",
         description="What GRPO trains on. `first-turn`: answer the task (needed by `rollout: on-policy`, which makes "

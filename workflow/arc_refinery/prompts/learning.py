@@ -19,7 +19,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from arc_refinery.errors import InputError
-from arc_refinery.grids import Grid
+from arc_refinery.grids import UNKNOWN, Grid
 from arc_refinery.prompts.conversation import first_turn
 from arc_refinery.prompts.notation import COLOR_WORDS, DIGITS, Notation
 from arc_refinery.prompts.rows import FirstTurnRow, read_first_turns
@@ -114,6 +114,22 @@ def learn(
     return LearnedTemplate(replace(template, assistant_prefix=prefix), n_read, n_fitting, n_begun, tuple(misfits))
 
 
+def tasks_of_rows(path: Path, template: Template, n_rows: int | None = None) -> Iterator[Task]:
+    """Yield the tasks of rows, called `row 1`, ..., as far as they can be read in the notation of a learned template.
+
+    Rows do not have the output of the test pair, so it is `UNKNOWN`.
+    """
+    n_before, *_, n_after = (
+        len(template.notation.find(text)[1]) for text in re.split("{pairs}|{tests}", template.user)
+    )
+    test_first = 0 <= template.user.find("{tests}") < template.user.find("{pairs}")
+    for row in islice(read_first_turns(path), n_rows):
+        grids = template.notation.find(row.user)[1]
+        task = _task(grids[n_before : len(grids) - n_after], test_first)
+        if task:
+            yield replace(task, task_id=f"row {row.number}", test=(Pair(task.test[0].input, UNKNOWN),))
+
+
 def _common_prefix(answers: Sequence[str], min_share: float) -> str:
     """Return the longest text that at least `min_share` of the answers start with.
 
@@ -183,7 +199,7 @@ def _assemble(sample: Sequence[FirstTurnRow], reading: _Reading) -> Template | N
     seen: dict[str, list[_Instance]] = {name: [] for name in ("lead", "inside", "between", "after", "rest")}
     for row in sample:
         around, grids = reading.parts(row.user)
-        if _task(grids, reading) is None:
+        if _task(grids, reading.test_first) is None:
             continue
         n_pairs = len(grids) // 2
         outer = {"n_pairs": n_pairs, "next_number": n_pairs + 1}
@@ -262,11 +278,11 @@ def _shared_end(text: str, other: str, values: Mapping[str, int]) -> str:
     return words[0] if words and "\n" not in words[0] else ""
 
 
-def _task(grids: Sequence[Grid], reading: _Reading) -> Task | None:
+def _task(grids: Sequence[Grid], test_first: bool) -> Task | None:
     """Return a row's task, whose unknown test output is set to its input; None if the grids do not form pairs."""
     if len(grids) < 3 or len(grids) % 2 == 0:
         return None
-    test, pairs = (grids[0], grids[1:]) if reading.test_first else (grids[-1], grids[:-1])
+    test, pairs = (grids[0], grids[1:]) if test_first else (grids[-1], grids[:-1])
     train = tuple(Pair(given, wanted) for given, wanted in zip(pairs[::2], pairs[1::2], strict=True))
     return Task("", train, (Pair(test, test),), "")
 
@@ -274,7 +290,7 @@ def _task(grids: Sequence[Grid], reading: _Reading) -> Task | None:
 def _misfit(row: FirstTurnRow, template: Template, reading: _Reading) -> str:
     """Return why the template does not fit a row; empty if it fits."""
     _, grids = reading.parts(row.user)
-    task = _task(grids, reading)
+    task = _task(grids, reading.test_first)
     if task is None:
         return f"found {len(grids)} grids, expected two per train pair and one for the test input"
     rendered = {message["role"]: message["content"] for message in first_turn(task, template)}

@@ -16,6 +16,7 @@ from arc_refinery.records.files import (
     read_conversations,
     read_demonstrations,
     read_episodes,
+    read_overlaps,
     read_prompts,
     read_questions,
     read_tasks,
@@ -28,7 +29,7 @@ from arc_refinery.records.files import (
     writer,
 )
 from arc_refinery.records.questions import Asserts, Question
-from arc_refinery.records.refining import Attempt, Demonstration, Prompt, Verdict, attempt_id
+from arc_refinery.records.refining import Attempt, Demonstration, Overlap, Prompt, Verdict, attempt_id
 from arc_refinery.records.schemas import RecordKind, schema
 from arc_refinery.records.transcripts import Call, Conversation, Episode, Segment
 
@@ -41,6 +42,7 @@ __all__ = [
     "Conversation",
     "Demonstration",
     "Episode",
+    "Overlap",
     "Prompt",
     "Question",
     "RecordError",
@@ -63,6 +65,7 @@ __all__ = [
     "read_conversations",
     "read_demonstrations",
     "read_episodes",
+    "read_overlaps",
     "read_prompts",
     "read_questions",
     "read_tasks",

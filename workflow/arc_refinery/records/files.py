@@ -28,7 +28,7 @@ from arc_refinery.files import atomic_write
 from arc_refinery.grids import GridError
 from arc_refinery.reading import check_regular, content_hash
 from arc_refinery.records.questions import Asserts, Question
-from arc_refinery.records.refining import Attempt, Demonstration, Prompt, Verdict
+from arc_refinery.records.refining import Attempt, Demonstration, Overlap, Prompt, Verdict
 from arc_refinery.records.schemas import GRIDS, PAIRS, RecordKind, schema
 from arc_refinery.records.transcripts import Conversation, Episode, Segment
 from arc_refinery.tasks import Pair, Task
@@ -157,6 +157,10 @@ def read_verdicts(path: Path, chosen: NDArray[np.bool_] | None = None) -> Iterat
 
 def read_demonstrations(path: Path) -> Iterator[Demonstration]:
     return (Demonstration(**row) for row in _rows(path, "demonstrations"))
+
+
+def read_overlaps(path: Path) -> Iterator[Overlap]:
+    return (Overlap(**row) for row in _rows(path, "overlaps"))
 
 
 def read_questions(path: Path) -> Iterator[Question]:

@@ -107,3 +107,15 @@ class Demonstration:
     completion: str  # target text after `text`, without the end token
     target: str  # origin of the program: "source", or the id of a correct attempt
     n_tokens: int  # of prompt, completion and one end token
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """A task to train on that is also a task of an evaluation set."""
+
+    overlap_id: str
+    tasks: str  # the part or set that it is trained on in, or `template_rows`
+    task_id: str
+    evaluated_in: str
+    evaluated_id: str
+    by: str  # how it was recognized: "id", or "content"

@@ -6,7 +6,7 @@ from typing import Literal
 import pyarrow as pa
 
 from arc_refinery.records.questions import Question
-from arc_refinery.records.refining import Attempt, Demonstration, Prompt, Verdict
+from arc_refinery.records.refining import Attempt, Demonstration, Overlap, Prompt, Verdict
 from arc_refinery.records.transcripts import Conversation, Episode
 from arc_refinery.tasks import Task
 
@@ -16,6 +16,7 @@ RecordKind = Literal[
     "attempts",
     "verdicts",
     "demonstrations",
+    "overlaps",
     "questions",
     "conversations",
     "episodes",
@@ -51,6 +52,7 @@ _CLASSES: dict[RecordKind, type] = {
     "attempts": Attempt,
     "verdicts": Verdict,
     "demonstrations": Demonstration,
+    "overlaps": Overlap,
     "questions": Question,
     "conversations": Conversation,
     "episodes": Episode,

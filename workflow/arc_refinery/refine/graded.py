@@ -24,8 +24,10 @@ class GradedAttempt:
     verdict: Verdict
 
 
-def read_graded(files: BranchFiles) -> Iterator[GradedAttempt]:
-    """Yield all attempts of a branch in the prompts' order of tasks, whatever their shard.
+def read_graded(files: BranchFiles, excluded: Collection[str] = ()) -> Iterator[GradedAttempt]:
+    """Yield the attempts of a branch in the prompts' order of tasks, whatever their shard.
+
+    Without those on tasks with the ids `excluded`.
 
     Raises `RecordError` where prompts, attempts and verdicts do not match one to one (`records.check_branch`).
     """
@@ -41,7 +43,8 @@ def read_graded(files: BranchFiles) -> Iterator[GradedAttempt]:
             chosen[start:stop] = True
             shards.append(_of_shard(prompts, attempts, verdicts, chosen))
             start = stop
-    return merge(*shards, key=lambda one: place[one.attempt.task_id])
+    graded = merge(*shards, key=lambda one: place[one.attempt.task_id])
+    return (one for one in graded if one.attempt.task_id not in excluded)
 
 
 def read_outputs(paths: Iterable[Path], attempt_ids: Collection[str]) -> dict[str, tuple[Grid, ...]]:

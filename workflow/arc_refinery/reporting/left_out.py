@@ -1,16 +1,18 @@
-"""Report section on problems and questions that were left out, and why, from the notes of the stages' files."""
+"""Report section on problems, tasks and questions that were left out, and why, from the stages' files."""
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from arc_refinery import records
 from arc_refinery.config import Refining, ToolUse
+from arc_refinery.refine.overlap import TEMPLATE_ROWS, read_overlap
 from arc_refinery.reporting.markdown import markdown_table
 
 
 def of_tasks(experiment: Refining, folder: Path) -> list[str]:
-    """Return Markdown blocks on problems that gave no task; none if no tasks are made from problems."""
+    """Return Markdown blocks on problems that gave no task and tasks that were not trained on."""
     made = [one.name for one in experiment.evaluation.sets if one.source == "generator"]
     # each part has the notes of all parts
     names_by_purpose = {"to train on": experiment.part_names[:1], **{f"of `{name}`": [name] for name in made}}
@@ -19,14 +21,25 @@ def of_tasks(experiment: Refining, folder: Path) -> list[str]:
         for purpose, names in names_by_purpose.items()
         for name in names
     }
-    if not files:
+    rows = _not_trained_on(experiment, folder)
+    if not files and not rows:
         return []
-    rows = []
     for purpose, path in files.items():
         notes = _notes(path)
         rows += _rows(f"pairs of {purpose}", notes.get("pairs_left_out", {}))
         rows += _rows(purpose, notes.get("problems_left_out", {}))
     return _section(rows, "Every problem became a task, with all of its pairs.")
+
+
+def _not_trained_on(experiment: Refining, folder: Path) -> list[list[str]]:
+    if experiment.training is None or experiment.training.evaluated_tasks == "keep":
+        return []
+    pairs = {(one.tasks, one.task_id, one.evaluated_in) for one in read_overlap(folder) if one.tasks != TEMPLATE_ROWS}
+    counts = Counter((tasks, evaluated_in) for tasks, _, evaluated_in in pairs)
+    return [
+        [f"tasks of `{tasks}` to train on", f"also in `{evaluated_in}`", str(n)]
+        for (tasks, evaluated_in), n in sorted(counts.items())
+    ]
 
 
 def of_questions(experiment: ToolUse, folder: Path) -> list[str]:

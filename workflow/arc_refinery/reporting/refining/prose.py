@@ -287,7 +287,8 @@ def _model_of(turn: Turn) -> str:
             return f"the model trained as `{run}`"
 
 
-def limits(experiment: Refining, n_comparisons: int) -> list[str]:
+def limits(experiment: Refining, n_comparisons: int, trained_on: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the limitations; `trained_on`: sentences on what of a set was trained on, by its name."""
     arms = experiment.arms
     needed = next(n for n in range(1, 99) if mcnemar(n, 0) < SIGNIFICANCE)
     trained = trained_turns(arms)
@@ -308,6 +309,7 @@ def limits(experiment: Refining, n_comparisons: int) -> list[str]:
         else "",
         "Two guesses are scored by whole tasks; ARC's official scoring counts each test grid.",
         *(f"`{one.name}`: {VALIDATION}" for one in experiment.evaluation.sets if one.validation),
+        *(f"`{name}`: {sentence}" for name, sentences in trained_on.items() for sentence in sentences),
         *(f"`{one.name}`: {one.caveat}" for one in experiment.evaluation.sets if one.caveat),
     ]
     return ["## Limitations", "\n".join(f"- {item}" for item in items if item)]

@@ -38,7 +38,16 @@ from arc_refinery.evaluation.statistics import (
 from arc_refinery.reporting import left_out, provenance, training
 from arc_refinery.reporting.markdown import folded, markdown_table, write_csv
 from arc_refinery.reporting.publish import Attachments, publish
-from arc_refinery.reporting.refining import gallery, lengths, outcomes, over_steps, prose, published, tables
+from arc_refinery.reporting.refining import (
+    gallery,
+    lengths,
+    outcomes,
+    over_steps,
+    prose,
+    published,
+    tables,
+    trained_on,
+)
 from arc_refinery.reporting.refining.plots import Curve, budget_plot
 
 MAX_COLUMNS = 6  # arms whose names fit beside each other on a page
@@ -66,12 +75,18 @@ def write_report(experiment: Refining, folder: Path, report: Path) -> None:
 def compose(experiment: Refining, folder: Path, files: Attachments) -> list[str]:
     """Return the report as Markdown blocks; its pictures and tables are added to `files`."""
     evaluated = _corrected([_evaluate(experiment, folder, task_set) for task_set in experiment.evaluation.sets])
+    sizes = {one.task_set.name: one.n for one in evaluated}
+    trained = trained_on.of_sets(experiment, folder, sizes)
     return [
         f"# Experiment {experiment.experiment}",
         *_summary(experiment, evaluated),
-        *prose.limits(experiment, sum(len(one.comparisons) for one in evaluated)),
-        *prose.arms_and_settings(experiment, {one.task_set.name: one.n for one in evaluated}),
-        *(block for one in evaluated for block in _set_section(experiment, folder, one, files)),
+        *prose.limits(experiment, sum(len(one.comparisons) for one in evaluated), trained),
+        *prose.arms_and_settings(experiment, sizes),
+        *(
+            block
+            for one in evaluated
+            for block in _set_section(experiment, folder, one, trained.get(one.task_set.name, []), files)
+        ),
         *over_steps.section(experiment, [(one.task_set, one.arms) for one in evaluated], files),
         *training.section(experiment, folder, files),
         *left_out.of_tasks(experiment, folder),
@@ -219,7 +234,9 @@ def _is_control(experiment: Refining, name: str) -> bool:
     return any(turn.is_control for arm in experiment.arms_called(name) for turn in arm.turns)
 
 
-def _set_section(experiment: Refining, folder: Path, one: EvaluatedSet, files: Attachments) -> list[str]:
+def _set_section(
+    experiment: Refining, folder: Path, one: EvaluatedSet, trained: Sequence[str], files: Attachments
+) -> list[str]:
     name, results, arms = one.task_set.name, one.results, experiment.arms
     turns = turns_of(arms)
     by_turn = {tables.turn_title(turn): results.metrics_of_turn(turn.arms[0], turn.turn) for turn in turns}
@@ -232,6 +249,7 @@ def _set_section(experiment: Refining, folder: Path, one: EvaluatedSet, files: A
     blocks = [
         f"## Set `{name}` ({one.n} tasks)",
         f"> {prose.VALIDATION}" if one.task_set.validation else "",
+        *(f"> {sentence}" for sentence in trained),
         f"> {one.task_set.caveat}" if one.task_set.caveat else "",
         prose.HIDDEN.format(n=one.task_set.n_hidden) if one.task_set.n_hidden else "",
         "### Arms",

