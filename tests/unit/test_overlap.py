@@ -168,7 +168,7 @@ def test_the_report_says_what_was_trained_on(tmp_path: Path, wording: Wording) -
 
 def test_rows_with_evaluated_tasks_are_found(tmp_path: Path) -> None:
     """As the learned template reads them: without the test output, and a grid in the prose belongs to no pair."""
-    others = (A, E, random_pair(), B)
+    others = (E, random_pair(), random_pair(), A)
     users = [
         f"Pairs, such as [[0, 1], [1, 0]]:\n{''.join(map(as_lists, pairs))}test: {random_pair().input.tolist()} -> ?"
         for pairs in (TASK.train, others, others)
