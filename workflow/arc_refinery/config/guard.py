@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import Field
 
-from arc_refinery.config.base import Share, Strict
+from arc_refinery.config.base import NonNegativeFloat, NonNegativeInt, PositiveInt, Share, Strict
 
 GuardAction = Literal["rollback", "stop", "none"]
 

@@ -108,7 +108,7 @@ def _with_base(config: Mapping[str, Any], origin: str) -> tuple[Mapping[str, Any
 def _kind(config: Mapping[str, Any], origin: str) -> type[Experiment]:
     """Return the class of an experiment; without `kind`, the section `data` shows one in tool use."""
     name = config.get("kind", "tool-use" if "data" in config else "refining")
-    wrong = f"{origin}: kind is {name!r}; expected {', '.join(KINDS)}, or a module with an experiment of your own"
+    wrong = f"{origin}: kind is {name!r:.100}; expected {', '.join(KINDS)}, or a module with an experiment of your own"
     if not isinstance(name, str) or not all(part.isidentifier() for part in name.replace("-", "_").split(".")):
         raise ConfigError(wrong)
     if name in KINDS:
@@ -116,7 +116,7 @@ def _kind(config: Mapping[str, Any], origin: str) -> type[Experiment]:
     try:
         own = import_module(name).Experiment
     except (ImportError, AttributeError, SyntaxError) as error:
-        raise ConfigError(f"{wrong} (docs/development.md): {error}") from None
+        raise ConfigError(f"{wrong} (docs/development.md): {error!s:.200}") from None
     if not isinstance(own, type) or not issubclass(own, Experiment) or not hasattr(own, "rules"):
         raise ConfigError(
             f"{wrong} (docs/development.md): its `Experiment` must be a subclass of "

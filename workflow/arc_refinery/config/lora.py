@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from arc_refinery.config.base import Share, Strict
+from arc_refinery.config.base import Line, NonNegativeFloat, PositiveFloat, PositiveInt, Share, Strict
 
 OptimizerName = Literal["adamw", "adamw_8bit"]
 
@@ -12,7 +12,7 @@ OptimizerName = Literal["adamw", "adamw_8bit"]
 class Lora(Strict):
     lora_r: PositiveInt = Field(1, description="Rank of the LoRA adapter.")
     lora_alpha: PositiveInt = Field(64, description="Scale of the LoRA adapter (with rsLoRA: alpha / sqrt(r)).")
-    target_modules: tuple[str, ...] = Field(
+    target_modules: tuple[Line, ...] = Field(
         ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
         description="Matrices that get an adapter.",
     )
@@ -43,20 +43,20 @@ class Lengths(Strict):
 
 
 class Optimizer(Strict):
-    learning_rate: PositiveFloat = Field(allow_inf_nan=False, description="Peak learning rate.")
+    learning_rate: PositiveFloat = Field(le=100.0, description="Peak learning rate.")
     lr_scheduler_type: Literal["constant_with_warmup", "linear", "cosine"] = Field(
         "constant_with_warmup", description="Learning-rate schedule."
     )
     optimizer: OptimizerName = Field(
         "adamw", description="AdamW, or the same with states of 8 bits (bitsandbytes, GPU only)."
     )
-    weight_decay: NonNegativeFloat = Field(
-        0.0, allow_inf_nan=False, description="Weight decay of AdamW, on the adapter's weights."
-    )
+    weight_decay: NonNegativeFloat = Field(0.0, description="Weight decay of AdamW, on the adapter's weights.")
     warmup_ratio: Share = Field(0.01, description="Share of the steps during which the learning rate rises.")
     max_grad_norm: PositiveFloat = Field(0.05, description="Gradients are clipped to this norm.")
     epochs: PositiveFloat = Field(1.0, description="Passes over the training data.")
-    max_steps: int = Field(-1, ge=-1, description="Maximum number of optimizer steps; -1: as many as `epochs` takes.")
+    max_steps: int = Field(
+        -1, ge=-1, le=10**9, description="Maximum number of optimizer steps; -1: as many as `epochs` takes."
+    )
     save_steps: PositiveInt = Field(
         200, description="Steps between checkpoints, from which an interrupted job resumes."
     )

@@ -318,7 +318,7 @@ class Refining(Compared[Arm]):
                 if turn.adapter not in adapters:
                     raise ValueError(
                         f"evaluation.arms: {arm.name} samples with the adapter {turn.adapter}; expected one of "
-                        f"{', '.join(adapters)}"
+                        f"{', '.join(adapters)}{self.no_adapters}"
                     )
         return self
 

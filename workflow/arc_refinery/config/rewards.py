@@ -4,7 +4,7 @@ rewards: [correct, {reward: format, weight: 0.1}, {reward: rewards.py:score, wei
 """
 
 from collections import Counter
-from typing import Annotated, ClassVar, Literal, Self, get_args
+from typing import ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -20,9 +20,7 @@ class RewardTerm(Entry):
         description=f"{', '.join(f'`{name}`' for name in get_args(BuiltInReward))}, or `file.py:name`, a function of "
         "your own (docs/tool-use.md)."
     )
-    weight: Annotated[float, Field(allow_inf_nan=False)] = Field(
-        1.0, description="The term is multiplied by it; below 0 it is a penalty."
-    )
+    weight: float = Field(1.0, ge=-1e6, le=1e6, description="The term is multiplied by it; below 0 it is a penalty.")
 
     @property
     def name(self) -> str:
@@ -33,7 +31,7 @@ class RewardTerm(Entry):
     def _is_known(self) -> Self:
         known = get_args(BuiltInReward)
         if self.own_code is None and self.reward not in known:
-            raise ValueError(f"{self.reward!r} is not a reward; expected {', '.join(known)}, or `file.py:name`")
+            raise ValueError(f"{self.reward!r:.100} is not a reward; expected {', '.join(known)}, or `file.py:name`")
         if self.weight == 0.0:
             raise ValueError(f"weight of {self.reward} is 0, so it changes nothing; remove the entry")
         return self

@@ -5,9 +5,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
-from arc_refinery.config.base import PROMPTS, TUNING, Share, Strict, check_source
+from arc_refinery.config.base import (
+    PROMPTS,
+    TUNING,
+    Line,
+    Mass,
+    OfMemory,
+    PositiveFloat,
+    PositiveInt,
+    Share,
+    Strict,
+    Temperature,
+    Threads,
+    check_source,
+)
 from arc_refinery.hub import Download
 from arc_refinery.prompts import FeedbackForm, Notation
 from arc_refinery.sandbox import Executor, Limits
@@ -18,10 +31,10 @@ Dtype = Literal["float32", "float16", "bfloat16"]
 
 
 class ModelConfig(Strict):
-    path: str = Field(
+    path: Line = Field(
         description="Folder with the model's weights, tokenizer and chat template, or its `owner/name` on the hub."
     )
-    revision: str | None = Field(
+    revision: Line | None = Field(
         None,
         description="For a hub model: branch, tag or commit to fetch (default: the default branch). The report shows "
         "the fetched commit; set it here to pin it.",
@@ -31,12 +44,12 @@ class ModelConfig(Strict):
     dtype: Dtype = Field(
         "float32", description="Precision of sampling and training; only float32 on a CPU repeats to the byte."
     )
-    n_threads: PositiveInt = Field(
+    n_threads: Threads = Field(
         1,
         description="CPU threads for sampling and training; not taken from the machine, because results depend on it.",
     )
     tensor_parallel_size: PositiveInt = Field(1, description="GPUs that share one vLLM sampler.")
-    gpu_memory_utilization: Annotated[Share, TUNING] = Field(
+    gpu_memory_utilization: Annotated[OfMemory, TUNING] = Field(
         0.9, description="Share of the GPU's memory that vLLM takes when sampling."
     )
     kv_cache_dtype: Literal["auto", "fp8"] = Field(
@@ -75,7 +88,7 @@ class ModelConfig(Strict):
 
 
 class PromptedModel(ModelConfig):
-    template: Annotated[str, PROMPTS] = Field(
+    template: Annotated[Line, PROMPTS] = Field(
         "words",
         description="Wording of prompts: `compact` for the embedded model; `words`, our own for other models; "
         "`learned`, the model's own, taken from `template_rows`; or a folder written by `arc-refinery prompts learn`.",
@@ -97,14 +110,14 @@ class TemplateRows(Strict):
     source: Literal["hub", "file"] = Field(
         description="`hub`: a data set of the Hugging Face hub; `file`: rows on disk."
     )
-    path: str | None = Field(
+    path: Line | None = Field(
         None, description="For `file`: a .jsonl, .json (optionally with .gz) or .parquet file, or a folder of them."
     )
-    repository: str | None = Field(None, description="For `hub`: name of the data set.")
-    files: str | None = Field(
+    repository: Line | None = Field(None, description="For `hub`: name of the data set.")
+    files: Line | None = Field(
         None, description="For `hub`: glob of the files to read, such as `*test_sft*`; `*` also matches `/`."
     )
-    revision: str | None = Field(
+    revision: Line | None = Field(
         None, description="For `hub`: branch, tag or commit to fetch; default: the default branch."
     )
     n_rows: PositiveInt = Field(1000, description="Number of rows to read, from the first; a few hundred are enough.")
@@ -135,19 +148,21 @@ class Sampling(Strict):
     test_inputs: TestInputs = Field(
         "all", description="Test inputs that a first-turn prompt shows: all of the task's, or one drawn at random."
     )
-    temperature: NonNegativeFloat = Field(
+    temperature: Temperature = Field(
         1.0, description="Softmax temperature; 0: greedy, so all completions of a prompt are equal."
     )
-    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = Field(0.95, description="Nucleus sampling: probability mass kept.")
+    top_p: Mass = Field(0.95, description="Nucleus sampling: probability mass kept.")
     max_output_tokens: PositiveInt = Field(description="Longest completion, in tokens.")
 
 
 class Sandbox(Strict):
-    cpu_seconds: PositiveFloat = Field(1.0, le=86_400, description="CPU time limit per program, over all its inputs.")
-    wall_seconds: PositiveFloat = Field(
-        10.0, le=86_400, description="Wall time limit per program, which ends one that sleeps."
+    cpu_seconds: PositiveFloat = Field(
+        1.0, ge=0.01, le=86_400, description="CPU time limit per program, over all its inputs."
     )
-    memory_mb: PositiveInt = Field(512, description="Memory limit per program, above the server's own.")
+    wall_seconds: PositiveFloat = Field(
+        10.0, ge=0.01, le=86_400, description="Wall time limit per program, which ends one that sleeps."
+    )
+    memory_mb: PositiveInt = Field(512, le=10**7, description="Memory limit per program, above the server's own.")
     programs_per_child: PositiveInt = Field(
         1,
         description="For grading: how many programs may share a process, if they cannot disturb each other; 32 makes "

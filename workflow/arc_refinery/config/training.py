@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
-from pydantic import Field, NonNegativeInt, PositiveInt, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from arc_refinery.config.base import PROMPTS, RUN_NAME, Name, Strict, explain, marked
+from arc_refinery.config.base import PROMPTS, RUN_NAME, Name, PositiveInt, Seed, Strict, explain, marked
 from arc_refinery.config.grpo import Grpo, PolicyGradient
 from arc_refinery.config.guard import Guard
 from arc_refinery.config.lora import Lengths, Lora
@@ -45,7 +45,7 @@ class Methods(Strict):
         description="One GRPO training per entry, which overrides keys of `lora` and `grpo`, or `dtype`, and is named "
         "after them: `{learning_rate: 4.0e-6, lora_r: 1}` gives `learning-rate-4e-6-lora-r-1`.",
     )
-    seeds: tuple[NonNegativeInt, ...] = Field(
+    seeds: tuple[Seed, ...] = Field(
         (),
         description="Repeat all training with each of these seeds, so that the report can show how much results vary; "
         "adapters are then called `seed-0`, `sft-seed-0`, `<run>-seed-0`. Default: once, with the experiment's seed.",

@@ -16,7 +16,7 @@ BuiltInUser = Literal["check-again"]
 def _is_known(user: str) -> str:
     known = get_args(BuiltInUser)
     if user not in known and OwnCode.parse(user) is None:
-        raise ValueError(f"{user!r} is not a user; expected {', '.join(known)}, or `file.py:name`")
+        raise ValueError(f"{user!r:.100} is not a user; expected {', '.join(known)}, or `file.py:name`")
     return user
 
 
