@@ -7,6 +7,7 @@ from factories import make_question
 
 from arc_refinery.records.questions import Asserts, Question
 from arc_refinery.sandbox import Executor, Limits
+from arc_refinery.tool_use.asserts import hidden_checks
 from arc_refinery.tool_use.code_exec import AssertsReport, run_asserts
 from arc_refinery.tool_use.data import mbpp_question
 from arc_refinery.tool_use.generator import mbpp_row
@@ -239,3 +240,79 @@ def test_a_sandbox_that_fails_is_an_exception(executors: Executors):
         run_asserts([DOUBLE.reference], [DOUBLE], closed, executors[1])
     with pytest.raises(RuntimeError, match="closed"):
         run_asserts([DOUBLE.reference], [DOUBLE], executors[0], closed)
+
+
+# what a question shows, and what partial credit is for
+
+ROW = {
+    "text": "Double it.",
+    "code": "def double(n): return 2 * n",
+    "task_id": 1,
+    "test_list": ["assert double(2) == 4", "assert double(-3) == -6"],
+    "challenge_test_list": ["assert double(0) == 0"],
+}
+
+
+@pytest.mark.parametrize(
+    ("program", "share"),
+    [
+        ("def double(n): return 2 * n", 1.0),
+        ("def double(n): return n * n", 0.5),  # the shown one, and 0
+        ("def double(n): return n + 2", 0.0),  # the shown one
+        ("def double(n): return -6 if n < 0 else 2", 0.5),  # not the shown one
+        ("def double(n): return 4 if n == 2 else None", 0.0),
+        # one value in all
+        ("def double(n): return 4", 0.0),
+        ("def double(n): return 0", 0.0),
+        ("def double(n): pass", 0.0),
+        ("def double(n) return n", 0.0),
+        (None, 0.0),
+    ],
+)
+def test_hidden_asserts_alone_count_for_partial_credit(executors: Executors, program: str | None, share: float):
+    assert report(executors, program, mbpp_question(ROW, "q", "here")).passed_hidden == share
+
+
+@pytest.mark.parametrize(
+    ("text", "asserts", "hidden"),
+    [
+        ("Do.", ["assert f(1) == 2"], [True]),
+        ("Do. assert f(1) == 2", ["assert f(1) == 2", "assert f(2) == 3"], [False, True]),
+        ("Do.\nassert f( 1 )==2", ["assert f(1) == 2"], [False]),
+        ("Do.\n>>> f(1)\n2", ["assert f(1) == 2"], [False]),
+        ('Do. assert f("a b") == 2', ["assert f('a b') == 2"], [False]),
+        ("Do. assert f(1e3) == 2, 'no'", ["assert f(1e3) == 2, 'no'", "assert f(1000.0) == 2"], [False, False]),
+        # the same call again
+        ("Do. assert f(1) == 2", ["assert f(1) == 2", "assert f(1) == 2", "assert {f(1)} == {2}"], [False] * 3),
+        ("Do. assert f(1)", ["assert f(1)", "assert f(1) == True", "assert not f(1)"], [False] * 3),
+        ("Do. assert f(1) == 2", ["assert f(1) == 2", "assert f(1) != f(2)"], [False, True]),
+        # all of them
+        ("assert f(1) == 2\nassert f(2) == 3", ["assert f(1) == 2", "assert f(2) == 3"], [False, False]),
+        # several in one entry; one that cannot be checked
+        ("Do. assert f(1) == 2", ["assert f(1) == 2", "assert f(2) == 3\nassert f(3) == 4"], [False, True, True]),
+        ("Do.", ["assert list(map(f, [1])) == [2]"], [False]),
+    ],
+)
+def test_an_assert_is_hidden_unless_the_text_shows_its_calls(text: str, asserts: list[str], hidden: list[bool]):
+    asked = make_question(
+        text=text, kind="code_exec", reference="def f(x): return x + 1", asserts=Asserts(tuple(asserts))
+    )
+    assert list(hidden_checks(asked)) == hidden
+
+
+@pytest.mark.parametrize(
+    ("asserts", "program", "share"),
+    [
+        # nothing is hidden
+        (["assert f(1) == 2"], "def f(x): return x + 1", 0.0),
+        # a constant program that passes everything is correct
+        (["assert f(1) == 2", "assert f(0) == 2"], "def f(x): return 2", 1.0),
+        (["assert f(1)", "assert f(2)", "assert not f(3)"], "def f(x): return True", 0.0),
+        (["assert f(1)", "assert f(2)", "assert not f(3)"], "def f(x): return x < 2", 0.5),
+    ],
+)
+def test_partial_credit_of_few_or_equal_values(executors: Executors, asserts: list[str], program: str, share: float):
+    asked = make_question(
+        text=f"Do. {asserts[0]}", kind="code_exec", reference="def f(x): return x", asserts=Asserts(tuple(asserts))
+    )
+    assert report(executors, program, asked).passed_hidden == share

@@ -20,6 +20,7 @@ from arc_refinery.config import (
     validate_experiment,
 )
 from arc_refinery.config.own_code import OwnCodeError
+from arc_refinery.records.questions import Asserts
 from arc_refinery.records.transcripts import Call, EpisodeMessage
 from arc_refinery.tool_use import own_functions
 from arc_refinery.tool_use.reward_terms import EpisodeReward, ScoredEpisode
@@ -92,6 +93,9 @@ def test_the_pages_reward_is_short_and_runs_as_it_stands(tmp_path: Path, monkeyp
 
 # built-in terms
 
+TEXT = make_question(kind="exact_match", reference="Paris")
+PROGRAM = make_question(kind="code_exec", asserts=Asserts(("assert double(2) == 4",)))
+
 
 @pytest.mark.parametrize(
     ("one", "expected"),
@@ -106,6 +110,21 @@ def test_the_pages_reward_is_short_and_runs_as_it_stands(tmp_path: Path, monkeyp
         (episode("a call", "Error", "#### 7", calls=(Call("calculator", "failed"),)), 1.0),  # written as it should be
         (episode("```python\nf = 1\n```", question=make_question(kind="code_exec"), answer="f = 1"), 1.0),
         (episode("f = 1", question=make_question(kind="code_exec"), answer=""), 0.0),
+        # a mark or a block without an answer
+        (episode("####"), 0.0),
+        (episode("#### number"), 0.0),
+        (episode(r"\boxed{}"), 0.0),
+        (episode("The answer is"), 0.0),
+        (episode("#### 18 or 19"), 0.0),
+        (episode("####", question=TEXT), 0.0),
+        (episode("#### ...", question=TEXT), 0.0),
+        (episode("#### Paris", question=TEXT), 1.0),
+        (episode("", question=PROGRAM, answer="def double(n):\n    return 0"), 1.0),
+        (episode("", question=PROGRAM, answer="double = int"), 1.0),
+        (episode("", question=PROGRAM, answer="pass"), 0.0),
+        (episode("", question=PROGRAM, answer="# double(n)"), 0.0),
+        (episode("", question=PROGRAM, answer="def other(n): return 0"), 0.0),
+        (episode("", question=PROGRAM, answer="def double(n) return 0"), 0.0),
     ],
 )
 def test_the_form_of_an_episode(one: ScoredEpisode, expected: float):

@@ -62,6 +62,7 @@ class WriteQuestions:
     seed: int = 0  # seed of the generator
 
     def run(self) -> None:
+        from arc_refinery.tool_use.asserts import hidden_checks
         from arc_refinery.tool_use.sources import questions_of, with_valid_reference, without_heldout
 
         made = list(questions_of(self.questions, self.split, self.seed))
@@ -73,6 +74,12 @@ class WriteQuestions:
             checked = with_valid_reference(unseen, *executors)
         _name_them("left out, because its own program does not pass its tests", checked.failing)
         _name_them("kept, with fewer asserts", checked.unchecked)
+        if n_shown := sum(one.kind == "code_exec" and not any(hidden_checks(one)) for one in checked.kept):
+            logging.warning(
+                "%d questions show what all of their asserts call: a program that returns the shown values is correct, "
+                "and the reward term passed_tests is 0. Give them more asserts",
+                n_shown,
+            )
         if not checked.kept:
             raise InputError(
                 f"{self.questions.path or self.questions.name}: no question is left of {len(made)}: "

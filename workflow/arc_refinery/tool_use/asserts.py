@@ -20,19 +20,23 @@ The candidate owns the names that the reference program defines, including redef
 An assert that cannot be split this way is `Unsupported`, with a reason: a function passed to another one, a call whose
 arguments come from a comprehension around it, undefined names, other kinds of statements, or no call of the program.
 All calls of an assert are made, including those that `and`, `or` and `if` would skip.
+
+An assert is hidden unless the question shows what it calls: the assert itself, another one with the same calls, or the
+calls as an example.
 """
 
 import ast
 import builtins
 import symtable
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from arc_refinery.records.questions import Asserts
+from arc_refinery.records.questions import Asserts, Question
 
 VALUE = "value_{}_of_the_candidate"
+_TRUTH = "not not ("
 # Builtins whose result depends on where they are evaluated
 _LOCAL = {"breakpoint", "compile", "dir", "eval", "exec", "exit", "globals", "input", "locals", "open", "quit", "vars"}
 _BUILTINS = {name for name in vars(builtins) if not name.startswith("_")} - _LOCAL
@@ -91,6 +95,31 @@ def plan(asserts: Asserts, reference: str) -> AssertsPlan:
         checks=tuple(checks),
         around=_source(_needed([*scope.library, *imports, *scope.own_setup], compared)),
     )
+
+
+@lru_cache(4096)
+def hidden_checks(question: Question) -> tuple[bool, ...]:
+    """Return for each check of a question's plan whether it needs a call that the question's text does not show."""
+    if question.asserts is None:
+        return ()
+    text, asserts = _squeezed(question.text), question.asserts
+    shown = replace(asserts, statements=tuple(one for one in asserts.statements if _squeezed(one) in text))
+    shown_calls = set(map(_without_truth, plan(shown, question.reference).calls))
+    made = plan(asserts, question.reference)
+    calls = [_without_truth(call) for call in made.calls]
+    is_shown = [call in shown_calls or ("(" in call and _squeezed(call) in text) for call in calls]
+    return tuple(
+        isinstance(check, Check) and not all(is_shown[index] for index in check.values) for check in made.checks
+    )
+
+
+def _squeezed(code: str) -> str:
+    """Return code without white space, and with one kind of quotes."""
+    return "".join(code.split()).replace('"', "'")
+
+
+def _without_truth(call: str) -> str:
+    return call.removeprefix(_TRUTH).removesuffix(")") if call.startswith(_TRUTH) else call
 
 
 class _Scope:
@@ -176,7 +205,7 @@ class _Split(ast.NodeTransformer):
             raise _UnsupportedError(f"a call depends on {', '.join(sorted(inner))}, which the assert itself defines")
         mine = {name for name in _used(call) if self.scope.is_candidates(name)}
         self._require(_used(call) - mine - _LOCAL)
-        self.calls.append(f"not not ({call})" if node in self.truths else call)
+        self.calls.append(f"{_TRUTH}{call})" if node in self.truths else call)
         return ast.Name(VALUE.format(self.first + len(self.calls) - 1), ast.Load())
 
     def require_known(self, expression: str) -> None:

@@ -9,12 +9,12 @@ values: they were never in its process.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor, Outcome, Script, Status, Value, plain
-from arc_refinery.tool_use.asserts import VALUE, AssertsPlan, Check, Unsupported, plan
+from arc_refinery.tool_use.asserts import VALUE, AssertsPlan, Check, Unsupported, hidden_checks, plan
 
 TRUE = plain.pack(True)
 
@@ -40,6 +40,7 @@ class AssertResult:
 
     outcome: AssertOutcome
     reason: str = ""
+    is_hidden: bool = True  # whether the question leaves open what it calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,18 @@ class AssertsReport:
     """The results of a program's asserts, in order."""
 
     asserts: tuple[AssertResult, ...]
+    is_constant: bool = False  # whether all calls returned the same value
+
+    @property
+    def passed_hidden(self) -> float:
+        """Share of the checked asserts that pass, of those that the question does not show; 0 if there is none.
+
+        A program that returns one value whatever its arguments passes nothing, unless it passes everything.
+        """
+        hidden = [one for one in self.asserts if one.is_hidden and one.outcome is not AssertOutcome.unsupported]
+        if not hidden or (self.is_constant and not self.is_passed):
+            return 0.0
+        return sum(one.outcome is AssertOutcome.passed for one in hidden) / len(hidden)
 
     @property
     def is_passed(self) -> bool:
@@ -82,7 +95,16 @@ def run_asserts(
     compared = [run for run in executed if run.comparable]
     for run, outcome in zip(compared, graders.run(run.check_script() for run in compared), strict=True):
         run.compared = outcome
-    return [AssertsReport(tuple(run.results())) for run in runs]
+    return [
+        AssertsReport(
+            tuple(
+                replace(result, is_hidden=is_hidden)
+                for result, is_hidden in zip(run.results(), hidden_checks(question), strict=True)
+            ),
+            run.is_constant,
+        )
+        for run, question in zip(runs, questions, strict=True)
+    ]
 
 
 _NO_PLAN = AssertsPlan("", "", (), (), "")
@@ -107,6 +129,10 @@ class _Run:
             return []
         checks = (check for check in self.plan.checks if isinstance(check, Check))
         return [check for check in checks if all(value.kind == "plain" for value in self._values(check))]
+
+    @property
+    def is_constant(self) -> bool:
+        return self.called is not None and len({(value.kind, value.data) for value in self.called.values}) == 1
 
     def check_script(self) -> Script:
         assert self.called is not None

@@ -30,11 +30,21 @@ def final_program(text: str, asserts: Iterable[str] = ()) -> str | None:
     blocks = _blocks(text.replace("\r\n", "\n"))
     tagged = [code for tag, code in blocks if tag in _TAGS]
     candidates = tagged or [code for tag, code in blocks if not tag]
-    called = {name for test in asserts for name in _called(test)}
-    called = called - set(dir(builtins)) or called  # a program may redefine `sum`
+    called = _tested(asserts)
     return next((code for code in reversed(candidates) if called & _defined(code)), None) or next(
         reversed(candidates), None
     )
+
+
+def defines_tested(program: str, asserts: Iterable[str]) -> bool:
+    """Whether a program defines a function or class that the asserts call; any does if they call none."""
+    called = _tested(asserts)
+    return not called or bool(called & _defined(program))
+
+
+def _tested(asserts: Iterable[str]) -> set[str]:
+    called = {name for test in asserts for name in _called(test)}
+    return called - set(dir(builtins)) or called  # a program may redefine `sum`
 
 
 def _blocks(text: str) -> list[tuple[str, str]]:

@@ -15,10 +15,11 @@ from arc_refinery.config.rewards import CORRECT, RewardTerm
 from arc_refinery.reading import content_hash
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Call, EpisodeMessage
-from arc_refinery.tool_use.answers import marked_answer
+from arc_refinery.tool_use.answers import final_number, final_text, marked_answer
 from arc_refinery.tool_use.call_formats import HERMES, CallFormat
 from arc_refinery.tool_use.episodes import Rollout
 from arc_refinery.tool_use.own_functions import OwnFunction
+from arc_refinery.tool_use.programs import defines_tested
 from arc_refinery.tool_use.rewards import EpisodeGrade
 from arc_refinery.tool_use.turns import parse_turn
 
@@ -36,7 +37,7 @@ class ScoredEpisode:
     n_tokens: int  # written by the model
     answer: str  # number, text or program that was graded; empty if there is none
     is_correct: bool
-    passed_tests: float  # share of the tests that the program passes; without tests 1 if the answer is correct, else 0
+    passed_tests: float  # `AssertsReport.passed_hidden`; without tests 1 if the answer is correct, else 0
     call_format: CallFormat = HERMES
 
     @property
@@ -81,8 +82,6 @@ class EpisodeReward:
 
 def scored_episode(question: Question, rollout: Rollout, grade: EpisodeGrade) -> ScoredEpisode:
     """Return a finished episode with its grade."""
-    report = grade.report
-    share = report.n_passed / report.n_checked if report and report.n_checked else grade.reward
     return ScoredEpisode(
         question=question,
         messages=tuple(rollout.messages),
@@ -91,18 +90,28 @@ def scored_episode(question: Question, rollout: Rollout, grade: EpisodeGrade) ->
         n_tokens=sum(rollout.mask),
         answer=grade.answer,
         is_correct=grade.reward == 1.0,
-        passed_tests=share,
+        passed_tests=grade.report.passed_hidden if grade.report else grade.reward,
         call_format=rollout.toolbox.call_format,
     )
 
 
 def is_well_formed(episode: ScoredEpisode) -> bool:
-    """Whether the answer is marked (a program: in a block), and every call could be read."""
+    """Whether the answer has its form, and every call could be read.
+
+    A number or a text is marked. A program is in a block, and defines a function that the tests call. A mark or a block
+    without such content is not an answer.
+    """
     if any(call.fault in UNREADABLE for call in episode.calls):
         return False
-    if episode.question.kind == "code_exec":
-        return bool(episode.answer)
-    return marked_answer(episode.final_text) is not None
+    question, text = episode.question, episode.final_text
+    match question.kind:
+        case "gsm8k":
+            return marked_answer(text) is not None and final_number(text) is not None
+        case "exact_match":
+            return marked_answer(text) is not None and bool(final_text(text))
+        case "code_exec":
+            asserts = question.asserts.statements if question.asserts else ()
+            return bool(episode.answer) and defines_tested(episode.answer, asserts)
 
 
 def _score(term: RewardTerm, max_episode_tokens: int) -> Score:
