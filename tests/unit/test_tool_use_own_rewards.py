@@ -113,6 +113,8 @@ PROGRAM = make_question(kind="code_exec", asserts=Asserts(("assert double(2) == 
         # a mark or a block without an answer
         (episode("####"), 0.0),
         (episode("#### number"), 0.0),
+        (episode("#### Step 1: Add\n3 and 4 make 7."), 0.0),
+        (episode("#### Final Answer\nIt is 7."), 0.0),
         (episode(r"\boxed{}"), 0.0),
         (episode("The answer is"), 0.0),
         (episode("#### 18 or 19"), 0.0),

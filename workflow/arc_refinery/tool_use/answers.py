@@ -2,16 +2,24 @@
 
 The answer is in the first of these places that the text has. Of several of one kind, the last counts:
 
-1. on the line after `####`
+1. on the line after `####`, unless the line is a heading
 2. inside `\\boxed{...}`
-3. on the line after "answer is", "answer:" or "answer =", in any case
-4. if none of these: in the whole text
+3. inside `<answer>...</answer>`
+4. on the line after "answer is", "answer:" or "answer =", in any case
+5. after `####` on the last line
+6. if the answer is marked in none of these ways: on the line below the heading "Final Answer"
+7. otherwise in the whole text
 
-A number is the first one in 1 to 3, or the last one in 4. What leads to the first one does not count: a calculation
+Where the answer is a number, the line of 1 is a heading unless it begins with one ("#### $18"); a numbered title is a
+heading, too ("#### 2. Add"). Where it is a text, every line but the last is. If a text is marked in none of these ways,
+any line after `####` counts.
+
+A number is the first one in 1 to 6, or the last one in 7. What leads to the first one does not count: a calculation
 ("3 boxes x 4 = 12" is 12), a label ("Step 3: 18"), a denial ("not 19 but 18"). A marked place without a number is not
-an answer, and nothing else is searched. A choice or a range ("18 or 19", "18-20") is not an answer, so naming several
-numbers does not pay. Numbers are exact: 18.0 is 18, 3.33 is not 10/3. Units, currencies and percent signs are ignored.
-A fraction is a number only in lowest terms; otherwise it is an uncomputed division.
+an answer, and nothing else is searched; an empty one is not marked. A choice or a range ("18 or 19", "18-20") is not an
+answer, so naming several numbers does not pay. Numbers are exact: 18.0 is 18, 3.33 is not 10/3. Units, currencies and
+percent signs are ignored; 70K is 70000. Commas, spaces and apostrophes may separate thousands. A fraction is a number
+only in lowest terms; otherwise it is an uncomputed division.
 """
 
 import re
@@ -22,18 +30,36 @@ from math import gcd
 
 _MAX_CHARS = 60  # per number
 
+_MONEY = "$€£¥₹"
+_MARK = re.compile(r"#{4,}\s*((?:(?!####)[^\n])*)")
+_ANSWER_TAG = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.DOTALL | re.IGNORECASE)
 _ANSWER_IS = re.compile(r"\banswer\b[\s*_]{0,8}(?:is\b|[:=])+", re.IGNORECASE)
+_ANSWER_HEADING = re.compile(
+    r"^[ \t#*_]*(?:the[ ])?(?:final[ ])?answer[ \t#*_]*\n\s*(\S[^\n]*)", re.IGNORECASE | re.MULTILINE
+)
+_BEGINS_WITH_NUMBER = re.compile(r"(?:[^\w\\]|_)*(?:[A-Za-z]\s?=|USD?|EUR|GBP|INR|Rs\.?)?[^\w\\]*(?:[0-9]|\\)")
+_NUMBERED_TITLE = re.compile(r"\W*\d{1,2}(?:\.\d{1,2})*(?:[.):][\s*_]+[A-Za-z]|\s+[*_]*[A-Z][a-z])")
 # what leads to a number, in this order
 _LEADS = (
     re.compile(r"^\W*not\b(?! only)(?:[^.;]|\.(?=\d))*?\bbut\b"),
     re.compile(r"^\W*[A-Za-z]+(?: \d+)?:(?=\s[^:]*\d)"),
-    re.compile(r"^[\s0-9.,$€£¥%()]*[0-9)]\s*[-+*/x×÷−][\s0-9.,$€£¥%+\-*/x×÷−=()]*=(?=[^=]*[0-9])"),
-    re.compile(r"^[\s$€£¥]*[\d.,]+%?(?:\s[A-Za-z]+){1,3}\s[+*/x×÷]\s[\w\s.,$€£¥%+*/×÷]*=(?=[^=]*[0-9])"),
+    re.compile(rf"^[\s0-9.,{_MONEY}%()]*[0-9)]\s*[-+*/x×÷−][\s0-9.,{_MONEY}%+\-*/x×÷−=()]*=(?=[^=]*[0-9])"),
+    re.compile(rf"^[\s{_MONEY}]*[\d.,]+%?(?:\s[A-Za-z]+){{1,3}}\s[+*/x×÷]\s[\w\s.,{_MONEY}%+*/×÷]*=(?=[^=]*[0-9])"),
 )
-_SPACED_SIGN = re.compile(r"(####[ \t]?[-−])[ \t](?=[$€£¥]?[ \t]?\.?\d)")
+_SPACED_SIGN = re.compile(rf"((?<!#)#{{4,}}[ \t]?[-−])[ \t](?=[{_MONEY}]?[ \t]?\.?\d)")
 _TEXT = (re.compile(r"\\text\s*\{([^{}]*)\}"), r" \1")
+_THOUSANDS = re.compile(
+    r"(?<![\w.,/:]) (?<!\d[ ]) [1-9]\d{0,2}"
+    r"(?P<mark>\{,\} | \\[,!;:\ ] | [~'’ \u00a0\u2007\u2009\u202f]) \d{3} (?:(?P=mark)\d{3})*"
+    r"(?! \d | [ ]?/ | (?P=mark)\d)",
+    re.VERBOSE | re.ASCII,
+)
 _LATEX = (
-    (re.compile(r"\\[dt]?frac\s*\{\s*(\d+)\s*\}\s*\{\s*(\d+)\s*\}"), r"\1/\2"),
+    (re.compile(r"(?<=\d)(?:\\[,;:! ]|[~\s])*(?=\\[cdst]?frac)"), " "),
+    (
+        re.compile(r"\\[cdst]?frac\s*(?:\{\s*(-?\d+)\s*\}|(\d))\s*(?:\{\s*(\d+)\s*\}|(\d))"),
+        r"\1\2/\3\4",
+    ),
     (re.compile(r"(?:\\times|\\cdot|[×·x*])\s*10\s*\^\s*\{?\s*([-+]?\d{1,3})\s*\}?"), r"e\1"),
     (re.compile(r"(?<=\d)\s+e(?=[-+]?\d)"), "e"),
     _TEXT,
@@ -42,30 +68,45 @@ _LATEX = (
     (re.compile(r"\bRs\.\s?(?=\d)"), ""),
 )
 _NUMBER = re.compile(
-    r"""
+    rf"""
     (?<![\w.]) (?<!\d[:/])                                      # not inside a word, a time, a date, a version
-    (?P<sign>(?<![\w)])[-−–+])? (?:[$€£¥][ ]?)? (?P<second_sign>(?<=[$€£¥])[-−–])?
+    (?P<sign>(?<![\w)])[-−–+])? (?P<money>[{_MONEY}][ ]?)? (?P<second_sign>(?<=[{_MONEY}])[-−–])?
     (?:(?P<mixed>\d+)[ ]+(?=\d+/\d))?
-    (?P<digits>(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)
-    (?P<exponent>[eE][-+]?\d{1,3}(?!\d))?
+    (?P<digits>(?:\d{{1,3}}(?:,\d{{3}})+(?!\d)|\d{{1,2}}(?:,\d{{2}})+,\d{{3}}(?!\d)|\d+)(?:\.\d+)?|\.\d+)
+    (?P<exponent>[eE][-+]?\d{{1,3}}(?!\d))?
     (?:[ ]?/[ ]?(?P<denominator>\d+)(?!\.\d))?
-    (?:[ ](?P<scale>hundred|thousand|million|billion)\b(?!-))?
+    (?:(?P<letter>(?(money)[ ]?(?:[kK]|[mM]n?|[bB]n?)|[kKM]))(?!\w))?
+    (?:[ ](?P<scale>hundred|thousand|lakh|million|crore|billion|trillion)s?\b(?!-))?
     (?!\d | [:/._]\d | [eE][-+]?\d)                            # 3:30, 1/2/2026, 3.14.15, 1_000, 1e9999
     """,
     re.VERBOSE | re.ASCII,
 )
 # between two numbers; a word before "or" is also behind the second one: "18 apples or 19 apples"
 _CHOICE = re.compile(
-    r"[\s*$€£¥]*(?:[-−–,]|to|(?:,\s*)?or|and|and/or|vs\.?)[\s*$€£¥]*|\s(?P<word>[a-z]{1,20})\s+or\s+", re.IGNORECASE
+    rf"[\s*{_MONEY}]*(?:[-−–,]|to|(?:,\s*)?or|and|and/or|vs\.?)[\s*{_MONEY}]*|\s(?P<word>[a-z]{{1,20}})\s+or\s+",
+    re.IGNORECASE,
 )
-_SCALES = {None: 1, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9}
+# full-width marks, and the slash of a fraction
+_ASCII = {0xFF01 + index: 0x21 + index for index in range(94)} | {0x2044: "/"}
+_SCALES = {
+    "k": 1000,
+    "m": 10**6,
+    "b": 10**9,
+    "hundred": 100,
+    "thousand": 1000,
+    "lakh": 10**5,
+    "million": 10**6,
+    "crore": 10**7,
+    "billion": 10**9,
+    "trillion": 10**12,
+}
 
 
 def final_number(text: str) -> Fraction | None:
     """Return the number that a text gives as its answer, or None."""
-    marked = marked_answer(_SPACED_SIGN.sub(r"\1", text))
+    marked = marked_number(text) or _below_heading(text)
     if marked is None:
-        return next((number for number, _ in reversed(_numbers(text))), None)
+        return next((number for number, _ in reversed(_numbers(_plain_digits(text)))), None)
     for lead in _LEADS:
         marked = lead.sub("", marked)
     numbers = _numbers(marked)
@@ -74,19 +115,44 @@ def final_number(text: str) -> Fraction | None:
 
 def final_text(text: str) -> str:
     """Return the answer as `normalized` text; if none is marked, the whole text."""
-    marked = marked_answer(text)
+    lines = (line[1] for line in reversed(list(_MARK.finditer(text))))
+    marked = marked_text(text) or _below_heading(text) or next((line for line in lines if line.strip()), None)
     return normalized(text if marked is None else marked)
 
 
-def marked_answer(text: str) -> str | None:
-    """Return the text marked as the answer, or None."""
-    if "####" in text:
-        return _line(text.rpartition("####")[2])
-    if "\\boxed{" in text:
-        return _braced(text.rpartition("\\boxed{")[2])
-    if found := list(_ANSWER_IS.finditer(text)):
-        return _line(text[found[-1].end() :].lstrip(" *_:="))
-    return None
+def marked_number(text: str) -> str | None:
+    """Return the text marked as the answer where that is a number, or None."""
+    text = _SPACED_SIGN.sub(r"\1", _plain_digits(text))
+    lines = list(_MARK.finditer(text))
+    numbers = (line[1] for line in reversed(lines) if _BEGINS_WITH_NUMBER.match(line[1]))
+    number = next((line for line in numbers if not _NUMBERED_TITLE.match(line)), None)
+    return number or _otherwise_marked(text) or (_last_line(text, lines) or None)
+
+
+def marked_text(text: str) -> str | None:
+    """Return the text marked as the answer where that is a text, or None."""
+    return _last_line(text, list(_MARK.finditer(text))) or _otherwise_marked(text)
+
+
+def _below_heading(text: str) -> str | None:
+    """Return the line below the last heading "Final Answer"; it is a place for the answer, not a mark."""
+    lines: list[str] = _ANSWER_HEADING.findall(_plain_digits(text))
+    return lines[-1] if lines else None
+
+
+def _last_line(text: str, lines: list[re.Match[str]]) -> str:
+    """Return what follows the last `####`, if it is the last line."""
+    return lines[-1][1].strip() if lines and not text[lines[-1].end() :].strip() else ""
+
+
+def _otherwise_marked(text: str) -> str | None:
+    """Return the text marked as the answer in another way than by `####`."""
+    if "\\boxed{" in text and (boxed := _braced(text.rpartition("\\boxed{")[2])).strip():
+        return boxed
+    if tagged := [found[1] for found in _ANSWER_TAG.finditer(text) if found[1].strip()]:
+        return str(tagged[-1])
+    said = [_line(text[found.end() :].lstrip(" *_:=")) for found in _ANSWER_IS.finditer(text)]
+    return next((line for line in reversed(said) if line.strip(" *_#")), None)
 
 
 def normalized(text: str) -> str:
@@ -112,8 +178,19 @@ def _braced(text: str) -> str:
     return text
 
 
+def _plain_digits(text: str) -> str:
+    """Return text with digits of other scripts and widths as those of ASCII, and ½ as 1/2."""
+    if text.isascii():
+        return text
+    text = re.sub(r"(?<=\d)(?=[¼-¾⅐-⅞])", " ", text)
+    text = re.sub("[¼-¾⅐-⅞]", lambda sign: unicodedata.normalize("NFKC", sign[0]), text)
+    text = re.sub(r"\d", lambda digit: str(unicodedata.decimal(digit[0])), text)
+    return text.translate(_ASCII)
+
+
 def _numbers(text: str) -> list[tuple[Fraction, bool]]:
     """Return all numbers, each with whether another one follows as its alternative."""
+    text = _THOUSANDS.sub(lambda match: match[0].replace(match["mark"], ","), text)
     for pattern, plain in _LATEX:
         text = pattern.sub(plain, text)
     found = list(_NUMBER.finditer(text))
@@ -139,5 +216,7 @@ def _number(match: re.Match[str]) -> Fraction | None:
         if denominator < 1 or number.denominator != 1 or gcd(number.numerator, denominator) != 1:
             return None
         number /= denominator
-    number = (number + int(match["mixed"] or 0)) * _SCALES[match["scale"]]
+    number += int(match["mixed"] or 0)
+    for scale in (match["letter"] and match["letter"].strip()[0].lower(), match["scale"]):
+        number *= _SCALES.get(scale, 1)
     return -number if (match["sign"] or match["second_sign"] or "+") in "-−–" else number

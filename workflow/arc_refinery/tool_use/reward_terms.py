@@ -15,7 +15,7 @@ from arc_refinery.config.rewards import CORRECT, RewardTerm
 from arc_refinery.reading import content_hash
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Call, EpisodeMessage
-from arc_refinery.tool_use.answers import final_number, final_text, marked_answer
+from arc_refinery.tool_use.answers import final_number, final_text, marked_number, marked_text
 from arc_refinery.tool_use.call_formats import HERMES, CallFormat
 from arc_refinery.tool_use.episodes import Rollout
 from arc_refinery.tool_use.own_functions import OwnFunction
@@ -106,9 +106,9 @@ def is_well_formed(episode: ScoredEpisode) -> bool:
     question, text = episode.question, episode.final_text
     match question.kind:
         case "gsm8k":
-            return marked_answer(text) is not None and final_number(text) is not None
+            return marked_number(text) is not None and final_number(text) is not None
         case "exact_match":
-            return marked_answer(text) is not None and bool(final_text(text))
+            return marked_text(text) is not None and bool(final_text(text))
         case "code_exec":
             asserts = question.asserts.statements if question.asserts else ()
             return bool(episode.answer) and defines_tested(episode.answer, asserts)
