@@ -175,6 +175,70 @@ def test_right_programs_pass_and_wrong_ones_do_not(executors: Executors, asked: 
         assert found.is_passed == is_right, (program, verdicts(found))
 
 
+KEYS, VALUES, ITEMS = "{1: 0, 2: 5}.keys()", "{0: 1, 5: 2}.values()", "{1: 2, 3: 4}.items()"
+COUNT, DEQUE, ARRAY = "range(1, 3)", "collections.deque([1, 2], 5)", "np.array([1, 2])"
+VALUES_AND_CHECKS = {
+    "f(3) == [1, 2]": [KEYS, VALUES, COUNT, DEQUE, ARRAY, "[1, 2]", "np.array([1])", "(1, 2)"],
+    "f(3) == (1, 2)": [COUNT, DEQUE, "(1, 2)", "[1, 2]"],
+    "f(3) != [1, 2]": [KEYS, VALUES, COUNT, DEQUE, "[1, 2]"],
+    **{
+        f"{name}(f(3)) == {value}": [KEYS, VALUES, COUNT, DEQUE, ARRAY, "[2, 1]", "iter([2, 1])", "[1, 1]"]
+        for name, value in {
+            "sorted": "[1, 2]",
+            "set": "{1, 2}",
+            "list": "[1, 2]",
+            "tuple": "(1, 2)",
+            "frozenset": "{1, 2}",
+            "sum": "3",
+            "max": "2",
+            "min": "1",
+            "len": "2",
+            "[x for x in f(3)] == [1, 2] and bool": "True",
+            "2 in f(3) and 3 not in": "True",
+        }.items()
+    },
+    "len(f(3)) == 2": [KEYS, VALUES, COUNT, DEQUE, ARRAY, "iter([1, 2])"],
+    "list(reversed(f(3))) == [2, 1]": [KEYS, VALUES, COUNT, DEQUE, ARRAY],
+    "f(3)[0] == 1": [KEYS, VALUES, COUNT, DEQUE, ARRAY],
+    "f(3) == {1, 2}": [KEYS, VALUES, COUNT],
+    "f(3) == {(1, 2), (3, 4)}": [ITEMS, "[(1, 2), (3, 4)]"],
+    "dict(f(3)) == {1: 2, 3: 4}": [ITEMS],
+    "f(3) == range(1, 3)": [COUNT, "range(1, 4)", "[1, 2]"],
+    "(f(3) == np.array([1, 2])).all()": [ARRAY, "np.array([1, 3])"],
+    "np.array_equal(f(3), [[1, 2], [3, 4]])": [
+        "np.array([[1, 2], [3, 4]])",
+        "np.array([1, 2, 3, 4])",
+        "[[1, 2], [3, 4]]",
+    ],
+    "f(3).tolist() == [[1.5]]": ["np.array([[1.5]])", "np.array([[2.5]])"],
+    "f(3).shape == (0, 2)": ["np.zeros((0, 2))", "np.zeros((2, 0))"],
+    "f(3)": [COUNT, DEQUE, "range(0)", "collections.deque()", "np.array([0])", "np.array([3])", KEYS],
+    "not f(3)": ["range(0)", "collections.deque()", "{}.keys()", COUNT],
+    "f(3) == 0.5": ["fractions.Fraction(1, 2)", "decimal.Decimal('0.5')", "decimal.Decimal('0.51')"],
+    "f(3) == b'ab'": ["bytearray(b'ab')", "bytearray(b'ac')"],
+    "f(3) == {'a': [1, 2]}": ["{'a': range(1, 3)}", "{'a': [1, 2]}"],
+    "[list(x) for x in f(3)] == [[1, 2]]": ["[range(1, 3)]", "[{1: 0, 2: 0}.keys()]", "collections.deque([(1, 2)])"],
+}
+
+
+@pytest.mark.parametrize("statement", VALUES_AND_CHECKS)
+def test_values_are_compared_as_python_compares_them(executors: Executors, statement: str):
+    imports = "import collections, decimal, fractions\nimport numpy as np\n"
+    programs = [f"{imports}def f(n): return {value}" for value in VALUES_AND_CHECKS[statement]]
+    asked = question(f"{imports}def f(n): return [1]", f"assert {statement}")
+    for program, found in zip(programs, run_asserts(programs, [asked] * len(programs), *executors), strict=True):
+        assert found.is_passed == _passes(f"{program}\nassert {statement}"), (program, verdicts(found))
+        assert "not_plain" not in {outcome for outcome, _ in verdicts(found)}
+
+
+def _passes(code: str) -> bool:
+    try:
+        exec(code, {})
+    except (AssertionError, AttributeError, TypeError, ValueError):
+        return False
+    return True
+
+
 def test_an_iterator_is_no_list(executors: Executors):
     asked = question("def f(): return [1]", "assert f() == [1]")
     assert not report(executors, "def f(): return iter([1])", asked).is_passed

@@ -1,13 +1,17 @@
 """Pack plain data into bytes, to pass a script's values from one child to another.
 
-Plain types are None, bool, int, float, complex, str, bytes, list, tuple, dict, set and frozenset, also nested; and
-iterators, which are consumed. Unpacked data has exactly these types: it has no methods of its own, equals what it looks
-like, and runs no code. An instance of a subclass (Counter, a named tuple, an IntEnum) is packed as its base type, a
-numpy scalar as a Python number.
+Plain types are None, bool, int, float, complex, Fraction, Decimal, str, bytes, bytearray, list, tuple, dict and its
+views, set, frozenset, range, deque and numpy's arrays, also nested; and iterators, which are consumed. Unpacked data
+has exactly these types: it has no methods of its own, equals what it looks like, and runs no code. An instance of a
+subclass (Counter, a named tuple, an IntEnum) is packed as its base type, a numpy scalar as a Python number.
 """
 
+import re
 import struct
+from collections import deque
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -19,7 +23,16 @@ _LENGTH = struct.Struct("<I")
 _FLOAT = struct.Struct("<d")
 _COMPLEX = struct.Struct("<dd")
 _CONSTANTS = {b"N": None, b"T": True, b"F": False}
-_COLLECTIONS: dict[bytes, type] = {b"l": list, b"t": tuple, b"e": set, b"z": frozenset}
+_COLLECTIONS: dict[bytes, type] = {
+    b"l": list,
+    b"t": tuple,
+    b"e": set,
+    b"z": frozenset,
+    b"K": type({}.keys()),
+    b"V": type({}.values()),
+    b"I": type({}.items()),
+}
+_ARRAY_TYPES = re.compile(r"[<>|](?:b1|[iu][1248]|f[248]|c8|c16|[US]\d{1,5}|O)", re.ASCII)
 
 
 class NotPlainError(Exception):
@@ -44,7 +57,7 @@ def unpack(data: bytes) -> Any:
     """
     try:
         value, end = _unpack(data, 0, _MAX_DEPTH)
-    except (struct.error, ValueError, TypeError, IndexError) as error:  # TypeError: an unhashable item of a set
+    except (struct.error, ValueError, TypeError, LookupError, ArithmeticError) as error:  # TypeError: unhashable items
         raise MalformedError("no plain data") from error
     if end != len(data):
         raise MalformedError("no plain data")
@@ -78,6 +91,10 @@ def _pack(value: Any, data: bytearray, max_bytes: int, depth: int) -> None:
         _pack_bytes(b"s", str.encode(value, "utf-8", "surrogatepass"), data)
     elif issubclass(kind, bytes):
         _pack_bytes(b"b", bytes.__getitem__(value, slice(None)), data)
+    elif issubclass(kind, bytearray):
+        _pack_bytes(b"y", bytes(bytearray.__getitem__(value, slice(None))), data)
+    elif parts := _parts(value, kind):
+        _pack_items(*parts, data, max_bytes, depth)
     elif issubclass(kind, dict):
         _pack_items(b"d", (part for item in dict.items(value) for part in item), data, max_bytes, depth)
     elif issubclass(kind, np.generic):
@@ -91,6 +108,24 @@ def _pack(value: Any, data: bytearray, max_bytes: int, depth: int) -> None:
         _pack_items(tag, base.__iter__(value), data, max_bytes, depth)  # type: ignore[attr-defined]
     if len(data) > max_bytes:
         raise NotPlainError(f"larger than {max_bytes} bytes")
+
+
+def _parts(value: Any, kind: type) -> tuple[bytes, Iterable[Any]] | None:
+    """Return the tag and the parts of a value that is made from a fixed number of them, or from settings and items."""
+    if issubclass(kind, range):
+        return b"r", (value.start, value.stop, value.step)
+    if issubclass(kind, Fraction):
+        return b"R", (value.numerator, value.denominator)
+    if issubclass(kind, Decimal):
+        return b"D", (Decimal.__str__(value),)
+    if issubclass(kind, deque):
+        return b"q", (value.maxlen, *deque.__iter__(value))
+    if issubclass(kind, np.ndarray):
+        array = np.asarray(value)
+        if not _ARRAY_TYPES.fullmatch(array.dtype.str):
+            raise NotPlainError(f"an array of type {array.dtype}")
+        return b"a", (array.dtype.str, array.shape, *array.ravel().tolist())
+    return None
 
 
 def _pack_bytes(tag: bytes, body: bytes, data: bytearray) -> None:
@@ -121,7 +156,7 @@ def _unpack(data: bytes, start: int, depth: int) -> tuple[Any, int]:
         return complex(*_COMPLEX.unpack_from(data, start)), start + _COMPLEX.size
     (length,) = _LENGTH.unpack_from(data, start)
     start += _LENGTH.size
-    if tag in (b"i", b"s", b"b"):
+    if tag in (b"i", b"s", b"b", b"y"):
         return _of_bytes(tag, data[start : start + length], length), start + length
     items = []
     for _ in range(length):
@@ -130,7 +165,7 @@ def _unpack(data: bytes, start: int, depth: int) -> tuple[Any, int]:
     return _of_items(tag, items), start
 
 
-def _of_bytes(tag: bytes, body: bytes, length: int) -> int | str | bytes:
+def _of_bytes(tag: bytes, body: bytes, length: int) -> int | str | bytes | bytearray:
     if len(body) != length:
         raise ValueError("cut off")
     match tag:
@@ -138,14 +173,45 @@ def _of_bytes(tag: bytes, body: bytes, length: int) -> int | str | bytes:
             return int.from_bytes(body, "little", signed=True)
         case b"s":
             return body.decode("utf-8", "surrogatepass")
+        case b"y":
+            return bytearray(body)
         case _:
             return body
 
 
 def _of_items(tag: bytes, items: list[Any]) -> Any:
-    if tag == b"g":
-        return iter(items)
-    value = dict(zip(items[::2], items[1::2], strict=True)) if tag == b"d" else _COLLECTIONS[tag](items)
-    if len(value) != (len(items) // 2 if tag == b"d" else len(items)):
+    match tag:
+        case b"g":
+            return iter(items)
+        case b"r":
+            return range(*items)
+        case b"R":
+            return Fraction(*items)
+        case b"D":
+            return Decimal(*items)
+        case b"q":
+            return deque(items[1:], items[0])
+        case b"a":
+            return _array(items[0], items[1], items[2:])
+        case b"V":
+            return dict(enumerate(items)).values()
+        case b"K":
+            value: Any = dict.fromkeys(items).keys()
+        case b"I":
+            value = dict(items).items()
+        case b"d":
+            value, items = dict(zip(items[::2], items[1::2], strict=True)), items[::2]
+        case _:
+            value = _COLLECTIONS[tag](items)
+    if len(value) != len(items):
         raise ValueError("equal items")
     return value
+
+
+def _array(type_name: str, shape: tuple[int, ...], cells: list[Any]) -> "np.ndarray[Any, Any]":
+    if not _ARRAY_TYPES.fullmatch(type_name):
+        raise ValueError("another type")
+    array = np.empty(len(cells), type_name)
+    for index, cell in enumerate(cells):
+        array[index] = cell
+    return array.reshape(shape)
