@@ -61,12 +61,15 @@ def test_real_tasks_alone_leave_nothing_to_say(tmp_path: Path):
 def test_questions_are_counted_by_reason(tmp_path: Path):
     made = validate_experiment(yaml.safe_load((ROOT / "config/tool-use-demo.yaml").read_text()), "demo", ToolUse)
     name = made.data.train[0].name
-    notes = {"n_held_out": 4, "failing": {"a": "no asserts", "b": "false"}, "unchecked": {"c": "a function"}}
+    held_out = {"held out, by text": 3, "held out, by task_id": 1}
+    unused = {"failing": {"a": "no asserts", "b": "false"}, "unchecked": {"c": "a function"}}
+    notes = {"n_held_out": 4, "held_out": held_out, **unused}
     (tmp_path / "questions").mkdir()
     records.write(tmp_path / f"questions/{name}.parquet", "questions", [], 0, {}, lambda: notes)
     _, table = of_questions(made, tmp_path)
     assert cells(table) == [
-        [f"questions of `{name}`", "held out", "4"],
+        [f"questions of `{name}`", "held out, by task_id", "1"],
+        [f"questions of `{name}`", "held out, by text", "3"],
         [f"questions of `{name}`", "their programs fail", "2"],
         [f"asserts of questions of `{name}`", "some cannot be checked", "1"],
     ]

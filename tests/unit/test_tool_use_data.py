@@ -80,6 +80,32 @@ def test_rows_of_text(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
+    ("form", "row", "field"),
+    [
+        ("mbpp", SANITIZED | {"test": "import numpy as np\ninputs = [[3]]"}, "'test'"),
+        ("text", {"question": "Which?", "answer": "b", "choices": ["a", "b"]}, "'choices'"),
+        ("gsm8k", SUM | {"context": "Hats are blue."}, "'context'"),
+    ],
+)
+def test_a_field_that_matters_and_is_not_used_is_logged_once(
+    tmp_path: Path, form: Form, row: Any, field: str, caplog: pytest.LogCaptureFixture, wording: Wording
+):
+    rows = [row | {"task_id": number} for number in range(3)] + [row | {field.strip("'"): None}]
+    path = write_jsonl(tmp_path / "rows.jsonl", rows)
+    assert len(list(questions_from_file(path, form))) == 4
+    (message,) = caplog.messages
+    assert message.startswith(f"{path}: ")
+    assert field in message
+    assert " 3 rows " in message
+    wording(message)
+
+
+def test_fields_that_say_nothing_are_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    assert len(list(questions_from_file(write_jsonl(tmp_path / "rows.jsonl", [MBPP, SANITIZED]), "mbpp"))) == 2
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
     ("form", "row", "field", "given"),
     [
         ("gsm8k", {"answer": "#### 1"}, "'question'", ""),

@@ -165,8 +165,81 @@ def test_generated_programs_are_all_kept(executors: Executors):
 def test_questions_that_are_held_out_are_not_trained_on():
     train = [make_question(question_id=f"train/{number}", text=f"{number} + 1?") for number in range(5)]
     heldout = [make_question(question_id=f"heldout/{number}", text=f"{number} + 1?") for number in (1, 4, 5)]
-    assert without_heldout(train, iter(heldout)) == [train[0], train[2], train[3]]
-    assert without_heldout(train, []) == train
+    kept = [train[0], train[2], train[3]]
+    assert without_heldout(train, iter(heldout)) == (kept, {"held out, by text": 2})
+    assert without_heldout(train, []) == (train, {})
+
+
+def program(name: str, text: str, *asserts: str) -> Question:
+    return make_question(question_id=name, text=text, kind="code_exec", asserts=Asserts(asserts))
+
+
+FULL = program("train/mbpp-2", "Write a function to find the shared elements.", "assert shared((1,), (1,)) == (1,)")
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        (program("test/mbpp-2", "Find what two tuples share.", "assert set(shared((3,), (3,))) == {3}"), "by task_id"),
+        (program("test/mbpp-3", "Find what two tuples share.", "assert set(shared((3,), (3,))) == {3}"), None),
+        (program("test/mbpp-3", "Find it.", "assert shared( (1,),(1,) )==(1,)"), "by asserts"),
+        (program("test/mbpp-3", " write a function to find the  shared elements", "assert f() == 1"), "by text"),
+        # numbers of rows are no ids, nor are those of other data
+        (program("test/2", "Find what two tuples share.", "assert f() == 1"), None),
+    ],
+)
+def test_a_task_in_other_words_is_held_out(other: Question, reason: str | None):
+    kept, reasons = without_heldout([FULL], [other])
+    assert (kept, reasons) == (([], {f"held out, {reason}": 1}) if reason else ([FULL], {}))
+
+
+def test_numbers_of_rows_are_no_ids(tmp_path: Path):
+    rows = [{key: value for key, value in DOUBLE.items() if key != "task_id"}]
+    (train,) = questions_of(of_file(tmp_path / "rows.jsonl", "mbpp", rows), "train", 0)
+    others = [{"text": "Halve it.", "code": "def half(n): return n / 2", "test_list": ["assert half(2) == 1"]}]
+    (heldout,) = questions_of(of_file(tmp_path / "rows.jsonl", "mbpp", others), "heldout", 0)
+    assert train.question_id == heldout.question_id
+    assert without_heldout([train], [heldout]) == ([train], {})
+
+
+TWO, THREE = ("assert f(1) == 1", "assert f(2) == 4"), ("assert f(2)==4", "assert f(1) == 1", "assert f(3) == 9")
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "is_held_out"),
+    [
+        (TWO, THREE, True),
+        (THREE, TWO, True),
+        (TWO[:1], TWO[:1], True),
+        (TWO[:1], THREE, False),  # one in common
+        (TWO, (TWO[0], "assert f(5) == 25"), False),
+        ((), (), False),
+    ],
+)
+def test_the_same_asserts_are_the_same_task(ours: tuple[str, ...], theirs: tuple[str, ...], is_held_out: bool):
+    kept, _ = without_heldout([program("a", "Square.", *ours)], [program("b", "Multiply it.", *theirs)])
+    assert (kept == []) == is_held_out
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "is_held_out"),
+    [
+        ("How many hats?", "how many  hats", True),
+        ("She said: “ten”, then 'two'!", 'She said "ten" then two', True),
+        ("It costs 1,000.50 dollars.", "it costs 1,000.50 dollars", True),
+        ("twenty-one – or so", "Twenty one - or so", True),
+        ("Ａnn has ２ hats", "Ann has 2 hats", True),
+        ("What is 3 + 4?", "What is 3 - 4?", False),
+        ("What is 2.5 + 1?", "What is 25 + 1?", False),
+        ("What is (1 + 2) * 3?", "What is 1 + 2 * 3?", False),
+        ("What is -3 + 1?", "What is 3 + 1?", False),
+        ("Ann has 12 hats", "Ann has 1 2 hats", False),
+        ("Ann has 2 hats", "Ann has 3 hats", False),
+    ],
+)
+def test_texts_are_compared_without_case_space_and_punctuation(ours: str, theirs: str, is_held_out: bool):
+    kept, _ = without_heldout([make_question(text=ours)], [make_question(text=theirs)])
+    assert (kept == []) == is_held_out
 
 
 # files give back what they got

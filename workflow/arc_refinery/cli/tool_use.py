@@ -67,9 +67,9 @@ class WriteQuestions:
 
         made = list(questions_of(self.questions, self.split, self.seed))
         held_out = (question for path in self.heldout for question in records.read_questions(path))
-        unseen = without_heldout(made, held_out)
-        if len(unseen) < len(made):
-            logging.warning("%d questions were left out: they are held out", len(made) - len(unseen))
+        unseen, reasons = without_heldout(made, held_out)
+        for reason, n in sorted(reasons.items()):
+            logging.warning("%d questions were left out: %s", n, reason)
         with _two(self.sandbox) as executors:
             checked = with_valid_reference(unseen, *executors)
         _name_them("left out, because its own program does not pass its tests", checked.failing)
@@ -92,11 +92,13 @@ class WriteQuestions:
             ),
             "split": self.split,
         }
-        notes = {
+        notes: dict[str, Any] = {
             "n_held_out": len(made) - len(unseen),
             "failing": checked.failing,
             "unchecked": checked.unchecked,
         }
+        if reasons:
+            notes["held_out"] = reasons
         records.write(self.output, "questions", checked.kept, self.seed, settings, lambda: notes)
 
 

@@ -113,6 +113,14 @@ def hidden_checks(question: Question) -> tuple[bool, ...]:
     )
 
 
+def one_form(statement: str) -> str:
+    """Return a statement without differences in layout; as it is if it cannot be read."""
+    try:
+        return ast.unparse(ast.parse(statement.strip()))
+    except UNREADABLE:
+        return statement.strip()
+
+
 def _squeezed(code: str) -> str:
     """Return code without white space, and with one kind of quotes."""
     return "".join(code.split()).replace('"', "'")

@@ -5,11 +5,14 @@ MBPP: `text`, `code`, `task_id`, `test_list`, optionally `test_setup_code` and `
 form `prompt` and `test_imports` instead of `text` and `test_setup_code`.
 Text with a short correct answer, for `exact_match`: `question` and `answer`.
 
-Other fields and blank lines are ignored. A row that cannot be used is an error; none is skipped silently. Line ends are
-normalized, because MBPP's programs have "\\r\\n", which a model would learn to write.
+Other fields and blank lines are ignored; the log names some that matter, such as the suite `test` of MBPP+. A row that
+cannot be used is an error; none is skipped silently. Line ends are normalized, because MBPP's programs have "\\r\\n",
+which a model would learn to write.
 """
 
+import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,12 +22,40 @@ from arc_refinery.records.questions import Asserts, Question
 from arc_refinery.rows import RowError, read_rows
 from arc_refinery.tool_use.answers import final_number, normalized
 
+logger = logging.getLogger(__name__)
+
+MBPP_ID = "mbpp-"  # before a row's `task_id`
+# Fields that other data sets have, and that matter: MBPP+ and HumanEval, multiple choice, questions on a text
+_UNUSED_FIELDS: dict[Form, tuple[str, ...]] = {
+    "gsm8k": ("choices", "options", "context", "passage"),
+    "mbpp": ("test",),
+    "text": ("choices", "options", "context", "passage", "aliases"),
+}
+_WHY = {
+    "test": "answers are graded by test_list and challenge_test_list only; add its asserts there",
+    "choices": "the question does not show the choices; add them to its text",
+    "options": "the question does not show the options; add them to its text",
+    "context": "the question does not show it; add it to its text",
+    "passage": "the question does not show it; add it to its text",
+    "aliases": "only answer counts as correct",
+}
+
 
 def questions_from_file(path: Path, form: Form) -> Iterator[Question]:
-    """Yield the questions of a file of rows, in order; raise `RowError` for a bad row."""
+    """Yield the questions of a file of rows, in order; raise `RowError` for a bad row.
+
+    At the end, log which fields that matter are not used.
+    """
     stem = Path(path.name.removesuffix(".gz")).stem
-    for number, row in enumerate(read_rows(path), 1):
-        yield READERS[form](row, f"{stem}-{number:06d}", f"{path}: row {number}")
+    unused: Counter[str] = Counter()
+    try:
+        for number, row in enumerate(read_rows(path), 1):
+            question = READERS[form](row, f"{stem}-{number:06d}", f"{path}: row {number}")
+            unused.update(field for field in _UNUSED_FIELDS[form] if row.get(field))
+            yield question
+    finally:  # also if the caller takes only the first questions
+        for field, n in unused.items():
+            logger.warning("%s: field %r of %d rows is not used: %s", path, field, n, _WHY[field])
 
 
 def gsm8k_question(row: Any, name: str, where: str) -> Question:
@@ -52,7 +83,7 @@ def mbpp_question(row: Any, name: str, where: str) -> Question:
         raise RowError(f"{where}: field 'task_id' is {task_id!r:.60}; expected a number, or letters, digits, - . _")
     asserts = Asserts((*tests, *challenges), imports, setup)
     shown = f"{text.strip()}\nOne of its tests: {tests[0].strip()}"
-    return Question(f"mbpp-{task_id}", shown, "code_exec", code, asserts=asserts)
+    return Question(f"{MBPP_ID}{task_id}", shown, "code_exec", code, asserts=asserts)
 
 
 def text_question(row: Any, name: str, where: str) -> Question:

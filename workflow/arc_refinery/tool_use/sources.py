@@ -1,5 +1,8 @@
 """Questions of a set, from the generator or a file."""
 
+import re
+import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -13,10 +16,16 @@ from arc_refinery.hub import FETCH_FIRST
 from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
+from arc_refinery.tool_use.asserts import one_form
 from arc_refinery.tool_use.code_exec import AssertOutcome, AssertsReport, run_asserts
-from arc_refinery.tool_use.data import gsm8k_question, mbpp_question, questions_from_file, text_question
+from arc_refinery.tool_use.data import MBPP_ID, gsm8k_question, mbpp_question, questions_from_file, text_question
 from arc_refinery.tool_use.depot import depot_row
 from arc_refinery.tool_use.generator import QuestionSplit, gsm8k_row, mbpp_row
+
+_ROW_NUMBER = re.compile(r"-\d{6}$", re.ASCII)
+_DASHES = re.compile("[‐‑‒–—−]")
+# marks beside a digit may be part of a number, and hyphens between digits of a calculation
+_PUNCTUATION = re.compile(r"""[.,:](?!\d)|(?<!\d)[.,:]|[;!?"'`“”‘’«»´]|(?<=[^\W\d])-(?=[^\W\d])""")
 
 
 def questions_of(settings: Questions, split: QuestionSplit, seed: int) -> Iterator[Question]:
@@ -92,7 +101,52 @@ def _problem(report: AssertsReport) -> str:
     return next((f"assert {number}: {one.outcome}: {one.reason}" for number, one in wrong), "")
 
 
-def without_heldout(questions: Sequence[Question], heldout: Iterable[Question]) -> list[Question]:
-    """Return the questions whose texts are not held out."""
-    texts = {question.text for question in heldout}
-    return [question for question in questions if question.text not in texts]
+def without_heldout(
+    questions: Sequence[Question], heldout: Iterable[Question]
+) -> tuple[list[Question], dict[str, int]]:
+    """Return the questions that are not held out, and the number of the others by reason.
+
+    Held out are questions with the `task_id` of a held-out one (MBPP's full and sanitized rows have one, and different
+    words), with its text except for case, white space and punctuation, or with its asserts, or some of them.
+    """
+    task_ids: set[str] = set()
+    texts: set[str] = set()
+    by_assert: dict[str, list[frozenset[str]]] = {}
+    for question in heldout:
+        task_ids |= _task_id(question)
+        texts.add(_plain_words(question.text))
+        asserts = _assert_texts(question)
+        for one in asserts:
+            by_assert.setdefault(one, []).append(asserts)
+
+    def reason(question: Question) -> str | None:
+        if _task_id(question) & task_ids:
+            return "held out, by task_id"
+        if _plain_words(question.text) in texts:
+            return "held out, by text"
+        asserts = _assert_texts(question)
+        others = [other for one in asserts for other in by_assert.get(one, ())]
+        if any(asserts == other or len(asserts & other) == min(len(asserts), len(other)) > 1 for other in others):
+            return "held out, by asserts"
+        return None
+
+    reasons = [reason(question) for question in questions]
+    kept = [question for question, found in zip(questions, reasons, strict=True) if found is None]
+    return kept, dict(Counter(filter(None, reasons)))
+
+
+def _task_id(question: Question) -> set[str]:
+    """Return the id that a row of MBPP has of its own; empty if its id is its number in the file."""
+    name = question.question_id.rpartition("/")[2]
+    has_one = name.startswith(MBPP_ID) and not _ROW_NUMBER.search(name)
+    return {name.removeprefix(MBPP_ID)} if has_one else set()
+
+
+def _plain_words(text: str) -> str:
+    """Return text without differences in case, white space and punctuation; what calculates is kept."""
+    text = _DASHES.sub("-", unicodedata.normalize("NFKC", text).casefold())
+    return " ".join(_PUNCTUATION.sub(" ", text).split())
+
+
+def _assert_texts(question: Question) -> frozenset[str]:
+    return frozenset(map(one_form, question.asserts.statements if question.asserts else ()))
