@@ -39,6 +39,12 @@ def session(executor: Executor, *codes: str, seconds: float | None = None) -> li
         (["import numpy as np\na = np.arange(6).reshape(2, 3)", "int((a @ a.T).sum())"], [NOTHING_PRINTED, "83"]),
         (["class A:\n    n = 1\na = A()", "a.n += 1", "a.n"], [NOTHING_PRINTED, NOTHING_PRINTED, "2"]),
         (["import sys\nout = sys.stdout", "print('kept', file=out)"], [NOTHING_PRINTED, "kept"]),
+        (["x = 6\nprint(x)\nexit()", "x * 7", "quit()", "x"], ["6", "42", NOTHING_PRINTED, "6"]),
+        (
+            ["import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.buffer)\nprint(1)", "print(2)"],
+            ["1", "2"],
+        ),
+        (["import sys\nx = sys.stdout.buffer.write(b'1')", "print(2)"], ["1", "2"]),
     ],
 )
 def test_names_last_for_the_episode(executor: Executor, codes: list[str], results: list[str]):

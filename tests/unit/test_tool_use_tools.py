@@ -208,6 +208,51 @@ def test_code_gives_what_it_prints_and_its_last_value(tools: Toolbox, source: st
 
 
 @pytest.mark.parametrize(
+    "source",
+    [
+        "print(6)\nexit()",
+        "print(6)\nquit()\nprint(7)",
+        "print(6)\nexit(0)",
+        "import sys\nprint(6)\nsys.exit()",
+        "import sys\ndef main():\n    print(6)\n    return 0\nsys.exit(main())",
+        "print(6)\nraise SystemExit",
+        "print(6)\nraise SystemExit(0)",
+        "import sys\nsys.stdout.buffer.write(b'6\\n')\nNone",
+        "import sys\nprint(end='')\nx = sys.stdout.buffer.write(b'6')",
+        "import sys\nsys.stdout.reconfigure(encoding='utf-8', line_buffering=True)\nprint(6, flush=True)",
+        "import sys\nassert sys.stdout.encoding == 'utf-8' and not sys.stdout.isatty()\nprint(6)",
+        "import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding='utf-8')\nprint(6)",
+        "import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.detach(), encoding='utf-8')\nprint(6)",
+        "import io, sys\nsys.stdout = io.StringIO()\nprint(7)\nsys.stdout = sys.__stdout__\nprint(6)",
+        "import sys\nsys.stdout.writelines(['6', '\\n'])",
+        "import sys\nprint(6)\nsys.stdout.close()",
+        "import sys\nprint(6, file=sys.stderr)",
+        "import sys\nx = sys.stderr.buffer.write(b'6')",
+    ],
+)
+def test_a_program_may_end_and_print_as_in_python(tools: Toolbox, source: str):
+    result = tools.run("execute_code", code(source))
+    assert (result.text, result.fault) == ("6", None)
+
+
+def test_text_and_bytes_are_printed_in_their_order(tools: Toolbox):
+    source = "import sys\nprint('a')\nx = sys.stdout.buffer.write(b'b\\n')\nprint('c', file=sys.stderr)\nprint('d')"
+    assert tools.run("execute_code", code(source)).text == "a\nb\nc\nd"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("calculator", {"expression": "1 + \ud800"}), ("execute_code", {"code": "print('\ud83d\ude00'[0], '\udcff')"})],
+)
+def test_half_a_character_is_named(tools: Toolbox, name: str, arguments: dict[str, str], wording: Wording):
+    result = tools.run(name, arguments)
+    assert (result.fault, result.tool) == ("arguments", name)
+    assert "codec" not in result.text
+    assert re.search(r"'\\ud[0-9a-f]{3}'", result.text)
+    wording(result.text)
+
+
+@pytest.mark.parametrize(
     ("source", "error", "names"),
     [
         ("1 / 0", "ZeroDivisionError", "(line 1)"),
@@ -216,7 +261,9 @@ def test_code_gives_what_it_prints_and_its_last_value(tools: Toolbox, source: st
         ("while True: pass", "Timeout", " 1 s "),
         ("x = [0] * 10**9", "MemoryError", " 256 MB"),
         ("import os\nos._exit(0)", "Crash", ""),
-        ("exit()", "SystemExit: None", "(line 1)"),
+        ("exit(3)", "SystemExit: 3", "(line 1)"),
+        ("raise SystemExit('no')", "SystemExit: no", "(line 1)"),
+        ("import sys\nsys.stdout.fileno()", "UnsupportedOperation: fileno", "(line 2)"),
         ("import sys\nsys.exit(1)", "SystemExit: 1", "(line 2)"),
         ("input()", "EOFError", "(line 1)"),
         ("import requests", "ModuleNotFoundError", "'requests' (line 1)"),

@@ -253,7 +253,7 @@ def run_script(script: bytes) -> Result:
     sys.modules[module.__name__] = module
     printed = Printed()
     if interactive:
-        sys.stdout = sys.stderr = printed
+        sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = printed  # type: ignore[misc]
     try:
         module.__dict__.update((name, plain.unpack(data)) for name, data in names)
         for index, source in enumerate(sources):
@@ -269,11 +269,16 @@ def run_script(script: bytes) -> Result:
 
 
 def execute_source(source: str, module: ModuleType, interactive: bool) -> None:
+    """Execute a source; an interactive one may also end by leaving with status 0, for example by `exit()`."""
     tree = ast.parse(source, PROGRAM_FILE)
     last = tree.body.pop() if interactive and tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    exec(compile(tree, PROGRAM_FILE, "exec", dont_inherit=True), module.__dict__)
-    if last is not None:
-        exec(compile(ast.Interactive([last]), PROGRAM_FILE, "single", dont_inherit=True), module.__dict__)
+    try:
+        exec(compile(tree, PROGRAM_FILE, "exec", dont_inherit=True), module.__dict__)
+        if last is not None:
+            exec(compile(ast.Interactive([last]), PROGRAM_FILE, "single", dont_inherit=True), module.__dict__)
+    except SystemExit as ending:
+        if not interactive or not (ending.code is None or (isinstance(ending.code, int) and ending.code == 0)):
+            raise
 
 
 def evaluate(expression: str, module: ModuleType) -> Value:
@@ -290,27 +295,46 @@ def evaluate(expression: str, module: ModuleType) -> Value:
         return Value("error", error=f"{name}: {message}".removesuffix(": "))
 
 
-class Printed(io.TextIOBase):
-    """Keeps the first characters that a script prints, so that endless output hits the time limit, not memory."""
+class Printed(io.TextIOWrapper):
+    """Keeps the first bytes that a script prints, so that endless output hits the time limit, not memory.
+
+    It is what `sys.stdout` is otherwise: text over a `buffer` of bytes, which can be configured.
+    """
 
     def __init__(self) -> None:
-        self._parts: list[str] = []
-        self._room = wire.PRINTED_BYTES
+        self._kept = _FirstBytes()
+        self._bytes = io.BufferedWriter(self._kept)
+        super().__init__(self._bytes, "utf-8", "backslashreplace", "\n", write_through=True)
+
+    def clear(self) -> None:
+        self._flush_all()
+        self._kept.content.clear()
+
+    def text(self) -> str:
+        self._flush_all()
+        return without_addresses(self._kept.content.decode("utf-8", "replace"))
+
+    def _flush_all(self) -> None:
+        """Flush also what a script has put in the place of `sys.stdout`, as Python does when it ends."""
+        for stream in (sys.stdout, sys.stderr, self._bytes):
+            try:
+                stream.flush()
+            except MemoryError:
+                raise
+            except BaseException:  # noqa: BLE001 (a script's own stream may raise anything)
+                pass
+
+
+class _FirstBytes(io.RawIOBase):
+    name = "<stdout>"
+
+    def __init__(self) -> None:
+        self.content = bytearray()
 
     def writable(self) -> bool:
         return True
 
-    def write(self, text: str) -> int:
-        if not isinstance(text, str):
-            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
-        if self._room > 0:
-            self._parts.append(str.__getitem__(text, slice(self._room)))
-            self._room -= len(self._parts[-1])
-        return len(text)
-
-    def clear(self) -> None:
-        self._parts.clear()
-        self._room = wire.PRINTED_BYTES
-
-    def text(self) -> str:
-        return without_addresses("".join(self._parts))
+    def write(self, data: Any) -> int:
+        written = bytes(data)
+        self.content += written[: max(wire.PRINTED_BYTES - len(self.content), 0)]
+        return len(written)

@@ -11,7 +11,7 @@ from arc_refinery.config.tool_use import ToolChoice, ToolName
 from arc_refinery.sandbox import Outcome, Script, Status
 from arc_refinery.tool_use.calculator import CalculatorError, calculate
 from arc_refinery.tool_use.search import Search
-from arc_refinery.tool_use.tool import DirectTool, FaultyCall, Tool
+from arc_refinery.tool_use.tool import DirectTool, FaultyCall, Tool, whole_characters
 
 MAX_FILE_BYTES = 2**16
 LISTED_FILES = 20
@@ -49,7 +49,7 @@ class Calculator(DirectTool):
 
     def begin(self, arguments: dict[str, Any]) -> str:
         try:
-            return calculate(arguments["expression"])
+            return calculate(whole_characters(arguments["expression"]))
         except CalculatorError as error:
             raise FaultyCall("failed", f"{error}.") from None
 
@@ -68,7 +68,7 @@ class ExecuteCode:
         self._seconds = choice.seconds
 
     def begin(self, arguments: dict[str, Any]) -> Script:
-        return Script("", (arguments["code"],), interactive=True, cpu_seconds=self._seconds)
+        return Script("", (whole_characters(arguments["code"]),), interactive=True, cpu_seconds=self._seconds)
 
     def end(self, outcome: Outcome) -> str:
         return printed_result(outcome, outcome.error)
@@ -97,7 +97,7 @@ class Python:
         self._code = ""
 
     def begin(self, arguments: dict[str, Any]) -> Script:
-        self._code = arguments["code"]
+        self._code = whole_characters(arguments["code"])
         sources = (*self._earlier, self._code)
         return Script("", sources, interactive=True, n_replayed=len(self._earlier), cpu_seconds=self._seconds)
 

@@ -8,6 +8,7 @@ ends at once with a text, or, if a program has to be executed for it, with the p
 """
 
 import json
+import re
 from typing import Any, Literal, Protocol
 
 from arc_refinery.config.tool_signatures import JsonSchema, ToolSignature
@@ -73,12 +74,20 @@ def checked_arguments(signature: ToolSignature, arguments: dict[str, Any], examp
         raise FaultyCall("arguments", f"{signature.name}: {error}. {how}") from None
 
 
+def whole_characters(text: str) -> str:
+    """Return an argument that can be encoded; raises `FaultyCall`."""
+    if half := _HALF_CHARACTER.search(text):
+        raise FaultyCall("arguments", f"{half[0]!a} is half of a character. Write the character itself.")
+    return text
+
+
 def kind(value: Any) -> str:
     """Return the type of a JSON value in words."""
     names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")
 
 
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 _EXPECTED = {"string": "a text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 
 
