@@ -99,6 +99,15 @@ def test_a_call_then_an_answer(renderer: ToolRenderer):
     assert episode.ending == "answer"
 
 
+def test_a_complete_call_ends_a_thought_that_is_never_closed(renderer: ToolRenderer):
+    first = f"<think>\n2 rows.\n{call('2*3')}"
+    episode = played(renderer, first + END, ANSWER)
+    assert episode.completion_ids == [*renderer.ids(first + END), *renderer.ids(told("6")), *renderer.ids(ANSWER)]
+    assert stretches(renderer, episode) == [(first + END, 1), (told("6"), 0), (ANSWER, 1)]
+    assert [(result.text, result.fault) for result in episode.results] == [("6", None)]
+    assert episode.ending == "answer"
+
+
 def test_results_of_one_turn_stand_together_in_the_order_of_their_calls(renderer: ToolRenderer, wording: Wording):
     first = f"{call('2*3')}\n{call('1/0')}\n{call('4+4')}{END}"
     episode = played(renderer, first, ANSWER)

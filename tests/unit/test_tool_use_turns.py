@@ -2,10 +2,13 @@
 
 import pytest
 
-from arc_refinery.tool_use.call_formats import WrittenCall
+from arc_refinery.tool_use.call_formats import FORMATS, WrittenCall
 from arc_refinery.tool_use.turns import ParsedTurn, parse_turn
 
 CALL = WrittenCall('{"a": 1}')
+WHOLE = '{"name": "f", "arguments": {"x": 1}}'
+WHOLE_CALL = WrittenCall(WHOLE)
+WITH_TAG = '{"name": "f", "arguments": {"x": "</think>"}}'
 
 
 @pytest.mark.parametrize(
@@ -39,9 +42,33 @@ CALL = WrittenCall('{"a": 1}')
             ParsedTurn("", "", (WrittenCall('{"a": 1}', is_closed=False), CALL)),
         ),
         ("<think>\nA thou", ParsedTurn("A thou", "", (), is_thinking_closed=False)),
-        # a call in the thinking is a thought, also where the thinking does not end
+        # a call in the thinking is a thought, also where the thinking does not end, unless it is complete
         ('<think><tool_call>{"a": 1}</tool_call></think>b', ParsedTurn('<tool_call>{"a": 1}</tool_call>', "b", ())),
         ('<think>a<tool_call>{"a": 1}</tool_call>', ParsedTurn('a<tool_call>{"a": 1}</tool_call>', "", (), False)),
+        (f"<think>\na\n<tool_call>\n{WHOLE}\n</tool_call>\n", ParsedTurn("a", "", (WHOLE_CALL,))),
+        (f"Well.<think>a<tool_call>{WHOLE}</tool_call>b", ParsedTurn("a", "Well.\nb", (WHOLE_CALL,))),
+        (
+            f"<think>a<tool_call>{WHOLE}</tool_call><tool_call>x</tool_call>",
+            ParsedTurn("a", "", (WHOLE_CALL, WrittenCall("x"))),
+        ),
+        (
+            f"<think>I write <tool_call> and </tool_call>: <tool_call>{WHOLE}</tool_call>",
+            ParsedTurn("I write <tool_call> and </tool_call>:", "", (WHOLE_CALL,)),
+        ),
+        (
+            f"<think><tool_call>{WHOLE}</tool_call> or so</think>b",
+            ParsedTurn(f"<tool_call>{WHOLE}</tool_call> or so", "b", ()),
+        ),
+        (f"<think>a<tool_call>{WITH_TAG}</tool_call>", ParsedTurn("a", "", (WrittenCall(WITH_TAG),))),
+        (
+            f"<think>a<tool_call>{WITH_TAG}</tool_call></think>b",
+            ParsedTurn(f"a<tool_call>{WITH_TAG}</tool_call>", "b", ()),
+        ),
+        (f"<think>a<tool_call>{WHOLE}", ParsedTurn(f"a<tool_call>{WHOLE}", "", (), False)),
+        (
+            f"<think>a<tool_call>{WHOLE[:-1]}</tool_call>",
+            ParsedTurn(f"a<tool_call>{WHOLE[:-1]}</tool_call>", "", (), False),
+        ),
         # tags of thinking in a call are its text
         ('<tool_call>{"code": "</think>"}</tool_call>', ParsedTurn("", "", (WrittenCall('{"code": "</think>"}'),))),
         # and so are tags of calls in the texts of its JSON
@@ -62,3 +89,26 @@ def test_an_answer_is_a_turn_that_has_ended_its_thinking_and_calls_nothing():
     assert parse_turn("<think>a").answer is None
     assert parse_turn("b<tool_call>{}</tool_call>").answer is None
     assert parse_turn("").answer == ""
+
+
+FUNCTION = "<function=f>\n<parameter=x>\n1\n</parameter>\n</function>"
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "body"),
+    [
+        ("qwen-xml", f"<tool_call>\n{FUNCTION}\n</tool_call>", FUNCTION),
+        ("qwen-xml", f"{FUNCTION}\n</tool_call>", FUNCTION),
+        ("llama", '{"name": "f", "parameters": {"x": 1}}', '{"name": "f", "parameters": {"x": 1}}'),
+        ("llama", '<|python_tag|>{"name": "f", "parameters": {}}', '{"name": "f", "parameters": {}}'),
+    ],
+)
+def test_a_complete_call_ends_a_thought_in_each_format(name: str, call: str, body: str):
+    assert parse_turn(f"<think>\nHm.\n{call}", FORMATS[name]) == ParsedTurn("Hm.", "", (WrittenCall(body),))
+    twice = ParsedTurn("Hm.", "", (WrittenCall(body), WrittenCall(body)))
+    if not call.startswith("<function"):  # of which only the first may lack its tag
+        assert parse_turn(f"<think>\nHm.\n{call}\n{call}", FORMATS[name]) == twice
+    closed = parse_turn(f"<think>\nHm.\n{call}\n</think>\n6", FORMATS[name])
+    assert (closed.text, closed.calls) == ("6", ())
+    cut = parse_turn(f"<think>\nHm.\n{call[:-12]}", FORMATS[name])
+    assert (cut.is_thinking_closed, cut.calls) == (False, ())

@@ -41,13 +41,14 @@ class Llama:
         start = self.start(text)
         outside, calls = text[:start], list[WrittenCall]()
         while start < len(text):
+            begin = start
             start += len(PYTHON_TAG) * text.startswith(PYTHON_TAG, start)
             end = end_of_object(text, start)
             if not text[start:end].strip():
                 rest = text[start:].strip()
-                calls.append(WrittenCall(rest, not is_cut_off(rest)))
+                calls.append(WrittenCall(rest, not is_cut_off(rest), (begin, len(text))))
                 break
-            calls.append(WrittenCall(text[start:end].strip()))
+            calls.append(WrittenCall(text[start:end].strip(), span=(begin, end)))
             another = _NEXT_CALL.match(text, end)
             if another is None:
                 outside += text[end:]

@@ -5,7 +5,7 @@ The text around turns and results comes from the model's own chat template (rend
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from arc_refinery.config.tool_signatures import ToolSignature
@@ -21,6 +21,9 @@ class WrittenCall:
 
     text: str
     is_closed: bool = True  # False: its end is missing, because the turn was cut off or the model forgot it
+    span: tuple[int, int] = field(
+        default=(0, 0), compare=False
+    )  # of the call in the text that was split, with its tags
 
 
 class CallFormat(Protocol):

@@ -7,6 +7,7 @@ that the next parameter or the function's end follows, so that it may contain ta
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from arc_refinery.config.tool_signatures import JsonSchema, ToolSignature
@@ -45,9 +46,13 @@ class QwenXml:
         Qwen3-Coder sometimes forgets the first `<tool_call>`; vLLM accepts such calls, too.
         """
         start = self.start(text)
-        if start < start_of_tag(text):
-            text = text[:start] + OPEN_CALL + text[start:]
-        return split_tagged(text, _end_of_function)
+        if start == start_of_tag(text):
+            return split_tagged(text, _end_of_function)
+        outside, calls = split_tagged(text[:start] + OPEN_CALL + text[start:], _end_of_function)
+        shift = len(OPEN_CALL)
+        return outside, tuple(
+            replace(call, span=(max(call.span[0] - shift, start), call.span[1] - shift)) for call in calls
+        )
 
     def read(self, call: str, tools: Mapping[str, ToolSignature]) -> tuple[str, dict[str, Any]]:
         function = _FUNCTION.match(call)

@@ -31,9 +31,8 @@ def split_tagged(text: str, end_of_body: Callable[[str, int], int]) -> tuple[str
     while found := _CALL.search(text, end):
         outside.append(text[end : found.start()])
         start = found.start() + len(OPEN_CALL)
-        if whole := _WHOLE_CALL.match(text, end_of_body(text, start)):
-            calls.append(WrittenCall(text[start : whole.start()].strip()))
-        else:
-            calls.append(WrittenCall(found[1].strip(), found[2] == CLOSE_CALL))
+        whole = _WHOLE_CALL.match(text, end_of_body(text, start))
         end = (whole or found).end()
+        body, is_closed = (text[start : whole.start()], True) if whole else (found[1], found[2] == CLOSE_CALL)
+        calls.append(WrittenCall(body.strip(), is_closed, (found.start(), end)))
     return "".join([*outside, text[end:]]), tuple(calls)
