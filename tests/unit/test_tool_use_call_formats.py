@@ -221,6 +221,71 @@ def test_calls_are_found(name: str, written: str, text: str, calls: list[Written
 # ---- near misses ----
 
 
+def fault_of(name: str, written: str) -> str:
+    with pytest.raises(MalformedCall) as caught:
+        FORMATS[name].read(written, {})
+    return str(caught.value)
+
+
+QUOTE, LINE, ALONE, ONE, COMMENT = 'quote is \\"', "new line is \\n", "code fence", "one object", "comments"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        ('{"code": "print("hi")"}', QUOTE),
+        ('{"code": "print("")"}', QUOTE),
+        ('{"code": "print(",")"}', QUOTE),
+        ('{"code": "say "hi" now"}', QUOTE),
+        ('{"code": "x = " a " b"}', QUOTE),
+        ('{"code": """a"""}', QUOTE),
+        ('{"code": "x["a"]"}', QUOTE),
+        ('{"code": "x = {"a": 1}"}', QUOTE),
+        ('{"code": "x = "# hi""}', QUOTE),
+        ('{\n"code": "f("a", "b")"\n}', QUOTE),
+        ('{"code": "a\nb"}', LINE),
+        ('{"code": "a\tb"}', "tab is \\t"),
+        (r'{"code": "\d"}', r"backslash is \\"),
+        (r'{"code": "C:\users"}', r"backslash is \\"),
+        ('{"code": "a"} // so\n', COMMENT),
+        ('{"code": "a" # so\n}', COMMENT),
+        ('{# so\n"code": "a"}', COMMENT),
+        ("{\"code\": 'a'}", "double quotes:"),
+        ('{"code": True}', "true, false and null"),
+        # the error says it
+        ('{"code": "a" "b": "c"}', ""),
+        ('{\n"code": "a"\n"b": "c"\n}', ""),
+        ('{"code": "a",}', ""),
+        ('{"code" "a"}', ""),
+        ("{code: 1}", ""),
+        ("{'code': 'a'}", ""),
+        ('{"code": "a"', ""),
+    ],
+)
+@pytest.mark.parametrize(("name", "key"), [("hermes", "arguments"), ("llama", "parameters")])
+def test_malformed_json_says_what_to_change(name: str, key: str, arguments: str, hint: str):
+    hints = (QUOTE, LINE, "tab is", "backslash is", COMMENT, "double quotes:", "true, false", ALONE, ONE)
+    fault = fault_of(name, f'{{"name": "f", "{key}": {arguments}}}')
+    assert hint in fault
+    assert hint or not any(one in fault for one in hints)
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ('```json\n{"name": "f", "arguments": {}}\n```', ALONE),
+        ('{"name": "f", "arguments": {}}\n```', ALONE),
+        ('{"name": "f", "arguments": {}}\n{"name": "g", "arguments": {}}', ONE),
+        ('{"name": "f", "arguments": {}}, {"name": "g", "arguments": {}}', ONE),
+        ('// so\n{"name": "f", "arguments": {}}', COMMENT),
+    ],
+)
+def test_what_is_around_a_call_is_named(written: str, hint: str):
+    fault = fault_of("hermes", written)
+    assert hint in fault
+    assert "new line" not in fault
+
+
 def results_of(name: str, written: str) -> list[CallResult]:
     toolbox = Toolbox(("calculator", "read_file"), call_format=FORMATS[name])
     return answer_all([(toolbox, parse_turn(written, FORMATS[name]), 8)])[0]

@@ -14,9 +14,7 @@ def read_object(call: str, arguments_key: str, other_key: str = "") -> tuple[str
         content = json.loads(call)
     except json.JSONDecodeError as error:
         where = f"{error.msg}, line {error.lineno} column {error.colno}"
-        is_text_wrong = "\n" in call or "Inv" in error.msg
-        hint = ' Inside a text, a new line is \\n and a quote is \\".' if is_text_wrong else ""
-        raise MalformedCall(f"the call is no JSON ({where}).{hint}") from None
+        raise MalformedCall(f"the call is no JSON ({where}).{_hint(error)}") from None
     except (ValueError, RecursionError):  # a number of thousands of digits, thousands of brackets
         raise MalformedCall("the call is no JSON that can be read.") from None
     if not isinstance(content, dict):
@@ -30,6 +28,36 @@ def read_object(call: str, arguments_key: str, other_key: str = "") -> tuple[str
             expected = "a text" if wanted is str else "an object"
             raise MalformedCall(f'"{key}" is {kind(content[key])}, expected {expected}.')
     return content["name"], content[arguments_key]
+
+
+def _hint(error: json.JSONDecodeError) -> str:
+    """Return what to change, where the error shows it."""
+    before, rest = error.doc[: error.pos], error.doc[error.pos :]
+    if error.msg.startswith("Invalid control"):
+        return (
+            r" Inside a text, a tab is \t."
+            if rest[:1] == "\t"
+            else r" Inside a text, a new line is \n and a quote is \"."
+        )
+    if "escape" in error.msg:
+        return r" Inside a text, a backslash is \\."
+    if rest.lstrip(" \n;,").startswith("```"):
+        return " Write the object alone, without a code fence."
+    if error.msg == "Extra data":
+        return " Write one object per call." if rest.lstrip(" \n;,").startswith("{") else ""
+    if before.endswith('"') and rest[:1] not in ("", ",", ":", "}", "]", "\n", " "):
+        return _QUOTES  # the text before has ended too early
+    if rest.startswith(("//", "/*", "#")):
+        return " JSON has no comments."
+    if rest.startswith("'") and error.msg == "Expecting value":
+        return ' A text is between double quotes: "text".'
+    if rest.startswith(("True", "False", "None")):
+        return " JSON has true, false and null."
+    if error.msg.startswith("Expecting ':'") and rest[:1] in tuple(",}]"):
+        return _QUOTES
+    if before.rstrip().endswith('"') and rest[:1] not in ("", ",", ":", "}", "]", '"', "{", "["):
+        return _QUOTES
+    return ""
 
 
 def write_object(tool: ToolSignature, arguments_key: str) -> str:
@@ -58,3 +86,4 @@ def is_cut_off(text: str) -> bool:
 
 
 _JSON = json.JSONDecoder()
+_QUOTES = r" Inside a text, a quote is \"."
