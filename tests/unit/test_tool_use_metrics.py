@@ -9,6 +9,7 @@ import pytest
 from factories import make_episode
 
 from arc_refinery.records.transcripts import Call, EpisodeMessage
+from arc_refinery.tool_use.call_formats import FORMATS
 from arc_refinery.tool_use.metrics import EpisodeTexts, answers_found, majority_is_correct, measure_texts
 
 
@@ -96,3 +97,27 @@ def test_found_answers_and_correct_ones_are_counted():
         {"found": True, "episodes": 3, "correct": 2},
         {"found": False, "episodes": 2, "correct": 0},
     ]
+
+
+JSON_CALL = '{"name": "calculator", "parameters": {"expression": "2*3"}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "call_format", "expected"),
+    [
+        (JSON_CALL, "hermes", True),
+        (f"```json\n{JSON_CALL}\n```", "hermes", True),
+        ('<function=calculator>{"expression": "2*3"}</function>', "hermes", True),
+        ("[calculator(expression='2*3')]", "hermes", True),
+        (f"<tool_call>{JSON_CALL}</tool_call>", "llama", True),
+        ('<function=calculator>{"expression": "2*3"}</function>', "llama", True),
+        (f"<think>\n{JSON_CALL}\n</think>\n\n#### 6", "hermes", False),
+        ("#### 6", "hermes", False),
+        ("[6]", "hermes", False),
+        ("f(x) is [f(1), 2]", "hermes", False),
+    ],
+)
+def test_answers_that_look_like_calls_are_found(text: str, call_format: str, expected: bool):
+    found = measure_texts(make_episode(messages=(assistant(text),)), FORMATS[call_format])
+    assert found.answers_with_call == expected
+    assert not measure_texts(make_episode(messages=(assistant(text),), ending="truncated")).answers_with_call

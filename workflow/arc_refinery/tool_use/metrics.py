@@ -15,11 +15,12 @@ import pandas as pd
 
 from arc_refinery.records.transcripts import Episode, EpisodeMessage
 from arc_refinery.tool_use.answers import normalized
-from arc_refinery.tool_use.call_formats import HERMES, CallFormat
+from arc_refinery.tool_use.call_formats import FORMATS, HERMES, CallFormat
 from arc_refinery.tool_use.tool import Fault
 from arc_refinery.tool_use.turns import parse_turn
 
 FAULTS: tuple[str, ...] = get_args(Fault)
+_PYTHON_CALLS = re.compile(r"\[\w+\(.*\)\]", re.DOTALL)  # [f(x=1)], as Llama 3.2 may write them
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class EpisodeTexts:
     calls_of_turns: tuple[int, ...]  # answered calls in each turn of the model
     n_user_messages: int
     shows_answer: bool = False  # whether a result contains the correct answer
+    answers_with_call: bool = False  # whether the answer looks like a call of another format, which is not run
 
 
 def measure_texts(episode: Episode, call_format: CallFormat = HERMES, answer: str = "") -> EpisodeTexts:
@@ -45,7 +47,13 @@ def measure_texts(episode: Episode, call_format: CallFormat = HERMES, answer: st
         calls,
         n_user_messages,
         any(_contains(result, answer) for result in results),
+        episode.ending == "answer" and bool(turns) and _looks_like_call(turns[-1].answer or "", call_format),
     )
+
+
+def _looks_like_call(text: str, call_format: CallFormat) -> bool:
+    others = (one for one in FORMATS.values() if one.name != call_format.name)
+    return any(one.start(text) < len(text) for one in others) or _PYTHON_CALLS.fullmatch(text.strip()) is not None
 
 
 def _contains(text: str, answer: str) -> bool:

@@ -46,7 +46,7 @@ def section(experiment: ToolUse, one: EvaluatedQuestions, files: Attachments) ->
         f"not the effect of calling. [As CSV]({links['votes']}).",
         "### Calls by tool",
         _tools_table(by_tool) if len(by_tool) else "No episode calls a tool.",
-        f"[As CSV]({links['tools']}).",
+        f"[As CSV]({links['tools']}).{_other_calls(one, arms)}",
         "### Calls by turn",
         markdown_table(*_turns(by_turn, arms)),
         f"Calls per episode that has the turn, and the number of these episodes. [As CSV]({links['turns']}).",
@@ -138,6 +138,13 @@ def _tools_table(by_tool: pd.DataFrame) -> str:
         for row in by_tool.to_dict("records")
     ]
     return markdown_table(["arm", "tool", "calls", "faulty", *(fault.replace("_", " ") for fault in faults)], rows)
+
+
+def _other_calls(one: EvaluatedQuestions, arms: Sequence[str]) -> str:
+    """Return a note on answers that look like calls; empty if there are none."""
+    counts = {arm: sum(text.answers_with_call for text in one.texts_of_arm(arm)) for arm in arms}
+    found = ", ".join(f"`{arm}` {n}" for arm, n in counts.items() if n)
+    return f" Answers that look like calls of another format, and were not run: {found}." if found else ""
 
 
 def _turns(by_turn: pd.DataFrame, arms: Sequence[str]) -> tuple[list[str], list[list[object]]]:
