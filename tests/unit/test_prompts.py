@@ -35,6 +35,8 @@ from arc_refinery.prompts import (
 from arc_refinery.prompts.notation import NotationError
 from arc_refinery.prompts.template import FeedbackTexts, TemplateError
 from arc_refinery.tasks import Pair, Task
+from arc_refinery.tool_use.programs import final_program
+from arc_refinery.tool_use.turns import parse_turn
 
 
 def pair(given: list[Any], wanted: list[Any]) -> Pair:
@@ -412,6 +414,62 @@ def test_of_several_blocks_the_first_of_python_counts_else_the_last_without_a_la
     assert extract_code(completion) == code
 
 
+TRANSFORM = "def transform(grid):\n    return grid"
+INDENTED = TRANSFORM.replace("\n", "\n   ")
+DRAFT = "```python\ndef transform(grid):\n    return None\n```"
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        f"```Python\n{TRANSFORM}\n```",
+        f"```PYTHON3\n{TRANSFORM}\n```",
+        f"``` python\n{TRANSFORM}\n```",
+        f"~~~python\n{TRANSFORM}\n~~~",
+        f"~~~\n{TRANSFORM}\n~~~",
+        f"````python\n{TRANSFORM}\n````",
+        f"1. Write it:\n   ```python\n   {INDENTED}\n   ```\n2. Done.",
+        f"1. Write it:\n   ```py\n   {INDENTED}\n   ```\n2. Done.",
+        f"- ```python\n   {INDENTED}\n   ```",
+        f"\t```python\n\t{TRANSFORM.replace(chr(10), chr(10) + chr(9))}\n\t```",
+        f"```py\r\n{TRANSFORM}\r\n```\r\n",
+        f"```Python\n{TRANSFORM}",  # cut off
+        # what follows the program
+        f"```\n{TRANSFORM}\n```\nOutput:\n```\n1 2\n```",
+        f"```Python\n{TRANSFORM}\n```\nExample:\n```Python\nprint(transform([[1]]))\n```",
+        f"~~~python\n{TRANSFORM}\n~~~\nTo run it:\n~~~bash\npython x.py\n~~~",
+        # drafts in a thought
+        f"<think>\n{DRAFT}\n</think>\n\n```python\n{TRANSFORM}\n```",
+        f"{DRAFT}\n</think>\n\n```python\n{TRANSFORM}\n```",  # the prompt ended with <think>
+        f"<think>a</think>Hm.<think>{DRAFT}</think>```Python\n{TRANSFORM}\n```",
+        f"```python\n{TRANSFORM}\n```\n<think>\n{DRAFT}",
+        f"```python\n{TRANSFORM}\n```\nBetter:\n{DRAFT}",  # as published
+    ],
+)
+def test_a_program_is_found_in_other_forms(completion: str):
+    assert str(extract_code(completion)).strip() == TRANSFORM
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [f"<think>\n{DRAFT}", f"<think>\n{DRAFT}\n</think>\n\nI give up.", f"{DRAFT}\n</think>", "```bash\nls\n```"],
+)
+def test_a_draft_is_no_program(completion: str):
+    assert extract_code(completion) is None
+    assert not has_closed_code(completion)
+
+
+@pytest.mark.parametrize("tag", ["python", "Python", "py", ""])
+@pytest.mark.parametrize("fence", ["```", "~~~"])
+@pytest.mark.parametrize(
+    "shape", ["{0}", "Here:\n{0}\nDone.", "<think>\nHm.\n</think>\n\n{0}", "1. It is\n{0}\n```\n1 2\n```"]
+)
+def test_refining_and_tool_use_find_the_same_program(tag: str, fence: str, shape: str):
+    answer = shape.format(f"{fence}{tag}\n{TRANSFORM}\n{fence}")
+    found = final_program(parse_turn(answer).answer or "", ["assert transform(1) == 1"])
+    assert str(extract_code(answer)).strip() == str(found).strip() == TRANSFORM
+
+
 # by hand, from the published definition: the text after the first ```python holds a fence, and something before it
 @pytest.mark.parametrize(
     ("completion", "closed"),
@@ -424,6 +482,9 @@ def test_of_several_blocks_the_first_of_python_counts_else_the_last_without_a_la
         ("```python\n\n```", False),
         ("```python\nx = 1\n```python\nx = 2\n```", False),
         ("```\nx = 1\n```", False),
+        ("```Python\nx = 1\n```", False),
+        ("~~~python\nx = 1\n~~~", False),
+        ("<think>\n```python\nx = \n</think>\n```python\nx = 1\n```", True),
         ("", False),
     ],
 )

@@ -1,5 +1,6 @@
 """Rewards by hand, and what executing completions in the real sandbox earns."""
 
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -40,6 +41,8 @@ HALF = make_grid("12", "00")  # two of the four cells of ONE
         (graded((HALF, ONE)), 1.25, 1.0, 2.0, 0.0),  # pixels: 2 / 4 and none
         (graded((), "timeout"), 0.0, 0.0, 1.0, 0.0),  # there was code
         (graded((), "crash"), 0.0, 0.0, 1.0, 0.0),
+        (replace(graded((), "error"), code="x = "), 0.0, 0.0, 1.0, 0.0),
+        (replace(graded((), "error"), code="\n"), 0.0, 0.0, 0.0, 0.0),  # a block without code
         (graded((), "no_code"), 0.0, 0.0, 0.0, 0.0),
     ],
 )

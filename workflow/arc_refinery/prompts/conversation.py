@@ -11,20 +11,21 @@ text ends with the prefix, and the recorded completion is the prefix plus the sa
 the whole answer, and the next turn shows the whole answer. Token counts cover only the sampled text.
 """
 
-import re
 from collections.abc import Sequence
 from itertools import takewhile
+from textwrap import dedent
 
 import numpy as np
 
 from arc_refinery.grids import Grid
 from arc_refinery.messages import Message
 from arc_refinery.metrics import pixel_score
+from arc_refinery.prompts.blocks import last_program
 from arc_refinery.prompts.template import Template, fill
 from arc_refinery.tasks import Task
 
 _PYTHON, _END = "```python", "```"
-_OTHER_BLOCK = re.compile(r"```(?:py)?[ \t]*\r?\n(.*?)(?:```|\Z)", re.DOTALL)
+_OPEN_THOUGHT, _CLOSE_THOUGHT = "<think>", "</think>"
 
 # Beginning and end of the embedded model's answers
 ANSWER_HEAD = "```python\nfrom common import *\n\ndef transform(grid):\n"
@@ -149,20 +150,28 @@ def body_of(answer: str) -> str:
 
 def has_closed_code(completion: str) -> bool:
     """Whether the first `python` block ends and is not empty: what the published `valid code` counts."""
-    code, end = _first_python_block(completion)
+    code, end = _first_python_block(_after_thought(completion))
     return bool(end and code.strip())
 
 
 def extract_code(completion: str) -> str | None:
-    """Return the first `python` block (an unclosed one counts), else the last one without a language or of `py`.
+    """Return the first `python` block (an unclosed one counts), as published, else the block that blocks.py names.
 
-    The original code has the same first choice; a bare block after the program often shows its output.
+    Only what follows a thought counts. An indented block, as in a list, is dedented: as it is, it could not run.
     """
-    if _PYTHON in completion:
-        code, _ = _first_python_block(completion)
-        return code.lstrip(" \t").removeprefix("\r").removeprefix("\n")
-    others: list[str] = _OTHER_BLOCK.findall(completion)
-    return others[-1] if others else None
+    answer = _after_thought(completion)
+    if _PYTHON not in answer:
+        return last_program(answer, ("transform",))
+    code, _ = _first_python_block(answer)
+    code = code.lstrip(" \t").removeprefix("\r").removeprefix("\n")
+    return dedent(code) if code.lstrip("\r\n")[:1] in tuple(" \t") else code
+
+
+def _after_thought(completion: str) -> str:
+    """Return what follows the last thought; of a thought that is never closed, what is before it."""
+    answer = completion.rpartition(_CLOSE_THOUGHT)[2]
+    before, opened, _ = answer.partition(_OPEN_THOUGHT)
+    return before if opened and _END not in before else answer
 
 
 def _first_python_block(completion: str) -> tuple[str, str]:

@@ -18,8 +18,9 @@ def arc_v2_no_pixel_score(grade: Grade) -> float:
 
 
 def staged(grade: Grade) -> float:
-    """1 for code, 1 for code that runs to valid outputs, and the share of correct grids: 0..3."""
-    return float(grade.status != NO_CODE) + float(grade.is_valid) + grade.correct_grids
+    """1 for code that is not blank, 1 for code that runs to valid outputs, and the share of correct grids: 0..3."""
+    has_code = grade.status != NO_CODE and (grade.code is None or bool(grade.code.strip()))
+    return float(has_code) + float(grade.is_valid) + grade.correct_grids
 
 
 def solved(grade: Grade) -> float:

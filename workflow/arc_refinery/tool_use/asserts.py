@@ -33,6 +33,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from arc_refinery.prompts.blocks import UNREADABLE
 from arc_refinery.records.questions import Asserts, Question
 
 VALUE = "value_{}_of_the_candidate"
@@ -40,8 +41,6 @@ _TRUTH = "not not ("
 # Builtins whose result depends on where they are evaluated
 _LOCAL = {"breakpoint", "compile", "dir", "eval", "exec", "exit", "globals", "input", "locals", "open", "quit", "vars"}
 _BUILTINS = {name for name in vars(builtins) if not name.startswith("_")} - _LOCAL
-
-UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 @dataclass(frozen=True, slots=True)

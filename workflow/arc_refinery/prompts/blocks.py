@@ -1,0 +1,99 @@
+"""Take the program out of an answer with blocks of code.
+
+Of the blocks tagged as Python the last one counts that defines a wanted name, because an example of its use may follow;
+without such a block, the last one. Blocks without a tag, which often show output, count only where none is tagged. An
+unclosed block counts. A block may begin behind a list's mark or, if it is tagged as Python, behind other text.
+
+Refining (`extract_code`) and tool use (tool_use/programs.py) share this rule, except that refining takes the first
+lower-case `python` block, as published, if there is one.
+"""
+
+import ast
+import re
+from collections.abc import Collection
+from textwrap import dedent
+
+UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)  # of source code
+
+_TAGS = ("python", "python3", "py")
+_QUOTES = ('"""', "'''")
+_OPENING = re.compile(
+    rf"""^(?:
+        [ \t]* (?:(?:[-*+]|\d+[.)])[ \t]*)?                            # nothing before it, or a list's mark
+        | [^`~\n]* (?=(?:```|~~~)[ \t]*(?:{"|".join(_TAGS)})[ \t]*$)  # other text
+    ) (`{{3,}}|~{{3,}}) [ \t]* (\w*) [^`\n]*\n""",
+    re.MULTILINE | re.IGNORECASE | re.VERBOSE,
+)
+
+
+def last_program(text: str, wanted: Collection[str]) -> str | None:
+    """Return the program of an answer, or None without a block; `wanted` are names that it should define."""
+    blocks = _blocks(text.replace("\r\n", "\n"))
+    tagged = [code for tag, code in blocks if tag in _TAGS]
+    candidates = tagged or [code for tag, code in blocks if not tag]
+    defining = (code for code in reversed(candidates) if not defined_names(code).isdisjoint(wanted))
+    return next(defining, None) or next(reversed(candidates), None)
+
+
+def _blocks(text: str) -> list[tuple[str, str]]:
+    """Return the (lower-case tag, dedented code) of all blocks that are not blank."""
+    found: list[tuple[str, str]] = []
+    start = 0
+    while opening := _OPENING.search(text, start):
+        code, start = _block(text, opening.end(), opening[1])
+        if code.strip():
+            found.append((opening[2].lower(), dedent(code)))
+    return found
+
+
+def _block(text: str, start: int, fence: str) -> tuple[str, int]:
+    """Return the code from `start` to its closing fence, or to the end of the text, and where that ends.
+
+    It is closed by a fence that begins a line, which may open another block, or that follows code in its line. A
+    docstring may hold fences: the first one counts that is outside of triple quotes, else the first that has a line of
+    its own.
+    """
+    first: tuple[str, int] | None = None
+    n_open = dict.fromkeys(_QUOTES, 0)
+    counted = start
+    lines = re.compile(rf"^([^{fence[0]}\n]*)({fence}{fence[0]}*)([^\n]*)$\n?", re.MULTILINE)
+    for line in lines.finditer(text, start):
+        before, _, after = line.groups()
+        n_open = {quotes: n + text.count(quotes, counted, line.start(2)) for quotes, n in n_open.items()}
+        counted = line.start(2)
+        is_alone = not before.strip() and not after.strip()
+        if any(n % 2 for n in n_open.values()):
+            if is_alone:
+                first = first or (text[start : line.start()], line.end())
+        elif not before.strip():
+            end = line.end() if is_alone else line.end(2) if after[0].isspace() else line.start()
+            return text[start : line.start()], end
+        elif fence[0] == "`" and "#" not in before and not any(before.count(quote) % 2 for quote in "\"'"):
+            return text[start : line.start(2)], line.end(2)
+    return first or (text[start:], len(text))
+
+
+def parsed(code: str) -> ast.Module | None:
+    try:
+        return ast.parse(code)
+    except UNREADABLE:
+        return None
+
+
+def defined_names(code: str) -> set[str]:
+    """Return the names of functions and classes that a program defines, also by assigning one to another name."""
+    tree = parsed(code)
+    names: set[str] = set()
+    open_blocks: list[ast.AST] = [tree] if tree else []
+    while open_blocks:
+        for node in ast.iter_child_nodes(open_blocks.pop()):
+            match node:
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                    names.add(name)
+                case ast.Assign(targets=targets, value=ast.Lambda() | ast.Name() | ast.Attribute()):
+                    names |= {target.id for target in targets if isinstance(target, ast.Name)}
+                case ast.If() | ast.Try() | ast.With() | ast.ExceptHandler():
+                    open_blocks.append(node)
+                case _:
+                    pass
+    return names
