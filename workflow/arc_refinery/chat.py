@@ -6,6 +6,7 @@ by hub name, are loaded with transformers.
 """
 
 import json
+import re
 import signal
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from jinja2 import TemplateError, TemplateSyntaxError, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 
 from arc_refinery.errors import ModelError
 from arc_refinery.prompts import Message
@@ -40,9 +41,36 @@ class Chat(Protocol):
         """Return the number of tokens of a text, without added special tokens."""
         ...
 
+    @property
+    def marks(self) -> re.Pattern[str]:
+        """The special tokens, for `without_marks`."""
+        ...
+
+
+def special_marks(added_tokens: Mapping[int, AddedToken], others: str = "") -> re.Pattern[str]:
+    """Return a pattern of the first characters of special tokens, and of `others`, a pattern of the same sort.
+
+    Tokens in the form of a role's count even if the tokenizer does not call them special. Other added tokens are part
+    of what models write: `<think>`, or a line break with the number of a row.
+    """
+    texts = [token.content for token in added_tokens.values() if token.special or token.content.startswith("<|")]
+    patterns = [f"{re.escape(text[0])}(?={re.escape(text[1:])})" for text in sorted(texts)]
+    return re.compile("|".join([*patterns, *([others] if others else [])]) or "(?!)")
+
+
+def without_marks(text: str, marks: re.Pattern[str]) -> str:
+    """Return a text in which no special token is left, `< |end|>` for `<|end|>`, and only what UTF-8 can write.
+
+    For all text that the model has not sampled, token by token, and also for what it sampled once it is tokenised
+    again: a program that prints or contains the text of a token would otherwise end its turn or begin another.
+    """
+    return marks.sub(r"\g<0> ", text.encode("utf-8", "backslashreplace").decode())
+
 
 class FolderTemplate:
     """The chat template in a model's folder, to render with any options; without the tokenizer."""
+
+    added_tokens_decoder: Mapping[int, AddedToken] = {}  # named as in transformers
 
     def __init__(self, template: str, special_tokens: Mapping[str, str], folder: Path) -> None:
         self._template = _environment().from_string(template)
@@ -140,6 +168,7 @@ class _OfFolder:
         self._template = _environment().from_string(template)
         self._tokenizer = tokenizer
         self._special_tokens = dict(special_tokens)
+        self.marks = special_marks(tokenizer.get_added_tokens_decoder())
 
     def render(self, messages: Sequence[Message]) -> str:
         variables = {"messages": list(messages), "tools": None, "documents": None, "add_generation_prompt": True}
@@ -175,6 +204,7 @@ class _OfTransformers:
         self._tokenizer = load_tokenizer(model_path)
         if self._tokenizer.chat_template is None:
             raise ModelError(f"{model_path}: has no chat template; give a model that was trained for chat")
+        self.marks = special_marks(self._tokenizer.added_tokens_decoder)
 
     def render(self, messages: Sequence[Message]) -> str:
         with render_limit(self._tokenizer.name_or_path):

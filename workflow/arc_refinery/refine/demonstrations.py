@@ -215,7 +215,7 @@ def _demonstration(
     is_first_turn = not can_refine or stream(plan.seed, "first turns", name).random() < plan.settings.first_turn_share
     messages = list(parent.prompt.messages) if is_first_turn else refining_conversation(parent, template)
     text, n_prompt = renderer.render(messages)
-    completion = target.text.removeprefix(split_prefix(messages)[1])
+    completion = renderer.plain(target.text.removeprefix(split_prefix(messages)[1]))
     return Demonstration(
         demonstration_id=name,
         task_id=parent.attempt.task_id,

@@ -58,7 +58,8 @@ def first_turn_prompt(
     `shown` is the index of the only test input in its text; None: all are shown.
     """
     seen = task.map_grids(augmentation.apply).reorder_train(order)
-    messages = first_turn(seen if shown is None else replace(seen, test=seen.test[shown : shown + 1]), template)
+    visible = seen if shown is None else replace(seen, test=seen.test[shown : shown + 1])
+    messages = renderer.masked(first_turn(visible, template))
     text, n_tokens = renderer.render(messages)
     return Prompt(
         prompt_id=prompt_id,

@@ -75,7 +75,8 @@ def next_turn_prompts(
         for start in range(0, plan.n_predictions, plan.batch_size):
             number = start // plan.batch_size
             parent = parents[number % len(parents)]
-            messages = _conversation(parent, executed[number % len(executed)] if executed else None, plan, template)
+            shown = executed[number % len(executed)] if executed else None
+            messages = renderer.masked(_conversation(parent, shown, plan, template))
             text, n_tokens = renderer.render(messages)
             task = residual_task(parent) if template.form == RESIDUAL_ONLY else parent.prompt
             yield Prompt(

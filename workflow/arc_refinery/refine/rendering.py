@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from arc_refinery.chat import load_chat
+from arc_refinery.chat import load_chat, without_marks
 from arc_refinery.prompts import Message, split_prefix
 
 
@@ -17,9 +17,22 @@ class Renderer:
 
         A last message of the assistant is the beginning of the answer.
         """
-        conversation, prefix = split_prefix(messages)
+        conversation, prefix = split_prefix(self.masked(messages))
         text = self._chat.render(conversation) + prefix
         return text, self.count(text)
+
+    def masked(self, messages: Sequence[Message]) -> list[Message]:
+        """Return a conversation without the text of special tokens in its messages, except in the next answer's prefix.
+
+        Whoever keeps messages to render them later keeps these.
+        """
+        conversation, prefix = split_prefix(messages)
+        plain = [Message(role=one["role"], content=self.plain(one["content"])) for one in conversation]
+        return [*plain, Message(role="assistant", content=prefix)] if prefix else plain
+
+    def plain(self, text: str) -> str:
+        """Return a text without that of special tokens."""
+        return without_marks(text, self._chat.marks)
 
     def count(self, text: str) -> int:
         """Number of tokens of a text that continues a conversation."""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from arc_refinery.chat import ANSWER, ids_after_answer
+from arc_refinery.chat import ANSWER, ids_after_answer, special_marks, without_marks
 from arc_refinery.metrics import correct_grids
 from arc_refinery.prompts import Template, error_feedback, execution_feedback, next_turn, split_prefix
 from arc_refinery.refine.grading import Grade, grade_answers
@@ -46,13 +46,15 @@ class Continuation:
     def __init__(self, tokenizer: "PreTrainedTokenizerBase", ends: Sequence[int]) -> None:
         self.tokenizer = tokenizer
         self.ends = frozenset(ends)
+        self.marks = special_marks(tokenizer.added_tokens_decoder)
 
     def ids(self, prompt: TrainingPrompt, answer_ids: Sequence[int], feedback: str) -> list[int]:
         """Return the ids after `answer_ids`: the answer's end token, unless sampled, the feedback, the next header.
 
         An answer that was cut is closed as the template closes answers.
         """
-        conversation, _ = split_prefix(next_turn(list(prompt.messages), ANSWER, feedback))
+        plain = without_marks(feedback, self.marks)
+        conversation, _ = split_prefix(next_turn(list(prompt.messages), ANSWER, plain))
         ids = ids_after_answer(self.tokenizer, self.ends, conversation)
         return ids[1:] if answer_ids[-1] in self.ends else ids
 

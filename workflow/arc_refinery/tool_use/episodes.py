@@ -17,7 +17,7 @@ from typing import Protocol
 
 from arc_refinery.records.transcripts import Ending, EpisodeMessage
 from arc_refinery.tool_use.rendering import ToolRenderer
-from arc_refinery.tool_use.tools import CallResult, Toolbox, answer_all, without_marks
+from arc_refinery.tool_use.tools import CallResult, Toolbox, answer_all
 from arc_refinery.tool_use.turns import ParsedTurn
 from arc_refinery.tool_use.users import User, ask_users
 
@@ -123,14 +123,14 @@ def _add_turn(
 def _add_results(episode: Rollout, results: list[CallResult], renderer: ToolRenderer, limits: EpisodeLimits) -> None:
     """Add the results of a turn's calls, if there is room for them and another turn."""
     episode.results += results
-    messages = [EpisodeMessage("tool", result.text) for result in results]
+    messages = [EpisodeMessage("tool", renderer.masked(result.text)) for result in results]
     if not _add_messages(episode, messages, renderer.results([one.content for one in messages]), renderer, limits):
         episode.ending = "tokens"
 
 
 def _add_reply(episode: Rollout, text: str, renderer: ToolRenderer, limits: EpisodeLimits) -> None:
     """Add the user's message, and continue the episode, if there is room for it and another turn."""
-    text = without_marks(text, renderer.call_format)
+    text = renderer.masked(text)
     if _add_messages(episode, [EpisodeMessage("user", text)], renderer.reply(text), renderer, limits):
         episode.ending = None
 

@@ -4,6 +4,8 @@ A conversation is concatenated, as in an episode: the prompt, a turn of the mode
 turn, ... It is never rendered as a whole, because templates such as Qwen3's then drop thoughts that the model did see.
 """
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from jinja2 import TemplateError as JinjaError
 
-from arc_refinery.chat import folder_template, render_limit
+from arc_refinery.chat import folder_template, render_limit, special_marks, without_marks
 from arc_refinery.config import Generation
 from arc_refinery.config.tool_signatures import ToolSignature
 from arc_refinery.errors import InputError, ModelError
@@ -55,6 +57,27 @@ class ToolRenderer:
     stop_token: str  # ends a turn
     system: str = ""  # message before each question
     call_format: CallFormat = HERMES
+
+    def __post_init__(self) -> None:
+        if found := self.special.search(described := json.dumps(list(self.schemas), ensure_ascii=False)):
+            raise ToolTemplateError(
+                f"{self._model}: the description of a tool contains the text of a special token of this model: "
+                f"{described[found.start() :][:20]!r}; write it with a space inside"
+            )
+
+    @cached_property
+    def special(self) -> re.Pattern[str]:
+        """The special tokens of the tokenizer, for `without_marks`."""
+        return special_marks(self.tokenizer.added_tokens_decoder)
+
+    @cached_property
+    def _marks(self) -> re.Pattern[str]:
+        """The same, and the tags of calls and thoughts."""
+        return special_marks(self.tokenizer.added_tokens_decoder, self.call_format.marks.pattern)
+
+    def masked(self, text: str) -> str:
+        """Return a text from outside the model, such as a result or a user's message, as the model may read it."""
+        return without_marks(text, self._marks)
 
     @cached_property
     def stop_id(self) -> int:
@@ -121,8 +144,9 @@ class ToolRenderer:
 
     def opening(self, question: str) -> list[ChatMessage]:
         """Return the messages of a question's prompt."""
-        before: list[ChatMessage] = [{"role": "system", "content": self.system}] if self.system else []
-        return [*before, {"role": "user", "content": question}]
+        system = without_marks(self.system, self.special)  # may speak of tags, such as `<think>`
+        before: list[ChatMessage] = [{"role": "system", "content": system}] if system else []
+        return [*before, {"role": "user", "content": self.masked(question)}]
 
     def turn(self, message: ChatMessage) -> str:
         """Return an assistant's message as the model would write it, without the stop token."""
@@ -177,10 +201,10 @@ class ToolRenderer:
         prompt, results = self.prompt(question["content"]), list[str]()
         for message in following:
             if message["role"] == "tool":
-                results.append(message["content"])
+                results.append(self.masked(message["content"]))
                 continue
             yield Segment(self.results(results) if results else prompt, False)
-            yield Segment(self.turn(message) + self.stop_token, True)
+            yield Segment(self.turn(self._tokenised_again(message)) + self.stop_token, True)
             results = []
 
     def tokens(self, segments: Iterable[Segment]) -> tuple[list[int], list[int]]:
@@ -192,6 +216,23 @@ class ToolRenderer:
             ids += new
             mask += [int(segment.is_sampled)] * len(new)
         return ids, mask
+
+    def _tokenised_again(self, message: ChatMessage) -> ChatMessage:
+        """Return an assistant's message without the text of special tokens, which the model could not write either."""
+        plain = message | {"content": without_marks(message["content"], self.special)}
+        if "tool_calls" in message:
+            plain["tool_calls"] = [
+                call | {"function": {"name": function["name"], "arguments": self._plain_texts(function["arguments"])}}
+                for call in message["tool_calls"]
+                for function in [call["function"]]
+            ]
+        return plain
+
+    def _plain_texts(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: without_marks(value, self.special) if isinstance(value, str) else value
+            for name, value in arguments.items()
+        }
 
     @cached_property
     def _opened_thought(self) -> str:

@@ -3,8 +3,8 @@
 No text of a model raises: each call has a result, which for a wrong call says what is wrong and how to write it. Only
 a failing sandbox raises.
 
-No result contains special tokens of the chat template or the tokenizer (`<|im_end|>`, `</tool_call>`), so that a
-program that prints one cannot end its turn or begin another.
+No result contains special tokens or tags of the chat template (`<|im_end|>`, `</tool_call>`), so that a program that
+prints one cannot end its turn or begin another; the renderer masks those that only the tokenizer names.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from arc_refinery.chat import without_marks
 from arc_refinery.config.tool_signatures import ToolSignature
 from arc_refinery.config.tool_use import ToolChoice, ToolName
 from arc_refinery.sandbox import Executor, Outcome, Script
@@ -145,15 +146,10 @@ class Toolbox:
         longest = self._longest(tool)
         if len(text) > longest:
             text = f"{text[:longest]}\n... (cut after {longest} characters)"
-        return without_marks(text, self.call_format)
+        return without_marks(text, self.call_format.marks)
 
     def _longest(self, tool: Tool | None) -> int:
         return tool.max_result_chars if tool and tool.max_result_chars else self.max_result_chars
-
-
-def without_marks(text: str, call_format: CallFormat) -> str:
-    """Return a text without special tokens and tags of the chat template, and with only what UTF-8 can write."""
-    return call_format.marks.sub("< ", text.encode("utf-8", "backslashreplace").decode())
 
 
 def answer_all(turns: Sequence[tuple[Toolbox, ParsedTurn, int]]) -> list[list[CallResult]]:
