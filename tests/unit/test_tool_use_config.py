@@ -378,6 +378,19 @@ def test_without_training_neither_adapters_nor_training_questions_are_needed(con
     assert validate_experiment(content, "mine.yaml", ToolUse).adapters == []
 
 
+def test_a_file_for_a_folder_and_a_folder_for_a_file_are_named(content: Content, tmp_path: Path):
+    for side, form in (("train", "mbpp"), ("heldout", "gsm8k")):
+        content["data"][side][0] |= {"form": form, "source": "file", "path": str(tmp_path)}
+    content["data"]["files"] = __file__
+    with pytest.raises(ConfigError) as caught:
+        check_files(validate_experiment(content, "mine.yaml", ToolUse), "mine.yaml")
+    assert str(caught.value).splitlines() == [
+        f"mine.yaml: data.train.0.path: {tmp_path} is a folder; expected a file of rows of mbpp",
+        f"mine.yaml: data.heldout.0.path: {tmp_path} is a folder; expected a file of rows of gsm8k",
+        f"mine.yaml: data.files: {__file__} is a file; expected a folder with one folder per question",
+    ]
+
+
 def test_missing_files_are_all_named_with_their_keys(content: Content, tmp_path: Path, wording: Wording):
     content["model"]["path"] = str(tmp_path / "model")
     for side, form in (("train", "mbpp"), ("heldout", "gsm8k")):

@@ -18,6 +18,10 @@ class GridError(ValueError):
     """A value is not a grid; the message says why."""
 
 
+class TooLargeError(GridError):
+    """A grid has a longer side than ARC's grids have."""
+
+
 def as_grid(value: Any) -> Grid:
     """Convert nested lists or an array of integers to a grid; raise `GridError` if it is not an ARC grid."""
     try:
@@ -27,7 +31,9 @@ def as_grid(value: Any) -> Grid:
     if array.ndim != 2:
         raise GridError(f"{array.ndim}-D, expected 2-D rows of cells")
     if not all(1 <= side <= MAX_SIDE for side in array.shape):
-        raise GridError(f"shape {array.shape[0]}x{array.shape[1]}, expected sides of 1..{MAX_SIDE}")
+        raise (TooLargeError if array.size else GridError)(
+            f"shape {array.shape[0]}x{array.shape[1]}, expected sides of 1..{MAX_SIDE}"
+        )
     if isinstance(value, list) and any(isinstance(cell, bool) for row in value for cell in row):
         raise GridError("cells of type bool, expected integers")  # numpy reads them as 0 and 1
     if array.dtype.kind not in "iu":

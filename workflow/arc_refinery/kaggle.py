@@ -1,38 +1,127 @@
-"""Read JSON files of ARC tasks: Kaggle's challenges and solutions, and the original scripts' `dataset_*.json.gz`."""
+"""Read JSON files of ARC tasks: folders of tasks, Kaggle's files, and the original scripts' `dataset_*.json.gz`."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from arc_refinery import reading
 from arc_refinery.errors import InputError
-from arc_refinery.grids import UNKNOWN, Grid, GridError, as_grid
+from arc_refinery.grids import MAX_SIDE, UNKNOWN, Grid, GridError, TooLargeError, as_grid
 from arc_refinery.tasks import Pair, Task
+
+TOO_LARGE = f"a grid has a side of more than {MAX_SIDE}"
 
 
 class ChallengeError(InputError):
     """A file of tasks cannot be used; the message names the file, task and field, and what was expected."""
 
 
+class TooLargeTaskError(ChallengeError):
+    """A grid of a task has a longer side than ARC's grids have."""
+
+
 def read_challenges(path: Path, solutions: Path | None = None) -> Iterator[Task]:
-    """Yield the tasks of a .json or .json.gz file ``{task_id: {"train": [{"input", "output"}], "test": [{"input"}]}}``.
+    """Yield the tasks of a file or folder (`read_tasks`); raises `ChallengeError`.
 
     A test output is the pair's own `output` if it has one (data sets do, challenges do not), else the grid in
-    `solutions`, ``{task_id: [grid, ...]}``, else `UNKNOWN`. Other fields are ignored. Raises `ChallengeError`.
+    `solutions`, ``{task_id: [grid, ...]}``, else `UNKNOWN`.
     """
-    yield from tasks_in(read_json(path), path, solutions)
+    yield from tasks_in(read_tasks(path), path, solutions)
 
 
-def tasks_in(content: Mapping[str, Any], path: Path, solutions: Path | None = None) -> Iterator[Task]:
+def read_set(
+    path: Path, solutions: Path | None, only: str | None, leave_out_too_large: bool, left_out: Counter[str]
+) -> list[Task]:
+    """Return the tasks of an evaluation set, all or those listed in the file `only`, whatever else there is.
+
+    Tasks with too large grids are counted in `left_out`, or refused.
+    """
+    content, ids = read_tasks(path), read_ids(only)
+    if unknown := [task_id for task_id in ids or () if task_id not in content]:
+        raise ChallengeError(f"{only}: {unknown[0]} is not a task of {path}; correct the list of ids")
+    wanted = content if ids is None else {task_id: content[task_id] for task_id in ids}
+    try:
+        tasks = list(tasks_in(wanted, path, solutions, left_out if leave_out_too_large else None))
+    except TooLargeTaskError as error:
+        raise ChallengeError(
+            f"{error}; leave such tasks out with `leave_out_too_large`, or list those to keep in `only`"
+        ) from None
+    if not tasks:
+        raise ChallengeError(f"{path}: all of its tasks were left out, because {TOO_LARGE}")
+    return tasks
+
+
+def read_ids(path: str | None) -> list[str] | None:
+    """Read ids from a text file, one per line; text after # is a comment."""
+    if path is None:
+        return None
+    text = reading.read_text(Path(path), "a text file with one task id per line", ChallengeError)
+    names = [line for line in (line.partition("#")[0].strip() for line in text.splitlines()) if line]
+    if twice := [name for name, n in Counter(names).items() if n > 1]:
+        raise ChallengeError(f"{path}: lists {twice[0]} twice; remove one")
+    if not names:
+        raise ChallengeError(f"{path}: lists no task; expected one task id per line")
+    return names
+
+
+def tasks_in(
+    content: Mapping[str, Any], path: Path, solutions: Path | None = None, left_out: Counter[str] | None = None
+) -> Iterator[Task]:
     """Yield the tasks of the content of such a file."""
     answers = read_json(solutions) if solutions else {}
+    origin = path.resolve().name.partition(".json")[0]
     for task_id, task in content.items():
         where = f"{path}: task {task_id}"
         train, test = (_rows(task, field, where) for field in ("train", "test"))
         if solutions:
-            test = _answered(test, answers.get(task_id), f"{solutions}: task {task_id}")
-        origin = path.name.partition(".json")[0]
-        yield Task(task_id, _pairs(train, f"{where}: train"), _pairs(test, f"{where}: test", UNKNOWN), origin)
+            if task_id not in answers:
+                raise ChallengeError(
+                    f"{solutions}: task {task_id} is missing, expected the outputs of all tasks of {path}; do the two "
+                    "files belong together?"
+                )
+            test = _answered(test, answers[task_id], f"{solutions}: task {task_id}")
+        try:
+            pairs = _pairs(train, f"{where}: train"), _pairs(test, f"{where}: test", UNKNOWN)
+        except TooLargeTaskError:
+            if left_out is None:
+                raise
+            left_out[TOO_LARGE] += 1
+        else:
+            yield Task(task_id, *pairs, origin)
+
+
+def task_files(folder: Path) -> list[Path]:
+    """Return the .json and .json.gz files below a folder, sorted by name, without hidden ones."""
+    found = (path for path in sorted(folder.rglob("*")) if path.name.endswith((".json", ".json.gz")) and path.is_file())
+    return [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+
+
+def read_tasks(path: Path) -> dict[str, Any]:
+    """Return the unchecked tasks of a file or folder by their ids. Raises `ChallengeError`.
+
+    {"a": {"train": [{"input", "output"}], "test": [...]}}      a file of tasks, as Kaggle's and the original scripts'
+    {"train": [...], "test": [...]}                             one task, whose id is the file's name: 0934a4d8.json
+    [{"id": "a", "train": [...], "test": [...]}]                a list, or JSON lines, with `id` or `task_id`
+    0934a4d8.json, Copy/Copy1.json, ...                         a folder of such files of one task, as ARC is published
+
+    Other fields are ignored. Files may be gzipped.
+    """
+    if not path.is_dir():
+        return _tasks_of_file(path)
+    tasks: dict[str, Any] = {}
+    for file in task_files(path):
+        content = reading.read_json(file, "one task", ChallengeError)
+        if not _is_task(content):
+            advice = _advice(content) or "in a folder, each file is one task: name this file itself, or remove it"
+            raise ChallengeError(f"{file}: holds no single task with `train` and `test`; {advice}")
+        name = _id_of(file.relative_to(path))
+        if name in tasks:
+            raise ChallengeError(f"{path}: has two files of the task {name}, as .json and .json.gz; remove one")
+        tasks[name] = content
+    if not tasks:
+        raise ChallengeError(f"{path}: is a folder without .json files; expected one for each task, <id>.json")
+    return tasks
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -41,6 +130,64 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ChallengeError(f"{path}: holds a {type(content).__name__}, expected a mapping from task ids")
     return content
+
+
+def _tasks_of_file(path: Path) -> dict[str, Any]:
+    if path.name.endswith((".jsonl", ".jsonl.gz")):
+        lines = reading.read_text(path, "a task per line", ChallengeError).split("\n")
+        numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+        content: Any = [
+            reading.decode_json(line, f"{path}: line {number}", "a task per line", ChallengeError)
+            for number, line in numbered
+        ]
+    else:
+        content = reading.read_json(path, "a mapping from task ids", ChallengeError)
+    if _is_task(content):
+        return {_id_of(Path(path.name)): content}
+    if isinstance(content, list):
+        return _with_ids(content, path)
+    if not isinstance(content, dict):
+        raise ChallengeError(f"{path}: holds a {type(content).__name__}, expected a mapping from task ids")
+    if not content:
+        raise ChallengeError(f"{path}: has no tasks; expected at least one")
+    return content
+
+
+def _with_ids(items: list[Any], path: Path) -> dict[str, Any]:
+    """Return the tasks of a list by their ids."""
+    if advice := _advice(items):
+        raise ChallengeError(f"{path}: holds a list of pairs, expected tasks; {advice}")
+    tasks: dict[str, Any] = {}
+    for number, item in enumerate(items, 1):
+        name = (item.get("id") or item.get("task_id")) if isinstance(item, dict) else None
+        if not isinstance(name, str):
+            raise ChallengeError(
+                f"{path}: holds a list whose item {number} has no id; expected tasks with `id`, `train` and `test`, or "
+                "a mapping from task ids"
+            )
+        if name in tasks:
+            raise ChallengeError(f"{path}: has two tasks with the id {name}; remove one")
+        tasks[name] = item
+    if not tasks:
+        raise ChallengeError(f"{path}: has no tasks; expected at least one")
+    return tasks
+
+
+def _is_task(content: Any) -> bool:
+    """Whether this is one task rather than a mapping from ids, which may be `train`."""
+    return isinstance(content, dict) and any(isinstance(content.get(field), list) for field in ("train", "test"))
+
+
+def _advice(content: Any) -> str:
+    """What to do with pairs that are not in a task."""
+    are_pairs = isinstance(content, list) and all(isinstance(one, dict) and "input" in one for one in content)
+    if not content or not are_pairs:
+        return ""
+    return 'pairs alone, as re-arc publishes them, do not say which are asked: write {"train": [...], "test": [...]}'
+
+
+def _id_of(path: Path) -> str:
+    return path.as_posix().removesuffix(".gz").removesuffix(".json")
 
 
 def _rows(task: Any, field: str, where: str) -> list[dict[str, Any]]:
@@ -52,9 +199,12 @@ def _rows(task: Any, field: str, where: str) -> list[dict[str, Any]]:
 
 def _answered(rows: list[dict[str, Any]], grids: Any, where: str) -> list[dict[str, Any]]:
     """Return test pairs with the solutions as the outputs that they lack."""
+    if isinstance(grids, list) and any(isinstance(grid, dict) and "attempt_1" in grid for grid in grids):
+        raise ChallengeError(f"{where}: has attempt_1, so this is a submission; expected the file of solutions")
     if not isinstance(grids, list) or len(grids) != len(rows):
-        raise ChallengeError(f"{where}: expected a list of {len(rows)} grids, one for each test input")
-    outputs = [{"output": _grid({"grid": grid}, "grid", f"{where}: {n}")} for n, grid in enumerate(grids)]
+        found = f"{len(grids)} items" if isinstance(grids, list) else type(grids).__name__
+        raise ChallengeError(f"{where}: holds {found}, expected a list of {len(rows)} grids, one for each test input")
+    outputs = [{"output": _grid({"output": grid}, "output", f"{where}: grid {n}")} for n, grid in enumerate(grids)]
     return [output | row for output, row in zip(outputs, rows, strict=True)]
 
 
@@ -72,4 +222,5 @@ def _grid(row: dict[str, Any], field: str, where: str, missing: Grid | None = No
     try:
         return as_grid(row.get(field))
     except GridError as error:
-        raise ChallengeError(f"{where}: field {field!r}: {error}") from None
+        kind = TooLargeTaskError if isinstance(error, TooLargeError) else ChallengeError
+        raise kind(f"{where}: field {field!r}: {error}") from None

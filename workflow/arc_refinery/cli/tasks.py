@@ -73,7 +73,7 @@ class EvaluationTasks:
         tasks = tasks_of_set(self.task_set, self.max_cells, left_out)
         seed = self.task_set.seed or 0
         records.write(self.output, "tasks", tasks, seed, settings, lambda: {"problems_left_out": dict(left_out)})
-        _log(left_out, "problems")
+        _log(left_out, "problems" if self.task_set.source == "generator" else "tasks")
 
 
 @dataclass(kw_only=True)

@@ -16,6 +16,7 @@ from arc_refinery.config.refining import Refining
 from arc_refinery.config.sampling import ModelConfig
 from arc_refinery.config.stages import fetched_folder, rows_files, template
 from arc_refinery.config.tool_use import ToolChoice, ToolUse
+from arc_refinery.kaggle import task_files
 from arc_refinery.prompts import template_files
 
 Paths = list[str]
@@ -117,7 +118,8 @@ def _(experiment: Refining) -> Paths:
 def task_set(experiment: Refining, tasks: str) -> Paths:
     """The files that an evaluation set is read from, and the list of the tasks to keep."""
     chosen = experiment.evaluation_set(tasks)
-    return [path for path in (chosen.path, chosen.solutions, chosen.only) if path]
+    paths = [Path(path) for path in (chosen.path, chosen.solutions, chosen.only) if path]
+    return [str(file) for path in paths for file in (task_files(path) if path.is_dir() else [path])]
 
 
 def trained_and_evaluated(experiment: Refining) -> dict[str, Paths]:

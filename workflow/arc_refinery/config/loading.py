@@ -1,10 +1,12 @@
 """Read and validate a configuration; all its faults are reported before the first job."""
 
-from collections.abc import Mapping
-from functools import singledispatch
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial, singledispatch
 from importlib import import_module
+from os.path import exists, isdir, isfile
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, NamedTuple, TypeVar, overload
 
 from pydantic import ValidationError
 
@@ -16,15 +18,20 @@ from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.refining import Refining
 from arc_refinery.config.resources import Resources
 from arc_refinery.config.sampling import LEARNED, ModelConfig
+from arc_refinery.config.tasks import TaskSet
 from arc_refinery.config.tool_signatures import signatures
 from arc_refinery.config.tool_use import ToolUse
 from arc_refinery.config.yaml_files import read_yaml
 from arc_refinery.errors import InputError
-from arc_refinery.prompts import template_files
+from arc_refinery.kaggle import read_ids, read_set, task_files
+from arc_refinery.prompts import load_template, template_files
 from arc_refinery.reading import read_json
 
 _Kind = TypeVar("_Kind", bound=Experiment)
 KINDS: dict[str, type[Experiment]] = {"refining": Refining, "tool-use": ToolUse}
+
+READ_AT_PLANNING = 10 * 2**20  # bytes of an evaluation set; ARC-AGI-2's 1,000 training tasks have 6 MB
+GZIP_RATIO = 20  # of files of grids
 
 # Keys of the section `training` that have moved into its sections
 MOVED = dict.fromkeys(Lora.model_fields, "lora") | dict.fromkeys(Grpo.model_fields, "grpo")
@@ -93,7 +100,7 @@ def _with_base(config: Mapping[str, Any], origin: str) -> tuple[Mapping[str, Any
     layers, files = [config], [origin]
     while "base" in layers[-1]:
         base = layers[-1]["base"]
-        if not isinstance(base, str):
+        if not isinstance(base, str) or not base:
             raise ConfigError(f"{files[-1]}: base is {base!r}; expected the path of a config file")
         layers.append(_content(Path(base), f"{files[-1]}: base: "))
         if base in files:
@@ -142,7 +149,7 @@ def _moved(config: Mapping[str, Any]) -> list[str]:
 
 
 def _content(path: Path, where: str = "") -> dict[str, Any]:
-    if not path.exists():
+    if not exists(path):
         advice = "give a config with --configfile" if not where else "expected a config, relative to this folder"
         raise ConfigError(f"{where}{path}: no such file; {advice}")
     if path.suffix != ".json":
@@ -153,18 +160,31 @@ def _content(path: Path, where: str = "") -> dict[str, Any]:
     return content
 
 
+class Wanted(NamedTuple):
+    """A file or folder that a config names."""
+
+    key: str  # that names it
+    path: Path
+    what: str  # is expected
+    form: Literal["file", "folder", "either"] = "file"
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with the path; empty if nothing is."""
+        is_file, is_folder = isfile(self.path), isdir(self.path)  # False also for names that no file can have
+        if not is_file and not is_folder:
+            there = "is neither a file nor a folder" if exists(self.path) else "does not exist"
+            return f"{self.key}: {self.path} {there}; expected {self.what}"
+        if (is_folder and self.form == "file") or (is_file and self.form == "folder"):
+            return f"{self.key}: {self.path} is a {'folder' if is_folder else 'file'}; expected {self.what}"
+        return ""
+
+
 def check_files(experiment: Experiment, origin: str) -> None:
-    """Raise `ConfigError` if files or folders that the config names do not exist."""
+    """Raise `ConfigError` if files or folders that the config names do not exist or cannot be used."""
     wanted = [*files_named(experiment), *_environments(experiment.resources)]
-    if missing := [(key, path, what) for key, path, what in wanted if not path.exists()]:
-        raise ConfigError(
-            "\n".join(f"{origin}: {key}: {path} does not exist; expected {what}" for key, path, what in missing)
-        )
-    if faults := faults_of_code(experiment):
+    if faults := [fault for one in wanted if (fault := one.fault)] or faults_of_contents(experiment):
         raise ConfigError("\n".join(f"{origin}: {fault}" for fault in faults))
-
-
-Wanted = tuple[str, Path, str]  # config key, path that must exist, what it should be
 
 
 @singledispatch
@@ -178,18 +198,20 @@ def _(experiment: Refining) -> list[Wanted]:
     wanted = [_model_folder(key, model) for key, model in experiment.all_models.items()]
     what = "a file of a folder that `arc-refinery prompts learn` wrote, or the template `compact`, `words` or `learned`"
     if experiment.model.template != LEARNED:
-        wanted += [("model.template", path, what) for path in template_files(experiment.model.template)[:1]]
+        wanted += [Wanted("model.template", path, what) for path in template_files(experiment.model.template)[:1]]
     if experiment.template_rows and experiment.template_rows.path:
-        wanted.append(("template_rows.path", Path(experiment.template_rows.path), "rows, or a folder of them"))
+        path = Path(experiment.template_rows.path)
+        wanted.append(Wanted("template_rows.path", path, "rows, or a folder of them", "either"))
     if experiment.problems and experiment.problems.source == "file":
-        wanted.append(("problems.path", Path(str(experiment.problems.path)), "a file of BARC rows"))
+        wanted.append(Wanted("problems.path", Path(str(experiment.problems.path)), "a file of BARC rows"))
     for number, task_set in enumerate(experiment.evaluation.sets):
+        key = f"evaluation.sets.{number}"
         if task_set.only:
-            wanted.append((f"evaluation.sets.{number}.only", Path(task_set.only), "a text file of task ids"))
+            wanted.append(Wanted(f"{key}.only", Path(task_set.only), "a text file of task ids"))
         if task_set.path:
-            wanted.append((f"evaluation.sets.{number}.path", Path(task_set.path), "a JSON file of tasks"))
+            wanted.append(Wanted(f"{key}.path", Path(task_set.path), "a JSON file of tasks, or a folder", "either"))
         if task_set.solutions:
-            wanted.append((f"evaluation.sets.{number}.solutions", Path(task_set.solutions), "a JSON file of outputs"))
+            wanted.append(Wanted(f"{key}.solutions", Path(task_set.solutions), "a JSON file of outputs"))
     return wanted
 
 
@@ -199,16 +221,18 @@ def _(experiment: ToolUse) -> list[Wanted]:
     for side in ("train", "heldout"):
         for number, questions in enumerate(getattr(experiment.data, side)):
             if questions.source == "file":
-                wanted.append((f"data.{side}.{number}.path", Path(questions.path), f"rows of {questions.form}"))
+                what = f"a file of rows of {questions.form}"
+                wanted.append(Wanted(f"data.{side}.{number}.path", Path(questions.path), what))
     if experiment.data.files:
-        wanted.append(("data.files", Path(experiment.data.files), "a folder with one folder per question"))
+        what = "a folder with one folder per question"
+        wanted.append(Wanted("data.files", Path(experiment.data.files), what, "folder"))
     for key, tool in experiment.all_tools.items():
         if tool.own_code:
-            wanted.append((key, tool.own_code.path, "a Python file, relative to this folder"))
+            wanted.append(Wanted(key, tool.own_code.path, "a Python file, relative to this folder"))
         if tool.corpus_file:
-            wanted.append((f"{key}.corpus", tool.corpus_file, "a file of passages"))
-    functions = [(key, code.path, "a Python file, relative to this folder") for key, code, _ in _functions(experiment)]
-    return [*wanted, *functions]
+            wanted.append(Wanted(f"{key}.corpus", tool.corpus_file, "a file of passages"))
+    what = "a Python file, relative to this folder"
+    return [*wanted, *(Wanted(key, code.path, what) for key, code, _ in _functions(experiment))]
 
 
 def _functions(experiment: ToolUse) -> list[tuple[str, OwnCode, str]]:
@@ -220,12 +244,40 @@ def _functions(experiment: ToolUse) -> list[tuple[str, OwnCode, str]]:
 
 
 @singledispatch
-def faults_of_code(experiment: Experiment) -> list[str]:
-    """Return what is wrong with the user's own code that a config names. Kinds of experiment register their own."""
+def faults_of_contents(experiment: Experiment) -> list[str]:
+    """Return what is wrong inside files that a config names. Kinds of experiment register their own."""
     return []
 
 
-@faults_of_code.register
+@faults_of_contents.register
+def _(experiment: Refining) -> list[str]:
+    checks: dict[str, Callable[[], Any]] = {}
+    if experiment.model.template != LEARNED:
+        checks["model.template"] = partial(load_template, experiment.model.template, experiment.model.colors)
+    for number, task_set in enumerate(experiment.evaluation.sets):
+        checks[f"evaluation.sets.{number}"] = partial(_check_tasks, task_set)
+    faults = []
+    for key, check in checks.items():
+        try:
+            check()
+        except InputError as error:
+            faults.append(f"{key}: {error}")
+    return faults
+
+
+def _check_tasks(task_set: TaskSet) -> None:
+    """Raise `InputError` if a job could not read the set; large files are left to the job, as this is read often."""
+    read_ids(task_set.only)
+    if not task_set.path:
+        return
+    paths = [Path(path) for path in (task_set.path, task_set.solutions) if path]
+    files = [file for path in paths for file in (task_files(path) if path.is_dir() else [path])]
+    if sum(file.stat().st_size * (GZIP_RATIO if file.suffix == ".gz" else 1) for file in files) <= READ_AT_PLANNING:
+        solutions = paths[1] if task_set.solutions else None
+        read_set(paths[0], solutions, task_set.only, task_set.leave_out_too_large, Counter())
+
+
+@faults_of_contents.register
 def _(experiment: ToolUse) -> list[str]:
     faults = []
     names: dict[str, list[str]] = {}  # of the tools of each list
@@ -249,10 +301,11 @@ def _(experiment: ToolUse) -> list[str]:
 def _model_folder(key: str, model: ModelConfig) -> Wanted:
     """The model's config.json; for hub names, a path that always exists."""
     folder = Path() if model.download else Path(model.path, "config.json")
-    return f"{key}.path", folder, "a folder with a model, or a hub name"
+    return Wanted(f"{key}.path", folder, "a folder with a model, or a hub name", "either")
 
 
 def _environments(resources: Resources) -> list[Wanted]:
     what = "a virtual environment with this package (pip install -e . with its pip)"
     venvs = {kind: getattr(resources, kind).venv for kind in ("sample", "train")}
-    return [(f"resources.{kind}.venv", Path(venv, "bin", "arc-refinery"), what) for kind, venv in venvs.items() if venv]
+    files = {kind: Path(venv, "bin", "arc-refinery") for kind, venv in venvs.items() if venv}
+    return [Wanted(f"resources.{kind}.venv", file, what) for kind, file in files.items()]

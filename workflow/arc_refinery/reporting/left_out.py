@@ -12,15 +12,14 @@ from arc_refinery.reporting.markdown import markdown_table
 
 
 def of_tasks(experiment: Refining, folder: Path) -> list[str]:
-    """Return Markdown blocks on problems that gave no task and tasks that were not trained on."""
-    made = [one.name for one in experiment.evaluation.sets if one.source == "generator"]
-    # each part has the notes of all parts
-    names_by_purpose = {"to train on": experiment.part_names[:1], **{f"of `{name}`": [name] for name in made}}
-    files = {
-        f"problems {purpose}": folder / f"tasks/{name}.parquet"
-        for purpose, names in names_by_purpose.items()
-        for name in names
-    }
+    """Return Markdown blocks on problems that gave no task, and tasks left out; none where neither can be."""
+    files: dict[str, Path] = {}
+    if parts := experiment.part_names:  # each has the notes of all
+        files["problems to train on"] = folder / f"tasks/{parts[0]}.parquet"
+    for one in experiment.evaluation.sets:
+        if one.source == "generator" or one.leave_out_too_large:
+            what = "problems" if one.source == "generator" else "tasks"
+            files[f"{what} of `{one.name}`"] = folder / f"tasks/{one.name}.parquet"
     rows = _not_trained_on(experiment, folder)
     if not files and not rows:
         return []
@@ -28,7 +27,9 @@ def of_tasks(experiment: Refining, folder: Path) -> list[str]:
         notes = _notes(path)
         rows += _rows(f"pairs of {purpose}", notes.get("pairs_left_out", {}))
         rows += _rows(purpose, notes.get("problems_left_out", {}))
-    return _section(rows, "Every problem became a task, with all of its pairs.")
+    has_problems = any(what.startswith("problems") for what in files)
+    if_none = "Every problem became a task, with all of its pairs." if has_problems else "Every task was used."
+    return _section(rows, if_none)
 
 
 def _not_trained_on(experiment: Refining, folder: Path) -> list[list[str]]:
