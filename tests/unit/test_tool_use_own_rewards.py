@@ -1,6 +1,9 @@
 """Terms of the reward in training: built-in ones, those of the user, and what is refused."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,7 @@ from arc_refinery.config import (
 from arc_refinery.config.own_code import OwnCodeError
 from arc_refinery.records.questions import Asserts
 from arc_refinery.records.transcripts import Call, EpisodeMessage
-from arc_refinery.tool_use import own_functions
+from arc_refinery.tool_use import in_process, own_functions
 from arc_refinery.tool_use.reward_terms import EpisodeReward, ScoredEpisode
 
 DOCS = (ROOT / "docs/tool-use.md").read_text().partition("### A reward of your own")[2].partition("\n## ")[0]
@@ -148,6 +151,7 @@ def test_tests_that_pass_and_tokens_are_shares():
         ("return None", " None;"),
         ("return float('nan')", " nan;"),
         ("return 10**400", f" 1{'0' * 79};"),
+        ("return -1e308", " -1e+308;"),
         ("return '1'", " '1';"),
         ("return episode.anwser", "AttributeError in line 2: 'ScoredEpisode' object has no attribute 'anwser'"),
     ],
@@ -171,6 +175,60 @@ def test_a_function_that_does_not_end_is_stopped(tmp_path: Path, monkeypatch: py
     with pytest.raises(OwnCodeError, match=r"mine\.py:score, .* q: .* 0\.05 s, in line [23];") as raised:
         value(f"{path}:score", episode("#### 7"))
     wording(str(raised.value).replace("line 3", "line 2"))  # it is in either
+
+
+SCORE = "def score(episode):\n    return 1\n"
+AT_IMPORT = {
+    "loops": ("while True: pass\n" + SCORE, ": its import was still running after 0.1 s"),
+    "sleeps": (SCORE + "import time\ntime.sleep(9)", ": its import was still running after 0.1 s"),
+    "loops and catches": (
+        "import time\nstart = time.monotonic()\nwhile time.monotonic() < start + 9:\n    try:\n        time.sleep(9)\n"
+        "    except BaseException as error:\n        if time.monotonic() > start + 1: raise\n" + SCORE,
+        ": its import was still running after 0.1 s",
+    ),
+    "interrupts": ("raise KeyboardInterrupt\n" + SCORE, ": cannot be imported: KeyboardInterrupt. "),
+    "exits": ("import sys; sys.exit()\n" + SCORE, ": cannot be imported: SystemExit. "),
+    "leaves": ("import os; os._exit(3)\n" + SCORE, ": cannot be imported: SystemExit: os._exit(3). "),
+    "deletes": (SCORE + "if True:\n    del score", ":score: after the import of its file it is deleted; "),
+    "replaces": (SCORE + "globals()['score'] = 0.5", ":score: after the import of its file it is 0.5; "),
+}
+
+
+@pytest.mark.parametrize(("source", "expected"), AT_IMPORT.values(), ids=AT_IMPORT.keys())
+def test_a_file_that_misbehaves_at_its_import_is_named_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, expected: str, wording: Wording
+):
+    monkeypatch.setattr(in_process, "IMPORT_SECONDS", 0.1)
+    leave = os._exit
+    path = tmp_path / "mine.py"
+    path.write_text(source)
+    with pytest.raises(OwnCodeError) as raised:
+        EpisodeReward([RewardTerm.of(f"{path}:score")])
+    assert str(raised.value).startswith(f"{path}{expected}")
+    assert os._exit is leave
+    wording(raised.value)
+
+
+def test_what_catches_its_interruptions_ends_the_process(tmp_path: Path):
+    path = tmp_path / "mine.py"
+    path.write_text("while True:\n    try:\n        while True: pass\n    except BaseException: pass\n")
+    script = f"""
+from pathlib import Path
+from arc_refinery.tool_use import in_process
+in_process.IMPORT_SECONDS = in_process.GRACE_SECONDS = 0.1
+in_process.import_file(Path({str(path)!r}))
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, str(path) in ended.stderr) == (1, True)
+
+
+def test_a_child_of_an_import_may_end_as_it_likes(tmp_path: Path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import os\nchild = os.fork()\nif not child: os._exit(3)\nstatus = os.waitpid(child, 0)[1]\n"
+        "def score(episode):\n    return os.waitstatus_to_exitcode(status)\n"
+    )
+    assert value(f"{path}:score", episode("#### 7")) == 3
 
 
 def test_a_file_that_cannot_be_imported_is_named_before_training(tmp_path: Path, wording: Wording):
@@ -215,6 +273,10 @@ def test_a_wrong_term_gives_one_line_that_names_file_and_key(
             "def score(episode, question):\n    return 1\n", "line 1: `score` ", "episode", id="two arguments"
         ),
         pytest.param("def score():\n    return 1\n", "line 1: `score` ", "episode", id="no argument"),
+        pytest.param(SCORE + "del score\n", "line 3: `score` ", "deleted", id="deleted"),
+        pytest.param(SCORE + "score = 1\n", "line 3: `score` ", "replaced", id="replaced"),
+        pytest.param(SCORE + "score: int = 1\n", "line 3: `score` ", "replaced", id="replaced with a type"),
+        pytest.param(SCORE + "from os import path as score\n", "line 3: `score` ", "replaced", id="imported"),
         pytest.param("\nclass score:\n    pass\n", "line 2: `score` ", "class", id="a class"),
         pytest.param("def score(episode:\n", "line 1: ", "Python", id="no Python"),
     ],
@@ -231,6 +293,15 @@ def test_code_that_cannot_be_a_reward_is_refused_before_the_first_job(
     assert str(raised.value).startswith(begin)
     assert names in str(raised.value).removeprefix(begin)
     wording(raised.value)
+
+
+def test_a_function_may_be_wrapped_or_defined_again(tmp_path: Path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "score = 0\n" + SCORE + SCORE.replace("1", "2") + "from functools import cache\nscore = cache(score)\n"
+    )
+    check_files(validate_experiment(content(rewards=[f"{path}:score"]), "mine.yaml"), "mine.yaml")
+    assert value(f"{path}:score", episode("#### 7")) == 2
 
 
 def test_a_missing_file_is_named(tmp_path: Path, wording: Wording):

@@ -439,6 +439,18 @@ def test_what_the_sandbox_cannot_execute_is_refused_before_the_first_call(
     check_own_tools([choice.model_copy(update={"where": "process"})], executor)
 
 
+@pytest.mark.parametrize(("where", "lost"), [("process", "is deleted"), ("sandbox", "name 'f' is not defined")])
+def test_what_is_gone_after_the_import_is_refused_before_the_first_call(
+    tmp_path: Path, executor: Executor, where: Any, lost: str, wording: Wording
+):
+    path = tmp_path / "mine.py"
+    path.write_text('def f() -> str:\n    """Do."""\n    return ""\nif True:\n    del f\n')
+    with pytest.raises(OwnCodeError) as raised:
+        check_own_tools([ToolChoice(tool=f"{path}:f", where=where)], executor)
+    assert str(raised.value).startswith(f"{path}:f: ") and lost in str(raised.value)
+    wording(raised.value)
+
+
 def test_a_class_that_cannot_be_created_is_refused_before_the_first_call(
     tmp_path: Path, executor: Executor, wording: Wording
 ):

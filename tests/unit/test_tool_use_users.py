@@ -125,6 +125,7 @@ def test_an_own_user_reads_the_question_the_messages_and_the_grade(renderer: Too
     [
         ("return 7", " 7;"),
         ("return ' '", " ' ';"),
+        ("return 'a\\ud800'", " 'a\\ud800', which UTF-8 cannot write"),
         ("return episode.anwser", "AttributeError in line 2: 'OpenEpisode' object has no attribute 'anwser'"),
         ("import json; json.loads('{')", "JSONDecodeError in line 2: "),
         ("raise SystemExit(0)", "SystemExit in line 2: 0"),

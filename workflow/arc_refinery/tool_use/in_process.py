@@ -1,6 +1,8 @@
 """A user's Python in the job's process: import a file, and interrupt what takes too long."""
 
+import faulthandler
 import importlib.util
+import os
 import signal
 import sys
 import threading
@@ -9,8 +11,23 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import FrameType, ModuleType
+from typing import Any, NoReturn
 
-from arc_refinery.config.own_code import OwnCodeError
+from arc_refinery.config.own_code import OwnCode, OwnCodeError
+
+IMPORT_SECONDS = 40.0  # of a file; torch takes 10 from a cold disk
+GRACE_SECONDS = 10.0  # then the process ends: code that catches everything, or never returns from C, stops only so
+
+
+def defined_by(code: OwnCode) -> Any:
+    """Return the function or class of a file, which is imported once; raises `OwnCodeError`."""
+    found = getattr(import_file(code.path), code.name, None)
+    if not callable(found):
+        what = f"{found!r:.80}" if hasattr(import_file(code.path), code.name) else "deleted"
+        raise OwnCodeError(
+            f"{code}: after the import of its file it is {what}; expected the function or class that the file defines"
+        )
+    return found
 
 
 @cache
@@ -22,12 +39,34 @@ def import_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look up their module
     try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+        with time_limit(IMPORT_SECONDS, GRACE_SECONDS), _without_exit():
+            spec.loader.exec_module(module)
+    except TimeIsUp:
         raise OwnCodeError(
-            f"{path}: cannot be imported: {type(error).__name__}: {error}. Correct it, or install what it needs"
-        ) from error
+            f"{path}: its import was still running after {IMPORT_SECONDS:g} s; does it loop or wait? Do slow work in "
+            "the first call"
+        ) from None
+    except (Exception, SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+        reason = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise OwnCodeError(f"{path}: cannot be imported: {reason}. Correct it, or install what it needs") from error
     return module
+
+
+@contextmanager
+def _without_exit() -> Iterator[None]:
+    """Let `os._exit` raise in this process, which would otherwise end without a word."""
+    process, end = os.getpid(), os._exit
+
+    def refuse(status: int) -> NoReturn:
+        if os.getpid() != process:
+            end(status)
+        raise SystemExit(f"os._exit({status})")
+
+    os._exit = refuse
+    try:
+        yield
+    finally:
+        os._exit = end
 
 
 class TimeIsUp(BaseException):
@@ -35,8 +74,11 @@ class TimeIsUp(BaseException):
 
 
 @contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raise `TimeIsUp` after so many seconds, in the main thread; elsewhere, Python can interrupt nothing."""
+def time_limit(seconds: float, grace: float | None = None) -> Iterator[None]:
+    """Raise `TimeIsUp` after so many seconds, in the main thread; elsewhere, Python can interrupt nothing.
+
+    With `grace`, the process ends so many seconds later, with a traceback that shows where it was.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -45,9 +87,13 @@ def time_limit(seconds: float) -> Iterator[None]:
         raise TimeIsUp
 
     previous = signal.signal(signal.SIGALRM, expire)
-    outer = signal.setitimer(signal.ITIMER_REAL, seconds)
+    outer = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again, as the code may catch it
+    if grace is not None:
+        faulthandler.dump_traceback_later(seconds + grace, exit=True)
     try:
         yield
     finally:
+        if grace is not None:
+            faulthandler.cancel_dump_traceback_later()
         signal.setitimer(signal.ITIMER_REAL, *outer)
         signal.signal(signal.SIGALRM, previous)

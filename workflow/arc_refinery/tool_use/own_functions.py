@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from arc_refinery.config.own_code import OwnCode, OwnCodeError
 from arc_refinery.records.questions import Question
-from arc_refinery.tool_use.in_process import TimeIsUp, import_file, time_limit
+from arc_refinery.tool_use.in_process import GRACE_SECONDS, TimeIsUp, defined_by, time_limit
 
 MAX_SECONDS = 600.0  # of a call: what takes longer will hardly end
 
@@ -24,11 +24,11 @@ class OwnFunction:
     def __init__(self, code: OwnCode) -> None:
         """Import the file; raise `OwnCodeError` if it cannot be used."""
         self._code = code
-        self._function = getattr(import_file(code.path), code.name)
+        self._function = defined_by(code)
 
     def __call__(self, episode: OnQuestion) -> Any:
         try:
-            with time_limit(MAX_SECONDS):
+            with time_limit(MAX_SECONDS, GRACE_SECONDS):
                 return self._function(episode)
         except TimeIsUp as error:
             fault = f"was still running after {MAX_SECONDS:g} s, {self._where(error)}; make it faster"

@@ -16,7 +16,7 @@ from arc_refinery.config.tool_signatures import ToolSignature, signatures
 from arc_refinery.config.tool_use import ToolChoice
 from arc_refinery.sandbox import Executor, Outcome, Script, Status, plain
 from arc_refinery.sandbox.child import describe
-from arc_refinery.tool_use.in_process import TimeIsUp, import_file, time_limit
+from arc_refinery.tool_use.in_process import TimeIsUp, defined_by, time_limit
 from arc_refinery.tool_use.tool import DirectTool, FaultyCall, Tool
 
 PROCESS_SECONDS = 10.0  # limit of a call in the job's process, unless the config gives one
@@ -43,7 +43,8 @@ def check_own_tools(choices: Iterable[ToolChoice], executor: Executor) -> None:
         if choice.where == "process":
             _check_in_process(choice, code)
             continue
-        (outcome,) = executor.run([Script("", _before(code), cpu_seconds=choice.seconds)])
+        is_there = f"if not callable({code.name}): raise TypeError('{code.name} is not a function or class')"
+        (outcome,) = executor.run([Script("", (*_before(code), is_there), cpu_seconds=choice.seconds)])
         if outcome.status is not Status.ok:
             raise OwnCodeError(
                 f"{code}: cannot be executed in the sandbox: {outcome.error}. It may import only what docs/sandbox.md "
@@ -52,7 +53,7 @@ def check_own_tools(choices: Iterable[ToolChoice], executor: Executor) -> None:
 
 
 def _check_in_process(choice: ToolChoice, code: OwnCode) -> None:
-    defined = getattr(import_file(code.path), code.name)
+    defined = defined_by(code)
     if not _is_class(code):
         return
     try:
@@ -147,7 +148,7 @@ def _before(code: OwnCode) -> tuple[str, ...]:
 
 
 def _in_process(choice: ToolChoice, code: OwnCode, found: list[ToolSignature]) -> list[Tool]:
-    defined = getattr(import_file(code.path), code.name)
+    defined = defined_by(code)
     if not _is_class(code):
         return [ProcessTool(choice, found[0], defined)]
 

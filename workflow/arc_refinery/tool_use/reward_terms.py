@@ -23,6 +23,7 @@ from arc_refinery.tool_use.programs import defines_tested
 from arc_refinery.tool_use.rewards import EpisodeGrade
 from arc_refinery.tool_use.turns import parse_turn
 
+MAX_REWARD = 1e9  # of a function of the user; sums and squares of rewards have to be finite
 UNREADABLE = ("malformed", "cut_off")  # faults of calls that are not written as they should be
 
 
@@ -139,8 +140,8 @@ def _own_score(code: OwnCode) -> Score:
             number = float(value) if isinstance(value, Real) else math.nan
         except OverflowError:
             number = math.inf
-        if not math.isfinite(number):
-            raise function.error(episode, f"returned {value!r:.80}; expected a finite number")
+        if not abs(number) <= MAX_REWARD:
+            raise function.error(episode, f"returned {value!r:.80}; expected a number of at most {MAX_REWARD:g} in size")
         return number
 
     return score

@@ -117,6 +117,10 @@ def _own_reply(code: OwnCode) -> Reply:
             return None
         if not isinstance(text, str) or not text.strip():
             raise function.error(episode, f"returned {text!r:.80}; expected a text, or None to end the episode")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise function.error(episode, f"returned {text!r:.80}, which UTF-8 cannot write ({error.reason})") from None
         return text
 
     return reply
