@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
 from checkout import ROOT
@@ -33,6 +34,43 @@ def test_every_flag_is_explained(name: str, monkeypatch: pytest.MonkeyPatch, cap
     for flag in flags:
         meaning = re.split(r"\s{2,}|\n", flag, maxsplit=1)[1]
         assert re.match(r"[^(\s]", meaning), flag
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_number_has_bounds(name: str):
+    without = [
+        flag
+        for flag, hint in get_type_hints(cli.load(name), include_extras=True).items()
+        if {int, float} & {hint, *get_args(hint)} and get_origin(hint) is not Annotated
+    ]
+    assert without == []
+
+
+WRONG_FLAGS = [
+    ("report lengths --prompts a --window -5 --output-folder o", ["--window is -5; "]),
+    ("report lengths --prompts a ./a b --window 9 --output-folder o", ["--prompts names a twice; "]),
+    ("tasks select --model-path m --max-prompt-tokens -1 --split training", ["--max-prompt-tokens is -1; "]),
+    ("prompts learn --messages m --output o --n-rows 0 --min-share 2", ["--min-share is 2.0; ", "--n-rows is 0; "]),
+    ("report curves --log l --follow --every nan", ["--every is nan; "]),
+    ("execute --cpu-seconds inf --wall-seconds 0 --n-jobs 0",
+     ["--n-jobs is 0; ", "--cpu-seconds is inf; ", "--wall-seconds is 0.0; "]),
+    ("tasks split --outputs a b a --source generator --seed -1", ["--outputs names a twice; ", "--seed is -1; "]),
+    ("sample --dataset-path d --output-folder o --temperature nan --top-p 0",
+     ["--temperature is nan; ", "--top-p is 0.0; "]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "expected"), WRONG_FLAGS)
+def test_numbers_outside_their_bounds_and_files_named_twice_are_refused(
+    words: str, expected: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wording: Any
+):
+    assert run(monkeypatch, words) == 2
+    lines = capsys.readouterr().err.splitlines()
+    command = " ".join(words.partition(" --")[0].split())
+    faults = [line.removeprefix(f"arc-refinery {command}: ") for line in lines]
+    assert sorted(begin for begin in expected if any(fault.startswith(begin) for fault in faults)) == sorted(expected)
+    assert len(lines) == len(expected)
+    wording("\n".join(lines))
 
 
 def test_there_are_fewer_than_fifteen_commands_and_groups_at_the_top():

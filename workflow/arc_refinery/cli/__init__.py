@@ -118,7 +118,13 @@ def parse(words: Sequence[str]) -> Any:
     name, flags = _command(words)
     import tyro
 
-    return tyro.cli(load(name), prog=f"arc-refinery {name}", args=flags)
+    command = tyro.cli(load(name), prog=f"arc-refinery {name}", args=flags)
+    from arc_refinery.cli.flags import faults_of_flags
+
+    if faults := list(faults_of_flags(command)):
+        print("\n".join(f"arc-refinery {name}: {fault}" for fault in faults), file=sys.stderr)
+        sys.exit(2)
+    return command
 
 
 def load(name: str) -> Callable[..., Any]:

@@ -6,7 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from arc_refinery import config, records
-from arc_refinery.cli.flags import PUBLISHED_MODEL, Flat, PublishedModel, SamplerFlags
+from arc_refinery.cli.flags import (
+    PUBLISHED_MODEL,
+    Count,
+    Flat,
+    Index,
+    PublishedModel,
+    SamplerFlags,
+    Seconds,
+    SomeShare,
+    Temperature,
+)
 from arc_refinery.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,20 +30,20 @@ class SampleAttempts(SamplerFlags):
     dataset_path: Path  # prompts; or tasks (.parquet, .json, .json.gz), whose first-turn prompts are made on the fly
     output_folder: Path  # <shard>.parquet is written here
     model_path: PublishedModel = PUBLISHED_MODEL
-    max_model_len: int = 9700  # longest prompt and completion together, in tokens
-    max_output_tokens: int = 1024  # longest completion, in tokens
-    shard: int = 0  # index of the shard to sample
-    n_shards: int = 1  # number of shards; does not change results
-    n_predictions: int = 8  # for tasks: completions per task
-    batch_size: int = 8  # for tasks: completions per prompt
+    max_model_len: Count = 9700  # longest prompt and completion together, in tokens
+    max_output_tokens: Count = 1024  # longest completion, in tokens
+    shard: Index = 0  # index of the shard to sample
+    n_shards: Count = 1  # number of shards; does not change results
+    n_predictions: Count = 8  # for tasks: completions per task
+    batch_size: Count = 8  # for tasks: completions per prompt
     use_data_augmentation: bool = True  # for tasks: give each prompt its own symmetry and coloring
     test_inputs: config.TestInputs = "one"  # for tasks: that a prompt shows; one is drawn at random
     template: str = "words"  # for tasks; compact for the embedded model, or a folder
     colors: tuple[str, ...] | None = None  # for tasks: ten words, for 0 to 9
     lora_path: Path | None = None  # folder of an adapter; default: none
-    temperature: float = 1.0  # 0: greedy
-    top_p: float = 0.95  # probability mass kept
-    seed: int = 0  # seeds every random choice
+    temperature: Temperature = 1.0  # 0: greedy
+    top_p: SomeShare = 0.95  # probability mass kept
+    seed: Index = 0  # seeds every random choice
 
     def run(self) -> None:
         from arc_refinery.sampling.progress import progress_path
@@ -107,8 +117,8 @@ class GradeAttempts:
     output: Path  # file of verdicts to write
     sandbox: Annotated[config.Sandbox, Flat]
     parents: tuple[Path, ...] = ()  # for --form residual-only: verdicts on the parents, whose outputs programs get
-    n_jobs: int = 1  # sandbox servers
-    seed: int = 0  # recorded in the file
+    n_jobs: Count = 1  # sandbox servers
+    seed: Index = 0  # recorded in the file
 
     def run(self) -> None:
         from arc_refinery.refine.graded import check_attempts, read_outputs
@@ -140,11 +150,11 @@ class Execute:
     programs: Path | None = None  # JSON lines to read
     output: Path | None = None  # JSON lines to write
     self_check: bool = False  # print what this machine has and the hostile programs' results; exit code 1 if any is bad
-    n_jobs: int = 1  # programs to run at once
-    cpu_seconds: float = 1.0  # CPU time limit per program, over all its inputs
-    wall_seconds: float = 10.0  # wall time limit per program, which ends one that sleeps
-    memory_limit_mb: int = 512  # memory limit per program, above the server's own
-    programs_per_child: int = 1  # programs that may share a process; 32 makes bulk scoring cheaper
+    n_jobs: Count = 1  # programs to run at once
+    cpu_seconds: Seconds = 1.0  # CPU time limit per program, over all its inputs
+    wall_seconds: Seconds = 10.0  # wall time limit per program, which ends one that sleeps
+    memory_limit_mb: Count = 512  # memory limit per program, above the server's own
+    programs_per_child: Count = 1  # programs that may share a process; 32 makes bulk scoring cheaper
     allow_without_seccomp: bool = False  # execute even if the kernel cannot filter system calls
 
     def run(self) -> None:

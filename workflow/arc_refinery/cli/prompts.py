@@ -8,7 +8,7 @@ from typing import Annotated
 
 from arc_refinery import config, records
 from arc_refinery.branch_files import BranchFiles
-from arc_refinery.cli.flags import Flat
+from arc_refinery.cli.flags import Count, Flat, Index, SomeShare
 from arc_refinery.errors import InputError
 
 NO_SETTINGS = ("folder", "n_shards", "shards_per_grading_job", "output", "overlap")
@@ -23,7 +23,7 @@ class PromptFlags:
     template: str  # compact, words, or a folder written by `prompts learn`
     colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, instead of the template's own
     overlap: Path | None = None  # file that `tasks overlap` wrote: its tasks are left out
-    seed: int = 0  # seeds every random choice
+    seed: Index = 0  # seeds every random choice
 
 
 @dataclass(kw_only=True)
@@ -31,9 +31,9 @@ class NextTurnFlags(PromptFlags):
     """Flags of all commands that read the attempts of a turn."""
 
     folder: Path  # the turn: prompts.parquet, attempts/<shard>.parquet, verdicts/<grading job>.parquet
-    n_shards: int  # number of shards of that turn
-    shards_per_grading_job: int = 1  # shards whose verdicts are in one file
-    n_considered: int  # attempts per task that may be used, from the first
+    n_shards: Count  # number of shards of that turn
+    shards_per_grading_job: Count = 1  # shards whose verdicts are in one file
+    n_considered: Count  # attempts per task that may be used, from the first
     include_errors: bool = False  # also refine programs that raised an exception
     form: config.FeedbackForm = "given"  # of the feedback: given grids, pairs of given and expected grids, or cells
 
@@ -47,7 +47,7 @@ class FirstPrompts(PromptFlags):
     """Write first-turn prompts for a file of tasks."""
 
     tasks_path: Path  # file of tasks
-    max_model_len: int  # tokens of prompt and completion together; longer prompts are dropped and counted
+    max_model_len: Count  # tokens of prompt and completion together; longer prompts are dropped and counted
     sampling: Annotated[config.Sampling, Flat]
     branch: str = "turn1"  # part of prompt ids; each branch gets its own augmentations
 
@@ -81,11 +81,11 @@ class Refine(NextTurnFlags):
     """Turn incorrect attempts into next-turn prompts, with execution feedback."""
 
     branch: str  # part of prompt ids
-    max_model_len: int  # tokens of prompt and completion together; longer prompts are dropped and counted
-    max_output_tokens: int  # longest completion, in tokens
-    n_parents: int  # incorrect attempts per task to cycle through
-    n_predictions: int  # completions per task in the next turn
-    batch_size: int  # completions per prompt
+    max_model_len: Count  # tokens of prompt and completion together; longer prompts are dropped and counted
+    max_output_tokens: Count  # longest completion, in tokens
+    n_parents: Count  # incorrect attempts per task to cycle through
+    n_predictions: Count  # completions per task in the next turn
+    batch_size: Count  # completions per prompt
     feedback: config.FeedbackKind = "real"  # the other values are controls
     select: config.Selection = "best-distinct"  # which incorrect attempts to refine, best first
     history: config.History = "whole"  # earlier attempts in the conversation: all, or only the last one
@@ -125,9 +125,9 @@ class WriteDemonstrations(NextTurnFlags):
     tasks_path: Path  # file of tasks
     demonstrations: Annotated[config.Demonstrations, Flat]
     sandbox: Annotated[config.Sandbox, Flat]  # executes the tasks' own programs
-    max_seq_length: int  # tokens of prompt, completion and end token; longer rows are left out and counted
-    max_completion_length: int  # tokens of completion and end token
-    n_jobs: int = 1  # sandbox servers
+    max_seq_length: Count  # tokens of prompt, completion and end token; longer rows are left out and counted
+    max_completion_length: Count  # tokens of completion and end token
+    n_jobs: Count = 1  # sandbox servers
 
     def run(self) -> None:
         from arc_refinery.prompts import load_template
@@ -180,8 +180,8 @@ class Learn:
     messages: Path  # .jsonl, .json (either with .gz) or .parquet, or a folder; a row: {"messages": [{"role", ...}]}
     output: Path  # folder to write; model.template can name it
     colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, if the rows use others than ours
-    min_share: float = 0.9  # share of the rows that the template must fit
-    n_rows: int | None = None  # number of rows to read, from the first; default: all
+    min_share: SomeShare = 0.9  # share of the rows that the template must fit
+    n_rows: Count | None = None  # number of rows to read, from the first; default: all
 
     def run(self) -> None:
         from arc_refinery.prompts import save_template
@@ -201,7 +201,7 @@ class StudyLengths:
     """Compare prompt lengths with the model's window: lengths.md, .csv, .png, .svg."""
 
     prompts: tuple[Path, ...]  # files of prompts, of any turn
-    window: int  # tokens of prompt and completion together
+    window: Count  # tokens of prompt and completion together
     output_folder: Path  # the files are written here
 
     def run(self) -> None:

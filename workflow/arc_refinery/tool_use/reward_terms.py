@@ -141,7 +141,9 @@ def _own_score(code: OwnCode) -> Score:
         except OverflowError:
             number = math.inf
         if not abs(number) <= MAX_REWARD:
-            raise function.error(episode, f"returned {value!r:.80}; expected a number of at most {MAX_REWARD:g} in size")
+            raise function.error(
+                episode, f"returned {value!r:.80}; expected a number of at most {MAX_REWARD:g} in size"
+            )
         return number
 
     return score
