@@ -50,6 +50,34 @@ def test_a_base_may_have_a_base(tmp_path: Path) -> None:
     assert made.training == demo.training.model_copy(update={"sft": None})
 
 
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"bta": None}, "bta"),
+        ({"training": {"grpo": {"bta": None}}}, "training.grpo.bta"),
+        ({"training": {"guard": {"widow": None}}}, "training.guard.widow"),
+        ({"sandbox": None, "modl": None}, "modl"),
+    ],
+)
+def test_a_null_for_a_key_that_nothing_knows_is_refused(
+    tmp_path: Path, changes: dict[str, Any], key: str, wording: Wording
+) -> None:
+    between = written(tmp_path / "between.yaml", base=str(DEMO), experiment="between", **changes)
+    mine = written(tmp_path / "mine.yaml", base=str(between), experiment="mine")
+    for path in (between, mine):
+        with pytest.raises(ConfigError) as caught:
+            load_experiment(path)
+        (line,) = str(caught.value).splitlines()
+        assert line.startswith(f"{path} (or its base ") and f"): {key} is not a known key" in line
+        wording(line)
+
+
+def test_a_null_for_a_known_key_that_the_base_lacks_is_its_default(tmp_path: Path) -> None:
+    mine = written(tmp_path / "mine.yaml", base=str(DEMO), experiment="mine", model={"colors": None, "n_threads": None})
+    made, demo = load_experiment(mine, Refining), load_experiment(DEMO, Refining)
+    assert made.model == demo.model
+
+
 def test_a_base_of_itself_is_refused(tmp_path: Path, wording: Wording) -> None:
     one, two = tmp_path / "one.yaml", tmp_path / "two.yaml"
     written(one, base=str(two), experiment="one")

@@ -47,13 +47,15 @@ def validate_experiment(config: Mapping[str, Any], origin: str, expected: Any = 
     A mapping with `base` is merged into the file of that name first (`merged`), which may have a base, too. Raises
     `ConfigError` with one line for each wrong key of the file `origin`.
     """
-    config, origin = _with_base(config, origin)
+    config, with_nulls, origin = _with_base(config, origin)
     kind = _kind(config, origin)
     if expected not in (None, kind):
         wanted, given = (one.model_fields["kind"].default for one in (expected, kind))
         raise ConfigError(f"{origin}: its kind is {given}; expected an experiment of the kind {wanted}")
     if moved := _moved(config) if kind in KINDS.values() else []:
         raise ConfigError("\n".join(f"{origin}: {line}" for line in moved))
+    if unknown := _unknown_nulls(kind, with_nulls):
+        raise ConfigError("\n".join(f"{origin}: {line}" for line in unknown))
     try:
         return kind.model_validate(config)
     except ValidationError as error:
@@ -72,27 +74,41 @@ def load_experiment(path: Path, expected: Any = None) -> Any:
     return validate_experiment(_content(path), str(path), expected)
 
 
-def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any], keeps_nulls: bool = False) -> dict[str, Any]:
     """Section by section; anything else, a list too, is replaced. `key: null` removes the base's key.
+
+    With `keeps_nulls`, a null for a key that the base lacks stays.
 
     >>> merged({"grpo": {"beta": 0.02, "epochs": 1}, "compare": ["a", "b"]}, {"grpo": {"beta": 0.0}, "compare": None})
     {'grpo': {'beta': 0.0, 'epochs': 1}}
     """
     result = dict(base)
     for key, value in changes.items():
-        if value is None:
+        if value is None and (key in result or not keeps_nulls):
             result.pop(key, None)
         elif isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
-            result[key] = merged(result[key], value)
+            result[key] = merged(result[key], value, keeps_nulls)
         else:
             result[key] = value
     return result
 
 
-def _with_base(config: Mapping[str, Any], origin: str) -> tuple[Mapping[str, Any], str]:
-    """Return the config merged into its base, that one into its own, and the files to blame for a wrong key."""
+def _unknown_nulls(kind: type[Experiment], config: Mapping[str, Any]) -> list[str]:
+    """Return the faults of keys that are null and that the experiment does not know: they may be misspelt."""
+    try:
+        kind.model_validate(config)
+    except ValidationError as error:
+        return [explain(one) for one in error.errors() if one["type"] == "extra_forbidden" and one["input"] is None]
+    return []
+
+
+def _with_base(config: Mapping[str, Any], origin: str) -> tuple[Mapping[str, Any], Mapping[str, Any], str]:
+    """Return the config merged into its base, that one into its own, and the files to blame for a wrong key.
+
+    The second one still has the keys that are null and remove nothing.
+    """
     if "base" not in config:
-        return config, origin
+        return config, {}, origin
     if "experiment" not in config:
         raise ConfigError(
             f"{origin}: experiment is missing; name this experiment, or its results would replace those of its base"
@@ -107,9 +123,11 @@ def _with_base(config: Mapping[str, Any], origin: str) -> tuple[Mapping[str, Any
             raise ConfigError(f"{origin}: the bases {', '.join([*files[1:], base])} form a circle; remove one")
         files.append(base)
     whole: dict[str, Any] = {}
+    with_nulls: dict[str, Any] = {}
     for layer in reversed(layers):
-        whole = merged(whole, {key: value for key, value in layer.items() if key != "base"})
-    return whole, f"{origin} (or its base {', '.join(files[1:])})"
+        changes = {key: value for key, value in layer.items() if key != "base"}
+        whole, with_nulls = merged(whole, changes), merged(with_nulls, changes, keeps_nulls=True)
+    return whole, with_nulls, f"{origin} (or its base {', '.join(files[1:])})"
 
 
 def _kind(config: Mapping[str, Any], origin: str) -> type[Experiment]:
