@@ -81,7 +81,22 @@ def run(monkeypatch: pytest.MonkeyPatch, words: str) -> object:
                 ("--tools {", "--tools: { "),
                 ("--tools-of-sets [", "--tools-of-sets "),
                 ("--tools-of-sets []", "--tools-of-sets is []; "),
+                ('--tools-of-sets {"sum":["calculator"]}', "--tools-of-sets names the set sum, "),
+                (
+                    '--tools-of-sets {"sums":["calculator"],"sums":[]}',
+                    "--tools-of-sets is not valid JSON (the key 'sums' ",
+                ),
+                ('--users {"sum":"check-again"}', "--users names the set sum, "),
+                ('--users {"sums":"check-again","sums":"check-again"}', "--users is not valid JSON (the key 'sums' "),
+                ('--tools {"tool":"python","seconds":1,"seconds":2}', "--tools: "),
+                ("--tools calculator calculator", "tools: a second tool is called calculator; "),
+                ('--tools-of-sets {"sums":["python","python"]}', "tools: a second tool is called python; "),
             )
+        ),
+        (
+            f"tools conversations --output a {MODEL} {SIZES} --dataset-path sums.parquet "
+            '--tools-of-sets {"sum":["calculator"]}',
+            "--tools-of-sets names the set sum, ",
         ),
         (
             f"{TRAIN} --learning-rate 1 {MODEL} {SIZES} --dataset-path sums.parquet --n-heldout 3",

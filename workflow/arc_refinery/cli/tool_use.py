@@ -1,7 +1,7 @@
 """Commands of tool-use experiments."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -172,6 +172,8 @@ class ToolFlags:
     def toolboxes(self, executor: Executor, call_format: CallFormat) -> Callable[[Question], Toolbox]:
         """Return what opens the tools for an episode; raise `InputError` if own tools cannot be loaded."""
         choices, of_sets = self.choices(), self.choices_of_sets()
+        for offered in (choices, *of_sets.values()):
+            Toolbox(offered)  # raises if two tools have one name
         check_own_tools(self._all_choices(), executor)
 
         def toolbox(question: Question) -> Toolbox:
@@ -208,6 +210,7 @@ class Conversations(ToolFlags):
             "without_tools": self.without_tools,
             "n_questions": self.n_questions,
         }
+        _check_sets(self.dataset_path, {"--tools-of-sets": self.choices_of_sets()})
         n_asked, n_without, n_long = 0, 0, 0
         renderer = self.renderer()
         check_template(renderer.tokenizer)  # now, not after SFT
@@ -260,15 +263,18 @@ class UserFlags:
 
     users: str = "{}"  # JSON: sets of questions, and the user who replies to answers: a name, or `file.py:name`
 
+    def users_of_sets(self) -> dict[str, config.User]:
+        flag, expected = "--users", 'a user for each set: {"sums": "check-again"}'
+        try:
+            return _BY_SET.validate_python(decode_json(self.users, flag, expected))
+        except ValidationError:
+            raise InputError(f"{flag} is {self.users}; expected {expected}") from None
+
     def open_users(self, executors: tuple[Executor, Executor], renderer: "ToolRenderer") -> "Users":
         """Return who replies to answers; raise `InputError` if own users, or the chat template, cannot be used."""
         from arc_refinery.tool_use.users import Users
 
-        flag, expected = "--users", 'a user for each set: {"sums": "check-again"}'
-        try:
-            by_set = _BY_SET.validate_python(decode_json(self.users, flag, expected))
-        except ValidationError:
-            raise InputError(f"{flag} is {self.users}; expected {expected}") from None
+        by_set = self.users_of_sets()
         if by_set:
             renderer.reply("Is that right?")
         return Users(by_set, executors)
@@ -288,6 +294,7 @@ class TrainToolUse(UserFlags, GrpoFlags, ToolFlags):
         from arc_refinery.tool_use.reward_terms import EpisodeReward
         from arc_refinery.training.grpo import train_grpo
 
+        _check_sets(self.dataset_path, {"--tools-of-sets": self.choices_of_sets(), "--users": self.users_of_sets()})
         terms = [_entry(config.RewardTerm, word, "--rewards") for word in self.rewards]
         reward = EpisodeReward(terms, self.generation.max_episode_tokens)
         job = self.job(self.training, self.max_model_len, self.sandbox)
@@ -332,6 +339,7 @@ class Episodes(UserFlags, SamplerFlags, ToolFlags):
         from arc_refinery.sampling.progress import progress_path
         from arc_refinery.tool_use.rollout import EpisodeSettings, run_shard
 
+        _check_sets([self.dataset_path], {"--tools-of-sets": self.choices_of_sets(), "--users": self.users_of_sets()})
         model = self.sampler()
         check_model(model, self.lora_path)
         output = self.output_folder / f"{self.shard:03d}.parquet"
@@ -359,14 +367,24 @@ class Episodes(UserFlags, SamplerFlags, ToolFlags):
         progress_path(output).unlink()
 
 
+def _check_sets(paths: Iterable[Path], named: Mapping[str, Iterable[str]]) -> None:
+    """Raise `InputError` if a flag names a set of which there is no question."""
+    there = {one.partition("/")[0] for path in paths for one in records.texts(path, "questions", "question_id")}
+    for flag, sets in named.items():
+        if unknown := sorted(set(sets) - there):
+            raise InputError(
+                f"{flag} names the set {unknown[0]}, but the questions are of {', '.join(sorted(there))}; correct it"
+            )
+
+
 def _entry(kind: type[Entry], word: str, flag: str) -> Entry:
+    if word.startswith("{"):
+        decode_json(word, f"{flag}: {word}", "a section")
     try:
         return kind.of(word)
     except ValidationError as error:
         faults = [config.explain(one) for one in error.errors()]
         raise InputError(f"{flag}: {'; '.join(faults)}") from None
-    except ValueError as error:
-        raise InputError(f"{flag}: {word} is not valid JSON ({error})") from None
 
 
 @contextmanager

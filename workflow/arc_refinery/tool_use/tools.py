@@ -16,6 +16,7 @@ from typing import Any
 from arc_refinery.chat import without_marks
 from arc_refinery.config.tool_signatures import ToolSignature
 from arc_refinery.config.tool_use import ToolChoice, ToolName
+from arc_refinery.errors import InputError
 from arc_refinery.sandbox import Executor, Outcome, Script
 from arc_refinery.tool_use.built_in_tools import BUILT_IN, listed
 from arc_refinery.tool_use.call_formats import HERMES, CallFormat, MalformedCall, WrittenCall
@@ -52,7 +53,10 @@ class Toolbox:
         `folder` holds the task's files.
         """
         tools = [tool for choice in choices for tool in _tools(choice, folder)]
-        self.tools = {tool.signature.name: tool for tool in tools}
+        names = [tool.signature.name for tool in tools]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise InputError(f"tools: a second tool is called {twice[0]}; rename or remove one")
+        self.tools = dict(zip(names, tools, strict=True))
         self.executor = executor
         self.max_result_chars = max_result_chars
         self.max_calls_per_turn = min(max_calls_per_turn, call_format.max_calls_per_turn or max_calls_per_turn)
