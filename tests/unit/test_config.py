@@ -15,6 +15,7 @@ from arc_refinery.config import Arm, ConfigError, ModelConfig, Refining, Sandbox
 from arc_refinery.config import docs as config_docs
 from arc_refinery.errors import InputError
 from arc_refinery.hub import Download
+from arc_refinery.prompts import WORDS, save_template
 from arc_refinery.sandbox import Limits
 
 CONFIGS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("config/*.yaml"))
@@ -529,6 +530,15 @@ def test_a_file_for_a_folder_and_a_folder_for_a_file_are_named(content: dict[str
             ),
         )
     ]
+
+
+def test_a_typo_in_a_template_is_named_before_the_first_job(content: dict[str, Any], tmp_path: Path):
+    save_template(WORDS, tmp_path)
+    (tmp_path / "user.txt").write_text("{pairs} {colours}")
+    content["model"] |= {"template": str(tmp_path), "colors": None}
+    with pytest.raises(ConfigError) as caught:
+        check_files(Refining.model_validate(content), "mine.yaml")
+    assert str(caught.value).startswith(f"mine.yaml: model.template: {tmp_path}/user.txt: it has {{colours}}, ")
 
 
 def test_a_model_on_the_hub_needs_no_folder(content: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -34,6 +34,7 @@ from arc_refinery.prompts import (
 )
 from arc_refinery.prompts.notation import NotationError
 from arc_refinery.prompts.template import FeedbackTexts, TemplateError
+from arc_refinery.refine.rendering import Renderer
 from arc_refinery.tasks import Pair, Task
 from arc_refinery.tool_use.programs import final_program
 from arc_refinery.tool_use.turns import parse_turn
@@ -147,6 +148,7 @@ def test_a_name_that_is_no_template_is_an_error_that_says_what_there_is(wording:
 
 
 FEEDBACK = asdict(FeedbackTexts())
+NOTATION = asdict(WORDS.notation) | {"between_pairs": "", "between_tests": ""}
 
 
 @pytest.mark.parametrize(
@@ -157,8 +159,22 @@ FEEDBACK = asdict(FeedbackTexts())
         ("notation.json", "{", "notation.json"),
         ("notation.json", "[]", "notation.json"),
         ("notation.json", '{"between_pairs": "", "between_tests": ""}', "colors"),
-        ("notation.json", '{"between_pairs": "", "between_tests": "", "colors": ["a"]}', "colors"),
-        ("notation.json", '{"between_pairs": "", "between_tests": "", "colors": [], "color": 1}', "notation.json"),
+        ("notation.json", json.dumps(NOTATION | {"color": "a"}), "no other key"),
+        ("notation.json", json.dumps(NOTATION)[:-1] + ', "end": ""}', "the key 'end' is there twice"),
+        ("notation.json", json.dumps(NOTATION | {"colors": ["a"]}), "colors: a"),
+        ("notation.json", json.dumps(NOTATION | {"colors": "0123456789"}), "colors is '0123456789'"),
+        ("notation.json", json.dumps(NOTATION | {"colors": [1, *COLOR_WORDS[1:]]}), "colors is [1, "),
+        ("notation.json", json.dumps(NOTATION | {"row_end": None}), "row_end is None"),
+        ("notation.json", json.dumps(NOTATION | {"between_cells": 5}), "between_cells is 5"),
+        ("notation.json", json.dumps(NOTATION | {"between_pairs": ["a"]}), "between_pairs is ['a']"),
+        ("notation.json", json.dumps(NOTATION | {"start": "{hight}x{width}"}), "start has {hight}"),
+        ("notation.json", json.dumps(NOTATION | {"end": "{row}"}), "end has {row}"),
+        ("notation.json", json.dumps(NOTATION | {"between_tests": "{number}"}), "between_tests has {number}"),
+        ("user.txt", "{pairs} {colours}", "it has {colours}"),
+        ("user.txt", "{pairs} {input}", "it has {input}"),
+        ("system.txt", "{pairs}", "it has {pairs}"),
+        ("pair.txt", "{input} {output} {tests}", "it has {tests}"),
+        ("test.txt", "no grid", "{input}"),
         ("feedback.json", "{", "JSON"),
         (
             "feedback.json",
@@ -170,6 +186,12 @@ FEEDBACK = asdict(FeedbackTexts())
         ("feedback.json", json.dumps(FEEDBACK | {"error": "It failed"}), "{error}"),
         ("feedback.json", json.dumps(FEEDBACK | {"residual": "{input}"}), "{output}"),
         ("feedback.json", json.dumps(FEEDBACK | {"difference": "{number}"}), "{cells}"),
+        ("feedback.json", json.dumps(FEEDBACK | {"other_shape": ", another shape"}), "{shape}"),
+        ("feedback.json", json.dumps(FEEDBACK | {"cell": "{given}"}), "{row}"),
+        ("feedback.json", json.dumps(FEEDBACK | {"wrong": "{grid} {simmilarity}"}), "wrong has {simmilarity}"),
+        ("feedback.json", json.dumps(FEEDBACK | {"head": "{similarity}"}), "head has {similarity}"),
+        ("feedback.json", json.dumps(FEEDBACK | {"tail": "{n_pairs}"}), "tail has {n_pairs}"),
+        ("feedback.json", json.dumps(FEEDBACK | {"tail": None}), "tail"),
     ],
 )
 def test_an_edited_folder_that_cannot_be_used_is_named(
@@ -197,6 +219,18 @@ def test_a_config_with_colors_that_cannot_be_used_is_refused(values: dict[str, A
     (error,) = caught.value.errors()
     assert fact in error["msg"]
     wording(error["msg"].removeprefix("Value error, "))
+
+
+@pytest.mark.parametrize("text", ["user", "tail"])
+def test_a_text_that_no_prompt_can_hold_is_named(text: str, renderer: Renderer, wording: Wording):
+    long = "Look! " * 300
+    changed = replace(WORDS, user=long) if text == "user" else replace(WORDS, feedback=FeedbackTexts(tail=long))
+    renderer.check_template(WORDS, 1000)
+    renderer.check_template(changed, renderer.count(long))
+    with pytest.raises(TemplateError) as error:
+        renderer.check_template(changed, renderer.count(long) - 1)
+    assert f" {text} " in str(error.value) and str(renderer.count(long)) in str(error.value)
+    wording(error.value)
 
 
 def test_the_wording_of_later_turns_can_be_edited(tmp_path: Path):

@@ -60,17 +60,19 @@ class FirstPrompts(PromptFlags):
 
         if not records.count(self.tasks_path):
             raise InputError(f"{self.tasks_path}: has no tasks, so there is nothing to ask; make it again")
-        template, excluded = load_template(self.template, self.colors), left_out(self.overlap)
+        template, renderer = load_template(self.template, self.colors), Renderer(self.model_path)
+        longest = self.max_model_len - self.sampling.max_output_tokens
+        renderer.check_template(template, longest)
+        excluded = left_out(self.overlap)
         made = first_turn_prompts(
             (task for task in records.read_tasks(self.tasks_path) if task.task_id not in excluded),
             self.sampling.n_predictions,
             self.sampling,
             template,
-            Renderer(self.model_path),
+            renderer,
             self.seed,
             self.branch,
         )
-        longest = self.max_model_len - self.sampling.max_output_tokens
         settings = self.sampling.model_dump(exclude={"temperature", "top_p"})
         settings |= {"template": asdict(template), "max_model_len": self.max_model_len, "branch": self.branch}
         write_prompts(self.output, made, longest, self.seed, settings, made_from=[self.tasks_path])
@@ -110,9 +112,9 @@ class Refine(NextTurnFlags):
             self.select,
             self.history,
         )
-        graded = read_graded(self.files, left_out(self.overlap))
-        made = next_turn_prompts(graded, plan, template, Renderer(self.model_path))
-        longest = self.max_model_len - self.max_output_tokens
+        renderer, longest = Renderer(self.model_path), self.max_model_len - self.max_output_tokens
+        renderer.check_template(template, longest)
+        made = next_turn_prompts(read_graded(self.files, left_out(self.overlap)), plan, template, renderer)
         settings = {name: value for name, value in vars(self).items() if name not in NO_SETTINGS}
         settings["template"] = asdict(template)
         write_prompts(self.output, made, longest, self.seed, settings)
@@ -141,7 +143,8 @@ class WriteDemonstrations(NextTurnFlags):
         from arc_refinery.refine.overlap import left_out
         from arc_refinery.refine.rendering import Renderer
 
-        template = load_template(self.template, self.colors, self.form)
+        template, renderer = load_template(self.template, self.colors, self.form), Renderer(self.model_path)
+        renderer.check_template(template, self.max_seq_length)
         plan = DemonstrationPlan(
             self.demonstrations,
             self.n_considered,
@@ -162,7 +165,7 @@ class WriteDemonstrations(NextTurnFlags):
             sources,
             plan,
             template,
-            Renderer(self.model_path),
+            renderer,
             counts,
             generated,
         )

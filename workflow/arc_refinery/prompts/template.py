@@ -122,12 +122,41 @@ WORDS = Template(
     notation=Notation(COLOR_WORDS),
 )
 
+_SEPARATORS = ("between_pairs", "between_tests")
 _TEXTS = tuple(
-    field.name
-    for field in fields(Template)
-    if field.name not in ("between_pairs", "between_tests", "notation", "feedback", "form")
+    field.name for field in fields(Template) if field.name not in (*_SEPARATORS, "notation", "feedback", "form")
 )
-_REQUIRED_SLOTS = {"user": ("{pairs}",), "pair": ("{input}", "{output}")}
+# Slots of each text; the first ones are slots of all texts of a first turn
+_FACTS = ("colors", "n_pairs", "next_number")
+_SLOTS = {
+    "system": (),
+    "user": ("pairs", "tests"),
+    "pair": ("input", "output", "number", "index"),
+    "test": ("input",),
+}
+_SLOTS_OF_NOTATION = {"start": ("height", "width"), "row_start": ("row",)}
+_SLOTS_OF_FEEDBACK = {
+    "head": (),
+    "correct": ("number",),
+    "wrong": ("number", "similarity", "other_shape", "grid"),
+    "other_shape": ("shape",),
+    "residual": ("number", "input", "output"),
+    "difference": ("number", "cells"),
+    "cell": ("row", "column", "given", "expected"),
+    "error": ("error",),
+    "tail": (),
+}
+# Of a file, or of a text of feedback
+_REQUIRED_SLOTS = {
+    "user.txt": ("pairs",),
+    "pair.txt": ("input", "output"),
+    "wrong": ("grid",),
+    "other_shape": ("shape",),
+    "residual": ("input", "output"),
+    "difference": ("cells",),
+    "cell": ("row", "column", "expected"),
+    "error": ("error",),
+}
 
 
 def fill(text: str, values: Mapping[str, object]) -> str:
@@ -154,10 +183,11 @@ def template_files(name: str) -> list[Path]:
 
 def save_template(template: Template, folder: Path) -> None:
     """Write the files that `load_template` reads."""
+    _check_slots(template, folder)
     for name in _TEXTS:
         with atomic_write(folder / f"{name}.txt") as path:
             path.write_bytes(f"{getattr(template, name)}\n".encode())
-    separators = {"between_pairs": template.between_pairs, "between_tests": template.between_tests}
+    separators = {name: getattr(template, name) for name in _SEPARATORS}
     for file, content in ((NOTATION, separators | asdict(template.notation)), (FEEDBACK, asdict(template.feedback))):
         with atomic_write(folder / file) as path:
             path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
@@ -170,22 +200,26 @@ def _read(folder: Path) -> Template:
             "`arc-refinery prompts learn` wrote"
         )
     texts: dict[str, Any] = {name: _text(folder / f"{name}.txt").removesuffix("\n") for name in _TEXTS}
-    for name, slots in _REQUIRED_SLOTS.items():
-        for slot in slots:
-            if slot not in texts[name]:
-                raise TemplateError(f"{folder / name}.txt: has no {slot}; add it where its text belongs")
     # after a prompt that ends in white space, the model continues with other tokens than it was trained on
     texts["assistant_prefix"] = texts["assistant_prefix"].rstrip()
     path = folder / NOTATION
     rest = read_json(path, "the keys that `arc-refinery prompts learn` writes", TemplateError)
+    names = [*_SEPARATORS, *(field.name for field in fields(Notation))]
+    if not isinstance(rest, dict) or sorted(rest) != sorted(names):
+        raise TemplateError(f"{path}: expected the keys {', '.join(names)}, and no other key")
+    colors = rest.pop("colors")
+    if wrong := [name for name, text in rest.items() if not isinstance(text, str)]:
+        raise TemplateError(f"{path}: {wrong[0]} is {rest[wrong[0]]!r:.80}; expected a text")
+    if not isinstance(colors, list) or not all(isinstance(word, str) for word in colors):
+        raise TemplateError(f"{path}: colors is {colors!r:.80}; expected a list of ten words")
     try:
-        separators = {name: rest.pop(name) for name in ("between_pairs", "between_tests")}
-        notation = Notation(**rest | {"colors": tuple(rest["colors"])})
+        separators = {name: rest.pop(name) for name in _SEPARATORS}
+        notation = Notation(tuple(colors), **rest)
     except NotationError as error:
         raise TemplateError(f"{path}: colors: {error}") from None
-    except (KeyError, TypeError, AttributeError) as error:
-        raise TemplateError(f"{path}: {error}; expected the keys that `arc-refinery prompts learn` writes") from None
-    return Template(**texts, **separators, notation=notation, feedback=_read_feedback(folder / FEEDBACK))
+    template = Template(**texts, **separators, notation=notation, feedback=_read_feedback(folder / FEEDBACK))
+    _check_slots(template, folder)
+    return template
 
 
 def _text(path: Path) -> str:
@@ -198,14 +232,29 @@ def _read_feedback(path: Path) -> FeedbackTexts:
     are_texts = isinstance(texts, dict) and all(isinstance(text, str) for text in texts.values())
     if not are_texts or sorted(texts) != sorted(names):
         raise TemplateError(f"{path}: expected texts under the keys {', '.join(names)}, and no other key")
-    for name, slot in (
-        ("wrong", "{grid}"),
-        ("error", "{error}"),
-        ("residual", "{input}"),
-        ("residual", "{output}"),
-        ("difference", "{cells}"),
-        ("cell", "{expected}"),
-    ):
-        if slot not in texts[name]:
-            raise TemplateError(f"{path}: {name} has no {slot}; add it where the model should see the result")
     return FeedbackTexts(**texts)
+
+
+def _check_slots(template: Template, folder: Path) -> None:
+    """Raise `TemplateError` if a text has a slot that nothing fills, which the model would read, or lacks one."""
+    feedback, notation = asdict(template.feedback), asdict(template.notation)
+    del notation["colors"]
+    texts = {
+        **{(f"{name}.txt", "it"): (getattr(template, name), (*slots, *_FACTS)) for name, slots in _SLOTS.items()},
+        (NOTATION, "between_pairs"): (template.between_pairs, ("number", "index", *_FACTS)),
+        (NOTATION, "between_tests"): (template.between_tests, ()),
+        **{(NOTATION, name): (text, _SLOTS_OF_NOTATION.get(name, ())) for name, text in notation.items()},
+        **{(FEEDBACK, name): (text, _SLOTS_OF_FEEDBACK[name]) for name, text in feedback.items()},
+    }
+    for (file, name), (text, slots) in texts.items():
+        if wrong := [word for word in re.findall(r"\{(\w+)\}", text) if word not in slots]:
+            known = ", ".join(f"{{{slot}}}" for slot in slots) or "none"
+            raise TemplateError(
+                f"{folder / file}: {name} has {{{wrong[0]}}}, which nothing fills; its slots: {known}. Correct it, or "
+                "write other words in other brackets"
+            )
+        required = _REQUIRED_SLOTS.get(name if file == FEEDBACK else file, ())
+        if missing := [slot for slot in required if f"{{{slot}}}" not in text]:
+            raise TemplateError(f"{folder / file}: {name} has no {{{missing[0]}}}; add it where its text belongs")
+    if "{tests}" in template.user and "{input}" not in template.test:
+        raise TemplateError(f"{folder / 'test.txt'}: it has no {{input}}; add it, or remove {{tests}} from user.txt")

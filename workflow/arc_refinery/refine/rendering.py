@@ -1,9 +1,11 @@
 """Conversations in the model's own chat template, and their lengths in tokens."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from arc_refinery.chat import load_chat, without_marks
-from arc_refinery.prompts import Message, split_prefix
+from arc_refinery.prompts import Message, Template, split_prefix
+from arc_refinery.prompts.template import TemplateError
 
 
 class Renderer:
@@ -20,6 +22,16 @@ class Renderer:
         conversation, prefix = split_prefix(self.masked(messages))
         text = self._chat.render(conversation) + prefix
         return text, self.count(text)
+
+    def check_template(self, template: Template, longest: int) -> None:
+        """Raise `TemplateError` if a text of a template alone has more tokens than a prompt may have."""
+        texts = {**asdict(template), **asdict(template.notation), **asdict(template.feedback)}
+        for name, text in texts.items():
+            if isinstance(text, str) and (n_tokens := self.count(text)) > longest:
+                raise TemplateError(
+                    f"the template's text {name} alone has {n_tokens} tokens, but prompts have at most {longest}: "
+                    "shorten it (docs/prompts.md), or raise model.window"
+                )
 
     def masked(self, messages: Sequence[Message]) -> list[Message]:
         """Return a conversation without the text of special tokens in its messages, except in the next answer's prefix.
