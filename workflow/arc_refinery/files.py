@@ -81,6 +81,7 @@ def atomic_write(path: Path, *others: type[Exception]) -> Iterator[Path]:
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise WriteError(f"{path}: is a pipe or a device; name another output")
     temporary = path.with_name(f"{_prefix(path)}{os.getpid()}.tmp")
+    former = path.with_name(f"{_prefix(path)}{os.getpid()}.former.tmp")
     with writing(path, *others):
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_left_overs(path)
@@ -88,9 +89,10 @@ def atomic_write(path: Path, *others: type[Exception]) -> Iterator[Path]:
         temporary.unlink()
         try:
             yield temporary
-            if temporary.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
+            if temporary.is_dir() and path.is_dir():
+                os.rename(path, former)  # never half of it: it would not be known for what it is
             os.replace(temporary, path)
+            _remove(former)
         finally:
             _remove(temporary)
 
@@ -108,13 +110,13 @@ def _prefix(path: Path) -> str:
 def _remove_left_overs(path: Path) -> None:
     """Remove temporary files of processes of this machine that were killed."""
     for left in path.parent.glob(f"{escape(_prefix(path))}*.tmp"):
-        pid = left.name.removeprefix(_prefix(path)).removesuffix(".tmp")
+        pid = left.name.removeprefix(_prefix(path)).partition(".")[0]
         if pid == str(os.getpid()) or not Path("/proc", pid).exists():
             _remove(left)
 
 
 def _remove(path: Path) -> None:
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)

@@ -108,7 +108,11 @@ def _run() -> None:
     end_at_sigterm()
     end_with_snakemake()
     try:
-        parse(words).run()
+        command = parse(words)
+        from arc_refinery.cli.outputs import check_outputs
+
+        check_outputs(command)
+        command.run()
     except InputError as error:
         sys.exit(f"arc-refinery: {error}")
 

@@ -17,6 +17,7 @@ from arc_refinery.cli.flags import (
     SomeShare,
     Temperature,
 )
+from arc_refinery.cli.outputs import Outputs, lines, records_file
 from arc_refinery.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,6 +46,13 @@ class SampleAttempts(SamplerFlags):
     top_p: SomeShare = 0.95  # probability mass kept
     seed: Index = 0  # seeds every random choice
 
+    @property
+    def _output(self) -> Path:
+        return self.output_folder / f"{self.shard:03d}.parquet"
+
+    def writes(self) -> Outputs:
+        return {"output_folder": [records_file(self._output, "attempts")]}
+
     def run(self) -> None:
         from arc_refinery.sampling.progress import progress_path
         from arc_refinery.sampling.protocol import Decoding
@@ -54,12 +62,11 @@ class SampleAttempts(SamplerFlags):
         model = config.PromptedModel.model_validate(self.sampler().model_dump() | wording)
         decoding = Decoding(self.temperature, self.top_p, self.max_output_tokens, self.seed)
         prompts = shard_of(self._prompts(), self.shard, self.n_shards)
-        output = self.output_folder / f"{self.shard:03d}.parquet"
-        attempts = sample_shard(prompts, model, self.lora_path, decoding, output)
+        attempts = sample_shard(prompts, model, self.lora_path, decoding, self._output)
         decisive = model.model_dump(exclude=config.marked(config.PromptedModel, config.PROMPTS, config.TUNING))
         settings = {"model": decisive, "lora_path": self.lora_path, "decoding": asdict(decoding)}
-        records.write(output, "attempts", attempts, self.seed, settings, made_from=[self.dataset_path])
-        progress_path(output).unlink()
+        records.write(self._output, "attempts", attempts, self.seed, settings, made_from=[self.dataset_path])
+        progress_path(self._output).unlink()
 
     def _prompts(self) -> list[records.Prompt]:
         from arc_refinery.refine.prompt_sources import prompts_in
@@ -91,6 +98,10 @@ class ImportPredictions:
     model_path: str | None = None  # model whose chat template renders the prompts
     template: str = "words"  # compact, words, or a folder written by `prompts learn`
 
+    def writes(self) -> Outputs:
+        prompts = [records_file(self.prompts_output, "prompts")] if self.prompts_output else []
+        return {"output": [records_file(self.output, "attempts")], "prompts_output": prompts}
+
     def run(self) -> None:
         from arc_refinery.predictions import prompts_of, read_predictions
 
@@ -119,6 +130,9 @@ class GradeAttempts:
     parents: tuple[Path, ...] = ()  # for --form residual-only: verdicts on the parents, whose outputs programs get
     n_jobs: Count = 1  # sandbox servers
     seed: Index = 0  # recorded in the file
+
+    def writes(self) -> Outputs:
+        return {"output": [records_file(self.output, "verdicts")]}
 
     def run(self) -> None:
         from arc_refinery.refine.graded import check_attempts, read_outputs
@@ -156,6 +170,9 @@ class Execute:
     memory_limit_mb: Count = 512  # memory limit per program, above the server's own
     programs_per_child: Count = 1  # programs that may share a process; 32 makes bulk scoring cheaper
     allow_without_seccomp: bool = False  # execute even if the kernel cannot filter system calls
+
+    def writes(self) -> Outputs:
+        return {"output": [lines(self.output, "program_id", "status")] if self.output else []}
 
     def run(self) -> None:
         from arc_refinery.sandbox import Executor, Limits

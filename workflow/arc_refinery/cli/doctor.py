@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arc_refinery import config
+from arc_refinery.cli.outputs import Outputs, json_file, page
 from arc_refinery.doctor.findings import JOBS, JobKind
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
@@ -22,6 +23,10 @@ class Doctor:
     findings: Path | None = None  # write the findings of the one kind in --jobs to this file, and no table
     others: tuple[Path, ...] = ()  # findings files of other kinds; deleted once they are in the table
     output: Path = Path("results/doctor.md")  # the table
+
+    def writes(self) -> Outputs:
+        findings = [json_file(self.findings, "job", "findings")] if self.findings else []
+        return {"output": [page(self.output, "Doctor")], "findings": findings}
 
     def run(self) -> None:
         from arc_refinery.doctor.examine import examine

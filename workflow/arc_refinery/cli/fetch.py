@@ -4,7 +4,8 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from arc_refinery.hub import Download, RepositoryKind, fetch_repository
+from arc_refinery.cli.outputs import Output, Outputs, json_file
+from arc_refinery.hub import Download, RepositoryKind, fetch_repository, record_of
 
 
 @dataclass
@@ -16,6 +17,10 @@ class Fetch:
     kind: RepositoryKind = "model"  # kind of repository
     revision: str | None = None  # branch, tag or commit; default: the default branch
     patterns: tuple[str, ...] = ()  # names or globs of files; default: all that transformers and vLLM may read
+
+    def writes(self) -> Outputs:
+        links = Output(self.output, "a folder of links", lambda _: "", is_folder=True)
+        return {"output": [links, json_file(record_of(self.output), "repository", "commit", "files")]}
 
     def run(self) -> None:
         logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every URL, and URLs of large files are signed

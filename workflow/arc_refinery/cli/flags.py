@@ -12,6 +12,7 @@ import tyro
 from pydantic import Field, TypeAdapter, ValidationError
 
 from arc_refinery import config
+from arc_refinery.cli.outputs import Output, OutputError, Outputs, adapter, lines
 from arc_refinery.gpus import divide, let_segments_grow
 
 if TYPE_CHECKING:
@@ -82,12 +83,27 @@ class AdapterFlags(ModelFlags):
     tensorboard: Path | None = None  # folder for TensorBoard; default: next to output_dir
     seed: Index = 0  # seeds every random choice
 
+    def writes(self) -> Outputs:
+        from arc_refinery.training.checkpoints import foreign
+
+        curves = self.tensorboard and Output(self.tensorboard, "a folder of curves", lambda _: "", is_folder=True)
+        return {
+            "output_dir": [adapter(self.output_dir)],
+            "checkpoints": [Output(self.work, "a folder of checkpoints", foreign, is_folder=True)],
+            "measurements": [lines(self.measurements, "step")] if self.measurements else [],
+            "tensorboard": [curves] if curves else [],
+        }
+
     @property
     def work(self) -> Path:
         """Folder for checkpoints."""
         return self.checkpoints or self._sibling("checkpoints")
 
     def _sibling(self, what: str) -> Path:
+        if self.output_dir.name in ("", ".."):
+            raise OutputError(
+                f"--output-dir: {self.output_dir} has no name of its own; expected the path of a new folder"
+            )
         return self.output_dir.with_name(f"{self.output_dir.name}.{what}")
 
 

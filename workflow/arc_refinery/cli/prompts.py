@@ -9,6 +9,7 @@ from typing import Annotated
 from arc_refinery import config, records
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.cli.flags import Count, Flat, Index, SomeShare
+from arc_refinery.cli.outputs import Outputs, csv, folder_of_files, page, picture, records_file
 from arc_refinery.errors import InputError
 
 NO_SETTINGS = ("folder", "n_shards", "shards_per_grading_job", "output", "overlap")
@@ -25,6 +26,9 @@ class PromptFlags:
     overlap: Path | None = None  # file that `tasks overlap` wrote: its tasks are left out
     seed: Index = 0  # seeds every random choice
 
+    def writes(self) -> Outputs:
+        return {"output": [records_file(self.output, "prompts")]}
+
 
 @dataclass(kw_only=True)
 class NextTurnFlags(PromptFlags):
@@ -40,6 +44,9 @@ class NextTurnFlags(PromptFlags):
     @property
     def files(self) -> BranchFiles:
         return BranchFiles(self.folder, self.n_shards, self.shards_per_grading_job)
+
+    def reads(self) -> list[Path]:
+        return [self.files.prompts]  # of a kind that is written, too
 
 
 @dataclass(kw_only=True)
@@ -131,6 +138,9 @@ class WriteDemonstrations(NextTurnFlags):
     max_completion_length: Count  # tokens of completion and end token
     n_jobs: Count = 1  # sandbox servers
 
+    def writes(self) -> Outputs:
+        return {"output": [records_file(self.output, "demonstrations")]}
+
     def run(self) -> None:
         from arc_refinery.prompts import load_template
         from arc_refinery.refine.demonstrations import (
@@ -186,6 +196,12 @@ class Learn:
     min_share: SomeShare = 0.9  # share of the rows that the template must fit
     n_rows: Count | None = None  # number of rows to read, from the first; default: all
 
+    def writes(self) -> Outputs:
+        from arc_refinery.prompts import template_files
+
+        names = [path.name for path in template_files(str(self.output))]
+        return {"output": [folder_of_files(self.output, "a template", names)]}
+
     def run(self) -> None:
         from arc_refinery.prompts import save_template
         from arc_refinery.prompts.learning import learn
@@ -206,6 +222,11 @@ class StudyLengths:
     prompts: tuple[Path, ...]  # files of prompts, of any turn
     window: Count  # tokens of prompt and completion together
     output_folder: Path  # the files are written here
+
+    def writes(self) -> Outputs:
+        whole = self.output_folder / "lengths"
+        files = [page(whole.with_suffix(".md"), "Prompt lengths"), csv(whole.with_suffix(".csv"), "prompts,turn,n,")]
+        return {"output_folder": [*files, *picture(whole.with_suffix(".png"))]}
 
     def run(self) -> None:
         from arc_refinery.reporting.refining.lengths import study

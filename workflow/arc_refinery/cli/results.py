@@ -9,6 +9,7 @@ from tyro.conf import Positional, arg
 
 from arc_refinery import config
 from arc_refinery.cli.flags import Seconds
+from arc_refinery.cli.outputs import Outputs, folder, json_file, page, picture, report, submission, table
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
 
@@ -20,6 +21,15 @@ class WriteReport:
     config: Path  # the validated config of the experiment
     folder: Path  # the experiment's results; report/ and attempts.parquet are written here
     output: Path  # Markdown file; the HTML file gets the same name
+
+    def writes(self) -> Outputs:
+        from arc_refinery.reporting.refining.tidy import ATTEMPTS_SCHEMA
+
+        pictures = folder(self.folder / "report", "the pictures and tables of a report", [], r"gallery|.*\.(png|csv)")
+        return {
+            "output": report(self.output, "Experiment"),
+            "folder": [pictures, table(self.folder / "attempts.parquet", ATTEMPTS_SCHEMA.names)],
+        }
 
     def run(self) -> None:
         from arc_refinery.reporting import page
@@ -72,6 +82,9 @@ class SideBySide:
     folders: tuple[Path, ...]  # the experiments' results
     output: Path  # Markdown file; the HTML file gets the same name
 
+    def writes(self) -> Outputs:
+        return {"output": report(self.output, "Experiments")}
+
     def run(self) -> None:
         from arc_refinery.evaluation.sides import kind_of, side
         from arc_refinery.reporting import page
@@ -97,6 +110,9 @@ class Times:
     benchmarks: Path  # logs/<experiment>/benchmarks
     output: Path | None = None  # write to this Markdown file instead
 
+    def writes(self) -> Outputs:
+        return {"output": [page(self.output, "Machine time")] if self.output else []}
+
     def run(self) -> None:
         from arc_refinery.reporting import times
 
@@ -116,6 +132,9 @@ class Curves:
     output: Path | None = None  # of a finished one: PNG file; an SVG file is written next to it
     follow: bool = False  # of running ones: stay, and read them again until Ctrl-C
     every: Seconds = 5.0  # seconds between two readings
+
+    def writes(self) -> Outputs:
+        return {"output": picture(self.output) if self.output else []}
 
     def run(self) -> None:
         from arc_refinery.reporting import live
@@ -139,6 +158,9 @@ class Submission:
     challenges: Path  # Kaggle's JSON file of tasks
     output: Path  # JSON file to write
     solutions: Path | None = None  # Kaggle's JSON file of test outputs; if given, the score is printed
+
+    def writes(self) -> Outputs:
+        return {"output": [submission(self.output)]}
 
     def run(self) -> None:
         from arc_refinery.evaluation.submission import count_votes, make_submission, score, write_submission
@@ -168,6 +190,11 @@ class ConfigDocs:
     """Write the JSON schema and the tables of config/README.md from the config models."""
 
     folder: Path = Path("config")  # folder of schema.json and README.md
+
+    def writes(self) -> Outputs:
+        from arc_refinery.config.docs import SCHEMA
+
+        return {"folder": [json_file(self.folder / SCHEMA, "$defs", "anyOf")]}
 
     def run(self) -> None:
         from arc_refinery.config.docs import write_docs

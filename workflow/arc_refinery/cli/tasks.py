@@ -11,6 +11,7 @@ import tyro
 
 from arc_refinery import config, records
 from arc_refinery.cli.flags import Count, Flat, Index
+from arc_refinery.cli.outputs import Outputs, records_file
 from arc_refinery.errors import InputError
 
 
@@ -23,6 +24,9 @@ class Tasks:
     tasks_per_part: Count | None = None  # default: all tasks, dealt evenly
     seed: Index = 0  # seeds the generator and the order of the tasks
     n_jobs: Count = 1  # processes that read rows
+
+    def writes(self) -> Outputs:
+        return {"outputs": [records_file(path, "tasks") for path in self.outputs]}
 
     def run(self) -> None:
         from arc_refinery.sources import LeftOut, deal_tasks
@@ -61,6 +65,9 @@ class EvaluationTasks:
     task_set: Annotated[SetOfTasks, Flat]
     max_cells: Count = 4500  # drop generated tasks with more cells than this, over all grids
 
+    def writes(self) -> Outputs:
+        return {"output": [records_file(self.output, "tasks")]}
+
     def run(self) -> None:
         from arc_refinery.sources import tasks_of_set
 
@@ -86,6 +93,9 @@ class FindOverlap:
     messages: Path | None = None  # rows that the model was trained on: a file or folder as `prompts learn` reads
     template: str | None = None  # folder that `prompts learn` wrote from these rows
     n_rows: Count | None = None  # number of rows to read, from the first; default: all
+
+    def writes(self) -> Outputs:
+        return {"output": [records_file(self.output, "overlaps")]}
 
     def run(self) -> None:
         from arc_refinery.prompts import load_template

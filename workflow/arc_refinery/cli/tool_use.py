@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from arc_refinery import config, records
 from arc_refinery.cli.flags import AnyShare, Count, Flat, GrpoFlags, Index, SamplerFlags, start_again
+from arc_refinery.cli.outputs import Outputs, records_file
 from arc_refinery.config.tool_use import ToolName
 from arc_refinery.errors import InputError
 from arc_refinery.reading import content_hash, decode_json
@@ -60,6 +61,9 @@ class WriteQuestions:
     split: Literal["train", "heldout"] = "train"  # for the generator, which keeps one text in eight out of training
     heldout: tuple[Path, ...] = ()  # held-out sets; their questions are removed from this one
     seed: Index = 0  # seed of the generator
+
+    def writes(self) -> Outputs:
+        return {"output": [records_file(self.output, "questions")]}
 
     def run(self) -> None:
         from arc_refinery.tool_use.asserts import hidden_checks
@@ -199,6 +203,9 @@ class Conversations(ToolFlags):
     n_questions: Count | None = None  # number per file, from the first; default: all
     max_model_len: Count  # longest prompt and completion together, in tokens
 
+    def writes(self) -> Outputs:
+        return {"output": [records_file(self.output, "conversations")]}
+
     def run(self) -> None:
         from arc_refinery.tool_use.environment import check_template
 
@@ -334,6 +341,13 @@ class Episodes(UserFlags, SamplerFlags, ToolFlags):
     n_shards: Count = 1  # number of shards; does not change results
     lora_path: Path | None = None  # folder of an adapter; default: none
 
+    @property
+    def _output(self) -> Path:
+        return self.output_folder / f"{self.shard:03d}.parquet"
+
+    def writes(self) -> Outputs:
+        return {"output_folder": [records_file(self._output, "episodes")]}
+
     def run(self) -> None:
         from arc_refinery.sampling.checks import check_model
         from arc_refinery.sampling.progress import progress_path
@@ -342,7 +356,6 @@ class Episodes(UserFlags, SamplerFlags, ToolFlags):
         _check_sets([self.dataset_path], {"--tools-of-sets": self.choices_of_sets(), "--users": self.users_of_sets()})
         model = self.sampler()
         check_model(model, self.lora_path)
-        output = self.output_folder / f"{self.shard:03d}.parquet"
         questions = list(records.read_questions(self.dataset_path))
         with _two(self.sandbox, self.n_jobs, self.modules()) as executors:
             renderer = self.renderer()
@@ -360,11 +373,12 @@ class Episodes(UserFlags, SamplerFlags, ToolFlags):
                 seed=self.seed,
                 users=self.open_users(executors, renderer),
             )
-            played = run_shard(questions, setup, self.shard, self.n_shards, output)
+            played = run_shard(questions, setup, self.shard, self.n_shards, self._output)
             settings = setup.settings() | {"lora_path": self.lora_path}
             notes = {CALL_FORMAT: renderer.call_format.name}
-            records.write(output, "episodes", played, self.seed, settings, lambda: notes, made_from=[self.dataset_path])
-        progress_path(output).unlink()
+            made_from = [self.dataset_path]
+            records.write(self._output, "episodes", played, self.seed, settings, lambda: notes, made_from)
+        progress_path(self._output).unlink()
 
 
 def _check_sets(paths: Iterable[Path], named: Mapping[str, Iterable[str]]) -> None:

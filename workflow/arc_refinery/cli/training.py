@@ -18,6 +18,7 @@ from arc_refinery.cli.flags import (
     Seconds,
     start_again,
 )
+from arc_refinery.cli.outputs import Outputs, folder_of_files, torch_file
 from arc_refinery.gpus import divide, let_segments_grow
 from arc_refinery.pretraining.settings import PretrainingSettings
 from arc_refinery.reading import content_hash
@@ -107,7 +108,9 @@ class Train(GrpoFlags):
 
     def _is_done(self) -> bool:
         """Whether the checkpoints are gone, which a collapse leaves for the next start."""
-        return not self.work.exists()
+        from arc_refinery.training.checkpoints import is_over
+
+        return is_over(self.work)
 
     def _fitting_prompts(self) -> Iterator[records.Prompt]:
         from arc_refinery.refine.prompt_sources import prompts_in
@@ -176,6 +179,10 @@ class Pretrain:
     output_folder: Path  # the model is written here
     checkpoint: Path  # file outside any rule's outputs
     settings: Annotated[PretrainingSettings, Flat]
+
+    def writes(self) -> Outputs:
+        made = folder_of_files(self.output_folder, "a pretrained model", ["pretraining.jsonl", "config.json"])
+        return {"output_folder": [made], "checkpoint": [torch_file(self.checkpoint)]}
 
     def run(self) -> None:
         from arc_refinery.pretraining.train import pretrain

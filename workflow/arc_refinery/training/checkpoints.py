@@ -15,11 +15,15 @@ from zipfile import is_zipfile
 from safetensors import SafetensorError, safe_open
 
 from arc_refinery.errors import InputError
+from arc_refinery.files import atomic_write, writing
 
 logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"checkpoint-(\d+)")
 _IDENTITY = "settings.txt"
+_HASH = re.compile(rb"[0-9a-f]{16}|\0*")  # zeros: what some file systems leave after a power failure
+# README.md: TRL's; the others are of `log.Journal` and of its unfinished files
+_OWN = re.compile(rf"{_NAME.pattern}|{re.escape(_IDENTITY)}|README\.md|(start|journal)\.jsonl|\..*\.tmp")
 
 
 class CheckpointError(InputError):
@@ -27,13 +31,57 @@ class CheckpointError(InputError):
 
 
 def claim(work: Path, identity: str) -> None:
-    """Remove checkpoints made with other settings or data, and record the identity of this training run."""
+    """Remove checkpoints made with other settings or data, and record the identity of this training run.
+
+    Raises `CheckpointError` for a folder with anything else in it.
+    """
+    with writing(work / _IDENTITY):
+        work.mkdir(parents=True, exist_ok=True)
+        if found := foreign(work):
+            raise CheckpointError(f"{work}: is not a folder of checkpoints: {found}. Name another, or move it away")
+        if any(work.iterdir()) and _identity(work) != identity:
+            logger.info("%s: removing checkpoints of another training run", work)
+            remove(work)
+            work.mkdir(exist_ok=True)
+        (work / _IDENTITY).write_text(identity)
+
+
+def foreign(work: Path) -> str:
+    """Return what a folder holds that no training saves among its checkpoints; empty if there is nothing."""
+    names = sorted(path.name for path in work.iterdir())
+    if others := [name for name in names if not _OWN.fullmatch(name)]:
+        return f"it holds {others[0]}"
+    if not names:
+        return ""
+    if _IDENTITY not in names:
+        return f"it holds {names[0]}, but no {_IDENTITY}"
+    return "" if _HASH.fullmatch((work / _IDENTITY).read_bytes()) else f"its {_IDENTITY} is not that of a training"
+
+
+def remove(work: Path) -> None:
+    """Remove a training's own files in a folder, and the folder if that is all.
+
+    The note that tells whose they are is the last, because a kill may come in between.
+    """
     note = work / _IDENTITY
-    if work.exists() and (not note.exists() or note.read_text() != identity):
-        logger.info("%s: removing checkpoints of another training run", work)
-        shutil.rmtree(work)
-    work.mkdir(parents=True, exist_ok=True)
-    note.write_text(identity)
+    for path in work.iterdir():
+        if path.is_dir() and _NAME.fullmatch(path.name):
+            shutil.rmtree(path)
+        elif path != note and _OWN.fullmatch(path.name):
+            path.unlink()
+    note.unlink(missing_ok=True)
+    if not any(work.iterdir()):
+        work.rmdir()
+
+
+def is_over(work: Path) -> bool:
+    """Whether a training has removed its checkpoints."""
+    return not (work / _IDENTITY).exists()
+
+
+def _identity(work: Path) -> str:
+    note = work / _IDENTITY
+    return note.read_bytes().decode(errors="replace") if note.is_file() else ""
 
 
 def take_over(part: Path, work: Path) -> None:
@@ -45,11 +93,8 @@ def take_over(part: Path, work: Path) -> None:
         raise CheckpointError(
             f"{part}: is not an earlier part of this training; its settings or data differ. Train that part again"
         )
-    copy = work.with_name(f"{work.name}.copy")
-    shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(part, copy)
-    shutil.rmtree(work)
-    copy.rename(work)
+    with atomic_write(work) as copy:
+        shutil.copytree(part, copy)
 
 
 def steps_of(work: Path) -> dict[int, Path]:

@@ -181,7 +181,7 @@ def _write(job: TrainingJob, trainer: Trainer, journal: Journal, found: Symptom 
     write_adapter(trainer.model, job.output, add)
     if job.measurements:
         write_lines(job.measurements, _measured(trainer))
-    shutil.rmtree(job.work)
+    checkpoints.remove(job.work)
 
 
 def _end_of_part(job: TrainingJob, trainer: Trainer, found: Symptom | None) -> Choice | None:
@@ -243,7 +243,8 @@ def _train(
     if newest:
         logger.info("%s: training resumes from this checkpoint", newest)
     elif processes.is_first():
-        shutil.rmtree(job.tensorboard, ignore_errors=True)  # curves of another run
+        for curves in job.tensorboard.glob("events.out.tfevents.*"):  # of another run
+            curves.unlink()
     if not newest and environment.data.heldout:  # at every start from step 0, because it advances the random state
         trackers.begin_trackio(trainer)
         metrics = trainer.evaluate()

