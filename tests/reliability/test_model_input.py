@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 from adapters import make_adapter
-from checkout import TINY
+from checkout import ROOT, TINY
 
 from arc_refinery import chat
 from arc_refinery.chat import load_chat
-from arc_refinery.config import ModelConfig, PromptedModel
+from arc_refinery.config import Lora, ModelConfig, PromptedModel
 from arc_refinery.errors import InputError, ModelError
 from arc_refinery.files import atomic_write
 from arc_refinery.hub import out_of_reach
-from arc_refinery.model_shape import shape_of
-from arc_refinery.sampling.checks import adapter_config, check_model, check_sampling
+from arc_refinery.model_shape import shape_of, weight_names
+from arc_refinery.sampling.checks import adapter_config, check_model, check_sampling, check_trained
 
 Change = Callable[[Path], object]
 
@@ -209,6 +209,140 @@ def test_half_an_adapter_is_refused(tmp_path: Path, kept: str) -> None:
     save_file({name: weights for name, weights in load_file(path).items() if kept in name}, path)
     with pytest.raises(InputError, match=f"{path}: lacks weights of"):
         check_model(ModelConfig(path=TINY, window=64), tmp_path / "adapter")
+
+
+def rewritten(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Change:
+    """Change the tensors of the adapter in a folder."""
+
+    def rewrite(folder: Path) -> None:
+        from safetensors.torch import load_file, save_file
+
+        path = folder / "adapter_model.safetensors"
+        save_file(change(load_file(path)), path)
+
+    return rewrite
+
+
+def with_nan(weights: dict[str, Any]) -> dict[str, Any]:
+    weights[min(weights)][0, 0] = float("nan")
+    return weights
+
+
+def with_infinity(weights: dict[str, Any]) -> dict[str, Any]:
+    weights[max(weights)][-1, -1] = float("-inf")
+    return weights
+
+
+def settings_of_adapter(**values: Any) -> Change:
+    def change(folder: Path) -> None:
+        path = folder / "adapter_config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+    return change
+
+
+WRONG_ADAPTERS: dict[str, Change] = {
+    "nan": rewritten(with_nan),
+    "infinity": rewritten(with_infinity),
+    "another rank": settings_of_adapter(r=4),
+    "a rank of its own": settings_of_adapter(rank_pattern={"q_proj": 2}),
+    "one layer": rewritten(lambda weights: {name: one for name, one in weights.items() if ".layers.0." in name}),
+    "no layer 3": rewritten(lambda weights: {name: one for name, one in weights.items() if ".layers.3." not in name}),
+    "no v_proj": rewritten(lambda weights: {name: one for name, one in weights.items() if "v_proj" not in name}),
+    "more modules": settings_of_adapter(target_modules="all-linear", modules_to_save=None, r=9),
+    "unknown modules": settings_of_adapter(target_modules=["nope"]),
+    "modules of numbers": settings_of_adapter(target_modules=7),
+    "cut": cut("adapter_model.safetensors", 300),
+    "half": cut("adapter_model.safetensors", 40_000),
+}
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("what", WRONG_ADAPTERS)
+def test_an_adapter_that_is_not_what_its_settings_promise_is_refused(tmp_path: Path, what: str) -> None:
+    WRONG_ADAPTERS[what](make_adapter(tmp_path / "adapter", TINY))
+    model = ModelConfig(path=TINY, window=64)
+    for check in (
+        lambda: check_model(model, tmp_path / "adapter"),
+        lambda: check_trained(model, Lora(), tmp_path / "adapter"),
+    ):
+        with pytest.raises(InputError, match=f"{tmp_path}/adapter/adapter_"):
+            check()
+
+
+@pytest.mark.model
+def test_an_adapter_of_some_modules_or_layers_is_used_if_its_settings_say_so(tmp_path: Path) -> None:
+    change = rewritten(lambda weights: {name: one for name, one in weights.items() if ".layers.0.self_attn.v" in name})
+    change(make_adapter(tmp_path / "adapter", TINY))
+    settings_of_adapter(target_modules=["v_proj"], layers_to_transform=[0])(tmp_path / "adapter")
+    check_model(ModelConfig(path=TINY, window=64), tmp_path / "adapter")
+
+
+def with_tokenizer_of(model: str) -> Change:
+    def change(folder: Path) -> None:
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copy2(ROOT / "workflow/models" / model / name, folder)
+
+    return change
+
+
+@pytest.mark.model
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (configured(num_hidden_layers=-1), "6"),
+        (configured(num_hidden_layers=-5), "6"),
+        (with_tokenizer_of("tiny-tools"), "tokenizer"),
+        (with_tokenizer_of("tiny-search"), "tokenizer"),
+    ],
+)
+def test_files_of_several_models_are_refused(tmp_path: Path, change: Change, words: str) -> None:
+    folder = tiny(tmp_path, change)
+    model = ModelConfig(path=str(folder), window=64)
+    for check in (lambda: check_model(model, None), lambda: check_trained(model, Lora(), None)):
+        with pytest.raises(InputError, match=f"{folder}.*{words}"):
+            check()
+
+
+@pytest.mark.model
+def test_a_tokenizer_that_lacks_the_models_own_end_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(ROOT / "workflow/models/tiny-tools", folder)
+    with_tokenizer_of("tiny")(folder)
+    with pytest.raises(InputError, match=f"{folder}: its tokenizer"):
+        check_model(ModelConfig(path=str(folder), window=64), None)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_of_a_model_that_are_not_finite_are_refused(tmp_path: Path, value: float) -> None:
+    from safetensors.torch import load_file, save_file
+
+    from arc_refinery.sampling.transformers_sampler import load_weights
+
+    def change(folder: Path) -> None:
+        weights = load_file(folder / "model.safetensors")
+        weights["model.layers.2.mlp.up_proj.weight"][0, 0] = value
+        save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+    folder = tiny(tmp_path, change)
+    with pytest.raises(ModelError, match=rf"{folder}.*model\.layers\.2\.mlp\.up_proj"):
+        load_weights(ModelConfig(path=str(folder), window=64), in_4bit=False)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("name", ["nope", "proj", "q_proj.weight", ""])
+def test_target_modules_that_the_model_lacks_are_refused(name: str) -> None:
+    with pytest.raises(InputError, match=r"lora\.target_modules"):
+        check_trained(ModelConfig(path=TINY, window=64), Lora(target_modules=("q_proj", name)), None)
+    check_trained(ModelConfig(path=TINY, window=64), Lora(target_modules=("self_attn.q_proj", "lm_head")), None)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff" * 8, b"\x02\0\0\0\0\0\0\0[]", b"\x09\0\0\0\0\0\0\0{"])
+def test_names_of_weights_that_cannot_be_read_are_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "model.safetensors").write_bytes(content)
+    with pytest.raises(ModelError, match=r"model\.safetensors"):
+        weight_names(tmp_path)
 
 
 def test_a_device_is_never_replaced() -> None:

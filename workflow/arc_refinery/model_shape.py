@@ -1,12 +1,12 @@
 """Sizes of a decoder from its config.json, read without transformers, torch or network access."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from arc_refinery.errors import ModelError
-from arc_refinery.reading import read_json
+from arc_refinery.reading import decode_json, read_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,41 @@ def shape_of(model_path: str) -> Shape:
     if not isinstance(layers, list) or not all(isinstance(layer, str) for layer in layers):
         raise ModelError(f"{path}: layer_types is {layers!r}, expected a list of names")
     return _shape(config)
+
+
+def weight_names(folder: Path) -> list[str]:
+    """Return the names of the weights in a model's folder; none if it has no safetensors files."""
+    index, single = folder / "model.safetensors.index.json", folder / "model.safetensors"
+    if index.is_file():
+        content = read_json(index, "an index of weights; download the model again", ModelError)
+        if not isinstance(content, dict) or not isinstance(content.get("weight_map"), dict):
+            raise ModelError(f"{index}: has no weight_map; download the model again")
+        return list(content["weight_map"])
+    if not single.is_file():
+        return []
+    with single.open("rb") as file:
+        n_bytes = int.from_bytes(file.read(8), "little")
+        if n_bytes > single.stat().st_size - 8:
+            raise ModelError(f"{single}: is cut short; download the model again")
+        header = decode_json(file.read(n_bytes), str(single), "weights; download the model again", ModelError)
+    if not isinstance(header, dict):
+        raise ModelError(f"{single}: its header is not an object; download the model again")
+    return [name for name in header if name != "__metadata__"]
+
+
+def without_module(targets: Iterable[str], modules: Iterable[str]) -> list[str]:
+    """Return the names in `lora.target_modules` that no module of a network has: peft leaves them out in silence."""
+    ends = {name[start:] for name in modules for start in _starts(name)}
+    return [target for target in targets if target not in ends]
+
+
+def _starts(name: str) -> list[int]:
+    return [0, *(index + 1 for index, letter in enumerate(name) if letter == ".")]
+
+
+def names_of(modules: Iterable[str]) -> list[str]:
+    """Return the last words of the names of modules."""
+    return sorted({name.rpartition(".")[2] for name in modules})
 
 
 def _cached(model_path: str) -> Path:

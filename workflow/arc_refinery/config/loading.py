@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial, singledispatch
 from importlib import import_module
+from itertools import chain
 from os.path import exists, isdir, isfile
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, overload
@@ -24,6 +25,7 @@ from arc_refinery.config.tool_use import ToolUse
 from arc_refinery.config.yaml_files import read_yaml
 from arc_refinery.errors import InputError
 from arc_refinery.kaggle import read_ids, read_set, task_files
+from arc_refinery.model_shape import names_of, weight_names, without_module
 from arc_refinery.prompts import load_template, template_files
 from arc_refinery.reading import read_json
 
@@ -201,7 +203,8 @@ class Wanted(NamedTuple):
 def check_files(experiment: Experiment, origin: str) -> None:
     """Raise `ConfigError` if files or folders that the config names do not exist or cannot be used."""
     wanted = [*files_named(experiment), *_environments(experiment.resources)]
-    if faults := [fault for one in wanted if (fault := one.fault)] or faults_of_contents(experiment):
+    faults = [fault for one in wanted if (fault := one.fault)]
+    if faults := faults or [*faults_of_contents(experiment), *_faults_of_lora(experiment)]:
         raise ConfigError("\n".join(f"{origin}: {fault}" for fault in faults))
 
 
@@ -314,6 +317,27 @@ def _(experiment: ToolUse) -> list[str]:
         except InputError as error:
             faults.append(f"{key}: {error}")
     return faults
+
+
+def _faults_of_lora(experiment: Experiment) -> list[str]:
+    """Return which target modules the model lacks, by the names of the weights in its folder, if it is here."""
+    model, training = experiment.model, experiment.training
+    if not training or model.download:
+        return []
+    try:
+        weights = weight_names(Path(model.path))
+    except InputError as error:
+        return [f"model.path: {error}"]
+    if not weights:
+        return []
+    if any(".experts." in name for name in weights):
+        return []  # transformers renames these weights
+    # without norms, which have no matrix; lm_head may be the embedding's
+    modules = [*(name.removesuffix(".weight") for name in weights if not name.endswith("norm.weight")), "lm_head"]
+    targets = [training.lora.target_modules, *(run.lora.target_modules for run in experiment.runs.values())]
+    unknown = without_module(dict.fromkeys(chain.from_iterable(targets)), modules)
+    known = ", ".join(names_of(modules))
+    return [f"training.lora.target_modules: {model.path} has no module {name}; it has {known}" for name in unknown]
 
 
 def _model_folder(key: str, model: ModelConfig) -> Wanted:

@@ -14,6 +14,7 @@ class Lora(Strict):
     lora_alpha: PositiveInt = Field(64, description="Scale of the LoRA adapter (with rsLoRA: alpha / sqrt(r)).")
     target_modules: tuple[Line, ...] = Field(
         ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"),
+        min_length=1,
         description="Matrices that get an adapter.",
     )
     load_in_4bit: bool = Field(

@@ -24,6 +24,7 @@ from arc_refinery.config.base import (
 from arc_refinery.hub import Download
 from arc_refinery.prompts import FeedbackForm, Notation
 from arc_refinery.sandbox import Executor, Limits
+from arc_refinery.sandbox.types import MAX_MEMORY_MB, MAX_SECONDS
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 LEARNED = "learned"
@@ -46,6 +47,7 @@ class ModelConfig(Strict):
     )
     n_threads: Threads = Field(
         1,
+        le=1024,
         description="CPU threads for sampling and training; not taken from the machine, because results depend on it.",
     )
     tensor_parallel_size: PositiveInt = Field(1, description="GPUs that share one vLLM sampler.")
@@ -157,12 +159,14 @@ class Sampling(Strict):
 
 class Sandbox(Strict):
     cpu_seconds: PositiveFloat = Field(
-        1.0, ge=0.01, le=86_400, description="CPU time limit per program, over all its inputs."
+        1.0, ge=0.01, le=MAX_SECONDS, description="CPU time limit per program, over all its inputs."
     )
     wall_seconds: PositiveFloat = Field(
-        10.0, ge=0.01, le=86_400, description="Wall time limit per program, which ends one that sleeps."
+        10.0, ge=0.01, le=MAX_SECONDS, description="Wall time limit per program, which ends one that sleeps."
     )
-    memory_mb: PositiveInt = Field(512, le=10**7, description="Memory limit per program, above the server's own.")
+    memory_mb: PositiveInt = Field(
+        512, le=MAX_MEMORY_MB, description="Memory limit per program, above the server's own."
+    )
     programs_per_child: PositiveInt = Field(
         1,
         description="For grading: how many programs may share a process, if they cannot disturb each other; 32 makes "

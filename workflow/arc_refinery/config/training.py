@@ -192,6 +192,11 @@ class Training(Lengths, Methods):
             saved, last = run.grpo.save_steps, run.grpo.max_steps
             if self.keep_every and last < 0:
                 raise ValueError("keep_every: with `epochs` alone the last step is not known; set grpo.max_steps")
+            if self.keep_every and self.keep_every >= last:
+                raise ValueError(
+                    f"keep_every: {self.keep_every} is not before the last step, grpo.max_steps = {last}, so no step "
+                    "before it would be kept; lower it or remove it"
+                )
             if wrong := [step for step in self.kept_steps(run) if step % saved]:
                 key = "keep_every" if self.keep_every else "keep_steps"
                 raise ValueError(f"{key}: {wrong[0]} is not a multiple of grpo.save_steps = {saved}; change one")

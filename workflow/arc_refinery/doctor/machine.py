@@ -18,7 +18,7 @@ from arc_refinery.config import Experiment, ModelNeeds, Needs, Refining, Sandbox
 from arc_refinery.doctor.findings import CheckOutcome, Finding, JobKind, Visit
 from arc_refinery.errors import InputError, ModelError
 from arc_refinery.gpu_memory import counts
-from arc_refinery.sampling.checks import check_answers_end
+from arc_refinery.sampling.checks import check_answers_end, check_folder
 
 GB = 10**9
 MIN_FREE = GB  # bytes for results; with less, hardly any stage could write its file
@@ -179,13 +179,30 @@ def fetched_files(downloads: Sequence[hub.Download], results: Path) -> Finding:
     return Finding(check, "failed", f"{len(lost)} files are missing here, {lost[0]} first", advice)
 
 
+def model_files(experiment: Experiment, results: Path) -> Finding:
+    """Check that the files in the model's folder are those of one model."""
+    check = "the model's files belong together"
+    folder = model_folder(experiment, results)
+    if not folder.is_dir():
+        return Finding(check, "not applicable", f"there is no {folder} yet")
+    try:
+        check_folder(experiment.model.model_copy(update={"path": str(folder)}))
+    except InputError as error:
+        return Finding(check, "failed", str(error), "download the model again, or correct model.path")
+    return Finding(check, "passed", f"settings, names of weights and tokenizer in {folder}")
+
+
+def model_folder(experiment: Experiment, results: Path) -> Path:
+    download = experiment.model.download
+    return hub.fetched_folder(results, download) if download else Path(experiment.model.path)
+
+
 def answers(experiment: Experiment, results: Path) -> Finding:
     """Check that the token with which the model's chat template ends an answer ends a completion."""
     check = "the model's answers end"
     if not isinstance(experiment, Refining):
         return Finding(check, "not applicable", "jobs with tools check generation.stop_token instead")
-    download = experiment.model.download
-    folder = hub.fetched_folder(results, download) if download else Path(experiment.model.path)
+    folder = model_folder(experiment, results)
     if not folder.is_dir():
         return Finding(check, "not applicable", f"there is no {folder} yet")
     try:

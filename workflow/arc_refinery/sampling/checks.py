@@ -1,20 +1,23 @@
 """Preflight checks: fail before loading a model or starting an engine."""
 
 import logging
+import re
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from arc_refinery.config import ModelConfig, PromptedModel
+from arc_refinery.config import Lora, ModelConfig, PromptedModel
 from arc_refinery.errors import InputError
 from arc_refinery.gpus import check_mig
+from arc_refinery.model_shape import names_of, weight_names, without_module
 from arc_refinery.reading import read_json
 from arc_refinery.records import Prompt
 
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 GENERATION_CONFIG = "generation_config.json"
+_LAYER = re.compile(r"(?:model\.(?:language_model\.)?)?layers\.(\d+)\.")
 
 logger = logging.getLogger(__name__)
 
@@ -53,11 +56,30 @@ def check_model(model: ModelConfig, adapter: Path | None) -> None:
         check_mig()
     if model.use_4bit_quantization and find_spec("bitsandbytes") is None:
         raise SamplingError("4-bit weights need bitsandbytes and a GPU; see docs/environments.md, or do not quantize")
-    network = _network_config(model)
-    _check_window(model, network)
-    _check_end_tokens(Path(model.path, GENERATION_CONFIG), network)
+    _check_window(model, check_folder(model))
     if adapter is not None:
-        _check_adapter(adapter, model, network)
+        check_adapter(adapter, model)
+
+
+def check_folder(model: ModelConfig) -> Any:
+    """Return the settings of a model's network; raise `SamplingError` unless its files belong together."""
+    network = _network_config(model)
+    _check_end_tokens(Path(model.path, GENERATION_CONFIG), network)
+    _check_layers(model.path, network)
+    _check_tokenizer(model.path, network)
+    return network
+
+
+def check_trained(model: ModelConfig, lora: Lora, start: Path | None) -> None:
+    """Raise `SamplingError` unless a model can be trained with this adapter, from the one in the folder `start`."""
+    network = check_folder(model)
+    matrices = [name.removesuffix(".weight") for name, one in _modules(network)[""].named_parameters() if one.ndim > 1]
+    if unknown := without_module(lora.target_modules, [*matrices, "lm_head"]):  # which may be the embedding's
+        raise SamplingError(
+            f"lora.target_modules: {model.path} has no module {unknown[0]}; it has {', '.join(names_of(matrices))}"
+        )
+    if start is not None:
+        check_adapter(start, model)
 
 
 def check_answers_end(model_path: str) -> None:
@@ -118,15 +140,48 @@ def _check_end_tokens(path: Path, network: Any) -> None:
         )
 
 
-def _check_adapter(adapter: Path, model: ModelConfig, network: Any) -> None:
-    """Check that the adapter's matrices have the shapes of the modules that they are added to.
+def _check_layers(model_path: str, network: Any) -> None:
+    """Check that the weights have no more layers than config.json: the libraries leave out what they do not expect."""
+    n_layers = network.get_text_config().num_hidden_layers
+    n_layers += getattr(network.get_text_config(), "num_nextn_predict_layers", None) or 0  # they predict further tokens
+    numbers = [int(found[1]) for name in weight_names(Path(model_path)) if (found := _LAYER.match(name))]
+    if (n_found := max(numbers, default=-1) + 1) > n_layers:
+        raise SamplingError(
+            f"{model_path}: its config.json has {n_layers} layers, but its weights have {n_found}, of which the last "
+            "would be left out; download the model again"
+        )
+
+
+def _check_tokenizer(model_path: str, network: Any) -> None:
+    """Check that the tokenizer's tokens are rows of the model's embedding, and the model's end tokens among them."""
+    from arc_refinery.tokenizers import load_tokenizer
+
+    n_rows = network.get_text_config().vocab_size
+    last = max(load_tokenizer(model_path).get_vocab().values(), default=-1)
+    ends = network.get_text_config().eos_token_id
+    unknown = [end for end in (ends if isinstance(ends, list) else [ends]) if type(end) is int and end > last]
+    if last >= n_rows or unknown:
+        found = f"ends completions with the token {unknown[0]}" if last < n_rows else f"has {n_rows} tokens"
+        raise SamplingError(
+            f"{model_path}: its tokenizer is that of another model: its last token is {last}, but config.json {found}; "
+            "download the model again"
+        )
+
+
+def check_adapter(adapter: Path, model: ModelConfig) -> None:
+    """Check that the adapter has the matrices that its settings promise, in the shapes of the model's modules.
 
     The name of its base model proves nothing, because folders are moved: a different name only logs a warning.
     """
     base_name = str(adapter_config(adapter).get("base_model_name_or_path") or "")
     weights = adapter / ADAPTER_WEIGHTS
     shapes = _shapes(weights)
-    modules = _linear_modules(network)
+    empty = _modules(_network_config(model))
+    modules = {
+        name: (module.in_features, module.out_features)
+        for name, module in empty.items()
+        if hasattr(module, "in_features")
+    }
     for key, shape in shapes.items():
         module, side, _ = key.removeprefix("base_model.model.").partition(".lora_")
         end, axis = (0, 1) if key.endswith("lora_A.weight") else (1, 0)
@@ -136,21 +191,39 @@ def _check_adapter(adapter: Path, model: ModelConfig, network: Any) -> None:
                 f"{weights}: was made for another base model (its {ADAPTER_CONFIG} says {base_name!r}): "
                 f"{key} is {shape}, but {model.path} {expected}; give this model's adapter, or this adapter's model"
             )
+    promised = _promised(adapter, empty[""])
+    if missing := sorted(promised.keys() - shapes.keys()):
+        raise SamplingError(
+            f"{weights}: lacks {len(missing)} of the {len(promised)} matrices that its {ADAPTER_CONFIG} promises, such "
+            f"as {missing[0]}; save the adapter again"
+        )
+    if other := [key for key, shape in promised.items() if shapes[key] != shape]:
+        raise SamplingError(
+            f"{weights}: {other[0]} is {shapes[other[0]]}, but with the rank in its {ADAPTER_CONFIG} it would be "
+            f"{promised[other[0]]}; save the adapter again"
+        )
     if Path(base_name).name != Path(model.path).name:
         logger.warning("%s: its settings name the base model %r; it is used with %s", adapter, base_name, model.path)
 
 
 def _shapes(weights: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each matrix of an adapter that has both matrices of every module."""
+    """Return the shape of each matrix of an adapter that has both matrices of every module, all of finite numbers."""
+    import torch
     from safetensors import SafetensorError, safe_open
 
     if not weights.exists():
         raise SamplingError(f"{weights}: no such file; expected a folder with a LoRA adapter as peft saves it")
     try:
         with safe_open(weights, "pt") as file:
-            shapes = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118
+            matrices = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise SamplingError(f"{weights}: cannot be read ({error}); save the adapter again") from None
+    if wrong := [key for key, matrix in matrices.items() if not torch.isfinite(matrix).all()]:
+        raise SamplingError(
+            f"{weights}: {len(wrong)} of its {len(matrices)} matrices hold values that are not finite numbers, such as "
+            f"{wrong[0]}; train the adapter again, with a lower learning rate"
+        )
+    shapes = {key: tuple(matrix.shape) for key, matrix in matrices.items()}
     modules = {key.partition(".lora_")[0] for key in shapes}
     halves = [name for name in modules if not {f"{name}.lora_A.weight", f"{name}.lora_B.weight"} <= shapes.keys()]
     if halves or not shapes:
@@ -160,15 +233,26 @@ def _shapes(weights: Path) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _linear_modules(network: Any) -> dict[str, tuple[int, int]]:
-    """Return (inputs, outputs) of each linear module of a network, without allocating its weights."""
+def _modules(network: Any) -> dict[str, Any]:
+    """Return the modules of a network by name, itself under the empty one, without allocating its weights."""
     import torch
     from transformers import AutoModelForCausalLM
 
     with torch.device("meta"):
-        empty = AutoModelForCausalLM.from_config(network)
-    return {
-        name: (module.in_features, module.out_features)
-        for name, module in empty.named_modules()
-        if isinstance(module, torch.nn.Linear)
-    }
+        return dict(AutoModelForCausalLM.from_config(network).named_modules())
+
+
+def _promised(adapter: Path, network: Any) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of an adapter's matrices on this network, by the settings that peft saved with it."""
+    import torch
+    from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
+
+    try:
+        with torch.device("meta"):
+            adapted = get_peft_model(network, LoraConfig.from_pretrained(adapter))
+    except (ValueError, TypeError, AttributeError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise SamplingError(
+            f"{adapter / ADAPTER_CONFIG}: peft cannot make an adapter with these settings ({reason}); save it again"
+        ) from None
+    return {key: tuple(one.shape) for key, one in get_peft_model_state_dict(adapted).items() if ".lora_" in key}

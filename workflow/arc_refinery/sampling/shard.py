@@ -5,6 +5,7 @@ A resumed job writes the same attempts as an uninterrupted one.
 
 import hashlib
 import logging
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import compress
@@ -14,7 +15,7 @@ from tqdm import tqdm
 
 from arc_refinery import records
 from arc_refinery.config import PROMPTS, TUNING, PromptedModel, marked
-from arc_refinery.errors import InputError
+from arc_refinery.errors import InputError, ModelError
 from arc_refinery.prompts import split_prefix
 from arc_refinery.records import Attempt, Prompt
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS, check_sampling
@@ -92,6 +93,11 @@ def _sample(
     sampled: Sampled = {}
     with tqdm(total=n_total, initial=n_total - len(prompts), unit="prompt", mininterval=5) as bar:
         for batch in sampler.sample(prompts):
+            if any(math.isnan(one.logprob) for completions in batch.values() for one in completions):
+                raise ModelError(
+                    f"{model.path}: its probabilities are not numbers; are its weights, or those of its adapter, "
+                    f"damaged, or too large for {model.dtype}? Download the model again, or set another dtype"
+                )
             sampled |= batch
             # one line, so that prompts that were sampled together are never resumed apart
             progress.add({prompt_id: list(map(asdict, completions)) for prompt_id, completions in batch.items()})

@@ -167,4 +167,18 @@ def load_weights(model: ModelConfig, in_4bit: bool, **options: Any) -> Any:
             f"{model.path}: {len(missing)} of its weights are missing, such as {missing[0]}; does its config.json "
             "belong to its weights? Download the model again"
         )
+    if wrong := not_finite(network):
+        raise ModelError(
+            f"{model.path}: {len(wrong)} of its weights hold values that are not finite numbers, such as {wrong[0]}, "
+            f"read as {model.dtype}; download the model again, or set another dtype"
+        )
     return network
+
+
+def not_finite(network: torch.nn.Module, is_trained: bool = False) -> list[str]:
+    """Return the names of a network's weights, all or those that are trained, that hold NaN or infinity."""
+    return [
+        name
+        for name, weights in network.named_parameters()
+        if weights.is_floating_point() and weights.requires_grad >= is_trained and not torch.isfinite(weights).all()
+    ]

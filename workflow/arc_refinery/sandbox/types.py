@@ -5,7 +5,6 @@ Exception: a caller's own script may, if its executor runs only such scripts (to
 
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from math import inf
 from typing import Literal, Self
 
 from arc_refinery.errors import InputError
@@ -22,6 +21,10 @@ class Status(StrEnum):
     memory = "memory"  # over the limit of address space
     crash = "crash"  # its process ended without a result
     protocol = "protocol"  # it wrote to the pipe that carries its result
+
+
+MAX_SECONDS = 86_400  # of a limit: a day
+MAX_MEMORY_MB = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +103,14 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if not 0 < value < inf:
-                raise InputError(f"the limit {name} is {value}, expected a positive number")
+            highest = MAX_MEMORY_MB if name == "memory_mb" else MAX_SECONDS
+            if not 0 < value <= highest:
+                raise InputError(f"the limit {name} is {value}, expected a positive number of at most {highest}")
 
     def with_cpu_seconds(self, cpu_seconds: float) -> Self:
         """Return limits with more or less CPU time; more of it also brings more wall time, in proportion."""
         more = max(cpu_seconds / self.cpu_seconds, 1.0)
-        return replace(self, cpu_seconds=cpu_seconds, wall_seconds=self.wall_seconds * more)
+        return replace(self, cpu_seconds=cpu_seconds, wall_seconds=min(self.wall_seconds * more, MAX_SECONDS))
 
 
 @dataclass(frozen=True, slots=True)

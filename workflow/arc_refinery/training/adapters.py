@@ -16,7 +16,7 @@ from arc_refinery.errors import ModelError
 from arc_refinery.files import atomic_write
 from arc_refinery.library_arguments import lora_adapter
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
-from arc_refinery.sampling.transformers_sampler import load_weights
+from arc_refinery.sampling.transformers_sampler import load_weights, not_finite
 
 
 def open_network(model: ModelConfig, lora: Lora, start: Path | None, seed: int) -> PeftModel:
@@ -60,6 +60,11 @@ def read_weights(network: Any, folder: Path) -> None:
 
 def write_adapter(network: Any, output: Path, add: Callable[[Path], None]) -> None:
     """Write the adapter, and the files that `add` puts next to it, atomically to the folder `output`."""
+    if wrong := not_finite(network, is_trained=True):
+        raise ModelError(
+            f"{output}: not written, because {len(wrong)} of the adapter's matrices hold values that are not finite "
+            f"numbers, such as {wrong[0]}; train again, with a lower learning_rate or max_grad_norm"
+        )
     with atomic_write(output, SafetensorError) as unfinished:
         network.save_pretrained(unfinished, selected_adapters=["default"])
         (unfinished / "README.md").unlink(missing_ok=True)  # peft's empty model card

@@ -13,6 +13,7 @@ An environment (`RefineEnvironment`, `ToolEnvironment`) supplies prompts, comple
 """
 
 import logging
+import math
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,8 @@ from arc_refinery.files import writing
 from arc_refinery.gpus import check_mig
 from arc_refinery.library_arguments import grpo_settings, vllm_colocated
 from arc_refinery.reading import content_hash
-from arc_refinery.sampling.checks import ADAPTER_WEIGHTS, adapter_config
+from arc_refinery.sampling.checks import ADAPTER_WEIGHTS, check_trained
+from arc_refinery.sampling.transformers_sampler import not_finite
 from arc_refinery.sampling.vllm_sampler import supported_rank
 from arc_refinery.seeding import stream
 from arc_refinery.tokenizers import end_tokens, load_tokenizer
@@ -141,8 +143,7 @@ def train_grpo(job: TrainingJob, environment: Environment) -> bool:
     training = job.training
     _check_backends(job)
     _check_size(environment, training)
-    if job.start:
-        adapter_config(job.start)  # raises if it is not an adapter
+    check_trained(job.model, job.lora, job.start)
     torch.set_num_threads(job.model.n_threads)
     identity = job.identity(environment)
     processes.by_first(lambda: _claim(job, identity))
@@ -365,10 +366,17 @@ class _CollapseWatcher(TrainerCallback):
         if self.job.guard.action == "none":  # else no training continues after a collapse
             self.found = processes.of_first(first_symptom(_steps(state), self.job.guard))
 
-    def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         steps = _steps(state)
         if self.found is None and steps and steps[-1]["step"] == state.global_step:
-            self.found = processes.of_first(symptom(steps, self.job.guard))
+            wrong = not_finite(model, is_trained=True)  # a step can break the weights, though its own loss was finite
+            if wrong and self.job.guard.action == "none":
+                raise TrainingError(
+                    f"step {state.global_step}: {len(wrong)} of the adapter's matrices hold values that are not finite "
+                    f"numbers, such as {wrong[0]}, and guard.action is none; lower learning_rate or max_grad_norm"
+                )
+            found = Symptom(state.global_step, "loss", math.nan, 0.0) if wrong else symptom(steps, self.job.guard)
+            self.found = processes.of_first(found)
             ended = self.found is not None and self.job.guard.action != "none"
             control.should_training_stop |= ended
             control.should_save &= not ended  # a run resumed from there would continue

@@ -28,6 +28,8 @@ from arc_refinery.files import append, writing
 from arc_refinery.library_arguments import sft_settings
 from arc_refinery.records import Demonstration
 from arc_refinery.records.transcripts import Segment
+from arc_refinery.sampling.checks import check_trained
+from arc_refinery.sampling.transformers_sampler import not_finite
 from arc_refinery.shared_prompts import share, side_by_side
 from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.training.adapters import open_network, write_adapter
@@ -78,6 +80,7 @@ def train_sft(
     """
     rows = sorted(rows, key=lambda row: row.demonstration_id)
     _check(rows)
+    check_trained(model, lora, None)
     torch.set_num_threads(model.n_threads)
     claim(work, _identity(rows, model, lora, training, seed))
     last = newest(work)
@@ -110,10 +113,22 @@ def open_trainer(
         args=SFTConfig(**sft_settings(model, training, seed, work, on_gpu=torch.cuda.is_available())),
         train_dataset=dataset(rows, tokenizer),
         data_collator=collate,
-        callbacks=[OneLineProgress({"loss": "loss"})],
+        callbacks=[_StopsAtNaN(), OneLineProgress({"loss": "loss"})],
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
+
+
+class _StopsAtNaN(TrainerCallback):
+    """Ends a training whose weights are not finite numbers any more, before they are saved."""
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        if wrong := not_finite(model, is_trained=True):
+            raise SftError(
+                f"step {state.global_step}: {len(wrong)} of the adapter's matrices hold values that are not finite "
+                f"numbers, such as {wrong[0]}: the training has diverged. Lower learning_rate = {args.learning_rate:g} "
+                f"or max_grad_norm = {args.max_grad_norm:g}"
+            )
 
 
 class _Trainer(SavesLastStep, SFTTrainer):
