@@ -1,12 +1,19 @@
 """The collapse guard's criteria, and which checkpoints are kept, by hand."""
 
+import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from messages import Wording
+from safetensors.torch import save_file
 
-from arc_refinery.config import Guard
+from arc_refinery import cli
+from arc_refinery.config import Guard, Sandbox
+from arc_refinery.errors import InputError
 from arc_refinery.training import checkpoints
 from arc_refinery.training.guard import Symptom, first_symptom, symptom
 from arc_refinery.training.log import Journal
@@ -78,11 +85,20 @@ def test_a_loss_that_is_no_number_counts_at_once() -> None:
     assert found is not None and (found.step, found.criterion) == (1, "loss")
 
 
+def write_checkpoint(folder: Path, step: int, weight: float = 0.5) -> None:
+    """All files that decide how a training continues."""
+    folder.mkdir()
+    save_file({"lora_A": torch.tensor([weight])}, folder / "adapter_model.safetensors")
+    torch.save({"state": {0: {"step": torch.tensor(float(step))}}, "param_groups": []}, folder / "optimizer.pt")
+    torch.save({"last_epoch": step}, folder / "scheduler.pt")
+    torch.save({"cpu": torch.tensor([1])}, folder / "rng_state.pth")
+    (folder / "trainer_state.json").write_text(json.dumps({"global_step": step}))
+
+
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
     for step in (2, 4, 6, 8, 10):
-        (tmp_path / f"checkpoint-{step}").mkdir()
-        (tmp_path / f"checkpoint-{step}/trainer_state.json").write_text("{}")
+        write_checkpoint(tmp_path / f"checkpoint-{step}", step)
     (tmp_path / "checkpoint-12").mkdir()  # half written
     (tmp_path / "settings.txt").write_text("0" * 16)
     return tmp_path
@@ -154,3 +170,129 @@ def test_a_checkpoint_whose_state_was_cut_off_by_a_kill_does_not_count(work: Pat
     if written is not None:
         state.write_text(written)
     assert checkpoints.newest(work) == work / "checkpoint-8"
+
+
+# the checkpoint that is resumed from, and a part of a training that is continued
+
+
+def without(name: str) -> Callable[[Path], object]:
+    return lambda checkpoint: (checkpoint / name).unlink()
+
+
+def cut(name: str) -> Callable[[Path], object]:
+    return lambda checkpoint: (checkpoint / name).write_bytes((checkpoint / name).read_bytes()[:-30])
+
+
+def of_another_step(name: str, step: int) -> Callable[[Path], object]:
+    def change(checkpoint: Path) -> None:
+        other = checkpoint.with_name("other")
+        write_checkpoint(other, step)
+        shutil.copy2(other / name, checkpoint / name)
+        shutil.rmtree(other)
+
+    return change
+
+
+STATE = ("adapter_model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth")
+FAULTS = {f"without {name}": without(name) for name in STATE}
+FAULTS |= {f"cut {name}": cut(name) for name in STATE}
+FAULTS |= {
+    f"{name} of step {step}": of_another_step(name, step)
+    for name in ("optimizer.pt", "scheduler.pt", "trainer_state.json")
+    for step in (8, 12)
+}
+
+
+@pytest.mark.parametrize("change", FAULTS.values(), ids=FAULTS.keys())
+def test_a_checkpoint_whose_state_is_not_whole_is_not_resumed_from(work: Path, change: Callable[[Path], object]):
+    change(work / "checkpoint-10")
+    assert checkpoints.newest(work) == work / "checkpoint-8"
+    assert not (work / "checkpoint-10").exists()
+
+
+def test_in_float16_the_optimizer_may_have_made_fewer_steps(work: Path):
+    of_another_step("optimizer.pt", 9)(work / "checkpoint-10")
+    (work / "checkpoint-10/scaler.pt").write_bytes((work / "checkpoint-10/optimizer.pt").read_bytes())
+    assert checkpoints.newest(work) == work / "checkpoint-10"
+
+
+@pytest.fixture
+def part(tmp_path: Path) -> Path:
+    """The adapter of a part that ended with step 10."""
+    folder = tmp_path / "part"
+    (folder / "checkpoints").mkdir(parents=True)
+    write_checkpoint(folder / "checkpoints/checkpoint-10", 10)
+    (folder / "checkpoints/settings.txt").write_text("0" * 16)
+    shutil.copy2(folder / "checkpoints/checkpoint-10/adapter_model.safetensors", folder)
+    (folder / "training.jsonl").write_text('{"step": 1}\n{"chosen": {"step": 10, "why": "a step to keep"}}\n')
+    return folder
+
+
+def take_over(part: Path) -> Path:
+    work = part.with_name("work")
+    checkpoints.claim(work, "0" * 16)
+    checkpoints.take_over(part / "checkpoints", work)
+    return work
+
+
+def test_a_part_is_continued_from_its_last_step(part: Path):
+    assert checkpoints.newest(take_over(part)) == part.with_name("work") / "checkpoint-10"
+    assert (part / "checkpoints/checkpoint-10").is_dir()
+
+
+@pytest.mark.parametrize("change", FAULTS.values(), ids=FAULTS.keys())
+def test_a_part_whose_state_is_not_whole_is_refused(part: Path, change: Callable[[Path], object], wording: Wording):
+    change(part / "checkpoints/checkpoint-10")
+    with pytest.raises(checkpoints.CheckpointError) as caught:
+        take_over(part)
+    assert str(part / "checkpoints/checkpoint-10") in str(caught.value)
+    assert f"delete {part}" in str(caught.value)
+    wording(caught.value)
+
+
+def of_other_weights(part: Path) -> None:
+    path = part / "checkpoints/checkpoint-10/adapter_model.safetensors"
+    path.unlink()
+    save_file({"lora_A": torch.tensor([float("nan")])}, path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        of_other_weights,
+        lambda part: shutil.rmtree(part / "checkpoints"),
+        lambda part: shutil.rmtree(part / "checkpoints/checkpoint-10"),
+        lambda part: (part / "checkpoints/checkpoint-10/trainer_state.json").unlink(),
+        lambda part: (part / "checkpoints/checkpoint-10").rename(part / "checkpoints/checkpoint-8"),
+        lambda part: (part / "checkpoints/settings.txt").unlink(),
+        lambda part: (part / "checkpoints/settings.txt").write_text("1" * 16),
+        lambda part: (part / "checkpoints/settings.txt").write_bytes(b"\xff\xfe"),
+        lambda part: (part / "training.jsonl").unlink(),
+        lambda part: (part / "training.jsonl").write_text(""),
+        lambda part: (part / "training.jsonl").write_text('{"step": 1}\n'),
+        lambda part: (part / "training.jsonl").write_text('{"chosen": {"step": 8, "why": "a step to keep"}}\n'),
+    ],
+)
+def test_a_part_that_is_not_this_trainings_or_not_whole_is_refused(part: Path, change: Callable[[Path], object]):
+    change(part)
+    with pytest.raises(InputError, match=str(part)):
+        take_over(part)
+
+
+def test_a_part_that_a_collapse_ended_is_continued_from_any_checkpoint(part: Path):
+    (part / "training.jsonl").write_text('{"chosen": {"step": 4, "why": "the last one before the collapse"}}\n')
+    assert checkpoints.newest(take_over(part))
+
+
+@pytest.mark.parametrize(("step", "n_saved", "last"), [(0, 2, 8), (-1, 1, 8), (-2, 2, -1), (3, 2, 8), (10, 2, 8)])
+def test_steps_that_no_part_can_end_with_are_refused_before_training(step: int, n_saved: int, last: int):
+    words = ["--dataset-path", "x", "--output-dir", "y", "--save-steps", str(n_saved), "--max-steps", str(last)]
+    command = cli.parse(["train", *words, "--until-step", str(step)])
+    with pytest.raises(InputError, match="--until-step"):
+        command.job(command.training, 9, Sandbox())
+
+
+def test_a_part_ends_with_a_saved_step():
+    words = ["--dataset-path", "x", "--output-dir", "y", "--save-steps", "2", "--max-steps", "8", "--until-step", "4"]
+    command = cli.parse(["train", *words])
+    assert command.job(command.training, 9, Sandbox()).until_step == 4

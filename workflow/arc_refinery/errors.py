@@ -7,3 +7,7 @@ class InputError(ValueError):
 
 class ModelError(InputError):
     """A model's folder cannot be used; the message says what is missing."""
+
+
+class NotFiniteError(ModelError):
+    """A network predicts what is not a finite number."""

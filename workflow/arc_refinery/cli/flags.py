@@ -13,6 +13,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from arc_refinery import config
 from arc_refinery.cli.outputs import Output, OutputError, Outputs, adapter, lines
+from arc_refinery.errors import InputError
 from arc_refinery.gpus import divide, let_segments_grow
 
 if TYPE_CHECKING:
@@ -116,8 +117,18 @@ class GrpoFlags(AdapterFlags):
     until_step: Count | None = None  # stop after this step, a multiple of save_steps; output_dir gets checkpoints, too
     continue_from: Path | None = None  # output_dir of the part of this training that ended with until_step
 
+    def _check_until_step(self, training: config.PolicyGradient) -> None:
+        step, last = self.until_step, training.max_steps
+        if step is None:
+            return
+        if step < 1 or step % training.save_steps:
+            raise InputError(f"--until-step is {step}; expected a multiple of --save-steps {training.save_steps}")
+        if 0 < last < step:
+            raise InputError(f"--until-step is {step}, but the training ends at --max-steps {last}; lower it")
+
     def job(self, training: config.PolicyGradient, window: int, sandbox: config.Sandbox) -> "TrainingJob":
         """The training with a window of so many tokens; from here on, this process sees only the GPUs that train."""
+        self._check_until_step(training)
         sampler_gpus = divide(training.n_training_processes, training.n_server_gpus)
         let_segments_grow()
         from arc_refinery.training import processes

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from arc_refinery.errors import NotFiniteError
 from arc_refinery.sampling.prefixes import Prefixes
 from arc_refinery.shared_prompts import layout_arguments, side_by_side
 
@@ -71,6 +72,11 @@ def sample_rows(
     rows = Rows(network, list(prompts), owners, shares=True)
     written, running_ids = ids, ids[order]
     while True:
+        if not torch.isfinite(rows.logits).all():
+            raise NotFiniteError(
+                f"{network.config.name_or_path}: its predictions are not finite numbers; its weights or those of its "
+                "adapter are damaged or too large. Download or train it again, or set another dtype"
+            )
         scores, places = logits_processor(running_ids, rows.logits), order[rows.numbers]
         chosen = _drawn(scores, places, len(ids)) if generation_config.do_sample else scores.argmax(-1)
         column = torch.full_like(ids[:, :1], generation_config.pad_token_id)

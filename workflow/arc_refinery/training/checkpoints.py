@@ -10,17 +10,23 @@ import re
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
 from zipfile import is_zipfile
 
 from safetensors import SafetensorError, safe_open
 
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write, writing
+from arc_refinery.reading import decode_json, read_text
+from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
 
 logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"checkpoint-(\d+)")
 _IDENTITY = "settings.txt"
+_STATE, _OPTIMIZER, _SCHEDULER = "trainer_state.json", "optimizer.pt", "scheduler.pt"  # written by transformers
+KEPT = "a step to keep"  # why a part of a training has its adapter
 _HASH = re.compile(rb"[0-9a-f]{16}|\0*")  # zeros: what some file systems leave after a power failure
 # README.md: TRL's; the others are of `log.Journal` and of its unfinished files
 _OWN = re.compile(rf"{_NAME.pattern}|{re.escape(_IDENTITY)}|README\.md|(start|journal)\.jsonl|\..*\.tmp")
@@ -88,13 +94,45 @@ def take_over(part: Path, work: Path) -> None:
     """Fill the folder `work`, if it is only claimed yet, with the folder `part` of an earlier part of the training."""
     if any(path.name != _IDENTITY for path in work.iterdir()):
         return
-    note, own = part / _IDENTITY, work / _IDENTITY
-    if not note.exists() or note.read_text() != own.read_text():
+    if not part.is_dir() or _identity(part) != _identity(work):
         raise CheckpointError(
             f"{part}: is not an earlier part of this training; its settings or data differ. Train that part again"
         )
+    _check_part(part)
     with atomic_write(work) as copy:
         shutil.copytree(part, copy)
+
+
+def _check_part(part: Path) -> None:
+    """Raise unless a part of a training, if no collapse ended it, holds the whole state after its last step."""
+    log = part.parent / "training.jsonl"
+    last = decode_json(
+        read_text(log, "a training log").rstrip().rpartition("\n")[2], f"{log}: its last line", "a choice"
+    )
+    match last:
+        case {"chosen": {"step": int(step), "why": str(why)}}:
+            if why != KEPT:
+                return
+        case _:
+            raise CheckpointError(f"{log}: does not end with the step that was chosen; train that part again")
+    saved = part / f"checkpoint-{step}"
+    if step not in steps_of(part):
+        fault = f"{saved / _STATE}: is missing or cannot be read"
+    elif not (fault := _fault(saved)) and not _have_equal_weights(part.parent, saved):
+        fault = f"{saved / ADAPTER_WEIGHTS}: holds other weights than {part.parent}"
+    if fault:
+        raise CheckpointError(
+            f"{fault}, so training cannot continue from there. Make that part again: delete {part.parent}, then run "
+            f"snakemake {part.parent}, or type its own command with --until-step {step}"
+        )
+
+
+def _have_equal_weights(one: Path, other: Path) -> bool:
+    import torch
+    from safetensors.torch import load_file
+
+    first, second = (load_file(folder / ADAPTER_WEIGHTS) for folder in (one, other))
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 def steps_of(work: Path) -> dict[int, Path]:
@@ -107,10 +145,8 @@ def steps_of(work: Path) -> dict[int, Path]:
 
 
 def _is_complete(checkpoint: Path) -> bool:
-    from transformers.trainer import TRAINER_STATE_NAME  # only training calls this, after it has imported transformers
-
     try:
-        json.loads((checkpoint / TRAINER_STATE_NAME).read_text())
+        json.loads((checkpoint / _STATE).read_bytes())
     except (FileNotFoundError, ValueError):
         return False
     return True
@@ -119,25 +155,56 @@ def _is_complete(checkpoint: Path) -> bool:
 def newest(work: Path) -> Path | None:
     """Return the newest complete checkpoint, after removing newer ones whose files are damaged."""
     for path in reversed(steps_of(work).values()):
-        if not (damaged := _damaged(path)):
+        if not (fault := _fault(path)):
             return path
-        logger.warning("%s: is damaged; training resumes from the checkpoint before it, if there is one", damaged)
+        logger.warning("%s; training resumes from the checkpoint before it, if there is one", fault)
         shutil.rmtree(path)
     return None
 
 
-def _damaged(checkpoint: Path) -> Path | None:
-    """Return a file of weights or of the optimizer that was cut short, if there is one."""
+def _fault(checkpoint: Path) -> str:
+    """Return which file of a complete checkpoint is missing, cut short or of another step; empty if none is.
+
+    The libraries do not: without a file, training would go on with a new optimizer, or with other random numbers.
+    """
+    for name in (ADAPTER_WEIGHTS, _OPTIMIZER, _SCHEDULER):
+        if not (checkpoint / name).is_file():
+            return f"{checkpoint / name}: is missing"
+    if not list(checkpoint.glob("rng_state*.pth")):
+        return f"{checkpoint / 'rng_state.pth'}: is missing"
     for path in sorted(checkpoint.rglob("*")):
         if path.suffix == ".safetensors":
             try:
                 with safe_open(path, "pt"):
                     continue
             except SafetensorError:
-                return path
+                return f"{path}: is damaged"
         if path.suffix in (".pt", ".pth") and not is_zipfile(path):  # torch writes zip files, their index last
-            return path
-    return None
+            return f"{path}: is damaged"
+    return _fault_of_step(checkpoint)
+
+
+def _fault_of_step(checkpoint: Path) -> str:
+    """Return which file is of another step than the checkpoint's name says."""
+    import torch
+
+    step = int(checkpoint.name.rpartition("-")[2])
+    read: dict[str, Any] = {_STATE: json.loads((checkpoint / _STATE).read_bytes())}
+    for name in (_OPTIMIZER, _SCHEDULER):
+        try:
+            read[name] = torch.load(checkpoint / name, "cpu", weights_only=True)
+        except (RuntimeError, UnpicklingError, EOFError, ValueError, KeyError):
+            return f"{checkpoint / name}: is damaged"
+    try:
+        found = {_STATE: {read[_STATE]["global_step"]}, _SCHEDULER: {read[_SCHEDULER]["last_epoch"]}}
+        found[_OPTIMIZER] = {int(one["step"]) for one in read[_OPTIMIZER]["state"].values() if "step" in one}
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return f"{checkpoint}: its files are not those of a training"
+    may_skip = (checkpoint / "scaler.pt").exists()  # in float16, steps whose gradients overflow
+    for name, steps in found.items():
+        if other := [one for one in steps if one != step and not (may_skip and name != _STATE and one < step)]:
+            return f"{checkpoint / name}: is of step {other[0]}"
+    return ""
 
 
 def best(rewards: Mapping[int, float]) -> int:

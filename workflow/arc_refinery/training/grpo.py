@@ -30,7 +30,7 @@ from trl import GRPOConfig
 
 from arc_refinery import records
 from arc_refinery.config import TUNING, Guard, Lora, ModelConfig, PolicyGradient, Sandbox, check_weights, marked
-from arc_refinery.errors import InputError
+from arc_refinery.errors import InputError, NotFiniteError
 from arc_refinery.files import writing
 from arc_refinery.gpus import check_mig
 from arc_refinery.library_arguments import grpo_settings, vllm_colocated
@@ -194,7 +194,7 @@ def _end_of_part(job: TrainingJob, trainer: Trainer, found: Symptom | None) -> C
             f"training ended after step {trainer.state.global_step}, but the adapter of step {job.until_step} is to be "
             "kept: remove that step from training.keep_steps, or train for longer"
         )
-    return Choice(job.until_step, "a step to keep")
+    return Choice(job.until_step, checkpoints.KEPT)
 
 
 def _check_size(environment: Environment, training: PolicyGradient) -> None:
@@ -258,7 +258,13 @@ def _train(
         longest = longest_of_grpo(trainer, job.model.window, environment.longest_completion)
         trainer.add_callback(Rehearsal(trainer, longest, job.model))
     with writing(job.tensorboard):  # checkpoints name themselves
-        trainer.train(resume_from_checkpoint=str(newest) if newest else None)
+        try:
+            trainer.train(resume_from_checkpoint=str(newest) if newest else None)
+        except NotFiniteError:  # a step has made weights that are finite, but too large
+            step = trainer.state.global_step
+            if not step or job.guard.action == "none" or processes.count() > 1:
+                raise
+            watcher.found = Symptom(step, "loss", math.nan, 0.0)
     return trainer, watcher.found
 
 
@@ -363,6 +369,11 @@ class _CollapseWatcher(TrainerCallback):
         self.found: Symptom | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self.job.until_step and self.job.until_step > state.max_steps:
+            raise TrainingError(
+                f"--until-step is {self.job.until_step}, but the training ends after step {state.max_steps}; lower it, "
+                "or remove that step from training.keep_steps"
+            )
         if self.job.guard.action == "none":  # else no training continues after a collapse
             self.found = processes.of_first(first_symptom(_steps(state), self.job.guard))
 
