@@ -6,13 +6,14 @@ TypeError, n has no program.
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from factories import make_attempt, make_grid, make_prompt, make_task, make_verdict
 
 from arc_refinery import config, records
-from arc_refinery.config import Refining
+from arc_refinery.config import Refining, inputs, stages
 from arc_refinery.grids import Grid
 from arc_refinery.records import Attempt, Prompt, Verdict
 
@@ -62,14 +63,28 @@ def finished(
             for number in range(-(-len(of_tasks.get(task, "")) // 2))
         ]
         records.write(folder / task_set.name / branch / "prompts.parquet", "prompts", prompts, 0, {})
+        sampled = sampled_with(experiment, task_set.name, branch)
         for shard in range(n_shards):
             ours = [task for task in tasks if task in of_tasks][shard::n_shards]
             rows = [graded(task, branch, index, letter) for task in ours for index, letter in enumerate(of_tasks[task])]
             index = folder / task_set.name / branch
-            records.write(index / f"attempts/{shard:03d}.parquet", "attempts", [row[0] for row in rows], 0, {})
+            records.write(
+                index / f"attempts/{shard:03d}.parquet", "attempts", [replace(row[0], **sampled) for row in rows], 0, {}
+            )
             records.write(index / f"verdicts/{shard:03d}.parquet", "verdicts", [row[1] for row in rows], 0, {})
     (folder / "settings.json").write_text(json.dumps(experiment.model_dump(mode="json", exclude={"resources"})))
     return experiment, folder
+
+
+def sampled_with(experiment: Refining, tasks: str, branch: str) -> dict[str, Any]:
+    """What the attempts of a branch say of the settings that they were sampled with."""
+    made_with = stages.sample(experiment, tasks, branch).params
+    adapters = inputs.adapter(experiment, tasks, branch)
+    return {
+        "model": made_with["model_path"],
+        "adapter": adapters[0] if adapters else "",
+        **{name: made_with[name] for name in ("seed", "temperature", "top_p")},
+    }
 
 
 def prompt(task_id: str, branch: str, number: int, n_predictions: int, **changes: Any) -> Prompt:

@@ -6,6 +6,7 @@ call of an unknown tool and a good one, T cut, X out of tokens, L calls on with 
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from checkout import TINY_TOOLS
 from factories import make_episode, make_question
 
 from arc_refinery import config, records
-from arc_refinery.config import ToolUse
+from arc_refinery.config import ToolUse, stages
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Call, Episode, EpisodeMessage
 
@@ -92,13 +93,21 @@ def experiment(
     folder = results / made.experiment
     records.write(folder / "questions/sums.parquet", "questions", questions, 0, {})
     for arm, answers in every_answer.items():
+        adapter = made.adapter_of(arm)
+        sampled: dict[str, Any] = {
+            "model": stages.model_path(made, made.model),
+            "adapter": f"{folder}/adapters/{adapter}" if adapter else "",
+            "seed": made.seed,
+            "temperature": made.generation.temperature,
+            "top_p": made.generation.top_p,
+        }
         played = [
-            [change(episode(question, number, letter)) for number, letter in enumerate(letters)]
+            [change(replace(episode(question, number, letter), **sampled)) for number, letter in enumerate(letters)]
             for question, letters in zip(questions, answers, strict=True)
         ]
         for shard in (0, 1):
             rows = [one for of_question in played[shard::2] for one in of_question]
-            records.write(folder / f"sums/{arm}/{shard:03d}.parquet", "episodes", rows, 0, {})
+            records.write(folder / f"sums/{arm}/{shard:03d}.parquet", "episodes", rows, 0, {"arm": arm})
     (folder / "settings.json").write_text(json.dumps(made.model_dump(mode="json", exclude={"resources"})))
     for adapter in made.adapters:
         log = folder / "adapters" / adapter / "training.jsonl"

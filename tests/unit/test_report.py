@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from factories import make_task
-from handmade import graded, prompt
+from handmade import graded, prompt, sampled_with
 from messages import Wording, line_with
 
 from arc_refinery import config, records
@@ -89,7 +89,9 @@ def write_branch(
             for index, letter in enumerate(answers[task])
         ]
         name = f"{shard:03d}.parquet"
-        records.write(folder / branch / "attempts" / name, "attempts", [attempt for attempt, _ in rows], 0, {})
+        sampled = sampled_with(experiment(), "small", branch)
+        attempts = [dataclasses.replace(attempt, **sampled) for attempt, _ in rows]
+        records.write(folder / branch / "attempts" / name, "attempts", attempts, 0, {})
         records.write(folder / branch / "verdicts" / name, "verdicts", [verdict for _, verdict in rows], 0, {})
 
 

@@ -54,15 +54,15 @@ def test_the_tools_are_named_also_those_of_sets(tmp_path: Path, wording: Wording
 
 
 def test_a_model_of_the_hub_is_read_where_it_was_fetched_and_its_commit_is_named(tmp_path: Path):
-    made = experiment(tmp_path)
     model = {"path": "someone/tools", "revision": "v2", "window": 512}
+    made = experiment(tmp_path, settings=SETTINGS | {"model": model})
     folder = tmp_path / "by-hand/fetched/someone"
     folder.mkdir(parents=True)
     (folder / "tools").symlink_to(TINY_TOOLS)
     (folder / "tools.json").write_text(json.dumps({"commit": "c0ffee", "revision": "v2", "bytes": 3_400_000_000}))
-    text = composed(tmp_path, config.validate_experiment(SETTINGS | {"model": model}, "test", config.ToolUse))
+    text = composed(tmp_path, made)
     assert "| someone/tools | v2 | `c0ffee` | 3.40GB |" in text
-    assert "Hugging Face hub" not in composed(tmp_path, made)
+    assert "Hugging Face hub" not in composed(tmp_path / "local", experiment(tmp_path / "local"))
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from tyro.conf import Positional, arg
 from arc_refinery import config
 from arc_refinery.cli.flags import Seconds
 from arc_refinery.cli.outputs import Outputs, folder, json_file, page, picture, report, submission, table
+from arc_refinery.config.experiment import Experiment
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
 
@@ -34,7 +35,8 @@ class WriteReport:
     def run(self) -> None:
         from arc_refinery.reporting import page
 
-        match config.load_experiment(self.config):
+        self._check_folder(experiment := config.load_experiment(self.config))
+        match experiment:
             case config.Refining() as experiment:
                 from arc_refinery.reporting.refining import report, tidy
 
@@ -47,6 +49,19 @@ class WriteReport:
             case own:
                 import_module(own.kind).write_report(own, self.folder, self.output)
         page.write_page(self.output, self.output.with_suffix(".html"))
+
+    def _check_folder(self, given: Experiment) -> None:
+        """Raise `InputError` if the folder holds the results of another experiment."""
+        settings = self.folder / "settings.json"
+        if not settings.is_file():
+            return
+        found = config.load_experiment(settings)
+        for key in ("kind", "experiment"):
+            if getattr(found, key) != getattr(given, key):
+                raise InputError(
+                    f"{self.config}: {key} is {getattr(given, key)}, but {settings} says {getattr(found, key)}; give "
+                    "the settings.json in the folder of the results"
+                )
 
 
 @dataclass
@@ -86,11 +101,12 @@ class SideBySide:
         return {"output": report(self.output, "Experiments")}
 
     def run(self) -> None:
-        from arc_refinery.evaluation.sides import kind_of, side
+        from arc_refinery.evaluation.sides import check_distinct, kind_of, side
         from arc_refinery.reporting import page
         from arc_refinery.reporting.side_by_side import write_comparison
 
         sides = [side(str(folder)) for folder in self.folders]
+        check_distinct(sides)
         match kind_of(sides):
             case "tool-use":
                 from arc_refinery.reporting.tool_use import side_by_side as of_tool_use

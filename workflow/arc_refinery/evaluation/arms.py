@@ -20,6 +20,7 @@ import pandas as pd
 from arc_refinery import records
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import Arm, Refining, TaskSet
+from arc_refinery.evaluation.origins import check_branch
 
 METRICS = (
     "valid code",
@@ -103,7 +104,10 @@ def load_results(experiment: Refining, folder: Path, task_set: TaskSet, arms: It
     task_ids = read_task_ids(folder, task_set)
     arms = list(arms)
     names = sorted({branch for arm in arms for branch in arm.branches})
-    branches = {name: load_branch(experiment.files(folder, task_set.name, name), task_ids) for name in names}
+    files = {name: experiment.files(folder, task_set.name, name) for name in names}
+    branches = {name: load_branch(of_branch, task_ids) for name, of_branch in files.items()}
+    for name, of_branch in files.items():
+        check_branch(experiment, of_branch, task_set.name, name)
     for arm in arms:
         for before, branch in pairwise(["", *arm.branches]):
             parents = set(branches[before]["attempt_id"]) if before else {""}

@@ -72,6 +72,21 @@ def kind_of(compared: Sequence[Side[Any]]) -> str:
     return str(first.experiment.kind)
 
 
+def check_distinct(compared: Sequence[Side[Any]]) -> None:
+    """Raise unless there are two experiments or more, none of them twice and none by an arm alone."""
+    for one in compared:
+        if one.arm:
+            raise PairingError(
+                f"{one.folder}:{one.arm}: expected the folder of an experiment, whose arms are all compared; for one "
+                f"arm, arc-refinery compare {one.folder}:{one.arm} <another folder, or one of its arms>"
+            )
+    folders = [one.folder.resolve() for one in compared]
+    if twice := next((one.folder for one in compared if folders.count(one.folder.resolve()) > 1), None):
+        raise PairingError(f"{twice} would be compared with itself; name each experiment once")
+    if len(compared) < 2:
+        raise PairingError(f"{compared[0].folder}: nothing to compare it with; name two experiments or more")
+
+
 def arms_to_pair(first: Side[AnyExperiment], second: Side[AnyExperiment]) -> list[tuple[str, str]]:
     """Return pairs of arms: the named ones; with one name given, that arm of both sides; else all names in both."""
     if first.arm and second.arm:

@@ -229,6 +229,11 @@ def check_made_from(path: Path, sources: Sequence[Path]) -> None:
         raise RecordError(f"{path}: was made from other files than {names}. {remake(path)}")
 
 
+def settings_of(path: Path) -> str:
+    """Return the hash of the settings that made a file."""
+    return _metadata(path).get("settings", "")
+
+
 def notes(path: Path) -> dict[str, Any]:
     """Return the short facts that were written with the file."""
     try:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from arc_refinery import records
 from arc_refinery.config import Questions, ToolUse
+from arc_refinery.evaluation.origins import check_arms_differ, check_episodes
 from arc_refinery.evaluation.runs import Runs, of_runs
 from arc_refinery.evaluation.sides import PairingError, Side
 from arc_refinery.evaluation.statistics import pass_at_k
@@ -75,15 +76,23 @@ def load_questions(experiment: ToolUse, folder: Path, settings: Questions, arms:
         raise RecordError(f"{source}: has no questions, so nothing can be compared")
     answers = {name: one.reference if one.kind == "exact_match" else "" for name, one in questions.items()}
     episodes, texts = {}, {}
-    for arm in arms:
+    files = {arm: [folder / settings.name / arm / f"{n:03d}.parquet" for n in range(settings.shards)] for arm in arms}
+    check_arms_differ(experiment, settings.name, files)
+    for arm, paths in files.items():
         by_question: dict[str, list[Episode]] = {question_id: [] for question_id in questions}
         texts_by_question: dict[str, list[EpisodeTexts]] = {question_id: [] for question_id in questions}
-        for shard in range(settings.shards):
-            path = folder / settings.name / arm / f"{shard:03d}.parquet"
+        for shard, path in enumerate(paths):
             batches = records.batches_of_shard([*questions], evaluation.questions_per_batch, shard, settings.shards)
             records.check_episodes(path, source, [*chain.from_iterable(batches)], evaluation.n_predictions)
+            check_episodes(experiment, path, arm)
             call_format = FORMATS[records.notes(path).get(CALL_FORMAT, HERMES.name)]  # earlier versions had one
+            has_tools = experiment.arm(arm).tools and experiment.tools_of(settings.name)
             for episode in records.read_episodes(path):
+                if not has_tools and any(call.tool for call in episode.calls):
+                    raise RecordError(
+                        f"{path}: {episode.episode_id} calls a tool, but the arm {arm} has none; is it of another "
+                        f"arm? {records.remake(path)}"
+                    )
                 by_question[episode.question_id].append(replace(episode, messages=(), completion_ids=(), mask=()))
                 texts_by_question[episode.question_id].append(
                     measure_texts(episode, call_format, answers[episode.question_id])
