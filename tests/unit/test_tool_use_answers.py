@@ -130,6 +130,9 @@ from arc_refinery.tool_use.rewards import exact_match, grade_episodes, gsm8k
         ("##### **Answer**\n\n18 apples, because 3 are gone", "18"),
         ("**Final Answer**\n$18$ for 3 hats", "18"),
         ("### Final Answer: 18\nfor 3 hats", "18"),
+        ("**Final Answer:**\n$$\n18\n$$\nfor 3 hats", "18"),
+        ("**Final Answer**\n\\[\n18\n\\]\nfor 3 hats", "18"),
+        ("The answer is:\n\n\\[ \\frac{36}{2} = 18 \\]\nfor 3 hats", "18"),
         ("#### 1. Understand\nMuch.\n#### 2. Compute\n\\boxed{18}", "18"),
         ("#### **1.** Understand\nMuch.\n#### 2) compute\nThe answer is 18, not 3.", "18"),
         ("#### 2.1 Compute the total\nThe answer is 18.", "18"),
@@ -189,6 +192,10 @@ from arc_refinery.tool_use.rewards import exact_match, grade_episodes, gsm8k
         ("#### 5kg", "5"),
         ("#### 5 Km", "5"),
         ("#### 10K-20K", None),
+        ("#### 4K = 96", "4"),  # a variable
+        ("4K - 4 = 92, so K", "92"),
+        ("#### 6 200-gram bags", "6"),
+        ("He got 24 points/answer = 48.\n#### Final Answer\n18", "18"),
         ("#### 3 millions", "3000000"),
         ("#### 1.5 lakh", "150000"),
         # other digits

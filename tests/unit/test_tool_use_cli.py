@@ -144,3 +144,31 @@ def test_rows_that_cannot_be_used_are_named_and_an_empty_set_is_refused(
         assert f" {n_rows}" in str(refused)
         wording(refused)
     assert not (folder / "a").exists()
+
+
+def test_what_is_held_out_is_counted_by_reason_and_what_hides_no_assert_is_logged(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, wording: Wording
+):
+    def row(task_id: int, name: str, *values: int) -> dict[str, object]:
+        code = f"def {name}(n): return {task_id} * n"
+        tests = [f"assert {name}({value}) == {task_id * value}" for value in values]
+        return {"text": f"Write {name}.", "code": code, "test_list": tests, "task_id": task_id}
+
+    rows = [row(2, "double", 1, 2), row(3, "triple", 1, 2), row(4, "times_four", 1)]
+    (folder / "full.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    other = row(2, "twice", 1, 2)
+    (folder / "sanitized.jsonl").write_text(json.dumps(other | {"prompt": "Multiply by two."}))
+    for words in (
+        "--name b --output b --form mbpp --source file --path sanitized.jsonl --split heldout",
+        "--name a --output a --form mbpp --source file --path full.jsonl --heldout b",
+    ):
+        monkeypatch.setattr(sys, "argv", ["arc-refinery", "tools", "questions", *words.split()])
+        cli.main()
+    assert [one.question_id for one in records.read_questions(folder / "a")] == ["a/mbpp-3", "a/mbpp-4"]
+    assert records.notes(folder / "a")["held_out"] == {"held out, by task_id": 1}
+    assert "held_out" not in records.notes(folder / "b")
+    held_out, all_shown = (message for message in caplog.messages if message.startswith("1 question"))
+    assert "task_id" in held_out
+    assert "passed_tests" in all_shown
+    wording(held_out)
+    wording(all_shown)

@@ -5,6 +5,8 @@ import enum
 import itertools
 import math
 from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -132,6 +134,15 @@ PLAIN = [
     {1, 2},
     frozenset({(1, 2)}),
     {True: 1, 2.0: [{}]},
+    range(5, 0, -2),
+    collections.deque([1, [2]], 3),
+    collections.deque(),
+    {1: 0, "a": [2]}.keys(),
+    {1: [0]}.items(),
+    bytearray(b"a"),
+    Fraction(-1, 2),
+    Decimal("1.50"),
+    [range(2), {"a": collections.deque("b")}],
 ]
 
 
@@ -139,6 +150,35 @@ PLAIN = [
 def test_plain_data_come_out_as_they_went_in(value: Any):
     out = unpack(pack(value))
     assert (out, repr(out), type(out)) == (value, repr(value), type(value))
+
+
+def test_views_of_values_come_out_as_they_went_in():
+    """Equal only to themselves."""
+    out = unpack(pack({1: [0], 2: "a"}.values()))
+    assert (type(out), list(out)) == (type({}.values()), [[0], "a"])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.arange(6).reshape(2, 3),
+        np.array(5),
+        np.array([[1.5, 2]], dtype=np.float32),
+        np.array([True, False]),
+        np.array(["ab", "c"]),
+        np.array([b"ab"]),
+        np.array([1, "a", None], dtype=object),
+        np.array([2**63], dtype=np.uint64),
+        np.array([1j]),
+        np.zeros((0, 3)),
+        np.ma.masked_array([1, 2]),
+    ],
+    ids=repr,
+)
+def test_arrays_come_out_as_they_went_in(value: Any):
+    out = unpack(pack(value))
+    assert (type(out), out.dtype, out.shape) == (np.ndarray, value.dtype, value.shape)
+    assert out.tolist() == value.tolist()
 
 
 class Point(NamedTuple):
@@ -248,6 +288,17 @@ def test_no_part_of_the_bytes_and_nothing_longer_is_taken(value: Any):
         b"d\x02\0\0\0l\0\0\0\0N",
         b"d\x03\0\0\0NTF",
         b"l\x01\0\0\0" * 60 + b"N",
+        b"\0\0\0\0\0",
+        b"r\x01\0\0\0N",
+        b"K\x02\0\0\0NN",
+        b"I\x01\0\0\0N",
+        b"R" + pack((1, 0))[1:],
+        b"D" + pack(("x",))[1:],
+        b"q" + pack(("x", 1))[1:],
+        b"a" + pack(("<i8", (3,), 1))[1:],
+        b"a" + pack(("<M8[D]", (1,), 1))[1:],
+        b"a" + pack(("<i8", (1,), 2**80))[1:],
+        b"a" + pack((1, (1,), 2))[1:],
     ],
 )
 def test_forged_bytes_are_refused(data: bytes):

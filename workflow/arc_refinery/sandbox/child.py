@@ -335,6 +335,6 @@ class _FirstBytes(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        written = bytes(data)
+        written = memoryview(data)
         self.content += written[: max(wire.PRINTED_BYTES - len(self.content), 0)]
-        return len(written)
+        return written.nbytes

@@ -33,10 +33,11 @@ _MAX_CHARS = 60  # per number
 _MONEY = "$€£¥₹"
 _MARK = re.compile(r"#{4,}\s*((?:(?!####)[^\n])*)")
 _ANSWER_TAG = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.DOTALL | re.IGNORECASE)
-_ANSWER_IS = re.compile(r"\banswer\b[\s*_]{0,8}(?:is\b|[:=])+", re.IGNORECASE)
+_ANSWER_IS = re.compile(r"(?<!/)\banswer\b[\s*_]{0,8}(?:is\b|[:=])+", re.IGNORECASE)
 _ANSWER_HEADING = re.compile(
-    r"^[ \t#*_]*(?:the[ ])?(?:final[ ])?answer[ \t#*_]*\n\s*(\S[^\n]*)", re.IGNORECASE | re.MULTILINE
+    r"^[ \t#*_]*(?:the[ ])?(?:final[ ])?answer[ \t#*_]*\n(?=\s*\S)", re.IGNORECASE | re.MULTILINE
 )
+_OPENING = re.compile(r"\A(?:\s|\*|\$\$|\\\[)+")
 _BEGINS_WITH_NUMBER = re.compile(r"(?:[^\w\\]|_)*(?:[A-Za-z]\s?=|USD?|EUR|GBP|INR|Rs\.?)?[^\w\\]*(?:[0-9]|\\)")
 _NUMBERED_TITLE = re.compile(r"\W*\d{1,2}(?:\.\d{1,2})*(?:[.):][\s*_]+[A-Za-z]|\s+[*_]*[A-Z][a-z])")
 # what leads to a number, in this order
@@ -51,7 +52,7 @@ _TEXT = (re.compile(r"\\text\s*\{([^{}]*)\}"), r" \1")
 _THOUSANDS = re.compile(
     r"(?<![\w.,/:]) (?<!\d[ ]) [1-9]\d{0,2}"
     r"(?P<mark>\{,\} | \\[,!;:\ ] | [~'’ \u00a0\u2007\u2009\u202f]) \d{3} (?:(?P=mark)\d{3})*"
-    r"(?! \d | [ ]?/ | (?P=mark)\d)",
+    r"(?! \d | [ ]?/\d+(?![ \d]*=) | (?P=mark)\d | -[A-Za-z])",
     re.VERBOSE | re.ASCII,
 )
 _LATEX = (
@@ -75,7 +76,7 @@ _NUMBER = re.compile(
     (?P<digits>(?:\d{{1,3}}(?:,\d{{3}})+(?!\d)|\d{{1,2}}(?:,\d{{2}})+,\d{{3}}(?!\d)|\d+)(?:\.\d+)?|\.\d+)
     (?P<exponent>[eE][-+]?\d{{1,3}}(?!\d))?
     (?:[ ]?/[ ]?(?P<denominator>\d+)(?!\.\d))?
-    (?:(?P<letter>(?(money)[ ]?(?:[kK]|[mM]n?|[bB]n?)|[kKM]))(?!\w))?
+    (?:(?P<letter>(?(money)[ ]?(?:[kK]|[mM]n?|[bB]n?)|[kKM]))(?!\w|[ ]?=|[ ]?[-+*/][ ]?[\d.]+[ ]?=))?  # not 4K = 96
     (?:[ ](?P<scale>hundred|thousand|lakh|million|crore|billion|trillion)s?\b(?!-))?
     (?!\d | [:/._]\d | [eE][-+]?\d)                            # 3:30, 1/2/2026, 3.14.15, 1_000, 1e9999
     """,
@@ -136,8 +137,8 @@ def marked_text(text: str) -> str | None:
 
 def _below_heading(text: str) -> str | None:
     """Return the line below the last heading "Final Answer"; it is a place for the answer, not a mark."""
-    lines: list[str] = _ANSWER_HEADING.findall(_plain_digits(text))
-    return lines[-1] if lines else None
+    headings = list(_ANSWER_HEADING.finditer(_plain_digits(text)))
+    return _line(headings[-1].string[headings[-1].end() :]) if headings else None
 
 
 def _last_line(text: str, lines: list[re.Match[str]]) -> str:
@@ -164,8 +165,8 @@ def normalized(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    """Return the first line that is not blank."""
-    return text.lstrip().partition("\n")[0]
+    """Return the first line with more than signs that open a formula or bold text."""
+    return _OPENING.sub("", text).partition("\n")[0]
 
 
 def _braced(text: str) -> str:
