@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 import sys
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 import pytest
 from checkout import ROOT
@@ -34,16 +34,6 @@ def test_every_flag_is_explained(name: str, monkeypatch: pytest.MonkeyPatch, cap
     for flag in flags:
         meaning = re.split(r"\s{2,}|\n", flag, maxsplit=1)[1]
         assert re.match(r"[^(\s]", meaning), flag
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_number_has_bounds(name: str):
-    without = [
-        flag
-        for flag, hint in get_type_hints(cli.load(name), include_extras=True).items()
-        if {int, float} & {hint, *get_args(hint)} and get_origin(hint) is not Annotated
-    ]
-    assert without == []
 
 
 WRONG_FLAGS = [

@@ -6,17 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from arc_refinery import config, records
-from arc_refinery.cli.flags import (
-    PUBLISHED_MODEL,
-    Count,
-    Flat,
-    Index,
-    PublishedModel,
-    SamplerFlags,
-    Seconds,
-    SomeShare,
-    Temperature,
-)
+from arc_refinery.cli.flags import PUBLISHED_MODEL, Flat, PublishedModel, SamplerFlags
 from arc_refinery.cli.outputs import Outputs, lines, records_file
 from arc_refinery.errors import InputError
 
@@ -31,20 +21,20 @@ class SampleAttempts(SamplerFlags):
     dataset_path: Path  # prompts; or tasks (.parquet, .json, .json.gz), whose first-turn prompts are made on the fly
     output_folder: Path  # <shard>.parquet is written here
     model_path: PublishedModel = PUBLISHED_MODEL
-    max_model_len: Count = 9700  # longest prompt and completion together, in tokens
-    max_output_tokens: Count = 1024  # longest completion, in tokens
-    shard: Index = 0  # index of the shard to sample
-    n_shards: Count = 1  # number of shards; does not change results
-    n_predictions: Count = 8  # for tasks: completions per task
-    batch_size: Count = 8  # for tasks: completions per prompt
+    max_model_len: config.PositiveInt = 9700  # longest prompt and completion together, in tokens
+    max_output_tokens: config.PositiveInt = 1024  # longest completion, in tokens
+    shard: config.NonNegativeInt = 0  # index of the shard to sample
+    n_shards: config.PositiveInt = 1  # number of shards; does not change results
+    n_predictions: config.PositiveInt = 8  # for tasks: completions per task
+    batch_size: config.PositiveInt = 8  # for tasks: completions per prompt
     use_data_augmentation: bool = True  # for tasks: give each prompt its own symmetry and coloring
     test_inputs: config.TestInputs = "one"  # for tasks: that a prompt shows; one is drawn at random
-    template: str = "words"  # for tasks; compact for the embedded model, or a folder
+    template: config.Line = "words"  # for tasks; compact for the embedded model, or a folder
     colors: tuple[str, ...] | None = None  # for tasks: ten words, for 0 to 9
     lora_path: Path | None = None  # folder of an adapter; default: none
-    temperature: Temperature = 1.0  # 0: greedy
-    top_p: SomeShare = 0.95  # probability mass kept
-    seed: Index = 0  # seeds every random choice
+    temperature: config.Temperature = 1.0  # 0: greedy
+    top_p: config.Mass = 0.95  # probability mass kept
+    seed: config.Seed = 0  # seeds every random choice
 
     @property
     def _output(self) -> Path:
@@ -93,10 +83,10 @@ class ImportPredictions:
     predictions: Path  # .json or .json.gz
     tasks_path: Path  # file of tasks
     output: Path  # attempts
-    model: str = "imported"  # model name to record in the attempts
+    model: config.Line = "imported"  # model name to record in the attempts
     prompts_output: Path | None = None  # the attempts' prompts, for `refine`; needs the two flags below
-    model_path: str | None = None  # model whose chat template renders the prompts
-    template: str = "words"  # compact, words, or a folder written by `prompts learn`
+    model_path: config.Line | None = None  # model whose chat template renders the prompts
+    template: config.Line = "words"  # compact, words, or a folder written by `prompts learn`
 
     def writes(self) -> Outputs:
         prompts = [records_file(self.prompts_output, "prompts")] if self.prompts_output else []
@@ -128,8 +118,8 @@ class GradeAttempts:
     output: Path  # file of verdicts to write
     sandbox: Annotated[config.Sandbox, Flat]
     parents: tuple[Path, ...] = ()  # for --form residual-only: verdicts on the parents, whose outputs programs get
-    n_jobs: Count = 1  # sandbox servers
-    seed: Index = 0  # recorded in the file
+    n_jobs: config.PositiveInt = 1  # sandbox servers
+    seed: config.Seed = 0  # recorded in the file
 
     def writes(self) -> Outputs:
         return {"output": [records_file(self.output, "verdicts")]}
@@ -164,11 +154,11 @@ class Execute:
     programs: Path | None = None  # JSON lines to read
     output: Path | None = None  # JSON lines to write
     self_check: bool = False  # print what this machine has and the hostile programs' results; exit code 1 if any is bad
-    n_jobs: Count = 1  # programs to run at once
-    cpu_seconds: Seconds = 1.0  # CPU time limit per program, over all its inputs
-    wall_seconds: Seconds = 10.0  # wall time limit per program, which ends one that sleeps
-    memory_limit_mb: Count = 512  # memory limit per program, above the server's own
-    programs_per_child: Count = 1  # programs that may share a process; 32 makes bulk scoring cheaper
+    n_jobs: config.PositiveInt = 1  # programs to run at once
+    cpu_seconds: config.Seconds = 1.0  # CPU time limit per program, over all its inputs
+    wall_seconds: config.Seconds = 10.0  # wall time limit per program, which ends one that sleeps
+    memory_limit_mb: config.Megabytes = 512  # memory limit per program, above the server's own
+    programs_per_child: config.PositiveInt = 1  # programs that may share a process; 32 makes bulk scoring cheaper
     allow_without_seccomp: bool = False  # execute even if the kernel cannot filter system calls
 
     def writes(self) -> Outputs:

@@ -4,6 +4,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from arc_refinery import config
 from arc_refinery.cli.outputs import Output, Outputs, json_file
 from arc_refinery.hub import Download, RepositoryKind, fetch_repository, record_of
 
@@ -12,10 +13,10 @@ from arc_refinery.hub import Download, RepositoryKind, fetch_repository, record_
 class Fetch:
     """Download a Hugging Face hub repository, as far as it is not cached, and link its files into a folder."""
 
-    repository: str  # owner/name
+    repository: config.Line  # owner/name
     output: Path  # folder for the links; <output>.json records commit, files and sizes
     kind: RepositoryKind = "model"  # kind of repository
-    revision: str | None = None  # branch, tag or commit; default: the default branch
+    revision: config.Line | None = None  # branch, tag or commit; default: the default branch
     patterns: tuple[str, ...] = ()  # names or globs of files; default: all that transformers and vLLM may read
 
     def writes(self) -> Outputs:

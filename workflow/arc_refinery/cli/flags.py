@@ -3,13 +3,13 @@
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, get_type_hints
 
 import tyro
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from arc_refinery import config
 from arc_refinery.cli.outputs import Output, OutputError, Outputs, adapter, lines
@@ -21,21 +21,13 @@ if TYPE_CHECKING:
 
 Flat = tyro.conf.OmitArgPrefixes  # type: ignore[type-arg]
 
-# The numbers of flags: tyro reads any, `faults_of_flags` checks them
-Count = Annotated[int, Field(ge=1)]
-Index = Annotated[int, Field(ge=0)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Temperature = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-AnyShare = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-SomeShare = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
-
 _ENVIRONMENT = dict(os.environ)  # as it was at startup
 
 
 # The default of the published scripts, whose command lines go on working. Their `sample` has the other name.
 PUBLISHED_MODEL = "barc0/Llama-3.1-ARC-Potpourri-Induction-8B"
 PublishedModel = Annotated[
-    str, tyro.conf.arg(aliases=["--base-model-path"], help="folder with a model, or its name on the hub")
+    config.Line, tyro.conf.arg(aliases=["--base-model-path"], help="folder with a model, or its name on the hub")
 ]
 
 
@@ -43,7 +35,7 @@ PublishedModel = Annotated[
 class ModelFlags:
     model_path: PublishedModel
     dtype: Literal["float32", "float16", "bfloat16"] | None = None  # default: bfloat16 if there is a GPU
-    n_threads: Count = 1  # CPU threads; results depend on it
+    n_threads: config.Threads = 1  # CPU threads; results depend on it
 
     def model(self, window: int, **more: Any) -> config.ModelConfig:
         """The model with a window of so many tokens."""
@@ -54,12 +46,12 @@ class ModelFlags:
 
 @dataclass(kw_only=True)
 class SamplerFlags(ModelFlags):
-    max_model_len: Count  # longest prompt and completion together, in tokens
+    max_model_len: config.PositiveInt  # longest prompt and completion together, in tokens
     backend: Literal["transformers", "vllm"] | None = None  # default: vllm if it is installed and there is a GPU
-    tensor_parallel_size: Count = 1  # GPUs that share one vLLM sampler
+    tensor_parallel_size: config.PositiveInt = 1  # GPUs that share one vLLM sampler
     kv_cache_dtype: Literal["auto", "fp8"] = "auto"  # precision of vLLM's KV cache; fp8 needs an H100
     use_4bit_quantization: bool = False  # load the weights in 4 bits (GPU only)
-    gpu_memory_utilization: SomeShare = 0.9  # share of the GPU's memory that vLLM takes
+    gpu_memory_utilization: config.OfMemory = 0.9  # share of the GPU's memory that vLLM takes
 
     def sampler(self) -> config.ModelConfig:
         """The model as it samples."""
@@ -82,7 +74,7 @@ class AdapterFlags(ModelFlags):
     checkpoints: Path | None = None  # folder outside any rule's outputs; default: next to output_dir
     measurements: Path | None = None  # JSON lines: seconds and peak memory per step
     tensorboard: Path | None = None  # folder for TensorBoard; default: next to output_dir
-    seed: Index = 0  # seeds every random choice
+    seed: config.Seed = 0  # seeds every random choice
 
     def writes(self) -> Outputs:
         from arc_refinery.training.checkpoints import foreign
@@ -114,7 +106,9 @@ class GrpoFlags(AdapterFlags):
 
     guard: config.Guard
     lora_path: Path | None = None  # adapter to start from, as written by SFT; default: a new one
-    until_step: Count | None = None  # stop after this step, a multiple of save_steps; output_dir gets checkpoints, too
+    until_step: config.PositiveInt | None = (
+        None  # stop after this step, a multiple of save_steps, and write checkpoints
+    )
     continue_from: Path | None = None  # output_dir of the part of this training that ended with until_step
 
     def _check_until_step(self, training: config.PolicyGradient) -> None:
@@ -154,16 +148,17 @@ class GrpoFlags(AdapterFlags):
 
 
 def faults_of_flags(command: Any) -> Iterator[str]:
-    """Yield what is wrong with the flags of a command: numbers outside their bounds, and files that are named twice."""
+    """Yield what is wrong with the flags of a command: values outside their bounds, and files that are named twice."""
     for name, hint in get_type_hints(type(command), include_extras=True).items():
         value = getattr(command, name)
         flag = f"--{name.replace('_', '-')}"
-        if isinstance(value, int | float):
+        if is_dataclass(value):
+            yield from faults_of_flags(value)
+        elif isinstance(value, int | float | str):
             try:
                 TypeAdapter(hint).validate_python(value)
             except ValidationError as error:
-                reason = error.errors()[0]["msg"].removeprefix("Input should be ")
-                yield f"{flag} is {value}; expected {reason if reason.startswith('a ') else f'a number {reason}'}"
+                yield config.explain({**error.errors()[0], "loc": (flag,)})
         elif isinstance(value, tuple) and all(isinstance(one, Path) for one in value):
             paths = [os.path.realpath(one) for one in value]
             if twice := [one for one, path in zip(value, paths, strict=True) if paths.count(path) > 1]:

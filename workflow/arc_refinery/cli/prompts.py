@@ -8,7 +8,7 @@ from typing import Annotated
 
 from arc_refinery import config, records
 from arc_refinery.branch_files import BranchFiles
-from arc_refinery.cli.flags import Count, Flat, Index, SomeShare
+from arc_refinery.cli.flags import Flat
 from arc_refinery.cli.outputs import Outputs, csv, folder_of_files, page, picture, records_file
 from arc_refinery.errors import InputError
 
@@ -20,11 +20,11 @@ class PromptFlags:
     """Flags of all commands that write prompts."""
 
     output: Path  # file to write
-    model_path: str  # model whose tokenizer and chat template render the prompts
-    template: str  # compact, words, or a folder written by `prompts learn`
+    model_path: config.Line  # model whose tokenizer and chat template render the prompts
+    template: config.Line  # compact, words, or a folder written by `prompts learn`
     colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, instead of the template's own
     overlap: Path | None = None  # file that `tasks overlap` wrote: its tasks are left out
-    seed: Index = 0  # seeds every random choice
+    seed: config.Seed = 0  # seeds every random choice
 
     def writes(self) -> Outputs:
         return {"output": [records_file(self.output, "prompts")]}
@@ -35,9 +35,9 @@ class NextTurnFlags(PromptFlags):
     """Flags of all commands that read the attempts of a turn."""
 
     folder: Path  # the turn: prompts.parquet, attempts/<shard>.parquet, verdicts/<grading job>.parquet
-    n_shards: Count  # number of shards of that turn
-    shards_per_grading_job: Count = 1  # shards whose verdicts are in one file
-    n_considered: Count  # attempts per task that may be used, from the first
+    n_shards: config.PositiveInt  # number of shards of that turn
+    shards_per_grading_job: config.PositiveInt = 1  # shards whose verdicts are in one file
+    n_considered: config.PositiveInt  # attempts per task that may be used, from the first
     include_errors: bool = False  # also refine programs that raised an exception
     form: config.FeedbackForm = "given"  # of the feedback: given grids, pairs of given and expected grids, or cells
 
@@ -54,9 +54,11 @@ class FirstPrompts(PromptFlags):
     """Write first-turn prompts for a file of tasks."""
 
     tasks_path: Path  # file of tasks
-    max_model_len: Count  # tokens of prompt and completion together; longer prompts are dropped and counted
+    max_model_len: (
+        config.PositiveInt
+    )  # tokens of prompt and completion together; longer prompts are dropped and counted
     sampling: Annotated[config.Sampling, Flat]
-    branch: str = "turn1"  # part of prompt ids; each branch gets its own augmentations
+    branch: config.Line = "turn1"  # part of prompt ids; each branch gets its own augmentations
 
     def run(self) -> None:
         from arc_refinery.prompts import load_template
@@ -89,12 +91,14 @@ class FirstPrompts(PromptFlags):
 class Refine(NextTurnFlags):
     """Turn incorrect attempts into next-turn prompts, with execution feedback."""
 
-    branch: str  # part of prompt ids
-    max_model_len: Count  # tokens of prompt and completion together; longer prompts are dropped and counted
-    max_output_tokens: Count  # longest completion, in tokens
-    n_parents: Count  # incorrect attempts per task to cycle through
-    n_predictions: Count  # completions per task in the next turn
-    batch_size: Count  # completions per prompt
+    branch: config.Line  # part of prompt ids
+    max_model_len: (
+        config.PositiveInt
+    )  # tokens of prompt and completion together; longer prompts are dropped and counted
+    max_output_tokens: config.PositiveInt  # longest completion, in tokens
+    n_parents: config.PositiveInt  # incorrect attempts per task to cycle through
+    n_predictions: config.PositiveInt  # completions per task in the next turn
+    batch_size: config.PositiveInt  # completions per prompt
     feedback: config.FeedbackKind = "real"  # the other values are controls
     select: config.Selection = "best-distinct"  # which incorrect attempts to refine, best first
     history: config.History = "whole"  # earlier attempts in the conversation: all, or only the last one
@@ -134,9 +138,11 @@ class WriteDemonstrations(NextTurnFlags):
     tasks_path: Path  # file of tasks
     demonstrations: Annotated[config.Demonstrations, Flat]
     sandbox: Annotated[config.Sandbox, Flat]  # executes the tasks' own programs
-    max_seq_length: Count  # tokens of prompt, completion and end token; longer rows are left out and counted
-    max_completion_length: Count  # tokens of completion and end token
-    n_jobs: Count = 1  # sandbox servers
+    max_seq_length: (
+        config.PositiveInt
+    )  # tokens of prompt, completion and end token; longer rows are left out and counted
+    max_completion_length: config.PositiveInt  # tokens of completion and end token
+    n_jobs: config.PositiveInt = 1  # sandbox servers
 
     def writes(self) -> Outputs:
         return {"output": [records_file(self.output, "demonstrations")]}
@@ -193,8 +199,8 @@ class Learn:
     messages: Path  # .jsonl, .json (either with .gz) or .parquet, or a folder; a row: {"messages": [{"role", ...}]}
     output: Path  # folder to write; model.template can name it
     colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, if the rows use others than ours
-    min_share: SomeShare = 0.9  # share of the rows that the template must fit
-    n_rows: Count | None = None  # number of rows to read, from the first; default: all
+    min_share: config.Mass = 0.9  # share of the rows that the template must fit
+    n_rows: config.PositiveInt | None = None  # number of rows to read, from the first; default: all
 
     def writes(self) -> Outputs:
         from arc_refinery.prompts import template_files
@@ -220,7 +226,7 @@ class StudyLengths:
     """Compare prompt lengths with the model's window: lengths.md, .csv, .png, .svg."""
 
     prompts: tuple[Path, ...]  # files of prompts, of any turn
-    window: Count  # tokens of prompt and completion together
+    window: config.PositiveInt  # tokens of prompt and completion together
     output_folder: Path  # the files are written here
 
     def writes(self) -> Outputs:

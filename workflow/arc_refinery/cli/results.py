@@ -8,7 +8,6 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from arc_refinery import config
-from arc_refinery.cli.flags import Seconds
 from arc_refinery.cli.outputs import Outputs, folder, json_file, page, picture, report, submission, table
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.errors import InputError
@@ -147,7 +146,7 @@ class Curves:
     log: Path  # training.jsonl of a finished one; logs/<experiment>/adapters of running ones, or a folder in there
     output: Path | None = None  # of a finished one: PNG file; an SVG file is written next to it
     follow: bool = False  # of running ones: stay, and read them again until Ctrl-C
-    every: Seconds = 5.0  # seconds between two readings
+    every: config.Seconds = 5.0  # seconds between two readings
 
     def writes(self) -> Outputs:
         return {"output": picture(self.output) if self.output else []}

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from arc_refinery import config, records
-from arc_refinery.cli.flags import Count, Flat, Index
+from arc_refinery.cli.flags import Flat
 from arc_refinery.cli.outputs import Outputs, records_file
 from arc_refinery.errors import InputError
 
@@ -21,9 +21,9 @@ class Tasks:
 
     outputs: tuple[Path, ...]  # one file per part
     problems: Annotated[config.Problems, Flat]
-    tasks_per_part: Count | None = None  # default: all tasks, dealt evenly
-    seed: Index = 0  # seeds the generator and the order of the tasks
-    n_jobs: Count = 1  # processes that read rows
+    tasks_per_part: config.PositiveInt | None = None  # default: all tasks, dealt evenly
+    seed: config.Seed = 0  # seeds the generator and the order of the tasks
+    n_jobs: config.PositiveInt = 1  # processes that read rows
 
     def writes(self) -> Outputs:
         return {"outputs": [records_file(path, "tasks") for path in self.outputs]}
@@ -63,7 +63,7 @@ class EvaluationTasks:
 
     output: Path  # file of tasks to write
     task_set: Annotated[SetOfTasks, Flat]
-    max_cells: Count = 4500  # drop generated tasks with more cells than this, over all grids
+    max_cells: config.PositiveInt = 4500  # drop generated tasks with more cells than this, over all grids
 
     def writes(self) -> Outputs:
         return {"output": [records_file(self.output, "tasks")]}
@@ -91,8 +91,8 @@ class FindOverlap:
     evaluated: tuple[Path, ...]  # files of tasks of evaluation sets
     output: Path  # file to write
     messages: Path | None = None  # rows that the model was trained on: a file or folder as `prompts learn` reads
-    template: str | None = None  # folder that `prompts learn` wrote from these rows
-    n_rows: Count | None = None  # number of rows to read, from the first; default: all
+    template: config.Line | None = None  # folder that `prompts learn` wrote from these rows
+    n_rows: config.PositiveInt | None = None  # number of rows to read, from the first; default: all
 
     def writes(self) -> Outputs:
         return {"output": [records_file(self.output, "overlaps")]}
@@ -119,11 +119,11 @@ class FindOverlap:
 class SelectTasks:
     """Print the ids of the real ARC tasks whose first-turn prompt has at most --max-prompt-tokens tokens."""
 
-    model_path: str  # model whose tokenizer and chat template render the prompts
-    max_prompt_tokens: Count  # longest prompt, in tokens
+    model_path: config.Line  # model whose tokenizer and chat template render the prompts
+    max_prompt_tokens: config.PositiveInt  # longest prompt, in tokens
     split: Literal["training", "evaluation"]  # part of ARC
     version: Literal["arcagi", "arcagi2"] = "arcagi"  # ARC-AGI-1 or ARC-AGI-2
-    template: str = "compact"  # compact, words, or a folder written by `prompts learn`
+    template: config.Line = "compact"  # compact, words, or a folder written by `prompts learn`
     colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, instead of the template's own
 
     def run(self) -> None:

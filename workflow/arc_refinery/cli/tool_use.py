@@ -12,7 +12,7 @@ import tyro
 from pydantic import TypeAdapter, ValidationError
 
 from arc_refinery import config, records
-from arc_refinery.cli.flags import AnyShare, Count, Flat, GrpoFlags, Index, SamplerFlags, start_again
+from arc_refinery.cli.flags import Flat, GrpoFlags, SamplerFlags, start_again
 from arc_refinery.cli.outputs import Outputs, records_file
 from arc_refinery.config.tool_use import ToolName
 from arc_refinery.errors import InputError
@@ -48,7 +48,7 @@ class GrpoSettings(config.ToolGrpo):
     """Settings of GRPO without those that other flags have."""
 
     rewards: Annotated[tuple[config.RewardTerm, ...], tyro.conf.Suppress] = ()
-    n_jobs: Annotated[int, config.TUNING, tyro.conf.Suppress] = 1
+    n_jobs: Annotated[config.PositiveInt, config.TUNING, tyro.conf.Suppress] = 1
 
 
 @dataclass
@@ -60,7 +60,7 @@ class WriteQuestions:
     sandbox: config.Sandbox
     split: Literal["train", "heldout"] = "train"  # for the generator, which keeps one text in eight out of training
     heldout: tuple[Path, ...] = ()  # held-out sets; their questions are removed from this one
-    seed: Index = 0  # seed of the generator
+    seed: config.Seed = 0  # seed of the generator
 
     def writes(self) -> Outputs:
         return {"output": [records_file(self.output, "questions")]}
@@ -118,15 +118,15 @@ def _name_them(what: str, reasons: Mapping[str, str]) -> None:
 class ToolFlags:
     """Flags shared by all commands that run episodes or render conversations."""
 
-    model_path: str  # folder with a model, or its name on the hub
+    model_path: config.Line  # folder with a model, or its name on the hub
     generation: config.Generation
     sandbox: config.Sandbox
     tools: tuple[str, ...] = ()  # tools to offer: names, `file.py:name`, or sections of the config as JSON
     tools_of_sets: str = "{}"  # JSON: sets of questions with other tools, and these
     modules_of_python: bool = False  # programs may import what `python` offers, even if it is not among the tools
     files: Path | None = None  # folder for read_file, with one folder per question
-    n_jobs: Count = 1  # sandbox servers
-    seed: Index = 0  # seeds every random choice
+    n_jobs: config.PositiveInt = 1  # sandbox servers
+    seed: config.Seed = 0  # seeds every random choice
 
     def renderer(self) -> "ToolRenderer":
         """Return a renderer with the model's chat template, after checking that the template supports tool calls."""
@@ -199,9 +199,9 @@ class Conversations(ToolFlags):
 
     dataset_path: tuple[Path, ...]  # questions
     output: Path  # file of conversations
-    without_tools: AnyShare = 0.5  # share that calls no tool
-    n_questions: Count | None = None  # number per file, from the first; default: all
-    max_model_len: Count  # longest prompt and completion together, in tokens
+    without_tools: config.Share = 0.5  # share that calls no tool
+    n_questions: config.PositiveInt | None = None  # number per file, from the first; default: all
+    max_model_len: config.PositiveInt  # longest prompt and completion together, in tokens
 
     def writes(self) -> Outputs:
         return {"output": [records_file(self.output, "conversations")]}
@@ -294,7 +294,7 @@ class TrainToolUse(UserFlags, GrpoFlags, ToolFlags):
     dataset_path: tuple[Path, ...]  # questions
     training: Annotated[GrpoSettings, Flat]
     rewards: tuple[str, ...] = ("correct",)  # terms of the reward: names, `file.py:name`, or sections as JSON
-    max_model_len: Count  # longest prompt and completion together, in tokens
+    max_model_len: config.PositiveInt  # longest prompt and completion together, in tokens
 
     def run(self) -> None:
         from arc_refinery.tool_use.environment import ToolEnvironment, check_template
@@ -335,10 +335,10 @@ class Episodes(UserFlags, SamplerFlags, ToolFlags):
 
     dataset_path: Path  # questions
     output_folder: Path  # <shard>.parquet is written here
-    n_predictions: Count = 8  # episodes per question
-    questions_per_batch: Count = 8  # questions whose episodes run together
-    shard: Index = 0  # index of the shard to run
-    n_shards: Count = 1  # number of shards; does not change results
+    n_predictions: config.PositiveInt = 8  # episodes per question
+    questions_per_batch: config.PositiveInt = 8  # questions whose episodes run together
+    shard: config.NonNegativeInt = 0  # index of the shard to run
+    n_shards: config.PositiveInt = 1  # number of shards; does not change results
     lora_path: Path | None = None  # folder of an adapter; default: none
 
     @property
@@ -402,7 +402,9 @@ def _entry(kind: type[Entry], word: str, flag: str) -> Entry:
 
 
 @contextmanager
-def _two(sandbox: config.Sandbox, n_jobs: int = 1, modules: Sequence[str] = ()) -> Iterator[tuple[Executor, Executor]]:
+def _two(
+    sandbox: config.Sandbox, n_jobs: config.PositiveInt = 1, modules: Sequence[str] = ()
+) -> Iterator[tuple[Executor, Executor]]:
     """Open one executor that runs programs, and one that only compares their results (tool_use/code_exec.py)."""
     with sandbox.executor(n_jobs, modules) as candidates, sandbox.executor(1) as graders:
         yield candidates, graders

@@ -8,16 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from arc_refinery import config, records
 from arc_refinery.cli import launch
-from arc_refinery.cli.flags import (
-    PUBLISHED_MODEL,
-    AdapterFlags,
-    Count,
-    Flat,
-    GrpoFlags,
-    PublishedModel,
-    Seconds,
-    start_again,
-)
+from arc_refinery.cli.flags import PUBLISHED_MODEL, AdapterFlags, Flat, GrpoFlags, PublishedModel, start_again
 from arc_refinery.cli.outputs import Outputs, folder_of_files, torch_file
 from arc_refinery.gpus import divide, let_segments_grow
 from arc_refinery.pretraining.settings import PretrainingSettings
@@ -62,13 +53,13 @@ class Train(GrpoFlags):
     lengths: Annotated[config.Lengths, Flat] = field(default_factory=_published_lengths)
     use_data_augmentation: bool = True  # for tasks: give each prompt its own symmetry and coloring
     test_inputs: config.TestInputs = "one"  # for tasks: that a prompt shows; one is drawn at random
-    template: str = "words"  # of prompts for tasks and of feedback in second turns: compact, words, or a learned folder
+    template: config.Line = "words"  # of prompts for tasks and of feedback: compact, words, or a learned folder
     colors: tuple[str, ...] | None = None  # ten words for the colors 0 to 9 in them
     form: config.FeedbackForm = "given"  # of that feedback
     include_errors: bool = False  # on-policy: also refine programs that raised an exception
-    code_execution_cpu_seconds: Seconds = 1.0  # CPU time limit per program, over all its inputs
-    code_execution_wall_seconds: Seconds = 10.0  # wall time limit per program
-    code_execution_memory_limit_mb: Count = 512  # memory limit per program, above the server's own
+    code_execution_cpu_seconds: config.Seconds = 1.0  # CPU time limit per program, over all its inputs
+    code_execution_wall_seconds: config.Seconds = 10.0  # wall time limit per program
+    code_execution_memory_limit_mb: config.Megabytes = 512  # memory limit per program, above the server's own
     allow_without_seccomp: bool = False  # execute even if the kernel cannot filter system calls
 
     def run(self) -> None:

@@ -13,7 +13,6 @@ from arc_refinery.config.base import (
     Line,
     Mass,
     OfMemory,
-    PositiveFloat,
     PositiveInt,
     Share,
     Strict,
@@ -157,16 +156,14 @@ class Sampling(Strict):
     max_output_tokens: PositiveInt = Field(description="Longest completion, in tokens.")
 
 
+Seconds = Annotated[float, Field(ge=0.01, le=MAX_SECONDS)]
+Megabytes = Annotated[int, Field(ge=1, le=MAX_MEMORY_MB)]
+
+
 class Sandbox(Strict):
-    cpu_seconds: PositiveFloat = Field(
-        1.0, ge=0.01, le=MAX_SECONDS, description="CPU time limit per program, over all its inputs."
-    )
-    wall_seconds: PositiveFloat = Field(
-        10.0, ge=0.01, le=MAX_SECONDS, description="Wall time limit per program, which ends one that sleeps."
-    )
-    memory_mb: PositiveInt = Field(
-        512, le=MAX_MEMORY_MB, description="Memory limit per program, above the server's own."
-    )
+    cpu_seconds: Seconds = Field(1.0, description="CPU time limit per program, over all its inputs.")
+    wall_seconds: Seconds = Field(10.0, description="Wall time limit per program, which ends one that sleeps.")
+    memory_mb: Megabytes = Field(512, description="Memory limit per program, above the server's own.")
     programs_per_child: PositiveInt = Field(
         1,
         description="For grading: how many programs may share a process, if they cannot disturb each other; 32 makes "
