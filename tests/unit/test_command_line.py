@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,11 +135,48 @@ def test_a_kind_that_is_no_module_is_named(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("words", ["--help", "tasks split --help", "tools"])
-def test_a_closed_pipe_ends_a_command_quietly(words: str):
+@pytest.mark.parametrize("buffered", ["", "1"])
+def test_a_closed_pipe_ends_a_command_quietly(words: str, buffered: str):
     reads, writes = os.pipe()
     os.close(reads)
-    done = subprocess.run(
-        ["arc-refinery", *words.split()], stdout=writes, stderr=subprocess.PIPE, text=True, check=False
-    )
+    done = in_shell(words, buffered, stdout=writes)
     os.close(writes)
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+def in_shell(words: str, unbuffered: str = "", **streams: Any) -> subprocess.CompletedProcess[str]:
+    program = f'{sys.executable} -c "from arc_refinery.cli import main; main()" {words}'
+    return subprocess.run(
+        program,
+        shell=True,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        **streams,
+    )
+
+
+@pytest.mark.parametrize("words", ["--help", "tasks split --help", "tools", "execute --self-check"])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_is_named(words: str, unbuffered: str):
+    done = in_shell(f"{words} > /dev/full", unbuffered)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("arc-refinery: standard output cannot be written: ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-", ">&-"])
+def test_a_command_whose_streams_are_closed_does_its_work(closed: str, tmp_path: Path):
+    (tmp_path / "programs").write_text(
+        '{"program_id": "a", "source": "def transform(x): return x", "inputs": [[[1]]]}\n'
+    )
+    done = in_shell(f"execute --programs {tmp_path}/programs --output {tmp_path}/out {closed}")
+    assert done.returncode == 0
+    assert '"status": "ok"' in (tmp_path / "out").read_text()
+
+
+def test_numbers_of_a_section_that_a_command_makes_are_named(tmp_path: Path):
+    done = in_shell(f"sample --dataset-path x --output-folder {tmp_path} --n-threads 100000 --model-path x")
+    assert done.returncode in (1, 2)
+    assert "n" in done.stderr and "threads" in done.stderr and "Traceback" not in done.stderr

@@ -5,6 +5,7 @@ module of the requested command is imported, because imports would dominate the 
 """
 
 import ast
+import errno
 import logging
 import os
 import select
@@ -68,21 +69,51 @@ COMMANDS = {name: target for section in SECTIONS.values() for name, target in se
 TRAINING = {"refining": "training.Train", "tool-use": "tool_use.TrainToolUse"}  # by the kind of experiment
 
 
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _CLOSED_PIPE = 128 + signal.SIGPIPE  # the exit code of a shell's command that such a pipe ends
 
 
 def main() -> None:
     """Run one command. Exit code 1 and one message on bad input, exit code 2 on a wrong command line."""
+    _open_closed_streams()
     try:
         try:
             _run()
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        if not _is_closed(sys.stdout):
+        if not (_is_closed(sys.stdout) or _is_closed(sys.stderr)):
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes when it ends
+        _discard_output()
         sys.exit(_CLOSED_PIPE)
+    except OSError as error:
+        if error.filename is not None or error.errno not in _UNWRITABLE:  # of files, `files.writing` explains them
+            raise
+        _discard_output()
+        sys.exit(f"arc-refinery: standard output cannot be written: {error.strerror}; send it elsewhere")
+
+
+def _open_closed_streams() -> None:
+    """Open what a job's starter has closed (`2>&-`): the next file would get its number, and all that is printed."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null > number and not _is_open(number):
+                os.dup2(null, number)
+            setattr(sys, name, os.fdopen(null, mode, closefd=False))
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def _discard_output() -> None:
+    """Discard also what Python flushes when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _is_closed(stream: TextIO) -> bool:
@@ -98,6 +129,9 @@ def _run() -> None:
     if not words or words[0] in ("-h", "--help"):
         print(overview())
         sys.exit(0 if words else 2)
+    from pydantic import ValidationError
+
+    from arc_refinery.config.base import explain
     from arc_refinery.ending import end_at_sigterm, end_with_snakemake
     from arc_refinery.errors import InputError
     from arc_refinery.gpus import complete_visible_devices
@@ -115,6 +149,8 @@ def _run() -> None:
         command.run()
     except InputError as error:
         sys.exit(f"arc-refinery: {error}")
+    except ValidationError as error:  # flags of which a command makes a section of a config
+        sys.exit("arc-refinery: " + "; ".join(f"--{explain(one)}" for one in error.errors()))
 
 
 def parse(words: Sequence[str]) -> Any:

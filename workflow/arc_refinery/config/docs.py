@@ -10,6 +10,9 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticUndefined
 
 from arc_refinery.config import Refining, ToolUse
+from arc_refinery.errors import InputError
+from arc_refinery.files import atomic_write
+from arc_refinery.reading import read_text
 
 BASE = (
     "Another config, which this one is merged into, section by section; lists are replaced, and a key set to null is "
@@ -25,10 +28,15 @@ BEGIN, END = (
 
 def write_docs(folder: Path) -> None:
     """Update both files, keeping the README's text outside the generated part."""
-    (folder / SCHEMA).write_text(schema_text())
-    readme = folder / README
-    before, _, rest = readme.read_text().partition(BEGIN)
-    readme.write_text(before + BEGIN + reference() + END + rest.partition(END)[2])
+    path = folder / README
+    readme = read_text(path, "a page with the line that begins its generated part")
+    before, found, rest = readme.partition(BEGIN)
+    if not found:
+        raise InputError(f"{path}: lacks the line {BEGIN.strip()!r}; name the folder `config` of this repository")
+    with atomic_write(folder / SCHEMA) as unfinished:
+        unfinished.write_text(schema_text())
+    with atomic_write(path) as unfinished:
+        unfinished.write_text(before + BEGIN + reference() + END + rest.partition(END)[2])
 
 
 def schema_text() -> str:

@@ -204,7 +204,9 @@ def check_files(experiment: Experiment, origin: str) -> None:
     """Raise `ConfigError` if files or folders that the config names do not exist or cannot be used."""
     wanted = [*files_named(experiment), *_environments(experiment.resources)]
     faults = [fault for one in wanted if (fault := one.fault)]
-    if faults := faults or [*faults_of_contents(experiment), *_faults_of_lora(experiment)]:
+    if not faults:
+        faults = [*faults_of_contents(experiment), *_faults_of_lora(experiment), *_faults_of_places(experiment)]
+    if faults:
         raise ConfigError("\n".join(f"{origin}: {fault}" for fault in faults))
 
 
@@ -317,6 +319,17 @@ def _(experiment: ToolUse) -> list[str]:
         except InputError as error:
             faults.append(f"{key}: {error}")
     return faults
+
+
+def _faults_of_places(experiment: Experiment) -> list[str]:
+    """Return which of the places where results and logs are written are taken by something of another sort."""
+    name = experiment.experiment
+    folders = [Path(one, *below) for one in ("results", "logs") for below in ((), (name,))]
+    files = [Path("results", name, "settings.json"), *(Path("results", f"{name}{end}") for end in (".md", ".html"))]
+    return [
+        *(f"{path} is a file, but a folder is written there; move it away" for path in folders if path.is_file()),
+        *(f"{path} is a folder, but a file is written there; move it away" for path in files if path.is_dir()),
+    ]
 
 
 def _faults_of_lora(experiment: Experiment) -> list[str]:

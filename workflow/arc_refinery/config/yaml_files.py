@@ -35,8 +35,9 @@ def read_yaml(path: Path, where: str = "") -> dict[str, Any]:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}" if mark else ""
         raise ConfigError(f"{where}{path}{line}: cannot be read as YAML: {error.problem or error.context}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: an integer of too many digits
-        raise ConfigError(f"{where}{path}: cannot be read as YAML: {error}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: also an integer of too many digits
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(f"{where}{path}: cannot be read as YAML: {reason}") from None
     if not isinstance(content, dict):
         raise ConfigError(f"{where}{path}: expected a mapping of keys, found {type(content).__name__}")
     return content
@@ -54,5 +55,7 @@ def _check_size(root: yaml.Node | None) -> None:
                 waiting += [one for pair in node.value for one in pair]
             case yaml.SequenceNode():
                 waiting += node.value
+            case yaml.ScalarNode():
+                node.value.encode()  # raises ValueError for half a surrogate pair, which no file can hold
             case _:
                 pass

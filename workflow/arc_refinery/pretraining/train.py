@@ -6,10 +6,10 @@ emerges, of the output grids in the prompt. Matrices are trained with Muon (Jord
 
 import json
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, TypeAlias
 
 import torch
@@ -20,10 +20,12 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast,
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from arc_refinery.errors import InputError
+from arc_refinery.files import atomic_write
 from arc_refinery.pretraining.corpus import CURRICULA, Batch, Corpus, TaskConversations, Writer
 from arc_refinery.pretraining.muon import Muon
 from arc_refinery.pretraining.settings import PretrainingSettings
 from arc_refinery.pretraining.tokenizer import build_tokenizer
+from arc_refinery.reading import check_regular
 
 logger = logging.getLogger(__name__)
 
@@ -194,10 +196,8 @@ def _save(
         "optimizers": [optimizer.state_dict() for optimizer in optimizers],
         "log": log,
     }
-    checkpoint.parent.mkdir(parents=True, exist_ok=True)
-    temporary = checkpoint.with_suffix(".tmp")
-    torch.save(content, temporary)
-    os.replace(temporary, checkpoint)
+    with atomic_write(checkpoint, RuntimeError) as unfinished:
+        torch.save(content, unfinished)
 
 
 def _restore(
@@ -206,7 +206,14 @@ def _restore(
     """Load model and optimizers from a checkpoint, if there is one; return its log, one entry per chunk."""
     if not checkpoint.exists():
         return []
-    saved = torch.load(checkpoint, weights_only=True)
+    check_regular(checkpoint)
+    try:
+        saved = torch.load(checkpoint, weights_only=True)
+    except (RuntimeError, UnpicklingError, EOFError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"{checkpoint}: cannot be read as a checkpoint ({reason}); delete it to start again") from None
+    if not isinstance(saved, dict) or not {"settings", "model", "optimizers", "log"} <= saved.keys():
+        raise InputError(f"{checkpoint}: is not the checkpoint of a pretraining; name another file")
     if saved["settings"] != asdict(settings):
         raise InputError(f"{checkpoint}: was made with other settings, {saved['settings']}; delete it to start again")
     model.load_state_dict(saved["model"])
