@@ -23,6 +23,7 @@ from arc_refinery import records
 from arc_refinery.errors import InputError
 from arc_refinery.records import RecordKind
 
+_PATHS = ("path", "solutions", "only", "model_path", "template", "start", "tools", "users")  # flags of texts
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors", "training.jsonl", "checkpoints")
 
 
@@ -82,7 +83,7 @@ def _read(command: Any, declared: Outputs) -> Iterator[tuple[str, str]]:
 
 
 def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(value, Path | str) and "\0" not in str(value):
+    if isinstance(value, Path) or (isinstance(value, str) and name in _PATHS and "\0" not in value):
         yield name, str(value)
     elif isinstance(value, list | tuple):
         for one in value:
