@@ -21,13 +21,14 @@ from arc_refinery.errors import ModelError
 @pytest.fixture
 def loaded(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Keywords that transformers would load weights with; nothing is loaded."""
+    import torch
     from transformers import AutoModelForCausalLM
 
     asked: list[dict[str, Any]] = []
 
-    def from_pretrained(path: str, **named: Any) -> tuple[None, dict[str, list[str]]]:
+    def from_pretrained(path: str, **named: Any) -> tuple[Any, dict[str, list[str]]]:
         asked.append(named)
-        return None, {"missing_keys": []}
+        return torch.nn.Module(), {"missing_keys": []}
 
     monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", from_pretrained)
     return asked

@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "fetch": (["--repository", "a/b", "--output", "out"], ["out.json"]),
     "tasks split": (["--source", "generator", "--outputs", "one", "two"], ["one", "two"]),
     "tasks evaluation": (["--name", "a", "--source", "generator", "--n-tasks", "1", "--output", "out"], ["out"]),
+    "tasks overlap": (["--trained", "in", "--evaluated", "other", "--output", "out"], ["out"]),
     "prompts first": (["--tasks-path", "in", *DRAWN, "--output", "out", *PROMPTS], ["out"]),
     "sample": (SHARD, ["out/000.parquet"]),
     "grade": (["--attempts", "in", "--tasks-path", "tasks", "--output", "out"], ["out"]),

@@ -106,9 +106,7 @@ class GrpoFlags(AdapterFlags):
 
     guard: config.Guard
     lora_path: Path | None = None  # adapter to start from, as written by SFT; default: a new one
-    until_step: config.PositiveInt | None = (
-        None  # stop after this step, a multiple of save_steps, and write checkpoints
-    )
+    until_step: config.PositiveInt | None = None  # stop after this step, a multiple of save_steps
     continue_from: Path | None = None  # output_dir of the part of this training that ended with until_step
 
     def _check_until_step(self, training: config.PolicyGradient) -> None:

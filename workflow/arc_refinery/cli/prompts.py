@@ -54,9 +54,7 @@ class FirstPrompts(PromptFlags):
     """Write first-turn prompts for a file of tasks."""
 
     tasks_path: Path  # file of tasks
-    max_model_len: (
-        config.PositiveInt
-    )  # tokens of prompt and completion together; longer prompts are dropped and counted
+    max_model_len: config.PositiveInt  # tokens of prompt and completion together; longer prompts are dropped
     sampling: Annotated[config.Sampling, Flat]
     branch: config.Line = "turn1"  # part of prompt ids; each branch gets its own augmentations
 
@@ -92,9 +90,7 @@ class Refine(NextTurnFlags):
     """Turn incorrect attempts into next-turn prompts, with execution feedback."""
 
     branch: config.Line  # part of prompt ids
-    max_model_len: (
-        config.PositiveInt
-    )  # tokens of prompt and completion together; longer prompts are dropped and counted
+    max_model_len: config.PositiveInt  # tokens of prompt and completion together; longer prompts are dropped
     max_output_tokens: config.PositiveInt  # longest completion, in tokens
     n_parents: config.PositiveInt  # incorrect attempts per task to cycle through
     n_predictions: config.PositiveInt  # completions per task in the next turn
@@ -138,9 +134,7 @@ class WriteDemonstrations(NextTurnFlags):
     tasks_path: Path  # file of tasks
     demonstrations: Annotated[config.Demonstrations, Flat]
     sandbox: Annotated[config.Sandbox, Flat]  # executes the tasks' own programs
-    max_seq_length: (
-        config.PositiveInt
-    )  # tokens of prompt, completion and end token; longer rows are left out and counted
+    max_seq_length: config.PositiveInt  # tokens of prompt, completion and end token; longer rows are left out
     max_completion_length: config.PositiveInt  # tokens of completion and end token
     n_jobs: config.PositiveInt = 1  # sandbox servers
 

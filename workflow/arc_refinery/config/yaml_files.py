@@ -36,7 +36,8 @@ def read_yaml(path: Path, where: str = "") -> dict[str, Any]:
         line = f", line {mark.line + 1}" if mark else ""
         raise ConfigError(f"{where}{path}{line}: cannot be read as YAML: {error.problem or error.context}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: also an integer of too many digits
-        reason = str(error).partition("\n")[0]
+        is_deep = isinstance(error, RecursionError)
+        reason = "its sections are nested too deeply" if is_deep else str(error).partition("\n")[0]
         raise ConfigError(f"{where}{path}: cannot be read as YAML: {reason}") from None
     if not isinstance(content, dict):
         raise ConfigError(f"{where}{path}: expected a mapping of keys, found {type(content).__name__}")
