@@ -4,7 +4,7 @@ import logging
 
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
-from arc_refinery.errors import ModelError
+from arc_refinery.model_files import read_by_library
 
 LLAMA_PAD = "<|finetune_right_pad_id|>"  # in Llama-3.1's vocabulary, but its published folders set no padding token
 
@@ -13,11 +13,9 @@ logger = logging.getLogger(__name__)
 
 def load_tokenizer(model_path: str) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a model's folder or hub name; pads on the left, because completions follow prompts."""
-    try:
+    with read_by_library(model_path, "its tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(model_path, padding_side="left")
-    except (OSError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ModelError(f"{model_path}: its tokenizer cannot be loaded ({reason}); correct model.path") from None
+        tokenizer("x")  # some settings are wrong only when they are used
     set_pad_token(tokenizer)
     return tokenizer
 
@@ -46,9 +44,10 @@ def end_tokens(model_path: str, tokenizer: PreTrainedTokenizerBase) -> list[int]
 
     They are the same for transformers, vLLM and TRL, and without that file all three read config.json.
     """
-    try:
-        configured = GenerationConfig.from_pretrained(model_path).eos_token_id
-    except OSError:
-        configured = GenerationConfig.from_model_config(AutoConfig.from_pretrained(model_path)).eos_token_id
+    with read_by_library(model_path, "its generation_config.json or config.json"):
+        try:
+            configured = GenerationConfig.from_pretrained(model_path).eos_token_id
+        except OSError:
+            configured = GenerationConfig.from_model_config(AutoConfig.from_pretrained(model_path)).eos_token_id
     ends = dict.fromkeys([tokenizer.eos_token_id, *(configured if isinstance(configured, list) else [configured])])
     return [end for end in ends if end is not None]

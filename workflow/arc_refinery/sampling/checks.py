@@ -10,8 +10,9 @@ from typing import Any
 from arc_refinery.config import Lora, ModelConfig, PromptedModel
 from arc_refinery.errors import InputError
 from arc_refinery.gpus import check_mig
+from arc_refinery.model_files import read_by_library
 from arc_refinery.model_shape import names_of, weight_names, without_module
-from arc_refinery.reading import read_json
+from arc_refinery.reading import check_regular, read_json
 from arc_refinery.records import Prompt
 
 ADAPTER_CONFIG = "adapter_config.json"
@@ -108,10 +109,8 @@ def adapter_config(adapter: Path) -> dict[str, Any]:
 def _network_config(model: ModelConfig) -> Any:
     from transformers import AutoConfig
 
-    try:
+    with read_by_library(model.path, "its config.json"):
         return AutoConfig.from_pretrained(model.path)
-    except (OSError, ValueError) as error:
-        raise SamplingError(f"{model.path}: holds no model that transformers knows: {error}") from None
 
 
 def _check_window(model: ModelConfig, network: Any) -> None:
@@ -213,12 +212,13 @@ def _shapes(weights: Path) -> dict[str, tuple[int, ...]]:
 
     if not weights.exists():
         raise SamplingError(f"{weights}: no such file; expected a folder with a LoRA adapter as peft saves it")
+    check_regular(weights, SamplingError)
     try:
         with safe_open(weights, "pt") as file:
             matrices = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise SamplingError(f"{weights}: cannot be read ({error}); save the adapter again") from None
-    if wrong := [key for key, matrix in matrices.items() if not torch.isfinite(matrix).all()]:
+    if wrong := [key for key, one in matrices.items() if not (one.is_floating_point() and torch.isfinite(one).all())]:
         raise SamplingError(
             f"{weights}: {len(wrong)} of its {len(matrices)} matrices hold values that are not finite numbers, such as "
             f"{wrong[0]}; train the adapter again, with a lower learning rate"
@@ -238,7 +238,7 @@ def _modules(network: Any) -> dict[str, Any]:
     import torch
     from transformers import AutoModelForCausalLM
 
-    with torch.device("meta"):
+    with read_by_library(network.name_or_path, "its config.json"), torch.device("meta"):
         return dict(AutoModelForCausalLM.from_config(network).named_modules())
 
 
@@ -247,12 +247,6 @@ def _promised(adapter: Path, network: Any) -> dict[str, tuple[int, ...]]:
     import torch
     from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 
-    try:
-        with torch.device("meta"):
-            adapted = get_peft_model(network, LoraConfig.from_pretrained(adapter))
-    except (ValueError, TypeError, AttributeError, RuntimeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise SamplingError(
-            f"{adapter / ADAPTER_CONFIG}: peft cannot make an adapter with these settings ({reason}); save it again"
-        ) from None
+    with read_by_library(adapter, f"its {ADAPTER_CONFIG}"), torch.device("meta"):
+        adapted = get_peft_model(network, LoraConfig.from_pretrained(adapter))
     return {key: tuple(one.shape) for key, one in get_peft_model_state_dict(adapted).items() if ".lora_" in key}

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LogitsProcessorList
 from transformers.generation.logits_process import TemperatureLogitsWarper, TopPLogitsWarper
@@ -19,6 +18,7 @@ from arc_refinery.config import ModelConfig, PromptedModel
 from arc_refinery.errors import ModelError
 from arc_refinery.gpu_memory import SAMPLED_TOKENS
 from arc_refinery.library_arguments import four_bits
+from arc_refinery.model_files import read_by_library
 from arc_refinery.records import Prompt
 from arc_refinery.sampling.protocol import Completion, Decoding, Sampled
 from arc_refinery.sampling.rows import Rows
@@ -155,13 +155,10 @@ def load_weights(model: ModelConfig, in_4bit: bool, **options: Any) -> Any:
     dtype = getattr(torch, model.dtype)
     if in_4bit:
         options["quantization_config"] = BitsAndBytesConfig(**four_bits(model.dtype))
-    try:
+    with read_by_library(model.path, "its weights"):
         network, found = AutoModelForCausalLM.from_pretrained(
             model.path, dtype=dtype, output_loading_info=True, **options
         )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:  # RuntimeError: of other shapes
-        reason = str(error).partition("\n")[0]
-        raise ModelError(f"{model.path}: cannot load its weights ({reason}); correct model.path") from None
     if missing := sorted(found["missing_keys"]):  # transformers would draw them at random
         raise ModelError(
             f"{model.path}: {len(missing)} of its weights are missing, such as {missing[0]}; does its config.json "
