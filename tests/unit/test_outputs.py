@@ -171,7 +171,7 @@ def write_records(path: Path) -> None:
 
 def write_adapter(path: Path) -> None:
     path.mkdir()
-    for name in outputs.ADAPTER[:3]:
+    for name in (*outputs.ADAPTER[:3], ".snakemake_timestamp"):
         (path / name).touch()
 
 

@@ -23,7 +23,7 @@ from arc_refinery import records
 from arc_refinery.errors import InputError
 from arc_refinery.records import RecordKind
 
-_PATHS = ("path", "solutions", "only", "model_path", "template", "start", "tools", "users")  # flags of texts
+SNAKEMAKES = ".snakemake_timestamp"  # in each folder that a rule declares
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors", "training.jsonl", "checkpoints")
 
 
@@ -83,7 +83,7 @@ def _read(command: Any, declared: Outputs) -> Iterator[tuple[str, str]]:
 
 
 def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(value, Path) or (isinstance(value, str) and name in _PATHS and "\0" not in value):
+    if isinstance(value, Path | str) and "\0" not in str(value):
         yield name, str(value)
     elif isinstance(value, list | tuple):
         for one in value:
@@ -227,11 +227,11 @@ def folder(path: Path, what: str, needed: Iterable[str], names: str = ".*") -> O
     """A folder that holds the files `needed`, and whose entries all match `names`."""
 
     def found(path: Path) -> str:
-        entries = sorted(one.name for one in path.iterdir())
+        entries = sorted(one.name for one in path.iterdir() if one.name != SNAKEMAKES)
         if foreign := [name for name in entries if not re.fullmatch(names, name)]:
             return f"it holds {foreign[0]}"
         lacking = [name for name in needed if name not in entries]
-        return f"it holds {entries[0]}, but no {lacking[0]}" if lacking else ""
+        return f"it holds {entries[0]}, but no {lacking[0]}" if entries and lacking else ""
 
     return Output(path, what, found, is_folder=True, is_whole=True)
 
