@@ -235,6 +235,13 @@ def test_the_pages_tables_and_plots_of_the_sample_reports_are_known_as_ours():
         assert command.writes()["folder"][0].found(folder) == ""
 
 
+def test_the_folder_of_a_report_is_known_as_ours(tmp_path: Path):
+    for name in (".snakemake_timestamp", "gallery", "heldout-arms.csv", "mask.png", "mask.svg"):
+        (tmp_path / "report").mkdir(exist_ok=True)
+        (tmp_path / "report" / name).touch()
+    check_outputs(cli.parse(["report", "--config", "x", "--folder", str(tmp_path), "--output", "out.md"]))
+
+
 def test_other_records_tables_and_pictures_are_not_ours(tmp_path: Path):
     from PIL import Image
 

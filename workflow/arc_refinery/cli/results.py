@@ -25,7 +25,9 @@ class WriteReport:
     def writes(self) -> Outputs:
         from arc_refinery.reporting.refining.tidy import ATTEMPTS_SCHEMA
 
-        pictures = folder(self.folder / "report", "the pictures and tables of a report", [], r"gallery|.*\.(png|csv)")
+        pictures = folder(
+            self.folder / "report", "the pictures and tables of a report", [], r"gallery|.*\.(png|svg|csv)"
+        )
         return {
             "output": report(self.output, "Experiment"),
             "folder": [pictures, table(self.folder / "attempts.parquet", ATTEMPTS_SCHEMA.names)],
