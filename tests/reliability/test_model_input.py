@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from adapters import make_adapter
 from checkout import ROOT, TINY
+from factories import make_prompt
 
 from arc_refinery import chat
 from arc_refinery.chat import load_chat
-from arc_refinery.config import Lora, ModelConfig, PromptedModel
-from arc_refinery.errors import InputError, ModelError
+from arc_refinery.config import Generation, Lora, ModelConfig, PromptedModel
+from arc_refinery.errors import InputError, ModelError, NotFiniteError
 from arc_refinery.files import atomic_write
 from arc_refinery.hub import out_of_reach
 from arc_refinery.model_shape import shape_of, weight_names
@@ -328,6 +329,40 @@ def test_weights_of_a_model_that_are_not_finite_are_refused(tmp_path: Path, valu
     folder = tiny(tmp_path, change)
     with pytest.raises(ModelError, match=rf"{folder}.*model\.layers\.2\.mlp\.up_proj"):
         load_weights(ModelConfig(path=str(folder), window=64), in_4bit=False)
+
+
+def overflowing(folder: Path) -> None:
+    """Finite weights whose predictions are not."""
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    weights["model.norm.weight"] = weights["model.norm.weight"].float() * 1e38
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+@pytest.mark.model
+def test_predictions_that_are_not_finite_are_refused_in_attempts(tmp_path: Path) -> None:
+    from arc_refinery.sampling.protocol import Decoding
+    from arc_refinery.sampling.shard import sample_shard
+
+    model = PromptedModel(path=str(tiny(tmp_path, overflowing)), window=64)
+    prompts = [make_prompt(n_tokens=9)]
+    with pytest.raises(ModelError, match=model.path):
+        list(sample_shard(prompts, model, None, Decoding(1.0, 1.0, 4, 0), tmp_path / "out.parquet"))
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_predictions_that_are_not_finite_are_refused_in_turns(tmp_path: Path, temperature: float) -> None:
+    from arc_refinery.sampling.turns import TransformersTurns
+
+    folder = tmp_path / "model"
+    shutil.copytree(ROOT / "workflow/models/tiny-tools", folder)
+    overflowing(folder)
+    generation = Generation(max_turn_tokens=4, max_episode_tokens=8, temperature=temperature)
+    turns = TransformersTurns(ModelConfig(path=str(folder), window=64), None, generation)
+    with pytest.raises(NotFiniteError, match=str(folder)):
+        turns.sample([[1, 2, 3]], [0])
 
 
 @pytest.mark.model
