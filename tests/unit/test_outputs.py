@@ -159,6 +159,12 @@ def test_an_output_that_is_an_input_or_another_output_is_refused(words: list[str
         check_outputs(cli.parse([word.format(tmp_path.name) for word in words]))
 
 
+def test_a_name_of_a_set_is_not_an_input():
+    write_records(Path("tasks"))
+    words = ["--name", "tasks", "--source", "generator", "--n-tasks", "1", "--output", "tasks"]
+    check_outputs(cli.parse(["tasks", "evaluation", *words]))
+
+
 def test_the_prompts_of_the_turn_that_is_refined_are_an_input(tmp_path: Path):
     words = [*COMMANDS["prompts refine"][0], "--folder", str(tmp_path), "--output", "prompts.parquet"]
     with pytest.raises(OutputError, match=r"prompts\.parquet"):

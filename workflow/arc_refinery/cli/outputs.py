@@ -23,6 +23,7 @@ from arc_refinery import records
 from arc_refinery.errors import InputError
 from arc_refinery.records import RecordKind
 
+PATHS = ("path", "solutions", "only", "template", "model_path", "start")  # texts of flags that name an input
 SNAKEMAKES = ".snakemake_timestamp"  # in each folder that a rule declares
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors", "training.jsonl", "checkpoints")
 
@@ -83,7 +84,7 @@ def _read(command: Any, declared: Outputs) -> Iterator[tuple[str, str]]:
 
 
 def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(value, Path | str) and "\0" not in str(value):
+    if (isinstance(value, Path) or (isinstance(value, str) and name in PATHS)) and "\0" not in str(value):
         yield name, str(value)
     elif isinstance(value, list | tuple):
         for one in value:
