@@ -43,7 +43,7 @@ def sweep(stage: Stage, whole: Path, tmp_path: Path) -> tuple[int, list[str]]:
     folder = tmp_path / "case"
     shutil.copytree(whole, folder)
     command = cli.parse([word.format(folder) for word in stage.words])
-    refusal, printed = _run(command)
+    refusal, printed = ending_of(command)
     assert refusal is None
     wanted = printed, _results(folder)
     n_refused, harmless, wrong = 0, [], []
@@ -51,7 +51,7 @@ def sweep(stage: Stage, whole: Path, tmp_path: Path) -> tuple[int, list[str]]:
         for what, corrupt in corruptions.items():
             _remove_new_files(folder, whole)
             corrupt(folder / name)
-            refusal, printed = _run(command)
+            refusal, printed = ending_of(command)
             # a folder may be named instead of its file
             if refusal and "Traceback" not in refusal and (name in refusal or Path(name).stem in refusal):
                 n_refused += 1
@@ -66,7 +66,7 @@ def sweep(stage: Stage, whole: Path, tmp_path: Path) -> tuple[int, list[str]]:
     return n_refused, harmless
 
 
-def _run(command: Any) -> tuple[str | None, str]:
+def ending_of(command: Any) -> tuple[str | None, str]:
     """Return the message, or the end of the traceback that the terminal would show, if any; and what is printed."""
     started = time.process_time()
     refusal = None

@@ -24,8 +24,8 @@ def read_by_library(folder: str | Path, what: str) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001  # tokenizers raises nothing narrower
         reason = " ".join(str(error).split())
         raise ModelError(
-            f"{folder}: {what} cannot be used ({type(error).__name__}: {reason:.300}); correct the path, or get the files "
-            "again"
+            f"{folder}: {what} cannot be used ({type(error).__name__}: {reason:.300}); correct the path, or get the "
+            "files again"
         ) from None
 
 

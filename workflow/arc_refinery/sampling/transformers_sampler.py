@@ -138,9 +138,10 @@ def load_network(model: ModelConfig, adapter: Path | None, device: str) -> Any:
     if adapter is not None:
         from peft import PeftModel
 
-        network = PeftModel.from_pretrained(network, adapter)
-        if model.dtype == "float32" and not in_4bit:  # faster; in coarser weights the adapter would be rounded away
-            network = network.merge_and_unload()
+        with read_by_library(adapter, "its adapter_config.json"):
+            network = PeftModel.from_pretrained(network, adapter)
+            if model.dtype == "float32" and not in_4bit:  # faster; in coarser weights the adapter would be rounded away
+                network = network.merge_and_unload()
     return network.eval()
 
 

@@ -1,0 +1,112 @@
+"""Every file of a model's and of an adapter's folder, with every mistake: refused by name, or the same samples."""
+
+import json
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from adapters import make_adapter
+from checkout import TINY
+from factories import make_prompt
+from reliability.sweep import ANY, Corrupt, ending_of, of_json
+
+from arc_refinery import cli, records
+
+TEXT = "<|user|>\ninput 1x2\n1 10\noutput 1x2\n1 01<|assistant|>"
+# Other settings, but possible ones: no check can know which of them the weights were made with
+POSSIBLE = {
+    "config.json": ["attention_dropout a number", "rms_norm_eps a number", "rope_parameters missing",
+                    "rope_parameters null", "rope_parameters an object"],
+    "tokenizer.json": ["added_tokens a list", "decoder missing", "decoder null"],
+    "model.safetensors": ["whole numbers"],  # as quantized models have them
+    "adapter_config.json": ["lora_alpha a number", "target_modules missing", "target_modules null", "use_rslora missing",
+                            "use_rslora null", "use_rslora a list", "use_rslora an object"],
+}  # fmt: skip
+
+Weights = dict[str, Any]
+
+
+def of_weights(change: Callable[[Weights], Weights]) -> Corrupt:
+    def corrupt(path: Path) -> None:
+        from safetensors.torch import load_file, save_file
+
+        save_file(change(load_file(path)), path, {"format": "pt"})
+
+    return corrupt
+
+
+def first(weights: Weights, change: Callable[[Any], Any]) -> Weights:
+    name = min(weights)
+    return weights | {name: change(weights[name]).contiguous()}
+
+
+WEIGHTS: dict[str, Corrupt] = {
+    "not a number": of_weights(partial(first, change=lambda one: one * float("nan"))),
+    "one infinite": of_weights(
+        partial(first, change=lambda one: one.index_fill(0, one[0].long()[:1] * 0, float("inf")))
+    ),
+    "of another shape": of_weights(partial(first, change=lambda one: one[:-1])),
+    "whole numbers": of_weights(lambda weights: {name: one.char() for name, one in weights.items()}),
+    "one missing": of_weights(lambda weights: {name: weights[name] for name in sorted(weights)[1:]}),
+    "other names": of_weights(lambda weights: {name.replace("model", "m"): one for name, one in weights.items()}),
+    "none": of_weights(lambda _: {}),
+}
+
+
+def mistakes(path: Path) -> dict[str, Corrupt]:
+    match path.suffix:
+        case ".json":
+            return of_json([[key] for key in json.loads(path.read_text())])
+        case ".safetensors":
+            return ANY | WEIGHTS
+        case _:
+            return ANY
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole")
+    records.write(folder / "prompts.parquet", "prompts", [make_prompt(text=TEXT, n_tokens=30, n_predictions=2)], 0, {})
+    shutil.copytree(TINY, folder / "model")
+    make_adapter(folder / "adapter", TINY)
+    return folder
+
+
+def sampled(folder: Path, prompts: Path) -> tuple[str | None, list[tuple[str, float]]]:
+    """How sampling with a model, or an adapter, is refused; or what it gives."""
+    output = folder.parent / "out"
+    shutil.rmtree(output, ignore_errors=True)
+    model = folder if folder.name == "model" else TINY
+    words = f"sample --dataset-path {prompts} --output-folder {output} --model-path {model} --max-model-len 256"
+    words += " --max-output-tokens 6 --backend transformers --dtype float32"
+    adapter = f" --lora-path {folder}" if folder.name == "adapter" else ""
+    refusal, _ = ending_of(cli.parse((words + adapter).split()))
+    if refusal:
+        return refusal, []
+    return None, [(one.completion, one.logprob) for one in records.read_attempts(output / "000.parquet")]
+
+
+@pytest.mark.model
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["model", "adapter"])
+def test_every_mistake_in_every_file(name: str, whole: Path, tmp_path: Path) -> None:
+    folder, prompts = tmp_path / name, whole / "prompts.parquet"
+    shutil.copytree(whole / name, folder)
+    nothing, wanted = sampled(folder, prompts)
+    assert nothing is None and len(wanted) == 2
+    possible, wrong = [], []
+    for file in sorted(one.name for one in folder.iterdir()):
+        for what, corrupt in mistakes(folder / file).items():
+            corrupt(folder / file)
+            refusal, found = sampled(folder, prompts)
+            if refusal is None and found != wanted:
+                possible.append((file, what))
+            elif refusal and ("Traceback" in refusal or not (file in refusal or str(folder) in refusal)):
+                wrong.append(f"{file}, {what}: {refusal:.300}")
+            shutil.rmtree(folder)
+            shutil.copytree(whole / name, folder)
+    assert wrong == []
+    assert set(possible) <= {(file, what) for file, several in POSSIBLE.items() for what in several}
