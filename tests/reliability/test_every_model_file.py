@@ -22,8 +22,8 @@ POSSIBLE = {
                     "rope_parameters null", "rope_parameters an object"],
     "tokenizer.json": ["added_tokens a list", "decoder missing", "decoder null"],
     "model.safetensors": ["whole numbers"],  # as quantized models have them
-    "adapter_config.json": ["lora_alpha a number", "target_modules missing", "target_modules null", "use_rslora missing",
-                            "use_rslora null", "use_rslora a list", "use_rslora an object"],
+    "adapter_config.json": ["lora_alpha a number", "target_modules missing", "target_modules null",
+                            *(f"use_rslora {what}" for what in ("missing", "null", "a list", "an object"))],
 }  # fmt: skip
 
 Weights = dict[str, Any]
@@ -43,11 +43,14 @@ def first(weights: Weights, change: Callable[[Any], Any]) -> Weights:
     return weights | {name: change(weights[name]).contiguous()}
 
 
+def one_infinite(matrix: Any) -> Any:
+    matrix[0, 0] = float("inf")
+    return matrix
+
+
 WEIGHTS: dict[str, Corrupt] = {
     "not a number": of_weights(partial(first, change=lambda one: one * float("nan"))),
-    "one infinite": of_weights(
-        partial(first, change=lambda one: one.index_fill(0, one[0].long()[:1] * 0, float("inf")))
-    ),
+    "one infinite": of_weights(partial(first, change=one_infinite)),
     "of another shape": of_weights(partial(first, change=lambda one: one[:-1])),
     "whole numbers": of_weights(lambda weights: {name: one.char() for name, one in weights.items()}),
     "one missing": of_weights(lambda weights: {name: weights[name] for name in sorted(weights)[1:]}),

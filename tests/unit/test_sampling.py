@@ -393,4 +393,4 @@ def test_a_folder_without_a_model_is_refused(
     prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     message = refused(prompts, tmp_path, monkeypatch, path=str(tmp_path))
-    assert message.startswith(f"{tmp_path}: holds no model")
+    assert message.startswith(f"{tmp_path}/config.json: cannot be used")

@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 def load_tokenizer(model_path: str) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a model's folder or hub name; pads on the left, because completions follow prompts."""
-    with read_by_library(model_path, "its tokenizer"):
+    with read_by_library(model_path, "tokenizer.json"):
         tokenizer = AutoTokenizer.from_pretrained(model_path, padding_side="left")
         tokenizer("x")  # some settings are wrong only when they are used
     set_pad_token(tokenizer)
@@ -44,7 +44,7 @@ def end_tokens(model_path: str, tokenizer: PreTrainedTokenizerBase) -> list[int]
 
     They are the same for transformers, vLLM and TRL, and without that file all three read config.json.
     """
-    with read_by_library(model_path, "its generation_config.json or config.json"):
+    with read_by_library(model_path, "generation_config.json"):
         try:
             configured = GenerationConfig.from_pretrained(model_path).eos_token_id
         except OSError:

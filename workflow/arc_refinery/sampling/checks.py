@@ -109,7 +109,7 @@ def adapter_config(adapter: Path) -> dict[str, Any]:
 def _network_config(model: ModelConfig) -> Any:
     from transformers import AutoConfig
 
-    with read_by_library(model.path, "its config.json"):
+    with read_by_library(model.path, "config.json"):
         return AutoConfig.from_pretrained(model.path)
 
 
@@ -238,7 +238,7 @@ def _modules(network: Any) -> dict[str, Any]:
     import torch
     from transformers import AutoModelForCausalLM
 
-    with read_by_library(network.name_or_path, "its config.json"), torch.device("meta"):
+    with read_by_library(network.name_or_path, "config.json"), torch.device("meta"):
         return dict(AutoModelForCausalLM.from_config(network).named_modules())
 
 
@@ -247,6 +247,6 @@ def _promised(adapter: Path, network: Any) -> dict[str, tuple[int, ...]]:
     import torch
     from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 
-    with read_by_library(adapter, f"its {ADAPTER_CONFIG}"), torch.device("meta"):
+    with read_by_library(adapter, ADAPTER_CONFIG), torch.device("meta"):
         adapted = get_peft_model(network, LoraConfig.from_pretrained(adapter))
     return {key: tuple(one.shape) for key, one in get_peft_model_state_dict(adapted).items() if ".lora_" in key}

@@ -138,7 +138,7 @@ def load_network(model: ModelConfig, adapter: Path | None, device: str) -> Any:
     if adapter is not None:
         from peft import PeftModel
 
-        with read_by_library(adapter, "its adapter_config.json"):
+        with read_by_library(adapter, "adapter_config.json"):
             network = PeftModel.from_pretrained(network, adapter)
             if model.dtype == "float32" and not in_4bit:  # faster; in coarser weights the adapter would be rounded away
                 network = network.merge_and_unload()
@@ -156,7 +156,7 @@ def load_weights(model: ModelConfig, in_4bit: bool, **options: Any) -> Any:
     dtype = getattr(torch, model.dtype)
     if in_4bit:
         options["quantization_config"] = BitsAndBytesConfig(**four_bits(model.dtype))
-    with read_by_library(model.path, "its weights"):
+    with read_by_library(model.path, "model.safetensors"):
         network, found = AutoModelForCausalLM.from_pretrained(
             model.path, dtype=dtype, output_loading_info=True, **options
         )
