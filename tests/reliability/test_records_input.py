@@ -5,19 +5,21 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from checkout import TINY
-from factories import make_demonstration, make_task
-from handmade import finished, settings
+from checkout import TINY, TINY_TOOLS
+from factories import make_attempt, make_task, make_verdict
+from handmade import OUTPUTS, finished, prompt, settings
+from handmade_episodes import QUESTIONS
 from reliability.sweep import Stage, copied_from, of_records, sweep
 
 from arc_refinery import records
-from arc_refinery.records import Attempt, Prompt, Verdict
+from arc_refinery.records import Attempt, Overlap, Prompt, Question, Verdict
 from arc_refinery.tasks import Task
 
 ARMS = {"independent": [{"n_predictions": 4}], "refine": [{"n_predictions": 2}, {"n_predictions": 2}]}
 ANSWERS = {"turn1": {"a": "wwSw", "b": "wTet", "c": "nwww"}, "refine-turn2": {"a": "ww", "b": "wS"}}
 TURN1, TURN2 = "results/tiny/small/turn1", "results/tiny/small/refine-turn2"
 TASKS, OTHER_TASKS = "results/tiny/tasks/small.parquet", "results/tiny/tasks/other.parquet"
+OVERLAP, PARENTS, CONTINUED, ASKED = "overlap.parquet", "parents.parquet", "continued.parquet", "questions.parquet"
 
 RENDERED = ["--model-path", TINY, "--template", "compact", "--output", "{}/out/rows.parquet"]
 WINDOW = ["--max-model-len", "1024", "--max-output-tokens", "48"]
@@ -67,19 +69,36 @@ COMPARED = {
     ),
 }
 
-SAMPLE = ["--model-path", TINY, *WINDOW, "--n-shards", "9", "--shard", "8"]  # no prompt is in it: no model is loaded
+TOOLS = ["--model-path", TINY_TOOLS, "--max-model-len", "512"]
+EPISODES = ["--generation.max-turn-tokens", "8", "--generation.max-episode-tokens", "9"]
+GENERATED = ["--name", "sums", "--form", "gsm8k", "--source", "generator", "--n-questions", "9"]
+NO_SHARD = ["--n-shards", "9", "--shard", "8", "--output-folder", "{}/out"]  # nothing is in it: no model is loaded
+QUESTIONS_FILE = of_records(columns(Question), joined=False)
+del QUESTIONS_FILE["asserts null"]  # as they are
+SAMPLE = ["--model-path", TINY, *WINDOW, *NO_SHARD]
+FIRST = ["prompts", "first", "--tasks-path", f"{{}}/{TASKS}", "--overlap", f"{{}}/{OVERLAP}"]
+OUT = ["--output", "{}/out/rows.parquet"]
+CONTINUE = ["--attempts", f"{{}}/{CONTINUED}", "--parents", f"{{}}/{PARENTS}", "--tasks-path", f"{{}}/{TASKS}", *OUT]
 STAGES = {
     "prompts first": Stage(
-        ["prompts", "first", "--tasks-path", f"{{}}/{TASKS}", "--n-predictions", "2", *RENDERED, *WINDOW],
-        {TASKS: of_records(columns(Task), joined=False)},
+        [*FIRST, "--n-predictions", "2", *RENDERED, *WINDOW],
+        {TASKS: of_records(columns(Task), joined=False), OVERLAP: of_records(columns(Overlap), joined=False)},
+    ),
+    "tasks overlap": Stage(
+        ["tasks", "overlap", "--trained", f"{{}}/{OTHER_TASKS}", "--evaluated", f"{{}}/{TASKS}", *OUT],
+        {OTHER_TASKS: of_records(columns(Task), joined=False), TASKS: of_records(columns(Task), joined=False)},
     ),
     "sample": Stage(
-        ["sample", "--dataset-path", f"{{}}/{TURN1}/prompts.parquet", *SAMPLE, "--output-folder", "{}/out"],
+        ["sample", "--dataset-path", f"{{}}/{TURN1}/prompts.parquet", *SAMPLE],
         {f"{TURN1}/prompts.parquet": of_records(columns(Prompt), joined=False)},
     ),
     "grade": Stage(
         ["grade", "--attempts", *ATTEMPTS, "--tasks-path", f"{{}}/{TASKS}", "--output", "{}/out/000.parquet"],
         {f"{TURN1}/attempts/000.parquet": of_records(columns(Attempt), False, SWAPPED), TASKS: TASK_FILE},
+    ),
+    "grade what continues": Stage(
+        ["grade", *CONTINUE],
+        {PARENTS: of_records(columns(Verdict), joined=False, others={"of others": copied_from("none.parquet")})},
     ),
     "prompts refine": Stage(["prompts", "refine", *OF_TURN, *REFINE, *WINDOW], TURN1_FILES),
     "prompts demonstrations": Stage(
@@ -101,6 +120,18 @@ STAGES = {
         ],
         {f"{TURN1}/prompts.parquet": of_records(["prompt_id", "turn", "n_tokens"], joined=False)},
     ),
+    "tools questions": Stage(
+        ["tools", "questions", *GENERATED, "--heldout", f"{{}}/{ASKED}", *OUT],
+        {ASKED: QUESTIONS_FILE},
+    ),
+    "tools conversations": Stage(
+        ["tools", "conversations", "--dataset-path", f"{{}}/{ASKED}", *TOOLS, *EPISODES, *OUT],
+        {ASKED: QUESTIONS_FILE},
+    ),
+    "tools episodes": Stage(
+        ["tools", "episodes", "--dataset-path", f"{{}}/{ASKED}", *TOOLS, *EPISODES, *NO_SHARD],
+        {ASKED: QUESTIONS_FILE},
+    ),
     "predictions submit": Stage(
         ["predictions", "submit", *VOTING, "--challenges", "{}/challenges.json", "--output", "{}/out/s.json"],
         {f"{TURN1}/verdicts/000.parquet": of_records(columns(Verdict), False, SWAPPED)},
@@ -108,14 +139,20 @@ STAGES = {
 }
 # How many cases are refused, and which do no harm
 ENDS: dict[str, tuple[int, list[str]]] = {
-    "prompts first": (37, []),
+    "prompts first": (73, [f"{OVERLAP}, reordered"]),
+    "tasks overlap": (74, []),
     "sample": (55, []),
     "grade": (113, [f"{TASKS}, reordered, of an earlier version"]),
+    # a damaged column that is not read
+    "grade what continues": (66, [f"{PARENTS}, flipped byte", f"{PARENTS}, reordered"]),
     "prompts refine": (212, []),
     "prompts demonstrations": (249, []),
     "report": (199, []),
     "compare": (199, []),
     "report lengths": (27, [f"{TURN1}/prompts.parquet, flipped byte"]),  # in a column that is not read
+    "tools questions": (36, []),
+    "tools conversations": (36, []),
+    "tools episodes": (36, []),
     "predictions submit": (68, []),
 }
 
@@ -125,7 +162,17 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole")
     finished(folder / "results", settings(ARMS), ANSWERS, "abc", n_shards=2)
     records.write(folder / OTHER_TASKS, "tasks", [make_task(name) for name in "ab"], 0, {})
-    records.write(folder / "demonstrations.parquet", "demonstrations", [make_demonstration()], 0, {})
+    overlap = Overlap("a", "small", "a", "other", "a", "id")
+    records.write(folder / OVERLAP, "overlaps", [overlap], 0, {})
+    first, second = prompt("a", "turn1", 0, 2), prompt("a", "refine-turn2", 0, 1)
+    given = OUTPUTS["w"]
+    verdict = make_verdict(
+        make_attempt(first, attempt_id=second.parent_id), status="ok", train_outputs=given[:1], test_outputs=given[1:]
+    )
+    records.write(folder / PARENTS, "verdicts", [verdict], 0, {})
+    records.write(folder / "none.parquet", "verdicts", [], 0, {})
+    records.write(folder / CONTINUED, "attempts", [make_attempt(second)], 0, {})
+    records.write(folder / ASKED, "questions", QUESTIONS, 0, {})
     pairs = [{"input": [[1, 2], [3, 4]], "output": [[1, 2], [3, 4]]}]
     challenges = {name: {"train": pairs, "test": [{"input": [[1, 2], [3, 4]]}]} for name in "abc"}
     (folder / "challenges.json").write_text(json.dumps(challenges))

@@ -371,7 +371,7 @@ def test_yaml_faults_name_the_line(path: Path, content: str, place: str, problem
     wording(text)
 
 
-@pytest.mark.parametrize(("content", "found"), [("", "NoneType"), ("- 1\n", "list"), ("demo\n", "str")])
+@pytest.mark.parametrize(("content", "found"), [("", "nothing"), ("- 1\n", "a list"), ("demo\n", "a text")])
 def test_a_file_that_holds_no_keys_is_named(path: Path, content: str, found: str, wording: Wording):
     path.write_text(content)
     text = message(path)

@@ -83,7 +83,7 @@ def test_one_verdict_a_program_in_their_order(tmp_path: Path, programs_per_child
         ("{", "JSON"),
         ("[]", "list"),
         ({"source": "", "inputs": []}, "program_id is missing"),
-        ({"program_id": 7, "source": "", "inputs": []}, "program_id is a int"),
+        ({"program_id": 7, "source": "", "inputs": []}, "program_id is a number"),
         ({"program_id": "a", "source": "", "inputs": [[[1, 2], [3]]]}, "inputs: grid 0"),
         ({"program_id": "a", "source": "", "inputs": [[[1]], [[12]]]}, "inputs: grid 1 is cells 12..12"),
     ],

@@ -124,7 +124,7 @@ def test_solutions_of_another_file_are_named(tmp_path: Path, challenges: Path, w
     cases = {
         "task b is missing": {"a": SOLUTIONS["a"]},
         "task b: holds 1 items, expected a list of 2 grids": SOLUTIONS | {"b": [[[5]]]},
-        "task b: holds NoneType, expected a list of 2 grids": SOLUTIONS | {"b": None},
+        "task b: holds null, expected a list of 2 grids": SOLUTIONS | {"b": None},
         "task b: grid 1: field 'output': 1-D": SOLUTIONS | {"b": [[[5]], [7, 6]]},
         "task b: has attempt_1": submission,
     }

@@ -112,10 +112,10 @@ def test_what_the_file_does_not_say_has_values_that_no_sampled_attempt_has(tmp_p
 
 BAD: dict[str, tuple[Any, str]] = {
     "another task": ({"u": []}, "task u "),
-    "a text": ({"t": "a"}, "task t holds a str"),
-    "a number": ({"t": [executed("a"), 5]}, "task t, prediction 1 is a int"),
-    "no text": ({"t": [{"prediction": "a"}]}, "task t, prediction 0 is a dict"),
-    "no augmentation": ({"t": {"text_predictions": ["a"]}}, "task t holds a dict"),
+    "a text": ({"t": "a"}, "task t holds a text"),
+    "a number": ({"t": [executed("a"), 5]}, "task t, prediction 1 is a number"),
+    "no text": ({"t": [{"prediction": "a"}]}, "task t, prediction 0 is an object"),
+    "no augmentation": ({"t": {"text_predictions": ["a"]}}, "task t holds an object"),
     "an unknown key": (
         {"t": [{"text_prediction": "a", "data_augmentation_params": {"vflip": True}}]},
         "task t, prediction 0: field 'data_augmentation_params': unknown keys vflip",

@@ -81,7 +81,7 @@ def test_a_query_of_thousands_of_words_is_answered(tmp_path: Path):
     ("rows", "message"),
     [
         ([], "is empty; expected rows with `text` and optionally `title`"),
-        ([{"text": "a"}, "b"], "row 2 is a str; expected an object with a field 'text'"),
+        ([{"text": "a"}, "b"], "row 2 is a text; expected an object with a field 'text'"),
         ([{"title": "a"}], "row 1: field 'text' is None; expected a text"),
         ([{"text": " "}], "row 1: field 'text' is ' '; expected a text"),
         ([{"text": "a", "title": 3}], "row 1: field 'title' is 3; expected a text"),

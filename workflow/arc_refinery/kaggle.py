@@ -128,7 +128,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """Read a mapping from task ids from a .json or .json.gz file; raises `ChallengeError`."""
     content = reading.read_json(path, "a mapping from task ids", ChallengeError)
     if not isinstance(content, dict):
-        raise ChallengeError(f"{path}: holds a {type(content).__name__}, expected a mapping from task ids")
+        raise ChallengeError(f"{path}: holds {reading.in_words(content)}, expected a mapping from task ids")
     return content
 
 
@@ -147,7 +147,7 @@ def _tasks_of_file(path: Path) -> dict[str, Any]:
     if isinstance(content, list):
         return _with_ids(content, path)
     if not isinstance(content, dict):
-        raise ChallengeError(f"{path}: holds a {type(content).__name__}, expected a mapping from task ids")
+        raise ChallengeError(f"{path}: holds {reading.in_words(content)}, expected a mapping from task ids")
     if not content:
         raise ChallengeError(f"{path}: has no tasks; expected at least one")
     return content
@@ -202,7 +202,7 @@ def _answered(rows: list[dict[str, Any]], grids: Any, where: str) -> list[dict[s
     if isinstance(grids, list) and any(isinstance(grid, dict) and "attempt_1" in grid for grid in grids):
         raise ChallengeError(f"{where}: has attempt_1, so this is a submission; expected the file of solutions")
     if not isinstance(grids, list) or len(grids) != len(rows):
-        found = f"{len(grids)} items" if isinstance(grids, list) else type(grids).__name__
+        found = f"{len(grids)} items" if isinstance(grids, list) else reading.in_words(grids)
         raise ChallengeError(f"{where}: holds {found}, expected a list of {len(rows)} grids, one for each test input")
     outputs = [{"output": _grid({"output": grid}, "output", f"{where}: grid {n}")} for n, grid in enumerate(grids)]
     return [output | row for output, row in zip(outputs, rows, strict=True)]

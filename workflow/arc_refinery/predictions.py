@@ -13,6 +13,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.grids import N_COLORS
 from arc_refinery.kaggle import read_json
 from arc_refinery.prompts import Template
+from arc_refinery.reading import in_words
 from arc_refinery.records import Attempt, Prompt, attempt_id
 from arc_refinery.refine.first_turn import first_turn_prompt
 from arc_refinery.refine.rendering import Renderer
@@ -123,7 +124,7 @@ def _of_task(predictions: Any, where: str) -> list[tuple[str, Augmentation]]:
         case list():
             pass
         case _:
-            raise PredictionError(f"{where} holds a {type(predictions).__name__}, expected a list; of each, {FORMS}")
+            raise PredictionError(f"{where} holds {in_words(predictions)}, expected a list; of each, {FORMS}")
     read = [_prediction(one, f"{where}, prediction {number}") for number, one in enumerate(predictions)]
     known = list(dict.fromkeys(augmentation for _, augmentation in read if augmentation is not None))
     of_failed = known[0] if len(known) == 1 else Augmentation()
@@ -137,7 +138,7 @@ def _prediction(one: Any, where: str) -> tuple[str, Augmentation | None]:
         case {"code": str(code)}:
             text = f"```python\n{code}\n```"
         case _:
-            raise PredictionError(f"{where} is a {type(one).__name__} of another form; {FORMS}")
+            raise PredictionError(f"{where} is {in_words(one)} of another form; {FORMS}")
     if "data_augmentation_params" not in one:
         return text, None
     try:

@@ -40,9 +40,33 @@ def decode_json(text: str | bytes, where: str, expected: str, error: type[InputE
         content = json.loads(text, object_pairs_hook=_without_doubles)
         if _SURROGATE.search(text if isinstance(text, str) else text.decode()):
             json.dumps(content, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as reason:  # ValueError: also not UTF-8, or an integer of too many digits
+    except (ValueError, RecursionError) as fault:  # ValueError: also not UTF-8, or an integer of too many digits
+        reason = "it is nested too deeply" if isinstance(fault, RecursionError) else fault
         raise error(f"{where} is not valid JSON ({reason}); expected {expected}") from None
     return content
+
+
+def in_words(value: Any) -> str:
+    """Return what a value read from JSON or YAML is, for messages: `a list`.
+
+    >>> in_words(None), in_words(7.5), in_words({"a": 1})
+    ('null', 'a number', 'an object')
+    """
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list():
+            return "a list"
+        case dict():
+            return "an object"
+        case _:
+            return f"a {type(value).__name__}"  # of YAML: a date
 
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")

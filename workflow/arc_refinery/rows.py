@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from arc_refinery.errors import InputError
-from arc_refinery.reading import check_regular, decode_json
+from arc_refinery.reading import check_regular, decode_json, in_words
 
 _ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet")
 ROWS_AT_ONCE = 500  # of a Parquet file
@@ -60,5 +60,5 @@ def _lines(file: GzipFile | BinaryIO, path: Path) -> Iterator[Any]:
 def _list(file: GzipFile | BinaryIO, path: Path) -> Iterator[Any]:
     content = parse_json(file.read(), str(path), "a list of rows")
     if not isinstance(content, list):
-        raise RowError(f"{path}: holds one {type(content).__name__}; expected a list of rows")
+        raise RowError(f"{path}: holds {in_words(content)}; expected a list of rows")
     yield from content

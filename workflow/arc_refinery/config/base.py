@@ -1,6 +1,7 @@
 """Building blocks of the config models, and messages for wrong keys."""
 
 from enum import Enum
+from math import isfinite
 from typing import Annotated, Any, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator
@@ -142,7 +143,8 @@ def explain(problem: Any) -> str:
     """Return one line on a fault that pydantic found: the key, its value and what was expected."""
     context = problem.get("ctx", {})
     key = ".".join(str(part) for part in problem["loc"]) or "the file"
-    match problem["type"]:
+    is_odd = isinstance(problem["input"], float) and not isfinite(problem["input"])
+    match "finite_number" if is_odd else problem["type"]:
         case "extra_forbidden":
             return f"{key} is not a known key; see config/README.md for the known ones"
         case "missing":

@@ -27,7 +27,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.kaggle import read_ids, read_set, task_files
 from arc_refinery.model_shape import names_of, weight_names, without_module
 from arc_refinery.prompts import load_template, template_files
-from arc_refinery.reading import read_json
+from arc_refinery.reading import in_words, read_json
 
 _Kind = TypeVar("_Kind", bound=Experiment)
 KINDS: dict[str, type[Experiment]] = {"refining": Refining, "tool-use": ToolUse}
@@ -176,7 +176,7 @@ def _content(path: Path, where: str = "") -> dict[str, Any]:
         return read_yaml(path, where)
     content = read_json(path, "the settings of an experiment", ConfigError)
     if not isinstance(content, dict):
-        raise ConfigError(f"{where}{path}: expected an object, found {type(content).__name__}")
+        raise ConfigError(f"{where}{path}: expected an object, found {in_words(content)}")
     return content
 
 

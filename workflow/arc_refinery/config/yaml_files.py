@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from arc_refinery.config.base import ConfigError
-from arc_refinery.reading import read_text
+from arc_refinery.reading import in_words, read_text
 
 MAX_VALUES = 100_000  # in a config; aliases count each time
 
@@ -40,7 +40,8 @@ def read_yaml(path: Path, where: str = "") -> dict[str, Any]:
         reason = "its sections are nested too deeply" if is_deep else str(error).partition("\n")[0]
         raise ConfigError(f"{where}{path}: cannot be read as YAML: {reason}") from None
     if not isinstance(content, dict):
-        raise ConfigError(f"{where}{path}: expected a mapping of keys, found {type(content).__name__}")
+        found = "nothing" if content is None else in_words(content)
+        raise ConfigError(f"{where}{path}: expected a mapping of keys, found {found}")
     return content
 
 

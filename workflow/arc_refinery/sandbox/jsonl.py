@@ -16,7 +16,7 @@ from tqdm import tqdm
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
 from arc_refinery.grids import GridError, as_grid
-from arc_refinery.reading import check_regular, decode_json
+from arc_refinery.reading import check_regular, decode_json, in_words
 from arc_refinery.sandbox.executor import Executor
 from arc_refinery.sandbox.types import Outcome, Program
 
@@ -76,12 +76,12 @@ def outcome_row(outcome: Outcome) -> dict[str, Any]:
 def _program(line: str, where: str) -> Program:
     row = decode_json(line.strip(), f"{where}: it", EXPECTED)
     if not isinstance(row, dict):
-        raise InputError(f"{where}: is a {type(row).__name__}; expected {EXPECTED}")
+        raise InputError(f"{where}: is {in_words(row)}; expected {EXPECTED}")
     for field, kind in (("program_id", str), ("source", str), ("inputs", list)):
         if field not in row:
             raise InputError(f"{where}: {field} is missing; expected {EXPECTED}")
         if not isinstance(row[field], kind):
-            raise InputError(f"{where}: {field} is a {type(row[field]).__name__}; expected {EXPECTED}")
+            raise InputError(f"{where}: {field} is {in_words(row[field])}; expected {EXPECTED}")
     inputs = []
     for number, grid in enumerate(row["inputs"]):
         try:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from arc_refinery.config.tool_use import Form
+from arc_refinery.reading import in_words
 from arc_refinery.records.questions import Asserts, Question
 from arc_refinery.rows import RowError, read_rows
 from arc_refinery.tool_use.answers import final_number, normalized
@@ -102,7 +103,7 @@ READERS: dict[Form, Callable[[Any, str, str], Question]] = {
 
 def _text(row: Any, field: str, where: str, or_empty: bool = False) -> str:
     if not isinstance(row, dict):
-        raise RowError(f"{where} is a {type(row).__name__}; expected an object with a field {field!r}")
+        raise RowError(f"{where} is {in_words(row)}; expected an object with a field {field!r}")
     if field not in row:
         raise RowError(f"{where}: field {field!r} is missing; expected a text")
     value = row[field]

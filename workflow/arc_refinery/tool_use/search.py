@@ -18,6 +18,7 @@ from typing import Any
 from arc_refinery.config.tool_signatures import text_signature
 from arc_refinery.config.tool_use import GENERATOR, ToolChoice
 from arc_refinery.errors import InputError
+from arc_refinery.reading import in_words
 from arc_refinery.rows import RowError, read_rows
 from arc_refinery.tool_use.depot import depot
 from arc_refinery.tool_use.tool import DirectTool, FaultyCall
@@ -84,7 +85,7 @@ def indexed(passages: Iterable[tuple[str, str]]) -> sqlite3.Connection:
 def _passages(path: Path) -> Iterator[tuple[str, str]]:
     for number, row in enumerate(read_rows(path, ("title", "text")), 1):
         if not isinstance(row, dict):
-            raise RowError(f"{path}: row {number} is a {type(row).__name__}; expected an object with a field 'text'")
+            raise RowError(f"{path}: row {number} is {in_words(row)}; expected an object with a field 'text'")
         title, text = row.get("title") or "", row.get("text")
         for field, value in (("title", title), ("text", text)):
             if not isinstance(value, str) or (field == "text" and not value.strip()):
