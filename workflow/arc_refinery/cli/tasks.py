@@ -112,7 +112,7 @@ class FindOverlap:
         records.write(self.output, "overlaps", found, 0, {})
         for path in self.evaluated:
             evaluated_ids = {one.evaluated_id for one in found if one.evaluated_in == path.stem}
-            logging.info("%s: %d of %d tasks are also trained on", path, len(evaluated_ids), records.count(path))
+            logging.info("%s: %d of %d tasks are also among those to train on", path, len(evaluated_ids), records.count(path))
 
 
 @dataclass
