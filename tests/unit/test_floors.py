@@ -11,8 +11,8 @@ PACKAGE = ROOT / "workflow/arc_refinery"
 FLOORS = (
     {"branch_files", "clock", "ending", "errors", "grids", "library_variables", "messages", "runs", "seeding"},
     {"files", "gpus", "reading"},
-    {"arrow_grids", "augment", "cluster", "metrics", "model_shape", "rows", "tasks", "tokenizers"},
-    {"hub", "kaggle", "problems", "prompts", "sandbox", "shared_prompts"},
+    {"arrow_grids", "augment", "cluster", "metrics", "model_files", "model_shape", "rows", "tasks"},
+    {"hub", "kaggle", "problems", "prompts", "sandbox", "shared_prompts", "tokenizers"},
     {"chat", "config", "records"},
     {"barc", "evaluation", "gpu_memory", "library_arguments"},
     {"sampling", "sources"},
