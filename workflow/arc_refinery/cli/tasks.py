@@ -111,8 +111,8 @@ class FindOverlap:
                 found += overlaps_of(task, TEMPLATE_ROWS, evaluated)
         records.write(self.output, "overlaps", found, 0, {})
         for path in self.evaluated:
-            evaluated_ids = {one.evaluated_id for one in found if one.evaluated_in == path.stem}
-            logging.info("%s: %d of %d tasks are also among those to train on", path, len(evaluated_ids), records.count(path))
+            n_found = len({one.evaluated_id for one in found if one.evaluated_in == path.stem})
+            logging.info("%s: %d of %d tasks are also among those to train on", path, n_found, records.count(path))
 
 
 @dataclass
