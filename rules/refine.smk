@@ -1,5 +1,6 @@
 # First-turn attempts and their verdicts become the prompts of the next turn, to evaluate or to train on, and
 # demonstrations. Commands get their folder and number: the paths of many shards do not fit into one command line.
+# `ancient`: another evaluation set does not train again. The report refuses its primary comparison if it was trained on.
 
 
 rule refining_prompts:
@@ -34,7 +35,7 @@ if experiment.runs and experiment.training.prompts == "first-turn":
     use rule first_prompts as training_prompts with:
         input:
             tasks="<results>/tasks/{tasks}.parquet",
-            overlap=inputs.left_out_of_training(experiment),
+            overlap=ancient(inputs.left_out_of_training(experiment)),
             template=inputs.templates(experiment),
             model=inputs.models(experiment),
         output:
@@ -57,7 +58,7 @@ elif experiment.runs:
             prompts="<results>/{tasks}/turn1/prompts.parquet",
             attempts=of(inputs.attempts, "tasks"),
             verdicts=of(inputs.verdicts, "tasks"),
-            overlap=inputs.left_out_of_training(experiment),
+            overlap=ancient(inputs.left_out_of_training(experiment)),
             template=inputs.templates(experiment),
             model=inputs.models(experiment),
         output:
@@ -90,7 +91,7 @@ if experiment.sft_adapters:
             prompts="<results>/{tasks}/turn1/prompts.parquet",
             attempts=of(inputs.attempts, "tasks"),
             verdicts=of(inputs.verdicts, "tasks"),
-            overlap=inputs.left_out_of_training(experiment),
+            overlap=ancient(inputs.left_out_of_training(experiment)),
             template=inputs.templates(experiment),
             model=inputs.models(experiment),
         output:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from factories import make_grid, make_task
+from factories import make_grid, make_prompt, make_task
 from messages import Wording
 
 from arc_refinery import records
@@ -16,7 +16,7 @@ from arc_refinery.cli import parse
 from arc_refinery.config import ConfigError, Refining, inputs, validate_experiment
 from arc_refinery.grids import UNKNOWN
 from arc_refinery.prompts.learning import learn, tasks_of_rows
-from arc_refinery.records import Overlap
+from arc_refinery.records import Overlap, RecordError
 from arc_refinery.refine.overlap import TEMPLATE_ROWS, EvaluatedTasks, overlaps
 from arc_refinery.reporting import left_out
 from arc_refinery.reporting.refining import trained_on
@@ -150,6 +150,10 @@ def test_jobs_read_the_overlap_where_its_tasks_are_left_out() -> None:
     assert inputs.trained_and_evaluated(leaving_out)["evaluated"] == ["<results>/tasks/new.parquet"]
 
 
+def write_prompts(path: Path, tasks: str) -> None:
+    records.write(path, "prompts", [make_prompt(make_task(task)) for task in tasks], 0, {})
+
+
 def test_the_report_says_what_was_trained_on(tmp_path: Path, wording: Wording) -> None:
     found = [
         Overlap("1", "old", "a", "new", "x", "content"),
@@ -157,9 +161,15 @@ def test_the_report_says_what_was_trained_on(tmp_path: Path, wording: Wording) -
         Overlap("3", TEMPLATE_ROWS, "row 7", "new", "c", "content"),
     ]
     records.write(tmp_path / "training/overlap.parquet", "overlaps", found, 0, {})
+    write_prompts(tmp_path / "old/training/prompts.parquet", "abc")
     sizes = {"old": 400, "new": 120}
     leaving_out, keeping = make_experiment(), make_experiment(evaluated_tasks="keep")
-    for made in (leaving_out, keeping):
+    with pytest.raises(RecordError) as error:
+        trained_on.of_sets(make_experiment(primary="new"), tmp_path, sizes)
+    wording(error.value)
+    for made in (keeping, leaving_out):
+        if made == leaving_out:
+            write_prompts(tmp_path / "old/training/prompts.parquet", "c")
         said = trained_on.of_sets(made, tmp_path, sizes)
         wording("\n".join(f"{name}: {sentence}" for name, sentences in said.items() for sentence in sentences))
     assert "also in `new` | 2 |" in "\n".join(left_out.of_tasks(leaving_out, tmp_path))

@@ -23,7 +23,8 @@ def test_a_fresh_clone_plans_every_stage_of_the_demo(fresh: Checkout):
 def test_curves_of_a_training_wait_for_no_evaluation(fresh: Checkout):
     planned = fresh.planned("results/demo/adapters/trained.png")
     assert planned["training_curves"] == planned["train"] == 1
-    assert planned["evaluation_tasks"] == planned["report"] == 0
+    assert planned["evaluation_tasks"] == 2  # to leave these tasks out of training
+    assert planned["refining_prompts"] == planned["report"] == 0
 
 
 def test_the_full_size_experiment_is_the_same_dag_with_another_config(fresh: Checkout):
