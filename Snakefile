@@ -22,10 +22,10 @@ try:
     for path in workflow.configfiles:  # Snakemake takes the last of two equal keys
         read_yaml(Path(path))
     experiment = validate_experiment(config, config_origin())
-    check_files(experiment, config_origin())
+    check_files(experiment, config_origin(), contents=workflow.is_main_process)  # jobs parse this file again
 except ConfigError as error:
     raise WorkflowError(str(error))
-if workflow.is_main_process:  # jobs parse this file again
+if workflow.is_main_process:
     if experiment.kind == "tool-use" and not experiment.model.download:
         from arc_refinery.tool_use.rendering import ToolTemplateError, check_folder
 

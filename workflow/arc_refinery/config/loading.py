@@ -200,11 +200,11 @@ class Wanted(NamedTuple):
         return ""
 
 
-def check_files(experiment: Experiment, origin: str) -> None:
-    """Raise `ConfigError` if files or folders that the config names do not exist or cannot be used."""
+def check_files(experiment: Experiment, origin: str, contents: bool = True) -> None:
+    """Raise `ConfigError` if files or folders that the config names do not exist or have unusable `contents`."""
     wanted = [*files_named(experiment), *_environments(experiment.resources)]
     faults = [fault for one in wanted if (fault := one.fault)]
-    if not faults:
+    if not faults and contents:
         faults = [*faults_of_contents(experiment), *_faults_of_lora(experiment), *_faults_of_places(experiment)]
     if faults:
         raise ConfigError("\n".join(f"{origin}: {fault}" for fault in faults))
@@ -289,7 +289,7 @@ def _(experiment: Refining) -> list[str]:
 
 
 def _check_tasks(task_set: TaskSet) -> None:
-    """Raise `InputError` if a job could not read the set; large files are left to the job, as this is read often."""
+    """Raise `InputError` if a job could not read the set; large files are left to the job."""
     read_ids(task_set.only)
     if not task_set.path:
         return
