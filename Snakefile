@@ -4,8 +4,8 @@ from snakemake.logging import logger
 from snakemake.utils import min_version
 
 from arc_refinery.config import ConfigError, check_files, read_yaml, validate_experiment
-from arc_refinery.gpu_memory import memory_warnings
-from arc_refinery.runs import enter
+from arc_refinery.sampling.gpu_memory import memory_warnings
+from arc_refinery.runs.lock import enter
 
 min_version("9.19")
 
@@ -44,7 +44,7 @@ pathvars:
     benchmarks=f"logs/{experiment.experiment}/benchmarks",
 
 
-# No job calls the Hugging Face hub: what it reads was fetched. A job ends when this process is killed (arc_refinery.ending).
+# No job calls the Hugging Face hub: what it reads was fetched. A job ends when this process is killed (arc_refinery.runs.ending).
 # The first words are Snakemake's own prefix.
 shell.prefix("set -euo pipefail; export HF_HUB_OFFLINE=1 ARC_REFINERY_SNAKEMAKE=$PPID; ")
 

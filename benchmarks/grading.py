@@ -22,10 +22,10 @@ from sandbox import machine, progress, show
 from workload import BENIGN, Sample, make, provide_common, run_in_process
 
 from arc_refinery import records
-from arc_refinery.augment import random_augmentation
-from arc_refinery.grids import Grid
+from arc_refinery.arc.augment import random_augmentation
+from arc_refinery.arc.grids import Grid
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.records import Attempt
-from arc_refinery.tasks import Pair, Task
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 

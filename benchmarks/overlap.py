@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
+from arc_refinery.arc.grids import Grid, fingerprint
+from arc_refinery.arc.problems import Problem
+from arc_refinery.arc.tasks import Task
+from arc_refinery.barc.sources import GENERATED_EXAMPLES, generated, tasks_of_set
 from arc_refinery.config import Refining, Sandbox, load_experiment
-from arc_refinery.grids import Grid, fingerprint
-from arc_refinery.problems import Problem
 from arc_refinery.prompts.demonstration import transform_program
 from arc_refinery.sandbox import Executor, Program
-from arc_refinery.sources import GENERATED_EXAMPLES, generated, tasks_of_set
-from arc_refinery.tasks import Task
 
 CONFIG = Path(__file__).parents[1] / "config/seeds-demo.yaml"
 

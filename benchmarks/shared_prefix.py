@@ -26,8 +26,8 @@ from torch.nn.attention.bias import causal_lower_right
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 from trl.trainer.utils import add_fused_lm_head
 
+from arc_refinery.models.shared_attention import share, side_by_side
 from arc_refinery.sampling.rows import sample_rows
-from arc_refinery.shared_prompts import share, side_by_side
 from arc_refinery.training import shared_prefix
 from arc_refinery.training.shared_prefix import groups_of, log_probs
 

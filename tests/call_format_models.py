@@ -38,7 +38,7 @@ def template_text(name: str) -> str:
 
 
 def make_tokenizer(template: str) -> Any:
-    from arc_refinery.tokenizers import load_tokenizer  # it imports torch
+    from arc_refinery.models.tokenizers import load_tokenizer  # it imports torch
 
     tokenizer = load_tokenizer(TINY_TOOLS)
     tokenizer.chat_template = template_text(template)

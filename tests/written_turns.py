@@ -22,7 +22,7 @@ LIMITS = Generation(max_turn_tokens=120, max_episode_tokens=500, max_calls=4)
 
 
 def make_renderer(thinking: bool, tools: tuple[ToolName, ...] = ALL) -> ToolRenderer:
-    from arc_refinery.tokenizers import load_tokenizer  # it imports torch
+    from arc_refinery.models.tokenizers import load_tokenizer  # it imports torch
 
     return ToolRenderer(load_tokenizer(TINY_TOOLS), Toolbox(tools).schemas, thinking, END)
 

@@ -11,7 +11,7 @@ import pytest
 from checkout import SMALL, TOOLS, Checkout, copy
 from classad2 import ClassAd
 
-from arc_refinery.cluster.condor import matches
+from arc_refinery.runs.condor import matches
 from cluster.pool import A100, Pool
 from cluster.runs import LONG, SHARD, Run
 

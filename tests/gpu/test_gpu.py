@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from checkout import ROOT, TINY
 
-from arc_refinery.model_shape import Shape
+from arc_refinery.models.shape import Shape
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -71,7 +71,7 @@ def test_attention_to_a_shared_prompt(device: str, verdict: "Verdict"):
     """Values and gradients in bfloat16 are as near those in float32 as are a plain pass's, one padded row each."""
     import torch
 
-    from arc_refinery.shared_prompts import share
+    from arc_refinery.models.shared_attention import share
     from arc_refinery.training.shared_prefix import log_probs
 
     ids, mask, n_scored = completions(SMALL[device], device)
@@ -152,8 +152,8 @@ def test_memory_of_a_pass(device: str, n_prompts: int, verdict: "Verdict", monke
     import torch
     from unit.test_gpu_memory import open_network, peak_of, project_as_on_a_gpu, run_pass
 
-    from arc_refinery.gpu_memory import training_pass
-    from arc_refinery.shared_prompts import share
+    from arc_refinery.models.shared_attention import share
+    from arc_refinery.sampling.gpu_memory import training_pass
 
     shape, sizes = {
         "cpu": (Shape(64, 176, 2, 4, 2, 16, 500, False), (4, 256, 8)),
@@ -239,8 +239,8 @@ def test_grpo_with_our_command(device: str, verdict: "Verdict", tmp_path: Path, 
         described.write_text("Metadata-Version: 2.1\nName: arc-refinery\nVersion: 0\n")
         monkeypatch.syspath_prepend(tmp_path)
     from arc_refinery import records
+    from arc_refinery.barc.sources import tasks_of_set
     from arc_refinery.config import TaskSet
-    from arc_refinery.sources import tasks_of_set
 
     n_steps, dtype = (1, "float32") if device == "cpu" else (4, "bfloat16")
     tasks = tasks_of_set(TaskSet(name="made", source="generator", n_tasks=12), 300, Counter())

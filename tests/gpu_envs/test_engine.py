@@ -20,7 +20,7 @@ from unit.test_documented_commands import commands, texts
 
 from arc_refinery.config import ModelConfig
 from arc_refinery.errors import InputError
-from arc_refinery.gpus import check_mig, complete_visible_devices
+from arc_refinery.sampling.gpus import check_mig, complete_visible_devices
 
 # MIG instances of the second GPU by their number in it, each under both of its names
 MIG = [(f"MIG-11c29e8{n}-e611-50b5-b5ef-609c0a0fe58b", f"MIG-{nvidia_smi.SECOND}/{n + 7}/0") for n in range(3)]
@@ -91,8 +91,8 @@ def test_vllm_ends_completions_as_is_checked_before_sampling(
 ):
     from vllm import SamplingParams
 
+    from arc_refinery.models.tokenizers import end_tokens, load_tokenizer
     from arc_refinery.sampling.vllm_sampler import open_engine
-    from arc_refinery.tokenizers import end_tokens, load_tokenizer
 
     folder = shutil.copytree(TINY, tmp_path / "model")
     (folder / "generation_config.json").unlink()
@@ -166,7 +166,7 @@ def test_vllm_finds_the_gpu_that_a_scheduler_names(
 def test_vllm_would_not_find_it_by_the_first_digits_alone(
     capability: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ):
-    """The reason why they are completed: once this fails, arc_refinery.gpus may go."""
+    """The reason why they are completed: once this fails, arc_refinery.sampling.gpus may go."""
     from vllm.platforms import cuda
 
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-6a96ffff")
@@ -188,7 +188,7 @@ def test_vllm_finds_a_mig_instance_whose_number_is_that_of_a_gpu(
 def test_other_mig_instances_are_refused_where_vllm_would_fail(
     name: str, capability: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ):
-    """Once the first part fails, arc_refinery.gpus.check_mig may go."""
+    """Once the first part fails, arc_refinery.sampling.gpus.check_mig may go."""
     from vllm.platforms import cuda
 
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", name)
@@ -229,7 +229,7 @@ def test_flashinfers_sampler_is_off_though_vllm_would_take_it(monkeypatch: pytes
     from flashinfer.jit.core import current_compilation_context
     from vllm.v1.sample.ops.topk_topp_sampler import flashinfer_sampler_supported
 
-    from arc_refinery.library_variables import set_vllm_variables
+    from arc_refinery.sampling.library_variables import set_vllm_variables
 
     monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 0)
     monkeypatch.setattr(current_compilation_context, "TARGET_CUDA_ARCHS", {(9, "0a")})  # that of an H100

@@ -133,7 +133,7 @@ def test_torch_and_vllm_read_how_gpu_memory_grows():
     """torch does after its import, and vLLM's sleep mode turns it off in its own memory only if it sees it."""
     from vllm.device_allocator.alloc_conf import expandable_segments_enabled_from_env
 
-    from arc_refinery.gpus import ALLOCATOR, GROWING
+    from arc_refinery.sampling.gpus import ALLOCATOR, GROWING
 
     assert expandable_segments_enabled_from_env({ALLOCATOR: GROWING})
     program = (

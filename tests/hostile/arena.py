@@ -10,7 +10,7 @@ from types import FrameType
 import numpy as np
 import psutil
 
-from arc_refinery.grids import Grid
+from arc_refinery.arc.grids import Grid
 from arc_refinery.sandbox import Executor, Limits, Outcome, Program
 
 LIMITS = Limits(cpu_seconds=0.5, wall_seconds=3.0, memory_mb=256)

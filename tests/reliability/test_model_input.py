@@ -12,13 +12,13 @@ from adapters import make_adapter
 from checkout import ROOT, TINY
 from factories import make_prompt
 
-from arc_refinery import chat
-from arc_refinery.chat import load_chat
 from arc_refinery.config import Generation, Lora, ModelConfig, PromptedModel
 from arc_refinery.errors import InputError, ModelError, NotFiniteError
 from arc_refinery.files import atomic_write
-from arc_refinery.hub import out_of_reach
-from arc_refinery.model_shape import shape_of, weight_names
+from arc_refinery.models import chat
+from arc_refinery.models.chat import load_chat
+from arc_refinery.models.hub import out_of_reach
+from arc_refinery.models.shape import shape_of, weight_names
 from arc_refinery.sampling.checks import adapter_config, check_model, check_sampling, check_trained
 
 Change = Callable[[Path], object]

@@ -12,8 +12,8 @@ from handmade_episodes import QUESTIONS
 from reliability.sweep import Stage, copied_from, of_records, sweep
 
 from arc_refinery import records
+from arc_refinery.arc.tasks import Task
 from arc_refinery.records import Attempt, Overlap, Prompt, Question, Verdict
-from arc_refinery.tasks import Task
 
 ARMS = {"independent": [{"n_predictions": 4}], "refine": [{"n_predictions": 2}, {"n_predictions": 2}]}
 ANSWERS = {"turn1": {"a": "wwSw", "b": "wTet", "c": "nwww"}, "refine-turn2": {"a": "ww", "b": "wS"}}

@@ -6,6 +6,7 @@ import pytest
 from checkout import TINY
 from factories import make_grid, make_task
 
+from arc_refinery.arc.tasks import Pair
 from arc_refinery.config import PromptedModel, Sampling
 from arc_refinery.prompts import COMPACT, extract_code, first_turn, next_turn
 from arc_refinery.records import Attempt, Prompt
@@ -13,7 +14,6 @@ from arc_refinery.refine.first_turn import first_turn_prompts
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sampling.protocol import Decoding
 from arc_refinery.sampling.shard import sample_shard
-from arc_refinery.tasks import Pair
 
 PREFIX = "As follows.\n```python\nfrom common import *\n\ndef transform(grid):"
 TEMPLATE = replace(COMPACT, assistant_prefix=PREFIX)

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from arc_refinery import records
-from arc_refinery.arrow_grids import FlatGrids
-from arc_refinery.grids import UNKNOWN, Grid, GridError, as_grid
+from arc_refinery.arc.arrow_grids import FlatGrids
+from arc_refinery.arc.grids import UNKNOWN, Grid, GridError, as_grid
 
 
 def random_grids(n: int, seed: int) -> list[Grid]:

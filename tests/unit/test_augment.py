@@ -6,8 +6,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from arc_refinery.augment import IDENTITY, Augmentation, random_augmentation
-from arc_refinery.grids import Grid, as_grid
+from arc_refinery.arc.augment import IDENTITY, Augmentation, random_augmentation
+from arc_refinery.arc.grids import Grid, as_grid
 
 SYMMETRIES = list(itertools.product(range(4), (False, True)))
 COLORINGS = [

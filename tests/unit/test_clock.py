@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from arc_refinery.clock import date_back
+from arc_refinery.runs.clock import date_back
 
 DAY = 86_400.0
 

@@ -12,6 +12,7 @@ from handmade import WRONG, finished, settings
 from messages import Wording, line_with
 
 from arc_refinery import records
+from arc_refinery.arc.tasks import Pair
 from arc_refinery.config import ConfigError, Refining, validate_experiment
 from arc_refinery.evaluation.paired import load_side, pair, shared_tasks
 from arc_refinery.evaluation.sides import PairingError, arms_to_pair, side
@@ -19,7 +20,6 @@ from arc_refinery.reporting.refining.compare import paired_comparison
 from arc_refinery.reporting.refining.side_by_side import COLUMNS_EXPLAINED, set_section
 from arc_refinery.reporting.refining.tables import comparisons
 from arc_refinery.reporting.side_by_side import differences, write_comparison
-from arc_refinery.tasks import Pair
 
 ARMS = {
     "independent": [{"n_predictions": 4}],

@@ -1,6 +1,6 @@
 from classad2 import ClassAd
 
-from arc_refinery.cluster.condor import as_idle, matches
+from arc_refinery.runs.condor import as_idle, matches
 
 JOB = """[
     RequestCpus = 4; RequestMemory = 8000; RequestDisk = 2000000; RequestGPUs = 1; GPUsMinMemory = 20000;

@@ -14,7 +14,7 @@ from messages import Wording
 from arc_refinery.config import Arm, ConfigError, ModelConfig, Refining, Sandbox, Turn, check_files, load_experiment
 from arc_refinery.config import docs as config_docs
 from arc_refinery.errors import InputError
-from arc_refinery.hub import Download
+from arc_refinery.models.hub import Download
 from arc_refinery.prompts import WORDS, save_template
 from arc_refinery.sandbox import Limits
 

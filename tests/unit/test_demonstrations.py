@@ -13,7 +13,8 @@ from checkout import TINY
 from factories import make_attempt, make_demonstration, make_grid, make_task, make_verdict
 
 from arc_refinery import config, records
-from arc_refinery.augment import Augmentation
+from arc_refinery.arc.augment import Augmentation
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.cli.prompts import WriteDemonstrations
 from arc_refinery.config import Sampling, Sandbox
@@ -24,7 +25,6 @@ from arc_refinery.refine.first_turn import first_turn_prompts
 from arc_refinery.refine.graded import GradedAttempt
 from arc_refinery.refine.next_turn import refining_conversation
 from arc_refinery.refine.rendering import Renderer
-from arc_refinery.tasks import Pair, Task
 
 FLIP = (
     "from common import *\n\n\ndef main(grid):\n    return np.fliplr(grid)\n\n\ndef generate_input():\n    return 0\n"

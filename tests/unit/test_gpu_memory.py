@@ -14,11 +14,20 @@ import yaml
 from checkout import ROOT, TINY
 from messages import Wording
 
-from arc_refinery import gpu_memory
 from arc_refinery.config import Dtype, Experiment, load_experiment, validate_experiment
 from arc_refinery.errors import ModelError
-from arc_refinery.gpu_memory import GIB, WIDTH, Items, counts, forward_pass, memory_page, memory_warnings, training_pass
-from arc_refinery.model_shape import PUBLISHED_SHAPES, Shape, shape_of
+from arc_refinery.models.shape import PUBLISHED_SHAPES, Shape, shape_of
+from arc_refinery.sampling import gpu_memory
+from arc_refinery.sampling.gpu_memory import (
+    GIB,
+    WIDTH,
+    Items,
+    counts,
+    forward_pass,
+    memory_page,
+    memory_warnings,
+    training_pass,
+)
 
 LLAMA_8B = PUBLISHED_SHAPES["barc0/Llama-3.1-ARC-Potpourri-Induction-8B"]
 QWEN_2B = PUBLISHED_SHAPES["Qwen/Qwen3-1.7B"]
@@ -248,7 +257,7 @@ def test_a_small_pass_takes_what_is_measured_on_a_cpu(
     dtype: Dtype,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    from arc_refinery.shared_prompts import share
+    from arc_refinery.models.shared_attention import share
 
     project_as_on_a_gpu(monkeypatch)
     network = open_network(shape, dtype)

@@ -12,7 +12,7 @@ import pytest
 from nvidia_smi import FIRST, PART, SECOND, put_on_path
 
 from arc_refinery.errors import InputError
-from arc_refinery.gpus import (
+from arc_refinery.sampling.gpus import (
     check_mig,
     complete_visible_devices,
     divide,

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arc_refinery.grids import GridError, as_grid, fingerprint
+from arc_refinery.arc.grids import GridError, as_grid, fingerprint
 
 
 def test_nested_lists_become_a_uint8_grid_of_rows():

@@ -11,7 +11,7 @@ from hub import Hub, files_of
 from messages import Wording
 from processes import BIN
 
-from arc_refinery.hub import Download, distinct
+from arc_refinery.models.hub import Download, distinct
 
 pytestmark = pytest.mark.slow  # each test starts commands
 

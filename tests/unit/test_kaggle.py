@@ -16,20 +16,20 @@ from messages import Wording
 from pydantic import ValidationError
 
 from arc_refinery import config, records
-from arc_refinery.augment import Augmentation
+from arc_refinery.arc.augment import Augmentation
+from arc_refinery.arc.grids import UNKNOWN, as_grid
+from arc_refinery.arc.kaggle import ChallengeError, read_challenges
+from arc_refinery.arc.metrics import correct_grids, mean_pixel_score, pixel_score
+from arc_refinery.arc.tasks import Pair
+from arc_refinery.barc.sources import tasks_of_set
 from arc_refinery.cli.attempts import GradeAttempts
 from arc_refinery.cli.prompts import Refine
 from arc_refinery.cli.tasks import EvaluationTasks, SetOfTasks
 from arc_refinery.config import ConfigError, inputs
-from arc_refinery.grids import UNKNOWN, as_grid
-from arc_refinery.kaggle import ChallengeError, read_challenges
-from arc_refinery.metrics import correct_grids, mean_pixel_score, pixel_score
-from arc_refinery.predictions import prompts_of, read_predictions
 from arc_refinery.prompts import WORDS, first_turn
 from arc_refinery.records import RecordError
+from arc_refinery.refine.predictions import prompts_of, read_predictions
 from arc_refinery.refine.rendering import Renderer
-from arc_refinery.sources import tasks_of_set
-from arc_refinery.tasks import Pair
 
 PAIR = {"input": [[1, 2]], "output": [[2, 1]]}
 CHALLENGES = {

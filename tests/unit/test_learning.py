@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 from factories import make_task
 
-from arc_refinery.grids import Grid
+from arc_refinery.arc.grids import Grid
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.prompts import COLOR_WORDS, Template, first_turn, load_template, save_template
 from arc_refinery.prompts.learning import LearningError, learn
 from arc_refinery.prompts.rows import read_first_turns
 from arc_refinery.rows import RowError
-from arc_refinery.tasks import Pair, Task
 
 SYSTEM = "You are good at puzzles. Black is often the background."
 PREFIX = "Here is how I would do it with the library.\n\n```python\nfrom common import"

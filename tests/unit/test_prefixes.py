@@ -6,8 +6,8 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import DynamicCache
 
+from arc_refinery.models.shared_attention import SideBySide
 from arc_refinery.sampling.prefixes import Prefixes
-from arc_refinery.shared_prompts import SideBySide
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("on_a_cpu")]  # a few numbers
 

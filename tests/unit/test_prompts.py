@@ -11,8 +11,9 @@ from factories import make_task
 from messages import Wording
 from pydantic import ValidationError
 
+from arc_refinery.arc.grids import Grid, as_grid
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.config import PromptedModel
-from arc_refinery.grids import Grid, as_grid
 from arc_refinery.prompts import (
     COLOR_WORDS,
     COMPACT,
@@ -35,7 +36,6 @@ from arc_refinery.prompts import (
 from arc_refinery.prompts.notation import NotationError
 from arc_refinery.prompts.template import FeedbackTexts, TemplateError
 from arc_refinery.refine.rendering import Renderer
-from arc_refinery.tasks import Pair, Task
 from arc_refinery.tool_use.programs import final_program
 from arc_refinery.tool_use.turns import parse_turn
 

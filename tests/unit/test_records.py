@@ -14,11 +14,11 @@ import pytest
 from factories import make_attempt, make_demonstration, make_grid, make_prompt, make_task, make_verdict
 
 from arc_refinery import records
-from arc_refinery.augment import Augmentation
+from arc_refinery.arc.augment import Augmentation
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError
 from arc_refinery.records import RecordError
 from arc_refinery.refine.prompt_files import write_prompts
-from arc_refinery.tasks import Pair, Task
 
 PAIR = Pair(make_grid("123"), make_grid("0", "9"))
 OTHER = Pair(make_grid("4"), make_grid("56", "78"))

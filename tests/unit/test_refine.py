@@ -7,10 +7,11 @@ from typing import Any, get_args
 import pytest
 from factories import make_attempt, make_grid, make_task, make_verdict
 
-from arc_refinery.augment import IDENTITY, Augmentation
+from arc_refinery.arc.augment import IDENTITY, Augmentation
+from arc_refinery.arc.grids import Grid
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.config import FeedbackKind, History, Sampling
 from arc_refinery.errors import ModelError
-from arc_refinery.grids import Grid
 from arc_refinery.prompts import COMPACT, WORDS, Message, Template, first_turn
 from arc_refinery.records import Prompt
 from arc_refinery.refine.first_turn import first_turn_prompts
@@ -23,7 +24,6 @@ from arc_refinery.refine.next_turn import (
     refining_conversation,
 )
 from arc_refinery.refine.rendering import Renderer
-from arc_refinery.tasks import Pair, Task
 
 HISTORY = get_args(History)
 PLAN = NextTurnPlan(

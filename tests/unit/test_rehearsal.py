@@ -16,9 +16,9 @@ from transformers import TrainerCallback
 
 from arc_refinery.config import Guard, Lora, ModelConfig, PolicyGradient, Sandbox, Sft
 from arc_refinery.errors import InputError
-from arc_refinery.gpu_memory import training_pass
-from arc_refinery.model_shape import shape_of
+from arc_refinery.models.shape import shape_of
 from arc_refinery.records.transcripts import Segment
+from arc_refinery.sampling.gpu_memory import training_pass
 from arc_refinery.training import grpo, sft
 from arc_refinery.training.rehearsal import longest_of_grpo, longest_of_sft, run_pass
 from arc_refinery.training.trainer import Trainer

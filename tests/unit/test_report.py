@@ -14,16 +14,16 @@ from handmade import graded, prompt, sampled_with
 from messages import Wording, line_with
 
 from arc_refinery import config, records
-from arc_refinery.augment import IDENTITY
+from arc_refinery.arc.augment import IDENTITY
+from arc_refinery.arc.grids import UNKNOWN
+from arc_refinery.arc.tasks import Pair
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import Refining
-from arc_refinery.grids import UNKNOWN
 from arc_refinery.prompts import Message
 from arc_refinery.records import Attempt, RecordError, Verdict
 from arc_refinery.reporting.publish import Attachments, publish
 from arc_refinery.reporting.refining import gallery, pictures
 from arc_refinery.reporting.refining.report import compose, write_report
-from arc_refinery.tasks import Pair
 
 # What each attempt gave: S solves all pairs, T the train pairs only, w wrong in one of four cells, e error, n no code.
 ANSWERS = {

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from factories import make_grid, make_prompt, make_task
 
+from arc_refinery.arc.grids import UNKNOWN, Grid
+from arc_refinery.arc.tasks import Pair
 from arc_refinery.config import Grpo
-from arc_refinery.grids import UNKNOWN, Grid
 from arc_refinery.prompts import Message
 from arc_refinery.records import Prompt
 from arc_refinery.refine.grading import Answer, Grade, grade_answers
 from arc_refinery.refine.rewards import REWARDS
 from arc_refinery.sandbox import Executor, Limits
-from arc_refinery.tasks import Pair
 from arc_refinery.training.advantages import best_of_k_credit
 
 ONE, TWO = make_grid("12", "34"), make_grid("56", "78")

@@ -8,11 +8,11 @@ from checkout import TINY
 from factories import make_grid, make_prompt, make_task
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from arc_refinery.arc.tasks import Pair
 from arc_refinery.errors import ModelError
 from arc_refinery.prompts import Message, first_turn, load_template, next_turn
 from arc_refinery.records import Prompt
 from arc_refinery.sandbox import Executor
-from arc_refinery.tasks import Pair
 
 if TYPE_CHECKING:  # they import transformers
     import torch
@@ -38,7 +38,7 @@ CHATML = (
 
 @pytest.fixture(scope="module")
 def tokenizer() -> "PreTrainedTokenizerBase":
-    from arc_refinery.tokenizers import load_tokenizer
+    from arc_refinery.models.tokenizers import load_tokenizer
 
     return load_tokenizer(TINY)
 
@@ -179,8 +179,8 @@ def test_chatml_puts_a_line_break_after_the_sampled_end() -> None:
 
 
 def test_a_second_answer_begins_as_the_first_did() -> None:
+    from arc_refinery.models.tokenizers import begin_answers
     from arc_refinery.refine.rollout import Continuation
-    from arc_refinery.tokenizers import begin_answers
 
     tokenizer = bytewise(CHATML, "<|im_start|>", "<|im_end|>")
     begin_answers(tokenizer, "Sure:")  # as the environment does

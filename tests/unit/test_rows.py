@@ -6,8 +6,8 @@ import pytest
 import torch
 from small_networks import CONFIGS, network
 
+from arc_refinery.models.shared_attention import share
 from arc_refinery.sampling.rows import sample_rows
-from arc_refinery.shared_prompts import share
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("on_a_cpu")]  # weights of a few numbers
 

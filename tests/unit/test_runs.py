@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from messages import Wording
 
-from arc_refinery import runs
+from arc_refinery.runs import lock as runs
 
 HERE = runs.Machine()
 RUN = """
 import sys, time
 from pathlib import Path
-from arc_refinery.runs import enter
+from arc_refinery.runs.lock import enter
 run = enter(Path(sys.argv[1]), lambda message: None)
 (Path(sys.argv[1]) / "locks/0.output.lock").write_text("results/demo.md")
 if sys.argv[2:]:
@@ -175,6 +175,6 @@ def test_an_unreadable_record_keeps_the_lock_and_is_named(folder, wording: Wordi
 
 
 def test_a_run_that_ends_in_order_leaves_no_record(folder):
-    code = "import sys, pathlib; from arc_refinery.runs import enter; enter(pathlib.Path(sys.argv[1]), print)"
+    code = "import sys, pathlib; from arc_refinery.runs.lock import enter; enter(pathlib.Path(sys.argv[1]), print)"
     subprocess.run([sys.executable, "-c", code, str(folder)], check=True)
     assert not list((folder / "runs").iterdir())

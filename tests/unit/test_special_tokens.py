@@ -9,8 +9,9 @@ from checkout import TINY, TINY_TOOLS
 from factories import make_attempt, make_grid, make_question, make_task, make_verdict
 from tokenizers import AddedToken
 
-from arc_refinery.chat import special_marks, without_marks
+from arc_refinery.arc.tasks import Pair
 from arc_refinery.config import Demonstrations, Generation, Sampling
+from arc_refinery.models.chat import special_marks, without_marks
 from arc_refinery.prompts import COMPACT, WORDS, Template, compact_answer
 from arc_refinery.records import Prompt
 from arc_refinery.refine.demonstrations import DemonstrationPlan, Target, make_demonstrations
@@ -20,7 +21,6 @@ from arc_refinery.refine.next_turn import NextTurnPlan, next_turn_prompts
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.refine.rows import prompt_of_row, row_of
 from arc_refinery.sandbox import Status
-from arc_refinery.tasks import Pair
 from arc_refinery.tool_use.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.rendering import ToolRenderer, ToolTemplateError
 from arc_refinery.tool_use.tools import Toolbox
@@ -35,7 +35,7 @@ PLAN = NextTurnPlan("turn2", n_considered=9, n_parents=1, n_predictions=1, batch
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
-    from arc_refinery.tokenizers import load_tokenizer
+    from arc_refinery.models.tokenizers import load_tokenizer
 
     return load_tokenizer(TINY)
 
@@ -147,7 +147,7 @@ CHATML = f"{END}<|im_start|>assistant\n"
 
 @pytest.fixture(scope="module")
 def chatml() -> Any:
-    from arc_refinery.tokenizers import load_tokenizer
+    from arc_refinery.models.tokenizers import load_tokenizer
 
     return load_tokenizer(TINY_TOOLS)
 

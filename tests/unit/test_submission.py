@@ -13,6 +13,8 @@ from factories import make_grid, make_task, make_verdict
 from messages import Wording
 
 from arc_refinery import records
+from arc_refinery.arc.grids import as_grid
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.cli.results import Submission
 from arc_refinery.evaluation.submission import (
     Ballot,
@@ -23,9 +25,7 @@ from arc_refinery.evaluation.submission import (
     score,
     write_submission,
 )
-from arc_refinery.grids import as_grid
 from arc_refinery.records import Verdict
-from arc_refinery.tasks import Pair, Task
 
 INPUT = make_grid("00")
 SOLVES = (1.0, 1.0)  # share of correct train grids, train pixel score

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from factories import make_grid, make_task
 
-from arc_refinery.tasks import Pair, Task
+from arc_refinery.arc.tasks import Pair, Task
 
 
 def pair(number: int) -> Pair:

@@ -15,12 +15,12 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 from trl.chat_template_utils import qwen3_chat_template
 
-from arc_refinery.chat import ANSWERED, ids_after_answer, load_chat
 from arc_refinery.errors import ModelError
+from arc_refinery.models.chat import ANSWERED, ids_after_answer, load_chat
+from arc_refinery.models.tokenizers import LLAMA_PAD, begin_answers, end_tokens, load_tokenizer
 from arc_refinery.prompts import Message
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sampling.checks import check_answers_end
-from arc_refinery.tokenizers import LLAMA_PAD, begin_answers, end_tokens, load_tokenizer
 
 CHAT = (
     "{{- bos_token }}\n"

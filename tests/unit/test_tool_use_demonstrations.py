@@ -32,7 +32,7 @@ def tools(executor: Executor) -> Toolbox:
 
 @pytest.fixture(scope="module")
 def renderer(tools: Toolbox) -> ToolRenderer:
-    from arc_refinery.tokenizers import load_tokenizer
+    from arc_refinery.models.tokenizers import load_tokenizer
 
     return ToolRenderer(load_tokenizer(TINY_TOOLS), tools.schemas, True, "<|im_end|>")
 
@@ -80,7 +80,7 @@ def test_where_code_is_the_only_tool_it_calculates(executor: Executor, tool: Too
 
 
 def test_a_model_that_does_not_think_says_the_solution(tools: Toolbox):
-    from arc_refinery.tokenizers import load_tokenizer
+    from arc_refinery.models.tokenizers import load_tokenizer
 
     renderer = ToolRenderer(load_tokenizer(TINY_TOOLS), tools.schemas, False, "<|im_end|>")
     made = conversation(HATS, tools, renderer, without_tools=1.0, seed=0)

@@ -21,7 +21,7 @@ ANSWER = f"<think>\n6 hats.\n</think>\n\n#### 6{END}"
 
 @pytest.fixture(scope="module")
 def renderer() -> ToolRenderer:
-    from arc_refinery.tokenizers import load_tokenizer
+    from arc_refinery.models.tokenizers import load_tokenizer
 
     return ToolRenderer(load_tokenizer(TINY_TOOLS), Toolbox(("calculator",)).schemas, True, END)
 

@@ -24,7 +24,7 @@ Make = Callable[..., ToolRenderer]
 
 @pytest.fixture(scope="module")
 def tokenizer() -> "PreTrainedTokenizerBase":
-    from arc_refinery.tokenizers import load_tokenizer
+    from arc_refinery.models.tokenizers import load_tokenizer
 
     return load_tokenizer(TINY_TOOLS)
 
@@ -178,7 +178,7 @@ def test_qwen3s_template_passes(renderer: Make, thinking: bool, begun: str):
 
 
 def test_a_template_that_knows_no_tools_is_named():
-    from arc_refinery.tokenizers import load_tokenizer
+    from arc_refinery.models.tokenizers import load_tokenizer
 
     tokenizer = load_tokenizer(TINY)
     with pytest.raises(ToolTemplateError) as raised:
@@ -210,7 +210,7 @@ def test_an_unknown_stop_token_is_named_with_the_model(renderer: Make, stop: str
     ],
 )
 def test_templates_that_cannot_carry_calls(template: str, says: str):
-    from arc_refinery.tokenizers import load_tokenizer
+    from arc_refinery.models.tokenizers import load_tokenizer
 
     tokenizer: Any = load_tokenizer(TINY_TOOLS)
     tokenizer.chat_template = template

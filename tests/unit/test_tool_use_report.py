@@ -538,7 +538,7 @@ def test_any_token_can_be_drawn(tmp_path: Path):
 
 
 def test_the_whole_vocabulary_can_be_drawn_one_token_after_the_other(tmp_path: Path):
-    from arc_refinery.tokenizers import load_tokenizer
+    from arc_refinery.models.tokenizers import load_tokenizer
 
     tokenizer = load_tokenizer(TINY_TOOLS)
     tokens = sorted({tokenizer.decode([token]) for token in range(len(tokenizer))})

@@ -10,10 +10,10 @@ from checkout import TINY_TOOLS
 from arc_refinery import records
 from arc_refinery.config import Generation, ModelConfig, Questions, Sandbox
 from arc_refinery.errors import InputError
+from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Episode
 from arc_refinery.sampling.progress import progress_path
-from arc_refinery.tokenizers import load_tokenizer
 from arc_refinery.tool_use.rendering import ToolRenderer
 from arc_refinery.tool_use.rewards import gsm8k
 from arc_refinery.tool_use.rollout import EpisodeSettings, run_shard

@@ -29,7 +29,7 @@ GENERATION = Generation(max_turn_tokens=20, max_episode_tokens=50)
 
 @cache
 def tokenizer() -> Any:
-    from arc_refinery.tokenizers import load_tokenizer
+    from arc_refinery.models.tokenizers import load_tokenizer
 
     return load_tokenizer(TINY_TOOLS)
 

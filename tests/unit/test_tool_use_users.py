@@ -185,7 +185,7 @@ def test_the_context_is_that_of_the_template_with_the_earlier_thoughts_kept(thin
 
 
 def test_a_template_without_later_messages_is_named(renderer: ToolRenderer, wording: Wording):
-    from arc_refinery.tokenizers import load_tokenizer
+    from arc_refinery.models.tokenizers import load_tokenizer
 
     tokenizer: Any = load_tokenizer(renderer.tokenizer.name_or_path)
     tokenizer.chat_template = "{{ messages[0].content }}<|im_end|>"

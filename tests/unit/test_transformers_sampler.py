@@ -16,6 +16,7 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from arc_refinery.barc.generator import ProblemDifficulty, generate_problem
+from arc_refinery.barc.sources import GENERATED_EXAMPLES
 from arc_refinery.barc.tasks import tasks_from_problems
 from arc_refinery.config import PromptedModel, Sampling
 from arc_refinery.prompts import COMPACT
@@ -25,7 +26,6 @@ from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sampling import shard
 from arc_refinery.sampling.protocol import Completion, Decoding, Sampled
 from arc_refinery.sampling.transformers_sampler import TransformersSampler, batches
-from arc_refinery.sources import GENERATED_EXAMPLES
 
 MODEL = PromptedModel(path=TINY, template="compact", window=2048, n_threads=1)
 DECODING = Decoding(temperature=1.0, top_p=0.95, max_output_tokens=24, seed=7)

@@ -12,9 +12,9 @@ from hub import Hub, files_of
 from processes import BIN
 
 from arc_refinery import records
+from arc_refinery.arc.grids import Grid
+from arc_refinery.arc.tasks import Pair
 from arc_refinery.barc.generator import ProblemDifficulty, generate_problem
-from arc_refinery.grids import Grid
-from arc_refinery.tasks import Pair
 from arc_refinery.tool_use.generator import gsm8k_row, mbpp_row
 
 pytestmark = pytest.mark.snakemake

@@ -23,14 +23,14 @@ from typing import Any
 
 import numpy as np
 
+from arc_refinery.arc.grids import Grid, GridError, as_grid
+from arc_refinery.arc.problems import Problem, ProblemSplit
+from arc_refinery.arc.tasks import Pair
 from arc_refinery.barc import common
 from arc_refinery.barc.canvases import CANVASES, CHOICES, SIDE_LIMITS
 from arc_refinery.barc.operations import FOLLOWING_FAMILIES, OPERATIONS, Operation
 from arc_refinery.errors import InputError
-from arc_refinery.grids import Grid, GridError, as_grid
-from arc_refinery.problems import Problem, ProblemSplit
 from arc_refinery.seeding import stream_seed
-from arc_refinery.tasks import Pair
 
 _HELD_OUT_ONE_IN = 8
 ATTEMPTS_PER_EXAMPLE = 4

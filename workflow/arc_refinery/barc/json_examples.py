@@ -14,8 +14,8 @@ from functools import cache
 
 import numpy as np
 
-from arc_refinery.arrow_grids import FlatGrids
-from arc_refinery.grids import MAX_SIDE
+from arc_refinery.arc.arrow_grids import FlatGrids
+from arc_refinery.arc.grids import MAX_SIDE
 
 BLANK = b" \t\r\n"
 

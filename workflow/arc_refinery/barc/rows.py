@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from arc_refinery.arrow_grids import FlatGrids, are_lists, lengths_of
+from arc_refinery.arc.arrow_grids import FlatGrids, are_lists, lengths_of
+from arc_refinery.arc.grids import MAX_SIDE, N_COLORS, Grid, GridError, as_grid
 from arc_refinery.barc.json_examples import UnusualFormError, cut, read_examples
-from arc_refinery.grids import MAX_SIDE, N_COLORS, Grid, GridError, as_grid
 from arc_refinery.reading import check_regular, decode_json
 from arc_refinery.rows import READ_ERRORS, RowError, open_binary, parse_json
 

@@ -16,11 +16,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from arc_refinery import records
-from arc_refinery.arrow_grids import FlatGrids, list_array, pair_array
+from arc_refinery.arc.arrow_grids import FlatGrids, list_array, pair_array
+from arc_refinery.arc.problems import Problem
+from arc_refinery.arc.tasks import Task
 from arc_refinery.barc.rows import RowBlock, read_block
-from arc_refinery.problems import Problem
 from arc_refinery.seeding import stream
-from arc_refinery.tasks import Task
 
 # Number of ARC tasks by number of train pairs, as counted in the published experiment
 TRAIN_PAIRS = {2: 355, 3: 1281, 4: 433, 5: 123, 6: 43, 7: 17, 8: 6, 10: 2}

@@ -132,10 +132,10 @@ def _run() -> None:
     from pydantic import ValidationError
 
     from arc_refinery.config.base import explain
-    from arc_refinery.ending import end_at_sigterm, end_with_snakemake
     from arc_refinery.errors import InputError
-    from arc_refinery.gpus import complete_visible_devices
-    from arc_refinery.library_variables import set_vllm_variables
+    from arc_refinery.runs.ending import end_at_sigterm, end_with_snakemake
+    from arc_refinery.sampling.gpus import complete_visible_devices
+    from arc_refinery.sampling.library_variables import set_vllm_variables
 
     complete_visible_devices()
     set_vllm_variables()

@@ -93,7 +93,7 @@ class ImportPredictions:
         return {"output": [records_file(self.output, "attempts")], "prompts_output": prompts}
 
     def run(self) -> None:
-        from arc_refinery.predictions import prompts_of, read_predictions
+        from arc_refinery.refine.predictions import prompts_of, read_predictions
 
         tasks = {task.task_id: task for task in records.read_tasks(self.tasks_path)}
         settings = {"model": self.model}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from arc_refinery import config
 from arc_refinery.cli.outputs import Output, Outputs, json_file
-from arc_refinery.hub import Download, RepositoryKind, fetch_repository, record_of
+from arc_refinery.models.hub import Download, RepositoryKind, fetch_repository, record_of
 
 
 @dataclass

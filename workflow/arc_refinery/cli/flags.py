@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from arc_refinery import config
 from arc_refinery.cli.outputs import Output, OutputError, Outputs, adapter, lines
 from arc_refinery.errors import InputError
-from arc_refinery.gpus import divide, let_segments_grow
+from arc_refinery.sampling.gpus import divide, let_segments_grow
 
 if TYPE_CHECKING:
     from arc_refinery.training.grpo import TrainingJob

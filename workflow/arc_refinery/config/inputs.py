@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from arc_refinery import hub
+from arc_refinery.arc.kaggle import task_files
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config.arms import Compared
 from arc_refinery.config.base import ConfigError, run_and_step
@@ -16,7 +16,7 @@ from arc_refinery.config.refining import Refining
 from arc_refinery.config.sampling import ModelConfig
 from arc_refinery.config.stages import fetched_folder, rows_files, template
 from arc_refinery.config.tool_use import ToolChoice, ToolUse
-from arc_refinery.kaggle import task_files
+from arc_refinery.models import hub
 from arc_refinery.prompts import template_files
 
 Paths = list[str]

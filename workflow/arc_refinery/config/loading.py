@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, overload
 
 from pydantic import ValidationError
 
+from arc_refinery.arc.kaggle import read_ids, read_set, task_files
 from arc_refinery.config.base import ConfigError, explain
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.grpo import Grpo
@@ -24,8 +25,7 @@ from arc_refinery.config.tool_signatures import signatures
 from arc_refinery.config.tool_use import ToolUse
 from arc_refinery.config.yaml_files import read_yaml
 from arc_refinery.errors import InputError
-from arc_refinery.kaggle import read_ids, read_set, task_files
-from arc_refinery.model_shape import names_of, weight_names, without_module
+from arc_refinery.models.shape import names_of, weight_names, without_module
 from arc_refinery.prompts import load_template, template_files
 from arc_refinery.reading import in_words, read_json
 

@@ -16,7 +16,7 @@ from arc_refinery.config.resources import Resources
 from arc_refinery.config.sampling import LEARNED, PromptedModel, Refinement, Sampling, Sandbox, TemplateRows
 from arc_refinery.config.tasks import Parts, Problems, TaskSet
 from arc_refinery.config.training import TRAINED, Training
-from arc_refinery.hub import Download
+from arc_refinery.models.hub import Download
 from arc_refinery.prompts import RESIDUAL_ONLY
 
 

@@ -20,7 +20,7 @@ from arc_refinery.config.base import (
     Threads,
     check_source,
 )
-from arc_refinery.hub import Download
+from arc_refinery.models.hub import Download
 from arc_refinery.prompts import FeedbackForm, Notation
 from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.sandbox.types import MAX_MEMORY_MB, MAX_SECONDS

@@ -18,7 +18,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from arc_refinery import hub
 from arc_refinery.config.base import EPISODES, EVALUATION, PROMPTS, REPORT, ROWS, TUNING, marked, run_and_step
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.lora import Lengths
@@ -27,7 +26,8 @@ from arc_refinery.config.sampling import LEARNED, ModelConfig, PromptedModel, Te
 from arc_refinery.config.tasks import DIFFICULTY, Problems
 from arc_refinery.config.tool_use import Questions, ToolChoice, ToolUse
 from arc_refinery.config.training import Run
-from arc_refinery.hub import Download
+from arc_refinery.models import hub
+from arc_refinery.models.hub import Download
 
 Settings = dict[str, Any]
 

@@ -17,7 +17,7 @@ from arc_refinery.config.base import (
     Text,
     check_source,
 )
-from arc_refinery.hub import Download
+from arc_refinery.models.hub import Download
 
 DIFFICULTY = ("max_side", "compositions", "n_operations")  # keys of `Problems` that a set of the generator may override
 CONCEPTS = ("without_concepts", "with_concepts")

@@ -33,7 +33,7 @@ from arc_refinery.config.sampling import Sandbox
 from arc_refinery.config.sft import Imitation
 from arc_refinery.config.training import Methods
 from arc_refinery.config.users import User
-from arc_refinery.hub import Download
+from arc_refinery.models.hub import Download
 
 CallFormatName = Literal["auto", "hermes", "qwen-xml", "llama"]  # tool_use/call_formats
 Form = Literal["gsm8k", "mbpp", "text"]  # of rows (tool_use/data.py)

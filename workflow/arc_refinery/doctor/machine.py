@@ -13,12 +13,12 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from arc_refinery import hub
 from arc_refinery.config import Experiment, ModelNeeds, Needs, Refining, Sandbox
 from arc_refinery.doctor.findings import CheckOutcome, Finding, JobKind, Visit
 from arc_refinery.errors import InputError, ModelError
-from arc_refinery.gpu_memory import counts
+from arc_refinery.models import hub
 from arc_refinery.sampling.checks import check_answers_end, check_folder
+from arc_refinery.sampling.gpu_memory import counts
 
 GB = 10**9
 MIN_FREE = GB  # bytes for results; with less, hardly any stage could write its file

@@ -137,7 +137,7 @@ def training(model: ModelConfig, lora: Lora, settings: PolicyGradient) -> Iterat
 
 
 def _tasks(path: Path) -> Path:
-    from arc_refinery.sources import tasks_of_set
+    from arc_refinery.barc.sources import tasks_of_set
 
     task_set = TaskSet(name="doctor", source="generator", n_tasks=N_TASKS)
     tasks = tasks_of_set(task_set, 300, Counter())

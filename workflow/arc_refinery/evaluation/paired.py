@@ -14,13 +14,13 @@ import numpy as np
 import pandas as pd
 
 from arc_refinery import records
+from arc_refinery.arc.grids import fingerprint
 from arc_refinery.config import Refining
 from arc_refinery.evaluation.arms import PASS_RATE, SetResults, load_results, per_task
 from arc_refinery.evaluation.intervals import Estimate, estimate_difference
 from arc_refinery.evaluation.runs import of_runs, paired_runs
 from arc_refinery.evaluation.sides import PairingError, Side
 from arc_refinery.evaluation.statistics import Comparison, compare
-from arc_refinery.grids import fingerprint
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from arc_refinery import records
+from arc_refinery.arc.grids import Grid, GridError, as_grid
+from arc_refinery.arc.tasks import Task
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
-from arc_refinery.grids import Grid, GridError, as_grid
 from arc_refinery.records import Verdict
-from arc_refinery.tasks import Task
 
 ATTEMPTS = ("attempt_1", "attempt_2")  # Kaggle's keys of the two guesses
 

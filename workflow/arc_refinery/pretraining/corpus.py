@@ -16,6 +16,8 @@ from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerFast
 
 from arc_refinery import prompts
+from arc_refinery.arc.grids import Grid, GridError, as_grid
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.barc.generator import (
     ProblemDifficulty,
     Statement,
@@ -24,11 +26,9 @@ from arc_refinery.barc.generator import (
     run_statements,
     wrong_program,
 )
-from arc_refinery.grids import Grid, GridError, as_grid
 from arc_refinery.pretraining.tokenizer import ASSISTANT
 from arc_refinery.prompts.template import COMPACT_INPUT, COMPACT_OUTPUT
 from arc_refinery.seeding import stream_seed
-from arc_refinery.tasks import Pair, Task
 
 Ids = NDArray[np.int64]
 Masks = NDArray[np.bool_]

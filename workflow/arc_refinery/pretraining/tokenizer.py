@@ -9,8 +9,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
 
+from arc_refinery.arc.grids import MAX_SIDE
 from arc_refinery.barc.operations import OPERATIONS
-from arc_refinery.grids import MAX_SIDE
 
 END, PAD, USER, ASSISTANT = "<|end|>", "<|pad|>", "<|user|>", "<|assistant|>"
 

@@ -3,7 +3,6 @@
 `docs/prompts.md` describes the templates and how to learn one from a model's own training rows.
 """
 
-from arc_refinery.messages import Message
 from arc_refinery.prompts.conversation import (
     body_of,
     compact_answer,
@@ -18,6 +17,7 @@ from arc_refinery.prompts.conversation import (
     split_prefix,
 )
 from arc_refinery.prompts.demonstration import completed_answer, transform_program
+from arc_refinery.prompts.messages import Message
 from arc_refinery.prompts.notation import COLOR_WORDS, Notation
 from arc_refinery.prompts.template import (
     COMPACT,

@@ -17,12 +17,12 @@ from textwrap import dedent
 
 import numpy as np
 
-from arc_refinery.grids import Grid
-from arc_refinery.messages import Message
-from arc_refinery.metrics import pixel_score
+from arc_refinery.arc.grids import Grid
+from arc_refinery.arc.metrics import pixel_score
+from arc_refinery.arc.tasks import Task
 from arc_refinery.prompts.blocks import last_program
+from arc_refinery.prompts.messages import Message
 from arc_refinery.prompts.template import Template, fill
-from arc_refinery.tasks import Task
 
 _PYTHON, _END = "```python", "```"
 _OPEN_THOUGHT, _CLOSE_THOUGHT = "<think>", "</think>"

@@ -18,13 +18,13 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from arc_refinery.arc.grids import UNKNOWN, Grid
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError
-from arc_refinery.grids import UNKNOWN, Grid
 from arc_refinery.prompts.conversation import first_turn
 from arc_refinery.prompts.notation import COLOR_WORDS, DIGITS, Notation
 from arc_refinery.prompts.rows import FirstTurnRow, read_first_turns
 from arc_refinery.prompts.template import SLOT, Template, fill
-from arc_refinery.tasks import Pair, Task
 
 SAMPLE = 300  # rows that the template is learned from; all rows are checked against it
 MAX_MISFITS = 5  # rows that do not fit and are described

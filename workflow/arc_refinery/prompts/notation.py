@@ -10,8 +10,8 @@ from functools import cached_property
 
 import numpy as np
 
+from arc_refinery.arc.grids import N_COLORS, Grid
 from arc_refinery.errors import InputError
-from arc_refinery.grids import N_COLORS, Grid
 
 COLOR_WORDS = ("Black", "Blue", "Red", "Green", "Yellow", "Gray", "Pink", "Orange", "Purple", "Brown")
 DIGITS = tuple(map(str, range(N_COLORS)))

@@ -21,17 +21,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from arc_refinery.arrow_grids import SIDES, FlatGrids, lengths_of, list_array, pair_array
-from arc_refinery.augment import Augmentation
+from arc_refinery.arc.arrow_grids import SIDES, FlatGrids, lengths_of, list_array, pair_array
+from arc_refinery.arc.augment import Augmentation
+from arc_refinery.arc.grids import GridError
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
-from arc_refinery.grids import GridError
 from arc_refinery.reading import check_regular, content_hash
 from arc_refinery.records.questions import Asserts, Question
 from arc_refinery.records.refining import Attempt, Demonstration, Overlap, Prompt, Verdict
 from arc_refinery.records.schemas import GRIDS, PAIRS, RecordKind, schema
 from arc_refinery.records.transcripts import Conversation, Episode, Segment
-from arc_refinery.tasks import Pair, Task
 
 SCHEMA_VERSION = 1
 ROWS_PER_GROUP = 2000

@@ -8,10 +8,10 @@ prompt     "mirror/refine-turn2-000", parent_id "mirror/turn1-000/001", messages
 
 from dataclasses import dataclass
 
-from arc_refinery.augment import Augmentation
-from arc_refinery.grids import Grid
-from arc_refinery.messages import Message
-from arc_refinery.tasks import Pair
+from arc_refinery.arc.augment import Augmentation
+from arc_refinery.arc.grids import Grid
+from arc_refinery.arc.tasks import Pair
+from arc_refinery.prompts.messages import Message
 
 NO_CODE = "no_code"  # status of an attempt whose completion contains no program
 

@@ -5,10 +5,10 @@ from typing import Literal
 
 import pyarrow as pa
 
+from arc_refinery.arc.tasks import Task
 from arc_refinery.records.questions import Question
 from arc_refinery.records.refining import Attempt, Demonstration, Overlap, Prompt, Verdict
 from arc_refinery.records.transcripts import Conversation, Episode
-from arc_refinery.tasks import Task
 
 RecordKind = Literal[
     "tasks",

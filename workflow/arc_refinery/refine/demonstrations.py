@@ -17,9 +17,10 @@ from itertools import groupby, islice
 import numpy as np
 
 from arc_refinery import config
-from arc_refinery.augment import IDENTITY
+from arc_refinery.arc.augment import IDENTITY
+from arc_refinery.arc.metrics import mean_pixel_score
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.barc.generator import has_held_out_text
-from arc_refinery.metrics import mean_pixel_score
 from arc_refinery.prompts import (
     Template,
     body_of,
@@ -35,7 +36,6 @@ from arc_refinery.refine.next_turn import best_incorrect, outputs_seen, refining
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sandbox import Executor, Outcome, Program, Status
 from arc_refinery.seeding import stream
-from arc_refinery.tasks import Pair, Task
 
 SOURCE = "source"
 

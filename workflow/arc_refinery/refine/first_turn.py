@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from arc_refinery.augment import IDENTITY, Augmentation, random_augmentation
+from arc_refinery.arc.augment import IDENTITY, Augmentation, random_augmentation
+from arc_refinery.arc.tasks import Task
 from arc_refinery.config import Sampling
 from arc_refinery.prompts import Template, first_turn
 from arc_refinery.records import Prompt
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.seeding import stream
-from arc_refinery.tasks import Task
 
 
 def first_turn_prompts(

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arc_refinery import records
+from arc_refinery.arc.grids import Grid
+from arc_refinery.arc.tasks import Task
 from arc_refinery.branch_files import BranchFiles
-from arc_refinery.grids import Grid
 from arc_refinery.records import Attempt, Prompt, RecordError, Verdict
-from arc_refinery.tasks import Task
 
 
 @dataclass(frozen=True, slots=True)

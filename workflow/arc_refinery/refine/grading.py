@@ -13,13 +13,13 @@ from itertools import islice
 
 from tqdm import tqdm
 
-from arc_refinery.grids import Grid, fingerprint
-from arc_refinery.metrics import correct_grids, mean_pixel_score
+from arc_refinery.arc.grids import Grid, fingerprint
+from arc_refinery.arc.metrics import correct_grids, mean_pixel_score
+from arc_refinery.arc.tasks import Task
 from arc_refinery.prompts import extract_code, has_closed_code
 from arc_refinery.records import Attempt, Verdict
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.sandbox import Executor, Program, Status
-from arc_refinery.tasks import Task
 
 ATTEMPTS_AT_ONCE = 2000  # of a shard in memory
 

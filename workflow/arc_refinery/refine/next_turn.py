@@ -22,9 +22,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 
+from arc_refinery.arc.grids import Grid
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.config import FeedbackKind, History, Selection
 from arc_refinery.errors import InputError
-from arc_refinery.grids import Grid
 from arc_refinery.prompts import (
     RESIDUAL_ONLY,
     Message,
@@ -40,7 +41,6 @@ from arc_refinery.records import Prompt
 from arc_refinery.refine.graded import GradedAttempt
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sandbox import Status
-from arc_refinery.tasks import Pair, Task
 
 
 class FeedbackError(InputError):

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from arc_refinery import records
-from arc_refinery.augment import Augmentation
+from arc_refinery.arc.augment import Augmentation
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.records import Overlap
-from arc_refinery.tasks import Pair, Task
 
 TEMPLATE_ROWS = "template_rows"  # stands for a part or set: rows that the model was trained on before
 SYMMETRIES = [Augmentation(n_rotations, transpose) for transpose in (False, True) for n_rotations in range(4)]

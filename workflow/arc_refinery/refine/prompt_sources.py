@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from arc_refinery import records
-from arc_refinery.augment import IDENTITY
+from arc_refinery.arc.augment import IDENTITY
+from arc_refinery.arc.kaggle import read_json, tasks_in
 from arc_refinery.config import Sampling
 from arc_refinery.errors import InputError
-from arc_refinery.kaggle import read_json, tasks_in
 from arc_refinery.prompts import load_template
 from arc_refinery.records import Prompt
 from arc_refinery.refine.first_turn import first_turn_prompts

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from arc_refinery.chat import load_chat, without_marks
+from arc_refinery.models.chat import load_chat, without_marks
 from arc_refinery.prompts import Message, Template, split_prefix
 from arc_refinery.prompts.template import TemplateError
 

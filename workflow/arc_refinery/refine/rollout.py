@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from arc_refinery.chat import ANSWER, ids_after_answer, special_marks, without_marks
-from arc_refinery.metrics import correct_grids
+from arc_refinery.arc.metrics import correct_grids
+from arc_refinery.arc.tasks import Task
+from arc_refinery.models.chat import ANSWER, ids_after_answer, special_marks, without_marks
 from arc_refinery.prompts import Template, error_feedback, execution_feedback, next_turn, split_prefix
 from arc_refinery.refine.grading import Grade, grade_answers
 from arc_refinery.refine.rows import TrainingPrompt, prompt_of_row
 from arc_refinery.sandbox import Executor, Status
-from arc_refinery.tasks import Task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

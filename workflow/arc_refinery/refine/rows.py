@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from arc_refinery.grids import as_grid
+from arc_refinery.arc.grids import as_grid
+from arc_refinery.arc.tasks import Pair
 from arc_refinery.prompts import Message, split_prefix
 from arc_refinery.records import Prompt
 from arc_refinery.refine.grading import Answer
-from arc_refinery.tasks import Pair
 
 if TYPE_CHECKING:
     from datasets import IterableDataset

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from arc_refinery.config import Experiment
-from arc_refinery.hub import fetched_folder, readable_size, record_of
+from arc_refinery.models.hub import fetched_folder, readable_size, record_of
 from arc_refinery.reporting.markdown import markdown_table
 
 PACKAGES = ("arc-refinery", "snakemake", "torch", "transformers", "trl", "peft", "vllm", "unsloth", "numpy", "scipy")

@@ -9,11 +9,11 @@ from typing import Any
 
 from arc_refinery.config import Lora, ModelConfig, PromptedModel
 from arc_refinery.errors import InputError
-from arc_refinery.gpus import check_mig
-from arc_refinery.model_files import read_by_library
-from arc_refinery.model_shape import names_of, weight_names, without_module
+from arc_refinery.models.files import read_by_library
+from arc_refinery.models.shape import names_of, weight_names, without_module
 from arc_refinery.reading import check_regular, read_json
 from arc_refinery.records import Prompt
+from arc_refinery.sampling.gpus import check_mig
 
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -85,8 +85,8 @@ def check_trained(model: ModelConfig, lora: Lora, start: Path | None) -> None:
 
 def check_answers_end(model_path: str) -> None:
     """Raise `ModelError` if the chat template ends an answer with a token that does not end a completion."""
-    from arc_refinery.chat import ANSWERED, ids_after_answer
-    from arc_refinery.tokenizers import end_tokens, load_tokenizer
+    from arc_refinery.models.chat import ANSWERED, ids_after_answer
+    from arc_refinery.models.tokenizers import end_tokens, load_tokenizer
 
     tokenizer = load_tokenizer(model_path)
     if tokenizer.chat_template:  # else prompts were rendered with another model's
@@ -153,7 +153,7 @@ def _check_layers(model_path: str, network: Any) -> None:
 
 def _check_tokenizer(model_path: str, network: Any) -> None:
     """Check that the tokenizer's tokens are rows of the model's embedding, and the model's end tokens among them."""
-    from arc_refinery.tokenizers import load_tokenizer
+    from arc_refinery.models.tokenizers import load_tokenizer
 
     n_rows = network.get_text_config().vocab_size
     last = max(load_tokenizer(model_path).get_vocab().values(), default=-1)

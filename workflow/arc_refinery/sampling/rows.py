@@ -9,8 +9,8 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from arc_refinery.errors import NotFiniteError
+from arc_refinery.models.shared_attention import layout_arguments, side_by_side
 from arc_refinery.sampling.prefixes import Prefixes
-from arc_refinery.shared_prompts import layout_arguments, side_by_side
 
 
 class Rows:

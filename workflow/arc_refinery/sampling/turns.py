@@ -14,11 +14,11 @@ import torch
 from transformers import GenerationConfig, set_seed
 
 from arc_refinery.config import Generation, ModelConfig
+from arc_refinery.models.shared_attention import share
+from arc_refinery.models.tokenizers import end_tokens, load_tokenizer
 from arc_refinery.sampling.rows import sample_rows
 from arc_refinery.sampling.transformers_sampler import load_network
 from arc_refinery.seeding import stream_seed
-from arc_refinery.shared_prompts import share
-from arc_refinery.tokenizers import end_tokens, load_tokenizer
 
 logger = logging.getLogger(__name__)
 

@@ -18,12 +18,12 @@ import torch
 
 from arc_refinery import library_arguments
 from arc_refinery.config import ModelConfig, PromptedModel
-from arc_refinery.library_variables import set_vllm_variables
+from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.records import Prompt
 from arc_refinery.sampling.checks import adapter_config
+from arc_refinery.sampling.library_variables import set_vllm_variables
 from arc_refinery.sampling.protocol import Completion, Decoding, Sampled
 from arc_refinery.seeding import stream_seed
-from arc_refinery.tokenizers import load_tokenizer
 
 BATCHES_AHEAD = 2  # queued requests, in units of the engine's batch size, so that it never runs dry
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from arc_refinery.config import Generation, ModelConfig
 from arc_refinery.library_arguments import vllm_turn
+from arc_refinery.models.tokenizers import end_tokens
 from arc_refinery.sampling.vllm_sampler import open_engine
-from arc_refinery.tokenizers import end_tokens
 
 
 class VllmTurns:

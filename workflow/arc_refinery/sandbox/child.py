@@ -25,7 +25,7 @@ from typing import Any, NoReturn, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from arc_refinery.grids import MAX_SIDE, N_COLORS, Grid
+from arc_refinery.arc.grids import MAX_SIDE, N_COLORS, Grid
 from arc_refinery.sandbox import plain, wire
 from arc_refinery.sandbox.seccomp import Filter
 from arc_refinery.sandbox.sharing import Sharing

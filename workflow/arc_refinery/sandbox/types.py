@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Literal, Self
 
+from arc_refinery.arc.grids import Grid
 from arc_refinery.errors import InputError
-from arc_refinery.grids import Grid
 
 
 class Status(StrEnum):

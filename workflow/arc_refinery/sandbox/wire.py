@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from arc_refinery.grids import MAX_SIDE, N_COLORS, Grid
+from arc_refinery.arc.grids import MAX_SIDE, N_COLORS, Grid
 from arc_refinery.sandbox import plain
 from arc_refinery.sandbox.types import Program, Script, Status, Value
 

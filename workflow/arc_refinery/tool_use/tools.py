@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from arc_refinery.chat import without_marks
 from arc_refinery.config.tool_signatures import ToolSignature
 from arc_refinery.config.tool_use import ToolChoice, ToolName
 from arc_refinery.errors import InputError
+from arc_refinery.models.chat import without_marks
 from arc_refinery.sandbox import Executor, Outcome, Script
 from arc_refinery.tool_use.built_in_tools import BUILT_IN, listed
 from arc_refinery.tool_use.call_formats import HERMES, CallFormat, MalformedCall, WrittenCall

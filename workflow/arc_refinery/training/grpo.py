@@ -32,14 +32,14 @@ from arc_refinery import records
 from arc_refinery.config import TUNING, Guard, Lora, ModelConfig, PolicyGradient, Sandbox, check_weights, marked
 from arc_refinery.errors import InputError, NotFiniteError
 from arc_refinery.files import writing
-from arc_refinery.gpus import check_mig
 from arc_refinery.library_arguments import grpo_settings, vllm_colocated
+from arc_refinery.models.tokenizers import end_tokens, load_tokenizer
 from arc_refinery.reading import content_hash
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS, check_trained
+from arc_refinery.sampling.gpus import check_mig
 from arc_refinery.sampling.transformers_sampler import not_finite
 from arc_refinery.sampling.vllm_sampler import supported_rank
 from arc_refinery.seeding import stream
-from arc_refinery.tokenizers import end_tokens, load_tokenizer
 from arc_refinery.training import checkpoints, processes, sampling_server, trackers
 from arc_refinery.training.adapters import lora_config, open_base, open_network, read_weights, write_adapter
 from arc_refinery.training.guard import Symptom, first_symptom, symptom

@@ -17,8 +17,8 @@ import torch
 from accelerate import PartialState
 from torch import distributed
 
-from arc_refinery.ending import ending_with
 from arc_refinery.errors import InputError
+from arc_refinery.runs.ending import ending_with
 
 T = TypeVar("T")
 

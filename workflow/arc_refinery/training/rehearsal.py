@@ -21,8 +21,8 @@ from transformers import TrainerCallback
 
 from arc_refinery.config import ModelConfig
 from arc_refinery.errors import InputError, ModelError
-from arc_refinery.gpu_memory import GIB, WIDTH, training_pass
-from arc_refinery.model_shape import shape_of
+from arc_refinery.models.shape import shape_of
+from arc_refinery.sampling.gpu_memory import GIB, WIDTH, training_pass
 from arc_refinery.training.processes import RandomState
 from arc_refinery.training.shared_prefix import IGNORED
 

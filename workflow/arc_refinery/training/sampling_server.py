@@ -18,8 +18,8 @@ from urllib.request import urlopen
 from arc_refinery import library_arguments
 from arc_refinery.config import ModelConfig, PolicyGradient
 from arc_refinery.errors import InputError
-from arc_refinery.gpus import VARIABLE, without_growing_segments
-from arc_refinery.library_variables import set_vllm_variables
+from arc_refinery.sampling.gpus import VARIABLE, without_growing_segments
+from arc_refinery.sampling.library_variables import set_vllm_variables
 
 STARTING_SECONDS = 1800.0  # reading the weights of an 8B model over a network takes minutes
 ENDING_SECONDS = 30.0

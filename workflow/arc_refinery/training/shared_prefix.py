@@ -26,7 +26,7 @@ from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import pad, scaled_dot_product_attention
 from trl.trainer.utils import split_tensor_dict
 
-from arc_refinery.shared_prompts import apart, layout_arguments
+from arc_refinery.models.shared_attention import apart, layout_arguments
 
 IGNORED = -100  # label of a position that predicts nothing
 MOST_READ = 1.2  # positions per token of a group's completions; less would take more blocks, and so more calls

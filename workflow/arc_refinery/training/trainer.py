@@ -21,10 +21,10 @@ from trl import GRPOTrainer
 
 from arc_refinery.config import PolicyGradient
 from arc_refinery.library_arguments import SEEDS
+from arc_refinery.models.shared_attention import share
 from arc_refinery.sampling.rows import sample_rows
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
-from arc_refinery.shared_prompts import share
 from arc_refinery.training import processes, shared_prefix
 from arc_refinery.training.adapters import read_weights
 from arc_refinery.training.advantages import best_of_k_advantages

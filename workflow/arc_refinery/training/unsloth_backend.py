@@ -37,7 +37,7 @@ os.environ["UNSLOTH_DISABLE_STATISTICS"] = "1"  # else it downloads a file from 
 import torch  # noqa: E402
 from unsloth import FastLanguageModel  # noqa: E402
 
-from arc_refinery.tokenizers import load_tokenizer  # noqa: E402
+from arc_refinery.models.tokenizers import load_tokenizer  # noqa: E402
 
 
 def open_unsloth_network(

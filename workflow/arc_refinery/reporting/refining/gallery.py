@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 
 from arc_refinery import records
-from arc_refinery.augment import Augmentation
+from arc_refinery.arc.augment import Augmentation
+from arc_refinery.arc.grids import as_grid
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import Arm, Refining, TaskSet
 from arc_refinery.evaluation.arms import SetResults
-from arc_refinery.grids import as_grid
 from arc_refinery.prompts import extract_code
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.refining.outcomes import refining_pairs

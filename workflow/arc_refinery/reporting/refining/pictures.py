@@ -17,11 +17,11 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from arc_refinery.arc.grids import N_COLORS, UNKNOWN, Grid
+from arc_refinery.arc.metrics import pixel_score
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.evaluation.statistics import percent
-from arc_refinery.grids import N_COLORS, UNKNOWN, Grid
-from arc_refinery.metrics import pixel_score
 from arc_refinery.reporting.plots import DPI, save_png
-from arc_refinery.tasks import Pair, Task
 
 MAX_TRAIN, MAX_TEST = 4, 2  # pairs drawn per task
 ARC_COLORS = (

@@ -16,7 +16,7 @@ from arc_refinery.config.rewards import CORRECT
 from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
 from arc_refinery.evaluation.runs import both_sides, run_means
 from arc_refinery.evaluation.statistics import estimate_text, interval_text, percent, points, runs_text
-from arc_refinery.hub import fetched_folder
+from arc_refinery.models.hub import fetched_folder
 from arc_refinery.records.transcripts import Episode
 from arc_refinery.reporting import left_out, provenance, training
 from arc_refinery.reporting.markdown import markdown_table, write_csv
@@ -294,7 +294,7 @@ def _mask_section(
     experiment: ToolUse, folder: Path, evaluated: Sequence[EvaluatedQuestions], files: Attachments
 ) -> list[str]:
     """Return blocks with a picture of one episode's tokens that shows which carry loss."""
-    from arc_refinery.tokenizers import load_tokenizer  # imports transformers
+    from arc_refinery.models.tokenizers import load_tokenizer  # imports transformers
 
     shown = experiment.arms_called(_arm_to_show(experiment).name)[0].name
     episodes = [episode for one in evaluated for episode in one.of_arm(shown)]

@@ -18,7 +18,7 @@ from classad2 import ClassAd, ClassAdException, quote
 from htcondor2 import AdType, HTCondorException, JobAction, JobEventLog, JobEventType
 
 from arc_refinery.errors import InputError
-from arc_refinery.runs import hold, is_held
+from arc_refinery.runs.lock import hold, is_held
 
 _IDLE, _RUNNING, _HELD = 1, 2, 5  # JobStatus, https://htcondor.readthedocs.io/en/latest/classad-attributes
 _REMINDER_SECONDS = 3600.0

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from arc_refinery import reading
+from arc_refinery.arc.grids import MAX_SIDE, UNKNOWN, Grid, GridError, TooLargeError, as_grid
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError
-from arc_refinery.grids import MAX_SIDE, UNKNOWN, Grid, GridError, TooLargeError, as_grid
-from arc_refinery.tasks import Pair, Task
 
 TOO_LARGE = f"a grid has a side of more than {MAX_SIDE}"
 

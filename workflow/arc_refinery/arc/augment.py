@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from arc_refinery.grids import N_COLORS, Grid
+from arc_refinery.arc.grids import N_COLORS, Grid
 
 KEEP_BLACK_PROBABILITY = 0.9  # black is the background of most tasks, so it is rarely recoloured
 

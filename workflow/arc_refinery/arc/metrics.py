@@ -9,7 +9,7 @@ from statistics import fmean
 import numpy as np
 from numpy.typing import NDArray
 
-from arc_refinery.grids import Grid
+from arc_refinery.arc.grids import Grid
 
 NO_COLOR = 255
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from arc_refinery.tasks import Pair
+from arc_refinery.arc.tasks import Pair
 
 ProblemSplit = Literal["pretraining", "heldout"]  # which programs the generator may write
 

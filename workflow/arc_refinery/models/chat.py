@@ -199,7 +199,7 @@ class _Generation(Extension):
 
 class _OfTransformers:
     def __init__(self, model_path: str) -> None:
-        from arc_refinery.tokenizers import load_tokenizer
+        from arc_refinery.models.tokenizers import load_tokenizer
 
         self._tokenizer = load_tokenizer(model_path)
         if self._tokenizer.chat_template is None:

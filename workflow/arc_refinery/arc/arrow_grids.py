@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from arc_refinery.grids import MAX_SIDE, N_COLORS, UNKNOWN, Grid, GridError, as_grid
+from arc_refinery.arc.grids import MAX_SIDE, N_COLORS, UNKNOWN, Grid, GridError, as_grid
 
 SIDES = ("input", "output")  # of a pair
 

@@ -25,7 +25,7 @@ from arc_refinery.config import (
     Training,
 )
 from arc_refinery.errors import ModelError
-from arc_refinery.model_shape import Shape, shape_of
+from arc_refinery.models.shape import Shape, shape_of
 
 SAMPLED_TOKENS = 32768  # of prompts and completions that transformers samples together; more only for one prompt
 LIMIT = 0.85  # of a GPU's memory

@@ -15,7 +15,7 @@ from transformers import AttentionInterface, DynamicCache
 from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
-from arc_refinery.model_shape import attention_obstacle
+from arc_refinery.models.shape import attention_obstacle
 
 ATTENTION = "sdpa_with_shared_prompts"
 

@@ -18,16 +18,16 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from arc_refinery import records
+from arc_refinery.arc.grids import as_grid
+from arc_refinery.arc.kaggle import read_ids, read_set
+from arc_refinery.arc.problems import Problem, ProblemSplit
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.barc.rows import row_blocks
 from arc_refinery.barc.tasks import tasks_from_problems, tasks_of_rows
 from arc_refinery.config import CONCEPTS, DIFFICULTY, Problems, TaskSet
 from arc_refinery.errors import InputError
-from arc_refinery.grids import as_grid
-from arc_refinery.hub import FETCH_FIRST
-from arc_refinery.kaggle import read_ids, read_set
-from arc_refinery.problems import Problem, ProblemSplit
+from arc_refinery.models.hub import FETCH_FIRST
 from arc_refinery.seeding import stream
-from arc_refinery.tasks import Pair, Task
 
 logger = logging.getLogger(__name__)
 

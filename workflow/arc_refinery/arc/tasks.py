@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from arc_refinery.grids import Grid
+from arc_refinery.arc.grids import Grid
 
 
 @dataclass(frozen=True, slots=True)

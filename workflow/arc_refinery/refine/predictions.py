@@ -8,16 +8,16 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from arc_refinery.augment import Augmentation
+from arc_refinery.arc.augment import Augmentation
+from arc_refinery.arc.grids import N_COLORS
+from arc_refinery.arc.kaggle import read_json
+from arc_refinery.arc.tasks import Task
 from arc_refinery.errors import InputError
-from arc_refinery.grids import N_COLORS
-from arc_refinery.kaggle import read_json
 from arc_refinery.prompts import Template
 from arc_refinery.reading import in_words
 from arc_refinery.records import Attempt, Prompt, attempt_id
 from arc_refinery.refine.first_turn import first_turn_prompt
 from arc_refinery.refine.rendering import Renderer
-from arc_refinery.tasks import Task
 
 FORMS = "expected {text_prediction or code, data_augmentation_params}"
 OUT_OF_STEP = (

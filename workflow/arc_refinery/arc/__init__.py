@@ -1,0 +1,1 @@
+"""ARC: grids, tasks, their augmentation, scores and files."""

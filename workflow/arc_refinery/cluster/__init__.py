@@ -1,1 +1,0 @@
-"""Clusters: messages about jobs on an HTCondor pool."""
