@@ -24,9 +24,9 @@ import pytest
 import trackers
 from checkout import ROOT, TINY
 
-from arc_refinery import library_arguments
 from arc_refinery.config import Generation, Grpo, Imitation, Lengths, Lora, ModelConfig, PolicyGradient
 from arc_refinery.errors import InputError
+from arc_refinery.sampling import library_arguments
 
 PACKAGE = ROOT / "workflow/arc_refinery"
 MODEL = ModelConfig(path=TINY, window=1024)

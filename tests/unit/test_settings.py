@@ -16,7 +16,7 @@ from given import REFINING, TOOL_USE, Changes, contents, of_refining, of_tool_us
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from arc_refinery import cli, library_arguments
+from arc_refinery import cli
 from arc_refinery.config import (
     REPORT,
     TUNING,
@@ -40,6 +40,7 @@ from arc_refinery.config import (
 )
 from arc_refinery.config import validate_experiment as validate
 from arc_refinery.config.stages import Stage
+from arc_refinery.sampling import library_arguments
 
 # Other values where the type gives none, by the last word of the key
 VALUES: dict[str, list[Any]] = {
@@ -191,7 +192,7 @@ READ_IN_TRAINING = {
     "reward_name": "refine/scoring.py",
     "rewards": "tool_use/environment.py",
     "rollout": "refine/environment.py",
-    "sampler_gpus": "library_arguments.py",
+    "sampler_gpus": "sampling/library_arguments.py",
     "shared_prefix": "training/trainer.py",
     "stream": "refine/environment.py",
     "truncation_penalty": "refine/scoring.py",

@@ -124,7 +124,7 @@ import torch
 from peft.tuners.lora import LoraLayer
 from vllm import SamplingParams
 from arc_refinery.config import Lora, ModelConfig
-from arc_refinery.library_arguments import vllm_colocated
+from arc_refinery.sampling.library_arguments import vllm_colocated
 from arc_refinery.training import adapters, colocated
 
 network = adapters.open_network(ModelConfig(path={TINY!r}, window=64, dtype="bfloat16"), Lora(lora_r=1), None, seed=0)

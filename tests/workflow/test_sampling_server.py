@@ -95,7 +95,7 @@ def stand_in(program: str, monkeypatch: pytest.MonkeyPatch) -> "list[subprocess.
         return started[-1]
 
     popen = subprocess.Popen
-    command = "arc_refinery.library_arguments.server_command"
+    command = "arc_refinery.sampling.library_arguments.server_command"
     monkeypatch.setattr(command, lambda _model, _training, port: [sys.executable, "-c", program, str(port)])
     monkeypatch.setattr("arc_refinery.training.sampling_server.subprocess.Popen", start)
     return started

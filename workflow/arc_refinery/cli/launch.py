@@ -8,8 +8,8 @@ from collections.abc import Callable
 from types import FrameType
 
 from arc_refinery.errors import InputError
-from arc_refinery.library_arguments import ENDING_VARIABLE, accelerate_launch
 from arc_refinery.runs.ending import SNAKEMAKE
+from arc_refinery.sampling.library_arguments import ENDING_VARIABLE, accelerate_launch
 
 ENDING_SECONDS = 300  # for the first process, to save after SIGTERM; then all are killed
 MESSAGE = "arc-refinery: "  # begins the message with which a command ends

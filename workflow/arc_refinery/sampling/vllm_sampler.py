@@ -16,10 +16,10 @@ from typing import Any, get_args
 
 import torch
 
-from arc_refinery import library_arguments
 from arc_refinery.config import ModelConfig, PromptedModel
 from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.records import Prompt
+from arc_refinery.sampling import library_arguments
 from arc_refinery.sampling.checks import adapter_config
 from arc_refinery.sampling.library_variables import set_vllm_variables
 from arc_refinery.sampling.protocol import Completion, Decoding, Sampled

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from arc_refinery.config import Generation, ModelConfig
-from arc_refinery.library_arguments import vllm_turn
 from arc_refinery.models.tokenizers import end_tokens
+from arc_refinery.sampling.library_arguments import vllm_turn
 from arc_refinery.sampling.vllm_sampler import open_engine
 
 

@@ -21,9 +21,9 @@ from trl.chat_template_utils import (
 
 from arc_refinery.config import EVALUATION, Generation, PolicyGradient, marked
 from arc_refinery.config.tool_signatures import JsonSchema, ToolSignature
-from arc_refinery.library_arguments import tool_rollouts
 from arc_refinery.records import settings_hash
 from arc_refinery.records.questions import Question
+from arc_refinery.sampling.library_arguments import tool_rollouts
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.rendering import ToolRenderer, ToolTemplateError

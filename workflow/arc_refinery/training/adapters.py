@@ -14,8 +14,8 @@ from transformers import set_seed
 from arc_refinery.config import Lora, ModelConfig
 from arc_refinery.errors import ModelError
 from arc_refinery.files import atomic_write
-from arc_refinery.library_arguments import lora_adapter
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
+from arc_refinery.sampling.library_arguments import lora_adapter
 from arc_refinery.sampling.transformers_sampler import load_weights, not_finite
 
 

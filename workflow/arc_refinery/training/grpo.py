@@ -32,11 +32,11 @@ from arc_refinery import records
 from arc_refinery.config import TUNING, Guard, Lora, ModelConfig, PolicyGradient, Sandbox, check_weights, marked
 from arc_refinery.errors import InputError, NotFiniteError
 from arc_refinery.files import writing
-from arc_refinery.library_arguments import grpo_settings, vllm_colocated
 from arc_refinery.models.tokenizers import end_tokens, load_tokenizer
 from arc_refinery.reading import content_hash
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS, check_trained
 from arc_refinery.sampling.gpus import check_mig
+from arc_refinery.sampling.library_arguments import grpo_settings, vllm_colocated
 from arc_refinery.sampling.transformers_sampler import not_finite
 from arc_refinery.sampling.vllm_sampler import supported_rank
 from arc_refinery.seeding import stream

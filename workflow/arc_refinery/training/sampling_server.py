@@ -15,9 +15,9 @@ from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from arc_refinery import library_arguments
 from arc_refinery.config import ModelConfig, PolicyGradient
 from arc_refinery.errors import InputError
+from arc_refinery.sampling import library_arguments
 from arc_refinery.sampling.gpus import VARIABLE, without_growing_segments
 from arc_refinery.sampling.library_variables import set_vllm_variables
 

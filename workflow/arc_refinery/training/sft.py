@@ -25,12 +25,12 @@ from arc_refinery import records
 from arc_refinery.config import ROWS, TUNING, Imitation, Lora, ModelConfig, marked
 from arc_refinery.errors import InputError
 from arc_refinery.files import append, writing
-from arc_refinery.library_arguments import sft_settings
 from arc_refinery.models.shared_attention import share, side_by_side
 from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.records import Demonstration
 from arc_refinery.records.transcripts import Segment
 from arc_refinery.sampling.checks import check_trained
+from arc_refinery.sampling.library_arguments import sft_settings
 from arc_refinery.sampling.transformers_sampler import not_finite
 from arc_refinery.training.adapters import open_network, write_adapter
 from arc_refinery.training.checkpoints import claim, newest, remove

@@ -20,8 +20,8 @@ from transformers import set_seed
 from trl import GRPOTrainer
 
 from arc_refinery.config import PolicyGradient
-from arc_refinery.library_arguments import SEEDS
 from arc_refinery.models.shared_attention import share
+from arc_refinery.sampling.library_arguments import SEEDS
 from arc_refinery.sampling.rows import sample_rows
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed

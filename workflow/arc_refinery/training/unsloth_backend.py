@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from arc_refinery.config import Lora, ModelConfig, PolicyGradient
 from arc_refinery.errors import InputError
-from arc_refinery.library_arguments import unsloth_adapter, unsloth_model
 from arc_refinery.sampling.checks import adapter_config
+from arc_refinery.sampling.library_arguments import unsloth_adapter, unsloth_model
 
 if TYPE_CHECKING:
     from peft import PeftModel
