@@ -27,7 +27,7 @@ except ConfigError as error:
     raise WorkflowError(str(error))
 if workflow.is_main_process:
     if experiment.kind == "tool-use" and not experiment.model.download:
-        from arc_refinery.tool_use.rendering import ToolTemplateError, check_folder
+        from arc_refinery.tool_use.episodes.rendering import ToolTemplateError, check_folder
 
         try:
             check_folder(Path(experiment.model.path), experiment.generation)

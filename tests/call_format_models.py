@@ -9,8 +9,8 @@ from typing import Any
 
 from checkout import TINY_TOOLS
 
-from arc_refinery.tool_use.rendering import ToolRenderer, with_call_format
-from arc_refinery.tool_use.tools import Toolbox
+from arc_refinery.tool_use.episodes.rendering import ToolRenderer, with_call_format
+from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 CHATML_END, LLAMA_END, LLAMA_CALL_END = "<|im_end|>", "<|eot_id|>", "<|eom_id|>"
 PYTHON_TAG = "<|python_tag|>"

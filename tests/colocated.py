@@ -10,7 +10,7 @@ from arc_refinery.config import Sampling
 from arc_refinery.prompts import load_template
 from arc_refinery.refine.first_turn import first_turn_prompts
 from arc_refinery.refine.rendering import Renderer
-from arc_refinery.tool_use.sources import questions_of
+from arc_refinery.tool_use.questions.sources import questions_of
 
 TASKS = ROOT / "config/tasks/one-task.txt"
 ADAPTER = "--max-grad-norm 1 --lora-r 4 --gradient-accumulation-steps 1 --report-to"

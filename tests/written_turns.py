@@ -10,10 +10,10 @@ from checkout import TINY_TOOLS
 from arc_refinery.config import Generation
 from arc_refinery.config.tool_use import ToolName
 from arc_refinery.records.questions import Question
-from arc_refinery.tool_use.data import gsm8k_question, mbpp_question
-from arc_refinery.tool_use.generator import gsm8k_row, mbpp_row
-from arc_refinery.tool_use.rendering import ToolRenderer
-from arc_refinery.tool_use.tools import Toolbox
+from arc_refinery.tool_use.episodes.rendering import ToolRenderer
+from arc_refinery.tool_use.questions.data import gsm8k_question, mbpp_question
+from arc_refinery.tool_use.questions.generator import gsm8k_row, mbpp_row
+from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 END, OTHER_END = "<|im_end|>", "<|endoftext|>"
 HEADER, NO_THOUGHT = "<|im_start|>assistant\n", "<think>\n\n</think>\n\n"

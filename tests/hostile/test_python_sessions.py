@@ -6,7 +6,7 @@ import pytest
 from hostile import arena
 
 from arc_refinery.sandbox import Executor
-from arc_refinery.tool_use.tools import Toolbox
+from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 pytestmark = pytest.mark.hostile
 

@@ -14,7 +14,7 @@ from hostile import arena
 
 from arc_refinery.records.questions import Asserts, Question
 from arc_refinery.sandbox import Executor, Limits
-from arc_refinery.tool_use.code_exec import AssertsReport, run_asserts
+from arc_refinery.tool_use.grading.code_exec import AssertsReport, run_asserts
 
 pytestmark = pytest.mark.hostile
 

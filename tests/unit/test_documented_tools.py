@@ -14,8 +14,8 @@ from arc_refinery.config import ToolUse, check_files, load_experiment, stages, v
 from arc_refinery.config.stages import flag_words
 from arc_refinery.records.transcripts import EpisodeMessage
 from arc_refinery.sandbox import Executor
-from arc_refinery.tool_use.tools import Toolbox
-from arc_refinery.tool_use.users import Users, ask_users
+from arc_refinery.tool_use.episodes.users import Users, ask_users
+from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 MAX_LINES = 40

@@ -1,6 +1,7 @@
 """The package's floors: a module imports from its own room and from lower floors, never upward."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,16 +10,16 @@ from checkout import ROOT
 PACKAGE = ROOT / "workflow/arc_refinery"
 # From the ground up; rooms of one floor do not import each other
 FLOORS = (
-    {"branch_files", "clock", "ending", "errors", "grids", "library_variables", "messages", "runs", "seeding"},
-    {"files", "gpus", "reading"},
-    {"arrow_grids", "augment", "cluster", "metrics", "model_files", "model_shape", "rows", "tasks"},
-    {"hub", "kaggle", "problems", "prompts", "sandbox", "shared_prompts", "tokenizers"},
-    {"chat", "config", "records"},
-    {"barc", "evaluation", "gpu_memory", "library_arguments"},
-    {"sampling", "sources"},
+    {"branch_files", "errors", "seeding"},
+    {"files", "reading", "runs"},
+    {"arc", "rows"},
+    {"prompts", "sandbox"},
+    {"models", "records"},
+    {"config"},
+    {"barc", "evaluation", "sampling"},
     {"training"},
     {"refine", "tool_use"},
-    {"predictions", "pretraining", "reporting"},
+    {"pretraining", "reporting"},
     {"doctor"},
     {"cli"},
 )
@@ -51,3 +52,15 @@ def test_no_import_leads_upward() -> None:
         if here != there and FLOOR_OF[here] <= FLOOR_OF[there]
     }
     assert upward == set()
+
+
+def test_the_rooms_of_tool_use_import_from_those_before_them() -> None:
+    rooms = ["calls", "grading", "questions", "tools", "episodes", "training"]
+    backward = {
+        f"{path.name} imports {module}"
+        for number, room in enumerate(rooms)
+        for path in (PACKAGE / "tool_use" / room).rglob("*.py")
+        for module in re.findall(r"from arc_refinery\.tool_use\.(\w+)", path.read_text())
+        if rooms.index(module) > number
+    }
+    assert backward == set()

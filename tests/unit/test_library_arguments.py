@@ -290,7 +290,7 @@ def test_every_command_sets_them_before_anything_imports_vllm():
 TRAINER, GENERATION_OF_TRL = "GRPOTrainer", "generation.vllm_generation.VLLMGeneration"
 OWNERS = {
     "training/trainer.py": {"self": TRAINER, "super()": TRAINER, "self.vllm_generation": GENERATION_OF_TRL},
-    "tool_use/environment.py": {"self": TRAINER},
+    "tool_use/training/environment.py": {"self": TRAINER},
     "training/weight_sync.py": {
         "trainer": TRAINER,
         "trainer.vllm_generation": GENERATION_OF_TRL,
@@ -363,7 +363,7 @@ def test_accelerate_takes_every_flag_and_starts_the_processes_with_torchrun():
 
 
 def test_methods_that_we_replace_take_what_trl_passes():
-    from arc_refinery.tool_use.environment import ToolTrainer
+    from arc_refinery.tool_use.training.environment import ToolTrainer
 
     names = frozenset().union(*library_arguments.OVERRIDDEN.values())
     used = set()
@@ -399,7 +399,9 @@ def test_what_we_read_and_call_of_trl_is_there(file: str):
 
 def own_attributes() -> set[str]:
     """Those of our trainers."""
-    trees = [ast.parse((PACKAGE / file).read_text()) for file in ("training/trainer.py", "tool_use/environment.py")]
+    trees = [
+        ast.parse((PACKAGE / file).read_text()) for file in ("training/trainer.py", "tool_use/training/environment.py")
+    ]
     classes = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
     return {name for cls in classes if cls.name in library_arguments.OVERRIDDEN for name in attributes_in(cls)}
 

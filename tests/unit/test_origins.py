@@ -18,7 +18,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.evaluation.arms import load_results
 from arc_refinery.evaluation.sides import PairingError, check_distinct, side
 from arc_refinery.records import RecordError
-from arc_refinery.tool_use.evaluated import load_questions
+from arc_refinery.tool_use.grading.evaluated import load_questions
 
 ARMS: dict[str, list[dict[str, Any]]] = {
     "independent": [{"n_predictions": 4}],

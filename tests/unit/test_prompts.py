@@ -36,8 +36,8 @@ from arc_refinery.prompts import (
 from arc_refinery.prompts.notation import NotationError
 from arc_refinery.prompts.template import FeedbackTexts, TemplateError
 from arc_refinery.refine.rendering import Renderer
-from arc_refinery.tool_use.programs import final_program
-from arc_refinery.tool_use.turns import parse_turn
+from arc_refinery.tool_use.calls.turns import parse_turn
+from arc_refinery.tool_use.grading.programs import final_program
 
 
 def pair(given: list[Any], wanted: list[Any]) -> Pair:

@@ -190,7 +190,7 @@ READ_IN_TRAINING = {
     "pass_at_k": "training/trainer.py",
     "repetition_weight": "refine/scoring.py",
     "reward_name": "refine/scoring.py",
-    "rewards": "tool_use/environment.py",
+    "rewards": "tool_use/training/environment.py",
     "rollout": "refine/environment.py",
     "sampler_gpus": "sampling/library_arguments.py",
     "shared_prefix": "training/trainer.py",

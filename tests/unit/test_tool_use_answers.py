@@ -6,8 +6,8 @@ import pytest
 from factories import make_question
 
 from arc_refinery.sandbox import Executor
-from arc_refinery.tool_use.answers import final_number, final_text
-from arc_refinery.tool_use.rewards import exact_match, grade_episodes, gsm8k
+from arc_refinery.tool_use.grading.answers import final_number, final_text
+from arc_refinery.tool_use.grading.rewards import exact_match, grade_episodes, gsm8k
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,10 @@ from messages import Wording
 
 from arc_refinery.config import Generation
 from arc_refinery.config.tool_signatures import JsonSchema, ToolSignature
-from arc_refinery.tool_use.call_formats import FORMATS, MalformedCall, WrittenCall
-from arc_refinery.tool_use.rendering import ToolRenderer, ToolTemplateError, check_folder, with_call_format
-from arc_refinery.tool_use.tools import CallResult, Toolbox, answer_all
-from arc_refinery.tool_use.turns import parse_turn
+from arc_refinery.tool_use.calls.formats import FORMATS, MalformedCall, WrittenCall
+from arc_refinery.tool_use.calls.turns import parse_turn
+from arc_refinery.tool_use.episodes.rendering import ToolRenderer, ToolTemplateError, check_folder, with_call_format
+from arc_refinery.tool_use.tools.toolbox import CallResult, Toolbox, answer_all
 
 every_template = pytest.mark.parametrize("template", TEMPLATES)
 every_format = pytest.mark.parametrize("name", FORMATS)

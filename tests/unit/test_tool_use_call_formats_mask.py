@@ -9,10 +9,10 @@ from call_format_models import CHATML_END, LLAMA_CALL_END, LLAMA_END, PYTHON_TAG
 from written_turns import CALLS, HEADER, LIMITS, NO_THOUGHT, OTHER_END, loss_mask, questions, turn
 
 from arc_refinery.sandbox import Executor
-from arc_refinery.tool_use.demonstrations import conversation
-from arc_refinery.tool_use.episodes import Rollout, run_episodes
-from arc_refinery.tool_use.rendering import ToolRenderer
-from arc_refinery.tool_use.tools import Toolbox
+from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
+from arc_refinery.tool_use.episodes.rendering import ToolRenderer
+from arc_refinery.tool_use.tools.toolbox import Toolbox
+from arc_refinery.tool_use.training.demonstrations import conversation
 
 XML_CALLS = (
     "<tool_call>\n<function=calculator>\n<parameter=expression>\n12*3\n</parameter>\n</function>\n</tool_call>",

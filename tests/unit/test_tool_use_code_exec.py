@@ -7,11 +7,11 @@ from factories import make_question
 
 from arc_refinery.records.questions import Asserts, Question
 from arc_refinery.sandbox import Executor, Limits
-from arc_refinery.tool_use.asserts import hidden_checks
-from arc_refinery.tool_use.code_exec import AssertsReport, run_asserts
-from arc_refinery.tool_use.data import mbpp_question
-from arc_refinery.tool_use.generator import mbpp_row
-from arc_refinery.tool_use.rewards import grade_episodes
+from arc_refinery.tool_use.grading.asserts import hidden_checks
+from arc_refinery.tool_use.grading.code_exec import AssertsReport, run_asserts
+from arc_refinery.tool_use.grading.rewards import grade_episodes
+from arc_refinery.tool_use.questions.data import mbpp_question
+from arc_refinery.tool_use.questions.generator import mbpp_row
 
 Executors = tuple[Executor, Executor]
 

@@ -13,7 +13,7 @@ from row_files import write_gzip, write_parquet
 from arc_refinery.config.tool_use import Form
 from arc_refinery.records.questions import Asserts, Question
 from arc_refinery.rows import RowError
-from arc_refinery.tool_use.data import questions_from_file
+from arc_refinery.tool_use.questions.data import questions_from_file
 
 SUM = {"question": "Ann has 2 hats and buys 1,000. How many?", "answer": "2+1000=<<2+1000=1002>>1002\n#### 1,002"}
 MBPP = {

@@ -14,13 +14,13 @@ from factories import make_question
 from arc_refinery.config.tool_use import ToolName
 from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
-from arc_refinery.tool_use.data import gsm8k_question, mbpp_question
-from arc_refinery.tool_use.demonstrations import conversation, demonstration
-from arc_refinery.tool_use.generator import gsm8k_row, mbpp_row
-from arc_refinery.tool_use.rendering import ToolRenderer
-from arc_refinery.tool_use.rewards import gsm8k
-from arc_refinery.tool_use.tools import Toolbox, answer_all
-from arc_refinery.tool_use.turns import parse_turn
+from arc_refinery.tool_use.calls.turns import parse_turn
+from arc_refinery.tool_use.episodes.rendering import ToolRenderer
+from arc_refinery.tool_use.grading.rewards import gsm8k
+from arc_refinery.tool_use.questions.data import gsm8k_question, mbpp_question
+from arc_refinery.tool_use.questions.generator import gsm8k_row, mbpp_row
+from arc_refinery.tool_use.tools.toolbox import Toolbox, answer_all
+from arc_refinery.tool_use.training.demonstrations import conversation, demonstration
 
 HATS = make_question(text="Hats?", reference="14", solution="2 rows: 2*3=<<2*3=6>>6 hats.\nAnd 8: <<6+8=14>>14 hats.")
 

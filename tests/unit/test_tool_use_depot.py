@@ -8,10 +8,10 @@ import pytest
 
 from arc_refinery.config import Questions, ToolChoice
 from arc_refinery.config.tool_use import LEVELS
-from arc_refinery.tool_use.depot import depot, depot_row, make_depot
-from arc_refinery.tool_use.generator import QuestionSplit
-from arc_refinery.tool_use.sources import questions_of
-from arc_refinery.tool_use.tools import Toolbox
+from arc_refinery.tool_use.questions.depot import depot, depot_row, make_depot
+from arc_refinery.tool_use.questions.generator import QuestionSplit
+from arc_refinery.tool_use.questions.sources import questions_of
+from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 N = 100
 each_level = pytest.mark.parametrize("level", LEVELS)

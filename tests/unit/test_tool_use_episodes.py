@@ -10,9 +10,9 @@ from messages import Wording
 
 from arc_refinery.config import Generation
 from arc_refinery.records.transcripts import EpisodeMessage
-from arc_refinery.tool_use.episodes import Rollout, run_episodes
-from arc_refinery.tool_use.rendering import ToolRenderer
-from arc_refinery.tool_use.tools import Toolbox
+from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
+from arc_refinery.tool_use.episodes.rendering import ToolRenderer
+from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 END, OTHER_END = "<|im_end|>", "<|endoftext|>"
 LIMITS = Generation(max_turn_tokens=100, max_episode_tokens=400, max_calls=3)

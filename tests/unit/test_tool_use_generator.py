@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from arc_refinery.config.tool_use import LEVELS
-from arc_refinery.tool_use.data import gsm8k_question, mbpp_question
-from arc_refinery.tool_use.generator import gsm8k_row, mbpp_row, split_of
+from arc_refinery.tool_use.questions.data import gsm8k_question, mbpp_question
+from arc_refinery.tool_use.questions.generator import gsm8k_row, mbpp_row, split_of
 
 Make = Callable[..., dict[str, Any]]
 

@@ -9,10 +9,10 @@ from written_turns import END, LIMITS, NO_THOUGHT, NOTES, OTHER_END, loss_mask, 
 
 from arc_refinery.config import Generation
 from arc_refinery.sandbox import Executor
-from arc_refinery.tool_use.demonstrations import demonstration
-from arc_refinery.tool_use.episodes import Rollout, run_episodes
-from arc_refinery.tool_use.tool import Fault
-from arc_refinery.tool_use.tools import Toolbox
+from arc_refinery.tool_use.calls.tool import Fault
+from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
+from arc_refinery.tool_use.tools.toolbox import Toolbox
+from arc_refinery.tool_use.training.demonstrations import demonstration
 
 both = pytest.mark.parametrize("thinking", [True, False])
 

@@ -15,13 +15,13 @@ from arc_refinery.config import Generation, Guard, Lora, ModelConfig, PolicyGrad
 from arc_refinery.config.tool_use import ToolName, ToolSft
 from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
-from arc_refinery.tool_use.data import gsm8k_question
-from arc_refinery.tool_use.demonstrations import conversation
-from arc_refinery.tool_use.environment import ToolEnvironment, ToolTrainer
-from arc_refinery.tool_use.generator import gsm8k_row
-from arc_refinery.tool_use.tool import Fault
-from arc_refinery.tool_use.tools import Toolbox
-from arc_refinery.tool_use.users import NOT_RIGHT, Users
+from arc_refinery.tool_use.calls.tool import Fault
+from arc_refinery.tool_use.episodes.users import NOT_RIGHT, Users
+from arc_refinery.tool_use.questions.data import gsm8k_question
+from arc_refinery.tool_use.questions.generator import gsm8k_row
+from arc_refinery.tool_use.tools.toolbox import Toolbox
+from arc_refinery.tool_use.training.demonstrations import conversation
+from arc_refinery.tool_use.training.environment import ToolEnvironment, ToolTrainer
 from arc_refinery.training import grpo, sft
 
 pytestmark = [pytest.mark.model, pytest.mark.training, pytest.mark.usefixtures("on_a_cpu")]

@@ -9,8 +9,8 @@ import pytest
 from factories import make_episode
 
 from arc_refinery.records.transcripts import Call, EpisodeMessage
-from arc_refinery.tool_use.call_formats import FORMATS
-from arc_refinery.tool_use.metrics import EpisodeTexts, answers_found, majority_is_correct, measure_texts
+from arc_refinery.tool_use.calls.formats import FORMATS
+from arc_refinery.tool_use.grading.metrics import EpisodeTexts, answers_found, majority_is_correct, measure_texts
 
 
 def votes(answers: str, correct: str = "R") -> float:

@@ -25,8 +25,8 @@ from arc_refinery.config import (
 from arc_refinery.config.own_code import OwnCodeError
 from arc_refinery.records.questions import Asserts
 from arc_refinery.records.transcripts import Call, EpisodeMessage
-from arc_refinery.tool_use import in_process, own_functions
-from arc_refinery.tool_use.reward_terms import EpisodeReward, ScoredEpisode
+from arc_refinery.tool_use.tools import in_process, own_functions
+from arc_refinery.tool_use.training.reward_terms import EpisodeReward, ScoredEpisode
 
 DOCS = (ROOT / "docs/tool-use.md").read_text().partition("### A reward of your own")[2].partition("\n## ")[0]
 
@@ -214,7 +214,7 @@ def test_what_catches_its_interruptions_ends_the_process(tmp_path: Path):
     path.write_text("while True:\n    try:\n        while True: pass\n    except BaseException: pass\n")
     script = f"""
 from pathlib import Path
-from arc_refinery.tool_use import in_process
+from arc_refinery.tool_use.tools import in_process
 in_process.IMPORT_SECONDS = in_process.GRACE_SECONDS = 0.1
 in_process.import_file(Path({str(path)!r}))
 """

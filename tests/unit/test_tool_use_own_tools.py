@@ -11,10 +11,10 @@ from arc_refinery.config import ToolChoice
 from arc_refinery.config.own_code import OwnCode, OwnCodeError
 from arc_refinery.config.tool_signatures import signatures
 from arc_refinery.sandbox import Executor
-from arc_refinery.tool_use.in_process import import_file
-from arc_refinery.tool_use.own_tools import check_own_tools
-from arc_refinery.tool_use.tools import Toolbox, answer_all
-from arc_refinery.tool_use.turns import parse_turn
+from arc_refinery.tool_use.calls.turns import parse_turn
+from arc_refinery.tool_use.tools.in_process import import_file
+from arc_refinery.tool_use.tools.own_tools import check_own_tools
+from arc_refinery.tool_use.tools.toolbox import Toolbox, answer_all
 
 FUNCTION = '''
 from typing import Literal, Optional
@@ -169,7 +169,7 @@ def test_the_signature_and_the_docstring_are_the_schema(folder: Path):
 def test_transformers_reads_the_same_schema_from_the_function_and_from_what_trl_is_given(folder: Path, name: str):
     from transformers.utils import get_json_schema
 
-    from arc_refinery.tool_use.environment import environment_class
+    from arc_refinery.tool_use.training.environment import environment_class
 
     path = folder / "shop.py"
     path.write_text(

@@ -8,8 +8,8 @@ from messages import Wording
 
 from arc_refinery.config import ToolChoice
 from arc_refinery.sandbox import Executor, Limits
-from arc_refinery.tool_use.built_in_tools import NOTHING_PRINTED, PYTHON_MODULES
-from arc_refinery.tool_use.tools import Toolbox
+from arc_refinery.tool_use.tools.built_in_tools import NOTHING_PRINTED, PYTHON_MODULES
+from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from checkout import TINY, TINY_TOOLS
 
 from arc_refinery.config.tool_use import ToolName
 from arc_refinery.records.transcripts import Segment
-from arc_refinery.tool_use.rendering import ChatMessage, ToolRenderer, ToolTemplateError
-from arc_refinery.tool_use.tools import Toolbox
+from arc_refinery.tool_use.episodes.rendering import ChatMessage, ToolRenderer, ToolTemplateError
+from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -14,13 +14,13 @@ from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Episode
 from arc_refinery.sampling.progress import progress_path
-from arc_refinery.tool_use.rendering import ToolRenderer
-from arc_refinery.tool_use.rewards import gsm8k
-from arc_refinery.tool_use.rollout import EpisodeSettings, run_shard
-from arc_refinery.tool_use.sources import questions_of
-from arc_refinery.tool_use.tools import Toolbox
-from arc_refinery.tool_use.turns import parse_turn
-from arc_refinery.tool_use.users import Users
+from arc_refinery.tool_use.calls.turns import parse_turn
+from arc_refinery.tool_use.episodes.rendering import ToolRenderer
+from arc_refinery.tool_use.episodes.rollout import EpisodeSettings, run_shard
+from arc_refinery.tool_use.episodes.users import Users
+from arc_refinery.tool_use.grading.rewards import gsm8k
+from arc_refinery.tool_use.questions.sources import questions_of
+from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("on_a_cpu")]
 

@@ -8,7 +8,7 @@ import pytest
 
 from arc_refinery.config import ToolChoice
 from arc_refinery.rows import RowError
-from arc_refinery.tool_use.tools import CallResult, Toolbox
+from arc_refinery.tool_use.tools.toolbox import CallResult, Toolbox
 
 CORPUS: list[dict[str, Any]] = [
     {"title": "Lighthouse", "text": "The tower was built in 1871. It is 30 m high.", "source": "ignored"},

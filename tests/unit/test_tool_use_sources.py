@@ -17,8 +17,13 @@ from arc_refinery.records.questions import Asserts, Question
 from arc_refinery.records.transcripts import Call, Conversation, EpisodeMessage, Segment
 from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.seeding import stream_seed
-from arc_refinery.tool_use.generator import gsm8k_row, mbpp_row
-from arc_refinery.tool_use.sources import CheckedQuestions, questions_of, with_valid_reference, without_heldout
+from arc_refinery.tool_use.questions.generator import gsm8k_row, mbpp_row
+from arc_refinery.tool_use.questions.sources import (
+    CheckedQuestions,
+    questions_of,
+    with_valid_reference,
+    without_heldout,
+)
 
 Executors = tuple[Executor, Executor]
 

@@ -9,10 +9,10 @@ import pytest
 from messages import Wording
 
 from arc_refinery.sandbox import Executor
-from arc_refinery.tool_use.built_in_tools import MAX_FILE_BYTES, NOTHING_PRINTED
-from arc_refinery.tool_use.call_formats import WrittenCall
-from arc_refinery.tool_use.tools import CallResult, Toolbox, answer_all
-from arc_refinery.tool_use.turns import ParsedTurn, parse_turn
+from arc_refinery.tool_use.calls.formats import WrittenCall
+from arc_refinery.tool_use.calls.turns import ParsedTurn, parse_turn
+from arc_refinery.tool_use.tools.built_in_tools import MAX_FILE_BYTES, NOTHING_PRINTED
+from arc_refinery.tool_use.tools.toolbox import CallResult, Toolbox, answer_all
 
 CALCULATOR = '{"name": "calculator", "arguments": {"expression": "12 * (3 + 4)"}}'
 

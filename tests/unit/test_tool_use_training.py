@@ -15,13 +15,13 @@ from arc_refinery.config import Generation, PolicyGradient, RewardTerm
 from arc_refinery.config.tool_use import ToolName
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Ending, EpisodeMessage
-from arc_refinery.tool_use.episodes import Rollout
-from arc_refinery.tool_use.rendering import ToolRenderer, ToolTemplateError
-from arc_refinery.tool_use.reward_terms import EpisodeReward
-from arc_refinery.tool_use.tools import CallResult, Toolbox
+from arc_refinery.tool_use.episodes.episodes import Rollout
+from arc_refinery.tool_use.episodes.rendering import ToolRenderer, ToolTemplateError
+from arc_refinery.tool_use.tools.toolbox import CallResult, Toolbox
+from arc_refinery.tool_use.training.reward_terms import EpisodeReward
 
 if TYPE_CHECKING:  # they import torch
-    from arc_refinery.tool_use.environment import EpisodeEnvironment, ToolEnvironment
+    from arc_refinery.tool_use.training.environment import EpisodeEnvironment, ToolEnvironment
 
 NOBODY: Any = None  # no program is asked for, so none is executed
 GENERATION = Generation(max_turn_tokens=20, max_episode_tokens=50)
@@ -41,7 +41,7 @@ def ended_episode(
     question: Question, turn: str, ids: str, mask: str, ending: Ending, *results: CallResult
 ) -> "EpisodeEnvironment":
     """An episode that has ended; ids and mask are a digit each."""
-    from arc_refinery.tool_use.environment import EpisodeEnvironment
+    from arc_refinery.tool_use.training.environment import EpisodeEnvironment
 
     made = EpisodeEnvironment({"q": question}, lambda _: Toolbox())
     made.reset(question_id="q")
@@ -60,7 +60,7 @@ def ended_episode(
 
 def test_rewards_and_figures_of_a_step():
     """Two questions with two episodes each, computed by hand."""
-    from arc_refinery.tool_use.environment import Rewards
+    from arc_refinery.tool_use.training.environment import Rewards
 
     six, seven = make_question(reference="6"), make_question(reference="7")
     good, wrong = CallResult("6", "calculator"), CallResult("Error: ...", "", "malformed")
@@ -88,7 +88,7 @@ def test_rewards_and_figures_of_a_step():
 
 
 def test_the_reward_is_a_sum_of_terms_and_each_is_logged():
-    from arc_refinery.tool_use.environment import Rewards
+    from arc_refinery.tool_use.training.environment import Rewards
 
     six = make_question(reference="6")
     wrong = CallResult("Error: ...", "", "malformed")
@@ -113,7 +113,7 @@ def test_the_reward_is_a_sum_of_terms_and_each_is_logged():
 
 
 def test_without_any_call_there_is_no_share_of_faulty_ones():
-    from arc_refinery.tool_use.environment import Rewards
+    from arc_refinery.tool_use.training.environment import Rewards
 
     logged: dict[str, float] = {}
     made = ended_episode(make_question(reference="6"), "#### 5", "12", "11", "answer")
@@ -172,7 +172,7 @@ def environment(
     files_hash: str = "",
     **changed: Any,
 ) -> "ToolEnvironment":
-    from arc_refinery.tool_use.environment import ToolEnvironment
+    from arc_refinery.tool_use.training.environment import ToolEnvironment
 
     training = PolicyGradient(learning_rate=1e-3, max_grad_norm=1.0, save_steps=1, **changed)
     open_toolbox = lambda _: Toolbox(tools)  # noqa: E731
@@ -291,7 +291,7 @@ def test_trl_is_told_where_a_turn_ends_and_whether_to_think():
 
 
 def test_a_chat_template_that_trl_does_not_know_is_named_before_anything_is_trained():
-    from arc_refinery.tool_use.environment import check_template
+    from arc_refinery.tool_use.training.environment import check_template
 
     check_template(tokenizer())
     assert getattr(tokenizer(), "response_template", None) is None  # asking leaves no trace
@@ -309,7 +309,7 @@ def test_trl_finds_the_tools_and_nothing_else(names: tuple[ToolName, ...]):
     """Read as TRL reads an environment: public methods of the class but `reset`, schemas from their docstrings."""
     from transformers.utils import get_json_schema
 
-    from arc_refinery.tool_use.environment import environment_class
+    from arc_refinery.tool_use.training.environment import environment_class
 
     made = environment_class(Toolbox(names).signatures)({}, lambda _: Toolbox())
     methods = [name for name, _ in inspect.getmembers(type(made), inspect.isfunction) if not name.startswith("_")]
@@ -319,7 +319,7 @@ def test_trl_finds_the_tools_and_nothing_else(names: tuple[ToolName, ...]):
 
 
 def test_a_tool_of_an_environment_is_that_of_its_question(tmp_path: Path):
-    from arc_refinery.tool_use.environment import environment_class
+    from arc_refinery.tool_use.training.environment import environment_class
 
     for name in ("a", "b"):
         (tmp_path / name).mkdir()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from arc_refinery.tool_use.call_formats import FORMATS, WrittenCall
-from arc_refinery.tool_use.turns import ParsedTurn, parse_turn
+from arc_refinery.tool_use.calls.formats import FORMATS, WrittenCall
+from arc_refinery.tool_use.calls.turns import ParsedTurn, parse_turn
 
 CALL = WrittenCall('{"a": 1}')
 WHOLE = '{"name": "f", "arguments": {"x": 1}}'

@@ -19,11 +19,11 @@ from arc_refinery.config import ConfigError, ToolUse, check_files, inputs, stage
 from arc_refinery.config.own_code import OwnCodeError
 from arc_refinery.records.transcripts import Call, EpisodeMessage
 from arc_refinery.reporting.tool_use.metrics import _users_section
-from arc_refinery.tool_use.episodes import Rollout, run_episodes
-from arc_refinery.tool_use.metrics import episodes_by_user_messages, measure_texts
-from arc_refinery.tool_use.rendering import ToolRenderer, ToolTemplateError
-from arc_refinery.tool_use.tools import Toolbox
-from arc_refinery.tool_use.users import NOT_RIGHT, OpenEpisode, Users
+from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
+from arc_refinery.tool_use.episodes.rendering import ToolRenderer, ToolTemplateError
+from arc_refinery.tool_use.episodes.users import NOT_RIGHT, OpenEpisode, Users
+from arc_refinery.tool_use.grading.metrics import episodes_by_user_messages, measure_texts
+from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 QUESTION = make_question(question_id="sums/1", text="2 * 3?", reference="6")
 WRONG, RIGHT = f"<think>\nA guess.\n</think>\n\n#### 5{END}", f"<think>\nAgain.\n</think>\n\n#### 6{END}"

@@ -15,7 +15,7 @@ from arc_refinery import records
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair
 from arc_refinery.barc.generator import ProblemDifficulty, generate_problem
-from arc_refinery.tool_use.generator import gsm8k_row, mbpp_row
+from arc_refinery.tool_use.questions.generator import gsm8k_row, mbpp_row
 
 pytestmark = pytest.mark.snakemake
 

@@ -21,7 +21,7 @@ from arc_refinery import config, records
 from arc_refinery.barc.sources import arckit_tasks
 from arc_refinery.records import Attempt
 from arc_refinery.sampling.progress import progress_path
-from arc_refinery.tool_use.sources import questions_of
+from arc_refinery.tool_use.questions.sources import questions_of
 
 TASKS = ROOT / "config/tasks/arc-agi-1-training-short.txt"
 

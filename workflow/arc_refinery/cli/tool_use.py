@@ -20,15 +20,15 @@ from arc_refinery.reading import content_hash, decode_json
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Conversation
 from arc_refinery.sandbox import Executor
-from arc_refinery.tool_use.built_in_tools import PYTHON_MODULES
-from arc_refinery.tool_use.call_formats import CALL_FORMAT, CallFormat
-from arc_refinery.tool_use.demonstrations import conversation
-from arc_refinery.tool_use.own_tools import check_own_tools
-from arc_refinery.tool_use.tools import Toolbox
+from arc_refinery.tool_use.calls.formats import CALL_FORMAT, CallFormat
+from arc_refinery.tool_use.tools.built_in_tools import PYTHON_MODULES
+from arc_refinery.tool_use.tools.own_tools import check_own_tools
+from arc_refinery.tool_use.tools.toolbox import Toolbox
+from arc_refinery.tool_use.training.demonstrations import conversation
 
 if TYPE_CHECKING:
-    from arc_refinery.tool_use.rendering import ToolRenderer
-    from arc_refinery.tool_use.users import Users
+    from arc_refinery.tool_use.episodes.rendering import ToolRenderer
+    from arc_refinery.tool_use.episodes.users import Users
 
 
 _BY_SET = TypeAdapter(dict[str, config.User])
@@ -66,8 +66,8 @@ class WriteQuestions:
         return {"output": [records_file(self.output, "questions")]}
 
     def run(self) -> None:
-        from arc_refinery.tool_use.asserts import hidden_checks
-        from arc_refinery.tool_use.sources import questions_of, with_valid_reference, without_heldout
+        from arc_refinery.tool_use.grading.asserts import hidden_checks
+        from arc_refinery.tool_use.questions.sources import questions_of, with_valid_reference, without_heldout
 
         made = list(questions_of(self.questions, self.split, self.seed))
         held_out = (question for path in self.heldout for question in records.read_questions(path))
@@ -131,7 +131,7 @@ class ToolFlags:
     def renderer(self) -> "ToolRenderer":
         """Return a renderer with the model's chat template, after checking that the template supports tool calls."""
         from arc_refinery.models.tokenizers import load_tokenizer
-        from arc_refinery.tool_use.rendering import ToolRenderer, with_call_format
+        from arc_refinery.tool_use.episodes.rendering import ToolRenderer, with_call_format
 
         tokenizer, schemas, limits = load_tokenizer(self.model_path), Toolbox(self.choices()).schemas, self.generation
         made = ToolRenderer(tokenizer, schemas, limits.enable_thinking, limits.stop_token, limits.system)
@@ -207,7 +207,7 @@ class Conversations(ToolFlags):
         return {"output": [records_file(self.output, "conversations")]}
 
     def run(self) -> None:
-        from arc_refinery.tool_use.environment import check_template
+        from arc_refinery.tool_use.training.environment import check_template
 
         of_tools = self.files_hash()
         settings = {
@@ -279,7 +279,7 @@ class UserFlags:
 
     def open_users(self, executors: tuple[Executor, Executor], renderer: "ToolRenderer") -> "Users":
         """Return who replies to answers; raise `InputError` if own users, or the chat template, cannot be used."""
-        from arc_refinery.tool_use.users import Users
+        from arc_refinery.tool_use.episodes.users import Users
 
         by_set = self.users_of_sets()
         if by_set:
@@ -297,8 +297,8 @@ class TrainToolUse(UserFlags, GrpoFlags, ToolFlags):
     max_model_len: config.PositiveInt  # longest prompt and completion together, in tokens
 
     def run(self) -> None:
-        from arc_refinery.tool_use.environment import ToolEnvironment, check_template
-        from arc_refinery.tool_use.reward_terms import EpisodeReward
+        from arc_refinery.tool_use.training.environment import ToolEnvironment, check_template
+        from arc_refinery.tool_use.training.reward_terms import EpisodeReward
         from arc_refinery.training.grpo import train_grpo
 
         _check_sets(self.dataset_path, {"--tools-of-sets": self.choices_of_sets(), "--users": self.users_of_sets()})
@@ -351,7 +351,7 @@ class Episodes(UserFlags, SamplerFlags, ToolFlags):
     def run(self) -> None:
         from arc_refinery.sampling.checks import check_model
         from arc_refinery.sampling.progress import progress_path
-        from arc_refinery.tool_use.rollout import EpisodeSettings, run_shard
+        from arc_refinery.tool_use.episodes.rollout import EpisodeSettings, run_shard
 
         _check_sets([self.dataset_path], {"--tools-of-sets": self.choices_of_sets(), "--users": self.users_of_sets()})
         model = self.sampler()
@@ -405,6 +405,6 @@ def _entry(kind: type[Entry], word: str, flag: str) -> Entry:
 def _two(
     sandbox: config.Sandbox, n_jobs: config.PositiveInt = 1, modules: Sequence[str] = ()
 ) -> Iterator[tuple[Executor, Executor]]:
-    """Open one executor that runs programs, and one that only compares their results (tool_use/code_exec.py)."""
+    """Open one executor that runs programs, and one that only compares their results (grading/code_exec.py)."""
     with sandbox.executor(n_jobs, modules) as candidates, sandbox.executor(1) as graders:
         yield candidates, graders

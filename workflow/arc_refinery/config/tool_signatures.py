@@ -25,7 +25,7 @@ JsonSchema = dict[str, Any]
 _TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 _EXPECTED = "str, int, float, bool, list[...], Literal[...], or one of these with `| None`"
 _EXAMPLES: dict[str, Any] = {"string": "...", "integer": 1, "number": 1.5, "boolean": True}
-# TRL takes these methods of an environment for others than tools, or tool_use/environment.py keeps something there
+# TRL takes these methods of an environment for others than tools, or ours uses the name (tool_use/training/)
 _RESERVED = {"reset", "get_reward", "question", "toolbox", "episode"}
 _SECTION = re.compile(r"\s*(?:Args|Returns|Raises):")  # ends the description
 _READ_OTHERWISE = re.compile(r"Returns:|Raises:|\(choices:.*\)\s*$", re.IGNORECASE)  # by transformers, in a description

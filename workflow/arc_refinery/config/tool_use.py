@@ -36,7 +36,7 @@ from arc_refinery.config.users import User
 from arc_refinery.models.hub import Download
 
 CallFormatName = Literal["auto", "hermes", "qwen-xml", "llama"]  # tool_use/call_formats
-Form = Literal["gsm8k", "mbpp", "text"]  # of rows (tool_use/data.py)
+Form = Literal["gsm8k", "mbpp", "text"]  # of rows (tool_use/questions/data.py)
 ToolName = Literal["calculator", "execute_code", "python", "read_file", "search"]
 LEVELS = (1, 2, 3)  # of the generator's questions
 GENERATOR = "generator"  # in place of a file of passages

@@ -15,7 +15,7 @@ from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
 from trl.chat_template_utils import qwen3_chat_template
 
-from arc_refinery.tool_use.tools import Toolbox
+from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 TAGS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"]

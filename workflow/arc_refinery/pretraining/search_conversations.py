@@ -13,11 +13,11 @@ from arc_refinery.pretraining.corpus import Ids, Masks
 from arc_refinery.pretraining.qwen_tokenizer import END, with_tools
 from arc_refinery.pretraining.tool_conversations import AnswerMask
 from arc_refinery.seeding import stream_seed
-from arc_refinery.tool_use.demonstrations import assistant, called
-from arc_refinery.tool_use.depot import DepotQuestion, make_depot
-from arc_refinery.tool_use.rendering import ChatMessage, ToolRenderer
-from arc_refinery.tool_use.search import best_passages, indexed
-from arc_refinery.tool_use.tools import Toolbox
+from arc_refinery.tool_use.episodes.rendering import ChatMessage, ToolRenderer
+from arc_refinery.tool_use.questions.depot import DepotQuestion, make_depot
+from arc_refinery.tool_use.tools.search import best_passages, indexed
+from arc_refinery.tool_use.tools.toolbox import Toolbox
+from arc_refinery.tool_use.training.demonstrations import assistant, called
 
 CALLS_SHARE = 0.4  # of conversations in which `search` is offered: those that call it
 TO_THE_END_SHARE = 0.4  # of these: those with every look-up that the answer needs

@@ -1,4 +1,4 @@
-"""Sample the next turn of many conversations, as token ids; for episodes with tools (tool_use/episodes.py).
+"""Sample the next turn of many conversations, as token ids; for episodes with tools (tool_use/episodes/episodes.py).
 
 The result depends on which conversations are passed together, because padding changes how floats are summed: callers
 pass the same ones whatever the number of jobs.

@@ -11,7 +11,7 @@ from arc_refinery.evaluation.sides import Side, arms_to_pair, sets_to_pair
 from arc_refinery.evaluation.statistics import detectable, interval_text, percent, points, runs_text
 from arc_refinery.reporting.compared import only_one_has, sets_of_one
 from arc_refinery.reporting.markdown import markdown_table
-from arc_refinery.tool_use.evaluated import QuestionsOfSide, load_questions_of_side, on_shared_questions
+from arc_refinery.tool_use.grading.evaluated import QuestionsOfSide, load_questions_of_side, on_shared_questions
 
 COMPARED_EXPLAINED = """\
 pass@1: share of a question's episodes that are correct, mean over the questions that both have. Supported: the 95 %

@@ -11,8 +11,8 @@ from arc_refinery.evaluation.intervals import estimate
 from arc_refinery.evaluation.statistics import estimate_text, percent, share_text
 from arc_refinery.reporting.markdown import markdown_table, write_csv
 from arc_refinery.reporting.publish import Attachments
-from arc_refinery.tool_use.evaluated import EvaluatedQuestions
-from arc_refinery.tool_use.metrics import (
+from arc_refinery.tool_use.grading.evaluated import EvaluatedQuestions
+from arc_refinery.tool_use.grading.metrics import (
     FAULTS,
     answers_found,
     calls_by_tool,

@@ -23,7 +23,7 @@ from arc_refinery.reporting.markdown import markdown_table, write_csv
 from arc_refinery.reporting.publish import Attachments, publish
 from arc_refinery.reporting.tool_use import metrics
 from arc_refinery.reporting.tool_use.mask import mask_picture
-from arc_refinery.tool_use.evaluated import EvaluatedQuestions, load_questions
+from arc_refinery.tool_use.grading.evaluated import EvaluatedQuestions, load_questions
 
 MAX_TRANSCRIPTS = 3
 ENDING_TITLES = {

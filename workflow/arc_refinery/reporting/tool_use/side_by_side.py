@@ -11,7 +11,7 @@ from arc_refinery.evaluation.sides import Side
 from arc_refinery.evaluation.statistics import estimate_text, percent
 from arc_refinery.reporting.markdown import markdown_table
 from arc_refinery.reporting.tool_use.compare import differences
-from arc_refinery.tool_use.evaluated import QuestionsOfSide, load_questions_of_side
+from arc_refinery.tool_use.grading.evaluated import QuestionsOfSide, load_questions_of_side
 
 COLUMNS_EXPLAINED = """\
 *pass@1*: share of a question's episodes that are correct, mean over questions. Brackets: 95 % interval over questions

@@ -1,0 +1,89 @@
+"""Calls that are JSON objects with a name and arguments."""
+
+import json
+from typing import Any
+
+from arc_refinery.config.tool_signatures import ToolSignature
+from arc_refinery.tool_use.calls.formats.protocol import MalformedCall
+from arc_refinery.tool_use.calls.tool import kind
+
+
+def read_object(call: str, arguments_key: str, other_key: str = "") -> tuple[str, dict[str, Any]]:
+    """Return name and arguments; `other_key` may stand for `arguments_key`. Raise `MalformedCall`."""
+    try:
+        content = json.loads(call)
+    except json.JSONDecodeError as error:
+        where = f"{error.msg}, line {error.lineno} column {error.colno}"
+        raise MalformedCall(f"the call is no JSON ({where}).{_hint(error)}") from None
+    except (ValueError, RecursionError):  # a number of thousands of digits, thousands of brackets
+        raise MalformedCall("the call is no JSON that can be read.") from None
+    if not isinstance(content, dict):
+        raise MalformedCall(f"the call is {kind(content)}, expected an object.")
+    if other_key in content and arguments_key not in content:
+        arguments_key = other_key
+    for key, wanted in (("name", str), (arguments_key, dict)):
+        if key not in content:
+            raise MalformedCall(f'"{key}" is missing.')
+        if not isinstance(content[key], wanted):
+            expected = "a text" if wanted is str else "an object"
+            raise MalformedCall(f'"{key}" is {kind(content[key])}, expected {expected}.')
+    return content["name"], content[arguments_key]
+
+
+def _hint(error: json.JSONDecodeError) -> str:
+    """Return what to change, where the error shows it."""
+    before, rest = error.doc[: error.pos], error.doc[error.pos :]
+    if error.msg.startswith("Invalid control"):
+        return (
+            r" Inside a text, a tab is \t."
+            if rest[:1] == "\t"
+            else r" Inside a text, a new line is \n and a quote is \"."
+        )
+    if "escape" in error.msg:
+        return r" Inside a text, a backslash is \\."
+    if rest.lstrip(" \n;,").startswith("```"):
+        return " Write the object alone, without a code fence."
+    if error.msg == "Extra data":
+        return " Write one object per call." if rest.lstrip(" \n;,").startswith("{") else ""
+    if before.endswith('"') and rest[:1] not in ("", ",", ":", "}", "]", "\n", " "):
+        return _QUOTES  # the text before has ended too early
+    if rest.startswith(("//", "/*", "#")):
+        return " JSON has no comments."
+    if rest.startswith("'") and error.msg == "Expecting value":
+        return ' A text is between double quotes: "text".'
+    if rest.startswith(("True", "False", "None")):
+        return " JSON has true, false and null."
+    if error.msg.startswith("Expecting ':'") and rest[:1] in tuple(",}]"):
+        return _QUOTES
+    if before.rstrip().endswith('"') and rest[:1] not in ("", ",", ":", "}", "]", '"', "{", "["):
+        return _QUOTES
+    return ""
+
+
+def write_object(tool: ToolSignature, arguments_key: str) -> str:
+    """Return a correct call of a tool."""
+    return json.dumps({"name": tool.name, arguments_key: tool.example})
+
+
+def end_of_object(text: str, start: int) -> int:
+    """Return where the JSON value from `start` ends, or `start` if there is none."""
+    start += len(text[start:]) - len(text[start:].lstrip())
+    try:
+        return _JSON.raw_decode(text, start)[1]
+    except (ValueError, RecursionError):
+        return start
+
+
+def is_cut_off(text: str) -> bool:
+    """Whether a text is the beginning of a JSON value."""
+    try:
+        _JSON.raw_decode(text)
+    except json.JSONDecodeError as error:
+        return error.pos >= len(text) or error.msg.startswith("Unterminated")
+    except (ValueError, RecursionError):
+        return False
+    return False
+
+
+_JSON = json.JSONDecoder()
+_QUOTES = r" Inside a text, a quote is \"."

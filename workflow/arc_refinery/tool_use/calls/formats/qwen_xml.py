@@ -1,0 +1,121 @@
+"""The format of Qwen3-Coder and Qwen3.5: a function with its parameters as tags, between the tags of a call.
+
+Values are plain text: the tool's schema decides whether `5` is a number or a text. A value ends at the `</parameter>`
+that the next parameter or the function's end follows, so that it may contain tags itself.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from arc_refinery.config.tool_signatures import JsonSchema, ToolSignature
+from arc_refinery.tool_use.calls.formats.protocol import MalformedCall, WrittenCall
+from arc_refinery.tool_use.calls.formats.tags import (
+    CHATML_ENDS,
+    CHATML_MARKS,
+    OPEN_CALL,
+    UNCLOSED,
+    split_tagged,
+    start_of_tag,
+)
+
+_FUNCTION = re.compile(r"\s*<function=([^<>\n]+)>")
+_END = re.compile(r"\s*</function>")
+_PARAMETER = re.compile(
+    r"\s*<parameter=([^<>\n]+)>\n?(.*?)\n?</parameter>(?=\s*(?:<parameter=[^<>\n]+>|</function>))", re.DOTALL
+)
+
+
+class QwenXml:
+    name = "qwen-xml"
+    ends = CHATML_ENDS
+    call_ends: tuple[str, ...] = ()
+    kept_tokens: tuple[str, ...] = ()
+    max_calls_per_turn: int | None = None
+    marks = CHATML_MARKS
+    unclosed = UNCLOSED
+
+    def start(self, text: str) -> int:
+        return min(start_of_tag(text), len(text.partition("<function=")[0]))
+
+    def split(self, text: str) -> tuple[str, tuple[WrittenCall, ...]]:
+        """Tags inside the values of a complete function are part of it.
+
+        Qwen3-Coder sometimes forgets the first `<tool_call>`; vLLM accepts such calls, too.
+        """
+        start = self.start(text)
+        if start == start_of_tag(text):
+            return split_tagged(text, _end_of_function)
+        outside, calls = split_tagged(text[:start] + OPEN_CALL + text[start:], _end_of_function)
+        shift = len(OPEN_CALL)
+        return outside, tuple(
+            replace(call, span=(max(call.span[0] - shift, start), call.span[1] - shift)) for call in calls
+        )
+
+    def read(self, call: str, tools: Mapping[str, ToolSignature]) -> tuple[str, dict[str, Any]]:
+        function = _FUNCTION.match(call)
+        if function is None:
+            raise MalformedCall("the call does not begin with a function tag.")
+        values, end = _values(call, function.end())
+        ended = _END.match(call, end)
+        if ended is None:
+            raise MalformedCall(_fault_after(call[end:].strip(), values))
+        if call[ended.end() :].strip():
+            raise MalformedCall("there is text after the function. Write one function per call.")
+        names = [name for name, _ in values]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise MalformedCall(f'the parameter "{twice[0]:.40}" is there twice.')
+        tool = tools.get(function[1].strip())
+        schemas = tool.parameters if tool else {}
+        return function[1].strip(), {name: _typed(text, schemas.get(name)) for name, text in values}
+
+    def example(self, tool: ToolSignature) -> str:
+        parameters = "".join(
+            f"<parameter={name}>\n{value if isinstance(value, str) else json.dumps(value)}\n</parameter>\n"
+            for name, value in tool.example.items()
+        )
+        return f"<function={tool.name}>\n{parameters}</function>"
+
+
+def _values(text: str, start: int) -> tuple[list[tuple[str, str]], int]:
+    """Return names and texts of the parameters from `start` on, and where the last one ends."""
+    values = []
+    while found := _PARAMETER.match(text, start):
+        values.append((found[1].strip(), found[2]))
+        start = found.end()
+    return values, start
+
+
+def _end_of_function(text: str, start: int) -> int:
+    """Return where the function from `start` ends, or `start` if there is no complete one."""
+    function = _FUNCTION.match(text, start)
+    ended = function and _END.match(text, _values(text, function.end())[1])
+    return ended.end() if ended else start
+
+
+def _fault_after(rest: str, values: list[tuple[str, str]]) -> str:
+    """Return what is wrong with the text after the last complete parameter."""
+    if not rest:
+        return "the closing tag of the function is missing."
+    if begun := re.match(r"<parameter=([^<>\n]+)>", rest):
+        return f'the closing tag of the parameter "{begun[1]:.40}", or that of the function after it, is missing.'
+    after = f'the parameter "{values[-1][0]:.40}"' if values else "the function tag"
+    return f"the text after {after} is not a parameter: {rest:.40}."
+
+
+def _typed(text: str, schema: JsonSchema | None) -> Any:
+    """Return the value that a text stands for; the text itself if it does not fit, which the tool then reports."""
+    if schema is None:
+        return text
+    if schema.get("nullable") and text.strip() in ("null", "None"):
+        return None
+    if schema["type"] == "string":
+        return text
+    if schema["type"] == "boolean":
+        return {"true": True, "false": False}.get(text.strip().lower(), text)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

@@ -1,0 +1,1 @@
+"""Episodes: conversations with tool calls, rendered, run and continued by a user."""

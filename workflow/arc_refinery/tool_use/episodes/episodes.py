@@ -1,0 +1,158 @@
+"""Run episodes: the model thinks, calls tools, reads their results, continues thinking, answers; a user may reply.
+
+Training and evaluation share this code; only the sampler differs. A context consists of the sampled ids; text is never
+re-tokenised. The mask is 1 for sampled ids, including stop tokens, and 0 for results, the user's messages, the
+template's headers, and a stop token added to a turn without one:
+
+    mask  tokens
+    1     33  <think>\\n2 rows.\\n</think>\\n\\n
+              <tool_call>\\n{"name": "calculator", "arguments": {"expression": "2*3"}}\\n</tool_call><|im_end|>
+    0     14  \\n<|im_start|>user\\n<tool_response>\\n6\\n</tool_response><|im_end|>\\n<|im_start|>assistant\\n
+    1     14  <think>\\n6 hats.\\n</think>\\n\\n#### 6<|im_end|>
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from arc_refinery.records.transcripts import Ending, EpisodeMessage
+from arc_refinery.tool_use.calls.turns import ParsedTurn
+from arc_refinery.tool_use.episodes.rendering import ToolRenderer
+from arc_refinery.tool_use.episodes.users import User, ask_users
+from arc_refinery.tool_use.tools.toolbox import CallResult, Toolbox, answer_all
+
+Logprobs = list[float]
+# From contexts to the ids of the next turn of each, and their log-probabilities if the sampler returns any
+SampleTurns = Callable[[list[list[int]]], tuple[Sequence[list[int]], Sequence[Logprobs] | None]]
+
+
+class EpisodeLimits(Protocol):
+    """Limits of an episode (config.Generation)."""
+
+    @property
+    def max_turn_tokens(self) -> int: ...
+    @property
+    def max_episode_tokens(self) -> int: ...
+    @property
+    def max_calls(self) -> int: ...
+    @property
+    def max_user_messages(self) -> int: ...
+
+
+@dataclass(slots=True)
+class Rollout:
+    """One episode in progress."""
+
+    prompt_ids: list[int]
+    toolbox: Toolbox
+    completion_ids: list[int] = field(default_factory=list)
+    mask: list[int] = field(default_factory=list)
+    logprobs: Logprobs | None = field(default_factory=list)  # of the sampler; 0 where the mask is 0
+    messages: list[EpisodeMessage] = field(default_factory=list)
+    results: list[CallResult] = field(default_factory=list)  # of all calls, in order
+    ending: Ending | None = None
+    user: User | None = None  # None: the first answer ends the episode
+
+    @property
+    def n_counted(self) -> int:
+        """Number of calls that count towards the limit: all but those postponed to the next turn."""
+        return sum(result.fault != "too_many" for result in self.results)
+
+    @property
+    def n_user_messages(self) -> int:
+        return sum(message.role == "user" for message in self.messages)
+
+    @property
+    def last_turn(self) -> str:
+        """The turn to grade; empty unless the episode ended with an answer."""
+        return self.messages[-1].content if self.ending == "answer" else ""
+
+
+def run_episodes(
+    episodes: Sequence[Rollout],
+    sample: SampleTurns,
+    renderer: ToolRenderer,
+    limits: EpisodeLimits,
+    ends: frozenset[int],
+) -> None:
+    """Run all episodes to their ends in parallel, turn by turn. `ends` are the ids that end a turn."""
+    while running := [episode for episode in episodes if episode.ending is None]:
+        sampled, logprobs = sample([episode.prompt_ids + episode.completion_ids for episode in running])
+        turns = [
+            _add_turn(episode, ids, None if logprobs is None else logprobs[index], renderer, limits, ends)
+            for index, (episode, ids) in enumerate(zip(running, sampled, strict=True))
+        ]
+        calling = [(episode, turn) for episode, turn in zip(running, turns, strict=True) if episode.ending is None]
+        if calling:
+            results = answer_all([(one.toolbox, turn, limits.max_calls - one.n_counted) for one, turn in calling])
+            for (episode, _), results_of_turn in zip(calling, results, strict=True):
+                _add_results(episode, results_of_turn, renderer, limits)
+        answered = [
+            (one, one.user)
+            for one in running
+            if one.ending == "answer" and one.user and one.n_user_messages < limits.max_user_messages
+        ]
+        replies = ask_users([(user, one.messages) for one, user in answered], renderer.call_format)
+        for (episode, _), text in zip(answered, replies, strict=True):
+            if text is not None:
+                _add_reply(episode, text, renderer, limits)
+
+
+def _add_turn(
+    episode: Rollout,
+    ids: list[int],
+    logprobs: Logprobs | None,
+    renderer: ToolRenderer,
+    limits: EpisodeLimits,
+    ends: frozenset[int],
+) -> ParsedTurn:
+    """Add one turn; the episode continues if the turn has calls and no earlier result said that none are left."""
+    room = min(limits.max_turn_tokens, limits.max_episode_tokens - len(episode.completion_ids))
+    ids = ids[:room]
+    _extend(episode, ids, None if logprobs is None else logprobs[:room], is_sampled=True)
+    text = renderer.text_of_turn(ids)
+    turn = renderer.parse(text)
+    episode.messages.append(EpisodeMessage("assistant", text))
+    if not turn.calls:
+        episode.ending = "answer" if ids[-1] in ends else "truncated"
+    elif episode.n_counted > limits.max_calls:
+        episode.ending = "calls"
+    return turn
+
+
+def _add_results(episode: Rollout, results: list[CallResult], renderer: ToolRenderer, limits: EpisodeLimits) -> None:
+    """Add the results of a turn's calls, if there is room for them and another turn."""
+    episode.results += results
+    messages = [EpisodeMessage("tool", renderer.masked(result.text)) for result in results]
+    if not _add_messages(episode, messages, renderer.results([one.content for one in messages]), renderer, limits):
+        episode.ending = "tokens"
+
+
+def _add_reply(episode: Rollout, text: str, renderer: ToolRenderer, limits: EpisodeLimits) -> None:
+    """Add the user's message, and continue the episode, if there is room for it and another turn."""
+    text = renderer.masked(text)
+    if _add_messages(episode, [EpisodeMessage("user", text)], renderer.reply(text), renderer, limits):
+        episode.ending = None
+
+
+def _add_messages(
+    episode: Rollout, messages: list[EpisodeMessage], text: str, renderer: ToolRenderer, limits: EpisodeLimits
+) -> bool:
+    """Add messages that the model reads, as `text`, if there is room for them and another turn; return whether.
+
+    An episode ends with a turn of the model, so without room nothing is added.
+    """
+    ids = renderer.ids(text)
+    if episode.completion_ids[-1] not in renderer.call_end_ids:
+        ids = [renderer.stop_id, *ids]
+    if len(episode.completion_ids) + len(ids) >= limits.max_episode_tokens:
+        return False
+    _extend(episode, ids, [0.0] * len(ids), is_sampled=False)
+    episode.messages += messages
+    return True
+
+
+def _extend(episode: Rollout, ids: list[int], logprobs: Logprobs | None, is_sampled: bool) -> None:
+    episode.completion_ids += ids
+    episode.mask += [int(is_sampled)] * len(ids)
+    episode.logprobs = None if logprobs is None or episode.logprobs is None else episode.logprobs + logprobs

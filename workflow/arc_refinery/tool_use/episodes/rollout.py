@@ -1,0 +1,153 @@
+"""Run and grade the episodes of a shard of held-out questions; an interrupted job resumes.
+
+Batches are the same for any number of shards, because padding changes the order of floating-point sums.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from arc_refinery import records
+from arc_refinery.config import TUNING, Generation, ModelConfig, Sandbox, marked
+from arc_refinery.errors import InputError
+from arc_refinery.reading import content_hash
+from arc_refinery.records.questions import Question
+from arc_refinery.records.transcripts import Call, Episode
+from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
+from arc_refinery.sampling.progress import Progress
+from arc_refinery.sampling.turns import TurnSampler, open_turn_sampler
+from arc_refinery.sandbox import Executor
+from arc_refinery.seeding import stream_seed
+from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
+from arc_refinery.tool_use.episodes.rendering import ToolRenderer
+from arc_refinery.tool_use.episodes.users import Users
+from arc_refinery.tool_use.grading.rewards import EpisodeGrade, grade_episodes
+from arc_refinery.tool_use.tools.toolbox import Toolbox
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeSettings:
+    """Everything that determines an episode: model, adapter, tools, users, limits, seed."""
+
+    model: ModelConfig
+    adapter: Path | None
+    generation: Generation
+    renderer: ToolRenderer
+    open_toolbox: Callable[[Question], Toolbox]
+    executors: tuple[Executor, Executor]  # run programs; compare their values
+    sandbox: Sandbox  # their limits
+    files_hash: str  # of the readable files
+    n_predictions: int  # episodes per question
+    questions_per_batch: int
+    seed: int
+    users: Users = field(default_factory=Users)
+
+    def settings(self) -> dict[str, Any]:
+        """Return everything that determines the episodes, except the adapter's weights and the questions."""
+        return {
+            "model": self.model.model_dump(exclude=marked(ModelConfig, TUNING)),
+            "generation": self.generation.model_dump(),
+            "tools": list(self.renderer.schemas),
+            "sandbox": self.sandbox.model_dump(),
+            "files": self.files_hash,
+            "n_predictions": self.n_predictions,
+            "questions_per_batch": self.questions_per_batch,
+            "seed": self.seed,
+            **self.users.identity(),
+        }
+
+
+def run_shard(
+    questions: Sequence[Question], setup: EpisodeSettings, shard: int, n_shards: int, output: Path
+) -> Iterator[Episode]:
+    """Yield the episodes of every `n_shards`-th batch, from batch `shard`; progress is kept next to `output`."""
+    if not 0 <= shard < n_shards:
+        raise InputError(f"shard {shard} of {n_shards}: expected 0..{n_shards - 1}")
+    if min(setup.n_predictions, setup.questions_per_batch) < 1:
+        raise InputError("n_predictions and questions_per_batch: expected at least 1")
+    batches = records.batches_of_shard(questions, setup.questions_per_batch, shard, n_shards)
+    prompts = [[_prompt(question, setup) for question in batch] for batch in batches]
+    weights = "" if setup.adapter is None else content_hash([setup.adapter / ADAPTER_WEIGHTS])
+    texts = [repr(question) for batch in batches for question in batch]
+    progress = Progress(output, records.settings_hash({**setup.settings(), "adapter": weights, "questions": texts}))
+    done = [[Episode.of(one) for one in entry["episodes"]] for entry in progress.entries]
+    if done:
+        logger.info("%s: %d of %d batches were already done", progress.path, len(done), len(batches))
+    yield from (episode for batch in done for episode in batch)
+    if len(done) == len(batches):
+        return
+    sampler = open_turn_sampler(setup.model, setup.adapter, setup.generation)
+    left = list(zip(batches, prompts, strict=True))[len(done) :]
+    for batch, ids in tqdm(left, initial=len(done), total=len(batches), unit="batch", mininterval=5):
+        episodes = _run_batch(batch, ids, setup, sampler)
+        progress.add({"episodes": [asdict(episode) for episode in episodes]})
+        yield from episodes
+
+
+def _prompt(question: Question, setup: EpisodeSettings) -> list[int]:
+    ids = setup.renderer.ids(setup.renderer.prompt(question.text))
+    longest = setup.model.window - setup.generation.max_episode_tokens
+    if len(ids) > longest:
+        raise InputError(
+            f"{question.question_id}: its prompt has {len(ids)} tokens, expected at most {longest}, that is "
+            "model.window minus generation.max_episode_tokens; raise the former or lower the latter"
+        )
+    return ids
+
+
+def _run_batch(
+    questions: Sequence[Question], prompts: Sequence[list[int]], setup: EpisodeSettings, sampler: TurnSampler
+) -> list[Episode]:
+    prompted = [
+        (question, ids) for question, ids in zip(questions, prompts, strict=True) for _ in range(setup.n_predictions)
+    ]
+    rollouts = [
+        Rollout(list(ids), setup.open_toolbox(question), user=setup.users.of(question)) for question, ids in prompted
+    ]
+
+    def sample(contexts: list[list[int]]) -> tuple[list[list[int]], None]:
+        running = [(number, one) for number, one in enumerate(rollouts) if one.ending is None]
+        seeds = [
+            stream_seed(setup.seed, prompted[number][0].question_id, number % setup.n_predictions, len(one.messages))
+            for number, one in running
+        ]
+        return sampler.sample(contexts, seeds), None
+
+    run_episodes(rollouts, sample, setup.renderer, setup.generation, sampler.ends)
+    grades = grade_episodes(
+        [one.last_turn for one in rollouts],
+        [question for question, _ in prompted],
+        *setup.executors,
+        setup.renderer.call_format,
+    )
+    return [
+        _record(number % setup.n_predictions, question, rollout, grade, setup)
+        for number, ((question, _), rollout, grade) in enumerate(zip(prompted, rollouts, grades, strict=True))
+    ]
+
+
+def _record(number: int, question: Question, rollout: Rollout, grade: EpisodeGrade, setup: EpisodeSettings) -> Episode:
+    return Episode(
+        episode_id=records.attempt_id(question.question_id, number),
+        question_id=question.question_id,
+        model=setup.model.path,
+        adapter=str(setup.adapter or ""),
+        seed=setup.seed,
+        temperature=setup.generation.temperature,
+        top_p=setup.generation.top_p,
+        messages=tuple(rollout.messages),
+        calls=tuple(Call(result.tool, result.fault or "") for result in rollout.results),
+        completion_ids=tuple(rollout.completion_ids),
+        mask=tuple(rollout.mask),
+        ending=str(rollout.ending),
+        n_prompt_tokens=len(rollout.prompt_ids),
+        n_tokens=sum(rollout.mask),
+        answer=grade.answer,
+        reward=grade.reward,
+    )

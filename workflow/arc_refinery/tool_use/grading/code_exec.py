@@ -1,0 +1,180 @@
+"""Run programs against asserts so that only a correct program passes.
+
+The candidate's program and the calls of its functions run in a child process of one executor. Their values go as plain
+data to a child process of another executor, which compares them with the expected values (asserts.py). There are two
+executors because a server that has read an expected value may keep it in memory, and so may the children it forks.
+
+A candidate cannot patch the comparison, return an object that equals everything, exit early, or look up the expected
+values: they were never in its process.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from arc_refinery.records.questions import Question
+from arc_refinery.sandbox import Executor, Outcome, Script, Status, Value, plain
+from arc_refinery.tool_use.grading.asserts import VALUE, AssertsPlan, Check, Unsupported, hidden_checks, plan
+
+TRUE = plain.pack(True)
+
+
+class AssertOutcome(StrEnum):
+    """The result of one assert, or of a whole program."""
+
+    passed = "passed"
+    failed = "failed"  # the assert is false
+    error = "error"  # a call, the comparison, or the program raised
+    not_plain = "not_plain"  # a call returned something other than plain data, or more than 64 kB of it
+    unsupported = "unsupported"  # the assert cannot be split (asserts.py): the question's fault
+    no_code = "no_code"  # the answer has no program
+    timeout = "timeout"
+    memory = "memory"
+    crash = "crash"  # the program's process ended, for example by os._exit
+    protocol = "protocol"  # the program wrote to the pipe of its results
+
+
+@dataclass(frozen=True, slots=True)
+class AssertResult:
+    """One assert's outcome, and why."""
+
+    outcome: AssertOutcome
+    reason: str = ""
+    is_hidden: bool = True  # whether the question leaves open what it calls
+
+
+@dataclass(frozen=True, slots=True)
+class AssertsReport:
+    """The results of a program's asserts, in order."""
+
+    asserts: tuple[AssertResult, ...]
+    is_constant: bool = False  # whether all calls returned the same value
+
+    @property
+    def passed_hidden(self) -> float:
+        """Share of the checked asserts that pass, of those that the question does not show; 0 if there is none.
+
+        A program that returns one value whatever its arguments passes nothing, unless it passes everything.
+        """
+        hidden = [one for one in self.asserts if one.is_hidden and one.outcome is not AssertOutcome.unsupported]
+        if not hidden or (self.is_constant and not self.is_passed):
+            return 0.0
+        return sum(one.outcome is AssertOutcome.passed for one in hidden) / len(hidden)
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether every assert that can be checked passes, and there is at least one."""
+        return self.n_checked > 0 and self.n_passed == self.n_checked
+
+    @property
+    def n_checked(self) -> int:
+        return sum(result.outcome is not AssertOutcome.unsupported for result in self.asserts)
+
+    @property
+    def n_passed(self) -> int:
+        return sum(result.outcome is AssertOutcome.passed for result in self.asserts)
+
+
+def run_asserts(
+    programs: Sequence[str | None], questions: Sequence[Question], candidates: Executor, graders: Executor
+) -> list[AssertsReport]:
+    """Check each program against the asserts of its question; None is an answer without a program.
+
+    `candidates` runs the programs, `graders` the comparisons; `graders` must never run a program, before or after.
+    Raises if the sandbox itself fails.
+    """
+    if candidates is graders:
+        raise ValueError(
+            "programs and comparisons need an executor each: a server's children can find what it has read"
+        )
+    plans = [plan(question.asserts, question.reference) if question.asserts else _NO_PLAN for question in questions]
+    runs = [_Run(code, made) for code, made in zip(programs, plans, strict=True)]
+    executed = [run for run in runs if run.code is not None and run.plan.calls]
+    for run, outcome in zip(executed, candidates.run(run.call_script() for run in executed), strict=True):
+        run.called = outcome
+    compared = [run for run in executed if run.comparable]
+    for run, outcome in zip(compared, graders.run(run.check_script() for run in compared), strict=True):
+        run.compared = outcome
+    return [
+        AssertsReport(
+            tuple(
+                replace(result, is_hidden=is_hidden)
+                for result, is_hidden in zip(run.results(), hidden_checks(question), strict=True)
+            ),
+            run.is_constant,
+        )
+        for run, question in zip(runs, questions, strict=True)
+    ]
+
+
+_NO_PLAN = AssertsPlan("", "", (), (), "")
+
+
+@dataclass(slots=True)
+class _Run:
+    """One program with its outcomes in both executors."""
+
+    code: str | None
+    plan: AssertsPlan
+    called: Outcome | None = None
+    compared: Outcome | None = None
+
+    def call_script(self) -> Script:
+        return Script("", (self.plan.before, self.code or "", self.plan.after), self.plan.calls)
+
+    @property
+    def comparable(self) -> list[Check]:
+        """The checks whose values are all available."""
+        if self.called is None or self.called.status is not Status.ok:
+            return []
+        checks = (check for check in self.plan.checks if isinstance(check, Check))
+        return [check for check in checks if all(value.kind == "plain" for value in self._values(check))]
+
+    @property
+    def is_constant(self) -> bool:
+        return self.called is not None and len({(value.kind, value.data) for value in self.called.values}) == 1
+
+    def check_script(self) -> Script:
+        assert self.called is not None
+        indices = sorted({index for check in self.comparable for index in check.values})
+        names = tuple((VALUE.format(index), self.called.values[index].data) for index in indices)
+        expressions = tuple(f"bool({check.expression})" for check in self.comparable)
+        return Script("", (self.plan.around,), expressions, names)
+
+    def results(self) -> Iterator[AssertResult]:
+        answers = iter(self.compared.values if self.compared is not None else ())
+        comparable = self.comparable
+        for check in self.plan.checks:
+            if isinstance(check, Unsupported):
+                yield AssertResult(AssertOutcome.unsupported, check.reason)
+            elif self.called is None:
+                yield AssertResult(AssertOutcome.no_code)
+            elif self.called.status is not Status.ok:
+                yield _failed_run(self.called)
+            elif check not in comparable:
+                yield _not_plain(self._values(check))
+            elif self.compared is not None and self.compared.status is not Status.ok:
+                yield _failed_run(self.compared)
+            else:
+                yield _compared(next(answers))
+
+    def _values(self, check: Check) -> list[Value]:
+        assert self.called is not None
+        return [self.called.values[index] for index in check.values]
+
+
+def _failed_run(outcome: Outcome) -> AssertResult:
+    return AssertResult(AssertOutcome(outcome.status), outcome.error)
+
+
+def _not_plain(values: Sequence[Value]) -> AssertResult:
+    value = next(value for value in values if value.kind != "plain")
+    return AssertResult(AssertOutcome(value.kind), value.error)
+
+
+def _compared(answer: Value) -> AssertResult:
+    if answer.kind == "error":
+        return AssertResult(AssertOutcome.error, answer.error)
+    return (
+        AssertResult(AssertOutcome.passed) if answer.data == TRUE else AssertResult(AssertOutcome.failed, "it is false")
+    )

@@ -1,0 +1,145 @@
+"""Episodes on a held-out set of questions, by arm and question, and comparisons of them, paired by question.
+
+Arm `trained` of the tool-use demo, 8 episodes on each of 200 questions: pass_at("trained", 1) == [1.0, 0.875, ...]
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+
+from arc_refinery import records
+from arc_refinery.config import Questions, ToolUse
+from arc_refinery.evaluation.origins import check_arms_differ, check_episodes
+from arc_refinery.evaluation.runs import Runs, of_runs
+from arc_refinery.evaluation.sides import PairingError, Side
+from arc_refinery.evaluation.statistics import pass_at_k
+from arc_refinery.records import RecordError
+from arc_refinery.records.questions import Question
+from arc_refinery.records.transcripts import Episode
+from arc_refinery.tool_use.calls.formats import CALL_FORMAT, FORMATS, HERMES
+from arc_refinery.tool_use.grading.metrics import EpisodeTexts, majority_is_correct, measure_texts, pass_rates
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluatedQuestions:
+    """One held-out set: its questions, and the episodes of each arm by question, in the questions' order.
+
+    Episodes are kept without messages and token ids: those of all arms would not fit in memory. `texts` has the sizes
+    of their texts, in the same order.
+    """
+
+    settings: Questions
+    questions: dict[str, Question]
+    episodes: dict[str, dict[str, list[Episode]]]
+    texts: dict[str, dict[str, list[EpisodeTexts]]]
+    folder: Path  # of its episodes, one folder per arm
+
+    def full_episode(self, arm: str, episode_id: str) -> Episode:
+        """Read an episode with its messages and token ids."""
+        files = sorted((self.folder / arm).glob("*.parquet"))
+        return next(one for path in files for one in records.read_episodes(path) if one.episode_id == episode_id)
+
+    def only(self, question_ids: Iterable[str]) -> "EvaluatedQuestions":
+        """Return the same with some of the questions, in that order."""
+        ids = list(question_ids)
+        episodes = {arm: {one: by_question[one] for one in ids} for arm, by_question in self.episodes.items()}
+        texts = {arm: {one: by_question[one] for one in ids} for arm, by_question in self.texts.items()}
+        return replace(self, questions={one: self.questions[one] for one in ids}, episodes=episodes, texts=texts)
+
+    def of_arm(self, arm: str) -> list[Episode]:
+        return [episode for one in self.episodes[arm].values() for episode in one]
+
+    def texts_of_arm(self, arm: str) -> list[EpisodeTexts]:
+        return [texts for one in self.texts[arm].values() for texts in one]
+
+    def majority(self, arm: str) -> list[float]:
+        """Return for each question whether the most frequent answer is correct."""
+        return [majority_is_correct(one) for one in self.episodes[arm].values()]
+
+    def pass_rates(self, arm: str, with_calls: bool) -> list[float]:
+        """Return the share of correct episodes with calls, or without, of each question that has such episodes."""
+        return pass_rates(list(self.episodes[arm].values()), with_calls)
+
+    def pass_at(self, arm: str, k: int) -> list[float]:
+        """Return pass@k of each question."""
+        return [
+            pass_at_k(len(one), sum(episode.reward == 1.0 for episode in one), k) for one in self.episodes[arm].values()
+        ]
+
+
+def load_questions(experiment: ToolUse, folder: Path, settings: Questions, arms: Iterable[str]) -> EvaluatedQuestions:
+    """Load the episodes of some arms on a held-out set from the experiment's folder; raises `RecordError`."""
+    source, evaluation = folder / f"questions/{settings.name}.parquet", experiment.evaluation
+    questions = {one.question_id: one for one in records.read_questions(source)}
+    if not questions:
+        raise RecordError(f"{source}: has no questions, so nothing can be compared")
+    answers = {name: one.reference if one.kind == "exact_match" else "" for name, one in questions.items()}
+    episodes, texts = {}, {}
+    files = {arm: [folder / settings.name / arm / f"{n:03d}.parquet" for n in range(settings.shards)] for arm in arms}
+    check_arms_differ(experiment, settings.name, files)
+    for arm, paths in files.items():
+        by_question: dict[str, list[Episode]] = {question_id: [] for question_id in questions}
+        texts_by_question: dict[str, list[EpisodeTexts]] = {question_id: [] for question_id in questions}
+        for shard, path in enumerate(paths):
+            batches = records.batches_of_shard([*questions], evaluation.questions_per_batch, shard, settings.shards)
+            records.check_episodes(path, source, [*chain.from_iterable(batches)], evaluation.n_predictions)
+            check_episodes(experiment, path, arm)
+            call_format = FORMATS[records.notes(path).get(CALL_FORMAT, HERMES.name)]  # earlier versions had one
+            has_tools = experiment.arm(arm).tools and experiment.tools_of(settings.name)
+            for episode in records.read_episodes(path):
+                if not has_tools and any(call.tool for call in episode.calls):
+                    raise RecordError(
+                        f"{path}: {episode.episode_id} calls a tool, but the arm {arm} has none; is it of another "
+                        f"arm? {records.remake(path)}"
+                    )
+                by_question[episode.question_id].append(replace(episode, messages=(), completion_ids=(), mask=()))
+                texts_by_question[episode.question_id].append(
+                    measure_texts(episode, call_format, answers[episode.question_id])
+                )
+        episodes[arm], texts[arm] = by_question, texts_by_question
+    return EvaluatedQuestions(settings, questions, episodes, texts, folder / settings.name)
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionsOfSide:
+    """Episodes of some arms of a side on one set."""
+
+    side: Side[ToolUse]
+    evaluated: EvaluatedQuestions
+    arms: tuple[str, ...]  # names in `Side.arms`
+
+    def pass_rates(self, arm: str) -> Runs:
+        """Return pass@1 of each question, by training."""
+        experiment = self.side.experiment
+        return of_runs(experiment, arm, [self.evaluated.pass_at(one.name, 1) for one in experiment.arms_called(arm)])
+
+
+def load_questions_of_side(one: Side[ToolUse], set_name: str, arms: Iterable[str]) -> QuestionsOfSide:
+    """Load the episodes of some arms of a side on a set."""
+    names = tuple(arms)
+    repeated = [arm.name for name in names for arm in one.experiment.arms_called(name)]
+    settings = one.experiment.sets[set_name]
+    return QuestionsOfSide(one, load_questions(one.experiment, one.folder, settings, repeated), names)
+
+
+def on_shared_questions(first: QuestionsOfSide, second: QuestionsOfSide) -> tuple[QuestionsOfSide, QuestionsOfSide]:
+    """Return both sides with the questions that both have, in the first one's order.
+
+    Raises `PairingError` if there are none, or if one id names two questions.
+    """
+    ours, theirs = first.evaluated.questions, second.evaluated.questions
+    common = [question_id for question_id in ours if question_id in theirs]
+    name = first.evaluated.settings.name
+    if not common:
+        raise PairingError(
+            f"{first.side.folder} and {second.side.folder} have no question of {name} in common; choose another --set"
+        )
+    if changed := [question_id for question_id in common if ours[question_id] != theirs[question_id]]:
+        paths = [one.side.folder / "questions" / f"{name}.parquet" for one in (first, second)]
+        raise PairingError(
+            f"{paths[0]} and {paths[1]}: the question {changed[0]} has different texts, answers or tests in them; "
+            "compare experiments that were evaluated on the same questions"
+        )
+    one, other = (replace(one, evaluated=one.evaluated.only(common)) for one in (first, second))
+    return one, other

@@ -1,0 +1,138 @@
+"""Metrics of episodes with tools: votes, pass rates with and without calls, tools, turns, lengths of texts.
+
+Eight episodes on one question answer 9, 23, 9, nothing, 9, 23, 10, 9:
+
+maj@8    the answer 9, with 4 of 7 votes
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+import pandas as pd
+
+from arc_refinery.records.transcripts import Episode, EpisodeMessage
+from arc_refinery.tool_use.calls.formats import FORMATS, HERMES, CallFormat
+from arc_refinery.tool_use.calls.tool import Fault
+from arc_refinery.tool_use.calls.turns import parse_turn
+from arc_refinery.tool_use.grading.answers import normalized
+
+FAULTS: tuple[str, ...] = get_args(Fault)
+_PYTHON_CALLS = re.compile(r"\[\w+\(.*\)\]", re.DOTALL)  # [f(x=1)], as Llama 3.2 may write them
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeTexts:
+    """Sizes of the texts of an episode."""
+
+    n_thought_chars: int  # of all its thoughts
+    result_chars: tuple[int, ...]  # of each result that the model read
+    calls_of_turns: tuple[int, ...]  # answered calls in each turn of the model
+    n_user_messages: int
+    shows_answer: bool = False  # whether a result contains the correct answer
+    answers_with_call: bool = False  # whether the answer looks like a call of another format, which is not run
+
+
+def measure_texts(episode: Episode, call_format: CallFormat = HERMES, answer: str = "") -> EpisodeTexts:
+    """Measure the texts of an episode that has its messages; `answer` is the correct one, if it is a text."""
+    turns = [parse_turn(one.content, call_format) for one in episode.messages if one.role == "assistant"]
+    results = [one.content for one in episode.messages if one.role == "tool"]
+    calls = _calls_of_turns(episode.messages, len(episode.calls))
+    n_user_messages = sum(one.role == "user" for one in episode.messages)
+    return EpisodeTexts(
+        sum(len(turn.thinking) for turn in turns),
+        tuple(map(len, results)),
+        calls,
+        n_user_messages,
+        any(_contains(result, answer) for result in results),
+        episode.ending == "answer" and bool(turns) and _looks_like_call(turns[-1].answer or "", call_format),
+    )
+
+
+def _looks_like_call(text: str, call_format: CallFormat) -> bool:
+    others = (one for one in FORMATS.values() if one.name != call_format.name)
+    return any(one.start(text) < len(text) for one in others) or _PYTHON_CALLS.fullmatch(text.strip()) is not None
+
+
+def _contains(text: str, answer: str) -> bool:
+    """Whether a text has an answer as whole words or as a whole number."""
+    words = re.escape(normalized(answer))
+    return bool(words) and re.search(rf"(?<![\w.-]){words}(?!\w|\.\d)", normalized(text)) is not None
+
+
+def _calls_of_turns(messages: Sequence[EpisodeMessage], n_calls: int) -> tuple[int, ...]:
+    """Count the results that follow each turn. Results without room in the episode are not among the messages."""
+    counts: list[int] = []
+    for message in messages:
+        if message.role == "assistant":
+            counts.append(0)
+        elif message.role == "tool":
+            counts[-1] += 1
+    if counts:
+        counts[-1] += n_calls - sum(counts)
+    return tuple(counts)
+
+
+def majority_is_correct(episodes: Sequence[Episode]) -> float:
+    """Return 1 if the most frequent answer of a question's episodes is correct, else 0.
+
+    Episodes without an answer do not vote; without any vote the result is 0. Of answers with equally many votes, the
+    one that was given first counts, in the order of the episodes.
+    """
+    votes = Counter(episode.answer for episode in episodes if episode.answer)
+    if not votes:
+        return 0.0
+    winner = max(votes, key=votes.__getitem__)  # the first of equals: a Counter keeps the order of the first votes
+    return float(any(episode.reward == 1.0 for episode in episodes if episode.answer == winner))
+
+
+def pass_rates(questions: Sequence[Sequence[Episode]], with_calls: bool) -> list[float]:
+    """Return the share of correct episodes with calls, or without, of each question that has such episodes."""
+    chosen = [[episode for episode in one if bool(episode.calls) == with_calls] for one in questions]
+    return [sum(episode.reward == 1.0 for episode in one) / len(one) for one in chosen if one]
+
+
+def calls_by_tool(episodes: Sequence[Episode]) -> pd.DataFrame:
+    """Return one row per tool that was called: its calls, how many were faulty, and how many had each fault.
+
+    The tool is empty for calls that named no existing one.
+    """
+    counts = Counter((call.tool, call.fault) for episode in episodes for call in episode.calls)
+    rows = []
+    for tool in sorted({tool for tool, _ in counts}):
+        of_tool = {fault: counts[tool, fault] for fault in FAULTS}
+        n_faulty = sum(of_tool.values())
+        rows.append({"tool": tool, "calls": counts[tool, ""] + n_faulty, "faulty": n_faulty, **of_tool})
+    return pd.DataFrame(rows, columns=["tool", "calls", "faulty", *FAULTS])
+
+
+def calls_by_turn(texts: Sequence[EpisodeTexts]) -> pd.DataFrame:
+    """Return one row per turn 1, 2, ...: the episodes that have it, and their calls in it."""
+    longest = max((len(one.calls_of_turns) for one in texts), default=0)
+    of_turns = [
+        [one.calls_of_turns[turn] for one in texts if len(one.calls_of_turns) > turn] for turn in range(longest)
+    ]
+    rows = [{"turn": turn, "episodes": len(calls), "calls": sum(calls)} for turn, calls in enumerate(of_turns, 1)]
+    return pd.DataFrame(rows, columns=["turn", "episodes", "calls"])
+
+
+def answers_found(episodes: Sequence[Episode], texts: Sequence[EpisodeTexts]) -> pd.DataFrame:
+    """Return two rows: the episodes that a result shows the correct answer, and the others; how many are correct."""
+    rows = []
+    for found in (True, False):
+        rewards = [episode.reward for episode, one in zip(episodes, texts, strict=True) if one.shows_answer == found]
+        rows.append({"found": found, "episodes": len(rewards), "correct": rewards.count(1.0)})
+    return pd.DataFrame(rows)
+
+
+def episodes_by_user_messages(episodes: Sequence[Episode], texts: Sequence[EpisodeTexts]) -> pd.DataFrame:
+    """Return one row per number of user's messages 0, 1, ...: the episodes that have so many, and the correct ones."""
+    rewards: dict[int, list[float]] = {}
+    for episode, one in zip(episodes, texts, strict=True):
+        rewards.setdefault(one.n_user_messages, []).append(episode.reward)
+    rows = [
+        {"user_messages": n, "episodes": len(rewards[n]), "correct": rewards[n].count(1.0)} for n in sorted(rewards)
+    ]
+    return pd.DataFrame(rows, columns=["user_messages", "episodes", "correct"])

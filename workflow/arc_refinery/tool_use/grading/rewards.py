@@ -1,0 +1,84 @@
+"""Rewards of answers: 1 if correct, else 0. Pure functions, except for the sandbox that runs programs.
+
+gsm8k        the answer's number equals the reference exactly (answers.py: which number counts)
+exact_match  the marked answer, or the whole text, equals the reference up to case, white space and outer punctuation
+code_exec    the program (programs.py: which block) passes all asserts that can be checked (code_exec.py)
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from arc_refinery.records.questions import Question
+from arc_refinery.sandbox import Executor
+from arc_refinery.tool_use.calls.formats import HERMES, CallFormat
+from arc_refinery.tool_use.calls.turns import parse_turn
+from arc_refinery.tool_use.grading.answers import final_number, final_text, normalized
+from arc_refinery.tool_use.grading.code_exec import AssertsReport, run_asserts
+from arc_refinery.tool_use.grading.programs import final_program
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeGrade:
+    """Grade of an episode's last turn."""
+
+    reward: float
+    answer: str  # compared with the reference; empty if there is no answer
+    report: AssertsReport | None = None  # of code_exec
+
+
+def gsm8k(text: str, reference: str) -> float:
+    """Return 1 if the number that a text gives as its answer is the reference."""
+    number = final_number(text)
+    return float(number is not None and number == final_number(f"#### {reference}"))
+
+
+def exact_match(text: str, reference: str) -> float:
+    """Return 1 if the text given as the answer is the reference."""
+    wanted = normalized(reference)
+    return float(bool(wanted) and final_text(text) == wanted)
+
+
+def grade_episodes(
+    turns: Sequence[str],
+    questions: Sequence[Question],
+    candidates: Executor | None,
+    graders: Executor | None,
+    call_format: CallFormat = HERMES,
+) -> list[EpisodeGrade]:
+    """Grade the last turns of episodes, without their thinking; a turn with a call is not an answer.
+
+    Questions of kind `code_exec` need both executors (see `run_asserts`). A failing answer is a grade; a failing
+    sandbox raises.
+    """
+    answers = [parse_turn(turn, call_format).answer for turn in turns]
+    indices = [index for index, question in enumerate(questions) if question.kind == "code_exec"]
+    tested: dict[int, tuple[str | None, AssertsReport]] = {}
+    if indices:
+        if candidates is None or graders is None:
+            raise ValueError("questions of kind code_exec need executors")
+        programs = [_program(answers[index] or "", questions[index]) for index in indices]
+        to_run = [questions[index] for index in indices]
+        reports = run_asserts(programs, to_run, candidates, graders)
+        tested = dict(zip(indices, zip(programs, reports, strict=True), strict=True))
+    return [
+        _grade(answer, question, *tested.get(index, (None, None)))
+        for index, (answer, question) in enumerate(zip(answers, questions, strict=True))
+    ]
+
+
+def _grade(answer: str | None, question: Question, program: str | None, report: AssertsReport | None) -> EpisodeGrade:
+    if answer is None:
+        return EpisodeGrade(0.0, "", report)
+    match question.kind:
+        case "gsm8k":
+            number = final_number(answer)
+            return EpisodeGrade(gsm8k(answer, question.reference), "" if number is None else str(number))
+        case "exact_match":
+            return EpisodeGrade(exact_match(answer, question.reference), final_text(answer))
+        case "code_exec":
+            assert report is not None
+            return EpisodeGrade(float(report.is_passed), program or "", report)
+
+
+def _program(answer: str, question: Question) -> str | None:
+    return final_program(answer, question.asserts.statements if question.asserts else ())

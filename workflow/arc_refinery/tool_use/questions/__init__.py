@@ -1,0 +1,1 @@
+"""Questions with known answers: generated, or rows of GSM8K, MBPP and files."""

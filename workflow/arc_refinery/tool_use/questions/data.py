@@ -1,0 +1,131 @@
+"""Questions from rows of GSM8K and MBPP on disk.
+
+GSM8K: `question`, and `answer`, whose last line is `#### number`.
+MBPP: `text`, `code`, `task_id`, `test_list`, optionally `test_setup_code` and `challenge_test_list`; in the sanitized
+form `prompt` and `test_imports` instead of `text` and `test_setup_code`.
+Text with a short correct answer, for `exact_match`: `question` and `answer`.
+
+Other fields and blank lines are ignored; the log names some that matter, such as the suite `test` of MBPP+. A row that
+cannot be used is an error; none is skipped silently. Line ends are normalized, because MBPP's programs have "\\r\\n",
+which a model would learn to write.
+"""
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from arc_refinery.config.tool_use import Form
+from arc_refinery.reading import in_words
+from arc_refinery.records.questions import Asserts, Question
+from arc_refinery.rows import RowError, read_rows
+from arc_refinery.tool_use.grading.answers import final_number, normalized
+
+logger = logging.getLogger(__name__)
+
+MBPP_ID = "mbpp-"  # before a row's `task_id`
+# Fields that other data sets have, and that matter: MBPP+ and HumanEval, multiple choice, questions on a text
+_UNUSED_FIELDS: dict[Form, tuple[str, ...]] = {
+    "gsm8k": ("choices", "options", "context", "passage"),
+    "mbpp": ("test",),
+    "text": ("choices", "options", "context", "passage", "aliases"),
+}
+_WHY = {
+    "test": "answers are graded by test_list and challenge_test_list only; add its asserts there",
+    "choices": "the question does not show the choices; add them to its text",
+    "options": "the question does not show the options; add them to its text",
+    "context": "the question does not show it; add it to its text",
+    "passage": "the question does not show it; add it to its text",
+    "aliases": "only answer counts as correct",
+}
+
+
+def questions_from_file(path: Path, form: Form) -> Iterator[Question]:
+    """Yield the questions of a file of rows, in order; raise `RowError` for a bad row.
+
+    At the end, log which fields that matter are not used.
+    """
+    stem = Path(path.name.removesuffix(".gz")).stem
+    unused: Counter[str] = Counter()
+    try:
+        for number, row in enumerate(read_rows(path), 1):
+            question = READERS[form](row, f"{stem}-{number:06d}", f"{path}: row {number}")
+            unused.update(field for field in _UNUSED_FIELDS[form] if row.get(field))
+            yield question
+    finally:  # also if the caller takes only the first questions
+        for field, n in unused.items():
+            logger.warning("%s: field %r of %d rows is not used: %s", path, field, n, _WHY[field])
+
+
+def gsm8k_question(row: Any, name: str, where: str) -> Question:
+    text, answer = _text(row, "question", where), _text(row, "answer", where)
+    solution, mark, number = answer.rpartition("####")
+    if not mark or final_number(f"#### {number}") is None:
+        last = answer.strip().rpartition("\n")[2]
+        raise RowError(f"{where}: field 'answer' ends in {last!r:.60}; expected a last line like '#### 72'")
+    return Question(name, text, "gsm8k", number.strip(), solution=solution.rstrip())
+
+
+def mbpp_question(row: Any, name: str, where: str) -> Question:
+    """Convert a row; the question shows only the first assert, which gives the function's name and signature."""
+    is_sanitized = isinstance(row, dict) and "prompt" in row
+    text, code = _text(row, "prompt" if is_sanitized else "text", where), _text(row, "code", where)
+    tests, challenges = _texts(row, "test_list", where), _texts(row, "challenge_test_list", where, or_none=True)
+    imports = _texts(row, "test_imports", where, or_none=True)
+    setup = "" if row.get("test_setup_code") is None else _text(row, "test_setup_code", where, or_empty=True)
+    if not tests:
+        raise RowError(f"{where}: field 'test_list' is empty; expected at least one assert")
+    task_id = row.get("task_id", name)
+    if (
+        isinstance(task_id, bool) or not isinstance(task_id, int | str) or not re.fullmatch(r"[\w.-]+", str(task_id))
+    ):  # used as the name of a folder
+        raise RowError(f"{where}: field 'task_id' is {task_id!r:.60}; expected a number, or letters, digits, - . _")
+    asserts = Asserts((*tests, *challenges), imports, setup)
+    shown = f"{text.strip()}\nOne of its tests: {tests[0].strip()}"
+    return Question(f"{MBPP_ID}{task_id}", shown, "code_exec", code, asserts=asserts)
+
+
+def text_question(row: Any, name: str, where: str) -> Question:
+    answer = _text(row, "answer", where)
+    if not normalized(answer):
+        raise RowError(f"{where}: field 'answer' is {answer!r:.60}; expected letters or digits")
+    return Question(name, _text(row, "question", where), "exact_match", answer)
+
+
+READERS: dict[Form, Callable[[Any, str, str], Question]] = {
+    "gsm8k": gsm8k_question,
+    "mbpp": mbpp_question,
+    "text": text_question,
+}
+
+
+def _text(row: Any, field: str, where: str, or_empty: bool = False) -> str:
+    if not isinstance(row, dict):
+        raise RowError(f"{where} is {in_words(row)}; expected an object with a field {field!r}")
+    if field not in row:
+        raise RowError(f"{where}: field {field!r} is missing; expected a text")
+    value = row[field]
+    if not isinstance(value, str) or not (or_empty or value.strip()):
+        raise RowError(f"{where}: field {field!r} is {value!r:.60}; expected a text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise RowError(f"{where}: field {field!r} is not valid Unicode text ({error})") from None
+    return _with_unix_line_ends(value)
+
+
+def _texts(row: Any, field: str, where: str, or_none: bool = False) -> tuple[str, ...]:
+    if or_none and row.get(field) is None:
+        return ()
+    if field not in row:
+        raise RowError(f"{where}: field {field!r} is missing; expected a list of texts")
+    value = row[field]
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise RowError(f"{where}: field {field!r} is {value!r:.60}; expected a list of texts")
+    return tuple(map(_with_unix_line_ends, value))
+
+
+def _with_unix_line_ends(text: str) -> str:
+    return text.replace("\r\n", "\n")

@@ -1,0 +1,1 @@
+"""Tools: built-in ones, and those of the user."""

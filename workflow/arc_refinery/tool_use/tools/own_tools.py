@@ -1,0 +1,176 @@
+"""Tools of the user: a Python function, or a class with state per episode (docs/tool-use.md).
+
+In the job's process, the file is imported once, and each episode has an instance of the class. In the sandbox, no
+process outlives a call: the file is executed for each, and the episode's earlier successful calls of the class are run
+again before the new one.
+"""
+
+import ast
+import inspect
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any
+
+from arc_refinery.config.own_code import OwnCode, OwnCodeError
+from arc_refinery.config.tool_signatures import ToolSignature, signatures
+from arc_refinery.config.tool_use import ToolChoice
+from arc_refinery.sandbox import Executor, Outcome, Script, Status, plain
+from arc_refinery.sandbox.child import describe
+from arc_refinery.tool_use.calls.tool import DirectTool, FaultyCall, Tool
+from arc_refinery.tool_use.tools.in_process import TimeIsUp, defined_by, time_limit
+
+PROCESS_SECONDS = 10.0  # limit of a call in the job's process, unless the config gives one
+_INSTANCE = "_instance_of_this_episode"
+
+
+def own_tools(choice: ToolChoice, code: OwnCode) -> list[Tool]:
+    """Return the tools of an episode."""
+    found = _signatures(code)
+    if choice.where == "process":
+        return _in_process(choice, code, found)
+    if not _is_class(code):
+        return [SandboxedTool(choice, code, found[0], None)]
+    calls: list[str] = []  # of all methods
+    return [SandboxedTool(choice, code, one, calls) for one in found]
+
+
+def check_own_tools(choices: Iterable[ToolChoice], executor: Executor) -> None:
+    """Raise `OwnCodeError` unless the files can be executed where their tools will run."""
+    for choice in choices:
+        code = choice.own_code
+        if code is None:
+            continue
+        if choice.where == "process":
+            _check_in_process(choice, code)
+            continue
+        is_there = f"if not callable({code.name}): raise TypeError('{code.name} is not a function or class')"
+        (outcome,) = executor.run([Script("", (*_before(code), is_there), cpu_seconds=choice.seconds)])
+        if outcome.status is not Status.ok:
+            raise OwnCodeError(
+                f"{code}: cannot be executed in the sandbox: {outcome.error}. It may import only what docs/sandbox.md "
+                "names, and read no files: change it, or set `where: process`"
+            )
+
+
+def _check_in_process(choice: ToolChoice, code: OwnCode) -> None:
+    defined = defined_by(code)
+    if not _is_class(code):
+        return
+    try:
+        with time_limit(seconds := choice.seconds or PROCESS_SECONDS):
+            defined()
+    except TimeIsUp:
+        raise OwnCodeError(
+            f"{code}: creating it takes more than {seconds:g} s; make it faster, or raise `seconds`"
+        ) from None
+    except (Exception, SystemExit) as error:
+        raise OwnCodeError(
+            f"{code}: cannot be created: {type(error).__name__}: {error}. Each episode creates one; correct it"
+        ) from error
+
+
+class ProcessTool(DirectTool):
+    """A function or method that runs in this process."""
+
+    def __init__(self, choice: ToolChoice, signature: ToolSignature, function: Callable[..., Any]) -> None:
+        self.signature = signature
+        self.max_result_chars = choice.max_result_chars
+        self._seconds = choice.seconds or PROCESS_SECONDS
+        self._function = function
+
+    def begin(self, arguments: dict[str, Any]) -> str:
+        try:
+            with time_limit(self._seconds):
+                return _result_as_text(self._function(**arguments))
+        except TimeIsUp:
+            raise FaultyCall("failed", f"Timeout: more than {self._seconds:g} s") from None
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a tool raises is its result)
+            name, message, _ = describe(error)
+            raise FaultyCall("failed", f"{name}: {message}".removesuffix(": ")) from None
+
+
+class SandboxedTool:
+    """A function or method that runs in the sandbox."""
+
+    def __init__(self, choice: ToolChoice, code: OwnCode, signature: ToolSignature, earlier: list[str] | None) -> None:
+        """`earlier` are the successful calls of the episode's instance, shared by its methods; None for a function."""
+        self.signature = signature
+        self.max_result_chars = choice.max_result_chars
+        self._seconds = choice.seconds
+        self._code = code
+        self._earlier = earlier
+        self._call = ""
+
+    def begin(self, arguments: dict[str, Any]) -> Script:
+        earlier = self._earlier or []
+        owner = "" if self._earlier is None else f"{_INSTANCE}."
+        self._call = f"{owner}{self.signature.name}(**{arguments!a})"
+        return Script(
+            "",
+            (*_before(self._code), *earlier),
+            (f"{_result_as_text.__name__}({self._call})",),
+            n_replayed=len(earlier),
+            cpu_seconds=self._seconds,
+        )
+
+    def end(self, outcome: Outcome) -> str:
+        if outcome.status is not Status.ok:
+            raise FaultyCall("failed", f"{outcome.error_type}: {outcome.error_message}".removesuffix(": "))
+        (value,) = outcome.values
+        if value.kind != "plain":
+            raise FaultyCall("failed", value.error)
+        try:
+            text = plain.unpack_text(value.data)
+        except plain.MalformedError:  # a tool that executes what the model writes can be made to forge its result
+            raise FaultyCall("failed", "the result is not a text") from None
+        if self._earlier is not None:
+            self._earlier.append(self._call)
+        return text
+
+
+def _result_as_text(value: object) -> str:
+    """Return a tool's result as text: a text as it is, other plain data as JSON, cut at more than any limit."""
+    import json  # the sandbox executes this function's source, beside the user's names
+
+    if value is None:
+        return "(no result)"
+    try:
+        text = str(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return text[:10_000]  # the sandbox sends 64 kB
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"the tool returned neither a text nor what JSON can hold ({error})") from None
+
+
+def _before(code: OwnCode) -> tuple[str, ...]:
+    """Return the sources that define a tool: the file, and for a class an instance."""
+    instance = (f"{_INSTANCE} = {code.name}()",) if _is_class(code) else ()
+    return (_source(code), inspect.getsource(_result_as_text), *instance)
+
+
+def _in_process(choice: ToolChoice, code: OwnCode, found: list[ToolSignature]) -> list[Tool]:
+    defined = defined_by(code)
+    if not _is_class(code):
+        return [ProcessTool(choice, found[0], defined)]
+
+    @cache
+    def instance() -> Any:
+        return defined()
+
+    def method(name: str) -> Callable[..., Any]:
+        return lambda **arguments: getattr(instance(), name)(**arguments)
+
+    return [ProcessTool(choice, one, method(one.name)) for one in found]
+
+
+# Read once: each of thousands of episodes has its own tools.
+_signatures = cache(signatures)
+
+
+@cache
+def _source(code: OwnCode) -> str:
+    return code.source()
+
+
+@cache
+def _is_class(code: OwnCode) -> bool:
+    return isinstance(code.definition(), ast.ClassDef)

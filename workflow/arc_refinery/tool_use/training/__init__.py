@@ -1,0 +1,1 @@
+"""What training needs of tool use: its environment, the terms of its reward, demonstrations."""

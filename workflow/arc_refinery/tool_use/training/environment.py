@@ -1,0 +1,307 @@
+"""The training environment of tool use, through TRL's environment interface.
+
+TRL puts an environment's tools into the prompt, resets one environment per episode, and passes them all to the reward.
+tool_use/episodes/episodes.py runs the episodes instead of TRL's own loop, which treats a call that is not valid JSON as
+an answer, does not report truncated calls, and has one limit for all tokens.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+from functools import partial
+from inspect import Parameter, Signature
+from itertools import compress
+from statistics import fmean
+from typing import Any, Literal
+
+from trl.chat_template_utils import (
+    add_response_schema,
+    get_training_chat_template,
+    is_chat_template_prefix_preserving,
+)
+
+from arc_refinery.config import EVALUATION, Generation, PolicyGradient, marked
+from arc_refinery.config.tool_signatures import JsonSchema, ToolSignature
+from arc_refinery.records import settings_hash
+from arc_refinery.records.questions import Question
+from arc_refinery.sampling.library_arguments import tool_rollouts
+from arc_refinery.sandbox import Executor
+from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
+from arc_refinery.tool_use.episodes.rendering import ToolRenderer, ToolTemplateError
+from arc_refinery.tool_use.episodes.users import Users
+from arc_refinery.tool_use.grading.rewards import grade_episodes
+from arc_refinery.tool_use.tools.toolbox import Toolbox
+from arc_refinery.tool_use.training.reward_terms import EpisodeReward, scored_episode
+from arc_refinery.training.grpo import TrainingData, TrainingError
+from arc_refinery.training.step_metrics import REWARD_TERM, ScoredCompletion, step_metrics
+from arc_refinery.training.trainer import Trainer
+
+
+def check_template(tokenizer: Any) -> None:
+    """Raise `ToolTemplateError` unless TRL supports the model's chat template, which it recognises by its text."""
+    try:
+        known = add_response_schema(copy(tokenizer))
+        if not is_chat_template_prefix_preserving(known):
+            get_training_chat_template(known)
+    except ValueError as error:
+        raise ToolTemplateError(
+            f"{tokenizer.name_or_path}: TRL cannot train with its chat template ({error})"
+        ) from None
+
+
+class EpisodeEnvironment:
+    """One episode for TRL: its question, toolbox and rollout. TRL offers the public methods as tools."""
+
+    def __init__(self, questions: dict[str, Question], open_toolbox: Callable[[Question], Toolbox]) -> None:
+        self._questions = questions
+        self._open_toolbox = open_toolbox
+        self.question: Question
+        self.toolbox: Toolbox
+        self.episode: Rollout
+
+    def reset(self, **row: Any) -> None:
+        """Begin an episode on the question of a dataset row."""
+        self.question = self._questions[row["question_id"]]
+        self.toolbox = self._open_toolbox(self.question)
+
+
+def environment_class(tools: Iterable[ToolSignature]) -> type[EpisodeEnvironment]:
+    """Return an `EpisodeEnvironment` with a method per tool, with the signature and docstring that TRL reads."""
+    return type("ToolEnvironment", (EpisodeEnvironment,), {tool.name: _method(tool) for tool in tools})
+
+
+def _method(tool: ToolSignature) -> Callable[..., str]:
+    # TRL only reads the signature: run_episodes runs the calls
+    def call(self: EpisodeEnvironment, **arguments: Any) -> str:
+        return self.toolbox.run(tool.name, arguments).text
+
+    types = {name: _type(schema) for name, schema in tool.parameters.items()}
+    descriptions = "\n".join(f"    {name}: {schema['description']}" for name, schema in tool.parameters.items())
+    parameters = [
+        Parameter(
+            name, Parameter.KEYWORD_ONLY, annotation=kind, default=Parameter.empty if name in tool.required else None
+        )
+        for name, kind in types.items()
+    ]
+    call.__name__ = tool.name
+    call.__doc__ = f"{tool.description}\n\nArgs:\n{descriptions}" if types else tool.description
+    call.__annotations__ = types
+    call.__signature__ = Signature([Parameter("self", Parameter.POSITIONAL_ONLY), *parameters])  # type: ignore[attr-defined]
+    return call
+
+
+_TYPES = {"string": str, "integer": int, "number": float, "boolean": bool}
+
+
+def _type(schema: JsonSchema) -> Any:
+    """Return the annotation that has a schema."""
+    if "enum" in schema:
+        kind: Any = Literal[tuple(schema["enum"])]
+    else:
+        kind = list[_type(schema["items"])] if schema["type"] == "array" else _TYPES[schema["type"]]  # type: ignore[misc]
+    return kind | None if schema.get("nullable") else kind
+
+
+class Rewards:
+    """A reward function of TRL: grades the last turn of each episode, and logs each term of the reward."""
+
+    def __init__(self, executor: Executor, graders: Executor, num_generations: int, reward: EpisodeReward) -> None:
+        """`graders` compares the programs' values with the expected ones, and never runs a program (code_exec.py)."""
+        self.reward = reward
+        self.executor = executor
+        self.graders = graders
+        self.num_generations = num_generations
+        self.rewards: list[float] = []
+        self.__name__ = "answer"  # part of the names of TRL's metrics
+
+    def __call__(
+        self, environments: Sequence[EpisodeEnvironment], log_metric: Callable[[str, float], None], **_: Any
+    ) -> list[float]:
+        episodes = [environment.episode for environment in environments]
+        questions = [environment.question for environment in environments]
+        turns, call_format = [episode.last_turn for episode in episodes], episodes[0].toolbox.call_format
+        graded = grade_episodes(turns, questions, self.executor, self.graders, call_format)
+        finished = [scored_episode(*one) for one in zip(questions, episodes, graded, strict=True)]
+        values = self.reward.values(finished)
+        self.rewards = self.reward.total(values)
+        scored = [
+            ScoredCompletion(_sampled(episode), episode.ending in ("truncated", "tokens"), reward, "", one.is_correct)
+            for episode, reward, one in zip(episodes, self.rewards, finished, strict=True)
+        ]
+        metrics = step_metrics(scored, self.num_generations) | _metrics(episodes)
+        if not self.reward.is_correctness:
+            metrics |= {f"{REWARD_TERM}{name}": fmean(of_term) for name, of_term in values.items()}
+        for name, value in metrics.items():
+            log_metric(name, value)
+        return self.rewards
+
+
+def _sampled(episode: Rollout) -> list[int]:
+    return [token for token, is_sampled in zip(episode.completion_ids, episode.mask, strict=True) if is_sampled]
+
+
+def _metrics(episodes: Sequence[Rollout]) -> dict[str, float]:
+    """Return shares of episodes and of calls."""
+    results = [result for episode in episodes for result in episode.results]
+    metrics = {
+        "share/calling": fmean(bool(episode.results) for episode in episodes),
+        "share/answered": fmean(episode.ending == "answer" for episode in episodes),
+        "calls": len(results) / len(episodes),
+    }
+    if results:
+        metrics["share/faulty_calls"] = fmean(result.fault is not None for result in results)
+    if any(episode.user for episode in episodes):
+        metrics["user_messages"] = fmean(episode.n_user_messages for episode in episodes)
+    return metrics
+
+
+class ToolTrainer(Trainer):
+    def __init__(self, renderer: ToolRenderer, generation: Generation, users: Users, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._tokenizer.response_template = None  # otherwise TRL also parses first turns, and deeply nested JSON raises
+        self.renderer = renderer
+        self.generation = generation
+        self.users = users
+
+    def _tool_call_loop(
+        self,
+        prompts: Any,
+        prompt_ids: list[list[int]],
+        completion_ids: list[list[int]],
+        completions: Any,
+        logprobs: list[list[float]] | None,
+        *_: Any,
+    ) -> tuple[Any, ...]:
+        """Run the episodes after the first turns, which TRL sampled; return what TRL's own loop would."""
+        environments: list[EpisodeEnvironment] = self.environments
+        for index in {type(one): index for index, one in enumerate(environments)}.values():  # one for each set of tools
+            self._check_prompt(prompts[index], prompt_ids[index], environments[index].toolbox)
+        first_turns = [(completion_ids, logprobs)]
+
+        def sample(contexts: list[list[int]]) -> Any:
+            return first_turns.pop() if first_turns else self._generate_single_turn(contexts, None, {}, 1)
+
+        for environment, ids in zip(environments, prompt_ids, strict=True):
+            user = self.users.of(environment.question)
+            environment.episode = Rollout(list(ids), environment.toolbox, user=user)
+        episodes = [environment.episode for environment in environments]
+        sampled_before = self._seconds["sampling"]
+        with self.timed("tools"):
+            run_episodes(episodes, sample, self.renderer, self.generation, frozenset(self.eos_token_ids))
+        self._seconds["tools"] -= self._seconds["sampling"] - sampled_before
+        results = [result for episode in episodes for result in episode.results]
+        return (
+            [episode.mask for episode in episodes],
+            [
+                [{"role": message.role, "content": message.content} for message in episode.messages]
+                for episode in episodes
+            ],
+            [episode.completion_ids for episode in episodes],
+            None if logprobs is None else [episode.logprobs for episode in episodes],
+            len(results),
+            sum(result.fault is not None for result in results),
+            [[] for _ in episodes],  # images
+        )
+
+    def _check_prompt(self, prompt: Any, ids: list[int], toolbox: Toolbox) -> None:
+        """Raise unless TRL renders the prompt as the evaluation does."""
+        ours = self.renderer.ids(self.renderer.offering(toolbox.schemas).prompt(prompt[-1]["content"]))
+        if list(ids) != ours:
+            theirs = self.renderer.tokenizer.decode(ids)
+            raise ToolTemplateError(f"TRL renders prompts differently from the evaluation: {theirs[-200:]!r}")
+
+
+class ToolEnvironment:
+    """The training environment of questions to answer with tools."""
+
+    def __init__(
+        self,
+        questions: Sequence[Question],
+        renderer: ToolRenderer,
+        training: PolicyGradient,
+        generation: Generation,
+        window: int,
+        open_toolbox: Callable[[Question], Toolbox],
+        names: Sequence[str],
+        executors: tuple[Executor, Executor],
+        files_hash: str,
+        seed: int,
+        reward: EpisodeReward | None = None,
+        users: Users | None = None,
+    ) -> None:
+        """`executors` run programs and compare their values; `files_hash` is the hash of what tools read.
+
+        `names` are the tools, as on the command line. Questions whose prompts leave no room for an episode in the
+        window are left out. Raise `TrainingError` if none are left.
+        """
+        longest = window - generation.max_episode_tokens
+        offered = [open_toolbox(one) for one in questions]
+        prompts = [
+            renderer.offering(toolbox.schemas).prompt(one.text) for toolbox, one in zip(offered, questions, strict=True)
+        ]
+        fits = [len(renderer.ids(prompt)) <= longest for prompt in prompts]
+        fitting = list(compress(questions, fits))
+        if not questions:
+            raise TrainingError("there are no training questions: all were left out when the files were written")
+        if not fitting:
+            raise TrainingError(
+                f"none of {len(questions)} questions has a prompt of at most {longest} tokens, that is model.window "
+                "minus generation.max_episode_tokens; raise the former or lower the latter"
+            )
+        self.n_left_out = len(questions) - len(fitting)
+        self.questions = {one.question_id: one for one in fitting}
+        self.renderer = renderer
+        self.training = training
+        self.generation = generation
+        self.open_toolbox = open_toolbox
+        self.names = names
+        self.executors = executors
+        self.files_hash = files_hash
+        self.reward = reward or EpisodeReward()
+        self.users = users or Users()
+        self.tool_sets: list[list[ToolSignature]] = []  # all different ones
+        rows = []
+        for toolbox, one in zip(compress(offered, fits), fitting, strict=True):
+            if toolbox.signatures not in self.tool_sets:
+                self.tool_sets.append(toolbox.signatures)
+            row = {"prompt": renderer.opening(one.text), "question_id": one.question_id}
+            rows.append(row | {"environment": str(self.tool_sets.index(toolbox.signatures))})
+        if len(self.tool_sets) == 1:  # TRL reads the column only if there is a choice
+            rows = [{key: value for key, value in row.items() if key != "environment"} for row in rows]
+        self.data = TrainingData.split(rows, training.n_heldout, seed)
+
+    def identity(self) -> dict[str, Any]:
+        return {
+            "generation": self.generation.model_dump(exclude=marked(Generation, EVALUATION)),
+            "tools": list(self.names),
+            "files": self.files_hash,
+            "questions": settings_hash({name: repr(question) for name, question in self.questions.items()}),
+            **({} if self.reward.is_correctness else {"reward": self.reward.identity()}),
+            **self.users.identity(),
+        }
+
+    def arguments(self) -> dict[str, Any]:
+        return tool_rollouts(self.training, self.generation, self.renderer.stop_id)
+
+    @property
+    def longest_completion(self) -> int:
+        return self.generation.max_episode_tokens
+
+    def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
+        tokenizer.eos_token = self.generation.stop_token
+        return ToolTrainer(
+            self.renderer,
+            self.generation,
+            self.users,
+            settings=self.training,
+            scorer=Rewards(*self.executors, self.training.num_generations, self.reward),
+            environment_factory=self._factories(),
+            **arguments,
+        )
+
+    def _factories(self) -> Any:
+        """Return what makes an environment, by the name in a row's column `environment` if there are several."""
+        factories = {
+            str(index): partial(environment_class(tools), self.questions, self.open_toolbox)
+            for index, tools in enumerate(self.tool_sets)
+        }
+        return factories if len(factories) > 1 else factories["0"]
