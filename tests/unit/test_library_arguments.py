@@ -302,7 +302,9 @@ OWNERS = {
 }
 
 
-@pytest.mark.parametrize(("module", "name"), [("training.trainer", "Trainer"), ("tool_use.training.environment", "ToolTrainer")])
+@pytest.mark.parametrize(
+    ("module", "name"), [("training.trainer", "Trainer"), ("tool_use.training.environment", "ToolTrainer")]
+)
 def test_methods_that_we_replace_are_there(module: str, name: str):
     ours = getattr(importlib.import_module(f"arc_refinery.{module}"), name)
     base = ours.__bases__[-1]  # beside it: what saves the last step
