@@ -55,6 +55,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "tools conversations": (["--dataset-path", "in", "--output", "out", *TOOLS], ["out"]),
     "tools episodes": ([*SHARD, *TOOLS], ["out/000.parquet"]),
     "doctor": (["--jobs", "cpu", "--findings", "found", "--output", "out.md"], ["found", "out.md"]),
+    "prompts export": (["--output", "out"], ["out/"]),
     "prompts learn": (["--messages", "in", "--output", "out"], ["out/"]),
     "report compare": (["--folders", "a", "b", "--output", "out.md"], ["out.md", "out.html"]),
     "report curves": (["--log", "in", "--output", "out.png"], ["out.png", "out.svg"]),

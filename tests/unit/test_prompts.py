@@ -11,6 +11,7 @@ from factories import make_task
 from messages import Wording
 from pydantic import ValidationError
 
+from arc_refinery import cli
 from arc_refinery.arc.grids import Grid, as_grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.config import PromptedModel
@@ -34,7 +35,7 @@ from arc_refinery.prompts import (
     split_prefix,
 )
 from arc_refinery.prompts.notation import NotationError
-from arc_refinery.prompts.template import FeedbackTexts, TemplateError
+from arc_refinery.prompts.template import BUILT_IN, FeedbackTexts, TemplateError
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.grading.programs import final_program
@@ -133,6 +134,12 @@ def test_the_embedded_models_digits_cannot_be_replaced(wording: Wording):
 def test_a_template_that_was_written_to_a_folder_is_read_back(name: str, tmp_path: Path):
     save_template(load_template(name), tmp_path / "folder")
     assert load_template(str(tmp_path / "folder")) == load_template(name)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_built_in_template_is_exported_to_edit(name: str, tmp_path: Path):
+    cli.parse(["prompts", "export", "--template", name, "--output", str(tmp_path / "mine")]).run()
+    assert load_template(str(tmp_path / "mine")) == load_template(name)
 
 
 def test_a_folder_takes_other_words_too(tmp_path: Path):

@@ -46,6 +46,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "doctor": "doctor.Doctor",
         "doctor memory": "results.Memory",
         "prompts learn": "prompts.Learn",
+        "prompts export": "prompts.ExportTemplate",
         "tasks select": "tasks.SelectTasks",
     },
     "Results": {

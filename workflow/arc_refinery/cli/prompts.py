@@ -4,12 +4,12 @@ import logging
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from arc_refinery import config, records
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.cli.flags import Flat
-from arc_refinery.cli.outputs import Outputs, csv, folder_of_files, page, picture, records_file
+from arc_refinery.cli.outputs import Output, Outputs, csv, folder_of_files, page, picture, records_file
 from arc_refinery.errors import InputError
 
 NO_SETTINGS = ("folder", "n_shards", "shards_per_grading_job", "output", "overlap")
@@ -186,6 +186,29 @@ class WriteDemonstrations(NextTurnFlags):
         logging.info("%d demonstrations; %s", records.count(self.output), dict(counts))
 
 
+def template_folder(path: Path) -> Output:
+    from arc_refinery.prompts import template_files
+
+    return folder_of_files(path, "a template", [file.name for file in template_files(str(path))])
+
+
+@dataclass
+class ExportTemplate:
+    """Write a built-in template as a folder, to edit its wording: docs/prompts.md."""
+
+    output: Path  # folder to write; model.template can name it
+    template: Literal["compact", "words"] = "words"  # the template to write
+
+    def writes(self) -> Outputs:
+        return {"output": [template_folder(self.output)]}
+
+    def run(self) -> None:
+        from arc_refinery.prompts import load_template, save_template
+
+        save_template(load_template(self.template), self.output)
+        print(f"{self.output}: edit its texts, and set model.template to this folder")
+
+
 @dataclass
 class Learn:
     """Recover prompt templates from a model's own training rows: docs/prompts.md."""
@@ -197,10 +220,7 @@ class Learn:
     n_rows: config.PositiveInt | None = None  # number of rows to read, from the first; default: all
 
     def writes(self) -> Outputs:
-        from arc_refinery.prompts import template_files
-
-        names = [path.name for path in template_files(str(self.output))]
-        return {"output": [folder_of_files(self.output, "a template", names)]}
+        return {"output": [template_folder(self.output)]}
 
     def run(self) -> None:
         from arc_refinery.prompts import save_template
