@@ -2,10 +2,10 @@
 # say about its jobs.
 import sys
 
-from arc_refinery.runs.clock import date_back, explain_failure
-from arc_refinery.runs.signals import end_on_signals
-from arc_refinery.runs.ending import interrupt_once
 from arc_refinery.errors import InputError
+from arc_refinery.runs.clock import date_back, explain_failure
+from arc_refinery.runs.ending import interrupt_once
+from arc_refinery.runs.signals import end_on_signals
 
 POOL_RUNS = Path("logs/condor")  # the folders of runs under profiles/condor
 
@@ -17,7 +17,7 @@ def mind_pool():
     """Remove jobs that ended runs left on an HTCondor pool, and watch those of this run if it sends any there."""
     if not on_htcondor() and not POOL_RUNS.exists():
         return
-    from arc_refinery.runs.lock import condor  # it reads the pool's configuration
+    from arc_refinery.runs import condor  # it reads the pool's configuration
 
     try:
         if on_htcondor():
