@@ -4,8 +4,8 @@ from snakemake.logging import logger
 from snakemake.utils import min_version
 
 from arc_refinery.config import ConfigError, check_files, read_yaml, validate_experiment
-from arc_refinery.sampling.gpu_memory import memory_warnings
 from arc_refinery.runs.lock import enter
+from arc_refinery.sampling.gpu_memory import memory_warnings
 
 min_version("9.19")
 
