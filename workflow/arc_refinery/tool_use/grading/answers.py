@@ -15,11 +15,12 @@ heading, too ("#### 2. Add"). Where it is a text, every line but the last is. If
 any line after `####` counts.
 
 A number is the first one in 1 to 6, or the last one in 7. What leads to the first one does not count: a calculation
-("3 boxes x 4 = 12" is 12), a label ("Step 3: 18"), a denial ("not 19 but 18"). A marked place without a number is not
-an answer, and nothing else is searched; an empty one is not marked. A choice or a range ("18 or 19", "18-20") is not an
-answer, so naming several numbers does not pay. Numbers are exact: 18.0 is 18, 3.33 is not 10/3. Units, currencies and
-percent signs are ignored; 70K is 70000. Commas, spaces and apostrophes may separate thousands. A fraction is a number
-only in lowest terms; otherwise it is an uncomputed division.
+("3 boxes x 4 = 12" is 12), a label ("Step 3: 18", "Total cost = 18"), a denial ("not 19 but 18"). A marked place
+without a number is not an answer, and nothing else is searched; an empty one is not marked. A choice or a range ("18
+or 19", "18-20") is not an answer, so naming several numbers does not pay. Numbers are exact: 18.0 is 18, 3.33 is not
+10/3. Units, currencies and percent signs are ignored; 70K is 70000. A power or a root is not computed, so 10^3 is not
+a number. Commas, spaces and apostrophes may separate thousands. A fraction is a number only in lowest terms; otherwise
+it is an uncomputed division.
 """
 
 import re
@@ -37,14 +38,18 @@ _ANSWER_IS = re.compile(r"(?<!/)\banswer\b[\s*_]{0,8}(?:is\b|[:=])+", re.IGNOREC
 _ANSWER_HEADING = re.compile(
     r"^[ \t#*_]*(?:the[ ])?(?:final[ ])?answer[ \t#*_]*\n(?=\s*\S)", re.IGNORECASE | re.MULTILINE
 )
-_OPENING = re.compile(r"\A(?:\s|\*|\$\$|\\\[)+")
+_OPENING = re.compile(r"\A(?:\s|\*|\$\$|\\[\[(])+")
 _BEGINS_WITH_NUMBER = re.compile(r"(?:[^\w\\]|_)*(?:[A-Za-z]\s?=|USD?|EUR|GBP|INR|Rs\.?)?[^\w\\]*(?:[0-9]|\\)")
 _NUMBERED_TITLE = re.compile(r"\W*\d{1,2}(?:\.\d{1,2})*(?:[.):][\s*_]+[A-Za-z]|\s+[*_]*[A-Z][a-z])")
+_TIMES = re.compile(r"\\(?:times|cdot|div)(?![A-Za-z])|[·⋅]")  # any operator does: its result is written behind it
 # what leads to a number, in this order
 _LEADS = (
+    re.compile(r"<<[^<>]*>>"),  # GSM8K's annotations
     re.compile(r"^\W*not\b(?! only)(?:[^.;]|\.(?=\d))*?\bbut\b"),
-    re.compile(r"^\W*[A-Za-z]+(?: \d+)?:(?=\s[^:]*\d)"),
-    re.compile(rf"^[\s0-9.,{_MONEY}%()]*[0-9)]\s*[-+*/x×÷−][\s0-9.,{_MONEY}%+\-*/x×÷−=()]*=(?=[^=]*[0-9])"),
+    re.compile(r"^\W*[A-Za-z]+(?: [A-Za-z]+){0,5}(?:(?: \d+)?:| =)(?=\s[^:]*\d)"),
+    re.compile(
+        rf"^[\s0-9.,{_MONEY}%()]*(?:[0-9)]\s*[-+*/x×÷−]|%\s*of\s)[\s0-9.,{_MONEY}%+\-*/x×÷−=()]*=(?=[^=]*[0-9])"
+    ),
     re.compile(rf"^[\s{_MONEY}]*[\d.,]+%?(?:\s[A-Za-z]+){{1,3}}\s[+*/x×÷]\s[\w\s.,{_MONEY}%+*/×÷]*=(?=[^=]*[0-9])"),
 )
 _SPACED_SIGN = re.compile(rf"((?<!#)#{{4,}}[ \t]?[-−])[ \t](?=[{_MONEY}]?[ \t]?\.?\d)")
@@ -71,6 +76,7 @@ _LATEX = (
 _NUMBER = re.compile(
     rf"""
     (?<![\w.]) (?<!\d[:/])                                      # not inside a word, a time, a date, a version
+    (?<!\^) (?<!\^\{{) (?<!sqrt\{{)                              # cm^2, \sqrt{{16}}
     (?P<sign>(?<![\w)])[-−–+])? (?P<money>[{_MONEY}][ ]?)? (?P<second_sign>(?<=[{_MONEY}])[-−–])?
     (?:(?P<mixed>\d+)[ ]+(?=\d+/\d))?
     (?P<digits>(?:\d{{1,3}}(?:,\d{{3}})+(?!\d)|\d{{1,2}}(?:,\d{{2}})+,\d{{3}}(?!\d)|\d+)(?:\.\d+)?|\.\d+)
@@ -79,6 +85,7 @@ _NUMBER = re.compile(
     (?:(?P<letter>(?(money)[ ]?(?:[kK]|[mM]n?|[bB]n?)|[kKM]))(?!\w|[ ]?=|[ ]?[-+*/][ ]?[\d.]+[ ]?=))?  # not 4K = 96
     (?:[ ](?P<scale>hundred|thousand|lakh|million|crore|billion|trillion)s?\b(?!-))?
     (?!\d | [:/._]\d | [eE][-+]?\d)                            # 3:30, 1/2/2026, 3.14.15, 1_000, 1e9999
+    (?![ ]?\^[ ]?\{{?[-\d] | [²³])                              # 10^3
     """,
     re.VERBOSE | re.ASCII,
 )
@@ -108,6 +115,7 @@ def final_number(text: str) -> Fraction | None:
     marked = marked_number(text) or _below_heading(text)
     if marked is None:
         return next((number for number, _ in reversed(_numbers(_plain_digits(text)))), None)
+    marked = _TIMES.sub("*", marked)
     for lead in _LEADS:
         marked = lead.sub("", marked)
     numbers = _numbers(marked)
