@@ -154,6 +154,9 @@ def test_tests_that_pass_and_tokens_are_shares():
         ("return -1e308", " -1e+308;"),
         ("return '1'", " '1';"),
         ("return episode.anwser", "AttributeError in line 2: 'ScoredEpisode' object has no attribute 'anwser'"),
+        ("raise BaseException('odd')", "BaseException in line 2: odd;"),
+        ("raise type('Odd', (Exception,), {'__str__': lambda self: 1 / 0})", "in line 2: its message cannot be shown;"),
+        ("import os; os._exit(0)", "SystemExit in line 2: os._exit(0);"),
     ],
 )
 def test_a_function_that_gives_no_number_is_named_with_the_question(
@@ -189,6 +192,7 @@ AT_IMPORT = {
     "interrupts": ("raise KeyboardInterrupt\n" + SCORE, ": cannot be imported: KeyboardInterrupt. "),
     "exits": ("import sys; sys.exit()\n" + SCORE, ": cannot be imported: SystemExit. "),
     "leaves": ("import os; os._exit(3)\n" + SCORE, ": cannot be imported: SystemExit: os._exit(3). "),
+    "raises no exception": ("raise BaseException('odd')\n" + SCORE, ": cannot be imported: BaseException: odd. "),
     "deletes": (SCORE + "if True:\n    del score", ":score: after the import of its file it is deleted; "),
     "replaces": (SCORE + "globals()['score'] = 0.5", ":score: after the import of its file it is 0.5; "),
 }

@@ -451,6 +451,12 @@ def test_what_is_gone_after_the_import_is_refused_before_the_first_call(
     wording(raised.value)
 
 
+@pytest.mark.parametrize("body", ["raise BaseException", "import os; os._exit(0)"])
+def test_a_tool_cannot_end_the_job(tmp_path: Path, executor: Executor, body: str):
+    (tmp_path / "mine.py").write_text(f'def f():\n    """Do."""\n    {body}')
+    assert toolbox(tmp_path, executor, "mine.py:f", where="process").run("f", {}).fault == "failed"
+
+
 def test_a_class_that_cannot_be_created_is_refused_before_the_first_call(
     tmp_path: Path, executor: Executor, wording: Wording
 ):

@@ -14,6 +14,7 @@ from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from arc_refinery.config.own_code import OwnCode, OwnCodeError
+from arc_refinery.sandbox.child import describe
 
 IMPORT_SECONDS = 40.0  # of a file; torch takes 10 from a cold disk
 GRACE_SECONDS = 10.0  # then the process ends: code that catches everything, or never returns from C, stops only so
@@ -39,21 +40,27 @@ def import_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look up their module
     try:
-        with time_limit(IMPORT_SECONDS, GRACE_SECONDS), _without_exit():
+        with time_limit(IMPORT_SECONDS, GRACE_SECONDS), without_exit():
             spec.loader.exec_module(module)
     except TimeIsUp:
         raise OwnCodeError(
             f"{path}: its import was still running after {IMPORT_SECONDS:g} s; does it loop or wait? Do slow work in "
             "the first call"
         ) from None
-    except (Exception, SystemExit, KeyboardInterrupt, GeneratorExit) as error:
-        reason = f"{type(error).__name__}: {error}".removesuffix(": ")
+    except BaseException as error:
+        reason = reason_of(error)
         raise OwnCodeError(f"{path}: cannot be imported: {reason}. Correct it, or install what it needs") from error
     return module
 
 
+def reason_of(error: BaseException) -> str:
+    """Return type and message of what a user's code raised, whose own `__str__` may raise, too."""
+    name, message, _ = describe(error)
+    return f"{name}: {message}".removesuffix(": ")
+
+
 @contextmanager
-def _without_exit() -> Iterator[None]:
+def without_exit() -> Iterator[None]:
     """Let `os._exit` raise in this process, which would otherwise end without a word."""
     process, end = os.getpid(), os._exit
 

@@ -6,7 +6,8 @@ from typing import Any, Protocol
 
 from arc_refinery.config.own_code import OwnCode, OwnCodeError
 from arc_refinery.records.questions import Question
-from arc_refinery.tool_use.tools.in_process import GRACE_SECONDS, TimeIsUp, defined_by, time_limit
+from arc_refinery.sandbox.child import describe
+from arc_refinery.tool_use.tools.in_process import GRACE_SECONDS, TimeIsUp, defined_by, time_limit, without_exit
 
 MAX_SECONDS = 600.0  # of a call: what takes longer will hardly end
 
@@ -28,13 +29,16 @@ class OwnFunction:
 
     def __call__(self, episode: OnQuestion) -> Any:
         try:
-            with time_limit(MAX_SECONDS, GRACE_SECONDS):
+            with time_limit(MAX_SECONDS, GRACE_SECONDS), without_exit():
                 return self._function(episode)
         except TimeIsUp as error:
             fault = f"was still running after {MAX_SECONDS:g} s, {self._where(error)}; make it faster"
             raise self.error(episode, fault) from error
-        except (Exception, SystemExit) as error:
-            fault = f"raised {type(error).__name__} {self._where(error)}: {error}; correct it"
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            name, message, _ = describe(error)
+            fault = f"raised {name} {self._where(error)}: {message}".removesuffix(": ") + "; correct it"
             raise self.error(episode, fault) from error
 
     def error(self, episode: OnQuestion, fault: str) -> OwnCodeError:

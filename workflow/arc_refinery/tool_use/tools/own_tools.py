@@ -15,9 +15,8 @@ from arc_refinery.config.own_code import OwnCode, OwnCodeError
 from arc_refinery.config.tool_signatures import ToolSignature, signatures
 from arc_refinery.config.tool_use import ToolChoice
 from arc_refinery.sandbox import Executor, Outcome, Script, Status, plain
-from arc_refinery.sandbox.child import describe
 from arc_refinery.tool_use.calls.tool import DirectTool, FaultyCall, Tool
-from arc_refinery.tool_use.tools.in_process import TimeIsUp, defined_by, time_limit
+from arc_refinery.tool_use.tools.in_process import TimeIsUp, defined_by, reason_of, time_limit, without_exit
 
 PROCESS_SECONDS = 10.0  # limit of a call in the job's process, unless the config gives one
 _INSTANCE = "_instance_of_this_episode"
@@ -57,15 +56,17 @@ def _check_in_process(choice: ToolChoice, code: OwnCode) -> None:
     if not _is_class(code):
         return
     try:
-        with time_limit(seconds := choice.seconds or PROCESS_SECONDS):
+        with time_limit(seconds := choice.seconds or PROCESS_SECONDS), without_exit():
             defined()
     except TimeIsUp:
         raise OwnCodeError(
             f"{code}: creating it takes more than {seconds:g} s; make it faster, or raise `seconds`"
         ) from None
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise OwnCodeError(
-            f"{code}: cannot be created: {type(error).__name__}: {error}. Each episode creates one; correct it"
+            f"{code}: cannot be created: {reason_of(error)}. Each episode creates one; correct it"
         ) from error
 
 
@@ -80,13 +81,14 @@ class ProcessTool(DirectTool):
 
     def begin(self, arguments: dict[str, Any]) -> str:
         try:
-            with time_limit(self._seconds):
+            with time_limit(self._seconds), without_exit():
                 return _result_as_text(self._function(**arguments))
         except TimeIsUp:
             raise FaultyCall("failed", f"Timeout: more than {self._seconds:g} s") from None
-        except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a tool raises is its result)
-            name, message, _ = describe(error)
-            raise FaultyCall("failed", f"{name}: {message}".removesuffix(": ")) from None
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 (whatever a tool raises is its result)
+            raise FaultyCall("failed", reason_of(error)) from None
 
 
 class SandboxedTool:
