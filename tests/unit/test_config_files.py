@@ -1,5 +1,6 @@
 """Config files that name a base or have keys of before: what they mean, and what their errors say."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,10 @@ import yaml
 from checkout import ROOT
 from messages import Wording
 
+from arc_refinery.cli import load
 from arc_refinery.config import ConfigError, Refining, load_experiment
 from arc_refinery.config.loading import merged
+from arc_refinery.errors import InputError
 
 DEMO = ROOT / "config/config.yaml"
 
@@ -123,3 +126,25 @@ def test_what_is_wrong_with_a_file_is_said_with_its_name(
     text = str(caught.value)
     assert text.startswith((f"{mine}: {key}", f"{mine} (or its base {DEMO}): {key}"))
     wording(text)
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("raise RuntimeError('odd')", "RuntimeError: odd"),
+        ("import sys; sys.exit()", "SystemExit"),
+        ("raise BaseException('odd')", "BaseException: odd"),
+        ("def __getattr__(name): raise KeyError(name)", "KeyError: "),
+    ],
+)
+def test_a_kind_whose_module_fails_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, reason: str
+) -> None:
+    (tmp_path / "failing_kind.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "failing_kind", raising=False)
+    mine = written(tmp_path / "mine.yaml", base=str(DEMO), experiment="mine", kind="failing_kind")
+    with pytest.raises(ConfigError, match=rf"mine\.yaml .*kind is 'failing_kind'; .*{reason}"):
+        load_experiment(mine)
+    with pytest.raises(InputError, match=f"--kind failing_kind: .*{reason}"):
+        load("train --kind failing_kind")

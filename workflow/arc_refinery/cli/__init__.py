@@ -183,9 +183,11 @@ def _own_training(kind: str) -> Callable[..., Any]:
 
     try:
         own: Callable[..., Any] = import_module(kind).Train
-    except (ImportError, AttributeError, TypeError, ValueError, SyntaxError) as error:
-        kinds = ", ".join(TRAINING)
-        raise InputError(f"--kind {kind}: expected {kinds}, or a module with the class Train: {error}") from None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 (a module of the user may raise anything)
+        kinds, reason = ", ".join(TRAINING), f"{type(error).__name__}: {error}"
+        raise InputError(f"--kind {kind}: expected {kinds}, or a module with the class Train: {reason}") from None
     return own
 
 

@@ -142,8 +142,10 @@ def _kind(config: Mapping[str, Any], origin: str) -> type[Experiment]:
         return KINDS[name]
     try:
         own = import_module(name).Experiment
-    except (ImportError, AttributeError, SyntaxError) as error:
-        raise ConfigError(f"{wrong} (docs/development.md): {error!s:.200}") from None
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 (a module of the user may raise anything)
+        raise ConfigError(f"{wrong} (docs/development.md): {type(error).__name__}: {error!s:.200}") from None
     if not isinstance(own, type) or not issubclass(own, Experiment) or not hasattr(own, "rules"):
         raise ConfigError(
             f"{wrong} (docs/development.md): its `Experiment` must be a subclass of "
