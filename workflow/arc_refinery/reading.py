@@ -20,11 +20,14 @@ def check_regular(path: Path, error: type[InputError] = InputError) -> None:
 
 
 def read_text(path: Path, expected: str, error: type[InputError] = InputError) -> str:
-    """Read a text file, unzipped if it ends in .gz; raise an error that names it and what is expected."""
+    """Read a text file, unzipped if it ends in .gz; raise an error that names it and what is expected.
+
+    Windows editors begin UTF-8 with a byte order mark, which is not a part of the text.
+    """
     check_regular(path, error)
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            return file.read().decode()
+            return file.read().decode("utf-8-sig")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as reason:
         raise error(f"{path}: cannot be read as text ({reason}); expected {expected}") from None
 
