@@ -265,6 +265,8 @@ class ToolEnvironment:
                 self.tool_sets.append(toolbox.signatures)
             row = {"prompt": renderer.opening(one.text), "question_id": one.question_id}
             rows.append(row | {"environment": str(self.tool_sets.index(toolbox.signatures))})
+        if not any(self.tool_sets):  # TRL would run no episodes
+            raise TrainingError("no tools are offered, and episodes are trained with some; name them with --tools")
         if len(self.tool_sets) == 1:  # TRL reads the column only if there is a choice
             rows = [{key: value for key, value in row.items() if key != "environment"} for row in rows]
         self.data = TrainingData.split(rows, training.n_heldout, seed)
