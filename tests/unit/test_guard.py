@@ -210,6 +210,11 @@ def test_a_checkpoint_whose_state_is_not_whole_is_not_resumed_from(work: Path, c
     assert not (work / "checkpoint-10").exists()
 
 
+@pytest.mark.parametrize(("until_step", "resumed"), [(None, 10), (12, 10), (10, 8), (9, 8)])
+def test_a_part_is_not_resumed_from_its_last_step(work: Path, until_step: int | None, resumed: int):
+    assert checkpoints.newest(work, until_step) == work / f"checkpoint-{resumed}"
+
+
 def test_in_float16_the_optimizer_may_have_made_fewer_steps(work: Path):
     of_another_step("optimizer.pt", 9)(work / "checkpoint-10")
     (work / "checkpoint-10/scaler.pt").write_bytes((work / "checkpoint-10/optimizer.pt").read_bytes())
@@ -228,16 +233,23 @@ def part(tmp_path: Path) -> Path:
     return folder
 
 
-def take_over(part: Path) -> Path:
+def take_over(part: Path, until_step: int | None = None) -> Path:
     work = part.with_name("work")
     checkpoints.claim(work, "0" * 16)
-    checkpoints.take_over(part / "checkpoints", work)
+    checkpoints.take_over(part / "checkpoints", work, until_step)
     return work
 
 
 def test_a_part_is_continued_from_its_last_step(part: Path):
     assert checkpoints.newest(take_over(part)) == part.with_name("work") / "checkpoint-10"
     assert (part / "checkpoints/checkpoint-10").is_dir()
+
+
+@pytest.mark.parametrize("until_step", [10, 8])
+def test_a_part_is_continued_to_a_later_step_only(part: Path, until_step: int):
+    with pytest.raises(checkpoints.CheckpointError, match=f"--until-step is {until_step}, .*{part} ends after step 10"):
+        take_over(part, until_step)
+    assert take_over(part, 12).is_dir()
 
 
 @pytest.mark.parametrize("change", FAULTS.values(), ids=FAULTS.keys())

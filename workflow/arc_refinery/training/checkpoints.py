@@ -90,20 +90,23 @@ def _identity(work: Path) -> str:
     return note.read_bytes().decode(errors="replace") if note.is_file() else ""
 
 
-def take_over(part: Path, work: Path) -> None:
-    """Fill the folder `work`, if it is only claimed yet, with the folder `part` of an earlier part of the training."""
+def take_over(part: Path, work: Path, until_step: int | None = None) -> None:
+    """Fill the folder `work`, if it is only claimed yet, with the folder `part` of an earlier part of the training.
+
+    The part must end before `until_step`.
+    """
     if any(path.name != _IDENTITY for path in work.iterdir()):
         return
     if not part.is_dir() or _identity(part) != _identity(work):
         raise CheckpointError(
             f"{part}: is not an earlier part of this training; its settings or data differ. Train that part again"
         )
-    _check_part(part)
+    _check_part(part, until_step)
     with atomic_write(work) as copy:
         shutil.copytree(part, copy)
 
 
-def _check_part(part: Path) -> None:
+def _check_part(part: Path, until_step: int | None) -> None:
     """Raise unless a part of a training, if no collapse ended it, holds the whole state after its last step."""
     log = part.parent / "training.jsonl"
     last = decode_json(
@@ -115,6 +118,11 @@ def _check_part(part: Path) -> None:
                 return
         case _:
             raise CheckpointError(f"{log}: does not end with the step that was chosen; train that part again")
+    if until_step is not None and until_step <= step:
+        raise CheckpointError(
+            f"--until-step is {until_step}, but --continue-from {part.parent} ends after step {step}; "
+            "expected a later step"
+        )
     saved = part / f"checkpoint-{step}"
     if step not in steps_of(part):
         fault = f"{saved / _STATE}: is missing or cannot be read"
@@ -152,8 +160,14 @@ def _is_complete(checkpoint: Path) -> bool:
     return True
 
 
-def newest(work: Path) -> Path | None:
-    """Return the newest complete checkpoint, after removing newer ones whose files are damaged."""
+def newest(work: Path, until_step: int | None = None) -> Path | None:
+    """Return the newest complete checkpoint, after removing newer ones whose files are damaged.
+
+    A kill may leave a part with its last step but without an adapter. transformers would train on from there, so
+    checkpoints from `until_step` on are removed, too.
+    """
+    if until_step is not None:
+        drop_after(work, until_step - 1)
     for path in reversed(steps_of(work).values()):
         if not (fault := _fault(path)):
             return path

@@ -165,7 +165,7 @@ def _claim(job: TrainingJob, identity: str) -> None:
     """Make the folder of checkpoints this training's own, with those of the part before it."""
     checkpoints.claim(job.work, identity)
     if job.before:
-        checkpoints.take_over(job.before / PARTS, job.work)
+        checkpoints.take_over(job.before / PARTS, job.work, job.until_step)
 
 
 def _write(job: TrainingJob, trainer: Trainer, journal: Journal, found: Symptom | None) -> None:
@@ -240,7 +240,7 @@ def _train(
     `of_run` are keywords of `trl.GRPOConfig`: where its server answers, and its name in trackers.
     """
     trainer = _trainer(job, environment, journal.rate, of_run)
-    newest = processes.by_first(lambda: checkpoints.newest(job.work))
+    newest = processes.by_first(lambda: checkpoints.newest(job.work, job.until_step))
     if newest:
         logger.info("%s: training resumes from this checkpoint", newest)
     elif processes.is_first():
