@@ -149,6 +149,8 @@ def test_an_output_under_a_file_is_refused(name: str):
         ["predictions", "import", "--predictions", "a", "--tasks-path", "b", "--output", "x", "--prompts-output", "x"],
         ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output-dir", "x", "--checkpoints", "x/y", *MODEL],
         ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output-dir", "x", "--tensorboard", "x", *MODEL],
+        ["train", "--dataset-path", "in", "--output-dir", "x", "--measurements", "x.checkpoints/m", *MODEL],
+        ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output-dir", "y/x", "--checkpoints", "y", *MODEL],
         ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output-dir", ".", *MODEL],
         ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output-dir", "x/..", "--checkpoints", "y", *MODEL],
         ["report", "curves", "--log", "in", "--output", "x.svg"],

@@ -82,7 +82,7 @@ class AdapterFlags(ModelFlags):
         curves = self.tensorboard and Output(self.tensorboard, "a folder of curves", lambda _: "", is_folder=True)
         return {
             "output_dir": [adapter(self.output_dir)],
-            "checkpoints": [Output(self.work, "a folder of checkpoints", foreign, is_folder=True)],
+            "checkpoints": [Output(self.work, "a folder of checkpoints", foreign, is_folder=True, is_whole=True)],
             "measurements": [lines(self.measurements, "step")] if self.measurements else [],
             "tensorboard": [curves] if curves else [],
         }
