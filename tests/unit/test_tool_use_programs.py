@@ -62,7 +62,15 @@ def test_a_docstring_may_hold_a_fence():
     assert final_program(f"{block(code)}Output:\n{block('4', '')}", ASSERTS) == code
 
 
-@pytest.mark.parametrize("program", ["double = lambda n: 2 * n", "if True:\n    def double(n):\n        return 2 * n"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        "double = lambda n: 2 * n",
+        "if True:\n    def double(n):\n        return 2 * n",
+        "from functools import partial\nfrom operator import mul\ndouble = partial(mul, 2)",
+        "from collections.abc import Callable\ndouble: Callable[[int], int] = lambda n: 2 * n",
+    ],
+)
 def test_a_function_can_be_defined_in_other_ways(program: str):
     assert str(final_program(f"{block(program)}Example:\n{block('double(2)')}", ASSERTS)).strip() == program
 

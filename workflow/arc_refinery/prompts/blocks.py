@@ -92,6 +92,10 @@ def defined_names(code: str) -> set[str]:
                     names.add(name)
                 case ast.Assign(targets=targets, value=ast.Lambda() | ast.Name() | ast.Attribute()):
                     names |= {target.id for target in targets if isinstance(target, ast.Name)}
+                case ast.AnnAssign(target=ast.Name(id=name), value=ast.Lambda()):
+                    names.add(name)
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call):  # not `double = double(2)`
+                    names |= {name} - {one.id for one in ast.walk(call) if isinstance(one, ast.Name)}
                 case ast.If() | ast.Try() | ast.With() | ast.ExceptHandler():
                     open_blocks.append(node)
                 case _:
