@@ -164,6 +164,12 @@ def test_output_that_cannot_be_written_is_named(words: str, unbuffered: str):
     assert "Traceback" not in done.stderr
 
 
+def test_an_interrupted_command_ends_as_interrupted_without_a_traceback():
+    script = "import arc_refinery.cli as cli\ndef run(): raise KeyboardInterrupt\ncli._run = run\ncli.main()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+
+
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-", ">&-"])
 def test_a_command_whose_streams_are_closed_does_its_work(closed: str, tmp_path: Path):
     (tmp_path / "programs").write_text(

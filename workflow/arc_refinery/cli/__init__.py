@@ -77,11 +77,15 @@ _CLOSED_PIPE = 128 + signal.SIGPIPE  # the exit code of a shell's command that s
 def main() -> None:
     """Run one command. Exit code 1 and one message on bad input, exit code 2 on a wrong command line."""
     _open_closed_streams()
+    from arc_refinery.ending import end
+
     try:
         try:
             _run()
         finally:
             sys.stdout.flush()
+    except KeyboardInterrupt:
+        end(signal.SIGINT)
     except BrokenPipeError:
         if not (_is_closed(sys.stdout) or _is_closed(sys.stderr)):
             raise
