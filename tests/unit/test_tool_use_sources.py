@@ -198,6 +198,13 @@ def test_a_task_in_other_words_is_held_out(other: Question, reason: str | None):
     assert (kept, reasons) == (([], {f"held out, {reason}": 1}) if reason else ([FULL], {}))
 
 
+def test_the_test_that_a_row_is_shown_with_is_not_a_part_of_its_text(tmp_path: Path):
+    (train,) = questions_of(of_file(tmp_path / "rows.jsonl", "mbpp", [DOUBLE]), "train", 0)
+    other = DOUBLE | {"text": "double it", "test_list": ["assert double(7) == 14"]}
+    (heldout,) = questions_of(of_file(tmp_path / "rows.jsonl", "mbpp", [other]), "heldout", 0)
+    assert without_heldout([train], [heldout]) == ([], {"held out, by text": 1})
+
+
 def test_numbers_of_rows_are_no_ids(tmp_path: Path):
     rows = [{key: value for key, value in DOUBLE.items() if key != "task_id"}]
     (train,) = questions_of(of_file(tmp_path / "rows.jsonl", "mbpp", rows), "train", 0)

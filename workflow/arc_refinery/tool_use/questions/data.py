@@ -25,6 +25,7 @@ from arc_refinery.tool_use.grading.answers import final_number, normalized
 
 logger = logging.getLogger(__name__)
 
+SHOWN_TEST = "\nOne of its tests: "  # behind the text of a row of MBPP
 MBPP_ID = "mbpp-"  # before a row's `task_id`
 # Fields that other data sets have, and that matter: MBPP+ and HumanEval, multiple choice, questions on a text
 _UNUSED_FIELDS: dict[Form, tuple[str, ...]] = {
@@ -83,7 +84,7 @@ def mbpp_question(row: Any, name: str, where: str) -> Question:
     ):  # used as the name of a folder
         raise RowError(f"{where}: field 'task_id' is {task_id!r:.60}; expected a number, or letters, digits, - . _")
     asserts = Asserts((*tests, *challenges), imports, setup)
-    shown = f"{text.strip()}\nOne of its tests: {tests[0].strip()}"
+    shown = f"{text.strip()}{SHOWN_TEST}{tests[0].strip()}"
     return Question(f"{MBPP_ID}{task_id}", shown, "code_exec", code, asserts=asserts)
 
 

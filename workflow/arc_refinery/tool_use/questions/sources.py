@@ -20,6 +20,7 @@ from arc_refinery.tool_use.grading.asserts import one_form
 from arc_refinery.tool_use.grading.code_exec import AssertOutcome, AssertsReport, run_asserts
 from arc_refinery.tool_use.questions.data import (
     MBPP_ID,
+    SHOWN_TEST,
     gsm8k_question,
     mbpp_question,
     questions_from_file,
@@ -120,7 +121,7 @@ def without_heldout(
     by_assert: dict[str, list[frozenset[str]]] = {}
     for question in heldout:
         task_ids |= _task_id(question)
-        texts.add(_plain_words(question.text))
+        texts.add(_plain_words(question))
         asserts = _assert_texts(question)
         for one in asserts:
             by_assert.setdefault(one, []).append(asserts)
@@ -128,7 +129,7 @@ def without_heldout(
     def reason(question: Question) -> str | None:
         if _task_id(question) & task_ids:
             return "held out, by task_id"
-        if _plain_words(question.text) in texts:
+        if _plain_words(question) in texts:
             return "held out, by text"
         asserts = _assert_texts(question)
         others = [other for one in asserts for other in by_assert.get(one, ())]
@@ -148,8 +149,13 @@ def _task_id(question: Question) -> set[str]:
     return {name.removeprefix(MBPP_ID)} if has_one else set()
 
 
-def _plain_words(text: str) -> str:
-    """Return text without differences in case, white space and punctuation; what calculates is kept."""
+def _plain_words(question: Question) -> str:
+    """Return a question's text without differences in case, white space and punctuation; what calculates is kept.
+
+    Neither the test that MBPP's are shown with nor characters that cannot be seen are a part of it.
+    """
+    text = question.text.partition(SHOWN_TEST)[0] if question.asserts else question.text
+    text = "".join(one for one in text if unicodedata.category(one) != "Cf")
     text = _DASHES.sub("-", unicodedata.normalize("NFKC", text).casefold())
     return " ".join(_PUNCTUATION.sub(" ", text).split())
 
