@@ -87,6 +87,15 @@ def test_weights_that_are_not_those_of_the_config_are_refused(tmp_path: Path, ch
         load_weights(ModelConfig(path=str(folder), window=64), in_4bit=False)
 
 
+@pytest.mark.model
+def test_weights_of_other_shapes_are_named_as_such(tmp_path: Path) -> None:
+    from arc_refinery.sampling.transformers_sampler import load_weights
+
+    folder = tiny(tmp_path, configured(intermediate_size=8))
+    with pytest.raises(ModelError, match="its weights have other shapes than config.json says"):
+        load_weights(ModelConfig(path=str(folder), window=64), in_4bit=False)
+
+
 @pytest.mark.parametrize(
     "change",
     [
