@@ -164,6 +164,13 @@ def test_output_that_cannot_be_written_is_named(words: str, unbuffered: str):
     assert "Traceback" not in done.stderr
 
 
+def test_a_name_of_a_file_that_is_not_utf_8_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    assert run(monkeypatch, "execute --programs programs --output \udcff.jsonl") == 2
+    assert "'\\udcff.jsonl' is not valid UTF-8" in capsys.readouterr().err
+
+
 def test_an_interrupted_command_ends_as_interrupted_without_a_traceback():
     script = "import arc_refinery.cli as cli\ndef run(): raise KeyboardInterrupt\ncli._run = run\ncli.main()"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

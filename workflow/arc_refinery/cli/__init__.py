@@ -161,6 +161,9 @@ def _run() -> None:
 def parse(words: Sequence[str]) -> Any:
     """Return a command with its flags, an instance of its dataclass; exit with code 2 on a wrong command line."""
     name, flags = _command(words)
+    if unreadable := [word for word in flags if not _is_unicode(word)]:
+        print(f"arc-refinery {name}: {unreadable[0]!r} is not valid UTF-8; rename the file", file=sys.stderr)
+        sys.exit(2)
     import tyro
 
     command = tyro.cli(load(name), prog=f"arc-refinery {name}", args=flags)
@@ -170,6 +173,14 @@ def parse(words: Sequence[str]) -> Any:
         print("\n".join(f"arc-refinery {name}: {fault}" for fault in faults), file=sys.stderr)
         sys.exit(2)
     return command
+
+
+def _is_unicode(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:  # bytes of a file's name, which Parquet and JSON cannot hold
+        return False
+    return True
 
 
 def load(name: str) -> Callable[..., Any]:
