@@ -77,7 +77,7 @@ _CLOSED_PIPE = 128 + signal.SIGPIPE  # the exit code of a shell's command that s
 def main() -> None:
     """Run one command. Exit code 1 and one message on bad input, exit code 2 on a wrong command line."""
     _open_closed_streams()
-    from arc_refinery.ending import end
+    from arc_refinery.runs.ending import end
 
     try:
         try:
