@@ -260,6 +260,8 @@ WRONG_ADAPTERS: dict[str, Change] = {
     "no layer 3": rewritten(lambda weights: {name: one for name, one in weights.items() if ".layers.3." not in name}),
     "no v_proj": rewritten(lambda weights: {name: one for name, one in weights.items() if "v_proj" not in name}),
     "more modules": settings_of_adapter(target_modules="all-linear", modules_to_save=None, r=9),
+    "fewer modules": settings_of_adapter(target_modules=["q_proj"]),
+    "one layer in its settings": settings_of_adapter(layers_to_transform=[0]),
     "unknown modules": settings_of_adapter(target_modules=["nope"]),
     "modules of numbers": settings_of_adapter(target_modules=7),
     "cut": cut("adapter_model.safetensors", 300),

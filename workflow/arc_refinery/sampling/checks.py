@@ -196,6 +196,11 @@ def check_adapter(adapter: Path, model: ModelConfig) -> None:
             f"{weights}: lacks {len(missing)} of the {len(promised)} matrices that its {ADAPTER_CONFIG} promises, such "
             f"as {missing[0]}; save the adapter again"
         )
+    if unused := sorted(key for key in shapes.keys() - promised.keys() if ".lora_" in key):  # peft drops them
+        raise SamplingError(
+            f"{weights}: {len(unused)} of its {len(shapes)} matrices would be left out by its {ADAPTER_CONFIG}, such "
+            f"as {unused[0]}; do the two files belong together? Save the adapter again"
+        )
     if other := [key for key, shape in promised.items() if shapes[key] != shape]:
         raise SamplingError(
             f"{weights}: {other[0]} is {shapes[other[0]]}, but with the rank in its {ADAPTER_CONFIG} it would be "
