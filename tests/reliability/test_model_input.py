@@ -92,7 +92,7 @@ def test_weights_of_other_shapes_are_named_as_such(tmp_path: Path) -> None:
     from arc_refinery.sampling.transformers_sampler import load_weights
 
     folder = tiny(tmp_path, configured(intermediate_size=8))
-    with pytest.raises(ModelError, match="its weights have other shapes than config.json says"):
+    with pytest.raises(ModelError, match=r"its weights have other shapes than config\.json says"):
         load_weights(ModelConfig(path=str(folder), window=64), in_4bit=False)
 
 

@@ -74,7 +74,7 @@ def run(monkeypatch: pytest.MonkeyPatch, words: str) -> object:
                 "tools episodes --output-folder a",
             )
             for flags, begins in (
-                ("--lora-path none", "none/adapter_config.json: "),
+                ("--lora-path none --tools calculator", "none/adapter_config.json: "),
                 ("--tools read_file --files none", "none: "),
                 ("--tools browser", "--tools: 'browser' "),
                 ("--tools none.py:f", "none.py: "),
@@ -99,7 +99,7 @@ def run(monkeypatch: pytest.MonkeyPatch, words: str) -> object:
             "--tools-of-sets names the set sum, ",
         ),
         (
-            f"{TRAIN} --learning-rate 1 {MODEL} {SIZES} --dataset-path sums.parquet --n-heldout 3",
+            f"{TRAIN} --learning-rate 1 {MODEL} {SIZES} --dataset-path sums.parquet --tools calculator --n-heldout 3",
             "n_heldout = 3 ",
         ),
         (
