@@ -35,7 +35,7 @@ from arc_refinery.config.training import Methods
 from arc_refinery.config.users import User
 from arc_refinery.models.hub import Download
 
-CallFormatName = Literal["auto", "hermes", "qwen-xml", "llama"]  # tool_use/call_formats
+CallFormatName = Literal["auto", "hermes", "qwen-xml", "llama"]  # tool_use/calls/formats
 Form = Literal["gsm8k", "mbpp", "text"]  # of rows (tool_use/questions/data.py)
 ToolName = Literal["calculator", "execute_code", "python", "read_file", "search"]
 LEVELS = (1, 2, 3)  # of the generator's questions
