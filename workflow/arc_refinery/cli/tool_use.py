@@ -402,9 +402,7 @@ def _entry(kind: type[Entry], word: str, flag: str) -> Entry:
 
 
 @contextmanager
-def _two(
-    sandbox: config.Sandbox, n_jobs: config.PositiveInt = 1, modules: Sequence[str] = ()
-) -> Iterator[tuple[Executor, Executor]]:
+def _two(sandbox: config.Sandbox, n_jobs: int = 1, modules: Sequence[str] = ()) -> Iterator[tuple[Executor, Executor]]:
     """Open one executor that runs programs, and one that only compares their results (grading/code_exec.py)."""
     with sandbox.executor(n_jobs, modules) as candidates, sandbox.executor(1) as graders:
         yield candidates, graders
