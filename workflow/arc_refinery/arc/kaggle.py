@@ -126,7 +126,10 @@ def read_tasks(path: Path) -> dict[str, Any]:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a mapping from task ids from a .json or .json.gz file; raises `ChallengeError`."""
-    content = reading.read_json(path, "a mapping from task ids", ChallengeError)
+    return _mapping(reading.read_json(path, "a mapping from task ids", ChallengeError), path)
+
+
+def _mapping(content: Any, path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ChallengeError(f"{path}: holds {reading.in_words(content)}, expected a mapping from task ids")
     return content
@@ -146,11 +149,10 @@ def _tasks_of_file(path: Path) -> dict[str, Any]:
         return {_id_of(Path(path.name)): content}
     if isinstance(content, list):
         return _with_ids(content, path)
-    if not isinstance(content, dict):
-        raise ChallengeError(f"{path}: holds {reading.in_words(content)}, expected a mapping from task ids")
-    if not content:
+    tasks = _mapping(content, path)
+    if not tasks:
         raise ChallengeError(f"{path}: has no tasks; expected at least one")
-    return content
+    return tasks
 
 
 def _with_ids(items: list[Any], path: Path) -> dict[str, Any]:
