@@ -57,9 +57,10 @@ def check_model(model: ModelConfig, adapter: Path | None) -> None:
         check_mig()
     if model.use_4bit_quantization and find_spec("bitsandbytes") is None:
         raise SamplingError("4-bit weights need bitsandbytes and a GPU; see docs/environments.md, or do not quantize")
-    _check_window(model, check_folder(model))
+    network = check_folder(model)
+    _check_window(model, network)
     if adapter is not None:
-        check_adapter(adapter, model)
+        _check_adapter(adapter, model, network)
 
 
 def check_folder(model: ModelConfig) -> Any:
@@ -80,7 +81,7 @@ def check_trained(model: ModelConfig, lora: Lora, start: Path | None) -> None:
             f"lora.target_modules: {model.path} has no module {unknown[0]}; it has {', '.join(names_of(matrices))}"
         )
     if start is not None:
-        check_adapter(start, model)
+        _check_adapter(start, model, network)
 
 
 def check_answers_end(model_path: str) -> None:
@@ -167,7 +168,7 @@ def _check_tokenizer(model_path: str, network: Any) -> None:
         )
 
 
-def check_adapter(adapter: Path, model: ModelConfig) -> None:
+def _check_adapter(adapter: Path, model: ModelConfig, network: Any) -> None:
     """Check that the adapter has the matrices that its settings promise, in the shapes of the model's modules.
 
     The name of its base model proves nothing, because folders are moved: a different name only logs a warning.
@@ -175,7 +176,7 @@ def check_adapter(adapter: Path, model: ModelConfig) -> None:
     base_name = str(adapter_config(adapter).get("base_model_name_or_path") or "")
     weights = adapter / ADAPTER_WEIGHTS
     shapes = _shapes(weights)
-    empty = _modules(_network_config(model))
+    empty = _modules(network)
     modules = {
         name: (module.in_features, module.out_features)
         for name, module in empty.items()
