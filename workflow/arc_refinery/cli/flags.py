@@ -113,7 +113,7 @@ class GrpoFlags(AdapterFlags):
         step, last = self.until_step, training.max_steps
         if step is None:
             return
-        if step < 1 or step % training.save_steps:
+        if step % training.save_steps:
             raise InputError(f"--until-step is {step}; expected a multiple of --save-steps {training.save_steps}")
         if 0 < last < step:
             raise InputError(f"--until-step is {step}, but the training ends at --max-steps {last}; lower it")
