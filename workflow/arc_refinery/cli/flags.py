@@ -12,7 +12,7 @@ import tyro
 from pydantic import TypeAdapter, ValidationError
 
 from arc_refinery import config
-from arc_refinery.cli.outputs import Output, OutputError, Outputs, adapter, lines
+from arc_refinery.cli.outputs import Output, OutputError, Outputs, adapter, flag_of, lines
 from arc_refinery.errors import InputError
 from arc_refinery.sampling.gpus import divide, let_segments_grow
 
@@ -149,7 +149,7 @@ def faults_of_flags(command: Any) -> Iterator[str]:
     """Yield what is wrong with the flags of a command: values outside their bounds, and files that are named twice."""
     for name, hint in get_type_hints(type(command), include_extras=True).items():
         value = getattr(command, name)
-        flag = f"--{name.replace('_', '-')}"
+        flag = flag_of(name)
         if is_dataclass(value):
             yield from faults_of_flags(value)
         elif isinstance(value, int | float | str):

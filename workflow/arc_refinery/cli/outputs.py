@@ -49,16 +49,16 @@ Outputs = Mapping[str, Sequence[Output]]  # by the name of the flag's field
 def check_outputs(command: Any) -> None:
     """Raise `OutputError` if a command would replace an input or something that it did not make."""
     declared: Outputs = command.writes() if hasattr(command, "writes") else {}
-    taken = {os.path.realpath(path): f"is read by {_flag(name)}" for name, path in _read(command, declared)}
+    taken = {os.path.realpath(path): f"is read by {flag_of(name)}" for name, path in _read(command, declared)}
     for name, outputs in declared.items():
         for output in outputs:
-            where = f"{_flag(name)}: {output.path}"
+            where = f"{flag_of(name)}: {output.path}"
             if (place := os.path.realpath(output.path)) in taken:
                 raise OutputError(f"{where} {taken[place]}, and would be replaced; name another output")
-            taken[place] = f"is also written by {_flag(name)}"
+            taken[place] = f"is also written by {flag_of(name)}"
             if fault := _fault(output):
                 raise OutputError(f"{where} {fault}")
-    _check_apart([(_flag(name), output) for name, outputs in declared.items() for output in outputs])
+    _check_apart([(flag_of(name), output) for name, outputs in declared.items() for output in outputs])
 
 
 def _check_apart(outputs: Sequence[tuple[str, Output]]) -> None:
@@ -70,7 +70,7 @@ def _check_apart(outputs: Sequence[tuple[str, Output]]) -> None:
             )
 
 
-def _flag(name: str) -> str:
+def flag_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
