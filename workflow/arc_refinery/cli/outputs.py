@@ -14,14 +14,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import islice, permutations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zipfile import is_zipfile
 
 from pydantic import BaseModel
 
-from arc_refinery import records
 from arc_refinery.errors import InputError
-from arc_refinery.records import RecordKind
+
+if TYPE_CHECKING:
+    from arc_refinery.records import RecordKind
 
 PATHS = ("path", "solutions", "only", "template", "model_path", "start")  # texts of flags that name an input
 SNAKEMAKES = ".snakemake_timestamp"  # in each folder that a rule declares
@@ -136,8 +137,10 @@ def _fault_of_parent(path: Path) -> str:
 # Kinds of outputs
 
 
-def records_file(path: Path, kind: RecordKind) -> Output:
+def records_file(path: Path, kind: "RecordKind") -> Output:
     def found(path: Path) -> str:
+        from arc_refinery import records
+
         other = records.kind_of(path)
         return "" if other == kind else f"it holds {other}"
 
