@@ -3,7 +3,8 @@ from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 from snakemake.utils import min_version
 
-from arc_refinery.config import ConfigError, check_files, read_yaml, validate_experiment
+from arc_refinery.config import check_files, read_yaml, validate_experiment
+from arc_refinery.errors import InputError
 from arc_refinery.runs.lock import enter
 from arc_refinery.sampling.gpu_memory import memory_warnings
 
@@ -23,15 +24,15 @@ try:
         read_yaml(Path(path))
     experiment = validate_experiment(config, config_origin())
     check_files(experiment, config_origin(), contents=workflow.is_main_process)  # jobs parse this file again
-except ConfigError as error:
+except InputError as error:
     raise WorkflowError(str(error))
 if workflow.is_main_process:
     if experiment.kind == "tool-use" and not experiment.model.download:
-        from arc_refinery.tool_use.episodes.rendering import ToolTemplateError, check_folder
+        from arc_refinery.tool_use.episodes.rendering import check_folder
 
         try:
             check_folder(Path(experiment.model.path), experiment.generation)
-        except ToolTemplateError as error:
+        except InputError as error:
             raise WorkflowError(f"{config_origin()}: {error}")
     for warning in memory_warnings(experiment, config_origin()):
         logger.warning(warning)

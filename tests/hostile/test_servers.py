@@ -247,7 +247,6 @@ WITHOUT_SECCOMP = """
 import ctypes, json, struct, sys
 from hostile import arena
 from arc_refinery.sandbox import Executor
-from arc_refinery.sandbox.executor import SandboxUnavailable
 
 def instruction(code, operand, skip_unless_equal=0): return struct.pack("HBBI", code, 0, skip_unless_equal, operand)
 code = instruction(0x20, 0) + instruction(0x15, 317, 1) + instruction(0x06, 0x00050001) + instruction(0x06, 0x7fff0000)
@@ -263,7 +262,7 @@ sources = json.loads(sys.argv[2])
 try:
     with Executor(n_jobs, arena.LIMITS, programs_per_child, allow_without_seccomp=bool(sources)) as executor:
         print(json.dumps([arena.attack(executor, source).error for source in sources]))
-except SandboxUnavailable as error:
+except InputError as error:
     print(json.dumps([str(error)]))
 assert arena.descendants() == set()
 """

@@ -14,8 +14,9 @@ from messages import Wording, line_with
 from arc_refinery import records
 from arc_refinery.arc.tasks import Pair
 from arc_refinery.config import ConfigError, Refining, validate_experiment
+from arc_refinery.errors import InputError
 from arc_refinery.evaluation.paired import load_side, pair, shared_tasks
-from arc_refinery.evaluation.sides import PairingError, arms_to_pair, side
+from arc_refinery.evaluation.sides import arms_to_pair, side
 from arc_refinery.reporting.refining.compare import paired_comparison
 from arc_refinery.reporting.refining.side_by_side import COLUMNS_EXPLAINED, set_section
 from arc_refinery.reporting.refining.tables import comparisons
@@ -101,7 +102,7 @@ def test_two_experiments_share_their_common_tasks_whatever_their_order_and_shard
 def test_one_arm_is_paired_with_that_of_the_same_name(demo: Path, tmp_path: Path, wording: Wording):
     other = another(tmp_path / "elsewhere")
     assert arms_to_pair(side(f"{demo}:independent"), side(str(other))) == [("independent", "independent")]
-    with pytest.raises(PairingError) as caught:
+    with pytest.raises(InputError) as caught:
         arms_to_pair(side(f"{demo}:refine"), side(str(other)))
     assert f"{demo}:refine {other}:independent" in str(caught.value)
     wording(caught.value)
@@ -147,20 +148,20 @@ def test_the_interval_is_that_of_the_experiments_own_report(demo: Path):
 def test_what_cannot_be_compared_is_refused_with_what_to_do(
     demo: Path, first: str, second: str, facts: str, wording: Wording
 ):
-    with pytest.raises(PairingError) as caught:
+    with pytest.raises(InputError) as caught:
         paired_comparison(side(str(demo.parent / first)), side(str(demo.parent / second)))
     assert re.search(facts, str(caught.value))
     wording(caught.value)
 
 
 def test_nothing_in_common_is_an_error(demo: Path, tmp_path: Path, wording: Wording):
-    with pytest.raises(PairingError) as nothing:
+    with pytest.raises(InputError) as nothing:
         paired_comparison(side(str(demo)), side(str(another(tmp_path / "elsewhere", tasks="xyz"))))
     assert "small" in str(nothing.value)
     wording(nothing.value)
     write_page([side(str(demo)), side(str(tmp_path / "elsewhere/other"))], tmp_path / "compare.md")
     wording(line_with((tmp_path / "compare.md").read_text(), "`other` and `demo`"))
-    with pytest.raises(PairingError) as no_set:
+    with pytest.raises(InputError) as no_set:
         paired_comparison(side(f"{demo}:refine"), side(f"{demo}:independent"), ["large"])
     assert "large" in str(no_set.value) and "small" in str(no_set.value)
     wording(no_set.value)
@@ -172,7 +173,7 @@ def test_another_task_of_the_same_id_is_an_error(demo: Path, tmp_path: Path, wor
     changed = dataclasses.replace(task, test=(Pair(task.test[0].input, np.rot90(WRONG)),))
     tasks = [changed if name == "c" else make_task(name) for name in "dcxa"]
     records.write(other / "tasks/small.parquet", "tasks", tasks, 0, {})
-    with pytest.raises(PairingError) as caught:
+    with pytest.raises(InputError) as caught:
         paired_comparison(side(str(demo)), side(str(other)))
     assert " task c " in str(caught.value)
     wording(caught.value)

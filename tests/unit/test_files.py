@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from messages import Wording
 
-from arc_refinery.files import WriteError, append, atomic_write
+from arc_refinery.errors import InputError
+from arc_refinery.files import append, atomic_write
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ WRITERS = pytest.mark.parametrize("write", [write_text, write_parquet, write_fol
 def test_a_file_that_would_be_too_large_is_named_and_the_old_one_stays(small_files, tmp_path, write, wording: Wording):
     path = tmp_path / "out"
     path.write_text("old")
-    with pytest.raises(WriteError) as caught:
+    with pytest.raises(InputError) as caught:
         write(path, 100_000)
     assert str(caught.value).startswith(f"{path}: ") and "`ulimit -f`" in str(caught.value)
     wording(caught.value)
@@ -61,7 +62,7 @@ def test_a_full_disk_is_named(tmp_path, write):
     if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", tmp_path]).returncode:
         pytest.skip("only root can mount a small file system, and not in every container")
     try:
-        with pytest.raises(WriteError) as caught:
+        with pytest.raises(InputError) as caught:
             write(tmp_path / "out", 1_000_000)
         assert str(caught.value).startswith(f"{tmp_path}/out: ") and "`df`" in str(caught.value)
         assert not list(tmp_path.iterdir())
@@ -72,7 +73,7 @@ def test_a_full_disk_is_named(tmp_path, write):
 @WRITERS
 def test_a_path_under_a_file_is_named_before_anything_is_computed(tmp_path, write, wording: Wording):
     (tmp_path / "file").touch()
-    with pytest.raises(WriteError) as caught:
+    with pytest.raises(InputError) as caught:
         write(tmp_path / "file/out", 10)
     assert str(caught.value).startswith(f"{tmp_path}/file/out: ")
     wording(caught.value)
@@ -82,7 +83,7 @@ def test_a_read_only_folder_is_named_before_anything_is_computed(tmp_path):
     if os.geteuid() == 0:
         pytest.skip("root may write everywhere")
     tmp_path.chmod(0o500)
-    with pytest.raises(WriteError, match="permission"), atomic_write(tmp_path / "out"):
+    with pytest.raises(InputError, match="permission"), atomic_write(tmp_path / "out"):
         pytest.fail("computed")
 
 
@@ -94,7 +95,7 @@ def test_an_error_in_reading_is_not_taken_for_one_in_writing(tmp_path):
 
 def test_lines_that_cannot_be_appended_are_an_error_of_the_user(small_files, tmp_path, wording: Wording):
     append(tmp_path / "log", "x" * 900)
-    with pytest.raises(WriteError) as caught:
+    with pytest.raises(InputError) as caught:
         append(tmp_path / "log", "x" * 900)
     assert str(caught.value).startswith(f"{tmp_path}/log: ") and "`ulimit -f`" in str(caught.value)
     wording(caught.value)
@@ -127,7 +128,7 @@ def test_errors_of_the_safetensors_library_are_explained(small_files, tmp_path, 
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    with pytest.raises(WriteError) as caught, atomic_write(tmp_path / "w", SafetensorError) as path:
+    with pytest.raises(InputError) as caught, atomic_write(tmp_path / "w", SafetensorError) as path:
         save_file({"weights": torch.zeros(10_000)}, path)
     assert str(caught.value).startswith(f"{tmp_path}/w: ") and "`ulimit -f`" in str(caught.value)
     wording(caught.value)

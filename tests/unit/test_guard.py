@@ -247,7 +247,7 @@ def test_a_part_is_continued_from_its_last_step(part: Path):
 
 @pytest.mark.parametrize("until_step", [10, 8])
 def test_a_part_is_continued_to_a_later_step_only(part: Path, until_step: int):
-    with pytest.raises(checkpoints.CheckpointError, match=f"--until-step is {until_step}, .*{part} ends after step 10"):
+    with pytest.raises(InputError, match=f"--until-step is {until_step}, .*{part} ends after step 10"):
         take_over(part, until_step)
     assert take_over(part, 12).is_dir()
 
@@ -255,7 +255,7 @@ def test_a_part_is_continued_to_a_later_step_only(part: Path, until_step: int):
 @pytest.mark.parametrize("change", FAULTS.values(), ids=FAULTS.keys())
 def test_a_part_whose_state_is_not_whole_is_refused(part: Path, change: Callable[[Path], object], wording: Wording):
     change(part / "checkpoints/checkpoint-10")
-    with pytest.raises(checkpoints.CheckpointError) as caught:
+    with pytest.raises(InputError) as caught:
         take_over(part)
     assert str(part / "checkpoints/checkpoint-10") in str(caught.value)
     assert f"delete {part}" in str(caught.value)

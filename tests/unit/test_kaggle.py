@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from arc_refinery import config, records
 from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.grids import UNKNOWN, as_grid
-from arc_refinery.arc.kaggle import ChallengeError, read_challenges
+from arc_refinery.arc.kaggle import read_challenges
 from arc_refinery.arc.metrics import correct_grids, mean_pixel_score, pixel_score
 from arc_refinery.arc.tasks import Pair
 from arc_refinery.barc.sources import tasks_of_set
@@ -26,6 +26,7 @@ from arc_refinery.cli.attempts import GradeAttempts
 from arc_refinery.cli.prompts import Refine
 from arc_refinery.cli.tasks import EvaluationTasks, SetOfTasks
 from arc_refinery.config import ConfigError, inputs
+from arc_refinery.errors import InputError
 from arc_refinery.prompts import WORDS, first_turn
 from arc_refinery.records import RecordError
 from arc_refinery.refine.predictions import prompts_of, read_predictions
@@ -57,7 +58,7 @@ def solutions(tmp_path: Path) -> Path:
 
 
 def message(path: Path, solutions: Path | None = None) -> str:
-    with pytest.raises(ChallengeError) as caught:
+    with pytest.raises(InputError) as caught:
         list(read_challenges(path, solutions))
     return str(caught.value)
 
@@ -234,7 +235,7 @@ def test_a_task_outside_arcs_limits_matters_only_where_it_is_asked_for(tmp_path:
     listed = {"source": "dataset", "path": str(path), "only": str(tmp_path / "ids.txt")}
     assert [task.task_id for task in tasks_of_set(evaluation_set(**listed), 4500, Counter())] == ["fine", "also"]
     (tmp_path / "ids.txt").write_text("fine\nwide\n")
-    with pytest.raises(ChallengeError) as caught:
+    with pytest.raises(InputError) as caught:
         list(tasks_of_set(evaluation_set(**listed), 4500, Counter()))
     text = str(caught.value)
     assert (
@@ -253,7 +254,7 @@ def test_tasks_left_out_are_in_the_notes_and_not_all(tmp_path: Path, wording: Wo
     EvaluationTasks(tmp_path / "tasks.parquet", chosen).run()
     assert records.notes(tmp_path / "tasks.parquet")["problems_left_out"] == {"a grid has a side of more than 30": 1}
     store(path, {"wide": WIDE})
-    with pytest.raises(ChallengeError) as caught:
+    with pytest.raises(InputError) as caught:
         EvaluationTasks(tmp_path / "tasks.parquet", chosen).run()
     assert str(caught.value).startswith(f"{path}: all ")
     wording(caught.value)
@@ -322,7 +323,7 @@ def test_a_set_from_kaggle_has_the_listed_tasks_in_their_order(
     settings["only"] = str(tmp_path / "ids.txt")
     assert [task.task_id for task in tasks_of_set(evaluation_set(**settings), 4500, Counter())] == ["a"]
     (tmp_path / "ids.txt").write_text("a\nc\n")
-    with pytest.raises(ChallengeError) as caught:
+    with pytest.raises(InputError) as caught:
         list(tasks_of_set(evaluation_set(**settings), 4500, Counter()))
     assert str(caught.value).startswith(f"{tmp_path}/ids.txt: c ") and str(challenges) in str(caught.value)
     wording(caught.value)

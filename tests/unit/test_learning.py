@@ -18,10 +18,10 @@ from factories import make_task
 
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
+from arc_refinery.errors import InputError
 from arc_refinery.prompts import COLOR_WORDS, Template, first_turn, load_template, save_template
-from arc_refinery.prompts.learning import LearningError, learn
+from arc_refinery.prompts.learning import learn
 from arc_refinery.prompts.rows import read_first_turns
-from arc_refinery.rows import RowError
 
 SYSTEM = "You are good at puzzles. Black is often the background."
 PREFIX = "Here is how I would do it with the library.\n\n```python\nfrom common import"
@@ -201,7 +201,7 @@ def test_rows_that_do_not_fit_are_counted_and_named(tmp_path: Path):
 def test_two_wordings_in_one_file_end_in_an_error_that_shows_where_they_differ(tmp_path: Path):
     rows = rows_of(numbered)[:20] + [row(numbered(task).replace("Output", "Answer")) for task in tasks()[20:]]
     path = write(tmp_path / "rows.jsonl", rows)
-    with pytest.raises(LearningError, match=r"fits 20 of 30.*row 21: character \d+.*Answer"):
+    with pytest.raises(InputError, match=r"fits 20 of 30.*row 21: character \d+.*Answer"):
         learn(path)
     assert learn(path, min_share=0.6).n_fitting == 20
 
@@ -210,7 +210,7 @@ def test_other_color_words_are_named_and_can_be_given(tmp_path: Path):
     words = (*COLOR_WORDS[:8], "Teal", "Maroon")
     rows = [row(numbered(task).replace("Purple", "Teal").replace("Brown", "Maroon")) for task in tasks()]
     path = write(tmp_path / "rows.jsonl", rows)
-    with pytest.raises(LearningError, match=r"Maroon|Teal.*--colors"):
+    with pytest.raises(InputError, match=r"Maroon|Teal.*--colors"):
         learn(path)
     learned = learn(path, words)
     assert learned.n_fitting == 30
@@ -219,13 +219,13 @@ def test_other_color_words_are_named_and_can_be_given(tmp_path: Path):
 
 def test_rows_with_one_train_pair_cannot_tell_how_pairs_follow_each_other(tmp_path: Path):
     one_pair = [row(numbered(replace(task, train=task.train[:1]))) for task in tasks()]
-    with pytest.raises(LearningError, match="two or more train pairs"):
+    with pytest.raises(InputError, match="two or more train pairs"):
         learn(write(tmp_path / "rows.jsonl", one_pair))
 
 
 def test_a_slots_name_in_the_text_is_an_error(tmp_path: Path):
     path = write(tmp_path / "rows.jsonl", [row(numbered(task) + " {input}") for task in tasks()])
-    with pytest.raises(LearningError, match=r"row 1 has the text \{input\}"):
+    with pytest.raises(InputError, match=r"row 1 has the text \{input\}"):
         learn(path)
 
 
@@ -293,19 +293,19 @@ def test_of_a_longer_conversation_the_first_turn_counts(tmp_path: Path):
 def test_a_file_that_holds_no_rows_is_named(tmp_path: Path, name: str, content: bytes, reason: str):
     path = tmp_path / name
     path.write_bytes(content)
-    with pytest.raises(RowError, match=reason) as error:
+    with pytest.raises(InputError, match=reason) as error:
         list(read_first_turns(path))
     assert str(path) in str(error.value)
 
 
 def test_a_missing_file_is_named(tmp_path: Path):
-    with pytest.raises(RowError, match=r"nothing\.jsonl"):
+    with pytest.raises(InputError, match=r"nothing\.jsonl"):
         list(read_first_turns(tmp_path / "nothing.jsonl"))
 
 
 def test_an_empty_file_is_named(tmp_path: Path):
     path = write(tmp_path / "rows.jsonl", [])
-    with pytest.raises(LearningError, match=r"rows\.jsonl"):
+    with pytest.raises(InputError, match=r"rows\.jsonl"):
         learn(path)
 
 
@@ -329,5 +329,5 @@ def test_a_prefix_does_not_end_between_a_sign_and_a_line_break(tmp_path: Path):
 def test_an_answer_that_is_no_text_is_named(tmp_path: Path, content: object):
     rows = rows_of(numbered)
     rows[1]["messages"][-1]["content"] = content
-    with pytest.raises(RowError, match=r"rows\.jsonl: row 2: expected"):
+    with pytest.raises(InputError, match=r"rows\.jsonl: row 2: expected"):
         learn(write(tmp_path / "rows.jsonl", rows))

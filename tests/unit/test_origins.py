@@ -16,7 +16,7 @@ from arc_refinery.cli.results import SideBySide, WriteReport
 from arc_refinery.config import Refining, ToolUse
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.arms import load_results
-from arc_refinery.evaluation.sides import PairingError, check_distinct, side
+from arc_refinery.evaluation.sides import check_distinct, side
 from arc_refinery.records import RecordError
 from arc_refinery.tool_use.grading.evaluated import load_questions
 
@@ -155,7 +155,7 @@ def test_a_page_compares_experiments_and_each_once(
     (tmp_path / "link").symlink_to("tiny")
     monkeypatch.chdir(tmp_path)
     folders = [Path(name.format(tmp_path.name)) for name in named]
-    with pytest.raises(PairingError) as caught:
+    with pytest.raises(InputError) as caught:
         SideBySide(tuple(folders), tmp_path / "out.md").run()
     wording(caught.value)
     assert not (tmp_path / "out.md").exists()

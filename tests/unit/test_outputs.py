@@ -14,7 +14,7 @@ from messages import Wording
 
 from arc_refinery import cli, records
 from arc_refinery.cli import outputs
-from arc_refinery.cli.outputs import OutputError, check_outputs
+from arc_refinery.cli.outputs import check_outputs
 from arc_refinery.errors import InputError
 from arc_refinery.reporting import page, plots
 from arc_refinery.training import checkpoints
@@ -107,7 +107,7 @@ def test_a_file_of_the_users_own_is_refused_and_stays(name: str, written: str, w
     path = Path(written, "notes.txt") if written.endswith("/") else Path(written)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("mine\n")
-    with pytest.raises(OutputError) as caught:
+    with pytest.raises(InputError) as caught:
         check(name)
     assert written.rstrip("/") in str(caught.value)
     wording(caught.value)
@@ -119,7 +119,7 @@ def test_a_folder_instead_of_a_file_and_the_reverse_are_refused(name: str, writt
     path = Path(written)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch() if written.endswith("/") else path.mkdir()
-    with pytest.raises(OutputError, match=written.rstrip("/")):
+    with pytest.raises(InputError, match=written.rstrip("/")):
         check(name)
 
 
@@ -128,7 +128,7 @@ def test_an_output_under_a_file_is_refused(name: str):
     words, written = COMMANDS[name]
     Path("file").touch()
     moved = [f"file/{word}" if any(one.startswith(word) for one in written) else word for word in words]
-    with pytest.raises(OutputError, match="file"):
+    with pytest.raises(InputError, match="file"):
         check_outputs(cli.parse([*name.split(), *moved]))
 
 
@@ -158,7 +158,7 @@ def test_an_output_under_a_file_is_refused(name: str):
 )  # fmt: skip
 def test_an_output_that_is_an_input_or_another_output_is_refused(words: list[str], tmp_path: Path):
     Path("link").symlink_to("x")
-    with pytest.raises(OutputError):
+    with pytest.raises(InputError):
         check_outputs(cli.parse([word.format(tmp_path.name) for word in words]))
 
 
@@ -170,7 +170,7 @@ def test_a_name_of_a_set_is_not_an_input():
 
 def test_the_prompts_of_the_turn_that_is_refined_are_an_input(tmp_path: Path):
     words = [*COMMANDS["prompts refine"][0], "--folder", str(tmp_path), "--output", "prompts.parquet"]
-    with pytest.raises(OutputError, match=r"prompts\.parquet"):
+    with pytest.raises(InputError, match=r"prompts\.parquet"):
         check_outputs(cli.parse(["prompts", "refine", *words]))
 
 
@@ -265,7 +265,7 @@ def test_other_records_tables_and_pictures_are_not_ours(tmp_path: Path):
         *outputs.picture(tmp_path / "photo.png")[:1],
         outputs.svg(tmp_path / "drawing.svg"),
     ):
-        with pytest.raises(OutputError):
+        with pytest.raises(InputError):
             check_outputs(Command(output))
 
 
@@ -285,7 +285,7 @@ def test_json_of_others_is_not_ours(content: str):
         outputs.json_file(Path("file"), "step"),
         outputs.submission(Path("file")),
     ):
-        with pytest.raises(OutputError, match="file"):
+        with pytest.raises(InputError, match="file"):
             check_outputs(Command(output))
 
 
@@ -300,14 +300,14 @@ def test_checkpoints_are_never_removed_with_other_files(foreign: str, is_claimed
         write_checkpoints(work)
     work.mkdir(exist_ok=True)
     (work / foreign).write_text("mine")
-    with pytest.raises(checkpoints.CheckpointError, match=foreign):
+    with pytest.raises(InputError, match=foreign):
         checkpoints.claim(work, "fedcba9876543210")
     assert (work / foreign).read_text() == "mine"
 
 
 def test_a_users_file_named_settings_txt_is_not_a_note_of_a_training(tmp_path: Path):
     (tmp_path / "settings.txt").write_text("lr: 0.1\n")
-    with pytest.raises(checkpoints.CheckpointError, match=r"settings\.txt"):
+    with pytest.raises(InputError, match=r"settings\.txt"):
         checkpoints.claim(tmp_path, "0123456789abcdef")
 
 

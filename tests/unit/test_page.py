@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from arc_refinery.reporting.page import PageError, to_html, write_page
+from arc_refinery.errors import InputError
+from arc_refinery.reporting.page import to_html, write_page
 
 REPORT = """\
 # Experiment `a<b`
@@ -134,6 +135,6 @@ def test_equal_reports_give_equal_bytes(report: Path, html: str):
 
 def test_a_picture_that_is_missing_is_named(report: Path):
     (report.parent / "tiny/curves.png").unlink()
-    with pytest.raises(PageError, match=r"tiny\.md: links to .*tiny/curves\.png: expected an existing"):
+    with pytest.raises(InputError, match=r"tiny\.md: links to .*tiny/curves\.png: expected an existing"):
         write_page(report, report.with_suffix(".html"))
     assert not report.with_suffix(".html").exists()

@@ -18,7 +18,7 @@ from arc_refinery.arc.augment import IDENTITY, Augmentation
 from arc_refinery.arc.tasks import Pair
 from arc_refinery.cli.attempts import GradeAttempts, ImportPredictions
 from arc_refinery.errors import InputError
-from arc_refinery.refine.predictions import PredictionError, augmentation_of, read_predictions
+from arc_refinery.refine.predictions import augmentation_of, read_predictions
 
 COLORS = [0, 7, 3, 9, 1, 5, 2, 8, 6, 4]
 COLOR_MAP = {str(old): new for old, new in enumerate(COLORS)}
@@ -149,7 +149,7 @@ BAD: dict[str, tuple[Any, str]] = {
 
 @pytest.mark.parametrize(("content", "expected"), BAD.values(), ids=BAD.keys())
 def test_other_forms_are_named_with_task_and_prediction(tmp_path: Path, content: Any, expected: str, wording: Wording):
-    with pytest.raises(PredictionError) as caught:
+    with pytest.raises(InputError) as caught:
         read(tmp_path, content)
     assert str(caught.value).startswith(f"{tmp_path / 'x_predictions.json.gz'}: {expected}")
     wording(caught.value)

@@ -15,6 +15,7 @@ from arc_refinery import cli
 from arc_refinery.arc.grids import Grid, as_grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.config import PromptedModel
+from arc_refinery.errors import InputError
 from arc_refinery.prompts import (
     COLOR_WORDS,
     COMPACT,
@@ -34,8 +35,7 @@ from arc_refinery.prompts import (
     save_template,
     split_prefix,
 )
-from arc_refinery.prompts.notation import NotationError
-from arc_refinery.prompts.template import BUILT_IN, FeedbackTexts, TemplateError
+from arc_refinery.prompts.template import BUILT_IN, FeedbackTexts
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.grading.programs import final_program
@@ -118,13 +118,13 @@ def test_other_words_replace_the_templates_own(task: Task):
     "words", [COLOR_WORDS[:9], (*COLOR_WORDS[:9], "Black"), (*COLOR_WORDS[:9], "dark red"), (*COLOR_WORDS[:9], "")]
 )
 def test_other_words_are_ten_different_ones(words: tuple[str, ...], wording: Wording):
-    with pytest.raises(NotationError) as caught:
+    with pytest.raises(InputError) as caught:
         load_template("words", words)
     wording(caught.value)
 
 
 def test_the_embedded_models_digits_cannot_be_replaced(wording: Wording):
-    with pytest.raises(TemplateError) as caught:
+    with pytest.raises(InputError) as caught:
         load_template("compact", COLOR_WORDS)
     assert "compact" in str(caught.value)
     wording(caught.value)
@@ -148,7 +148,7 @@ def test_a_folder_takes_other_words_too(tmp_path: Path):
 
 
 def test_a_name_that_is_no_template_is_an_error_that_says_what_there_is(wording: Wording):
-    with pytest.raises(TemplateError) as caught:
+    with pytest.raises(InputError) as caught:
         load_template("barc")
     assert "barc" in str(caught.value) and "compact, words" in str(caught.value)
     wording(caught.value)
@@ -206,7 +206,7 @@ def test_an_edited_folder_that_cannot_be_used_is_named(
 ):
     save_template(WORDS, tmp_path)
     (tmp_path / name).write_text(text)
-    with pytest.raises(TemplateError) as error:
+    with pytest.raises(InputError) as error:
         load_template(str(tmp_path))
     assert str(tmp_path / name) in str(error.value) and reason in str(error.value)
     wording(error.value)
@@ -234,7 +234,7 @@ def test_a_text_that_no_prompt_can_hold_is_named(text: str, renderer: Renderer, 
     changed = replace(WORDS, user=long) if text == "user" else replace(WORDS, feedback=FeedbackTexts(tail=long))
     renderer.check_template(WORDS, 1000)
     renderer.check_template(changed, renderer.count(long))
-    with pytest.raises(TemplateError) as error:
+    with pytest.raises(InputError) as error:
         renderer.check_template(changed, renderer.count(long) - 1)
     assert f" {text} " in str(error.value) and str(renderer.count(long)) in str(error.value)
     wording(error.value)

@@ -11,13 +11,12 @@ from arc_refinery.arc.augment import IDENTITY, Augmentation
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.config import FeedbackKind, History, Sampling
-from arc_refinery.errors import ModelError
+from arc_refinery.errors import InputError, ModelError
 from arc_refinery.prompts import COMPACT, WORDS, Message, Template, first_turn
 from arc_refinery.records import Prompt
 from arc_refinery.refine.first_turn import first_turn_prompts
 from arc_refinery.refine.graded import GradedAttempt
 from arc_refinery.refine.next_turn import (
-    FeedbackError,
     NextTurnPlan,
     best_incorrect,
     next_turn_prompts,
@@ -277,7 +276,7 @@ def test_controls_are_told_nothing_or_what_another_tasks_attempt_gave(renderer: 
 
 
 def test_with_one_task_there_is_no_other(asked: Prompt, renderer: Renderer) -> None:
-    with pytest.raises(FeedbackError, match="only one task"):
+    with pytest.raises(InputError, match="only one task"):
         list(
             next_turn_prompts(
                 [graded(asked, "x", (make_grid("1"),) * 3)], replace(PLAN, feedback="other-task"), COMPACT, renderer

@@ -18,7 +18,6 @@ from trl import SFTTrainer
 
 from arc_refinery.config import Lora, PromptedModel, Sft
 from arc_refinery.errors import InputError
-from arc_refinery.files import WriteError
 from arc_refinery.models.tokenizers import begin_answers, load_tokenizer
 from arc_refinery.prompts import Message
 from arc_refinery.refine.rendering import Renderer
@@ -243,7 +242,7 @@ def test_a_checkpoint_that_cannot_be_written_is_named(rows: list[SftRow], tmp_pa
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
     try:
-        with pytest.raises(WriteError, match=r"checkpoints/checkpoint-2: cannot be written: .* limit") as caught:
+        with pytest.raises(InputError, match=r"checkpoints/checkpoint-2: cannot be written: .* limit") as caught:
             train(rows, tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -252,7 +251,7 @@ def test_a_checkpoint_that_cannot_be_written_is_named(rows: list[SftRow], tmp_pa
 
 def test_curves_that_cannot_be_written_are_named(rows: list[SftRow], tmp_path: Path):
     (tmp_path / "logs").write_text("a file where a folder is needed")
-    with pytest.raises(WriteError, match=r"logs/curves: cannot be written: a file is where a folder is needed"):
+    with pytest.raises(InputError, match=r"logs/curves: cannot be written: a file is where a folder is needed"):
         train(rows, tmp_path, tensorboard=tmp_path / "logs" / "curves")
 
 
@@ -275,5 +274,5 @@ def test_measurements_have_a_line_a_step(rows: list[SftRow], tmp_path: Path):
 
 
 def test_what_cannot_be_trained_is_named(rows: list[SftRow], tmp_path: Path):
-    with pytest.raises(sft.SftError, match="no demonstrations"):
+    with pytest.raises(InputError, match="no demonstrations"):
         train([], tmp_path)

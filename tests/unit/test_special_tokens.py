@@ -11,6 +11,7 @@ from tokenizers import AddedToken
 
 from arc_refinery.arc.tasks import Pair
 from arc_refinery.config import Demonstrations, Generation, Sampling
+from arc_refinery.errors import InputError
 from arc_refinery.models.chat import special_marks, without_marks
 from arc_refinery.prompts import COMPACT, WORDS, Template, compact_answer
 from arc_refinery.records import Prompt
@@ -22,7 +23,7 @@ from arc_refinery.refine.rendering import Renderer
 from arc_refinery.refine.rows import prompt_of_row, row_of
 from arc_refinery.sandbox import Status
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
-from arc_refinery.tool_use.episodes.rendering import ToolRenderer, ToolTemplateError
+from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.episodes.users import User
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
@@ -197,7 +198,7 @@ def test_a_shown_conversation_has_the_ends_of_its_turns(chatml: Any):
 def test_a_tool_whose_description_spells_a_special_token_is_refused(chatml: Any, wording: Any):
     (schema,) = Toolbox(("calculator",)).schemas
     forged = {**schema, "function": {**schema["function"], "description": f"Stops at {END}."}}
-    with pytest.raises(ToolTemplateError) as refused:
+    with pytest.raises(InputError) as refused:
         ToolRenderer(chatml, (forged,), True, END)
     assert END in str(refused.value)
     wording(refused.value)

@@ -14,7 +14,8 @@ from environments.letters.environment import Letters
 from transformers import AutoModelForCausalLM
 
 from arc_refinery.config import Guard, Lora, ModelConfig, PolicyGradient, Sandbox
-from arc_refinery.training.grpo import TrainingError, TrainingJob, train_grpo
+from arc_refinery.errors import InputError
+from arc_refinery.training.grpo import TrainingJob, train_grpo
 from arc_refinery.training.trainer import Trainer
 
 pytestmark = [pytest.mark.training, pytest.mark.usefixtures("on_a_cpu")]
@@ -132,5 +133,5 @@ def test_a_signal_in_a_batch_waits_for_its_last_step(tmp_path: Path, monkeypatch
 
 
 def test_fewer_prompts_than_a_batch_needs_are_refused(tmp_path: Path):
-    with pytest.raises(TrainingError, match=r"there are 3 prompts .* prompts_per_step x steps_per_generation = 4"):
+    with pytest.raises(InputError, match=r"there are 3 prompts .* prompts_per_step x steps_per_generation = 4"):
         train(tmp_path, settings(), WORDS[:3])

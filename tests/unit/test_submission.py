@@ -16,9 +16,9 @@ from arc_refinery import records
 from arc_refinery.arc.grids import as_grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.cli.results import Submission
+from arc_refinery.errors import InputError
 from arc_refinery.evaluation.submission import (
     Ballot,
-    SubmissionError,
     check_submission,
     count_votes,
     make_submission,
@@ -126,7 +126,7 @@ def test_tasks_without_valid_outputs_get_their_test_input_and_are_counted(
 
 def test_verdicts_on_a_task_that_the_challenges_do_not_have_are_refused(tmp_path: Path, wording: Wording):
     path = write_verdicts(tmp_path / "v.parquet", verdict((), (0.0, 0.0), "other"))
-    with pytest.raises(SubmissionError) as caught:
+    with pytest.raises(InputError) as caught:
         count_votes([path], {"t": a_task(1)})
     assert str(caught.value).startswith(f"{path}: ") and "task other" in str(caught.value)
     wording(caught.value)
@@ -134,7 +134,7 @@ def test_verdicts_on_a_task_that_the_challenges_do_not_have_are_refused(tmp_path
 
 def test_verdicts_with_another_number_of_test_outputs_are_refused(tmp_path: Path, wording: Wording):
     path = write_verdicts(tmp_path / "v.parquet", verdict((1,), SOLVES))
-    with pytest.raises(SubmissionError) as caught:
+    with pytest.raises(InputError) as caught:
         count_votes([path], {"t": a_task(1, 2)})
     assert re.match(f"{path}: task t: .* 1 test outputs.* 2 test inputs", str(caught.value))
     wording(caught.value)
@@ -175,7 +175,7 @@ def test_what_is_no_valid_submission_is_refused_and_not_written(
 ):
     tasks, path = {"t": a_task(1)}, tmp_path / "submission.json"
     check_submission(GOOD, tasks, path)
-    with pytest.raises(SubmissionError) as caught:
+    with pytest.raises(InputError) as caught:
         write_submission(submission, tasks, path)
     assert f"task {task}" in str(caught.value) and fact in str(caught.value)
     wording(caught.value)
@@ -184,7 +184,7 @@ def test_what_is_no_valid_submission_is_refused_and_not_written(
 
 def test_arrays_cannot_be_submitted(tmp_path: Path, wording: Wording):
     entry = {"attempt_1": [[np.int64(1)]], "attempt_2": [[1]]}
-    with pytest.raises(SubmissionError) as caught:
+    with pytest.raises(InputError) as caught:
         check_submission({"t": [entry]}, {"t": a_task(1)}, tmp_path)
     assert "attempt_1" in str(caught.value)
     wording(caught.value)

@@ -7,8 +7,9 @@ from checkout import ROOT
 from snakemake.benchmark import BenchmarkRecord
 
 from arc_refinery.config import load_experiment
+from arc_refinery.errors import InputError
 from arc_refinery.reporting import times
-from arc_refinery.reporting.times import BenchmarkError, stage, stages_table
+from arc_refinery.reporting.times import stage, stages_table
 
 
 def benchmark(path: Path, seconds: float, cpu: float | None, memory: float | None) -> None:
@@ -69,10 +70,10 @@ def test_the_page_has_a_total_and_says_what_was_not_measured(benchmarks: Path):
 
 
 def test_what_is_no_folder_of_benchmarks_is_refused(tmp_path: Path):
-    with pytest.raises(BenchmarkError, match=r"holds no \*\.tsv file; expected the logs/<experiment>/benchmarks"):
+    with pytest.raises(InputError, match=r"holds no \*\.tsv file; expected the logs/<experiment>/benchmarks"):
         stages_table(tmp_path)
     (tmp_path / "notes.tsv").write_text("a\tb\n1\t2\n")
-    with pytest.raises(BenchmarkError, match=r"notes\.tsv: has no column s"):
+    with pytest.raises(InputError, match=r"notes\.tsv: has no column s"):
         stages_table(tmp_path)
 
 

@@ -25,9 +25,10 @@ from messages import Wording
 
 from arc_refinery.config import Generation
 from arc_refinery.config.tool_signatures import JsonSchema, ToolSignature
+from arc_refinery.errors import InputError
 from arc_refinery.tool_use.calls.formats import FORMATS, MalformedCall, WrittenCall
 from arc_refinery.tool_use.calls.turns import parse_turn
-from arc_refinery.tool_use.episodes.rendering import ToolRenderer, ToolTemplateError, check_folder, with_call_format
+from arc_refinery.tool_use.episodes.rendering import ToolRenderer, check_folder, with_call_format
 from arc_refinery.tool_use.tools.toolbox import CallResult, Toolbox, answer_all
 
 every_template = pytest.mark.parametrize("template", TEMPLATES)
@@ -405,7 +406,7 @@ def test_a_format_is_accepted_only_where_the_template_writes_it(template: str, n
         made = make_renderer(template, call_format=name)
         assert made.call_format.name == TEMPLATES[template]
         return
-    with pytest.raises(ToolTemplateError) as raised:
+    with pytest.raises(InputError) as raised:
         make_renderer(template, call_format=name)
     assert str(raised.value).startswith(f"{TINY_TOOLS}: ")
     assert f" {name}: " in str(raised.value)
@@ -413,7 +414,7 @@ def test_a_format_is_accepted_only_where_the_template_writes_it(template: str, n
 
 @pytest.mark.parametrize("template", ["llama3", "phi3"])
 def test_templates_without_tool_calls_are_refused(template: str, wording: Wording):
-    with pytest.raises(ToolTemplateError, match=r"\(hermes, qwen-xml, llama\)") as raised:
+    with pytest.raises(InputError, match=r"\(hermes, qwen-xml, llama\)") as raised:
         make_renderer(template)
     wording(raised.value)
 
@@ -421,7 +422,7 @@ def test_templates_without_tool_calls_are_refused(template: str, wording: Wordin
 def test_a_tokenizer_that_drops_a_tag_is_refused(wording: Wording):
     made = make_renderer("qwen3")
     made.tokenizer.add_special_tokens({"additional_special_tokens": ["<tool_call>"]})
-    with pytest.raises(ToolTemplateError, match="tokenizer") as raised:
+    with pytest.raises(InputError, match="tokenizer") as raised:
         made.check()
     wording(raised.value)
 
@@ -441,13 +442,13 @@ def test_a_models_folder_is_checked_without_loading_the_model(tmp_path: Path, te
     check_folder(folder, settings)
     (other,) = (one for one in ONE_OF_EACH if one == ("llama" if TEMPLATES[template] == "hermes" else "hermes"))
     refused = settings.model_copy(update={"call_format": other})
-    with pytest.raises(ToolTemplateError, match=f"^{folder}: .* {other}:") as raised:
+    with pytest.raises(InputError, match=f"^{folder}: .* {other}:") as raised:
         check_folder(folder, refused)
     wording(raised.value)
     path = folder / "tokenizer_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": template_text(template)}))
     (folder / "chat_template.jinja").unlink()
-    with pytest.raises(ToolTemplateError):
+    with pytest.raises(InputError):
         check_folder(folder, refused)
     path.unlink()
     check_folder(folder, refused)  # nothing to read: left to the jobs
@@ -455,7 +456,7 @@ def test_a_models_folder_is_checked_without_loading_the_model(tmp_path: Path, te
 
 def test_a_wrong_stop_token_is_named_with_the_end_that_the_template_writes(tmp_path: Path, wording: Wording):
     settings = Generation(max_turn_tokens=9, max_episode_tokens=9)
-    with pytest.raises(ToolTemplateError, match=r"generation\.stop_token '<\|im_end\|>'; .*eot_id") as raised:
+    with pytest.raises(InputError, match=r"generation\.stop_token '<\|im_end\|>'; .*eot_id") as raised:
         check_folder(model_folder(tmp_path, template_text("llama3_1")), settings)
     wording(raised.value)
 
@@ -463,7 +464,7 @@ def test_a_wrong_stop_token_is_named_with_the_end_that_the_template_writes(tmp_p
 def test_the_embedded_models(wording: Wording):
     settings = Generation(max_turn_tokens=9, max_episode_tokens=9)
     check_folder(Path(TINY_TOOLS), settings)
-    with pytest.raises(ToolTemplateError, match=str(TINY)) as raised:
+    with pytest.raises(InputError, match=str(TINY)) as raised:
         check_folder(Path(TINY), settings)
     wording(raised.value)
 

@@ -16,7 +16,8 @@ from messages import Wording
 from scipy.stats import ttest_1samp
 
 from arc_refinery import records
-from arc_refinery.evaluation.sides import PairingError, kind_of, side
+from arc_refinery.errors import InputError
+from arc_refinery.evaluation.sides import kind_of, side
 from arc_refinery.records.questions import Question
 from arc_refinery.reporting.side_by_side import write_comparison
 from arc_refinery.reporting.tool_use.compare import paired_comparison
@@ -106,23 +107,23 @@ def test_repeated_trainings_are_paired_by_seed(tmp_path: Path):
 
 def test_nothing_in_common_or_another_question_of_the_same_id_is_refused(demo: Path, tmp_path: Path, wording: Wording):
     strangers = [replace(one, question_id=f"{one.question_id}0") for one in QUESTIONS[:3]]
-    with pytest.raises(PairingError, match=r"by-hand and \S*other .* question of sums ") as raised:
+    with pytest.raises(InputError, match=r"by-hand and \S*other .* question of sums ") as raised:
         paired_comparison(side(str(demo)), side(str(another(tmp_path / "strangers", strangers))))
     wording(raised.value)
     changed = [QUESTIONS[0], replace(QUESTIONS[1], reference="5"), QUESTIONS[2]]
-    with pytest.raises(PairingError, match=r"sums\.parquet: .* sums/1 ") as raised:
+    with pytest.raises(InputError, match=r"sums\.parquet: .* sums/1 ") as raised:
         paired_comparison(side(str(demo)), side(str(another(tmp_path / "changed", changed))))
     wording(raised.value)
     data = SETTINGS["data"] | {"heldout": [SETTINGS["data"]["heldout"][0] | {"name": "products"}]}
     path = tmp_path / "named" / "other/questions/products.parquet"
     records.write(path, "questions", QUESTIONS[:3], 0, {})
-    with pytest.raises(PairingError, match=r"by-hand and \S*other .* set .*\(sums; products\)") as raised:
+    with pytest.raises(InputError, match=r"by-hand and \S*other .* set .*\(sums; products\)") as raised:
         paired_comparison(side(str(demo)), side(str(another(tmp_path / "named", data=data))))
     wording(raised.value)
 
 
 def test_an_arm_that_is_not_there_is_refused_with_those_that_are(demo: Path, wording: Wording):
-    with pytest.raises(PairingError, match=r" best; .* untrained, trained, without-tools") as raised:
+    with pytest.raises(InputError, match=r" best; .* untrained, trained, without-tools") as raised:
         side(f"{demo}:best")
     wording(raised.value)
 
@@ -131,7 +132,7 @@ def test_two_kinds_are_refused(demo: Path, tmp_path: Path, wording: Wording):
     arms = {"independent": [{"n_predictions": 1}]}
     _, refining = finished(tmp_path, settings(arms, "refined"), {"turn1": {"a": "w"}}, "a")
     expected = rf"{demo} .*tool-use, {refining} .*refining"
-    with pytest.raises(PairingError, match=expected) as raised:
+    with pytest.raises(InputError, match=expected) as raised:
         kind_of([side(str(demo)), side(str(refining))])
     wording(raised.value)
     for command in (["compare"], ["report", "compare", "--output", str(tmp_path / "page.md"), "--folders"]):

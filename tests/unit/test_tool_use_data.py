@@ -11,8 +11,8 @@ from messages import Wording
 from row_files import write_gzip, write_parquet
 
 from arc_refinery.config.tool_use import Form
+from arc_refinery.errors import InputError
 from arc_refinery.records.questions import Asserts, Question
-from arc_refinery.rows import RowError
 from arc_refinery.tool_use.questions.data import questions_from_file
 
 SUM = {"question": "Ann has 2 hats and buys 1,000. How many?", "answer": "2+1000=<<2+1000=1002>>1002\n#### 1,002"}
@@ -132,7 +132,7 @@ def test_a_row_that_cannot_be_used_is_named(
 ):
     good = {"gsm8k": SUM, "mbpp": MBPP, "text": {"question": "q", "answer": "a"}}[form]
     path = write_jsonl(tmp_path / "rows.jsonl", [good, row])
-    with pytest.raises(RowError) as error:
+    with pytest.raises(InputError) as error:
         list(questions_from_file(path, form))
     said = str(error.value).removeprefix(f"{path}: row 2")
     assert said != str(error.value)
@@ -145,7 +145,7 @@ def test_a_row_that_cannot_be_used_is_named(
 def test_a_line_that_is_no_json_is_named(tmp_path: Path, line: str, wording: Wording):
     path = tmp_path / "rows.jsonl"
     path.write_text(f"{json.dumps(SUM)}\n{line}\n")
-    with pytest.raises(RowError, match=r"rows\.jsonl: row 2 .*JSON") as error:
+    with pytest.raises(InputError, match=r"rows\.jsonl: row 2 .*JSON") as error:
         list(questions_from_file(path, "gsm8k"))
     wording(error.value)
 
@@ -162,14 +162,14 @@ def test_a_line_that_is_no_json_is_named(tmp_path: Path, line: str, wording: Wor
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes, wording: Wording):
     path = tmp_path / name
     path.write_bytes(content)
-    with pytest.raises(RowError) as error:
+    with pytest.raises(InputError) as error:
         list(questions_from_file(path, "gsm8k"))
     assert str(error.value).startswith(f"{path}: ")
     wording(error.value)
 
 
 def test_a_missing_file_is_named(tmp_path: Path, wording: Wording):
-    with pytest.raises(RowError) as error:
+    with pytest.raises(InputError) as error:
         list(questions_from_file(tmp_path / "none.jsonl", "gsm8k"))
     assert str(error.value).startswith(f"{tmp_path}/none.jsonl: ")
     wording(error.value)

@@ -22,7 +22,7 @@ from arc_refinery.config import (
     stages,
     validate_experiment,
 )
-from arc_refinery.config.own_code import OwnCodeError
+from arc_refinery.errors import InputError
 from arc_refinery.records.questions import Asserts
 from arc_refinery.records.transcripts import Call, EpisodeMessage
 from arc_refinery.tool_use.tools import in_process, own_functions
@@ -164,7 +164,7 @@ def test_a_function_that_gives_no_number_is_named_with_the_question(
 ):
     path = tmp_path / "mine.py"
     path.write_text(f"def score(episode):\n    {body}\n")
-    with pytest.raises(OwnCodeError) as raised:
+    with pytest.raises(InputError) as raised:
         value(f"{path}:score", episode("#### 7"))
     assert str(raised.value).startswith(f"{path}:score, on the question q: ")
     assert expected in str(raised.value)
@@ -175,7 +175,7 @@ def test_a_function_that_does_not_end_is_stopped(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(own_functions, "MAX_SECONDS", 0.05)
     path = tmp_path / "mine.py"
     path.write_text("def score(episode):\n    while True:\n        pass\n")
-    with pytest.raises(OwnCodeError, match=r"mine\.py:score, .* q: .* 0\.05 s, in line [23];") as raised:
+    with pytest.raises(InputError, match=r"mine\.py:score, .* q: .* 0\.05 s, in line [23];") as raised:
         value(f"{path}:score", episode("#### 7"))
     wording(str(raised.value).replace("line 3", "line 2"))  # it is in either
 
@@ -206,7 +206,7 @@ def test_a_file_that_misbehaves_at_its_import_is_named_in_time(
     leave = os._exit
     path = tmp_path / "mine.py"
     path.write_text(source)
-    with pytest.raises(OwnCodeError) as raised:
+    with pytest.raises(InputError) as raised:
         EpisodeReward([RewardTerm.of(f"{path}:score")])
     assert str(raised.value).startswith(f"{path}{expected}")
     assert os._exit is leave
@@ -238,7 +238,7 @@ def test_a_child_of_an_import_may_end_as_it_likes(tmp_path: Path):
 def test_a_file_that_cannot_be_imported_is_named_before_training(tmp_path: Path, wording: Wording):
     path = tmp_path / "mine.py"
     path.write_text("import nothing_of_that_name\ndef score(episode):\n    return 1\n")
-    with pytest.raises(OwnCodeError, match=r"mine\.py: .*ModuleNotFoundError: .*'nothing_of_that_name'") as raised:
+    with pytest.raises(InputError, match=r"mine\.py: .*ModuleNotFoundError: .*'nothing_of_that_name'") as raised:
         EpisodeReward([RewardTerm.of(f"{path}:score")])
     wording(raised.value)
 

@@ -8,8 +8,9 @@ import pytest
 from messages import Wording
 
 from arc_refinery.config import ToolChoice
-from arc_refinery.config.own_code import OwnCode, OwnCodeError
+from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.tool_signatures import signatures
+from arc_refinery.errors import InputError
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.tools.in_process import import_file
@@ -242,7 +243,7 @@ def test_a_tool_that_cannot_be_shown_is_named_with_its_line(
 ):
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(source)
-    with pytest.raises(OwnCodeError) as raised:
+    with pytest.raises(InputError) as raised:
         signatures(OwnCode(Path("mine.py"), "f"))
     text = str(raised.value)
     assert text.startswith(f"mine.py: {place}")
@@ -430,7 +431,7 @@ def test_what_the_sandbox_cannot_execute_is_refused_before_the_first_call(
     path = tmp_path / "mine.py"
     path.write_text('import sqlite3\ndef f() -> str:\n    """Do."""\n    return sqlite3.version')
     choice = ToolChoice(tool=f"{path}:f")
-    with pytest.raises(OwnCodeError) as raised:
+    with pytest.raises(InputError) as raised:
         check_own_tools([choice], executor)
     assert str(raised.value).startswith(f"{path}:f: ")
     assert "ModuleNotFoundError: No module named 'sqlite3' (line 1)" in str(raised.value)
@@ -445,7 +446,7 @@ def test_what_is_gone_after_the_import_is_refused_before_the_first_call(
 ):
     path = tmp_path / "mine.py"
     path.write_text('def f() -> str:\n    """Do."""\n    return ""\nif True:\n    del f\n')
-    with pytest.raises(OwnCodeError) as raised:
+    with pytest.raises(InputError) as raised:
         check_own_tools([ToolChoice(tool=f"{path}:f", where=where)], executor)
     assert str(raised.value).startswith(f"{path}:f: ") and lost in str(raised.value)
     wording(raised.value)
@@ -462,12 +463,12 @@ def test_a_class_that_cannot_be_created_is_refused_before_the_first_call(
 ):
     path = tmp_path / "mine.py"
     path.write_text('class Rows:\n    def __init__(self):\n        1 / 0\n    def f(self):\n        """Do."""')
-    with pytest.raises(OwnCodeError, match=r"mine\.py:Rows: .*ZeroDivisionError: division by zero") as raised:
+    with pytest.raises(InputError, match=r"mine\.py:Rows: .*ZeroDivisionError: division by zero") as raised:
         check_own_tools([ToolChoice(tool=f"{path}:Rows", where="process")], executor)
     wording(raised.value)
     path.write_text(path.read_text().replace("1 / 0", "while True: pass"))
     import_file.cache_clear()
-    with pytest.raises(OwnCodeError, match=r"mine\.py:Rows: .* 0\.2 s") as raised:
+    with pytest.raises(InputError, match=r"mine\.py:Rows: .* 0\.2 s") as raised:
         check_own_tools([ToolChoice(tool=f"{path}:Rows", where="process", seconds=0.2)], executor)
     wording(raised.value)
 
@@ -500,7 +501,7 @@ def test_a_long_result_is_cut_and_an_explanation_is_not(
 def test_what_cannot_be_imported_is_refused_before_the_first_call(tmp_path: Path, executor: Executor, wording: Wording):
     path = tmp_path / "mine.py"
     path.write_text('import no_such_module\ndef f():\n    """Do."""')
-    with pytest.raises(OwnCodeError) as raised:
+    with pytest.raises(InputError) as raised:
         check_own_tools([ToolChoice(tool=f"{path}:f", where="process")], executor)
     assert str(raised.value).startswith(f"{path}: ")
     assert "ModuleNotFoundError: No module named 'no_such_module'" in str(raised.value)

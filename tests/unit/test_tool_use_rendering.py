@@ -8,8 +8,9 @@ import pytest
 from checkout import TINY, TINY_TOOLS
 
 from arc_refinery.config.tool_use import ToolName
+from arc_refinery.errors import InputError
 from arc_refinery.records.transcripts import Segment
-from arc_refinery.tool_use.episodes.rendering import ChatMessage, ToolRenderer, ToolTemplateError
+from arc_refinery.tool_use.episodes.rendering import ChatMessage, ToolRenderer
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -181,7 +182,7 @@ def test_a_template_that_knows_no_tools_is_named():
     from arc_refinery.models.tokenizers import load_tokenizer
 
     tokenizer = load_tokenizer(TINY)
-    with pytest.raises(ToolTemplateError) as raised:
+    with pytest.raises(InputError) as raised:
         ToolRenderer(tokenizer, Toolbox().schemas, True, str(tokenizer.eos_token)).check()
     assert str(raised.value).startswith(f"{TINY}: its chat template ")
 
@@ -189,7 +190,7 @@ def test_a_template_that_knows_no_tools_is_named():
 @pytest.mark.parametrize("stop", ["<|eot_id|>", "", "#### "])
 def test_an_unknown_stop_token_is_named_with_the_model(renderer: Make, stop: str):
     expected = f"{TINY_TOOLS}: generation.stop_token {stop!r} is not a token of this model"
-    with pytest.raises(ToolTemplateError) as raised:
+    with pytest.raises(InputError) as raised:
         renderer(stop=stop).check()
     assert str(raised.value) == expected
 
@@ -214,5 +215,5 @@ def test_templates_that_cannot_carry_calls(template: str, says: str):
 
     tokenizer: Any = load_tokenizer(TINY_TOOLS)
     tokenizer.chat_template = template
-    with pytest.raises(ToolTemplateError, match=says):
+    with pytest.raises(InputError, match=says):
         ToolRenderer(tokenizer, Toolbox().schemas, True, END).check()

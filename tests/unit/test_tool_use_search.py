@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from arc_refinery.config import ToolChoice
-from arc_refinery.rows import RowError
+from arc_refinery.errors import InputError
 from arc_refinery.tool_use.tools.toolbox import CallResult, Toolbox
 
 CORPUS: list[dict[str, Any]] = [
@@ -88,6 +88,6 @@ def test_a_query_of_thousands_of_words_is_answered(tmp_path: Path):
     ],
 )
 def test_a_corpus_that_cannot_be_used_is_named_with_its_row(tmp_path: Path, rows: list[Any], message: str):
-    with pytest.raises(RowError) as raised:
+    with pytest.raises(InputError) as raised:
         search(tmp_path, "a", rows)
     assert str(raised.value) == f"{tmp_path / 'corpus.jsonl'}: {message}"

@@ -13,10 +13,11 @@ from factories import make_question
 
 from arc_refinery.config import Generation, PolicyGradient, RewardTerm
 from arc_refinery.config.tool_use import ToolName
+from arc_refinery.errors import InputError
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Ending, EpisodeMessage
 from arc_refinery.tool_use.episodes.episodes import Rollout
-from arc_refinery.tool_use.episodes.rendering import ToolRenderer, ToolTemplateError
+from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.tools.toolbox import CallResult, Toolbox
 from arc_refinery.tool_use.training.reward_terms import EpisodeReward
 
@@ -150,14 +151,14 @@ def test_the_seed_decides_which_rows_are_kept_out():
 
 
 def test_none_may_be_kept_out_but_not_all():
-    from arc_refinery.training.grpo import TrainingData, TrainingError
+    from arc_refinery.training.grpo import TrainingData
 
     assert split(3, 0) == ([0, 1, 2], [])
     assert TrainingData.split([{"place": 0}], 0, 0).heldout is None
     assert len(split(3, 2)[0]) == 1
     for n_heldout in (3, 4):
         message = f"n_heldout = {n_heldout} leaves nothing to train on: there are 3 prompts"
-        with pytest.raises(TrainingError, match=message):
+        with pytest.raises(InputError, match=message):
             split(3, n_heldout)
 
 
@@ -209,9 +210,8 @@ def prompt_tokens(text: str) -> int:
 
 
 def test_episodes_without_any_tools_are_not_trained():
-    from arc_refinery.training.grpo import TrainingError
 
-    with pytest.raises(TrainingError, match="--tools"):
+    with pytest.raises(InputError, match="--tools"):
         environment(asking("1?"), tools=())
 
 
@@ -226,22 +226,20 @@ def test_a_question_is_left_out_where_its_prompt_and_an_episode_do_not_fit():
 
 
 def test_where_no_question_is_left_the_error_says_what_to_change():
-    from arc_refinery.training.grpo import TrainingError
 
     n = prompt_tokens("12?")
     expected = (
         f"none of 2 questions has a prompt of at most {n - 1} tokens, that is model.window minus "
         "generation.max_episode_tokens; raise the former or lower the latter"
     )
-    with pytest.raises(TrainingError) as raised:
+    with pytest.raises(InputError) as raised:
         environment(asking("12?", "34?"), n - 1 + GENERATION.max_episode_tokens)
     assert str(raised.value) == expected
 
 
 def test_where_there_was_none_to_begin_with_the_error_says_so():
-    from arc_refinery.training.grpo import TrainingError
 
-    with pytest.raises(TrainingError, match="there are no training questions"):
+    with pytest.raises(InputError, match="there are no training questions"):
         environment([])
 
 
@@ -304,7 +302,7 @@ def test_a_chat_template_that_trl_does_not_know_is_named_before_anything_is_trai
     assert getattr(tokenizer(), "response_template", None) is None  # asking leaves no trace
     other = copy(tokenizer())
     other.chat_template = str(tokenizer().chat_template).replace("You may call", "You can call")
-    with pytest.raises(ToolTemplateError, match=f"^{TINY_TOOLS}: TRL cannot train with its chat template"):
+    with pytest.raises(InputError, match=f"^{TINY_TOOLS}: TRL cannot train with its chat template"):
         check_template(other)
 
 

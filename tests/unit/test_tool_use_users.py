@@ -16,11 +16,11 @@ from messages import Wording
 from written_turns import END, HEADER, LIMITS, NO_THOUGHT, NOTES, OTHER_END, loss_mask, make_renderer, turn
 
 from arc_refinery.config import ConfigError, ToolUse, check_files, inputs, stages, validate_experiment
-from arc_refinery.config.own_code import OwnCodeError
+from arc_refinery.errors import InputError
 from arc_refinery.records.transcripts import Call, EpisodeMessage
 from arc_refinery.reporting.tool_use.metrics import _users_section
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
-from arc_refinery.tool_use.episodes.rendering import ToolRenderer, ToolTemplateError
+from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.episodes.users import NOT_RIGHT, OpenEpisode, Users
 from arc_refinery.tool_use.grading.metrics import episodes_by_user_messages, measure_texts
 from arc_refinery.tool_use.tools.toolbox import Toolbox
@@ -133,7 +133,7 @@ def test_an_own_user_reads_the_question_the_messages_and_the_grade(renderer: Too
 )
 def test_a_user_that_fails_is_named(renderer: ToolRenderer, tmp_path: Path, body: str, expected: str, wording: Wording):
     user = own(tmp_path, body)
-    with pytest.raises(OwnCodeError) as raised:
+    with pytest.raises(InputError) as raised:
         played(renderer, user, WRONG)
     assert str(raised.value).startswith(f"{user}, on the question sums/1: ")
     assert expected in str(raised.value)
@@ -189,7 +189,7 @@ def test_a_template_without_later_messages_is_named(renderer: ToolRenderer, word
 
     tokenizer: Any = load_tokenizer(renderer.tokenizer.name_or_path)
     tokenizer.chat_template = "{{ messages[0].content }}<|im_end|>"
-    with pytest.raises(ToolTemplateError, match="user's message") as raised:
+    with pytest.raises(InputError, match="user's message") as raised:
         replace(renderer, tokenizer=tokenizer).reply("Again?")
     wording(raised.value)
 

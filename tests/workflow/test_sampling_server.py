@@ -17,6 +17,7 @@ from checkout import TINY
 from vllm_cpu import FOLDER, environment, needs_vllm
 
 from arc_refinery.config import Grpo, ModelConfig
+from arc_refinery.errors import InputError
 from arc_refinery.training import sampling_server
 
 MODEL = ModelConfig(path=TINY, window=256, dtype="float32")
@@ -68,7 +69,7 @@ def test_one_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.Monk
     put_vllm_on_the_path(tmp_path, monkeypatch)
     missing = MODEL.model_copy(update={"path": str(tmp_path / "no-model")})
     output = tmp_path / "server"
-    with pytest.raises(sampling_server.ServerError) as refusal, sampling_server.running(missing, TRAINING, [], output):
+    with pytest.raises(InputError) as refusal, sampling_server.running(missing, TRAINING, [], output):
         pass
     assert f"vLLM's server ended with the exit status 1; the end of {output}:" in str(refusal.value)
     assert "no-model" in str(refusal.value)
@@ -105,9 +106,7 @@ def test_a_server_that_ends_in_the_middle_is_named_as_the_cause(tmp_path: Path, 
     """A stand-in that is healthy once, and then ends as one does that runs out of memory."""
     started = stand_in(SERVER, monkeypatch)
     with (
-        pytest.raises(
-            sampling_server.ServerError, match=r"exit status 3; the end of .*:\nCUDA out of memory"
-        ) as refusal,
+        pytest.raises(InputError, match=r"exit status 3; the end of .*:\nCUDA out of memory") as refusal,
         sampling_server.running(MODEL, TRAINING, [], tmp_path / "server"),
     ):
         os.waitid(os.P_PID, started[0].pid, os.WEXITED | os.WNOWAIT)  # its exit status stays to be read

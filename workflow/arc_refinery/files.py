@@ -33,13 +33,9 @@ _RUST = re.compile(r"\(os error (\d+)\)")
 _TORCH = re.compile(r"PytorchStreamWriter|inline_container")
 
 
-class WriteError(InputError):
-    """A file cannot be written; the message says what to free or change."""
-
-
 @contextmanager
 def writing(path: Path, *others: type[Exception]) -> Iterator[None]:
-    """Raise `WriteError` where `path`, or a file in this folder, cannot be written; other errors pass.
+    """Raise `InputError` where `path`, or a file in this folder, cannot be written; other errors pass.
 
     `others` are errors of libraries that raise no OSError: safetensors, torch.
     """
@@ -49,7 +45,7 @@ def writing(path: Path, *others: type[Exception]) -> Iterator[None]:
     except failures as error:
         if (cause := _cause(error, path)) is None:
             raise
-        raise WriteError(f"{path}: cannot be written: {cause}. {_KEPT}") from None
+        raise InputError(f"{path}: cannot be written: {cause}. {_KEPT}") from None
 
 
 def _cause(error: Exception, path: Path) -> str | None:
@@ -75,11 +71,11 @@ def _cause(error: Exception, path: Path) -> str | None:
 def atomic_write(path: Path, *others: type[Exception]) -> Iterator[Path]:
     """Yield a temporary path next to `path`, for a file or a folder; it replaces `path` if all goes well.
 
-    Its name belongs to this process: a job that a killed run has left may still be writing. Raises `WriteError`, also
+    Its name belongs to this process: a job that a killed run has left may still be writing. Raises `InputError`, also
     for `others` as in `writing`; before anything is computed in the block, if the folder is not writable.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
-        raise WriteError(f"{path}: is a pipe or a device; name another output")
+        raise InputError(f"{path}: is a pipe or a device; name another output")
     temporary = path.with_name(f"{_prefix(path)}{os.getpid()}.tmp")
     former = path.with_name(f"{_prefix(path)}{os.getpid()}.former.tmp")
     with writing(path, *others):
@@ -98,7 +94,7 @@ def atomic_write(path: Path, *others: type[Exception]) -> Iterator[Path]:
 
 
 def append(path: Path, text: str) -> None:
-    """Write to the end of a file; raises `WriteError`."""
+    """Write to the end of a file; raises `InputError`."""
     with writing(path), path.open("a") as file:
         file.write(text)
 

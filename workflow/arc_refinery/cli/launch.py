@@ -15,10 +15,6 @@ ENDING_SECONDS = 300  # for the first process, to save after SIGTERM; then all a
 MESSAGE = "arc-refinery: "  # begins the message with which a command ends
 
 
-class LaunchError(InputError):
-    """One of the processes has failed; the message is its own."""
-
-
 def is_launched() -> bool:
     """Whether this is one of the processes."""
     return "LOCAL_RANK" in os.environ
@@ -55,4 +51,4 @@ def _run(n_processes: int) -> None:
     if has_to_end:
         os.kill(os.getpid(), signal.SIGTERM)
     if launcher.returncode:
-        raise LaunchError(message or f"one of {n_processes} processes failed; the first traceback above says why")
+        raise InputError(message or f"one of {n_processes} processes failed; the first traceback above says why")

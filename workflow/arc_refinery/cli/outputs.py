@@ -29,10 +29,6 @@ SNAKEMAKES = ".snakemake_timestamp"  # in each folder that a rule declares
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors", "training.jsonl", "checkpoints")
 
 
-class OutputError(InputError):
-    """An output is in the way of something else; the message names flag and path."""
-
-
 @dataclass(frozen=True, slots=True)
 class Output:
     """A file or a folder that a command writes."""
@@ -48,25 +44,25 @@ Outputs = Mapping[str, Sequence[Output]]  # by the name of the flag's field
 
 
 def check_outputs(command: Any) -> None:
-    """Raise `OutputError` if a command would replace an input or something that it did not make."""
+    """Raise `InputError` if a command would replace an input or something that it did not make."""
     declared: Outputs = command.writes() if hasattr(command, "writes") else {}
     taken = {os.path.realpath(path): f"is read by {flag_of(name)}" for name, path in _read(command, declared)}
     for name, outputs in declared.items():
         for output in outputs:
             where = f"{flag_of(name)}: {output.path}"
             if (place := os.path.realpath(output.path)) in taken:
-                raise OutputError(f"{where} {taken[place]}, and would be replaced; name another output")
+                raise InputError(f"{where} {taken[place]}, and would be replaced; name another output")
             taken[place] = f"is also written by {flag_of(name)}"
             if fault := _fault(output):
-                raise OutputError(f"{where} {fault}")
+                raise InputError(f"{where} {fault}")
     _check_apart([(flag_of(name), output) for name, outputs in declared.items() for output in outputs])
 
 
 def _check_apart(outputs: Sequence[tuple[str, Output]]) -> None:
-    """Raise `OutputError` if an output is in a folder that another one replaces."""
+    """Raise `InputError` if an output is in a folder that another one replaces."""
     for (outer_flag, outer), (flag, inner) in permutations(outputs, 2):
         if outer.is_whole and Path(os.path.realpath(inner.path)).is_relative_to(os.path.realpath(outer.path)):
-            raise OutputError(
+            raise InputError(
                 f"{flag}: {inner.path} is in {outer.path}, which {outer_flag} replaces; name another output"
             )
 

@@ -176,7 +176,7 @@ def _content(path: Path, where: str = "") -> dict[str, Any]:
         raise ConfigError(f"{where}{path}: no such file; {advice}")
     if path.suffix != ".json":
         return read_yaml(path, where)
-    content = read_json(path, "the settings of an experiment", ConfigError)
+    content = read_json(path, "the settings of an experiment")
     if not isinstance(content, dict):
         raise ConfigError(f"{where}{path}: expected an object, found {in_words(content)}")
     return content

@@ -20,10 +20,6 @@ from arc_refinery.reading import read_text
 Definition = ast.FunctionDef | ast.ClassDef
 
 
-class OwnCodeError(InputError):
-    """The user's code cannot be used; the message names file and line, what was expected and what to do."""
-
-
 @dataclass(frozen=True, slots=True)
 class OwnCode:
     """A function or class of a file."""
@@ -42,17 +38,17 @@ class OwnCode:
 
     def source(self) -> str:
         """Return the text of the file; raises `InputError`."""
-        return read_text(self.path, "a Python file", OwnCodeError)
+        return read_text(self.path, "a Python file")
 
     def definition(self) -> Definition:
-        """Return the definition of the function or class; raises `OwnCodeError`."""
+        """Return the definition of the function or class; raises `InputError`."""
         source = self.source()
         try:
             tree = ast.parse(source)
         except (SyntaxError, ValueError, RecursionError) as error:
             line = f" line {error.lineno}:" if isinstance(error, SyntaxError) and error.lineno else ""
             reason = error.msg if isinstance(error, SyntaxError) else error
-            raise OwnCodeError(f"{self.path}:{line} is not valid Python ({reason}); correct it") from None
+            raise InputError(f"{self.path}:{line} is not valid Python ({reason}); correct it") from None
         named = [node for node in tree.body if getattr(node, "name", None) == self.name]
         if named and (later := [node for node in tree.body[tree.body.index(named[-1]) :] if self._is_lost_in(node)]):
             raise self.error(later[0], "is deleted or replaced here", "the function or class that the file defines")
@@ -64,7 +60,7 @@ class OwnCode:
             case _:
                 pass
         there = ", ".join(node.name for node in tree.body if isinstance(node, Definition))
-        raise OwnCodeError(
+        raise InputError(
             f"{self.path}: defines no function or class `{self.name}` at its top level; "
             + (f"expected one of those it defines: {there}" if there else "it defines none")
         )
@@ -79,7 +75,7 @@ class OwnCode:
         return ast.Del in uses or (ast.Store in uses and ast.Load not in uses)
 
     def check_function(self, example: str) -> None:
-        """Raise `OwnCodeError` unless it is a function of one argument, the episode: `example` is its first line."""
+        """Raise `InputError` unless it is a function of one argument, the episode: `example` is its first line."""
         definition = self.definition()
         if isinstance(definition, ast.ClassDef):
             raise self.error(definition, "is a class", f"a function of the episode: `{example}`")
@@ -90,9 +86,9 @@ class OwnCode:
         if n_positional < 1 or n_required > 1 or has_required_names:
             raise self.error(definition, "cannot be called with the episode alone", f"one argument: `{example}`")
 
-    def error(self, node: ast.stmt | ast.expr | ast.arg, what: str, expected: str) -> OwnCodeError:
+    def error(self, node: ast.stmt | ast.expr | ast.arg, what: str, expected: str) -> InputError:
         """Return an error about a line of the file."""
-        return OwnCodeError(f"{self.path}: line {node.lineno}: `{self.name}` {what}; expected {expected}")
+        return InputError(f"{self.path}: line {node.lineno}: `{self.name}` {what}; expected {expected}")
 
 
 class Entry(Strict):

@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from arc_refinery.config.own_code import OwnCode, OwnCodeError
+from arc_refinery.config.own_code import OwnCode
+from arc_refinery.errors import InputError
 
 JsonSchema = dict[str, Any]
 
@@ -61,7 +62,7 @@ def text_signature(name: str, description: str, argument: str, meaning: str, exa
 
 
 def signatures(code: OwnCode) -> list[ToolSignature]:
-    """Return the signature of a function, or those of a class's tools; raises `OwnCodeError`.
+    """Return the signature of a function, or those of a class's tools; raises `InputError`.
 
     The tools of a class are its public methods with a docstring. Its `__init__` must do without arguments.
     """
@@ -187,7 +188,7 @@ def _name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def _wrong_type(code: OwnCode, argument: str, node: ast.expr) -> OwnCodeError:
+def _wrong_type(code: OwnCode, argument: str, node: ast.expr) -> InputError:
     return code.error(node, f"has an argument `{argument}` of the type `{ast.unparse(node)}`", _EXPECTED)
 
 

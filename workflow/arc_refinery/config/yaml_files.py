@@ -25,7 +25,7 @@ class _Loader(yaml.SafeLoader):
 
 def read_yaml(path: Path, where: str = "") -> dict[str, Any]:
     """Return the keys of a YAML file; `where` precedes its name in messages. Raises `ConfigError`."""
-    text = read_text(path, "a config in YAML", ConfigError)
+    text = read_text(path, "a config in YAML")
     try:
         loader = _Loader(text)
         node = loader.get_single_node()

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from arc_refinery.config import Experiment, ModelNeeds, Needs, Refining, Sandbox
 from arc_refinery.doctor.findings import CheckOutcome, Finding, JobKind, Visit
-from arc_refinery.errors import InputError, ModelError
+from arc_refinery.errors import InputError
 from arc_refinery.models import hub
 from arc_refinery.sampling.checks import check_answers_end, check_folder
 from arc_refinery.sampling.gpu_memory import counts
@@ -101,7 +101,7 @@ def gpu_memory(experiment: Experiment, job: JobKind) -> Iterator[Finding]:
     """Check that the experiment's jobs fit the GPUs that it asks for, by counting, not by running."""
     try:
         found = counts(experiment)
-    except ModelError as error:
+    except InputError as error:
         yield Finding("GPU memory, counted", "not applicable", str(error))
         return
     for count in found:
@@ -171,7 +171,7 @@ def fetched_files(downloads: Sequence[hub.Download], results: Path) -> Finding:
     folders = [folder for folder in folders if hub.record_of(folder).exists()]
     try:
         lost = [str(folder / name) for folder in folders for name in hub.out_of_reach(folder)]
-    except hub.HubError as error:
+    except InputError as error:
         return Finding(check, "failed", str(error), "remove that file: the next run fetches again")
     if not lost:
         return Finding(check, "passed", ", ".join(map(str, folders)))
@@ -207,7 +207,7 @@ def answers(experiment: Experiment, results: Path) -> Finding:
         return Finding(check, "not applicable", f"there is no {folder} yet")
     try:
         check_answers_end(str(folder))
-    except ModelError as error:
+    except InputError as error:
         return Finding(check, "failed", str(error), "correct a copy of the folder, and set model.path to it")
     return Finding(check, "passed", f"the chat template in {folder} and the ends of completions agree")
 

@@ -16,10 +16,11 @@ import pandas as pd
 from arc_refinery import records
 from arc_refinery.arc.grids import fingerprint
 from arc_refinery.config import Refining
+from arc_refinery.errors import InputError
 from arc_refinery.evaluation.arms import PASS_RATE, SetResults, load_results, per_task
 from arc_refinery.evaluation.intervals import Estimate, estimate_difference
 from arc_refinery.evaluation.runs import of_runs, paired_runs
-from arc_refinery.evaluation.sides import PairingError, Side
+from arc_refinery.evaluation.sides import Side
 from arc_refinery.evaluation.statistics import Comparison, compare
 
 
@@ -62,14 +63,14 @@ def shared_tasks(first: SideResults, second: SideResults) -> list[str]:
     if paths[0].resolve() != paths[1].resolve():
         contents = [_contents(path) for path in paths]
         if changed := [task_id for task_id in common if contents[0][task_id] != contents[1][task_id]]:
-            raise PairingError(f"{paths[0]} and {paths[1]}: the task {changed[0]} has different grids in them")
+            raise InputError(f"{paths[0]} and {paths[1]}: the task {changed[0]} has different grids in them")
     return common
 
 
 def pair(first: SideResults, second: SideResults, arms: tuple[str, str], task_ids: Sequence[str]) -> PairedArms:
     """Compare an arm of each side on shared tasks; trainings are paired by their seed."""
     if not task_ids:
-        raise PairingError(
+        raise InputError(
             f"{first.side.folder} and {second.side.folder} have no task of {first.results.name} in common; "
             "choose another --set"
         )

@@ -15,10 +15,6 @@ from arc_refinery.errors import InputError
 AnyExperiment = TypeVar("AnyExperiment", bound=Compared[Any])
 
 
-class PairingError(InputError):
-    """Two sides cannot be compared; the message names them, what was expected, and the fix."""
-
-
 @dataclass(frozen=True, slots=True)
 class Side(Generic[AnyExperiment]):
     """The results of an experiment, or of one of its arms."""
@@ -46,16 +42,16 @@ def side(text: str) -> Side[Any]:
     folder, _, arm = text.rpartition(":") if ":" in text and not Path(text).is_dir() else (text, "", "")
     settings = Path(folder, "settings.json")
     if not settings.is_file():
-        raise PairingError(
+        raise InputError(
             f"{settings}: no such file; expected the results of an experiment, such as results/demo, or of one of its "
             "arms, such as results/demo:independent. Run it first: snakemake --cores 2 --configfile <its config>"
         )
     experiment = config.load_experiment(settings)
     if not isinstance(experiment, Compared):
-        raise PairingError(f"{settings}: its kind is {experiment.kind}; expected refining or tool-use, which have arms")
+        raise InputError(f"{settings}: its kind is {experiment.kind}; expected refining or tool-use, which have arms")
     found = Side(Path(folder), experiment, arm)
     if arm and arm not in found.arms:
-        raise PairingError(f"{settings}: has no arm {arm}; its arms are {', '.join(found.arms)}")
+        raise InputError(f"{settings}: has no arm {arm}; its arms are {', '.join(found.arms)}")
     return found
 
 
@@ -65,7 +61,7 @@ def kind_of(compared: Sequence[Side[Any]]) -> str:
     for other in others:
         kinds = first.experiment.kind, other.experiment.kind
         if len(set(kinds)) > 1:
-            raise PairingError(
+            raise InputError(
                 f"{first.folder} is of the kind {kinds[0]}, {other.folder} of the kind {kinds[1]}; compare "
                 "experiments of one kind"
             )
@@ -76,15 +72,15 @@ def check_distinct(compared: Sequence[Side[Any]]) -> None:
     """Raise unless there are two experiments or more, none of them twice and none by an arm alone."""
     for one in compared:
         if one.arm:
-            raise PairingError(
+            raise InputError(
                 f"{one.folder}:{one.arm}: expected the folder of an experiment, whose arms are all compared; for one "
                 f"arm, arc-refinery compare {one.folder}:{one.arm} <another folder, or one of its arms>"
             )
     folders = [one.folder.resolve() for one in compared]
     if twice := next((one.folder for one in compared if folders.count(one.folder.resolve()) > 1), None):
-        raise PairingError(f"{twice} would be compared with itself; name each experiment once")
+        raise InputError(f"{twice} would be compared with itself; name each experiment once")
     if len(compared) < 2:
-        raise PairingError(f"{compared[0].folder}: nothing to compare it with; name two experiments or more")
+        raise InputError(f"{compared[0].folder}: nothing to compare it with; name two experiments or more")
 
 
 def arms_to_pair(first: Side[AnyExperiment], second: Side[AnyExperiment]) -> list[tuple[str, str]]:
@@ -96,12 +92,12 @@ def arms_to_pair(first: Side[AnyExperiment], second: Side[AnyExperiment]) -> lis
     else:
         pairs = [(arm, arm) for arm in first.experiment.repetitions if arm in second.experiment.repetitions]
     if not pairs:
-        raise PairingError(
+        raise InputError(
             f"{first.folder} and {second.folder} have no arm of the same name; name two, such as "
             f"{first.folder}:{first.arm or first.arms[0]} {second.folder}:{second.arm or second.arms[0]}"
         )
     if first.folder.resolve() == second.folder.resolve() and all(one == other for one, other in pairs):
-        raise PairingError(
+        raise InputError(
             f"{first.folder} would be compared with itself; name two arms, such as "
             f"{' '.join(f'{first.folder}:{arm}' for arm in first.arms[:2])}"
         )
@@ -113,9 +109,9 @@ def sets_to_pair(first: Side[AnyExperiment], second: Side[AnyExperiment], wanted
     in_both = [name for name in first.sets if name in second.sets]
     for one in (first, second):
         if missing := [name for name in wanted if name not in one.sets]:
-            raise PairingError(f"{one.folder} has no set {missing[0]}; sets in both are {', '.join(in_both) or 'none'}")
+            raise InputError(f"{one.folder} has no set {missing[0]}; sets in both are {', '.join(in_both) or 'none'}")
     if not in_both:
-        raise PairingError(
+        raise InputError(
             f"{first.folder} and {second.folder} have no set in common ({', '.join(first.sets)}; "
             f"{', '.join(second.sets)}); compare experiments that were evaluated on the same set"
         )

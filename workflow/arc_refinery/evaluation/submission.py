@@ -30,10 +30,6 @@ Vote = tuple[float, int]  # share of correct train grids, characters of the prog
 SubmissionContent = dict[str, list[dict[str, list[list[int]]]]]  # by task, one entry per test input
 
 
-class SubmissionError(InputError):
-    """A submission cannot be made; the message names file and task, what was expected, and the fix."""
-
-
 @dataclass(slots=True)
 class Ballot:
     """Votes on one test input, by distinct grid (its shape and bytes)."""
@@ -82,10 +78,10 @@ def count_votes(paths: Iterable[Path], tasks: Mapping[str, Task]) -> dict[str, l
 def _vote(verdict: Verdict, ballots: Mapping[str, Sequence[Ballot]], path: Path) -> None:
     advice = "give verdicts and challenges of the same tasks"
     if verdict.task_id not in ballots:
-        raise SubmissionError(f"{path}: grades task {verdict.task_id}, which is not in the challenges; {advice}")
+        raise InputError(f"{path}: grades task {verdict.task_id}, which is not in the challenges; {advice}")
     on_task, outputs = ballots[verdict.task_id], verdict.test_outputs
     if outputs and len(outputs) != len(on_task):
-        raise SubmissionError(
+        raise InputError(
             f"{path}: task {verdict.task_id}: an attempt has {len(outputs)} test outputs, expected one for each of the "
             f"challenge's {len(on_task)} test inputs; {advice}"
         )
@@ -115,22 +111,18 @@ def write_submission(submission: SubmissionContent, tasks: Mapping[str, Task], p
 
 
 def check_submission(submission: Mapping[str, Any], tasks: Mapping[str, Task], path: Path) -> None:
-    """Raise `SubmissionError` unless each task has an entry for each test input: two rectangles of integers 0..9."""
+    """Raise `InputError` unless each task has an entry for each test input: two rectangles of integers 0..9."""
     if not tasks:
-        raise SubmissionError(f"{path}: the challenges have no tasks, expected one or more")
+        raise InputError(f"{path}: the challenges have no tasks, expected one or more")
     if unmatched := sorted(submission.keys() ^ tasks.keys()):
-        raise SubmissionError(
-            f"{path}: task {unmatched[0]}: is only in one of submission and challenges, expected in both"
-        )
+        raise InputError(f"{path}: task {unmatched[0]}: is only in one of submission and challenges, expected in both")
     for task_id, entries in submission.items():
         where, n_inputs = f"{path}: task {task_id}", len(tasks[task_id].test)
         if len(entries) != n_inputs:
-            raise SubmissionError(
-                f"{where}: has {len(entries)} entries, expected one for each of {n_inputs} test inputs"
-            )
+            raise InputError(f"{where}: has {len(entries)} entries, expected one for each of {n_inputs} test inputs")
         for entry in entries:
             if sorted(entry) != sorted(ATTEMPTS):
-                raise SubmissionError(f"{where}: an entry has {', '.join(entry)}, expected {', '.join(ATTEMPTS)}")
+                raise InputError(f"{where}: an entry has {', '.join(entry)}, expected {', '.join(ATTEMPTS)}")
             for name, rows in entry.items():
                 _check_grid(rows, f"{where}: {name}")
 
@@ -139,9 +131,9 @@ def _check_grid(rows: Any, where: str) -> None:
     try:
         as_grid(rows)
     except GridError as error:
-        raise SubmissionError(f"{where}: {error}") from None
+        raise InputError(f"{where}: {error}") from None
     if not all(type(cell) is int for row in rows for cell in row):
-        raise SubmissionError(f"{where}: has cells that are not plain integers")
+        raise InputError(f"{where}: has cells that are not plain integers")
 
 
 def score(submission: SubmissionContent, tasks: Mapping[str, Task]) -> Score:

@@ -89,11 +89,11 @@ def folder_template(folder: Path) -> FolderTemplate | None:
     path = folder / "tokenizer_config.json"
     if not path.is_file():
         return None
-    settings = read_json(path, "the settings of a tokenizer", ModelError)
+    settings = read_json(path, "the settings of a tokenizer")
     if not isinstance(settings, dict):
         return None
     file = folder / "chat_template.jinja"
-    template = read_text(file, "a chat template", ModelError) if file.is_file() else settings.get("chat_template")
+    template = read_text(file, "a chat template") if file.is_file() else settings.get("chat_template")
     if not isinstance(template, str):
         return None
     try:
@@ -219,10 +219,10 @@ def _of_folder(folder: Path) -> Chat | None:
     files = [folder / name for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")]
     if not all(path.is_file() for path in files):
         return None
-    settings = read_json(files[1], "the settings of a tokenizer", ModelError)
+    settings = read_json(files[1], "the settings of a tokenizer")
     if not isinstance(settings, dict) or settings.get("tokenizer_class") not in PLAIN_CLASSES:
         return None
-    template = read_text(files[2], "a chat template", ModelError)
+    template = read_text(files[2], "a chat template")
     if not template.strip():
         raise ModelError(f"{files[2]}: is empty, so prompts would be empty; download the model again")
     try:

@@ -34,15 +34,15 @@ def read_by_library(folder: str | Path, file: str) -> Iterator[None]:
 
 
 def _check_files(folder: Path) -> None:
-    """Raise `ModelError` for settings that are not valid JSON, and for pipes, which some libraries wait for."""
+    """Raise `InputError` for settings that are not valid JSON, and for pipes, which some libraries wait for."""
     if not folder.is_dir():
         if not _HUB_NAME.fullmatch(str(folder)):
             raise ModelError(f"{folder}: no such folder; expected one with a model, or a name on the hub: owner/name")
         return
     for path in sorted(folder.iterdir()):
         if path.suffix in (".json", ".safetensors", ".jinja"):
-            check_regular(path, ModelError)
+            check_regular(path)
         if path.suffix == ".json" and path.is_file() and path.stat().st_size < _SMALL:
-            content = read_json(path, "settings or a vocabulary; download the model again", ModelError)
+            content = read_json(path, "settings or a vocabulary; download the model again")
             if not isinstance(content, dict):
                 raise ModelError(f"{path}: is not an object; download the model again")

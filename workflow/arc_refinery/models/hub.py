@@ -44,10 +44,6 @@ FETCH_FIRST = (
 logger = logging.getLogger(__name__)
 
 
-class HubError(InputError):
-    """A repository cannot be fetched; the message gives its name, the reason, and what to do."""
-
-
 @dataclass(frozen=True)
 class Download:
     """Files of one repository. `revision` is a branch, tag or commit; by default the default branch.
@@ -83,7 +79,7 @@ def distinct(downloads: Iterable[Download]) -> list[Download]:
 def fetch_repository(download: Download, folder: Path) -> None:
     """Download files missing from the hub's cache and link them into `folder`; `<folder>.json` lists them.
 
-    If the hub cannot be reached, or with HF_HUB_OFFLINE=1, a complete copy in the cache is used. Raises `HubError`.
+    If the hub cannot be reached, or with HF_HUB_OFFLINE=1, a complete copy in the cache is used. Raises `InputError`.
     """
     snapshot = _snapshot(download)
     sizes = {name: (snapshot / name).stat().st_size for name in _wanted(download, snapshot)}
@@ -123,7 +119,7 @@ def _link(link: Path, file: Path) -> None:
     try:
         link.symlink_to(file)
     except FileExistsError:
-        raise HubError(f"{link}: exists and is not a link; choose another --output") from None
+        raise InputError(f"{link}: exists and is not a link; choose another --output") from None
 
 
 def out_of_reach(folder: Path) -> list[str]:
@@ -137,10 +133,10 @@ def out_of_reach(folder: Path) -> list[str]:
 
 def _recorded(record: Path) -> dict[str, int]:
     """Return the files that a record lists, with their sizes."""
-    content = read_json(record, "what `arc-refinery fetch` wrote; remove it, and fetch again", HubError)
+    content = read_json(record, "what `arc-refinery fetch` wrote; remove it, and fetch again")
     files = content.get("files") if isinstance(content, dict) else None
     if not isinstance(files, dict) or any(type(size) is not int for size in files.values()):
-        raise HubError(f"{record}: lists no files with their sizes; remove it, and fetch again")
+        raise InputError(f"{record}: lists no files with their sizes; remove it, and fetch again")
     return files
 
 
@@ -171,10 +167,10 @@ def _snapshot(download: Download) -> Path:
                 return Path(call(local_files_only=True))
             except LocalEntryNotFoundError:
                 raise (error.__cause__ or error) from None
-    except HubError:
+    except InputError:
         raise
     except (httpx.HTTPError, OSError, ValueError, RuntimeError) as error:  # hf_xet raises RuntimeError
-        raise HubError(f"{download.path}: {_reason(error, download, cache)}") from None
+        raise InputError(f"{download.path}: {_reason(error, download, cache)}") from None
 
 
 def _retried(call: Callable[[], Any]) -> Any:
@@ -192,7 +188,7 @@ def _retried(call: Callable[[], Any]) -> Any:
 def _require_space(planned: Sequence["DryRunFileInfo"], cache: Path, download: Download) -> None:
     missing = sum(file.file_size or 0 for file in planned if file.will_download)
     if missing > (free := shutil.disk_usage(cache).free):
-        raise HubError(
+        raise InputError(
             f"{download.path}: {readable_size(missing)} are missing, but {readable_size(free)} are free in {cache}; "
             "make room, or set HF_HOME to a folder on a larger disk"
         )
@@ -205,7 +201,7 @@ def _wanted(download: Download, snapshot: Path) -> list[str]:
         if not any(fnmatch(name, pattern) for name in present):
             names = _listed(download, snapshot.name) or present
             more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
-            raise HubError(
+            raise InputError(
                 f"{download.path}: no file is called {pattern} at commit {snapshot.name}; there are "
                 f"{', '.join(names[:MAX_LISTED])}{more}"
             )

@@ -81,13 +81,13 @@ PUBLISHED_SHAPES = {
 
 
 def shape_of(model_path: str) -> Shape:
-    """Return the shape of a model (folder or hub name); raise `ModelError` if its config.json is not here."""
+    """Return the shape of a model (folder or hub name); raise `InputError` if its config.json is not here."""
     if model_path in PUBLISHED_SHAPES:
         return PUBLISHED_SHAPES[model_path]
     path = Path(model_path, "config.json")
     if not path.exists():
         path = _cached(model_path)
-    config = read_json(path, "a model's config.json; download the model again", ModelError)
+    config = read_json(path, "a model's config.json; download the model again")
     if not isinstance(config, dict):
         raise ModelError(f"{path}: is not an object; download the model again")
     experts = {"num_experts", "num_local_experts"} & set(config)
@@ -107,7 +107,7 @@ def weight_names(folder: Path) -> list[str]:
     """Return the names of the weights in a model's folder; none if it has no safetensors files."""
     index, single = folder / "model.safetensors.index.json", folder / "model.safetensors"
     if index.is_file():
-        content = read_json(index, "an index of weights; download the model again", ModelError)
+        content = read_json(index, "an index of weights; download the model again")
         if not isinstance(content, dict) or not isinstance(content.get("weight_map"), dict):
             raise ModelError(f"{index}: has no weight_map; download the model again")
         return list(content["weight_map"])
@@ -117,7 +117,7 @@ def weight_names(folder: Path) -> list[str]:
         n_bytes = int.from_bytes(file.read(8), "little")
         if n_bytes > single.stat().st_size - 8:
             raise ModelError(f"{single}: is cut short; download the model again")
-        header = decode_json(file.read(n_bytes), str(single), "weights; download the model again", ModelError)
+        header = decode_json(file.read(n_bytes), str(single), "weights; download the model again")
     if not isinstance(header, dict):
         raise ModelError(f"{single}: its header is not an object; download the model again")
     return [name for name in header if name != "__metadata__"]

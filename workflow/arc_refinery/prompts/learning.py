@@ -48,10 +48,6 @@ _Instance = tuple[str, Mapping[str, int]]  # a text in one row, and possible mea
 logger = logging.getLogger(__name__)
 
 
-class LearningError(InputError):
-    """No template fits the rows; the message says how many the best one fits, and where others differ from it."""
-
-
 @dataclass(frozen=True, slots=True)
 class LearnedTemplate:
     template: Template
@@ -91,7 +87,7 @@ def learn(
     """Learn the template of rows (see `read_first_turns`); `colors` are the words for 0 to 9 if they are not ours.
 
     With `n_rows`, only the first `n_rows` rows are read. The assistant prefix is text that at least `min_share` of the
-    answers start with (see `_common_prefix`). Raises `LearningError` if the template fits less than `min_share` of the
+    answers start with (see `_common_prefix`). Raises `InputError` if the template fits less than `min_share` of the
     rows.
     """
     rows = islice(read_first_turns(path), n_rows)
@@ -107,7 +103,7 @@ def learn(
         n_fitting += 1
         n_begun += row.assistant.startswith(prefix)
     if n_fitting < min_share * n_read:
-        raise LearningError(
+        raise InputError(
             f"{path}: the template that fits most rows fits {n_fitting} of {n_read}; expected {min_share:.0%} "
             "(--min-share). " + "; ".join(misfits[:2]) + _hint(sample, reading.notation)
         )
@@ -153,7 +149,7 @@ def _common_prefix(answers: Sequence[str], min_share: float) -> str:
 def _most_fitting(sample: Sequence[FirstTurnRow], colors: tuple[str, ...], path: Path) -> tuple[Template, _Reading]:
     for row in sample:
         if slot := SLOT.search(row.system + row.user):
-            raise LearningError(f"{path}: row {row.number} has the text {slot[0]}, which is the name of a slot")
+            raise InputError(f"{path}: row {row.number} has the text {slot[0]}, which is the name of a slot")
     best, n_best = None, 0
     for reading in _readings(sample, colors):
         template = _assemble(sample, reading)
@@ -161,7 +157,7 @@ def _most_fitting(sample: Sequence[FirstTurnRow], colors: tuple[str, ...], path:
         if template and n_fitting > n_best:
             best, n_best = (template, reading), n_fitting
     if best is None:
-        raise LearningError(
+        raise InputError(
             f"{path}: no template fits any of the first {len(sample)} rows. Expected a user text with the grids of two "
             f"or more train pairs and of one test input, written in the words {', '.join(colors)} or in digits"
             + _hint(sample, Notation(colors))

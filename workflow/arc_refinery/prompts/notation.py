@@ -17,10 +17,6 @@ COLOR_WORDS = ("Black", "Blue", "Red", "Green", "Yellow", "Gray", "Pink", "Orang
 DIGITS = tuple(map(str, range(N_COLORS)))
 
 
-class NotationError(InputError):
-    """Words that cannot name the ten colours; the message says why."""
-
-
 @dataclass(frozen=True)
 class Notation:
     """How a grid is written: one word per cell, and the text around cells and rows.
@@ -38,9 +34,9 @@ class Notation:
 
     def __post_init__(self) -> None:
         if len(self.colors) != N_COLORS or len(set(self.colors)) != N_COLORS:
-            raise NotationError(f"{' '.join(self.colors)}: expected {N_COLORS} different words, for the numbers 0 to 9")
+            raise InputError(f"{' '.join(self.colors)}: expected {N_COLORS} different words, for the numbers 0 to 9")
         if wrong := [word for word in self.colors if word.split() != [word]]:
-            raise NotationError(f"{wrong[0]!r} is not a word for a color: expected one without white space")
+            raise InputError(f"{wrong[0]!r} is not a word for a color: expected one without white space")
 
     @property
     def shows_shape(self) -> bool:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from arc_refinery.rows import RowError, read_rows
+from arc_refinery.errors import InputError
+from arc_refinery.rows import read_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class FirstTurnRow:
 
 
 def read_first_turns(path: Path) -> Iterator[FirstTurnRow]:
-    """Yield the first turns of a file whose rows are {"messages": [{"role", "content"}, ...]}; raises `RowError`.
+    """Yield the first turns of a file whose rows are {"messages": [{"role", "content"}, ...]}; raises `InputError`.
 
     For a folder, reads all its files except hidden ones, sorted by name.
     """
@@ -41,7 +42,7 @@ def _row(row: Any, number: int, path: Path) -> FirstTurnRow:
             raise TypeError
         return FirstTurnRow(number, *texts)
     except (KeyError, TypeError):
-        raise RowError(
+        raise InputError(
             f'{path}: row {number}: expected {{"messages": [{{"role", "content"}}, ...]}} with the roles user and '
             "assistant, optionally preceded by system"
         ) from None

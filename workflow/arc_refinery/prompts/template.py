@@ -32,7 +32,7 @@ from typing import Any, Literal
 
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
-from arc_refinery.prompts.notation import COLOR_WORDS, DIGITS, Notation, NotationError
+from arc_refinery.prompts.notation import COLOR_WORDS, DIGITS, Notation
 from arc_refinery.reading import read_json, read_text
 
 BUILT_IN = ("compact", "words")
@@ -46,10 +46,6 @@ FeedbackForm = Literal["given", "residual", "difference", "residual-only"]
 RESIDUAL_ONLY: FeedbackForm = "residual-only"
 
 COMPACT_INPUT, COMPACT_OUTPUT = "\ninput ", "\noutput "
-
-
-class TemplateError(InputError):
-    """A template cannot be used; the message names the file, what was expected and what to do."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +166,7 @@ def load_template(name: str, colors: Sequence[str] | None = None, form: Feedback
     if colors is None:
         return template
     if name == "compact":
-        raise TemplateError("the template `compact` writes digits: leave model.colors out, or choose another template")
+        raise InputError("the template `compact` writes digits: leave model.colors out, or choose another template")
     return replace(template, notation=replace(template.notation, colors=tuple(colors)))
 
 
@@ -195,7 +191,7 @@ def save_template(template: Template, folder: Path) -> None:
 
 def _read(folder: Path) -> Template:
     if missing := [path for path in template_files(str(folder)) if not path.is_file()]:
-        raise TemplateError(
+        raise InputError(
             f"{missing[0]} does not exist; model.template is one of {', '.join(BUILT_IN)} or a folder that "
             "`arc-refinery prompts learn` wrote"
         )
@@ -203,40 +199,40 @@ def _read(folder: Path) -> Template:
     # after a prompt that ends in white space, the model continues with other tokens than it was trained on
     texts["assistant_prefix"] = texts["assistant_prefix"].rstrip()
     path = folder / NOTATION
-    rest = read_json(path, "the keys that `arc-refinery prompts learn` writes", TemplateError)
+    rest = read_json(path, "the keys that `arc-refinery prompts learn` writes")
     names = [*_SEPARATORS, *(field.name for field in fields(Notation))]
     if not isinstance(rest, dict) or sorted(rest) != sorted(names):
-        raise TemplateError(f"{path}: expected the keys {', '.join(names)}, and no other key")
+        raise InputError(f"{path}: expected the keys {', '.join(names)}, and no other key")
     colors = rest.pop("colors")
     if wrong := [name for name, text in rest.items() if not isinstance(text, str)]:
-        raise TemplateError(f"{path}: {wrong[0]} is {rest[wrong[0]]!r:.80}; expected a text")
+        raise InputError(f"{path}: {wrong[0]} is {rest[wrong[0]]!r:.80}; expected a text")
     if not isinstance(colors, list) or not all(isinstance(word, str) for word in colors):
-        raise TemplateError(f"{path}: colors is {colors!r:.80}; expected a list of ten words")
+        raise InputError(f"{path}: colors is {colors!r:.80}; expected a list of ten words")
     try:
         separators = {name: rest.pop(name) for name in _SEPARATORS}
         notation = Notation(tuple(colors), **rest)
-    except NotationError as error:
-        raise TemplateError(f"{path}: colors: {error}") from None
+    except InputError as error:
+        raise InputError(f"{path}: colors: {error}") from None
     template = Template(**texts, **separators, notation=notation, feedback=_read_feedback(folder / FEEDBACK))
     _check_slots(template, folder)
     return template
 
 
 def _text(path: Path) -> str:
-    return read_text(path, "a text that `arc-refinery prompts learn` wrote", TemplateError)
+    return read_text(path, "a text that `arc-refinery prompts learn` wrote")
 
 
 def _read_feedback(path: Path) -> FeedbackTexts:
-    texts = read_json(path, "texts", TemplateError)
+    texts = read_json(path, "texts")
     names = [field.name for field in fields(FeedbackTexts)]
     are_texts = isinstance(texts, dict) and all(isinstance(text, str) for text in texts.values())
     if not are_texts or sorted(texts) != sorted(names):
-        raise TemplateError(f"{path}: expected texts under the keys {', '.join(names)}, and no other key")
+        raise InputError(f"{path}: expected texts under the keys {', '.join(names)}, and no other key")
     return FeedbackTexts(**texts)
 
 
 def _check_slots(template: Template, folder: Path) -> None:
-    """Raise `TemplateError` if a text has a slot that nothing fills, which the model would read, or lacks one."""
+    """Raise `InputError` if a text has a slot that nothing fills, which the model would read, or lacks one."""
     feedback, notation = asdict(template.feedback), asdict(template.notation)
     del notation["colors"]
     texts = {
@@ -249,12 +245,12 @@ def _check_slots(template: Template, folder: Path) -> None:
     for (file, name), (text, slots) in texts.items():
         if wrong := [word for word in re.findall(r"\{(\w+)\}", text) if word not in slots]:
             known = ", ".join(f"{{{slot}}}" for slot in slots) or "none"
-            raise TemplateError(
+            raise InputError(
                 f"{folder / file}: {name} has {{{wrong[0]}}}, which nothing fills; its slots: {known}. Correct it, or "
                 "write other words in other brackets"
             )
         required = _REQUIRED_SLOTS.get(name if file == FEEDBACK else file, ())
         if missing := [slot for slot in required if f"{{{slot}}}" not in text]:
-            raise TemplateError(f"{folder / file}: {name} has no {{{missing[0]}}}; add it where its text belongs")
+            raise InputError(f"{folder / file}: {name} has no {{{missing[0]}}}; add it where its text belongs")
     if "{tests}" in template.user and "{input}" not in template.test:
-        raise TemplateError(f"{folder / 'test.txt'}: it has no {{input}}; add it, or remove {{tests}} from user.txt")
+        raise InputError(f"{folder / 'test.txt'}: it has no {{input}}; add it, or remove {{tests}} from user.txt")

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from arc_refinery.config import Grpo, Lengths
+from arc_refinery.errors import InputError
 from arc_refinery.models.chat import ANSWERED, ids_after_answer
 from arc_refinery.models.tokenizers import begin_answers
 from arc_refinery.prompts import Template, split_prefix
@@ -14,7 +15,7 @@ from arc_refinery.refine.rows import row_of, streamed
 from arc_refinery.refine.scoring import Scorer
 from arc_refinery.sampling.library_arguments import refining_rollouts
 from arc_refinery.sandbox import Executor
-from arc_refinery.training.grpo import TrainingData, TrainingError
+from arc_refinery.training.grpo import TrainingData
 from arc_refinery.training.trainer import Trainer
 
 
@@ -33,7 +34,7 @@ class RefineEnvironment:
         """`read` returns a new iterator over the prompts; `prompts_hash` is the hash of their files.
 
         `template` words the feedback of on-policy second turns. With `include_errors`, programs that raised get a
-        second turn too. Raise `TrainingError` if there are no prompts.
+        second turn too. Raise `InputError` if there are no prompts.
         """
         self.prompts_hash = prompts_hash
         self.training = training
@@ -44,7 +45,7 @@ class RefineEnvironment:
         prompts = [] if training.stream else list(read())
         first = next(iter(prompts or read()), None)
         if first is None:
-            raise TrainingError(
+            raise InputError(
                 "there are no training prompts. Either the files have none (second turns: no attempt was incorrect "
                 "with valid outputs; sample more tasks), or all are longer than max_seq_length minus "
                 "max_completion_length"

@@ -43,10 +43,6 @@ from arc_refinery.refine.rendering import Renderer
 from arc_refinery.sandbox import Status
 
 
-class FeedbackError(InputError):
-    """The configured feedback is not possible; the message says why."""
-
-
 @dataclass(frozen=True, slots=True)
 class NextTurnPlan:
     """How each task's budget for the next turn is spent: prompts cycle through the best parents."""
@@ -140,7 +136,7 @@ def _with_feedback_of(
         case "other-task":
             tasks = list(with_parents)
             if len(tasks) == 1:
-                raise FeedbackError("feedback other-task: only one task has incorrect attempts, but two are needed")
+                raise InputError("feedback other-task: only one task has incorrect attempts, but two are needed")
             yield from zip(tasks, tasks[-1:] + tasks[:-1], strict=True)
 
 

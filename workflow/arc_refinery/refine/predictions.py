@@ -29,12 +29,8 @@ AUGMENTATION = {"hflip", "n_rot90", "color_map"}
 logger = logging.getLogger(__name__)
 
 
-class PredictionError(InputError):
-    """A file of predictions cannot be used; the message names the file, task and field, and what was expected."""
-
-
 def read_predictions(path: Path, tasks: Mapping[str, Task], model: str) -> Iterator[Attempt]:
-    """Yield the attempts of a .json or .json.gz file of predictions; raises `PredictionError`.
+    """Yield the attempts of a .json or .json.gz file of predictions; raises `InputError`.
 
     The file is that of one round of the script: ``{task_id: predictions}``. Predictions that the script executed are a
     list of objects with `text_prediction`, or `code` if it failed; others are ``{"text_predictions": [text, ...],
@@ -47,13 +43,13 @@ def read_predictions(path: Path, tasks: Mapping[str, Task], model: str) -> Itera
     """
     of_tasks = read_json(path)
     if not of_tasks:
-        raise PredictionError(f"{path}: has no tasks; expected at least one")
+        raise InputError(f"{path}: has no tasks; expected at least one")
     if any(isinstance(one, dict) and one.get("data_augmentation_params") for one in of_tasks.values()):
         logger.warning("%s: %s", path, OUT_OF_STEP)
     for task_id, predictions in of_tasks.items():
         where = f"{path}: task {task_id}"
         if task_id not in tasks:
-            raise PredictionError(f"{where} is not among the tasks; give the tasks that were predicted")
+            raise InputError(f"{where} is not among the tasks; give the tasks that were predicted")
         read = _of_task(predictions, where)
         order = tuple(range(len(tasks[task_id].train)))
         for number, (augmentation, group) in enumerate(groupby(read, key=lambda one: one[1])):
@@ -124,7 +120,7 @@ def _of_task(predictions: Any, where: str) -> list[tuple[str, Augmentation]]:
         case list():
             pass
         case _:
-            raise PredictionError(f"{where} holds {in_words(predictions)}, expected a list; of each, {FORMS}")
+            raise InputError(f"{where} holds {in_words(predictions)}, expected a list; of each, {FORMS}")
     read = [_prediction(one, f"{where}, prediction {number}") for number, one in enumerate(predictions)]
     known = list(dict.fromkeys(augmentation for _, augmentation in read if augmentation is not None))
     of_failed = known[0] if len(known) == 1 else Augmentation()
@@ -138,10 +134,10 @@ def _prediction(one: Any, where: str) -> tuple[str, Augmentation | None]:
         case {"code": str(code)}:
             text = f"```python\n{code}\n```"
         case _:
-            raise PredictionError(f"{where} is {in_words(one)} of another form; {FORMS}")
+            raise InputError(f"{where} is {in_words(one)} of another form; {FORMS}")
     if "data_augmentation_params" not in one:
         return text, None
     try:
         return text, augmentation_of(one["data_augmentation_params"] or {})
     except (ValueError, TypeError, AttributeError) as error:
-        raise PredictionError(f"{where}: field 'data_augmentation_params': {error}") from None
+        raise InputError(f"{where}: field 'data_augmentation_params': {error}") from None

@@ -19,10 +19,6 @@ from arc_refinery.refine.first_turn import first_turn_prompts
 from arc_refinery.refine.rendering import Renderer
 
 
-class DataSetError(InputError):
-    """A file is no data set to sample or train on; the message names the file and what was expected."""
-
-
 def prompts_in(
     path: Path, sampling: Sampling, template: str, colors: tuple[str, ...] | None, model_path: str, seed: int
 ) -> Iterator[Prompt]:
@@ -45,9 +41,7 @@ def _second_turns(content: Mapping[str, Any], path: Path, renderer: Renderer) ->
     for task_id, one in content.items():
         text = one.get("prompt") if isinstance(one, dict) else None
         if not isinstance(text, str):
-            raise DataSetError(
-                f"{path}: task {task_id}: field 'prompt' is missing or no text; expected {{prompt, task}}"
-            )
+            raise InputError(f"{path}: task {task_id}: field 'prompt' is missing or no text; expected {{prompt, task}}")
         (task,) = tasks_in({task_id: one.get("task")}, path)
         yield Prompt(
             prompt_id=f"{task_id}/turn2-000",

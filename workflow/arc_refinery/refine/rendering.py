@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from arc_refinery.errors import InputError
 from arc_refinery.models.chat import load_chat, without_marks
 from arc_refinery.prompts import Message, Template, split_prefix
-from arc_refinery.prompts.template import TemplateError
 
 
 class Renderer:
@@ -24,11 +24,11 @@ class Renderer:
         return text, self.count(text)
 
     def check_template(self, template: Template, longest: int) -> None:
-        """Raise `TemplateError` if a text of a template alone has more tokens than a prompt may have."""
+        """Raise `InputError` if a text of a template alone has more tokens than a prompt may have."""
         texts = {**asdict(template), **asdict(template.notation), **asdict(template.feedback)}
         for name, text in texts.items():
             if isinstance(text, str) and (n_tokens := self.count(text)) > longest:
-                raise TemplateError(
+                raise InputError(
                     f"the template's text {name} alone has {n_tokens} tokens, but prompts have at most {longest}: "
                     "shorten it (docs/prompts.md), or raise model.window"
                 )

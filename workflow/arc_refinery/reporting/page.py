@@ -38,10 +38,6 @@ PAGE = """\
 """
 
 
-class PageError(InputError):
-    """A page cannot be made; the message names the missing file and what links to it."""
-
-
 def write_page(markdown: Path, output: Path) -> None:
     """Convert a Markdown file to HTML with embedded pictures and tables."""
     with atomic_write(output) as unfinished:
@@ -101,7 +97,7 @@ def _embed(tokens: Sequence[Token], origin: Path) -> None:
 
 def _data_url(path: Path, origin: Path) -> str:
     if path.suffix not in MEDIA_TYPES or not path.is_file():
-        raise PageError(
+        raise InputError(
             f"{origin}: links to {path}: expected an existing {', '.join(MEDIA_TYPES)} file; write the report again"
         )
     content = _with_palette(path) if path.suffix == ".png" else path.read_bytes()

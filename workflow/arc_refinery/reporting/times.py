@@ -22,10 +22,6 @@ twice a second at first, later twice a minute, so they are lower bounds. A dash:
 sample."""
 
 
-class BenchmarkError(InputError):
-    """A folder of benchmarks cannot be used; the message names it and the fix."""
-
-
 def times_page(benchmarks: Path) -> str:
     """Return the table of a folder of benchmarks as a Markdown page."""
     return f"# Machine time\n\n{_CAPTION}\n\n{_as_markdown(stages_table(benchmarks))}\n"
@@ -35,7 +31,7 @@ def stages_table(benchmarks: Path) -> pd.DataFrame:
     """Return one row per stage: `jobs`, `s` (wall seconds, sum), `cpu_time` (seconds, sum), `max_rss` (MB, maximum)."""
     paths = sorted(benchmarks.rglob("*.tsv"))
     if not paths:
-        raise BenchmarkError(f"{benchmarks}: holds no *.tsv file; expected the logs/<experiment>/benchmarks of a run")
+        raise InputError(f"{benchmarks}: holds no *.tsv file; expected the logs/<experiment>/benchmarks of a run")
     jobs = pd.concat([_read(path).assign(stage=stage(path.relative_to(benchmarks))) for path in paths])
     groups = jobs.groupby("stage")
     sums = groups[["s", "cpu_time"]].sum(min_count=1)
@@ -55,18 +51,18 @@ def stage(benchmark: Path) -> str:
 
 def _read(path: Path) -> pd.DataFrame:
     expected = "expected a file of Snakemake's `benchmark:`; remove it"
-    check_regular(path, BenchmarkError)
+    check_regular(path)
     try:
         found = pd.read_csv(path, sep="\t", na_values=["-"])
         if missing := [column for column in COLUMNS if column not in found]:
-            raise BenchmarkError(f"{path}: has no column {missing[0]}; {expected}")
+            raise InputError(f"{path}: has no column {missing[0]}; {expected}")
         if found.empty or found["s"].isna().any():
-            raise BenchmarkError(f"{path}: has no row with the seconds of a job; {expected}")
+            raise InputError(f"{path}: has no row with the seconds of a job; {expected}")
         return found[COLUMNS].astype(float)
-    except BenchmarkError:
+    except InputError:
         raise
     except (OSError, ValueError) as error:  # ValueError: also pandas' own errors, and not UTF-8
-        raise BenchmarkError(f"{path}: cannot be read ({error}); {expected}") from None
+        raise InputError(f"{path}: cannot be read ({error}); {expected}") from None
 
 
 def _as_markdown(stages: pd.DataFrame) -> str:

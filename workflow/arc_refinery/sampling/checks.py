@@ -23,16 +23,12 @@ _LAYER = re.compile(r"(?:model\.(?:language_model\.)?)?layers\.(\d+)\.")
 logger = logging.getLogger(__name__)
 
 
-class SamplingError(InputError):
-    """These settings cannot be sampled with; the message names the wrong one and what would work."""
-
-
 def check_sampling(
     prompts: Sequence[Prompt], model: PromptedModel, adapter: Path | None, max_output_tokens: int
 ) -> None:
     """Raise unless the backend is installed, prompts fit the window, the adapter fits the model, and answers end.
 
-    All raise `SamplingError`, but the last one raises `ModelError`.
+    All raise `InputError`, but the last one raises `ModelError`.
     """
     check_model(model, adapter)
     check_answers_end(model.path)
@@ -40,7 +36,7 @@ def check_sampling(
     long = [prompt for prompt in prompts if prompt.n_tokens > longest]
     if long:
         worst = max(long, key=lambda prompt: prompt.n_tokens)
-        raise SamplingError(
+        raise InputError(
             f"{len(long)} of {len(prompts)} prompts are too long: {worst.prompt_id!r} has {worst.n_tokens} tokens, "
             f"expected at most {longest}: the window (--max-model-len {model.window}) minus the completion "
             f"(--max-output-tokens {max_output_tokens}); raise the first, lower the second, or make the prompts again"
@@ -48,15 +44,13 @@ def check_sampling(
 
 
 def check_model(model: ModelConfig, adapter: Path | None) -> None:
-    """Raise `SamplingError` unless the backend is installed, the model supports the window, and the adapter fits it."""
+    """Raise `InputError` unless the backend is installed, the model supports the window, and the adapter fits it."""
     if model.backend == "vllm" and find_spec("vllm") is None:
-        raise SamplingError(
-            "backend is vllm, which is not installed here; see docs/environments.md, or use transformers"
-        )
+        raise InputError("backend is vllm, which is not installed here; see docs/environments.md, or use transformers")
     if model.backend == "vllm":
         check_mig()
     if model.use_4bit_quantization and find_spec("bitsandbytes") is None:
-        raise SamplingError("4-bit weights need bitsandbytes and a GPU; see docs/environments.md, or do not quantize")
+        raise InputError("4-bit weights need bitsandbytes and a GPU; see docs/environments.md, or do not quantize")
     network = check_folder(model)
     _check_window(model, network)
     if adapter is not None:
@@ -64,7 +58,7 @@ def check_model(model: ModelConfig, adapter: Path | None) -> None:
 
 
 def check_folder(model: ModelConfig) -> Any:
-    """Return the settings of a model's network; raise `SamplingError` unless its files belong together."""
+    """Return the settings of a model's network; raise `InputError` unless its files belong together."""
     network = _network_config(model)
     _check_end_tokens(Path(model.path, GENERATION_CONFIG), network)
     _check_layers(model.path, network)
@@ -73,11 +67,11 @@ def check_folder(model: ModelConfig) -> Any:
 
 
 def check_trained(model: ModelConfig, lora: Lora, start: Path | None) -> None:
-    """Raise `SamplingError` unless a model can be trained with this adapter, from the one in the folder `start`."""
+    """Raise `InputError` unless a model can be trained with this adapter, from the one in the folder `start`."""
     network = check_folder(model)
     matrices = [name.removesuffix(".weight") for name, one in _modules(network)[""].named_parameters() if one.ndim > 1]
     if unknown := without_module(lora.target_modules, [*matrices, "lm_head"]):  # which may be the embedding's
-        raise SamplingError(
+        raise InputError(
             f"lora.target_modules: {model.path} has no module {unknown[0]}; it has {', '.join(names_of(matrices))}"
         )
     if start is not None:
@@ -98,12 +92,12 @@ def adapter_config(adapter: Path) -> dict[str, Any]:
     """Return the settings that peft saved with an adapter."""
     path = adapter / ADAPTER_CONFIG
     if not path.exists():
-        raise SamplingError(f"{path}: no such file; expected a folder with a LoRA adapter as peft saves it")
-    content = read_json(path, "the settings of a LoRA adapter as peft saves them", SamplingError)
+        raise InputError(f"{path}: no such file; expected a folder with a LoRA adapter as peft saves it")
+    content = read_json(path, "the settings of a LoRA adapter as peft saves them")
     if not isinstance(content, dict) or type(content.get("r")) is not int or content["r"] < 1:
-        raise SamplingError(f"{path}: has no rank `r`; expected the settings of a LoRA adapter as peft saves them")
+        raise InputError(f"{path}: has no rank `r`; expected the settings of a LoRA adapter as peft saves them")
     if content.get("peft_type") != "LORA" or type(content.get("lora_alpha")) not in (int, float):
-        raise SamplingError(f"{path}: expected peft_type LORA and a number lora_alpha; save the adapter again")
+        raise InputError(f"{path}: expected peft_type LORA and a number lora_alpha; save the adapter again")
     return content
 
 
@@ -117,7 +111,7 @@ def _network_config(model: ModelConfig) -> Any:
 def _check_window(model: ModelConfig, network: Any) -> None:
     positions = getattr(network.get_text_config(), "max_position_embeddings", None)
     if positions is not None and model.window > positions:
-        raise SamplingError(
+        raise InputError(
             f"{model.path}: the window (--max-model-len) is {model.window} tokens; expected at most {positions}, the "
             "max_position_embeddings in this model's config.json"
         )
@@ -127,14 +121,14 @@ def _check_end_tokens(path: Path, network: Any) -> None:
     """Check the tokens that end a completion: where the file cannot be read, transformers silently has others."""
     if not path.exists():
         return  # transformers then takes config.json's
-    content = read_json(path, "the generation settings of a model", SamplingError)
+    content = read_json(path, "the generation settings of a model")
     if not isinstance(content, dict):
-        raise SamplingError(f"{path}: is not an object; download the model again")
+        raise InputError(f"{path}: is not an object; download the model again")
     ends = content.get("eos_token_id")
     n_tokens = network.get_text_config().vocab_size
     listed = ends if isinstance(ends, list) else [] if ends is None else [ends]
     if wrong := [end for end in listed if type(end) is not int or not 0 <= end < n_tokens]:
-        raise SamplingError(
+        raise InputError(
             f"{path}: has the end token {wrong[0]!r}; expected eos_token_id to be one or several of the model's "
             f"{n_tokens} token ids; download the model again"
         )
@@ -146,7 +140,7 @@ def _check_layers(model_path: str, network: Any) -> None:
     n_layers += getattr(network.get_text_config(), "num_nextn_predict_layers", None) or 0  # they predict further tokens
     numbers = [int(found[1]) for name in weight_names(Path(model_path)) if (found := _LAYER.match(name))]
     if (n_found := max(numbers, default=-1) + 1) > n_layers:
-        raise SamplingError(
+        raise InputError(
             f"{model_path}: its config.json has {n_layers} layers, but its weights have {n_found}, of which the last "
             "would be left out; download the model again"
         )
@@ -162,7 +156,7 @@ def _check_tokenizer(model_path: str, network: Any) -> None:
     unknown = [end for end in (ends if isinstance(ends, list) else [ends]) if type(end) is int and end > last]
     if last >= n_rows or unknown:
         found = f"ends completions with the token {unknown[0]}" if last < n_rows else f"has {n_rows} tokens"
-        raise SamplingError(
+        raise InputError(
             f"{model_path}: its tokenizer is that of another model: its last token is {last}, but config.json {found}; "
             "download the model again"
         )
@@ -187,23 +181,23 @@ def _check_adapter(adapter: Path, model: ModelConfig, network: Any) -> None:
         end, axis = (0, 1) if key.endswith("lora_A.weight") else (1, 0)
         if side and (module not in modules or modules[module][end] != shape[axis]):
             expected = f"has {modules[module]}" if module in modules else "has no such module"
-            raise SamplingError(
+            raise InputError(
                 f"{weights}: was made for another base model (its {ADAPTER_CONFIG} says {base_name!r}): "
                 f"{key} is {shape}, but {model.path} {expected}; give this model's adapter, or this adapter's model"
             )
     promised = _promised(adapter, empty[""])
     if missing := sorted(promised.keys() - shapes.keys()):
-        raise SamplingError(
+        raise InputError(
             f"{weights}: lacks {len(missing)} of the {len(promised)} matrices that its {ADAPTER_CONFIG} promises, such "
             f"as {missing[0]}; save the adapter again"
         )
     if unused := sorted(key for key in shapes.keys() - promised.keys() if ".lora_" in key):  # peft drops them
-        raise SamplingError(
+        raise InputError(
             f"{weights}: {len(unused)} of its {len(shapes)} matrices would be left out by its {ADAPTER_CONFIG}, such "
             f"as {unused[0]}; do the two files belong together? Save the adapter again"
         )
     if other := [key for key, shape in promised.items() if shapes[key] != shape]:
-        raise SamplingError(
+        raise InputError(
             f"{weights}: {other[0]} is {shapes[other[0]]}, but with the rank in its {ADAPTER_CONFIG} it would be "
             f"{promised[other[0]]}; save the adapter again"
         )
@@ -217,15 +211,15 @@ def _shapes(weights: Path) -> dict[str, tuple[int, ...]]:
     from safetensors import SafetensorError, safe_open
 
     if not weights.exists():
-        raise SamplingError(f"{weights}: no such file; expected a folder with a LoRA adapter as peft saves it")
-    check_regular(weights, SamplingError)
+        raise InputError(f"{weights}: no such file; expected a folder with a LoRA adapter as peft saves it")
+    check_regular(weights)
     try:
         with safe_open(weights, "pt") as file:
             matrices = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
-        raise SamplingError(f"{weights}: cannot be read ({error}); save the adapter again") from None
+        raise InputError(f"{weights}: cannot be read ({error}); save the adapter again") from None
     if wrong := [key for key, one in matrices.items() if not (one.is_floating_point() and torch.isfinite(one).all())]:
-        raise SamplingError(
+        raise InputError(
             f"{weights}: {len(wrong)} of its {len(matrices)} matrices hold values that are not finite numbers, such as "
             f"{wrong[0]}; train the adapter again, with a lower learning rate"
         )
@@ -233,9 +227,7 @@ def _shapes(weights: Path) -> dict[str, tuple[int, ...]]:
     modules = {key.partition(".lora_")[0] for key in shapes}
     halves = [name for name in modules if not {f"{name}.lora_A.weight", f"{name}.lora_B.weight"} <= shapes.keys()]
     if halves or not shapes:
-        raise SamplingError(
-            f"{weights}: lacks weights of {min(halves, default='every module')}; save the adapter again"
-        )
+        raise InputError(f"{weights}: lacks weights of {min(halves, default='every module')}; save the adapter again")
     return shapes
 
 

@@ -24,7 +24,7 @@ from arc_refinery.config import (
     ToolUse,
     Training,
 )
-from arc_refinery.errors import ModelError
+from arc_refinery.errors import InputError
 from arc_refinery.models.shape import Shape, shape_of
 
 SAMPLED_TOKENS = 32768  # of prompts and completions that transformers samples together; more only for one prompt
@@ -81,7 +81,7 @@ class Count:
 
 
 def memory_page(experiment: Experiment) -> str:
-    """Return a table for each kind of job that asks for a GPU; raise `ModelError` if a model's sizes are unknown."""
+    """Return a table for each kind of job that asks for a GPU; raise `InputError` if a model's sizes are unknown."""
     notes = [
         f"Not counted: resources.{kind} asks for no GPU, or has no gpu_mem_mb."
         for kind in ("sample", "train")
@@ -94,7 +94,7 @@ def memory_warnings(experiment: Experiment, origin: str) -> list[str]:
     """Return a line for each kind of job that does not fit its GPU; none if a model's sizes are unknown."""
     try:
         found = counts(experiment)
-    except ModelError:
+    except InputError:
         return []
     return [
         f"{origin}: GPU memory of {count.job} ({count.load}) is {count.summary}; {'; '.join(count.faults)}. "

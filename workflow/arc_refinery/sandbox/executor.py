@@ -39,10 +39,6 @@ _TRIVIAL_PROGRAM = Program("check", "def transform(grid):\n    return grid", (np
 logger = logging.getLogger(__name__)
 
 
-class SandboxUnavailable(InputError):
-    """This machine cannot contain programs; the message says what it lacks and what to do."""
-
-
 class Executor:
     """Runs programs on `n_jobs` servers; open it once and call `run` as often as needed, one run at a time.
 
@@ -69,7 +65,7 @@ class Executor:
                 raise InputError(f"{name} is {value}, expected 1 or more")
         missing = seccomp.what_is_missing()
         if missing and not allow_without_seccomp:
-            raise SandboxUnavailable(
+            raise InputError(
                 f"programs cannot be executed safely here: {missing}. Run on another machine; or accept that programs"
                 " can access what this user can (files, network, processes): sandbox.allow_without_seccomp: true in the"
                 " config, --allow-without-seccomp on the command line"

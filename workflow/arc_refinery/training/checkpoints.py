@@ -32,19 +32,15 @@ _HASH = re.compile(rb"[0-9a-f]{16}|\0*")  # zeros: what some file systems leave 
 _OWN = re.compile(rf"{_NAME.pattern}|{re.escape(_IDENTITY)}|README\.md|(start|journal)\.jsonl|\..*\.tmp")
 
 
-class CheckpointError(InputError):
-    """Training cannot continue; the message says why."""
-
-
 def claim(work: Path, identity: str) -> None:
     """Remove checkpoints made with other settings or data, and record the identity of this training run.
 
-    Raises `CheckpointError` for a folder with anything else in it.
+    Raises `InputError` for a folder with anything else in it.
     """
     with writing(work / _IDENTITY):
         work.mkdir(parents=True, exist_ok=True)
         if found := foreign(work):
-            raise CheckpointError(f"{work}: is not a folder of checkpoints: {found}. Name another, or move it away")
+            raise InputError(f"{work}: is not a folder of checkpoints: {found}. Name another, or move it away")
         if any(work.iterdir()) and _identity(work) != identity:
             logger.info("%s: removing checkpoints of another training run", work)
             remove(work)
@@ -98,7 +94,7 @@ def take_over(part: Path, work: Path, until_step: int | None = None) -> None:
     if any(path.name != _IDENTITY for path in work.iterdir()):
         return
     if not part.is_dir() or _identity(part) != _identity(work):
-        raise CheckpointError(
+        raise InputError(
             f"{part}: is not an earlier part of this training; its settings or data differ. Train that part again"
         )
     _check_part(part, until_step)
@@ -117,9 +113,9 @@ def _check_part(part: Path, until_step: int | None) -> None:
             if why != KEPT:
                 return
         case _:
-            raise CheckpointError(f"{log}: does not end with the step that was chosen; train that part again")
+            raise InputError(f"{log}: does not end with the step that was chosen; train that part again")
     if until_step is not None and until_step <= step:
-        raise CheckpointError(
+        raise InputError(
             f"--until-step is {until_step}, but --continue-from {part.parent} ends after step {step}; "
             "expected a later step"
         )
@@ -129,7 +125,7 @@ def _check_part(part: Path, until_step: int | None) -> None:
     elif not (fault := _fault(saved)) and not _have_equal_weights(part.parent, saved):
         fault = f"{saved / ADAPTER_WEIGHTS}: holds other weights than {part.parent}"
     if fault:
-        raise CheckpointError(
+        raise InputError(
             f"{fault}, so training cannot continue from there. Make that part again: delete {part.parent}, then run "
             f"snakemake {part.parent}, or type its own command with --until-step {step}"
         )

@@ -54,10 +54,6 @@ logger = logging.getLogger(__name__)
 PARTS = "checkpoints"  # in the folder of an adapter with which a part ends: all that the next part needs
 
 
-class TrainingError(InputError):
-    """Training cannot start; the message says why."""
-
-
 @dataclass(frozen=True, slots=True)
 class TrainingData:
     """Rows of a TRL dataset: `prompt`, and any other columns that the environment needs."""
@@ -69,7 +65,7 @@ class TrainingData:
     def split(cls, rows: Sequence[dict[str, Any]], n_heldout: int, seed: int) -> "TrainingData":
         """Hold out `n_heldout` rows from training, at random."""
         if n_heldout >= len(rows):
-            raise TrainingError(f"n_heldout = {n_heldout} leaves nothing to train on: there are {len(rows)} prompts")
+            raise InputError(f"n_heldout = {n_heldout} leaves nothing to train on: there are {len(rows)} prompts")
         kept_out = set(stream(seed, "heldout prompts").permutation(len(rows)).tolist()[:n_heldout])
         train = [row for index, row in enumerate(rows) if index not in kept_out]
         heldout = [rows[index] for index in sorted(kept_out)]
@@ -190,7 +186,7 @@ def _end_of_part(job: TrainingJob, trainer: Trainer, found: Symptom | None) -> C
     if not job.until_step or (found and job.guard.action != "none"):
         return None
     if trainer.state.global_step < job.until_step:
-        raise TrainingError(
+        raise InputError(
             f"training ended after step {trainer.state.global_step}, but the adapter of step {job.until_step} is to be "
             "kept: remove that step from training.keep_steps, or train for longer"
         )
@@ -201,7 +197,7 @@ def _check_size(environment: Environment, training: PolicyGradient) -> None:
     """Raise if there are fewer prompts than a batch needs: TRL drops incomplete ones, so it would train for none."""
     n = training.prompts_per_step * training.steps_per_generation
     if isinstance(environment.data.train, Dataset) and len(environment.data.train) < n:
-        raise TrainingError(
+        raise InputError(
             f"there are {len(environment.data.train)} prompts to train on, but a batch needs prompts_per_step x "
             f"steps_per_generation = {n}; lower them, or add tasks or questions"
         )
@@ -212,13 +208,13 @@ def _check_backends(job: TrainingJob) -> None:
     try:
         check_weights(job.lora, training)
     except ValueError as error:
-        raise TrainingError(str(error)) from None
+        raise InputError(str(error)) from None
     packages = {"vllm-colocate": "vllm", "vllm-server": "vllm"}
     wanted = {packages[training.sampler]: "sampler"} if training.sampler in packages else {}
     wanted |= dict.fromkeys(training.report_to, "report_to")
     for package, key in wanted.items():
         if find_spec(package) is None:
-            raise TrainingError(f"{key}: the package {package} is not installed here; install it (docs/training.md)")
+            raise InputError(f"{key}: the package {package} is not installed here; install it (docs/training.md)")
     if training.sampler == "transformers":
         return
     check_mig()
@@ -370,7 +366,7 @@ class _CollapseWatcher(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self.job.until_step and self.job.until_step > state.max_steps:
-            raise TrainingError(
+            raise InputError(
                 f"--until-step is {self.job.until_step}, but the training ends after step {state.max_steps}; lower it, "
                 "or remove that step from training.keep_steps"
             )
@@ -382,7 +378,7 @@ class _CollapseWatcher(TrainerCallback):
         if self.found is None and steps and steps[-1]["step"] == state.global_step:
             wrong = not_finite(model, is_trained=True)  # a step can break the weights, though its own loss was finite
             if wrong and self.job.guard.action == "none":
-                raise TrainingError(
+                raise InputError(
                     f"step {state.global_step}: {len(wrong)} of the adapter's matrices hold values that are not finite "
                     f"numbers, such as {wrong[0]}, and guard.action is none; lower learning_rate or max_grad_norm"
                 )

@@ -79,7 +79,7 @@ def read_lines(path: Path) -> list[Line]:
     if not path.exists():
         raise RecordError(f"{path}: no such file; train first: snakemake {path.parent}")
     lines = []
-    for number, text in enumerate(read_text(path, "a training log", RecordError).splitlines(), 1):
+    for number, text in enumerate(read_text(path, "a training log").splitlines(), 1):
         try:
             lines.append(_decoded(decode_json(text, "it", "an object")))
         except (ValueError, TypeError, AttributeError) as error:

@@ -23,14 +23,10 @@ from arc_refinery.runs.ending import ending_with
 T = TypeVar("T")
 
 
-class ProcessesError(InputError):
-    """A training was started with another number of processes than its settings say."""
-
-
 def join(n: int) -> None:
     """Meet the other processes of a training with `n` of them, and choose this one's GPU. Only the first one logs."""
     if (found := int(os.environ.get("WORLD_SIZE", "1"))) != n:
-        raise ProcessesError(f"n_processes is {n}, but {found} were started; start one, which starts the others")
+        raise InputError(f"n_processes is {n}, but {found} were started; start one, which starts the others")
     if n > 1:
         PartialState(cpu=not torch.cuda.is_available())
         # Of several processes on CPUs, accelerate names the device cpu:0, where torch cannot load an optimizer

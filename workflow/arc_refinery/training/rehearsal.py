@@ -20,7 +20,7 @@ from torch import Tensor
 from transformers import TrainerCallback
 
 from arc_refinery.config import ModelConfig
-from arc_refinery.errors import InputError, ModelError
+from arc_refinery.errors import InputError
 from arc_refinery.models.shape import shape_of
 from arc_refinery.sampling.gpu_memory import GIB, WIDTH, training_pass
 from arc_refinery.training.processes import RandomState
@@ -29,10 +29,6 @@ from arc_refinery.training.shared_prefix import IGNORED
 METRICS = ("_metrics", "_total_train_tokens")  # of TRL's trainers, which a pass changes
 
 logger = logging.getLogger(__name__)
-
-
-class RehearsalError(InputError):
-    """The longest rows do not fit the GPU; the message says what to change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +45,7 @@ class LongestPass:
         """Return the GiB that the pass takes by `gpu_memory`, or that the model's sizes are unknown."""
         try:
             shape = shape_of(model.path)
-        except ModelError:
+        except InputError:
             return "unknown"
         n_prompts = self.n_prompts if shape.attends_to_all else 0
         items = training_pass(shape, WIDTH[model.dtype], self.n_rows, self.length, self.n_scored, n_prompts)
@@ -112,7 +108,7 @@ class Rehearsal(TrainerCallback):
         try:
             run_pass(self.trainer, self.longest.inputs())
         except torch.OutOfMemoryError as error:
-            raise RehearsalError(
+            raise InputError(
                 f"GPU memory: {self.longest}, the longest pass of this training, do not fit. Raise "
                 "gradient_accumulation_steps for fewer rows per pass, lower max_seq_length (tool use: model.window) or "
                 "the share of vLLM in the trainer (gpu_memory_utilization), or ask for a larger GPU "

@@ -28,10 +28,6 @@ SHOWN_LINES = 15  # of its output, in an error
 logger = logging.getLogger(__name__)
 
 
-class ServerError(InputError):
-    """The server does not start, or ends too early; the message has its last lines."""
-
-
 @contextmanager
 def running(
     model: ModelConfig, training: PolicyGradient, gpus: Sequence[str], output: Path
@@ -53,11 +49,11 @@ def running(
         _wait_until_healthy(server, url, output)
         logger.info("vLLM's server answers at %s, on %s; its output: %s", url, ", ".join(gpus) or "the CPU", output)
         yield {"vllm_server_base_url": url, "vllm_group_port": group_port}
-    except ServerError:
+    except InputError:
         raise
     except Exception as error:
         if server.poll() is not None:  # whatever failed, failed because of this
-            raise ServerError(_ended(server, output)) from error
+            raise InputError(_ended(server, output)) from error
         raise
     finally:
         _end(server)
@@ -67,12 +63,12 @@ def _wait_until_healthy(server: "subprocess.Popen[bytes]", url: str, output: Pat
     last = time.monotonic() + STARTING_SECONDS
     while time.monotonic() < last:
         if server.poll() is not None:
-            raise ServerError(_ended(server, output))
+            raise InputError(_ended(server, output))
         with suppress(URLError, ConnectionError, TimeoutError), urlopen(f"{url}/health", timeout=10) as answer:
             if answer.status == 200:
                 return
         time.sleep(1)
-    raise ServerError(
+    raise InputError(
         f"vLLM's server does not answer after {STARTING_SECONDS:.0f} s; the end of {output}:\n{_tail(output)}"
     )
 

@@ -44,10 +44,6 @@ LOGGED_METRICS = ("step", "epoch", "loss", "learning_rate", "grad_norm", "mean_t
 logger = logging.getLogger(__name__)
 
 
-class SftError(InputError):
-    """Fine-tuning cannot start; the message says why."""
-
-
 @dataclass(frozen=True, slots=True)
 class SftRow:
     """One demonstration."""
@@ -124,7 +120,7 @@ class _StopsAtNaN(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         if wrong := not_finite(model, is_trained=True):
-            raise SftError(
+            raise InputError(
                 f"step {state.global_step}: {len(wrong)} of the adapter's matrices hold values that are not finite "
                 f"numbers, such as {wrong[0]}: the training has diverged. Lower learning_rate = {args.learning_rate:g} "
                 f"or max_grad_norm = {args.max_grad_norm:g}"
@@ -159,7 +155,7 @@ def _tokens(row: SftRow, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[i
 
 def _check(rows: Sequence[SftRow]) -> None:
     if not rows:
-        raise SftError(
+        raise InputError(
             "there are no demonstrations. For refining: either no attempt was incorrect with valid outputs, or no "
             "correct program is known for those tasks (training.sft.demonstrations.targets), or all rows are too long "
             "for max_seq_length and max_completion_length; sample more tasks. For tool use: no question has a worked "
@@ -191,7 +187,7 @@ def _optional_callbacks(measurements: Path | None, tensorboard: Path | None, res
     callbacks: list[TrainerCallback] = [_Measurements(measurements, resumes)] if measurements else []
     if tensorboard:
         if not is_tensorboard_available():
-            raise SftError("--tensorboard: the package tensorboard is not installed; install it, or omit the flag")
+            raise InputError("--tensorboard: the package tensorboard is not installed; install it, or omit the flag")
         from torch.utils.tensorboard import SummaryWriter
 
         callbacks.append(TensorBoardCallback(SummaryWriter(str(tensorboard))))

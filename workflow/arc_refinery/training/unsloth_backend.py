@@ -19,12 +19,8 @@ if TYPE_CHECKING:
     from peft import PeftModel
 
 
-class UnslothError(InputError):
-    """Unsloth cannot be used for this training; the message says why."""
-
-
 if find_spec("unsloth") is None:
-    raise UnslothError(
+    raise InputError(
         "unsloth: the package is not installed in this environment; train in one made from "
         "envs/gpu-unsloth.txt, or without a GPU from envs/unsloth-cpu.txt (docs/environments.md)"
     )
@@ -51,31 +47,31 @@ def open_unsloth_network(
         network = FastLanguageModel.get_peft_model(network, **unsloth_adapter(lora, seed, has_gpu))
     loaded = str(network.get_base_model().dtype).removeprefix("torch.")
     if loaded != model.dtype:
-        raise UnslothError(f"dtype: it is {model.dtype}, but Unsloth loads {loaded} here; set it to {loaded}")
+        raise InputError(f"dtype: it is {model.dtype}, but Unsloth loads {loaded} here; set it to {loaded}")
     return network
 
 
 def _check(model: ModelConfig, lora: Lora, training: PolicyGradient, start: Path | None, has_gpu: bool) -> None:
     if has_gpu and model.dtype == "float32":
-        raise UnslothError(
+        raise InputError(
             "dtype: on a GPU, Unsloth trains float32 weights in mixed precision anyway; set it to bfloat16 or "
             "float16, or train without unsloth"
         )
     if not has_gpu and (lora.load_in_4bit or training.sampler != "transformers"):
-        raise UnslothError("unsloth: 4-bit weights and vLLM inside the trainer need a GPU, and this machine has none")
+        raise InputError("unsloth: 4-bit weights and vLLM inside the trainer need a GPU, and this machine has none")
     tokenizer = load_tokenizer(model.path)
     if tokenizer.pad_token == tokenizer.eos_token:
-        raise UnslothError(
+        raise InputError(
             f"{model.path}: Unsloth treats every {tokenizer.pad_token} as padding, even if it ends an answer; set "
             "another pad_token in its tokenizer_config.json, or train without unsloth"
         )
     if start is None:
         return
     if training.beta:
-        raise UnslothError(
+        raise InputError(
             f"{start}: on a GPU, Unsloth's KL term compares with the model without this adapter, not with the "
             "start of training; set beta to 0, or train without unsloth"
         )
     base = str(adapter_config(start).get("base_model_name_or_path"))
     if Path(base).resolve() != Path(model.path).resolve():  # Unsloth would load the base
-        raise UnslothError(f"{start}: an adapter of the model {base}, not of {model.path}; use one of this model")
+        raise InputError(f"{start}: an adapter of the model {base}, not of {model.path}; use one of this model")

@@ -50,13 +50,9 @@ def merged_weights(generation: Any) -> Iterator[tuple[str, Tensor]]:
         yield generation._fix_param_name_to_vllm(plain, extra_prefixes=["modules_to_save.default."]), weight
 
 
-class SamplerError(InputError):
-    """vLLM samples from weights that are not the trained ones."""
-
-
 @torch.no_grad()
 def check_that_sampler_follows(trainer: Any, prompt_ids: list[int]) -> None:
-    """Raise `SamplerError` unless the sampler's log-probabilities move with the trainer's adapter."""
+    """Raise `InputError` unless the sampler's log-probabilities move with the trainer's adapter."""
     adapter = {
         name: weights for name, weights in trainer.model.named_parameters() if "lora_B" in name and ".default." in name
     }
@@ -72,7 +68,7 @@ def check_that_sampler_follows(trainer: Any, prompt_ids: list[int]) -> None:
     to_moved, to_unmoved = (of_sampler - moved).abs().mean().item(), (of_sampler - unmoved).abs().mean().item()
     logger.info("sampler check: %.3f nats/token from the moved adapter, %.3f without it", to_moved, to_unmoved)
     if not to_moved < to_unmoved / 2:
-        raise SamplerError(
+        raise InputError(
             "the sampler does not follow the training: after the adapter was changed, the sampler's log-probabilities "
             f"differed by {to_moved:.3f} nats per token from the trainer's with the change, and by {to_unmoved:.3f} "
             "from those without it. vLLM's weights are not updated. Check that trl and vllm have the versions of "

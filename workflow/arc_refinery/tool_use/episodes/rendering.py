@@ -43,10 +43,6 @@ _TOOL = ToolSignature(
 )
 
 
-class ToolTemplateError(InputError):
-    """A model's chat template does not support tool calls; the message says why."""
-
-
 @dataclass(frozen=True)
 class ToolRenderer:
     """A model's chat template and its options, shared by all conversations."""
@@ -60,7 +56,7 @@ class ToolRenderer:
 
     def __post_init__(self) -> None:
         if found := self.special.search(described := json.dumps(list(self.schemas), ensure_ascii=False)):
-            raise ToolTemplateError(
+            raise InputError(
                 f"{self._model}: the description of a tool contains the text of a special token of this model: "
                 f"{described[found.start() :][:20]!r}; write it with a space inside"
             )
@@ -81,12 +77,10 @@ class ToolRenderer:
 
     @cached_property
     def stop_id(self) -> int:
-        """Id of `stop_token`; raises `ToolTemplateError` if the model has no such token."""
+        """Id of `stop_token`; raises `InputError` if the model has no such token."""
         stop = self.tokenizer.get_vocab().get(self.stop_token)
         if stop is None:
-            raise ToolTemplateError(
-                f"{self._model}: generation.stop_token {self.stop_token!r} is not a token of this model"
-            )
+            raise InputError(f"{self._model}: generation.stop_token {self.stop_token!r} is not a token of this model")
         return int(stop)
 
     @cached_property
@@ -95,28 +89,28 @@ class ToolRenderer:
         return frozenset([self.stop_id, *self._ids_of(self.call_format.call_ends)])
 
     def check_stop_token(self) -> None:
-        """Raise `ToolTemplateError` if the model has no such token."""
+        """Raise `InputError` if the model has no such token."""
         _ = self.stop_id
 
     def check(self) -> None:
-        """Raise `ToolTemplateError` unless template and tokenizer carry calls of this format, and results."""
+        """Raise `InputError` unless template and tokenizer carry calls of this format, and results."""
         stop = self.stop_id
         self.check_template()
         written = self.turn(_call_message())
         if not self._is_call(self.text_of_turn([*self.ids(written), stop])):
-            raise ToolTemplateError(f"{self._model}: its tokenizer does not give back a call: {written!r:.200}")
+            raise InputError(f"{self._model}: its tokenizer does not give back a call: {written!r:.200}")
 
     def check_template(self) -> None:
-        """Raise `ToolTemplateError` unless the chat template writes calls of this format, and results."""
+        """Raise `InputError` unless the chat template writes calls of this format, and results."""
         written = self.turn(_call_message())
         if not self._is_call(self._opened_thought + written):
-            raise ToolTemplateError(
+            raise InputError(
                 f"{self._model}: its chat template does not support tool calls of the format "
                 f"{self.call_format.name}: it writes one as {written!r:.200}"
             )
         results = self.results(["7", "9"])
         if "7" not in results or "9" not in results:
-            raise ToolTemplateError(
+            raise InputError(
                 f"{self._model}: its chat template does not support tool calls, because it writes their results as "
                 f"{results!r:.200}"
             )
@@ -156,7 +150,7 @@ class ToolRenderer:
         whole = self._rendered([_QUESTION, message], enable_thinking=True)
         written, stop, _ = whole.removeprefix(before).rpartition(self.stop_token)
         if not whole.startswith(before) or not stop:
-            raise ToolTemplateError(
+            raise InputError(
                 f"{self._model}: its chat template does not write a turn after {before[-40:]!r} that ends with "
                 f"generation.stop_token {self.stop_token!r}; it writes {whole[-80:]!r}"
             )
@@ -173,7 +167,7 @@ class ToolRenderer:
         whole = self._rendered([*conversation, *results], add_generation_prompt=True)
         kept, stop, _ = before.rpartition(self.stop_token)
         if not stop or not whole.startswith(kept + stop):
-            raise ToolTemplateError(f"{self._model}: its chat template does not put tool results after {stop!r}")
+            raise InputError(f"{self._model}: its chat template does not put tool results after {stop!r}")
         return whole.removeprefix(kept + stop)
 
     def reply(self, text: str) -> str:
@@ -187,7 +181,7 @@ class ToolRenderer:
         whole = self._rendered(messages, add_generation_prompt=True)
         _, stop, following = whole.partition(f"{answer['content']}{self.stop_token}")
         if not stop or text.strip() not in following:
-            raise ToolTemplateError(
+            raise InputError(
                 f"{self._model}: its chat template does not put a user's message after {self.stop_token!r}"
             )
         return following
@@ -268,11 +262,11 @@ class ToolRenderer:
         except ModelError:
             raise
         except (ValueError, TypeError, JinjaError) as error:
-            raise ToolTemplateError(f"{self._model}: its chat template does not support tool calls ({error})") from None
+            raise InputError(f"{self._model}: its chat template does not support tool calls ({error})") from None
 
 
 def check_folder(folder: Path, settings: Generation) -> None:
-    """Raise `ToolTemplateError` as a job with this model would, where the chat template can be read without loading it.
+    """Raise `InputError` as a job with this model would, where the chat template can be read without loading it.
 
     Otherwise the first job checks it.
     """
@@ -285,7 +279,7 @@ def check_folder(folder: Path, settings: Generation) -> None:
 def with_call_format(renderer: ToolRenderer, name: str) -> ToolRenderer:
     """Return the renderer with the format of this name; with `auto`, with the one that the chat template writes.
 
-    Raise `ToolTemplateError` if the template does not write calls of the format, or of any.
+    Raise `InputError` if the template does not write calls of the format, or of any.
     """
     candidates = [replace(renderer, call_format=one) for one in FORMATS.values()]
     if name != "auto":
@@ -297,7 +291,7 @@ def with_call_format(renderer: ToolRenderer, name: str) -> ToolRenderer:
         if one._is_call(one._opened_thought + written):
             one.check_template()
             return one
-    raise ToolTemplateError(
+    raise InputError(
         f"{renderer._model}: its chat template does not support tool calls of any known format "
         f"({', '.join(FORMATS)}): it writes one as {written!r:.200}"
     )

@@ -62,7 +62,7 @@ class Users:
     """The users of sets of questions."""
 
     def __init__(self, by_set: Mapping[str, str] | None = None, executors: Executors = (None, None)) -> None:
-        """Import the files of own users; raise `OwnCodeError` if one cannot be used."""
+        """Import the files of own users; raise `InputError` if one cannot be used."""
         self._names = dict(by_set or {})
         self._replies = {name: _reply(user) for name, user in self._names.items()}
         self._executors = executors

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from arc_refinery import records
 from arc_refinery.config import Questions, ToolUse
+from arc_refinery.errors import InputError
 from arc_refinery.evaluation.origins import check_arms_differ, check_episodes
 from arc_refinery.evaluation.runs import Runs, of_runs
-from arc_refinery.evaluation.sides import PairingError, Side
+from arc_refinery.evaluation.sides import Side
 from arc_refinery.evaluation.statistics import pass_at_k
 from arc_refinery.records import RecordError
 from arc_refinery.records.questions import Question
@@ -126,18 +127,18 @@ def load_questions_of_side(one: Side[ToolUse], set_name: str, arms: Iterable[str
 def on_shared_questions(first: QuestionsOfSide, second: QuestionsOfSide) -> tuple[QuestionsOfSide, QuestionsOfSide]:
     """Return both sides with the questions that both have, in the first one's order.
 
-    Raises `PairingError` if there are none, or if one id names two questions.
+    Raises `InputError` if there are none, or if one id names two questions.
     """
     ours, theirs = first.evaluated.questions, second.evaluated.questions
     common = [question_id for question_id in ours if question_id in theirs]
     name = first.evaluated.settings.name
     if not common:
-        raise PairingError(
+        raise InputError(
             f"{first.side.folder} and {second.side.folder} have no question of {name} in common; choose another --set"
         )
     if changed := [question_id for question_id in common if ours[question_id] != theirs[question_id]]:
         paths = [one.side.folder / "questions" / f"{name}.parquet" for one in (first, second)]
-        raise PairingError(
+        raise InputError(
             f"{paths[0]} and {paths[1]}: the question {changed[0]} has different texts, answers or tests in them; "
             "compare experiments that were evaluated on the same questions"
         )

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from arc_refinery.config.tool_use import Form
+from arc_refinery.errors import InputError
 from arc_refinery.reading import in_words
 from arc_refinery.records.questions import Asserts, Question
-from arc_refinery.rows import RowError, read_rows
+from arc_refinery.rows import read_rows
 from arc_refinery.tool_use.grading.answers import final_number, normalized
 
 logger = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ _WHY = {
 
 
 def questions_from_file(path: Path, form: Form) -> Iterator[Question]:
-    """Yield the questions of a file of rows, in order; raise `RowError` for a bad row.
+    """Yield the questions of a file of rows, in order; raise `InputError` for a bad row.
 
     At the end, log which fields that matter are not used.
     """
@@ -65,7 +66,7 @@ def gsm8k_question(row: Any, name: str, where: str) -> Question:
     solution, mark, number = answer.rpartition("####")
     if not mark or final_number(f"#### {number}") is None:
         last = answer.strip().rpartition("\n")[2]
-        raise RowError(f"{where}: field 'answer' ends in {last!r:.60}; expected a last line like '#### 72'")
+        raise InputError(f"{where}: field 'answer' ends in {last!r:.60}; expected a last line like '#### 72'")
     return Question(name, text, "gsm8k", number.strip(), solution=solution.rstrip())
 
 
@@ -77,12 +78,12 @@ def mbpp_question(row: Any, name: str, where: str) -> Question:
     imports = _texts(row, "test_imports", where, or_none=True)
     setup = "" if row.get("test_setup_code") is None else _text(row, "test_setup_code", where, or_empty=True)
     if not tests:
-        raise RowError(f"{where}: field 'test_list' is empty; expected at least one assert")
+        raise InputError(f"{where}: field 'test_list' is empty; expected at least one assert")
     task_id = row.get("task_id", name)
     if (
         isinstance(task_id, bool) or not isinstance(task_id, int | str) or not re.fullmatch(r"[\w.-]+", str(task_id))
     ):  # used as the name of a folder
-        raise RowError(f"{where}: field 'task_id' is {task_id!r:.60}; expected a number, or letters, digits, - . _")
+        raise InputError(f"{where}: field 'task_id' is {task_id!r:.60}; expected a number, or letters, digits, - . _")
     asserts = Asserts((*tests, *challenges), imports, setup)
     shown = f"{text.strip()}{SHOWN_TEST}{tests[0].strip()}"
     return Question(f"{MBPP_ID}{task_id}", shown, "code_exec", code, asserts=asserts)
@@ -91,7 +92,7 @@ def mbpp_question(row: Any, name: str, where: str) -> Question:
 def text_question(row: Any, name: str, where: str) -> Question:
     answer = _text(row, "answer", where)
     if not normalized(answer):
-        raise RowError(f"{where}: field 'answer' is {answer!r:.60}; expected letters or digits")
+        raise InputError(f"{where}: field 'answer' is {answer!r:.60}; expected letters or digits")
     return Question(name, _text(row, "question", where), "exact_match", answer)
 
 
@@ -104,16 +105,16 @@ READERS: dict[Form, Callable[[Any, str, str], Question]] = {
 
 def _text(row: Any, field: str, where: str, or_empty: bool = False) -> str:
     if not isinstance(row, dict):
-        raise RowError(f"{where} is {in_words(row)}; expected an object with a field {field!r}")
+        raise InputError(f"{where} is {in_words(row)}; expected an object with a field {field!r}")
     if field not in row:
-        raise RowError(f"{where}: field {field!r} is missing; expected a text")
+        raise InputError(f"{where}: field {field!r} is missing; expected a text")
     value = row[field]
     if not isinstance(value, str) or not (or_empty or value.strip()):
-        raise RowError(f"{where}: field {field!r} is {value!r:.60}; expected a text")
+        raise InputError(f"{where}: field {field!r} is {value!r:.60}; expected a text")
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise RowError(f"{where}: field {field!r} is not valid Unicode text ({error})") from None
+        raise InputError(f"{where}: field {field!r} is not valid Unicode text ({error})") from None
     return _with_unix_line_ends(value)
 
 
@@ -121,10 +122,10 @@ def _texts(row: Any, field: str, where: str, or_none: bool = False) -> tuple[str
     if or_none and row.get(field) is None:
         return ()
     if field not in row:
-        raise RowError(f"{where}: field {field!r} is missing; expected a list of texts")
+        raise InputError(f"{where}: field {field!r} is missing; expected a list of texts")
     value = row[field]
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise RowError(f"{where}: field {field!r} is {value!r:.60}; expected a list of texts")
+        raise InputError(f"{where}: field {field!r} is {value!r:.60}; expected a list of texts")
     return tuple(map(_with_unix_line_ends, value))
 
 

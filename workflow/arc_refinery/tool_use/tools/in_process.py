@@ -13,7 +13,8 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
-from arc_refinery.config.own_code import OwnCode, OwnCodeError
+from arc_refinery.config.own_code import OwnCode
+from arc_refinery.errors import InputError
 from arc_refinery.sandbox.child import describe
 
 IMPORT_SECONDS = 40.0  # of a file; torch takes 10 from a cold disk
@@ -21,11 +22,11 @@ GRACE_SECONDS = 10.0  # then the process ends: code that catches everything, or 
 
 
 def defined_by(code: OwnCode) -> Any:
-    """Return the function or class of a file, which is imported once; raises `OwnCodeError`."""
+    """Return the function or class of a file, which is imported once; raises `InputError`."""
     found = getattr(import_file(code.path), code.name, None)
     if not callable(found):
         what = f"{found!r:.80}" if hasattr(import_file(code.path), code.name) else "deleted"
-        raise OwnCodeError(
+        raise InputError(
             f"{code}: after the import of its file it is {what}; expected the function or class that the file defines"
         )
     return found
@@ -33,7 +34,7 @@ def defined_by(code: OwnCode) -> Any:
 
 @cache
 def import_file(path: Path) -> ModuleType:
-    """Import a file of the user, once; raises `OwnCodeError`."""
+    """Import a file of the user, once; raises `InputError`."""
     name = f"own code of {path}"  # no other module has it
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec and spec.loader
@@ -43,13 +44,13 @@ def import_file(path: Path) -> ModuleType:
         with time_limit(IMPORT_SECONDS, GRACE_SECONDS), without_exit():
             spec.loader.exec_module(module)
     except TimeIsUp:
-        raise OwnCodeError(
+        raise InputError(
             f"{path}: its import was still running after {IMPORT_SECONDS:g} s; does it loop or wait? Do slow work in "
             "the first call"
         ) from None
     except BaseException as error:
         reason = reason_of(error)
-        raise OwnCodeError(f"{path}: cannot be imported: {reason}. Correct it, or install what it needs") from error
+        raise InputError(f"{path}: cannot be imported: {reason}. Correct it, or install what it needs") from error
     return module
 
 

@@ -4,7 +4,8 @@ import traceback
 from pathlib import Path
 from typing import Any, Protocol
 
-from arc_refinery.config.own_code import OwnCode, OwnCodeError
+from arc_refinery.config.own_code import OwnCode
+from arc_refinery.errors import InputError
 from arc_refinery.records.questions import Question
 from arc_refinery.sandbox.child import describe
 from arc_refinery.tool_use.tools.in_process import GRACE_SECONDS, TimeIsUp, defined_by, time_limit, without_exit
@@ -23,7 +24,7 @@ class OwnFunction:
     """A function of an episode; its errors name the file, the function, the line and the question."""
 
     def __init__(self, code: OwnCode) -> None:
-        """Import the file; raise `OwnCodeError` if it cannot be used."""
+        """Import the file; raise `InputError` if it cannot be used."""
         self._code = code
         self._function = defined_by(code)
 
@@ -41,8 +42,8 @@ class OwnFunction:
             fault = f"raised {name} {self._where(error)}: {message}".removesuffix(": ") + "; correct it"
             raise self.error(episode, fault) from error
 
-    def error(self, episode: OnQuestion, fault: str) -> OwnCodeError:
-        return OwnCodeError(f"{self._code}, on the question {episode.question.question_id}: {fault}")
+    def error(self, episode: OnQuestion, fault: str) -> InputError:
+        return InputError(f"{self._code}, on the question {episode.question.question_id}: {fault}")
 
     def _where(self, error: BaseException) -> str:
         """Return the last line of the file that led to an error."""

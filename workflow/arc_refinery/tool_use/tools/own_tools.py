@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
-from arc_refinery.config.own_code import OwnCode, OwnCodeError
+from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.tool_signatures import ToolSignature, signatures
 from arc_refinery.config.tool_use import ToolChoice
+from arc_refinery.errors import InputError
 from arc_refinery.sandbox import Executor, Outcome, Script, Status, plain
 from arc_refinery.tool_use.calls.tool import DirectTool, FaultyCall, Tool
 from arc_refinery.tool_use.tools.in_process import TimeIsUp, defined_by, reason_of, time_limit, without_exit
@@ -34,7 +35,7 @@ def own_tools(choice: ToolChoice, code: OwnCode) -> list[Tool]:
 
 
 def check_own_tools(choices: Iterable[ToolChoice], executor: Executor) -> None:
-    """Raise `OwnCodeError` unless the files can be executed where their tools will run."""
+    """Raise `InputError` unless the files can be executed where their tools will run."""
     for choice in choices:
         code = choice.own_code
         if code is None:
@@ -45,7 +46,7 @@ def check_own_tools(choices: Iterable[ToolChoice], executor: Executor) -> None:
         is_there = f"if not callable({code.name}): raise TypeError('{code.name} is not a function or class')"
         (outcome,) = executor.run([Script("", (*_before(code), is_there), cpu_seconds=choice.seconds)])
         if outcome.status is not Status.ok:
-            raise OwnCodeError(
+            raise InputError(
                 f"{code}: cannot be executed in the sandbox: {outcome.error}. It may import only what docs/sandbox.md "
                 "names, and read no files: change it, or set `where: process`"
             )
@@ -59,13 +60,13 @@ def _check_in_process(choice: ToolChoice, code: OwnCode) -> None:
         with time_limit(seconds := choice.seconds or PROCESS_SECONDS), without_exit():
             defined()
     except TimeIsUp:
-        raise OwnCodeError(
+        raise InputError(
             f"{code}: creating it takes more than {seconds:g} s; make it faster, or raise `seconds`"
         ) from None
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise OwnCodeError(
+        raise InputError(
             f"{code}: cannot be created: {reason_of(error)}. Each episode creates one; correct it"
         ) from error
 

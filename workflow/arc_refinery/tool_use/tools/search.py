@@ -19,7 +19,7 @@ from arc_refinery.config.tool_signatures import text_signature
 from arc_refinery.config.tool_use import GENERATOR, ToolChoice
 from arc_refinery.errors import InputError
 from arc_refinery.reading import in_words
-from arc_refinery.rows import RowError, read_rows
+from arc_refinery.rows import read_rows
 from arc_refinery.tool_use.calls.tool import DirectTool, FaultyCall
 from arc_refinery.tool_use.questions.depot import depot
 
@@ -66,7 +66,7 @@ def open_corpus(corpus: str) -> sqlite3.Connection:
     path = Path(corpus)
     index = indexed(_passages(path))
     if not index.execute("SELECT 1 FROM passages LIMIT 1").fetchone():
-        raise RowError(f"{path}: is empty; expected rows with `text` and optionally `title`")
+        raise InputError(f"{path}: is empty; expected rows with `text` and optionally `title`")
     return index
 
 
@@ -85,9 +85,9 @@ def indexed(passages: Iterable[tuple[str, str]]) -> sqlite3.Connection:
 def _passages(path: Path) -> Iterator[tuple[str, str]]:
     for number, row in enumerate(read_rows(path, ("title", "text")), 1):
         if not isinstance(row, dict):
-            raise RowError(f"{path}: row {number} is {in_words(row)}; expected an object with a field 'text'")
+            raise InputError(f"{path}: row {number} is {in_words(row)}; expected an object with a field 'text'")
         title, text = row.get("title") or "", row.get("text")
         for field, value in (("title", title), ("text", text)):
             if not isinstance(value, str) or (field == "text" and not value.strip()):
-                raise RowError(f"{path}: row {number}: field {field!r} is {value!r:.60}; expected a text")
+                raise InputError(f"{path}: row {number}: field {field!r} is {value!r:.60}; expected a text")
         yield title.strip(), str(text).strip()

@@ -21,31 +21,30 @@ from trl.chat_template_utils import (
 
 from arc_refinery.config import EVALUATION, Generation, PolicyGradient, marked
 from arc_refinery.config.tool_signatures import JsonSchema, ToolSignature
+from arc_refinery.errors import InputError
 from arc_refinery.records import settings_hash
 from arc_refinery.records.questions import Question
 from arc_refinery.sampling.library_arguments import tool_rollouts
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
-from arc_refinery.tool_use.episodes.rendering import ToolRenderer, ToolTemplateError
+from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.episodes.users import Users
 from arc_refinery.tool_use.grading.rewards import grade_episodes
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 from arc_refinery.tool_use.training.reward_terms import EpisodeReward, scored_episode
-from arc_refinery.training.grpo import TrainingData, TrainingError
+from arc_refinery.training.grpo import TrainingData
 from arc_refinery.training.step_metrics import REWARD_TERM, ScoredCompletion, step_metrics
 from arc_refinery.training.trainer import Trainer
 
 
 def check_template(tokenizer: Any) -> None:
-    """Raise `ToolTemplateError` unless TRL supports the model's chat template, which it recognises by its text."""
+    """Raise `InputError` unless TRL supports the model's chat template, which it recognises by its text."""
     try:
         known = add_response_schema(copy(tokenizer))
         if not is_chat_template_prefix_preserving(known):
             get_training_chat_template(known)
     except ValueError as error:
-        raise ToolTemplateError(
-            f"{tokenizer.name_or_path}: TRL cannot train with its chat template ({error})"
-        ) from None
+        raise InputError(f"{tokenizer.name_or_path}: TRL cannot train with its chat template ({error})") from None
 
 
 class EpisodeEnvironment:
@@ -207,7 +206,7 @@ class ToolTrainer(Trainer):
         ours = self.renderer.ids(self.renderer.offering(toolbox.schemas).prompt(prompt[-1]["content"]))
         if list(ids) != ours:
             theirs = self.renderer.tokenizer.decode(ids)
-            raise ToolTemplateError(f"TRL renders prompts differently from the evaluation: {theirs[-200:]!r}")
+            raise InputError(f"TRL renders prompts differently from the evaluation: {theirs[-200:]!r}")
 
 
 class ToolEnvironment:
@@ -231,7 +230,7 @@ class ToolEnvironment:
         """`executors` run programs and compare their values; `files_hash` is the hash of what tools read.
 
         `names` are the tools, as on the command line. Questions whose prompts leave no room for an episode in the
-        window are left out. Raise `TrainingError` if none are left.
+        window are left out. Raise `InputError` if none are left.
         """
         longest = window - generation.max_episode_tokens
         offered = [open_toolbox(one) for one in questions]
@@ -241,9 +240,9 @@ class ToolEnvironment:
         fits = [len(renderer.ids(prompt)) <= longest for prompt in prompts]
         fitting = list(compress(questions, fits))
         if not questions:
-            raise TrainingError("there are no training questions: all were left out when the files were written")
+            raise InputError("there are no training questions: all were left out when the files were written")
         if not fitting:
-            raise TrainingError(
+            raise InputError(
                 f"none of {len(questions)} questions has a prompt of at most {longest} tokens, that is model.window "
                 "minus generation.max_episode_tokens; raise the former or lower the latter"
             )
@@ -266,7 +265,7 @@ class ToolEnvironment:
             row = {"prompt": renderer.opening(one.text), "question_id": one.question_id}
             rows.append(row | {"environment": str(self.tool_sets.index(toolbox.signatures))})
         if not any(self.tool_sets):  # TRL would run no episodes
-            raise TrainingError("no tools are offered, and episodes are trained with some; name them with --tools")
+            raise InputError("no tools are offered, and episodes are trained with some; name them with --tools")
         if len(self.tool_sets) == 1:  # TRL reads the column only if there is a choice
             rows = [{key: value for key, value in row.items() if key != "environment"} for row in rows]
         self.data = TrainingData.split(rows, training.n_heldout, seed)

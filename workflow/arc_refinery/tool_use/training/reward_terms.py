@@ -56,7 +56,7 @@ class EpisodeReward:
     """The weighted sum of terms."""
 
     def __init__(self, terms: Sequence[RewardTerm] = CORRECT, max_episode_tokens: int = 1) -> None:
-        """Import the user's files; raise `OwnCodeError` if one cannot be used."""
+        """Import the user's files; raise `InputError` if one cannot be used."""
         self.terms = tuple(terms)
         self.scores = {term.name: _score(term, max_episode_tokens) for term in terms}
 
