@@ -20,7 +20,7 @@ def of(ask, *names, **fixed):
     def answer(wildcards):
         try:
             return ask(experiment, *(getattr(wildcards, name) for name in names), **fixed)
-        except ConfigError as error:
+        except InputError as error:
             raise WorkflowError(str(error))
 
     return answer
