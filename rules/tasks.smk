@@ -26,7 +26,7 @@ if experiment.parts:
 
     rule tasks:
         input:
-            stages.rows_files(experiment, experiment.problems),
+            inputs.rows_files(experiment, experiment.problems),
         output:
             expand("<results>/tasks/{part}.parquet", part=experiment.part_names),
         log:

@@ -3,7 +3,7 @@
 
 rule wording:
     input:
-        stages.rows_files(experiment, experiment.template_rows),
+        inputs.rows_files(experiment, experiment.template_rows),
     output:
         inputs.templates(experiment),
     log:

@@ -14,7 +14,7 @@ from checkout import TINY_TOOLS
 from factories import make_episode, make_question
 
 from arc_refinery import config, records
-from arc_refinery.config import ToolUse, stages
+from arc_refinery.config import ToolUse, inputs
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Call, Episode, EpisodeMessage
 
@@ -95,7 +95,7 @@ def experiment(
     for arm, answers in every_answer.items():
         adapter = made.adapter_of(arm)
         sampled: dict[str, Any] = {
-            "model": stages.model_path(made, made.model),
+            "model": inputs.model_path(made, made.model),
             "adapter": f"{folder}/adapters/{adapter}" if adapter else "",
             "seed": made.seed,
             "temperature": made.generation.temperature,

@@ -45,7 +45,7 @@ def _(_: Experiment) -> list[str]:
 
 @stages.train.register
 def _(experiment: Experiment, adapter: str) -> stages.Stage:
-    model = {"model_path": stages.model_path(experiment, experiment.model), "window": experiment.model.window}
+    model = {"model_path": inputs.model_path(experiment, experiment.model), "window": experiment.model.window}
     trained = stages.trained(experiment, experiment.runs[adapter])
     return stages.Stage(model | trained | {"seed": experiment.seed_of(adapter)})
 

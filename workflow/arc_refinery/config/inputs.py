@@ -13,13 +13,42 @@ from arc_refinery.config.base import ConfigError, run_and_step
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.refining import Refining
-from arc_refinery.config.sampling import ModelConfig
-from arc_refinery.config.stages import fetched_folder, rows_files, template
-from arc_refinery.config.tool_use import ToolChoice, ToolUse
+from arc_refinery.config.sampling import LEARNED, ModelConfig, TemplateRows
+from arc_refinery.config.tasks import Problems
+from arc_refinery.config.tool_use import Questions, ToolChoice, ToolUse
 from arc_refinery.models import hub
+from arc_refinery.models.hub import Download
 from arc_refinery.prompts import template_files
 
 Paths = list[str]
+
+
+# Places of models and rows, which may be fetched
+
+
+def fetched_folder(experiment: Experiment, download: Download) -> str:
+    """The folder of files that takes the place of a repository of the hub."""
+    return str(hub.fetched_folder(Path(f"results/{experiment.experiment}"), download))
+
+
+def model_path(experiment: Experiment, model: ModelConfig) -> str:
+    return fetched_folder(experiment, model.download) if model.download else model.path
+
+
+def template(experiment: Refining) -> str:
+    """The template of all prompts: its name, or its folder."""
+    name = experiment.model.template
+    return f"results/{experiment.experiment}/template" if name == LEARNED else name
+
+
+def rows_files(experiment: Experiment, source: Problems | Questions | TemplateRows) -> list[str]:
+    """Where problems, questions or rows of a template are read from: a file on disk, or the folder that is fetched."""
+    if source.download:
+        return [fetched_folder(experiment, source.download)]
+    return [str(source.path)] if source.source == "file" else []
+
+
+# Models, templates, adapters
 
 
 def models(experiment: Experiment, model: ModelConfig | None = None) -> Paths:

@@ -14,20 +14,18 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import singledispatch
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from arc_refinery.config import inputs
 from arc_refinery.config.base import EPISODES, EVALUATION, PROMPTS, REPORT, ROWS, TUNING, marked, run_and_step
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.lora import Lengths
 from arc_refinery.config.refining import Refining
-from arc_refinery.config.sampling import LEARNED, ModelConfig, PromptedModel, TemplateRows
+from arc_refinery.config.sampling import ModelConfig, PromptedModel
 from arc_refinery.config.tasks import DIFFICULTY, Problems
 from arc_refinery.config.tool_use import Questions, ToolChoice, ToolUse
 from arc_refinery.config.training import Run
-from arc_refinery.models import hub
-from arc_refinery.models.hub import Download
 
 Settings = dict[str, Any]
 
@@ -63,36 +61,11 @@ def flag_words(settings: Mapping[str, Any]) -> list[str]:
     return words
 
 
-# Places of models and rows, which may be fetched
-
-
-def fetched_folder(experiment: Experiment, download: Download) -> str:
-    """The folder of files that takes the place of a repository of the hub."""
-    return str(hub.fetched_folder(Path(f"results/{experiment.experiment}"), download))
-
-
-def model_path(experiment: Experiment, model: ModelConfig) -> str:
-    return fetched_folder(experiment, model.download) if model.download else model.path
-
-
-def template(experiment: Refining) -> str:
-    """The template of all prompts: its name, or its folder."""
-    name = experiment.model.template
-    return f"results/{experiment.experiment}/template" if name == LEARNED else name
-
-
-def rows_files(experiment: Experiment, source: Problems | Questions | TemplateRows) -> list[str]:
-    """Where problems, questions or rows of a template are read from: a file on disk, or the folder that is fetched."""
-    if source.download:
-        return [fetched_folder(experiment, source.download)]
-    return [str(source.path)] if source.source == "file" else []
-
-
 def _on_disk(experiment: Experiment, source: Problems | Questions) -> Settings:
     """Settings of problems or questions, in which a file that is fetched takes the place of its name on the hub."""
     settings = source.model_dump(exclude=marked(type(source), TUNING, EPISODES))
     if source.download:
-        path = f"{fetched_folder(experiment, source.download)}/{source.filename}"
+        path = f"{inputs.fetched_folder(experiment, source.download)}/{source.filename}"
         settings |= {"source": "file", "path": path, "repository": None, "filename": None, "revision": None}
     return settings
 
@@ -115,7 +88,7 @@ def sft(experiment: Experiment, adapter: str) -> Stage:
     assert training and training.sft
     rest = marked(type(training.sft), TUNING, ROWS)
     params = {
-        "model_path": model_path(experiment, model),
+        "model_path": inputs.model_path(experiment, model),
         "dtype": model.dtype,
         "n_threads": model.n_threads,
         **training.lora.model_dump(),
@@ -143,8 +116,8 @@ def _(experiment: Refining, adapter: str) -> Stage:
     training, run, sandbox = experiment.training, experiment.runs[adapter], experiment.sandbox
     assert training
     params = {
-        "model_path": model_path(experiment, experiment.model),
-        "template": template(experiment),
+        "model_path": inputs.model_path(experiment, experiment.model),
+        "template": inputs.template(experiment),
         "colors": experiment.model.colors,
         **experiment.refinement.model_dump(include={"include_errors", "form"}),
         **training.model_dump(include=set(Lengths.model_fields)),
@@ -197,7 +170,7 @@ def wording(experiment: Refining) -> Stage:
     rows = experiment.template_rows
     assert rows
     chosen = rows.model_dump(include={"n_rows", "min_share"}) | {"colors": experiment.model.colors}
-    return Stage({"messages": rows_files(experiment, rows)[0]} | chosen)
+    return Stage({"messages": inputs.rows_files(experiment, rows)[0]} | chosen)
 
 
 def tasks(experiment: Refining) -> Stage:
@@ -221,7 +194,7 @@ def overlap(experiment: Refining) -> Stage:
     if not experiment.template_rows:
         return Stage({})
     given = wording(experiment).params
-    return Stage({"template": template(experiment)} | {key: given[key] for key in ("messages", "n_rows")})
+    return Stage({"template": inputs.template(experiment)} | {key: given[key] for key in ("messages", "n_rows")})
 
 
 # Stages of refining: prompts, attempts, verdicts
@@ -240,7 +213,7 @@ def first_prompts(experiment: Refining, tasks: str, branch: str) -> Stage:
 def sample(experiment: Refining, tasks: str, branch: str) -> Stage:
     model = experiment.sampler(tasks, branch)
     params = {
-        "model_path": model_path(experiment, model),
+        "model_path": inputs.model_path(experiment, model),
         "max_model_len": model.window,
         **_sampler(model),
         **experiment.sampling.model_dump(include={"temperature", "top_p", "max_output_tokens"}),
@@ -275,8 +248,8 @@ def refining_prompts(experiment: Refining, branch: str) -> Stage:
 
 def _prompts(experiment: Refining, model: PromptedModel, seed: int) -> Settings:
     return {
-        "model_path": model_path(experiment, model),
-        "template": template(experiment),
+        "model_path": inputs.model_path(experiment, model),
+        "template": inputs.template(experiment),
         "colors": model.colors,
         "max_model_len": model.window,
         "seed": seed,
@@ -357,7 +330,7 @@ def episodes(experiment: ToolUse, questions: str, arm: str) -> Stage:
 
 def _tools(experiment: ToolUse, tools: tuple[ToolChoice, ...]) -> Settings:
     return {
-        "model_path": model_path(experiment, experiment.model),
+        "model_path": inputs.model_path(experiment, experiment.model),
         "max_model_len": experiment.model.window,
         "tools": tuple(one.word for one in tools),
         "generation": experiment.generation.model_dump(exclude=marked(type(experiment.generation), EVALUATION)),

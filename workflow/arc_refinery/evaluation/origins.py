@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from arc_refinery import records
 from arc_refinery.branch_files import BranchFiles
-from arc_refinery.config import Refining, ToolUse, inputs, stages
+from arc_refinery.config import Refining, ToolUse, inputs
 from arc_refinery.records import RecordError
 
 _ADVICE = "Give the settings.json of the experiment that made it, or run the experiment again"
@@ -16,26 +16,28 @@ _COLUMNS = ("model", "adapter", "seed", "temperature", "top_p")
 
 def check_branch(experiment: Refining, files: BranchFiles, tasks: str, branch: str) -> None:
     """Raise `RecordError` unless a branch's attempts were sampled with an experiment's settings, in their number."""
-    made_with = stages.sample(experiment, tasks, branch).params
     expected = {
-        "model": ("model.path", made_with["model_path"]),
+        "model": ("model.path", inputs.model_path(experiment, experiment.sampler(tasks, branch))),
         "adapter": ("adapter", _name(inputs.adapter(experiment, tasks, branch))),
-        "seed": ("seed", made_with["seed"]),
-        "temperature": ("sampling.temperature", made_with["temperature"]),
-        "top_p": ("sampling.top_p", made_with["top_p"]),
+        "seed": ("seed", experiment.sampling_seed(tasks, branch)),
+        "temperature": ("sampling.temperature", experiment.temperature(tasks, branch)),
+        "top_p": ("sampling.top_p", experiment.sampling.top_p),
     }
     for path in files.attempts:
         _check_rows(path, "attempts", expected)
-    is_first = branch.startswith("turn1")
-    stage = stages.first_prompts(experiment, tasks, branch) if is_first else stages.refining_prompts(experiment, branch)
-    _check_number(files.prompts, stage.params["n_predictions"])
+    if branch.startswith("turn1"):
+        n_predictions = experiment.first_turn_predictions(tasks, branch)
+    else:
+        arm, number = experiment.arm_and_turn(branch)
+        n_predictions = arm.turns[number - 1].n_predictions
+    _check_number(files.prompts, n_predictions)
 
 
 def check_episodes(experiment: ToolUse, path: Path, arm: str) -> None:
     """Raise `RecordError` unless the episodes in a file are of this arm, as far as they say."""
     generation = experiment.generation
     expected = {
-        "model": ("model.path", stages.model_path(experiment, experiment.model)),
+        "model": ("model.path", inputs.model_path(experiment, experiment.model)),
         "adapter": (f"the adapter of the arm {arm}", _name(inputs.arm_adapter(experiment, arm))),
         "seed": ("seed", experiment.seed),
         "temperature": ("generation.temperature", generation.temperature),
@@ -61,7 +63,9 @@ def check_arms_differ(experiment: ToolUse, questions: str, files: Mapping[str, l
 
 
 def _settings_of_arm(experiment: ToolUse, questions: str, arm: str) -> tuple[Any, ...]:
-    return stages.episodes(experiment, questions, arm).params, experiment.adapter_of(arm)
+    settings = experiment.arm(arm)
+    tools = experiment.tools_of(questions) if settings.tools else ()
+    return tools, experiment.user_of(questions) if settings.user else None, experiment.adapter_of(arm)
 
 
 def _name(adapters: list[str]) -> str:
