@@ -24,8 +24,8 @@ from arc_refinery.evaluation.statistics import (
     solved_within,
     two_guess_scores,
     two_guesses_solve,
-    verdict_sentence,
 )
+from arc_refinery.reporting.markdown import verdict_sentence
 
 
 def flags(text: str) -> np.ndarray:

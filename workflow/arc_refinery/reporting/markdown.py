@@ -1,9 +1,14 @@
-"""Tables in Markdown and CSV, and parts of a page that are folded."""
+"""Tables in Markdown and CSV, folded parts of a page, and numbers as text: shares, differences, p values."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
+
+from arc_refinery.evaluation.intervals import Estimate, estimate
+from arc_refinery.evaluation.statistics import Comparison
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -19,3 +24,64 @@ def folded(title: str, *blocks: str) -> str:
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:
     table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+
+
+def verdict_sentence(comparison: Comparison) -> str:
+    """Return a sentence with all numbers that says whether the evidence supports a difference between two arms."""
+    c, d = comparison, comparison.difference
+    solved = [f"{count:.0f}" if c.is_exact else f"{count:.1f}" for count in (c.n_first, c.n_second)]
+    only, more = ("solved by", "only") if c.is_exact else ("solved more often by", "")
+    numbers = (
+        f"`{c.first}` solved {solved[0]} of {d.n_tasks} tasks ({percent(c.n_first / d.n_tasks)}) and `{c.second}` "
+        f"{solved[1]} ({percent(c.n_second / d.n_tasks)}): {points(d.mean)} points, 95 % interval {interval_text(d)}; "
+        f"{c.only_first} {only} the first {more}".rstrip()
+        + f", {c.only_second} by the second {more}".rstrip()
+    )
+    numbers += f"; {runs_text(d)}" if c.n_runs > 1 else ""
+    numbers += f", {'exact McNemar ' if c.is_exact else ''}{p_text(c.p_value)}"
+    numbers += "." if c.corrected is None else f", {p_text(c.corrected)} after correction."
+    if c.supports_difference:
+        better, worse = (c.first, c.second) if d.mean > 0 else (c.second, c.first)
+        return f"{numbers} **The evidence supports that `{better}` solves more than `{worse}`.**"
+    return f"{numbers} **The evidence does not support a difference.**"
+
+
+def interval_text(found: Estimate) -> str:
+    """Format the interval of a difference of shares in percentage points."""
+    return f"[{points(max(-1.0, found.low))}, {points(min(1.0, found.high))}]"
+
+
+def runs_text(found: Estimate) -> str:
+    """Format the differences of the runs: `per run +2.0, +2.5, +0.5`."""
+    return f"per run {', '.join(map(points, found.runs))}"
+
+
+def share_text(values: ArrayLike) -> str:
+    """Format a mean over tasks with its interval: `27.5 % [17.1, 40.9]`; a single task has none."""
+    return estimate_text(estimate(np.asarray(values, dtype=float)[None]))
+
+
+def estimate_text(found: Estimate) -> str:
+    """Format a share with its interval: `27.5 % [17.1, 40.9]`."""
+    if found.n_tasks < 2:
+        return percent(found.mean)
+    low, high = max(0.0, found.low), min(1.0, found.high)  # t knows no limits
+    return f"{percent(found.mean)} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def solved_text(values: Sequence[float]) -> str:
+    """Format a number of solved tasks: `14/51 = 27.5 % [17.1, 40.9]`."""
+    return f"{round(sum(values))}/{len(values)} = {share_text(values)}"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def points(share: float, decimals: int = 1) -> str:
+    """Format a difference of shares in percentage points, with its sign."""
+    return f"{round(100 * share, decimals) + 0.0:+.{decimals}f}"
+
+
+def p_text(p_value: float) -> str:
+    return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"

@@ -5,10 +5,9 @@ from functools import partial
 from pathlib import Path
 
 from arc_refinery.config import Experiment
-from arc_refinery.evaluation.statistics import percent
 from arc_refinery.records import RecordError
 from arc_refinery.reporting import plots
-from arc_refinery.reporting.markdown import markdown_table
+from arc_refinery.reporting.markdown import markdown_table, percent
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.training_log import Log, read_log
 from arc_refinery.reporting.training_plot import runs_plot, training_plot

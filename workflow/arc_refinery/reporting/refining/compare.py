@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from arc_refinery.config import Refining
 from arc_refinery.evaluation.paired import PairedArms, SideResults, load_side, pair, shared_tasks
 from arc_refinery.evaluation.sides import Side, arms_to_pair, sets_to_pair
-from arc_refinery.evaluation.statistics import interval_text, points, verdict_sentence
 from arc_refinery.reporting.compared import listed, only_one_has, sets_of_one
+from arc_refinery.reporting.markdown import interval_text, points, verdict_sentence
 from arc_refinery.reporting.refining.prose import VALIDATION
 from arc_refinery.reporting.refining.tables import comparisons_table
 

@@ -8,8 +8,7 @@ import pandas as pd
 
 from arc_refinery.config import Arm, Refining
 from arc_refinery.evaluation.arms import PASS_RATE, SetResults, per_task, tasks_with_attempts, turns_of
-from arc_refinery.evaluation.statistics import share_text
-from arc_refinery.reporting.markdown import folded, markdown_table, write_csv
+from arc_refinery.reporting.markdown import folded, markdown_table, share_text, write_csv
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.refining import plots
 from arc_refinery.reporting.refining.tables import turn_title

@@ -17,8 +17,7 @@ from arc_refinery.config import Refining, TaskSet
 from arc_refinery.evaluation.arms import METRICS, PASS_RATE
 from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
 from arc_refinery.evaluation.runs import Runs, of_runs, paired_runs
-from arc_refinery.evaluation.statistics import estimate_text, interval_text, points
-from arc_refinery.reporting.markdown import folded, markdown_table, write_csv
+from arc_refinery.reporting.markdown import estimate_text, folded, interval_text, markdown_table, points, write_csv
 from arc_refinery.reporting.plots import DASHES, LINE_COLORS, save
 from arc_refinery.reporting.publish import Attachments
 

@@ -9,8 +9,8 @@ import pandas as pd
 from scipy.stats import binomtest, chi2_contingency, fisher_exact, norm
 
 from arc_refinery.evaluation.arms import METRICS
-from arc_refinery.evaluation.statistics import POWER, SIGNIFICANCE, mcnemar, p_text, points, share_text
-from arc_refinery.reporting.markdown import markdown_table
+from arc_refinery.evaluation.statistics import POWER, SIGNIFICANCE, mcnemar
+from arc_refinery.reporting.markdown import markdown_table, p_text, points, share_text
 from arc_refinery.reporting.refining.tables import SOLVED
 
 PUBLISHED_METRICS = tuple(metric for metric in METRICS if metric != "any code")

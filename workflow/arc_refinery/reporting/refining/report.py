@@ -21,22 +21,19 @@ from arc_refinery.evaluation.arms import (
     per_task,
     turns_of,
 )
-from arc_refinery.evaluation.statistics import (
-    POWER,
-    SIGNIFICANCE,
-    Comparison,
-    budget_curve,
-    correct,
-    detectable,
+from arc_refinery.evaluation.statistics import POWER, SIGNIFICANCE, Comparison, budget_curve, correct, detectable
+from arc_refinery.reporting import left_out, provenance, training
+from arc_refinery.reporting.markdown import (
+    folded,
     interval_text,
+    markdown_table,
     p_text,
     percent,
     points,
     runs_text,
     verdict_sentence,
+    write_csv,
 )
-from arc_refinery.reporting import left_out, provenance, training
-from arc_refinery.reporting.markdown import folded, markdown_table, write_csv
 from arc_refinery.reporting.publish import Attachments, publish
 from arc_refinery.reporting.refining import (
     gallery,

@@ -9,8 +9,7 @@ from arc_refinery.config import Arm, Refining
 from arc_refinery.evaluation.arms import PASS_RATE, SetResults
 from arc_refinery.evaluation.paired import SideResults, load_side, pair, shared_tasks
 from arc_refinery.evaluation.sides import Side
-from arc_refinery.evaluation.statistics import share_text, solved_text
-from arc_refinery.reporting.markdown import markdown_table
+from arc_refinery.reporting.markdown import markdown_table, share_text, solved_text
 from arc_refinery.reporting.refining.compare import left_out
 from arc_refinery.reporting.refining.tables import comparisons_table
 

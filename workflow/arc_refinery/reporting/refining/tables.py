@@ -30,18 +30,21 @@ from arc_refinery.evaluation.statistics import (
     compare,
     detectable,
     generated_tokens,
-    interval_text,
-    p_text,
     pass_at_k_scores,
+    solved_within,
+    two_guess_scores,
+)
+from arc_refinery.reporting.markdown import (
+    interval_text,
+    markdown_table,
+    p_text,
     percent,
     points,
     runs_text,
     share_text,
     solved_text,
-    solved_within,
-    two_guess_scores,
+    write_csv,
 )
-from arc_refinery.reporting.markdown import markdown_table, write_csv
 
 SOLVED = ("train_is_correct", "test_is_correct", "is_correct")  # 0 or 1 per task, so solved tasks can be counted
 PASS_AT = (1, 8, 64, 512)

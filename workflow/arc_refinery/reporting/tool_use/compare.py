@@ -8,9 +8,9 @@ from arc_refinery.config import ToolUse
 from arc_refinery.evaluation.intervals import estimate_difference
 from arc_refinery.evaluation.runs import paired_runs
 from arc_refinery.evaluation.sides import Side, arms_to_pair, sets_to_pair
-from arc_refinery.evaluation.statistics import detectable, interval_text, percent, points, runs_text
+from arc_refinery.evaluation.statistics import detectable
 from arc_refinery.reporting.compared import only_one_has, sets_of_one
-from arc_refinery.reporting.markdown import markdown_table
+from arc_refinery.reporting.markdown import interval_text, markdown_table, percent, points, runs_text
 from arc_refinery.tool_use.grading.evaluated import QuestionsOfSide, load_questions_of_side, on_shared_questions
 
 COMPARED_EXPLAINED = """\

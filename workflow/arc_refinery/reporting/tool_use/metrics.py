@@ -8,8 +8,7 @@ import pandas as pd
 
 from arc_refinery.config import ToolArm, ToolUse
 from arc_refinery.evaluation.intervals import estimate
-from arc_refinery.evaluation.statistics import estimate_text, percent, share_text
-from arc_refinery.reporting.markdown import markdown_table, write_csv
+from arc_refinery.reporting.markdown import estimate_text, markdown_table, percent, share_text, write_csv
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.tool_use.grading.evaluated import EvaluatedQuestions
 from arc_refinery.tool_use.grading.metrics import (

@@ -15,11 +15,18 @@ from arc_refinery.config import ToolArm, ToolUse
 from arc_refinery.config.rewards import CORRECT
 from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
 from arc_refinery.evaluation.runs import both_sides, run_means
-from arc_refinery.evaluation.statistics import estimate_text, interval_text, percent, points, runs_text
 from arc_refinery.models.hub import fetched_folder
 from arc_refinery.records.transcripts import Episode
 from arc_refinery.reporting import left_out, provenance, training
-from arc_refinery.reporting.markdown import markdown_table, write_csv
+from arc_refinery.reporting.markdown import (
+    estimate_text,
+    interval_text,
+    markdown_table,
+    percent,
+    points,
+    runs_text,
+    write_csv,
+)
 from arc_refinery.reporting.publish import Attachments, publish
 from arc_refinery.reporting.tool_use import metrics
 from arc_refinery.reporting.tool_use.mask import mask_picture

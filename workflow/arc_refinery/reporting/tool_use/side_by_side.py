@@ -8,8 +8,7 @@ import numpy as np
 from arc_refinery.config import ToolUse
 from arc_refinery.evaluation.intervals import estimate
 from arc_refinery.evaluation.sides import Side
-from arc_refinery.evaluation.statistics import estimate_text, percent
-from arc_refinery.reporting.markdown import markdown_table
+from arc_refinery.reporting.markdown import estimate_text, markdown_table, percent
 from arc_refinery.reporting.tool_use.compare import differences
 from arc_refinery.tool_use.grading.evaluated import QuestionsOfSide, load_questions_of_side
 
