@@ -13,7 +13,7 @@ from messages import Wording
 from arc_refinery import records
 from arc_refinery.records import RecordError
 from arc_refinery.refine.prompt_files import write_prompts
-from arc_refinery.reporting import plots
+from arc_refinery.reporting import publish
 from arc_refinery.reporting.refining.lengths import PromptLengths, histogram, labels, lengths_table, read_lengths, study
 
 
@@ -34,7 +34,7 @@ def lengths_of(*n_tokens: int, turn: int = 1, label: str = "x") -> PromptLengths
 
 def drawn(found: list[PromptLengths], window: int, monkeypatch: pytest.MonkeyPatch) -> Figure:
     figures: list[Figure] = []
-    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
+    monkeypatch.setattr(publish, "save", lambda figure, path: figures.append(figure))
     histogram(found, window, Path("unused.png"))
     return figures[0]
 

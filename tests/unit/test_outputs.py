@@ -16,7 +16,7 @@ from arc_refinery import cli, records
 from arc_refinery.cli import outputs
 from arc_refinery.cli.outputs import check_outputs
 from arc_refinery.errors import InputError
-from arc_refinery.reporting import page, plots
+from arc_refinery.reporting import page, publish
 from arc_refinery.training import checkpoints
 
 MODEL = ["--model-path", TINY]
@@ -199,10 +199,10 @@ def write_html(path: Path) -> None:
 def draw(path: Path) -> None:
     from matplotlib.figure import Figure
 
-    with plots.style():
+    with publish.plot_style():
         figure = Figure()
         figure.subplots().plot([0, 1])
-        plots.save(figure, path)
+        publish.save(figure, path)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from arc_refinery.records import RecordError
 from arc_refinery.records.transcripts import Episode, EpisodeMessage
 from arc_refinery.reporting import page
 from arc_refinery.reporting.publish import Attachments
-from arc_refinery.reporting.tool_use.mask import mask_picture
+from arc_refinery.reporting.tool_use.transcripts import mask_picture
 
 
 def report(results: Path, made: ToolUse) -> None:

@@ -16,7 +16,7 @@ from messages import Wording
 from arc_refinery import cli, config
 from arc_refinery.config import Refining
 from arc_refinery.records import RecordError
-from arc_refinery.reporting import plots, training
+from arc_refinery.reporting import publish, training
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.refining import prose
 from arc_refinery.reporting.training_log import read_log
@@ -219,7 +219,7 @@ def test_the_collapses_of_several_runs_are_marked(tmp_path: Path):
     quiet = replace(collapsed, decisions=[])
     pictures = []
     for name, other in (("marked", collapsed), ("quiet", quiet)):
-        with plots.style():
+        with publish.plot_style():
             runs_plot({"a": healthy, "b": other}, tmp_path / f"{name}.png")
         pictures.append(matplotlib.image.imread(tmp_path / f"{name}.png"))
     n_rows = min(len(one) for one in pictures)
@@ -291,7 +291,7 @@ def test_a_log_without_steps_is_named(tmp_path: Path, wording: Wording):
 
 def drawn(folder: Path, entries: Entries) -> Path:
     log = read_log(written(folder / "training.jsonl", entries))
-    with plots.style():
+    with publish.plot_style():
         training_plot(log, folder / "curves.png")
     return folder / "curves.png"
 

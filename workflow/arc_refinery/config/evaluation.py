@@ -97,6 +97,11 @@ class Arm(BaseArm):
         return self
 
     @property
+    def is_control(self) -> bool:
+        """Whether a turn gets no feedback on its attempts."""
+        return any(turn.is_control for turn in self.turns)
+
+    @property
     def budget(self) -> int:
         return sum(turn.n_predictions for turn in self.turns)
 

@@ -19,8 +19,7 @@ from arc_refinery.config import Refining
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.arms import PASS_RATE, SetResults, load_results, per_task
 from arc_refinery.evaluation.intervals import Estimate, estimate_difference
-from arc_refinery.evaluation.runs import of_runs, paired_runs
-from arc_refinery.evaluation.sides import Side
+from arc_refinery.evaluation.sides import Side, of_runs, paired_runs
 from arc_refinery.evaluation.statistics import Comparison, compare
 
 

@@ -21,6 +21,7 @@ second turn of the embedded model, on a task with one train pair (more of the fe
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
+from typing import assert_never
 
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
@@ -138,6 +139,8 @@ def _with_feedback_of(
             if len(tasks) == 1:
                 raise InputError("feedback other-task: only one task has incorrect attempts, but two are needed")
             yield from zip(tasks, tasks[-1:] + tasks[:-1], strict=True)
+        case _:
+            assert_never(feedback)
 
 
 def best_incorrect(

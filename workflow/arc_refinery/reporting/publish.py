@@ -1,12 +1,32 @@
-"""Publish a report: compose its text, write its pictures and tables, then replace the earlier report."""
+"""Publish a report: compose its text, write its pictures and tables, then replace the earlier report.
+
+Pictures are PNG and SVG files with reproducible bytes: fixed style and resolution, no date or version.
+"""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import matplotlib.style
+from matplotlib.figure import Figure
+
 from arc_refinery.files import atomic_write
-from arc_refinery.reporting import plots
+
+DPI = 120
+LINE_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito 2008
+DASHES = ("-", "--", "-.", ":")
+STYLE = {
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "axes.titlesize": 10,
+    "legend.frameon": False,
+    "svg.hashsalt": "arc-refinery",  # without it, ids in the file are random
+}
 
 Write = Callable[[Path], None]
 
@@ -24,7 +44,7 @@ class Attachments:
         return f"{self.link}/{name}"
 
     def write(self, folder: Path) -> None:
-        with plots.style():
+        with plot_style():
             for name, write in self._writers.items():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 write(folder / name)
@@ -39,3 +59,22 @@ def publish(report: Path, folder: Path, compose: Callable[[Attachments], Sequenc
         attachments.write(unfinished)
     with atomic_write(report) as unfinished:
         unfinished.write_text("\n\n".join(blocks) + "\n")
+
+
+@contextmanager
+def plot_style() -> Iterator[None]:
+    """Draw with `STYLE`, ignoring the user's matplotlibrc."""
+    with matplotlib.style.context(["default", STYLE], after_reset=True):
+        yield
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a PNG file, and an SVG file of the same name next to it."""
+    save_png(figure, path)
+    with atomic_write(path.with_suffix(".svg")) as unfinished:
+        figure.savefig(unfinished, format="svg", metadata={"Creator": None, "Date": None})
+
+
+def save_png(figure: Figure, path: Path, dpi: int = DPI) -> None:
+    with atomic_write(path) as unfinished:
+        figure.savefig(unfinished, dpi=dpi, format="png", metadata={"Software": None})

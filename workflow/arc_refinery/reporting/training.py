@@ -6,9 +6,8 @@ from pathlib import Path
 
 from arc_refinery.config import Experiment
 from arc_refinery.records import RecordError
-from arc_refinery.reporting import plots
 from arc_refinery.reporting.markdown import markdown_table, percent
-from arc_refinery.reporting.publish import Attachments
+from arc_refinery.reporting.publish import Attachments, plot_style
 from arc_refinery.reporting.training_log import Log, read_log
 from arc_refinery.reporting.training_plot import runs_plot, training_plot
 from arc_refinery.training.log import Decision
@@ -62,7 +61,7 @@ def draw_curves(log: Path, output: Path) -> None:
     read = read_log(log)
     if read.steps.empty:
         raise RecordError(f"{log}: has no step with a reward or a loss, so there is nothing to draw. Train again")
-    with plots.style():
+    with plot_style():
         training_plot(read, output)
 
 

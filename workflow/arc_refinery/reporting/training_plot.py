@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from arc_refinery.reporting.plots import DASHES, LINE_COLORS, save
+from arc_refinery.reporting.publish import DASHES, LINE_COLORS, save
 from arc_refinery.reporting.training_log import Log
 from arc_refinery.training.log import Decision
 from arc_refinery.training.step_metrics import REWARD_TERM

@@ -100,7 +100,7 @@ def section(
 def pair_to_show(experiment: Refining) -> tuple[Arm, Arm] | None:
     """Return the last arm that refines and its baseline; controls only if no other arm refines."""
     pairs = refining_pairs(experiment) or [(arm, experiment.arms[0]) for arm in experiment.arms if len(arm.turns) > 1]
-    informed = [(arm, baseline) for arm, baseline in pairs if not any(turn.is_control for turn in arm.turns)]
+    informed = [(arm, baseline) for arm, baseline in pairs if not arm.is_control]
     return next(reversed(informed or pairs), None)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from arc_refinery import records
 from arc_refinery.files import atomic_write
 from arc_refinery.records import RecordError
-from arc_refinery.reporting import plots
+from arc_refinery.reporting import publish
 from arc_refinery.reporting.markdown import markdown_table, write_csv
 
 N_BINS = 40
@@ -44,7 +44,7 @@ def study(paths: Sequence[Path], window: int, folder: Path) -> None:
     metrics = lengths_table(found, window)
     with atomic_write(folder / "lengths.csv") as unfinished:
         write_csv(metrics, unfinished)
-    with plots.style():
+    with publish.plot_style():
         histogram(found, window, folder / "lengths.png")
     with atomic_write(folder / "lengths.md") as unfinished:
         unfinished.write_text(_page(metrics))
@@ -109,12 +109,12 @@ def histogram(found: Sequence[PromptLengths], window: int, path: Path) -> None:
         _outlines(axes, [one for one in found if one.turn == turn], edges)
         axes.set_title(f"turn {turn}", loc="left")
     for axes in panels:
-        axes.axvline(window, color=plots.LINE_COLORS[-1], linewidth=1.2)
+        axes.axvline(window, color=publish.LINE_COLORS[-1], linewidth=1.2)
         label = {"xytext": (-3, 0), "textcoords": "offset points", "rotation": 90, "ha": "right", "va": "top"}
         axes.annotate(f"window {window}", (window, 1), xycoords=("data", "axes fraction"), **label)
         axes.set(ylabel="prompts (%)", xlim=(0, None), ylim=(0, None))
     panels[-1].set_xlabel("tokens per prompt")
-    plots.save(figure, path)
+    publish.save(figure, path)
 
 
 def _outlines(axes: Axes, found: Sequence[PromptLengths], edges: NDArray[np.float64]) -> None:
@@ -122,7 +122,7 @@ def _outlines(axes: Axes, found: Sequence[PromptLengths], edges: NDArray[np.floa
     equal: dict[bytes, list[PromptLengths]] = {}
     for one in found:
         equal.setdefault(np.sort(one.n_tokens).tobytes(), []).append(one)
-    for same, color, dashes in zip(equal.values(), cycle(plots.LINE_COLORS), cycle(plots.DASHES), strict=False):
+    for same, color, dashes in zip(equal.values(), cycle(publish.LINE_COLORS), cycle(publish.DASHES), strict=False):
         shares = 100 * np.histogram(same[0].n_tokens, edges)[0] / len(same[0].n_tokens)
         label = "\n".join(f"{one.label} (n = {len(one.n_tokens)})" for one in same)
         axes.stairs(shares, edges, color=color, alpha=0.1, fill=True)

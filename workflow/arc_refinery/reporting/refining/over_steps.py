@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from arc_refinery.config import Refining, TaskSet
 from arc_refinery.evaluation.arms import METRICS, PASS_RATE
 from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
-from arc_refinery.evaluation.runs import Runs, of_runs, paired_runs
+from arc_refinery.evaluation.sides import Runs, of_runs, paired_runs
 from arc_refinery.reporting.markdown import estimate_text, folded, interval_text, markdown_table, points, write_csv
-from arc_refinery.reporting.plots import DASHES, LINE_COLORS, save
-from arc_refinery.reporting.publish import Attachments
+from arc_refinery.reporting.publish import DASHES, LINE_COLORS, Attachments, save
 
 SHORT = {"is_correct": "solved", PASS_RATE: "pass rate", "unique outputs": "unique outputs"}
 PANELS = (*METRICS, PASS_RATE)

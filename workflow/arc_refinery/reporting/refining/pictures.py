@@ -21,7 +21,7 @@ from arc_refinery.arc.grids import N_COLORS, UNKNOWN, Grid
 from arc_refinery.arc.metrics import pixel_score
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.reporting.markdown import percent
-from arc_refinery.reporting.plots import DPI, save_png
+from arc_refinery.reporting.publish import DPI, save_png
 
 MAX_TRAIN, MAX_TEST = 4, 2  # pairs drawn per task
 ARC_COLORS = (

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from arc_refinery.reporting.plots import DASHES, LINE_COLORS, save
+from arc_refinery.reporting.publish import DASHES, LINE_COLORS, save
 
 MAX_UNCOUNTED = 4  # tasks with equal rates share a mark; more than this are counted next to it
 RATES = (0, 1, 5, 10, 25, 50, 75, 100)  # ticks of pass rates (%)

@@ -24,7 +24,7 @@ from arc_refinery.evaluation.arms import (
     tasks_with_attempts,
 )
 from arc_refinery.evaluation.intervals import Estimate, estimate_difference
-from arc_refinery.evaluation.runs import both_sides, run_means
+from arc_refinery.evaluation.sides import both_sides, run_means
 from arc_refinery.evaluation.statistics import (
     Comparison,
     compare,

@@ -6,8 +6,7 @@ import numpy as np
 
 from arc_refinery.config import ToolUse
 from arc_refinery.evaluation.intervals import estimate_difference
-from arc_refinery.evaluation.runs import paired_runs
-from arc_refinery.evaluation.sides import Side, arms_to_pair, sets_to_pair
+from arc_refinery.evaluation.sides import Side, arms_to_pair, paired_runs, sets_to_pair
 from arc_refinery.evaluation.statistics import detectable
 from arc_refinery.reporting.compared import only_one_has, sets_of_one
 from arc_refinery.reporting.markdown import interval_text, markdown_table, percent, points, runs_text

@@ -3,9 +3,8 @@
 It depends only on the settings and the records, so equal settings give equal bytes.
 """
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -14,9 +13,7 @@ import pandas as pd
 from arc_refinery.config import ToolArm, ToolUse
 from arc_refinery.config.rewards import CORRECT
 from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
-from arc_refinery.evaluation.runs import both_sides, run_means
-from arc_refinery.models.hub import fetched_folder
-from arc_refinery.records.transcripts import Episode
+from arc_refinery.evaluation.sides import both_sides, run_means
 from arc_refinery.reporting import left_out, provenance, training
 from arc_refinery.reporting.markdown import (
     estimate_text,
@@ -29,16 +26,14 @@ from arc_refinery.reporting.markdown import (
 )
 from arc_refinery.reporting.publish import Attachments, publish
 from arc_refinery.reporting.tool_use import metrics
-from arc_refinery.reporting.tool_use.mask import mask_picture
+from arc_refinery.reporting.tool_use.transcripts import (
+    ENDING_TITLES,
+    arm_to_show,
+    mask_section,
+    one_of_each,
+    transcripts,
+)
 from arc_refinery.tool_use.grading.evaluated import EvaluatedQuestions, load_questions
-
-MAX_TRANSCRIPTS = 3
-ENDING_TITLES = {
-    "answer": "answered",
-    "truncated": "last turn truncated",
-    "tokens": "out of tokens",
-    "calls": "called a tool with no calls left",
-}
 
 
 def write_report(experiment: ToolUse, folder: Path, report: Path) -> None:
@@ -55,7 +50,7 @@ def compose(experiment: ToolUse, folder: Path, files: Attachments) -> list[str]:
         *_setup(experiment),
         *_headline(experiment, evaluated),
         *(block for one in evaluated for block in _set_section(experiment, one, files)),
-        *_mask_section(experiment, folder, evaluated, files),
+        *mask_section(experiment, folder, evaluated, files),
         *training.section(experiment, folder, files),
         *left_out.of_questions(experiment, folder),
         *provenance.section(experiment, folder, {"experiment": (experiment.seed,), "training": _seeds(experiment)}),
@@ -108,7 +103,7 @@ def _reward(experiment: ToolUse) -> str:
 
 def _headline(experiment: ToolUse, evaluated: Sequence[EvaluatedQuestions]) -> list[str]:
     """Return the change in correct answers from the first arm to the trained one, by set."""
-    first, last = _one_of_each(experiment)[0].name, _arm_to_show(experiment).name
+    first, last = one_of_each(experiment)[0].name, arm_to_show(experiment).name
     if first == last:
         return []
     lines = []
@@ -118,11 +113,6 @@ def _headline(experiment: ToolUse, evaluated: Sequence[EvaluatedQuestions]) -> l
         values = f"{percent(before)} with `{first}`, {percent(after)} with `{last}`"
         lines.append(f"- `{one.settings.name}`: {values}: {change}")
     return ["Correct answers on held-out questions:", "\n".join(lines)]
-
-
-def _one_of_each(experiment: ToolUse) -> list[ToolArm]:
-    """Return one arm of each group of repetitions, with the name of the group."""
-    return [arms[0].model_copy(update={"name": name}) for name, arms in experiment.repetitions.items()]
 
 
 def _pass_rates(experiment: ToolUse, one: EvaluatedQuestions, name: str) -> list[list[float]]:
@@ -154,7 +144,7 @@ def _set_section(experiment: ToolUse, one: EvaluatedQuestions, files: Attachment
         markdown_table(*_calls(experiment, one)),
         *metrics.section(experiment, one, files),
         "### Transcripts",
-        *_transcripts(experiment, one),
+        *transcripts(experiment, one),
     ]
 
 
@@ -209,7 +199,7 @@ def _is_repeated(experiment: ToolUse) -> bool:
 
 def _differences(experiment: ToolUse, one: EvaluatedQuestions) -> str:
     lines = []
-    for first, second in pairs_to_compare(_one_of_each(experiment)):
+    for first, second in pairs_to_compare(one_of_each(experiment)):
         found = _difference(experiment, one, first.name, second.name)
         lines.append(f"- `{first.name}` − `{second.name}`: pass@1 {_difference_text(found)}")
     return "\n".join(lines) or "There is one arm, so nothing is compared."
@@ -250,75 +240,6 @@ def _calls(experiment: ToolUse, one: EvaluatedQuestions) -> tuple[list[str], lis
         if any(counts[ending] for counts in endings.values()):
             rows.append([f"… {words}", *(str(counts[ending]) for counts in endings.values())])
     return ["", *(f"`{name}`" for name in by_arm)], rows
-
-
-def _transcripts(experiment: ToolUse, one: EvaluatedQuestions) -> Iterator[str]:
-    """Yield transcripts of the questions on which the last arm with tools and an adapter gained most over the first."""
-    shown = experiment.arms_called(_arm_to_show(experiment).name)[0]
-    first = experiment.arms[0]
-    gains: Mapping[str, float] = {
-        question_id: sum(e.reward for e in episodes) - sum(e.reward for e in one.episodes[first.name][question_id])
-        for question_id, episodes in one.episodes[shown.name].items()
-    }
-    best = sorted(gains, key=lambda question_id: -gains[question_id])[:MAX_TRANSCRIPTS]
-    for question_id in best:
-        question = one.questions[question_id]
-        answer = "" if question.kind == "code_exec" else f" (correct answer: {_escape(question.reference)})"
-        yield f"**{_escape(question.text)}**{answer}"
-        for arm in dict.fromkeys([first.name, shown.name]):
-            episodes = one.episodes[arm][question_id]
-            n_right = sum(episode.reward == 1.0 for episode in episodes)
-            yield f"`{arm}`, {n_right} of {len(episodes)} correct; a typical episode:"
-            yield _transcript(one.full_episode(arm, _typical(episodes).episode_id))
-
-
-def _arm_to_show(experiment: ToolUse) -> ToolArm:
-    """Return the last arm with tools and an adapter; of repetitions the first one, with the name of all."""
-    arms = _one_of_each(experiment)
-    with_tools = [arm for arm in arms if arm.tools] or list(arms)
-    return next((arm for arm in reversed(with_tools) if arm.adapter != "none"), with_tools[-1])
-
-
-def _typical(episodes: Sequence[Episode]) -> Episode:
-    """Return the first episode with the most common reward."""
-    most = Counter(episode.reward for episode in episodes).most_common(1)[0][0]
-    return next(episode for episode in episodes if episode.reward == most)
-
-
-def _transcript(episode: Episode) -> str:
-    """Return an episode as an indented code block, which no text of the model can end."""
-    lines = [f"[{message.role}]\n{message.content.rstrip()}" for message in episode.messages]
-    lines.append(f"[{ENDING_TITLES.get(episode.ending, episode.ending)}; reward {episode.reward:g}]")
-    return "\n".join(f"    {line}" for text in lines for line in text.splitlines())
-
-
-def _escape(text: str) -> str:
-    """Return text on one line, with Markdown and math characters escaped."""
-    return re.sub(r"[\\`*_\[\]<&|~$]", r"\\\g<0>", " ".join(text.split()))
-
-
-def _mask_section(
-    experiment: ToolUse, folder: Path, evaluated: Sequence[EvaluatedQuestions], files: Attachments
-) -> list[str]:
-    """Return blocks with a picture of one episode's tokens that shows which carry loss."""
-    from arc_refinery.models.tokenizers import load_tokenizer  # imports transformers
-
-    shown = experiment.arms_called(_arm_to_show(experiment).name)[0].name
-    episodes = [episode for one in evaluated for episode in one.of_arm(shown)]
-    chosen = next((one for one in episodes if one.calls and one.reward == 1.0), episodes[0])
-    chosen = next(
-        one.full_episode(shown, chosen.episode_id) for one in evaluated if chosen.question_id in one.questions
-    )
-    download = experiment.model.download
-    tokenizer = load_tokenizer(str(fetched_folder(folder, download)) if download else experiment.model.path)
-    tokens = [tokenizer.decode([token]) for token in chosen.completion_ids]
-    picture = files.add("mask.png", partial(mask_picture, tokens, chosen.mask))
-    return [
-        "## Which tokens carry loss",
-        f"All tokens of the episode `{chosen.episode_id}` of `{shown}` after its prompt. Those with a dark background "
-        "were sampled and carry loss in training; the others were inserted by the chat template and the tools.",
-        f"![Tokens of an episode; those that carry loss have a dark background]({picture})",
-    ]
 
 
 def _limits(experiment: ToolUse) -> list[str]:

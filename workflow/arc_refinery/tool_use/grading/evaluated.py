@@ -12,8 +12,7 @@ from arc_refinery import records
 from arc_refinery.config import Questions, ToolUse
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.origins import check_arms_differ, check_episodes
-from arc_refinery.evaluation.runs import Runs, of_runs
-from arc_refinery.evaluation.sides import Side
+from arc_refinery.evaluation.sides import Runs, Side, of_runs
 from arc_refinery.evaluation.statistics import pass_at_k
 from arc_refinery.records import RecordError
 from arc_refinery.records.questions import Question
