@@ -9,7 +9,6 @@ from checkout import ROOT
 from messages import Wording
 
 from arc_refinery.config import ConfigError, Refinement, Refining, Turn, inputs, stages, validate_experiment
-from arc_refinery.reporting.refining import prose
 
 SEEDS_OF_TRAINING = {"seeds": [0, 1]}
 
@@ -233,17 +232,12 @@ def test_the_primary_comparison_is_not_on_a_set_that_settings_are_chosen_on(word
     wording(caught.value)
 
 
-def test_a_turn_may_have_its_own_temperature(wording: Wording) -> None:
+def test_a_turn_may_have_its_own_temperature() -> None:
     made = experiment({"base": [{}], "greedy": [{"temperature": 0}], "cool": [{}, {"temperature": 0.5}]}, {"sft": None})
     assert [arm.branches for arm in made.arms] == [("turn1",), ("turn1-temperature-0",), ("turn1", "cool-turn2")]
     temperatures = {branch: stages.sample(made, "heldout", branch).params["temperature"] for branch in made.branches}
     assert temperatures == {"turn1": 1.0, "turn1-temperature-0": 0.0, "cool-turn2": 0.5}
     assert stages.sample(made, "part1", "turn1").params["temperature"] == 1.0
-    described = "\n".join(prose.arms_and_settings(made, {"heldout": 50}))
-    base, greedy, cool = (line for line in described.splitlines() if re.match("- `(base|greedy|cool)`", line))
-    assert "greedy" in greedy.removeprefix("- `greedy`")
-    assert "at temperature 0.5" in cool
-    wording("\n".join([base, greedy, cool]))
 
 
 # forms of feedback
@@ -296,20 +290,6 @@ def test_training_on_residual_pairs_alone_needs_prompts_and_no_programs(wording:
         validate_experiment(content, "test", Refining)
     assert "rollout" in str(caught.value)
     wording(caught.value)
-
-
-def test_the_report_says_which_feedback_a_turn_gets(wording: Wording) -> None:
-    made = experiment(
-        {"base": [{}], "own": [{}, {"form": "difference"}], "few": [{}, RESIDUAL_ONLY | {"n_parents": 2}]}
-    )
-    text = "\n".join(prose.arms_and_settings(made, {"heldout": 3}))
-    base, own, few, usual = (
-        line for line in text.splitlines() if "Feedback: " in line or re.match("- `(base|own|few)`", line)
-    )
-    assert [line.count("feedback: ") for line in (base, own, few)] == [0, 1, 1]
-    assert "(16 in all)" in own
-    assert "the 2 best" in few
-    wording("\n".join([base, own, few, usual]))
 
 
 KEPT: dict[str, Any] = {"keep_steps": [20, 10]}

@@ -21,7 +21,7 @@ from arc_refinery.prompts.learning import learn, tasks_of_rows
 from arc_refinery.records import Overlap, RecordError
 from arc_refinery.refine.overlap import TEMPLATE_ROWS, EvaluatedTasks, overlaps
 from arc_refinery.reporting import left_out
-from arc_refinery.reporting.refining import trained_on
+from arc_refinery.reporting.refining.prose import trained_on
 
 TINY = Path(__file__).parents[2] / "workflow/models/tiny"
 
@@ -165,12 +165,12 @@ def test_the_report_says_what_was_trained_on(tmp_path: Path, wording: Wording) -
     sizes = {"old": 400, "new": 120}
     leaving_out, keeping = make_experiment(), make_experiment(evaluated_tasks="keep")
     with pytest.raises(RecordError) as error:
-        trained_on.of_sets(make_experiment(primary="new"), tmp_path, sizes)
+        trained_on(make_experiment(primary="new"), tmp_path, sizes)
     wording(error.value)
     for made in (keeping, leaving_out):
         if made == leaving_out:
             write_prompts(tmp_path / "old/training/prompts.parquet", "c")
-        said = trained_on.of_sets(made, tmp_path, sizes)
+        said = trained_on(made, tmp_path, sizes)
         wording("\n".join(f"{name}: {sentence}" for name, sentences in said.items() for sentence in sentences))
     assert "also in `new` | 2 |" in "\n".join(left_out.of_tasks(leaving_out, tmp_path))
     assert left_out.of_tasks(keeping, tmp_path) == []

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import yaml
 from factories import make_task
 from handmade import graded, prompt, sampled_with
 from messages import Wording, line_with
@@ -244,21 +245,37 @@ def test_training_and_prompt_lengths(text: str):
     assert (row["allowed"], row["dropped |"]) == ("84", "3 |")
 
 
-def test_settings_and_caveats_are_stated(text: str, wording: Wording):
-    for words in ("> Made by hand.", "window 100 tokens", "baseline is `independent`"):
-        wording(line_with(text, words))
-    assert text.count("(4 in all)") == 2
+def test_caveats_and_limits_are_stated(text: str, wording: Wording):
+    wording(line_with(text, "> Made by hand."))
     limitations = text.partition("## Limitations\n\n")[2].partition("\n\n")[0]
     assert " 6 tasks" in limitations  # 2 / 2^6 = 0.03, 2 / 2^5 = 0.06
     wording(limitations)
 
 
-def test_executing_without_seccomp_is_said(folder: Path, text: str, wording: Wording):
+def test_the_settings_that_differ_are_shown_as_yaml(text: str, wording: Wording):
+    arms = line_with(text, "baseline is `independent`")
+    assert "`independent` 4, `refine-base` 2 + 2, `refine-trained` 2 + 2" in arms
+    wording(arms)
+    shown = yaml.safe_load(text.partition("```yaml\n")[2].partition("```")[0])
+    assert shown["model"] == {"path": "./models/m", "template": "compact", "window": 100}
+    assert shown["evaluation"]["sets"] == [{"name": "small", "source": "generator", "n_tasks": 4}]  # no caveat
+    assert "sandbox" not in shown and "resources" not in shown
+    config.validate_experiment({"experiment": "tiny"} | shown, "test", Refining)
+
+
+def test_controls_are_explained(folder: Path, text: str, wording: Wording):
+    content = experiment().model_dump()
+    content["evaluation"]["arms"][1]["turns"][1]["feedback"] = "none"
+    controlled = Refining.model_validate(content)
+    sentence = line_with(composed(controlled, folder), "`feedback: none`")
+    assert sentence not in text
+    wording(sentence)
+
+
+def test_executing_without_seccomp_is_a_limitation(folder: Path, text: str, wording: Wording):
     allowing = experiment().model_copy(update={"sandbox": config.Sandbox(allow_without_seccomp=True)})
-    usual, unfiltered = (line_with(one, "- Execution: ") for one in (text, composed(allowing, folder)))
-    assert "1 s " in usual and "512 MB" in usual
-    assert "`sandbox.allow_without_seccomp" in unfiltered and "seccomp" not in usual
-    wording(usual)
+    unfiltered = line_with(composed(allowing, folder), "`sandbox.allow_without_seccomp`")
+    assert "seccomp" not in text
     wording(unfiltered)
 
 

@@ -18,7 +18,6 @@ from arc_refinery.config import Refining
 from arc_refinery.records import RecordError
 from arc_refinery.reporting import publish, training
 from arc_refinery.reporting.publish import Attachments
-from arc_refinery.reporting.refining import prose
 from arc_refinery.reporting.training_log import read_log
 from arc_refinery.reporting.training_plot import PANELS, runs_plot, training_plot
 from arc_refinery.training.log import Choice, Decision, HeldoutResult, read_lines, write_lines
@@ -346,56 +345,3 @@ def test_no_curves_of_no_steps(tmp_path: Path, wording: Wording):
         training.draw_curves(written(tmp_path / "training.jsonl", []), tmp_path / "curves.png")
     assert str(tmp_path / "training.jsonl") in str(caught.value)
     wording(caught.value)
-
-
-# ---- the settings in words ----
-
-
-def described(of: Refining) -> str:
-    return "\n".join(prose.arms_and_settings(of, {"small": 4}))
-
-
-def test_settings_of_grpo_are_described(wording: Wording):
-    changes = {"improvement_weight": 0.5, "truncation_penalty": 1.0, "n_heldout": 8, "entropy_coef": 0.01}
-    text = described(experiment(grpo=changes))
-    trained, collapse = line_of(text, "- Training `trained`: GRPO "), line_of(text, "- Collapse: ")
-    for fact in (
-        "second-turn",
-        "`part1`, `part2`",
-        "generator",
-        "`arc-v2-no-pixel-score`",
-        "plus 0.5",
-        "minus 1",
-        "`grpo`",
-        " 0.01",
-        "8 prompts",
-    ):
-        assert fact in trained
-    assert "4-grams" not in trained
-    assert all(fact in collapse for fact in ("10 steps", "50 %", "0.5 ×", "2 times"))
-    wording(trained)
-    wording(collapse)
-
-
-def test_on_policy_after_sft_is_described(wording: Wording):
-    text = described(
-        experiment(("sft", "grpo"), {"rollout": "on-policy"}, prompts="first-turn", guard={"action": "stop"})
-    )
-    starts = ("- Training `sft`: SFT ", "- Training `trained`: GRPO ", "- Collapse: ")
-    sft, trained, collapse = lines = [line_of(text, start) for start in starts]
-    assert text.index(sft) < text.index(trained)
-    assert all(fact in sft for fact in ("`part1`, `part2`", " 8 ", "source program"))
-    assert "SFT" in trained and "first-turn" in trained
-    assert "0.5 ×" not in collapse
-    for line in lines:
-        wording(line)
-
-
-def test_sft_alone_has_neither_reward_nor_guard(wording: Wording):
-    text = described(experiment(("sft",)))
-    trained = line_of(text, "- Training `trained`: SFT ")
-    assert "second turns" in trained
-    wording(trained)
-    assert "GRPO" not in text
-    assert "Reward `" not in text
-    assert "ollapse" not in text

@@ -1,20 +1,34 @@
 """Tables in Markdown and CSV, folded parts of a page, and numbers as text: shares, differences, p values."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
 from arc_refinery.evaluation.intervals import Estimate, estimate
-from arc_refinery.evaluation.statistics import Comparison
+from arc_refinery.evaluation.statistics import POWER, SIGNIFICANCE, Comparison, detectable
+
+Row = TypeVar("Row")
+Columns: TypeAlias = Mapping[str, tuple[Callable[[Row], object], str]]  # by header: cell of a row, meaning
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a Markdown table; the first column is left-aligned, the others right-aligned."""
     lines = [list(header), ["---", *["---:"] * (len(header) - 1)], *rows]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def columns_table(columns: Columns[Row], rows: Iterable[Row]) -> str:
+    """Return a Markdown table with one line per row, a cell per column."""
+    return markdown_table([*columns], [[cell(row) for cell, _ in columns.values()] for row in rows])
+
+
+def columns_explained(columns: Columns[Row]) -> str:
+    """Return the meaning of each column as a list; a column without one explains itself."""
+    return "\n".join(f"- **{header}**: {meaning}." for header, (_, meaning) in columns.items() if meaning)
 
 
 def folded(title: str, *blocks: str) -> str:
@@ -85,3 +99,19 @@ def points(share: float, decimals: int = 1) -> str:
 
 def p_text(p_value: float) -> str:
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
+
+
+def runs_in_brackets(found: Estimate) -> str:
+    return f" ({runs_text(found)})" if len(found.runs) > 1 else ""
+
+
+# Columns of every table of differences: the first of two arms minus the second
+DIFFERENCE: Columns[Estimate] = {
+    "points": (lambda found: points(found.mean), "the first minus the second, in percentage points"),
+    "95 % interval": (interval_text, "that of the difference"),
+    "detectable": (
+        lambda found: f"{100 * detectable(found):.1f}" if found.standard_error else "–",
+        f"the true difference, in points, that an experiment like this one detects with {100 * POWER:.0f} % power at "
+        f"p < {SIGNIFICANCE}",
+    ),
+}

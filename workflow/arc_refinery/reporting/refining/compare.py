@@ -6,9 +6,9 @@ from arc_refinery.config import Refining
 from arc_refinery.evaluation.paired import PairedArms, SideResults, load_side, pair, shared_tasks
 from arc_refinery.evaluation.sides import Side, arms_to_pair, sets_to_pair
 from arc_refinery.reporting.compared import listed, only_one_has, sets_of_one
-from arc_refinery.reporting.markdown import interval_text, points, verdict_sentence
+from arc_refinery.reporting.markdown import columns_table, interval_text, points, verdict_sentence
 from arc_refinery.reporting.refining.prose import VALIDATION
-from arc_refinery.reporting.refining.tables import comparisons_table
+from arc_refinery.reporting.refining.tables import COMPARISON
 
 SUPPORTED_EXPLAINED = """\
 Supported: the 95 % interval excludes 0 and p < 0.05 (exact McNemar; of repeated arms a t test, over trainings too if
@@ -36,7 +36,7 @@ def paired_comparison(first: Side[Refining], second: Side[Refining], wanted: Seq
 
 def _comparison_blocks(pairs: Sequence[PairedArms]) -> list[str]:
     return [
-        comparisons_table([one.comparison for one in pairs]),
+        columns_table(COMPARISON, [one.comparison for one in pairs]),
         "\n".join(line for one in pairs for line in _lines(one)),
     ]
 

@@ -1,24 +1,22 @@
-"""Report text on the experiment: arms and settings, explanations of the metrics, limitations."""
+"""Report text on the experiment: arms and settings, explanations of the metrics, limitations, tasks trained on."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from arc_refinery.config import (
-    Arm,
-    FeedbackForm,
-    FeedbackKind,
-    Grpo,
-    Guard,
-    Optimizer,
-    PromptedModel,
-    Refinement,
-    Refining,
-    Run,
-    Sandbox,
-    Sft,
-    Turn,
-)
+import yaml
+from pydantic import BaseModel
+
+from arc_refinery import records
+from arc_refinery.config import REPORT, TUNING, Refining, marked
 from arc_refinery.evaluation.statistics import SIGNIFICANCE, mcnemar
+from arc_refinery.records import RecordError
+from arc_refinery.refine.overlap import TEMPLATE_ROWS, read_overlap
+from arc_refinery.reporting.markdown import columns_explained
+from arc_refinery.reporting.refining.tables import COMPARISON
 
+NO_RESULT = {"experiment", "compare", "resources", "shards_per_grading_job"}  # keys that do not affect results
+MAX_IDS = 5  # of the evaluated tasks that were trained on
 VALIDATION = (
     "Settings were chosen with results on these tasks known, so they look better here than on tasks that nobody has "
     "seen."
@@ -27,7 +25,16 @@ HIDDEN = (
     "Each task has {n} hidden test pairs besides those of its prompts: a program is correct on test pairs if it "
     "answers these, too."
 )
-METRICS_EXPLAINED = """\
+UNFILTERED = (
+    "**The configuration allows programs to run on machines where their system calls cannot be filtered "
+    "(`sandbox.allow_without_seccomp`). There, they could reach files and the network, so verdicts could depend on "
+    "more than the programs.**"
+)
+CONTROLS = (
+    "Turns with `feedback: none` or `feedback: other-task` are controls: their prompts show no feedback on the "
+    "attempt, or that on an attempt at another task."
+)
+METRICS_EXPLAINED = f"""\
 <details><summary>How to read the metrics</summary>
 
 All metrics are means over tasks; the metric of a task is the mean over its attempts unless stated otherwise. Brackets: 95 % interval for other tasks like these (of repeated trainings also for other training runs).
@@ -40,258 +47,49 @@ All metrics are means over tasks; the metric of a task is the mean over its atte
 - **pass@k**: probability that k of a turn's attempts solve the task, if they are spent as they were sampled: all attempts of one prompt, then those of another, in random order. Attempts on one prompt are alike, so this is less than for attempts drawn singly (Chen et al. 2021).
 - **two guesses**: tasks that a submission of two guesses would solve: attempts that are correct on all train pairs vote, and the two outputs with most votes are the guesses (`arc-refinery predictions submit` adds other attempts if there are fewer than two).
 - **tokens**: those of completions, and of each prompt once for all completions that share it.
-- **p**: exact McNemar test; of repeated arms the t test over tasks and runs. **p corrected**: for the number of comparisons in the report but the primary one (Holm).
-- **supported**: the 95 % interval of the paired difference excludes 0 and p is below 0.05: the corrected p, except for the primary comparison.
-- **detectable**: the true difference, in points, that an experiment like this one detects with 80 % power at p < 0.05.
+{columns_explained(COMPARISON)}
 
 </details>"""  # noqa: E501
 
-FORMS: dict[FeedbackForm, str] = {
-    "given": "execution results",
-    "residual": "pairs of given and expected grids",
-    "difference": "the cells that differ",
-    "residual-only": "pairs of given and expected grids, alone; the program runs on the outputs of the one it refines",
-}
-
 
 def arms_and_settings(experiment: Refining, sizes: Mapping[str, int]) -> list[str]:
-    """Return blocks on the arms and the main settings; `sizes` are the numbers of tasks of the evaluation sets."""
-    model, sampling, baseline = experiment.model, experiment.sampling, experiment.arms[0]
+    """Return blocks on the arms and the settings; `sizes` are the numbers of tasks of the evaluation sets."""
     sets = ", ".join(f"`{name}` ({n} {'task' if n == 1 else 'tasks'})" for name, n in sizes.items())
-    refines = any(len(arm.turns) > 1 for arm in experiment.arms)
-    share = len({arm.branch(1) for arm in experiment.arms}) < len(experiment.arms)
-    shared = " Arms share first-turn attempts of the same model." if share else ""
-    augmentation = (
-        "its own augmentation (symmetry and colours)" if sampling.use_data_augmentation else "no augmentation"
-    )
-    settings = [
-        f"- Model: {_describe_model(model)}, prompt template `{model.template}`.",
-        *(f"- Model `{name}`: {_describe_model(other)}." for name, other in experiment.models.items()),
-        f"- Sampling: temperature {sampling.temperature}, top-p {sampling.top_p}, at most {sampling.max_output_tokens} "
-        f"tokens; groups of {sampling.batch_size} completions share a prompt, each group with "
-        f"{augmentation}.",
-        *([_refining(experiment)] if refines else []),
-        *_trainings(experiment),
-        f"- Execution: {_limits_of_programs(experiment.sandbox)}",
-        f"- Seed: {experiment.seed}{_further_seeds(experiment)}.",
-    ]
+    shared = len({arm.branch(1) for arm in experiment.arms}) < len(experiment.arms)
+    budgets = {
+        name: " + ".join(str(turn.n_predictions) for turn in arms[0].turns)
+        for name, arms in experiment.repetitions.items()
+    }
+    settings = {key: value for key, value in _settings(experiment).items() if key not in NO_RESULT}
+    text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
     return [
         "## Arms and settings",
-        f"*Arms* are ways to spend a budget of attempts per task. Evaluation sets: {sets}. "
-        f"The baseline is `{baseline.name}`. Differences are paired by task.{shared}",
-        "\n".join(f"- `{arm.name}`: {_describe_arm(arm, experiment.refinement)}" for arm in experiment.arms),
-        "Main settings:",
-        "\n".join(settings),
+        f"*Arms* are ways to spend a budget of attempts per task. Attempts per task, turn by turn: "
+        f"{', '.join(f'`{name}` {budget}' for name, budget in budgets.items())}. The baseline is "
+        f"`{experiment.arms[0].name}`. Differences are paired by task. Evaluation sets: {sets}."
+        f"{' Arms share first-turn attempts of the same model.' if shared else ''}",
+        *([CONTROLS] if any(arm.is_control for arm in experiment.arms) else []),
+        "Settings that differ from their defaults; `config/README.md` explains the keys:",
+        f"```yaml\n{text}```",
         METRICS_EXPLAINED,
     ]
 
 
-def _describe_model(model: PromptedModel) -> str:
-    return f"`{model.path}`, window {model.window} tokens, {model.dtype}, sampled by {model.backend}"
-
-
-def _further_seeds(experiment: Refining) -> str:
-    seeds = {"training": experiment.training.seeds if experiment.training else (), "arms": experiment.evaluation.seeds}
-    return "".join(f"; of {use}: {', '.join(map(str, values))}" for use, values in seeds.items() if values)
-
-
-def _refining(experiment: Refining) -> str:
-    refinement = experiment.refinement
-    return f"- Refining: {_describe_parents(refinement)}. Feedback: {FORMS[refinement.form]}."
-
-
-def _describe_parents(refinement: Refinement) -> str:
-    distinct = " with distinct outputs" if refinement.select == "best-distinct" else ""
-    failed = "then programs" if refinement.include_errors else "but no programs"
-    return f"the {refinement.n_parents} best incorrect attempts{distinct}, in turn, {failed} that failed with an error"
-
-
-def _trainings(experiment: Refining) -> list[str]:
-    """Return one item per adapter, and one for the collapse guard."""
-    if experiment.training is None:
-        return []
-    items = []
-    if experiment.training.sft:
-        items.append(f"{_item_title(experiment.sft_adapters)} {_describe_sft(experiment, experiment.training.sft)}")
-    for names in _group_repetitions(experiment.runs):
-        items.append(f"{_item_title(names)} {_describe_grpo(experiment, experiment.runs[names[0]])}")
-    return [*items, *([_describe_guard(experiment.training.guard)] if experiment.runs else [])]
-
-
-def _group_repetitions(runs: Mapping[str, Run]) -> list[list[str]]:
-    """Group the names of runs that differ only in their seed."""
-    groups: dict[str, list[str]] = {}
-    for name, run in runs.items():
-        groups.setdefault(repr(run), []).append(name)
-    return list(groups.values())
-
-
-def _item_title(adapters: Sequence[str]) -> str:
-    return f"- Training {', '.join(f'`{name}`' for name in adapters)}:"
-
-
-def _training_tasks(experiment: Refining) -> str:
-    from_parts = experiment.training_tasks == experiment.part_names
-    source = f" (source: {experiment.problems.source})" if experiment.problems and from_parts else ""
-    return f"the tasks of {', '.join(f'`{name}`' for name in experiment.training_tasks)}{source}"
-
-
-def _describe_sft(experiment: Refining, sft: Sft) -> str:
-    demonstrations = sft.demonstrations
-    n = demonstrations.n_parents
-    match demonstrations.targets:
-        case "source":
-            learned = f"the {n} best incorrect attempts of each task are refined to the task's source program"
-        case "attempts":
-            learned = f"the {n} best incorrect attempts of each task are refined to sampled correct attempts on the "
-            learned += "same prompt"
-        case "hindsight":
-            learned = f"{n} attempts of each task answer the task that their own outputs make; others are refined to "
-            learned += "them"
-    share = demonstrations.first_turn_share
-    first_turns = f"; {100 * share:g} % of the rows are first turns" if share else ""
-    rank = experiment.training.lora.lora_r if experiment.training else 0
-    return (
-        f"SFT on second turns from {_training_tasks(experiment)}; {learned}{first_turns}. LoRA rank {rank}, "
-        f"learning rate {sft.learning_rate:g}, {sft.rows_per_step} rows per step, {_duration(sft)}."
-    )
-
-
-def _describe_grpo(experiment: Refining, trained: Run) -> str:
-    run = trained.grpo
-    assert isinstance(run, Grpo)
-    prompts = experiment.training.prompts if experiment.training else ""
-    start = " starting from the SFT adapter" if experiment.sft_adapters else ""
-    match run.rollout:
-        case "prepared":
-            rollout = ""
-        case "on-policy":
-            rollout = "; an answer is executed and, if it is wrong, refined in the same rollout: both answers carry "
-            rollout += "loss, the feedback does not"
-    in_precision = f"In {trained.dtype}. " if trained.dtype else ""
-    return (
-        f"GRPO{start} on {prompts} prompts from {_training_tasks(experiment)}{rollout}. "
-        f"Reward {_describe_reward(run)}. Loss {_describe_loss(run)}. {in_precision}"
-        f"LoRA rank {trained.lora.lora_r}, learning rate {run.learning_rate:g}, KL weight {run.beta:g}; per step "
-        f"{run.prompts_per_step} prompts with {run.num_generations} completions each, sampled by {run.sampler}; "
-        f"{_duration(run)}. {_describe_choice(run)}"
-    )
-
-
-def _describe_reward(run: Grpo) -> str:
-    terms = [
-        (run.improvement_weight, "plus {:g} × its gain over the attempt that it refines"),
-        (run.repetition_weight, "minus {:g} × its share of repeated 4-grams"),
-        (run.truncation_penalty, "minus {:g} if it is truncated"),
-        (run.pass_at_k if run.pass_at_k > 1 else 0, "credit for the best of {:g} completions"),
-    ]
-    return ", ".join([f"`{run.reward_name}`", *(words.format(value) for value, words in terms if value)])
-
-
-def _describe_loss(run: Grpo) -> str:
-    terms = [
-        (run.epsilon_high, f"clipped upwards at {run.epsilon_high}"),
-        (run.importance_sampling_level == "sequence", "probability ratios of whole completions"),
-        (run.entropy_coef, f"an entropy bonus of {run.entropy_coef:g}"),
-        (run.mask_truncated_completions, "without truncated completions"),
-        (run.drop_zero_variance, "without groups of equal rewards"),
-    ]
-    return ", ".join([f"`{run.loss_type}`", *(words for is_set, words in terms if is_set)])
-
-
-def _duration(optimizer: Optimizer) -> str:
-    most = f", at most {optimizer.max_steps} steps" if optimizer.max_steps > 0 else ""
-    return f"{optimizer.epochs:g} {'pass' if optimizer.epochs == 1 else 'passes'} over the data{most}"
-
-
-def _describe_choice(run: Grpo) -> str:
-    if not run.n_heldout:
-        return "The adapter is that of the last step."
-    return (
-        f"The adapter is the checkpoint with the highest mean reward on {run.n_heldout} prompts held out from training."
-    )
-
-
-def _describe_guard(guard: Guard) -> str:
-    kl = f", or the KL from the start exceeds {guard.max_kl:g} nats/token" if guard.max_kl else ""
-    match guard.action:
-        case "rollback":
-            done = f"It is then rolled back to the last good checkpoint, with {guard.rate_factor:g} × the learning "
-            done += f"rate (at most {guard.max_rollbacks} times; after that it is stopped)."
-        case "stop":
-            done = "It is then stopped."
-        case "none":
-            done = "The report then only warns, under *Training*."
-    return (
-        f"- Collapse: a GRPO training counts as collapsed when, over {guard.window} steps, more than "
-        f"{100 * guard.max_truncated:g} % of the completions are truncated, more than {100 * guard.max_repetition:g} % "
-        f"of their 4-grams are repeated, or the reward falls below {100 * guard.min_reward:g} % of its earlier "
-        f"mean{kl}. {done}"
-    )
-
-
-def _limits_of_programs(sandbox: Sandbox) -> str:
-    limits = f"{sandbox.cpu_seconds:g} s of CPU time and {sandbox.memory_mb} MB for each program."
-    if not sandbox.allow_without_seccomp:
-        return limits
-    return (
-        f"{limits} **The configuration allows programs to run on machines where their system calls cannot be filtered "
-        "(`sandbox.allow_without_seccomp`). There, they could reach files and the network, so verdicts could depend on "
-        "more than the programs.**"
-    )
-
-
-FEEDBACK: dict[FeedbackKind, str] = {
-    "real": "",
-    "none": " without feedback",
-    "other-task": " with feedback on an attempt at another task",
-}
-
-
-def _describe_arm(arm: Arm, usual: Refinement) -> str:
-    """Return, say, `64 first attempts by the untrained model, then 64 refining attempts by ... (128 in all).`"""
-    kinds = ["first attempts", *["refining attempts"] * (len(arm.turns) - 1)]
-    turns = [
-        f"{turn.n_predictions} {kind} by {_model_of(turn)}{_temperature(turn)}{FEEDBACK[turn.feedback]}"
-        f"{_own_refinement(turn, usual)}"
-        for turn, kind in zip(arm.turns, kinds, strict=True)
-    ]
-    seed = "" if arm.seed is None else f", sampled with seed {arm.seed}"
-    return ", then ".join(turns) + seed + (f" ({arm.budget} in all)." if len(turns) > 1 else ".")
-
-
-def _temperature(turn: Turn) -> str:
-    if turn.temperature is None:
-        return ""
-    return f" at temperature {turn.temperature:g}" if turn.temperature else ", greedy"
-
-
-def _own_refinement(turn: Turn, usual: Refinement) -> str:
-    own = turn.refinement(usual)
-    differing = [
-        f"of {_describe_parents(own)}" if own != usual.model_copy(update={"form": own.form}) else "",
-        f"feedback: {FORMS[own.form]}" if own.form != usual.form else "",
-    ]
-    return f" ({'; '.join(filter(None, differing))})" if any(differing) else ""
-
-
-def _model_of(turn: Turn) -> str:
-    if turn.model:
-        return f"the model `{turn.model}`"
-    match turn.adapter:
-        case "none":
-            return "the untrained model"
-        case "trained":
-            return "the trained model"
-        case run:
-            return f"the model trained as `{run}`"
+def _settings(value: Any) -> Any:
+    """Return the keys that differ from their defaults, without those that change no result."""
+    if isinstance(value, BaseModel):
+        shown = value.model_dump(exclude_defaults=True).keys() - marked(type(value), TUNING, REPORT)
+        return {key: _settings(section) for key, section in value if key in shown}
+    if isinstance(value, Mapping):
+        return {key: _settings(entry) for key, entry in value.items()}
+    return list(map(_settings, value)) if isinstance(value, list | tuple) else value
 
 
 def limits(experiment: Refining, n_comparisons: int, trained_on: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the limitations; `trained_on`: sentences on what of a set was trained on, by its name."""
     arms = experiment.arms
     needed = next(n for n in range(1, 99) if mcnemar(n, 0) < SIGNIFICANCE)
-    trained = trained_turns(arms)
+    trained = {number for arm in arms for number, turn in enumerate(arm.turns, 1) if turn.adapter != "none"}
     items = [
         _scope_of_intervals(experiment),
         f"Few tasks can show only large differences: p < 0.05 takes at least {needed} tasks that one arm solves and "
@@ -308,6 +106,7 @@ def limits(experiment: Refining, n_comparisons: int, trained_on: Mapping[str, Se
         if trained and 1 not in trained
         else "",
         "Two guesses are scored by whole tasks; ARC's official scoring counts each test grid.",
+        UNFILTERED if experiment.sandbox.allow_without_seccomp else "",
         *(f"`{one.name}`: {VALIDATION}" for one in experiment.evaluation.sets if one.validation),
         *(f"`{name}`: {sentence}" for name, sentences in trained_on.items() for sentence in sentences),
         *(f"`{one.name}`: {one.caveat}" for one in experiment.evaluation.sets if one.caveat),
@@ -327,6 +126,44 @@ def _scope_of_intervals(experiment: Refining) -> str:
     return f"Intervals cover other tasks and other samples of the same model.{missing}"
 
 
-def trained_turns(arms: Sequence[Arm]) -> set[int]:
-    """Return the numbers of the turns that any arm samples with a trained adapter."""
-    return {number for arm in arms for number, turn in enumerate(arm.turns, 1) if turn.adapter != "none"}
+def trained_on(experiment: Refining, folder: Path, sizes: Mapping[str, int]) -> dict[str, list[str]]:
+    """Return sentences for each evaluation set that was trained on; `sizes` are the sets' numbers of tasks.
+
+    Raises `RecordError` if the primary comparison is on tasks that were trained on before its set had them.
+    """
+    training, overlap, primary = experiment.training, read_overlap(folder), experiment.evaluation.primary
+    is_kept = training is not None and training.evaluated_tasks == "keep"
+    sentences: dict[str, list[str]] = {name: [] for name in sizes}
+    for name in training.sets if training else ():
+        left_out = {one.task_id for one in overlap if one.tasks == name and not is_kept}
+        sentences[name].append(f"The model was trained on {sizes[name] - len(left_out)} of its {sizes[name]} tasks.")
+    learned = {name: _task_ids(folder / name / "training") for name in experiment.training_tasks}
+    for name, n in sizes.items():
+        in_set = [one for one in overlap if one.evaluated_in == name]
+        if trained := [one.evaluated_id for one in in_set if one.task_id in learned.get(one.tasks, ())]:
+            sentence = f"The model was trained on {_listed(trained, n)}, in this or another form"
+            again = "" if is_kept else "; to train without them: snakemake -R training_prompts demonstrations"
+            if primary and primary.set == name:
+                raise RecordError(f"evaluation.primary: {name}: {sentence}{again}, with the config of this experiment")
+            sentences[name].append(f"{sentence}{again}.")
+        if in_rows := [one.evaluated_id for one in in_set if one.tasks == TEMPLATE_ROWS]:
+            n_rows = experiment.template_rows.n_rows if experiment.template_rows else 0
+            sentences[name].append(
+                f"Of the model's earlier training data, the first {n_rows} rows (`template_rows`) have "
+                f"{_listed(in_rows, n)}."
+            )
+    return {name: of_set for name, of_set in sentences.items() if of_set}
+
+
+def _task_ids(folder: Path) -> set[str]:
+    """Return the ids of the tasks that were trained on."""
+    files: dict[str, records.RecordKind] = {"prompts.parquet": "prompts", "demonstrations.parquet": "demonstrations"}
+    found = {folder / name: kind for name, kind in files.items() if (folder / name).exists()}
+    return {task_id for path, kind in found.items() for task_id in records.texts(path, kind, "task_id")}
+
+
+def _listed(task_ids: list[str], n: int) -> str:
+    """Return, say, ``2 of its 400 tasks (070dd51e, 40853293)``."""
+    distinct = sorted(set(task_ids))
+    more = ", ..." if len(distinct) > MAX_IDS else ""
+    return f"{len(distinct)} of its {n} tasks ({', '.join(distinct[:MAX_IDS])}{more})"

@@ -24,6 +24,7 @@ from arc_refinery.evaluation.arms import (
 from arc_refinery.evaluation.statistics import POWER, SIGNIFICANCE, Comparison, budget_curve, correct, detectable
 from arc_refinery.reporting import left_out, provenance, training
 from arc_refinery.reporting.markdown import (
+    columns_table,
     folded,
     interval_text,
     markdown_table,
@@ -35,16 +36,7 @@ from arc_refinery.reporting.markdown import (
     write_csv,
 )
 from arc_refinery.reporting.publish import Attachments, publish
-from arc_refinery.reporting.refining import (
-    gallery,
-    lengths,
-    outcomes,
-    over_steps,
-    prose,
-    published,
-    tables,
-    trained_on,
-)
+from arc_refinery.reporting.refining import gallery, lengths, outcomes, over_steps, prose, published, tables
 from arc_refinery.reporting.refining.plots import Curve, budget_plot
 
 MAX_COLUMNS = 6  # arms whose names fit beside each other on a page
@@ -58,6 +50,7 @@ class EvaluatedSet:
     results: SetResults
     arms: Mapping[str, pd.DataFrame]  # `per_task` of each arm
     comparisons: list[Comparison]
+    turns: tables.TurnDifferences
 
     @property
     def n(self) -> int:
@@ -73,7 +66,7 @@ def compose(experiment: Refining, folder: Path, files: Attachments) -> list[str]
     """Return the report as Markdown blocks; its pictures and tables are added to `files`."""
     evaluated = _corrected([_evaluate(experiment, folder, task_set) for task_set in experiment.evaluation.sets])
     sizes = {one.task_set.name: one.n for one in evaluated}
-    trained = trained_on.of_sets(experiment, folder, sizes)
+    trained = prose.trained_on(experiment, folder, sizes)
     return [
         f"# Experiment {experiment.experiment}",
         *_summary(experiment, evaluated),
@@ -95,8 +88,8 @@ def compose(experiment: Refining, folder: Path, files: Attachments) -> list[str]
 
 
 def _seeds(experiment: Refining) -> dict[str, tuple[int, ...]]:
-    of_training = experiment.training.seeds if experiment.training else ()
-    return {"experiment": (experiment.seed,), "arms": experiment.evaluation.seeds, "training": of_training}
+    training_seeds = experiment.training.seeds if experiment.training else ()
+    return {"experiment": (experiment.seed,), "arms": experiment.evaluation.seeds, "training": training_seeds}
 
 
 def _published(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> list[str]:
@@ -118,7 +111,8 @@ def _evaluate(experiment: Refining, folder: Path, task_set: TaskSet) -> Evaluate
     if not results.task_ids:
         raise records.RecordError(f"{folder}/tasks/{task_set.name}.parquet: has no tasks, so nothing can be compared")
     metrics = {arm.name: per_task(results.of_arm(arm), results.task_ids) for arm in arms}
-    return EvaluatedSet(task_set, results, metrics, tables.comparisons(experiment, task_set.name, metrics))
+    compared = tables.comparisons(experiment, task_set.name, metrics)
+    return EvaluatedSet(task_set, results, metrics, compared, tables.turn_differences(experiment, results))
 
 
 def _corrected(evaluated: Sequence[EvaluatedSet]) -> list[EvaluatedSet]:
@@ -129,7 +123,7 @@ def _corrected(evaluated: Sequence[EvaluatedSet]) -> list[EvaluatedSet]:
 
 def _summary(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> list[str]:
     """Return the first screen: the primary comparison, tasks solved, other comparisons, second turns."""
-    refining = tables.refining_headline(experiment, [one.results for one in evaluated])
+    refining = tables.refining_headline(experiment, {one.task_set.name: one.turns for one in evaluated})
     legend = "Pass rate: share of attempts that are correct on all pairs. Bold: the 95 % interval excludes 0."
     blocks = [
         *_primary(experiment, evaluated),
@@ -168,7 +162,7 @@ def _primary(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> list[st
         (compared,) = (comparison for comparison in one.comparisons if comparison.is_primary)
         found, sentence = compared.difference, verdict_sentence(compared)
     else:
-        by_turn = tables.turn_differences(experiment, one.results, first, second)
+        by_turn = one.turns[primary.arms]
         if primary.turn not in by_turn:
             return [f"**Primary comparison**: `{first}` and `{second}` have no turn {primary.turn} to compare."]
         found = by_turn[primary.turn][PASS_RATE]
@@ -209,26 +203,22 @@ def _other_comparisons(evaluated: Sequence[EvaluatedSet]) -> str:
 
 
 def _controls(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> str:
-    """Say what arms without real feedback do: a model that uses its feedback refines worse without it."""
-    if not any(turn.is_control for arm in experiment.arms for turn in arm.turns):
+    """Compare arms without real feedback: a model that uses its feedback refines worse without it."""
+    if not any(arm.is_control for arm in experiment.arms):
         refines = any(len(arm.turns) > 1 for arm in experiment.arms)
         return "No arm controls for the feedback: a gain in later turns may come without it." if refines else ""
-    found = [
+    names = {name for pair in experiment.compared for name in pair}
+    controls = {name for name in names if any(arm.is_control for arm in experiment.arms_called(name))}
+    differences = [
         f"`{first}` − `{second}` on `{one.task_set.name}`: {points(by_turn[2][PASS_RATE].mean)} "
         f"{interval_text(by_turn[2][PASS_RATE])}"
         for one in evaluated
-        for first, second in experiment.compared
-        if _is_control(experiment, first) != _is_control(experiment, second)
-        for by_turn in [tables.turn_differences(experiment, one.results, first, second)]
-        if 2 in by_turn
+        for (first, second), by_turn in one.turns.items()
+        if (first in controls) != (second in controls) and 2 in by_turn
     ]
-    if not found:
+    if not differences:
         return ""
-    return f"Controls, without feedback or with that of another task, pass rate of turn 2: {'; '.join(found)}."
-
-
-def _is_control(experiment: Refining, name: str) -> bool:
-    return any(turn.is_control for arm in experiment.arms_called(name) for turn in arm.turns)
+    return f"Controls, without feedback or with that of another task, pass rate of turn 2: {'; '.join(differences)}."
 
 
 def _set_section(
@@ -278,10 +268,10 @@ def _differences(experiment: Refining, one: EvaluatedSet) -> list[str]:
     if not one.comparisons:
         return ["There is one arm, so nothing is compared."]
     blocks = [
-        tables.comparisons_table(one.comparisons),
+        columns_table(tables.COMPARISON, one.comparisons),
         "\n".join(f"- {verdict_sentence(comparison)}" for comparison in one.comparisons),
     ]
-    if by_turn := tables.turn_differences_table(experiment, one.results):
+    if by_turn := tables.turn_differences_table(one.turns):
         blocks += [
             "Differences between arms in one turn, in points with 95 % intervals, on the tasks that both arms have "
             "attempts on. Bold: the interval excludes 0.",
@@ -307,19 +297,13 @@ def _budget_plot(one: EvaluatedSet, arms: Sequence[Arm], files: Attachments) -> 
     name, results = one.task_set.name, one.results
     curves = {}
     for arm in arms:
-        n_first = arm.turns[0].n_predictions
-        table = budget_curve(
-            results.of_arm(arm),
-            results.task_ids,
-            n_first,
-            arm.budget,
-        )
+        table = budget_curve(results.of_arm(arm), results.task_ids, arm.turns[0].n_predictions, arm.budget)
         ends = tuple(sum(turn.n_predictions for turn in arm.turns[:number]) for number in range(1, len(arm.turns)))
         curves[arm.name] = Curve(table, ends)
     title = f"Tasks solved against budget: {name} (n = {one.n} tasks)"
     plot = files.add(f"{name}-budget.png", partial(budget_plot, curves, title))
-    points = pd.concat({arm: curve.table for arm, curve in curves.items()}, names=["arm", None]).reset_index("arm")
-    table = files.add(f"{name}-budget.csv", partial(write_csv, points))
+    every_point = pd.concat({arm: curve.table for arm, curve in curves.items()}, names=["arm", None]).reset_index("arm")
+    table = files.add(f"{name}-budget.csv", partial(write_csv, every_point))
     return [
         f"![Tasks solved against attempts and against tokens, one line per arm]({plot})",
         "In the first turn a curve is the expectation over the order of the prompts, so arms with first turns of "

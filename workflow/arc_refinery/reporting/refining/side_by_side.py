@@ -9,9 +9,9 @@ from arc_refinery.config import Arm, Refining
 from arc_refinery.evaluation.arms import PASS_RATE, SetResults
 from arc_refinery.evaluation.paired import SideResults, load_side, pair, shared_tasks
 from arc_refinery.evaluation.sides import Side
-from arc_refinery.reporting.markdown import markdown_table, share_text, solved_text
+from arc_refinery.reporting.markdown import columns_table, markdown_table, share_text, solved_text
 from arc_refinery.reporting.refining.compare import left_out
-from arc_refinery.reporting.refining.tables import comparisons_table
+from arc_refinery.reporting.refining.tables import COMPARISON
 
 COLUMNS_EXPLAINED = """\
 *Solved*: tasks on which the arm has attempts that are correct on all train and on all test pairs. *Pass rate of
@@ -66,5 +66,5 @@ def _differences(first: SideResults, second: SideResults) -> list[str]:
     return [
         f"Arms of the same name, {titles[0]} − {titles[1]}, paired by task:",
         *left_out(first, second, task_ids),
-        comparisons_table([pair(first, second, (arm, arm), task_ids).comparison for arm in arms]),
+        columns_table(COMPARISON, [pair(first, second, (arm, arm), task_ids).comparison for arm in arms]),
     ]

@@ -1,14 +1,15 @@
 """Metrics as Markdown tables. Every share of tasks has n and a 95 % interval.
 
-A row of `comparisons_table`, from the demo (`config/config.yaml`):
+A row of the columns `COMPARISON`, from the demo (`config/config.yaml`):
 
 | is_correct | solved | points | 95 % interval | only first / only second | p | p corrected | detectable | supported |
 | `refine-trained` − `independent` | 15 − 14 of 51 | +2.0 | [-3.3, +7.1] | 1 / 0 | 1.000 | 1.000 | 5.5 | no |
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -26,21 +27,23 @@ from arc_refinery.evaluation.arms import (
 from arc_refinery.evaluation.intervals import Estimate, estimate_difference
 from arc_refinery.evaluation.sides import both_sides, run_means
 from arc_refinery.evaluation.statistics import (
+    SIGNIFICANCE,
     Comparison,
     compare,
-    detectable,
     generated_tokens,
     pass_at_k_scores,
     solved_within,
     two_guess_scores,
 )
 from arc_refinery.reporting.markdown import (
+    DIFFERENCE,
+    Columns,
     interval_text,
     markdown_table,
     p_text,
     percent,
     points,
-    runs_text,
+    runs_in_brackets,
     share_text,
     solved_text,
     write_csv,
@@ -131,37 +134,34 @@ def _is_primary(experiment: Refining, set_name: str, first: str, second: str) ->
     return primary is not None and (primary.set, primary.arms, primary.turn) == (set_name, (first, second), None)
 
 
-def comparisons_table(compared: Iterable[Comparison]) -> str:
-    rows = [
-        [
-            f"`{c.first}` − `{c.second}`{_runs(c.difference)}",
-            f"{_count(c.n_first)} − {_count(c.n_second)} of {c.difference.n_tasks}",
-            points(c.difference.mean),
-            interval_text(c.difference),
-            f"{c.only_first} / {c.only_second}",
-            _short_p(c.p_value),
-            "primary" if c.is_primary else "–" if c.corrected is None else _short_p(c.corrected),
-            f"{100 * detectable(c.difference):.1f}" if c.difference.standard_error else "–",
-            "yes" if c.supports_difference else "no",
-        ]
-        for c in compared
-    ]
-    header = [
-        "is_correct",
-        "solved",
-        "points",
-        "95 % interval",
-        "only first / only second",
-        "p",
-        "p corrected",
-        "detectable",
-        "supported",
-    ]
-    return markdown_table(header, rows)
+def _of_difference(header: str) -> tuple[Callable[[Comparison], object], str]:
+    cell, meaning = DIFFERENCE[header]
+    return lambda comparison: cell(comparison.difference), meaning
 
 
-def _runs(found: Estimate) -> str:
-    return f" ({runs_text(found)})" if len(found.runs) > 1 else ""
+COMPARISON: Columns[Comparison] = {
+    "is_correct": (lambda c: f"`{c.first}` − `{c.second}`{runs_in_brackets(c.difference)}", ""),
+    "solved": (
+        lambda c: f"{_count(c.n_first)} − {_count(c.n_second)} of {c.difference.n_tasks}",
+        "tasks that each arm solved; of repeated arms, their mean",
+    ),
+    "points": _of_difference("points"),
+    "95 % interval": _of_difference("95 % interval"),
+    "only first / only second": (
+        lambda c: f"{c.only_first} / {c.only_second}",
+        "tasks that only one of the arms solved; of repeated arms, tasks that it solved more often",
+    ),
+    "p": (lambda c: _short_p(c.p_value), "exact McNemar test; of repeated arms the t test over tasks and runs"),
+    "p corrected": (
+        lambda c: "primary" if c.is_primary else "–" if c.corrected is None else _short_p(c.corrected),
+        "for the number of comparisons in the report but the primary one (Holm)",
+    ),
+    "detectable": _of_difference("detectable"),
+    "supported": (
+        lambda c: "yes" if c.supports_difference else "no",
+        f"the interval excludes 0 and p is below {SIGNIFICANCE}: the corrected p, if it is corrected",
+    ),
+}
 
 
 def _short_p(p_value: float) -> str:
@@ -173,40 +173,43 @@ def _count(tasks: float) -> str:
 
 
 TURN_METRICS = {PASS_RATE: "pass rate", "test_pass_rate": "test_pass_rate", "unique outputs": "unique outputs"}
+TURN_HEADER = ["n tasks", *TURN_METRICS.values(), "pass rate per run"]
+# Differences of `TURN_METRICS` by pair of arms, then by turn
+TurnDifferences: TypeAlias = Mapping[tuple[str, str], Mapping[int, Mapping[str, Estimate]]]
 
 
-def turn_differences_table(experiment: Refining, results: SetResults) -> str:
+def turn_differences_table(turns: TurnDifferences) -> str:
     """Compare the pass rates of arms turn by turn, on the tasks that both have attempts on."""
     rows = [
         [f"turn {number}: `{first}` − `{second}`", *_turn_cells(found)]
-        for first, second in experiment.compared
-        for number, found in turn_differences(experiment, results, first, second).items()
+        for (first, second), by_turn in turns.items()
+        for number, found in by_turn.items()
     ]
-    return markdown_table(["turn by turn", "n tasks", *TURN_METRICS.values(), *RUNS_HEADER], rows) if rows else ""
+    return markdown_table(["turn by turn", *TURN_HEADER], rows) if rows else ""
 
 
-def refining_headline(experiment: Refining, sets: Iterable[SetResults]) -> str:
+def refining_headline(experiment: Refining, sets: Mapping[str, TurnDifferences]) -> str:
     """Compare later turns with real feedback: one line per set and comparison."""
-    rows = []
-    for results in sets:
-        for first, second in experiment.compared:
-            arms = [*experiment.arms_called(first), *experiment.arms_called(second)]
-            if any(turn.is_control for arm in arms for turn in arm.turns):
-                continue
-            for number, found in turn_differences(experiment, results, first, second).items():
-                if number > 1:
-                    rows.append([f"`{results.name}`, turn {number}: `{first}` − `{second}`", *_turn_cells(found)])
-    header = ["refining turns, difference in points", "n tasks", *TURN_METRICS.values(), *RUNS_HEADER]
-    return markdown_table(header, rows) if rows else ""
+    rows = [
+        [f"`{name}`, turn {number}: `{first}` − `{second}`", *_turn_cells(found)]
+        for name, turns in sets.items()
+        for (first, second), by_turn in turns.items()
+        if not any(arm.is_control for one in (first, second) for arm in experiment.arms_called(one))
+        for number, found in by_turn.items()
+        if number > 1
+    ]
+    return markdown_table(["refining turns, difference in points", *TURN_HEADER], rows) if rows else ""
 
 
-RUNS_HEADER = ["pass rate per run"]
+def turn_differences(experiment: Refining, results: SetResults) -> TurnDifferences:
+    """Return the differences between all compared arms, in each turn that two of them do not share."""
+    return {pair: _differences_of_pair(experiment, results, *pair) for pair in experiment.compared}
 
 
-def turn_differences(
+def _differences_of_pair(
     experiment: Refining, results: SetResults, first: str, second: str
 ) -> dict[int, dict[str, Estimate]]:
-    """Return the differences of `TURN_METRICS`, for each turn that two compared arms do not share.
+    """Return the differences of `TURN_METRICS` by turn.
 
     On the tasks that all repetitions have attempts on. The share of unique outputs falls with their number, so it is
     that of the first attempts, as many as the arm with fewer has.
@@ -260,7 +263,7 @@ def equal_tokens_table(experiment: Refining, results: SetResults) -> str:
         mean_spent = [np.mean([spent[arm.name] for of_run in side for arm in of_run]) for side in both_sides(runs)]
         rows.append(
             [
-                f"`{first}` − `{second}`{_runs(found)}",
+                f"`{first}` − `{second}`{runs_in_brackets(found)}",
                 f"{mean_spent[0]:.0f} / {mean_spent[1]:.0f}",
                 f"{_count(np.mean(a, axis=0).sum())} − {_count(np.mean(b, axis=0).sum())} of {found.n_tasks}",
                 f"{points(found.mean)} {interval_text(found)}",
