@@ -19,13 +19,13 @@ from arc_refinery.config import (
     ToolUse,
     check_files,
     inputs,
+    own_functions,
     stages,
     validate_experiment,
 )
 from arc_refinery.errors import InputError
 from arc_refinery.records.questions import Asserts
 from arc_refinery.records.transcripts import Call, EpisodeMessage
-from arc_refinery.tool_use.tools import in_process, own_functions
 from arc_refinery.tool_use.training.reward_terms import EpisodeReward, ScoredEpisode
 
 DOCS = (ROOT / "docs/tool-use.md").read_text().partition("### A reward of your own")[2].partition("\n## ")[0]
@@ -202,7 +202,7 @@ AT_IMPORT = {
 def test_a_file_that_misbehaves_at_its_import_is_named_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, expected: str, wording: Wording
 ):
-    monkeypatch.setattr(in_process, "IMPORT_SECONDS", 0.1)
+    monkeypatch.setattr(own_functions, "IMPORT_SECONDS", 0.1)
     leave = os._exit
     path = tmp_path / "mine.py"
     path.write_text(source)
@@ -218,9 +218,9 @@ def test_what_catches_its_interruptions_ends_the_process(tmp_path: Path):
     path.write_text("while True:\n    try:\n        while True: pass\n    except BaseException: pass\n")
     script = f"""
 from pathlib import Path
-from arc_refinery.tool_use.tools import in_process
-in_process.IMPORT_SECONDS = in_process.GRACE_SECONDS = 0.1
-in_process.import_file(Path({str(path)!r}))
+from arc_refinery.config import own_functions
+own_functions.IMPORT_SECONDS = own_functions.GRACE_SECONDS = 0.1
+own_functions.import_file(Path({str(path)!r}))
 """
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, str(path) in ended.stderr) == (1, True)

@@ -9,11 +9,11 @@ from messages import Wording
 
 from arc_refinery.config import ToolChoice
 from arc_refinery.config.own_code import OwnCode
+from arc_refinery.config.own_functions import import_file
 from arc_refinery.config.tool_signatures import signatures
 from arc_refinery.errors import InputError
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.turns import parse_turn
-from arc_refinery.tool_use.tools.in_process import import_file
 from arc_refinery.tool_use.tools.own_tools import check_own_tools
 from arc_refinery.tool_use.tools.toolbox import Toolbox, answer_all
 

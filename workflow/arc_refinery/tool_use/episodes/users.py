@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from arc_refinery.config.own_code import OwnCode
+from arc_refinery.config.own_functions import OwnFunction
 from arc_refinery.reading import content_hash
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import EpisodeMessage
@@ -19,7 +20,6 @@ from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.formats import HERMES, CallFormat
 from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.grading.rewards import grade_episodes
-from arc_refinery.tool_use.tools.own_functions import OwnFunction
 
 Executors = tuple[Executor | None, Executor | None]  # run programs; compare their values
 
@@ -112,15 +112,16 @@ def _own_reply(code: OwnCode) -> Reply:
     function = OwnFunction(code)
 
     def reply(episode: OpenEpisode) -> str | None:
-        text = function(episode)
+        about = f"the question {episode.question.question_id}"
+        text = function(episode, about)
         if text is None:
             return None
         if not isinstance(text, str) or not text.strip():
-            raise function.error(episode, f"returned {text!r:.80}; expected a text, or None to end the episode")
+            raise function.error(about, f"returned {text!r:.80}; expected a text, or None to end the episode")
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise function.error(episode, f"returned {text!r:.80}, which UTF-8 cannot write ({error.reason})") from None
+            raise function.error(about, f"returned {text!r:.80}, which UTF-8 cannot write ({error.reason})") from None
         return text
 
     return reply

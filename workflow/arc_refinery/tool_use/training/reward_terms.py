@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from numbers import Real
 
 from arc_refinery.config.own_code import OwnCode
+from arc_refinery.config.own_functions import OwnFunction
 from arc_refinery.config.rewards import CORRECT, RewardTerm
 from arc_refinery.reading import content_hash
 from arc_refinery.records.questions import Question
@@ -21,7 +22,6 @@ from arc_refinery.tool_use.episodes.episodes import Rollout
 from arc_refinery.tool_use.grading.answers import final_number, final_text, marked_number, marked_text
 from arc_refinery.tool_use.grading.programs import defines_tested
 from arc_refinery.tool_use.grading.rewards import EpisodeGrade
-from arc_refinery.tool_use.tools.own_functions import OwnFunction
 
 MAX_REWARD = 1e9  # of a function of the user; sums and squares of rewards have to be finite
 UNREADABLE = ("malformed", "cut_off")  # faults of calls that are not written as they should be
@@ -135,15 +135,14 @@ def _own_score(code: OwnCode) -> Score:
     function = OwnFunction(code)
 
     def score(episode: ScoredEpisode) -> float:
-        value = function(episode)
+        about = f"the question {episode.question.question_id}"
+        value = function(episode, about)
         try:
             number = float(value) if isinstance(value, Real) else math.nan
         except OverflowError:
             number = math.inf
         if not abs(number) <= MAX_REWARD:
-            raise function.error(
-                episode, f"returned {value!r:.80}; expected a number of at most {MAX_REWARD:g} in size"
-            )
+            raise function.error(about, f"returned {value!r:.80}; expected a number of at most {MAX_REWARD:g} in size")
         return number
 
     return score

@@ -1,4 +1,4 @@
-"""A user's Python in the job's process: import a file, and interrupt what takes too long."""
+"""A user's Python in the job's process: rewards and users who reply. Import its file, interrupt what takes too long."""
 
 import faulthandler
 import importlib.util
@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -18,18 +19,53 @@ from arc_refinery.errors import InputError
 from arc_refinery.sandbox.child import describe
 
 IMPORT_SECONDS = 40.0  # of a file; torch takes 10 from a cold disk
+MAX_SECONDS = 600.0  # of a call: what takes longer will hardly end
 GRACE_SECONDS = 10.0  # then the process ends: code that catches everything, or never returns from C, stops only so
+
+
+class OwnFunction:
+    """A function of one argument; its errors name the file, the function, the line and the task or question."""
+
+    def __init__(self, code: OwnCode) -> None:
+        """Import the file; raise `InputError` if it cannot be used."""
+        self._code = code
+        self._function = defined_by(code)
+
+    def __call__(self, argument: Any, about: str) -> Any:
+        """`about` is, say, `the question sums/7`."""
+        try:
+            with time_limit(MAX_SECONDS, GRACE_SECONDS), without_exit():
+                return self._function(argument)
+        except TimeIsUp as error:
+            fault = f"was still running after {MAX_SECONDS:g} s, {self._where(error)}; make it faster"
+            raise self.error(about, fault) from error
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            fault = f"raised {reason_of(error, self._where(error))}; correct it"
+            raise self.error(about, fault) from error
+
+    def error(self, about: str, fault: str) -> InputError:
+        return InputError(f"{self._code}, on {about}: {fault}")
+
+    def _where(self, error: BaseException) -> str:
+        """Return the last line of the file that led to an error."""
+        own = self._code.path.resolve()
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = (frame.lineno for frame in reversed(frames) if Path(frame.filename).resolve() == own)
+        return next((f"in line {line}" for line in lines), "in another file")
 
 
 def defined_by(code: OwnCode) -> Any:
     """Return the function or class of a file, which is imported once; raises `InputError`."""
-    found = getattr(import_file(code.path), code.name, None)
-    if not callable(found):
-        what = f"{found!r:.80}" if hasattr(import_file(code.path), code.name) else "deleted"
+    module = import_file(code.path)
+    definition = getattr(module, code.name, None)
+    if not callable(definition):
+        what = f"{definition!r:.80}" if hasattr(module, code.name) else "deleted"
         raise InputError(
             f"{code}: after the import of its file it is {what}; expected the function or class that the file defines"
         )
-    return found
+    return definition
 
 
 @cache
@@ -54,10 +90,10 @@ def import_file(path: Path) -> ModuleType:
     return module
 
 
-def reason_of(error: BaseException) -> str:
-    """Return type and message of what a user's code raised, whose own `__str__` may raise, too."""
+def reason_of(error: BaseException, where: str = "") -> str:
+    """Return type, place and message of what a user's code raised, whose own `__str__` may raise, too."""
     name, message, _ = describe(error)
-    return f"{name}: {message}".removesuffix(": ")
+    return f"{f'{name} {where}'.strip()}: {message}".removesuffix(": ")
 
 
 @contextmanager
