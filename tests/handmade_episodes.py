@@ -91,7 +91,7 @@ def experiment(
     """The files of a finished experiment, in the folder `results`; its first batches are in shard 0, others in 1."""
     made = config.validate_experiment(settings, "test", config.ToolUse)
     folder = results / made.experiment
-    records.write(folder / "questions/sums.parquet", "questions", questions, 0, {})
+    records.write(folder / "questions/sums.parquet", Question, questions, 0, {})
     for arm, answers in every_answer.items():
         adapter = made.adapter_of(arm)
         sampled: dict[str, Any] = {
@@ -107,7 +107,7 @@ def experiment(
         ]
         for shard in (0, 1):
             rows = [one for of_question in played[shard::2] for one in of_question]
-            records.write(folder / f"sums/{arm}/{shard:03d}.parquet", "episodes", rows, 0, {"arm": arm})
+            records.write(folder / f"sums/{arm}/{shard:03d}.parquet", Episode, rows, 0, {"arm": arm})
     (folder / "settings.json").write_text(json.dumps(made.model_dump(mode="json", exclude={"resources"})))
     for adapter in made.adapters:
         log = folder / "adapters" / adapter / "training.jsonl"

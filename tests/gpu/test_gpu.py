@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from checkout import ROOT, TINY
 
+from arc_refinery.arc.tasks import Task
 from arc_refinery.models.shape import Shape
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ def test_grpo_with_our_command(device: str, verdict: "Verdict", tmp_path: Path, 
 
     n_steps, dtype = (1, "float32") if device == "cpu" else (4, "bfloat16")
     tasks = tasks_of_set(TaskSet(name="made", source="generator", n_tasks=12), 300, Counter())
-    records.write(tmp_path / "tasks.parquet", "tasks", tasks, 0, {})
+    records.write(tmp_path / "tasks.parquet", Task, tasks, 0, {})
     flags = f"""
         --model-path {TINY} --template compact --dataset-path {tmp_path / "tasks.parquet"} --dtype {dtype}
         --sampler transformers --num-generations 4 --prompts-per-step 2 --gradient-accumulation-steps 2

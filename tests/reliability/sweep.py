@@ -4,6 +4,7 @@ A command must refuse the input with one message that names it, or give what it 
 """
 
 import gzip
+import hashlib
 import json
 import os
 import shutil
@@ -162,15 +163,16 @@ def _table(change: Callable[[pa.Table], pa.Table]) -> Corrupt:
     return corrupt
 
 
-def _earlier(change: Callable[[pa.Table], pa.Table]) -> Corrupt:
-    """Change the rows of a file of an earlier version, which has no hash of them."""
+def _forged(change: Callable[[pa.Table], pa.Table]) -> Corrupt:
+    """Change the rows and the hash of their ids; the file names no sources."""
 
     def corrupt(path: Path) -> None:
         with pq.ParquetFile(path) as file:
-            table, metadata = file.read(), file.metadata.metadata
-        gone = (b"ARROW:schema", b"ids", b"made_from")
-        kept = {key: value for key, value in metadata.items() if key not in gone}
-        pq.write_table(change(table).replace_schema_metadata(kept), path)
+            table, metadata = change(file.read()), file.metadata.metadata
+        kept = {key: value for key, value in metadata.items() if key not in (b"ARROW:schema", b"made_from")}
+        ids = "".join(f"{row_id}\n" for row_id in table[0].to_pylist())
+        kept[b"ids"] = hashlib.sha256(ids.encode()).hexdigest().encode()
+        pq.write_table(table.replace_schema_metadata(kept), path)
 
     return corrupt
 
@@ -211,7 +213,7 @@ ROWS: dict[str, Callable[[pa.Table], pa.Table]] = {
 def of_records(
     columns: Iterable[str], joined: bool = True, others: Mapping[str, Corrupt] | None = None
 ) -> dict[str, Corrupt]:
-    """Corruptions of a file of records; `joined`: also of files that do not say which rows they had."""
+    """Corruptions of a file of records; `joined`: also with a hash of the changed rows."""
 
     def all_of_them() -> Iterator[tuple[str, Corrupt]]:
         yield from ANY.items()
@@ -221,7 +223,7 @@ def of_records(
         for name, change in ROWS.items():
             yield name, _table(change)
             if joined:
-                yield f"{name}, of an earlier version", _earlier(change)
+                yield f"{name}, with their hash", _forged(change)
         for column in columns:
             yield f"{column} missing", _table(partial(pa.Table.drop_columns, columns=column))
             yield f"{column} null", _table(_null(column))

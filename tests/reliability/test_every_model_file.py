@@ -72,7 +72,9 @@ def mistakes(path: Path) -> dict[str, Corrupt]:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole")
-    records.write(folder / "prompts.parquet", "prompts", [make_prompt(text=TEXT, n_tokens=30, n_predictions=2)], 0, {})
+    records.write(
+        folder / "prompts.parquet", records.Prompt, [make_prompt(text=TEXT, n_tokens=30, n_predictions=2)], 0, {}
+    )
     shutil.copytree(TINY, folder / "model")
     make_adapter(folder / "adapter", TINY)
     return folder
@@ -89,7 +91,7 @@ def sampled(folder: Path, prompts: Path) -> tuple[str | None, list[tuple[str, fl
     refusal, _ = ending_of(cli.parse((words + adapter).split()))
     if refusal:
         return refusal, []
-    return None, [(one.completion, one.logprob) for one in records.read_attempts(output / "000.parquet")]
+    return None, [(one.completion, one.logprob) for one in records.read(output / "000.parquet", records.Attempt)]
 
 
 @pytest.mark.model

@@ -9,6 +9,7 @@ from handmade import settings
 from reliability.sweep import Stage, of_json, of_text, sweep
 
 from arc_refinery import records
+from arc_refinery.arc.tasks import Task
 
 PAIR = {"input": [[1, 2]], "output": [[2, 1]]}
 TASKS = {name: {"train": [PAIR, PAIR], "test": [{"input": [[3, 4]]}]} for name in "ab"}
@@ -146,7 +147,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).write_text("a\nb\n" if content is None else json.dumps(content) + "\n")
     (folder / "times").mkdir()
     (folder / "times/times.tsv").write_text(BENCHMARK)
-    records.write(folder / "tasks.parquet", "tasks", [make_task("a")], 0, {})
+    records.write(folder / "tasks.parquet", Task, [make_task("a")], 0, {})
     return folder
 
 

@@ -142,7 +142,7 @@ ENDS: dict[str, tuple[int, list[str]]] = {
     "prompts first": (73, [f"{OVERLAP}, reordered"]),
     "tasks overlap": (74, []),
     "sample": (55, []),
-    "grade": (113, [f"{TASKS}, reordered, of an earlier version"]),
+    "grade": (113, [f"{TASKS}, reordered, with their hash"]),
     # a damaged column that is not read
     "grade what continues": (66, [f"{PARENTS}, flipped byte", f"{PARENTS}, reordered"]),
     "prompts refine": (212, []),
@@ -161,18 +161,18 @@ ENDS: dict[str, tuple[int, list[str]]] = {
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole")
     finished(folder / "results", settings(ARMS), ANSWERS, "abc", n_shards=2)
-    records.write(folder / OTHER_TASKS, "tasks", [make_task(name) for name in "ab"], 0, {})
+    records.write(folder / OTHER_TASKS, Task, [make_task(name) for name in "ab"], 0, {})
     overlap = Overlap("a", "small", "a", "other", "a", "id")
-    records.write(folder / OVERLAP, "overlaps", [overlap], 0, {})
+    records.write(folder / OVERLAP, Overlap, [overlap], 0, {})
     first, second = prompt("a", "turn1", 0, 2), prompt("a", "refine-turn2", 0, 1)
     given = OUTPUTS["w"]
     verdict = make_verdict(
         make_attempt(first, attempt_id=second.parent_id), status="ok", train_outputs=given[:1], test_outputs=given[1:]
     )
-    records.write(folder / PARENTS, "verdicts", [verdict], 0, {})
-    records.write(folder / "none.parquet", "verdicts", [], 0, {})
-    records.write(folder / CONTINUED, "attempts", [make_attempt(second)], 0, {})
-    records.write(folder / ASKED, "questions", QUESTIONS, 0, {})
+    records.write(folder / PARENTS, Verdict, [verdict], 0, {})
+    records.write(folder / "none.parquet", Verdict, [], 0, {})
+    records.write(folder / CONTINUED, Attempt, [make_attempt(second)], 0, {})
+    records.write(folder / ASKED, Question, QUESTIONS, 0, {})
     pairs = [{"input": [[1, 2], [3, 4]], "output": [[1, 2], [3, 4]]}]
     challenges = {name: {"train": pairs, "test": [{"input": [[1, 2], [3, 4]]}]} for name in "abc"}
     (folder / "challenges.json").write_text(json.dumps(challenges))

@@ -11,6 +11,8 @@ import pytest
 from arc_refinery import records
 from arc_refinery.arc.arrow_grids import FlatGrids
 from arc_refinery.arc.grids import UNKNOWN, Grid, GridError, as_grid
+from arc_refinery.arc.tasks import Task
+from arc_refinery.records import Prompt, Verdict
 
 
 def random_grids(n: int, seed: int) -> list[Grid]:
@@ -96,13 +98,13 @@ def test_other_types_are_no_grids(bad: Any):
         FlatGrids.from_arrow(pa.array(bad))
 
 
-@pytest.mark.parametrize("kind", ["tasks", "prompts", "verdicts"])
-def test_the_cells_of_every_kind_of_file_are_stored_as_streams_of_bytes(tmp_path: Path, kind: Any):
+@pytest.mark.parametrize(("cls", "n_columns"), [(Task, 6), (Prompt, 4), (Verdict, 2)])
+def test_the_cells_of_every_kind_of_file_are_stored_as_streams_of_bytes(tmp_path: Path, cls: Any, n_columns: int):
     path = tmp_path / "some.parquet"
-    with records.writer(path, kind, 0, {}) as add:
-        add(pa.Table.from_pylist([{}], records.schema(kind)))
+    with records.writer(path, cls, 0, {}) as add:
+        add(pa.Table.from_pylist([{}], records.schema(cls)))
     group = pq.read_metadata(path).row_group(0)
     columns = [group.column(number) for number in range(group.num_columns)]
     cells = [column for column in columns if column.path_in_schema.endswith("list.element.list.element")]
-    assert len(cells) == {"tasks": 6, "prompts": 4, "verdicts": 2}[kind]
+    assert len(cells) == n_columns
     assert all("BYTE_STREAM_SPLIT" in column.encodings for column in cells)

@@ -34,10 +34,10 @@ def branch(folder: Path, verdicts: Iterable[str]) -> BranchFiles:
     files = BranchFiles(folder, n_shards=3, shards_per_grading_job=3)
     prompts = {task: make_prompt(make_task(task)) for task in TASKS}
     attempts = {task: make_attempt(prompt) for task, prompt in prompts.items()}
-    records.write(files.prompts, "prompts", prompts.values(), 0, {})
+    records.write(files.prompts, records.Prompt, prompts.values(), 0, {})
     for shard, path in enumerate(files.attempts):
-        records.write(path, "attempts", [attempts[task] for task in TASKS[shard::3]], 0, {})
-    records.write(files.verdicts[0], "verdicts", [make_verdict(attempts[task]) for task in verdicts], 0, {})
+        records.write(path, records.Attempt, [attempts[task] for task in TASKS[shard::3]], 0, {})
+    records.write(files.verdicts[0], records.Verdict, [make_verdict(attempts[task]) for task in verdicts], 0, {})
     return files
 
 

@@ -12,7 +12,7 @@ from handmade import WRONG, finished, settings
 from messages import Wording, line_with
 
 from arc_refinery import records
-from arc_refinery.arc.tasks import Pair
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.config import ConfigError, Refining, validate_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.paired import load_side, pair, shared_tasks
@@ -172,7 +172,7 @@ def test_another_task_of_the_same_id_is_an_error(demo: Path, tmp_path: Path, wor
     task = make_task("c")
     changed = dataclasses.replace(task, test=(Pair(task.test[0].input, np.rot90(WRONG)),))
     tasks = [changed if name == "c" else make_task(name) for name in "dcxa"]
-    records.write(other / "tasks/small.parquet", "tasks", tasks, 0, {})
+    records.write(other / "tasks/small.parquet", Task, tasks, 0, {})
     with pytest.raises(InputError) as caught:
         paired_comparison(side(str(demo)), side(str(other)))
     assert " task c " in str(caught.value)

@@ -347,15 +347,15 @@ def test_hindsight_learns_no_program_that_was_cut_failed_or_makes_an_evaluation_
 
 def write_turn(files: BranchFiles, graded: list[GradedAttempt], prompts: list[Prompt]) -> Path:
     """A turn's files, with tasks dealt over shards as sampling deals them."""
-    records.write(files.prompts, "prompts", prompts, 0, {})
+    records.write(files.prompts, Prompt, prompts, 0, {})
     verdicts: dict[int, list[Verdict]] = {}
     for shard, path in enumerate(files.attempts):
         mine = {prompt.task_id for prompt in prompts[shard :: files.n_shards]}
         some = [one for one in graded if one.attempt.task_id in mine]
-        records.write(path, "attempts", [one.attempt for one in some], 0, {})
+        records.write(path, records.Attempt, [one.attempt for one in some], 0, {})
         verdicts.setdefault(shard // files.shards_per_grading_job, []).extend(one.verdict for one in some)
     for job, path in enumerate(files.verdicts):
-        records.write(path, "verdicts", verdicts.pop(job), 0, {})
+        records.write(path, Verdict, verdicts.pop(job), 0, {})
     assert not verdicts
     return files.folder
 
@@ -372,7 +372,7 @@ def test_the_stage_writes_the_same_bytes_whatever_the_number_of_shards_and_gradi
     names = ["c", "a", "e", "b", "d"]
     prompts = [replace(asked(renderer, name), n_predictions=2) for name in names]
     graded = [named(attempt(prompt, name), number) for prompt in prompts for number, name in enumerate(("x", "yy"))]
-    records.write(tmp_path / "tasks.parquet", "tasks", [a_task(name) for name in names], 0, {})
+    records.write(tmp_path / "tasks.parquet", Task, [a_task(name) for name in names], 0, {})
     contents = set()
     for n_shards, together in ((1, 1), (3, 1), (3, 2)):
         output = tmp_path / f"{n_shards}-{together}.parquet"
@@ -392,7 +392,7 @@ def test_the_stage_writes_the_same_bytes_whatever_the_number_of_shards_and_gradi
         ).run()
         contents.add(output.read_bytes())
     assert len(contents) == 1
-    rows = list(records.read_demonstrations(output))
+    rows = list(records.read(output, Demonstration))
     assert [row.task_id for row in rows] == [name for name in names for _ in range(2)]
     assert {row.completion for row in rows} == {FLIPPED}
     assert records.notes(output) == {"n_tasks": 5, "n_too_easy": 0, "n_tasks_without_target": 0, "n_too_long": 0}

@@ -12,6 +12,7 @@ from checkout import ROOT, TINY
 from factories import make_task
 
 from arc_refinery import records
+from arc_refinery.arc.tasks import Task
 from arc_refinery.cli import parse
 from arc_refinery.cli.doctor import Doctor
 from arc_refinery.config import (
@@ -479,5 +480,5 @@ def tried(settings: PolicyGradient, lora: Lora, folder: Path, sampler: str = "")
 
 
 def small_tasks(folder: Path) -> Path:
-    records.write(folder / "tasks.parquet", "tasks", [make_task()], 0, {})
+    records.write(folder / "tasks.parquet", Task, [make_task()], 0, {})
     return folder / "tasks.parquet"

@@ -107,7 +107,7 @@ def test_the_embedded_model_answers_the_questions_with_the_tool(monkeypatch: pyt
     for arm in ("untrained", "without-tools"):
         flags = flag_words(stages.episodes(experiment, "capitals", arm).params)
         run(monkeypatch, "tools", "episodes", "--dataset-path", "questions.parquet", *flags, "--output-folder", arm)
-        episodes = list(records.read_episodes(Path(arm, "000.parquet")))
+        episodes = list(records.read(Path(arm, "000.parquet"), records.Episode))
         assert [one.question_id for one in episodes] == [f"capitals/capitals-{n:06d}" for n in (1, 2) for _ in range(8)]
         lengths[arm] = episodes[0].n_prompt_tokens
     assert lengths["untrained"] > lengths["without-tools"]  # the prompt shows the tool

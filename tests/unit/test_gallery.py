@@ -119,7 +119,7 @@ def test_what_the_model_was_told_is_the_last_thing_that_was_said_to_it(tmp_path:
     made = [
         make_prompt(prompt_id=name, augmentation=augmentation, train_order=(1, 0), messages=messages) for name in "xyz"
     ]
-    records.write(tmp_path / "prompts.parquet", "prompts", made, 0, {})
+    records.write(tmp_path / "prompts.parquet", records.Prompt, made, 0, {})
     assert gallery.read_feedback(tmp_path / "prompts.parquet", ["y"]) == {
         "y": FeedbackShown("user 3", augmentation, (1, 0))
     }

@@ -20,7 +20,7 @@ from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.grids import UNKNOWN, as_grid
 from arc_refinery.arc.kaggle import read_challenges
 from arc_refinery.arc.metrics import correct_grids, mean_pixel_score, pixel_score
-from arc_refinery.arc.tasks import Pair
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.barc.sources import tasks_of_set
 from arc_refinery.cli.attempts import GradeAttempts
 from arc_refinery.cli.prompts import Refine
@@ -333,7 +333,7 @@ def test_a_set_from_a_data_set_is_written_by_its_stage(tmp_path: Path):
     path = store(tmp_path / "dataset_x.json.gz", DATASET)
     task_set = SetOfTasks(name="set", source="dataset", path=str(path))
     EvaluationTasks(tmp_path / "tasks.parquet", task_set).run()
-    (task,) = records.read_tasks(tmp_path / "tasks.parquet")
+    (task,) = records.read(tmp_path / "tasks.parquet", Task)
     assert (task.task_id, task.test[0].output.tolist()) == ("d", [[2, 1]])
 
 
@@ -385,15 +385,15 @@ def test_unknown_outputs_of_test_pairs_come_back_and_others_are_refused(tmp_path
     known = make_grid("12", "34")
     path = tmp_path / "tasks.parquet"
     task = make_task(test=(Pair(known, UNKNOWN), Pair(known, known), Pair(known, UNKNOWN)))
-    records.write(path, "tasks", [task], 0, {})
-    for found in records.read_tasks(path):
+    records.write(path, Task, [task], 0, {})
+    for found in records.read(path, Task):
         assert [pair.output.tolist() for pair in found.test] == [[], known.tolist(), []]
         assert found.test[0].output.shape == (0, 0)
         assert found.train[0].output.tolist() == known.tolist()
     for bad in (make_task(train=(Pair(known, UNKNOWN),)), make_task(test=(Pair(UNKNOWN, known),))):
-        records.write(path, "tasks", [bad], 0, {})
+        records.write(path, Task, [bad], 0, {})
         with pytest.raises(RecordError) as caught:
-            list(records.read_tasks(path))
+            list(records.read(path, Task))
         assert "1-D" in str(caught.value)
         wording(caught.value)
 
@@ -407,16 +407,16 @@ def test_attempts_on_tasks_with_unknown_outputs_are_graded_and_refined(
     listed = [{"text_prediction": unchanged, "data_augmentation_params": {"hflip": True, "n_rot90": 1}}]
     predictions = store(tmp_path / "x_predictions.json", {"b": listed, "a": listed})
     attempts = list(read_predictions(predictions, tasks, "m"))
-    records.write(folder / "attempts/000.parquet", "attempts", attempts, 0, {})
-    records.write(folder / "prompts.parquet", "prompts", prompts_of(attempts, tasks, WORDS, renderer), 0, {})
-    records.write(tmp_path / "tasks.parquet", "tasks", tasks.values(), 0, {})
+    records.write(folder / "attempts/000.parquet", records.Attempt, attempts, 0, {})
+    records.write(folder / "prompts.parquet", records.Prompt, prompts_of(attempts, tasks, WORDS, renderer), 0, {})
+    records.write(tmp_path / "tasks.parquet", Task, tasks.values(), 0, {})
     GradeAttempts(
         (folder / "attempts/000.parquet",),
         tmp_path / "tasks.parquet",
         folder / "verdicts/000.parquet",
         config.Sandbox(wall_seconds=60.0),
     ).run()
-    verdicts = list(records.read_verdicts(folder / "verdicts/000.parquet"))
+    verdicts = list(records.read(folder / "verdicts/000.parquet", records.Verdict))
     assert [one.status for one in verdicts] == ["ok"] * 2
     assert [[grid.tolist() for grid in one.test_outputs] for one in verdicts] == [[[[5]], [[6, 7]]], [[[8, 9]]]]
     assert {(one.test_correct_grids, one.test_pixel_score) for one in verdicts} == {(0.0, 0.0)}
@@ -434,7 +434,7 @@ def test_attempts_on_tasks_with_unknown_outputs_are_graded_and_refined(
         n_predictions=2,
         batch_size=1,
     ).run()
-    refined = list(records.read_prompts(tmp_path / "turn2.parquet"))
+    refined = list(records.read(tmp_path / "turn2.parquet", records.Prompt))
     assert [prompt.task_id for prompt in refined] == ["b", "b", "a", "a"]
     assert all(pair.output.size == 0 for prompt in refined for pair in prompt.test)
 

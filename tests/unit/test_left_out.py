@@ -7,6 +7,7 @@ from checkout import ROOT
 from factories import make_task
 
 from arc_refinery import records
+from arc_refinery.arc.tasks import Task
 from arc_refinery.config import Refining, ToolUse, validate_experiment
 from arc_refinery.reporting.left_out import of_questions, of_tasks
 
@@ -17,7 +18,7 @@ def demo() -> Refining:
 
 def write_tasks(folder: Path, name: str, left_out: dict[str, int], **notes: dict[str, int]) -> None:
     notes |= {"problems_left_out": left_out}
-    records.write(folder / f"tasks/{name}.parquet", "tasks", [make_task()], 0, {}, lambda: notes)
+    records.write(folder / f"tasks/{name}.parquet", Task, [make_task()], 0, {}, lambda: notes)
 
 
 def cells(table: str) -> list[list[str]]:
@@ -65,7 +66,7 @@ def test_questions_are_counted_by_reason(tmp_path: Path):
     unused = {"failing": {"a": "no asserts", "b": "false"}, "unchecked": {"c": "a function"}}
     notes = {"n_held_out": 4, "held_out": held_out, **unused}
     (tmp_path / "questions").mkdir()
-    records.write(tmp_path / f"questions/{name}.parquet", "questions", [], 0, {}, lambda: notes)
+    records.write(tmp_path / f"questions/{name}.parquet", records.Question, [], 0, {}, lambda: notes)
     _, table = of_questions(made, tmp_path)
     assert cells(table) == [
         [f"questions of `{name}`", "held out, by task_id", "1"],

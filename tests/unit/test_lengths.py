@@ -71,7 +71,7 @@ def test_a_file_without_prompts_has_a_row_without_lengths(tmp_path: Path):
 
 def test_dropped_prompts_of_unknown_lengths_are_refused(tmp_path: Path, wording: Wording):
     path = tmp_path / "prompts.parquet"
-    records.write(path, "prompts", [make_prompt()], 0, {}, lambda: {"n_dropped": 3})
+    records.write(path, records.Prompt, [make_prompt()], 0, {}, lambda: {"n_dropped": 3})
     with pytest.raises(RecordError) as caught:
         read_lengths(path, "some")
     assert str(caught.value).startswith(f"{path}: 3 ")

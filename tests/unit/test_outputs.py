@@ -13,6 +13,7 @@ from factories import make_task
 from messages import Wording
 
 from arc_refinery import cli, records
+from arc_refinery.arc.tasks import Task
 from arc_refinery.cli import outputs
 from arc_refinery.cli.outputs import check_outputs
 from arc_refinery.errors import InputError
@@ -175,7 +176,7 @@ def test_the_prompts_of_the_turn_that_is_refined_are_an_input(tmp_path: Path):
 
 
 def write_records(path: Path) -> None:
-    records.write(path, "tasks", [make_task()], 0, {})
+    records.write(path, Task, [make_task()], 0, {})
 
 
 def write_adapter(path: Path) -> None:
@@ -208,7 +209,7 @@ def draw(path: Path) -> None:
 @pytest.mark.parametrize(
     ("write", "output"),
     [
-        (write_records, lambda path: outputs.records_file(path, "tasks")),
+        (write_records, lambda path: outputs.records_file(path, Task)),
         (write_adapter, outputs.adapter),
         (write_html, lambda path: outputs.page(path.with_suffix(".html"), "Experiment")),
         (draw, lambda path: outputs.picture(path)[0]),
@@ -259,8 +260,8 @@ def test_other_records_tables_and_pictures_are_not_ours(tmp_path: Path):
     Image.new("RGB", (64, 64)).save(tmp_path / "photo.png")
     (tmp_path / "drawing.svg").write_text('<?xml version="1.0"?><svg/>')
     for output in (
-        outputs.records_file(tmp_path / "tasks.parquet", "prompts"),
-        outputs.records_file(tmp_path / "table.parquet", "tasks"),
+        outputs.records_file(tmp_path / "tasks.parquet", records.Prompt),
+        outputs.records_file(tmp_path / "table.parquet", Task),
         outputs.table(tmp_path / "tasks.parquet", ["set", "arm"]),
         *outputs.picture(tmp_path / "photo.png")[:1],
         outputs.svg(tmp_path / "drawing.svg"),

@@ -94,10 +94,10 @@ def test_known_overlaps_of_arc() -> None:
 
 def test_the_command_writes_what_is_trained_on_and_evaluated(tmp_path: Path) -> None:
     for name, tasks in {"part1": [replace(TASK, task_id="x"), make_task("y")], "set": [TASK]}.items():
-        records.write(tmp_path / f"{name}.parquet", "tasks", tasks, 0, {})
+        records.write(tmp_path / f"{name}.parquet", Task, tasks, 0, {})
     trained, evaluated, output = (str(tmp_path / f"{name}.parquet") for name in ("part1", "set", "overlap"))
     parse(["tasks", "overlap", "--trained", trained, "--evaluated", evaluated, "--output", output]).run()
-    (found,) = records.read_overlaps(Path(output))
+    (found,) = records.read(Path(output), Overlap)
     assert (found.tasks, found.task_id, found.evaluated_in, found.evaluated_id, found.by) == (
         "part1", "x", "set", "a", "content"
     )  # fmt: skip
@@ -106,12 +106,12 @@ def test_the_command_writes_what_is_trained_on_and_evaluated(tmp_path: Path) -> 
 
 def test_left_out_tasks_give_no_prompt(tmp_path: Path) -> None:
     tasks, overlap, output = (tmp_path / f"{name}.parquet" for name in ("tasks", "overlap", "prompts"))
-    records.write(tasks, "tasks", [make_task("a"), make_task("b")], 0, {})
-    records.write(overlap, "overlaps", [Overlap("1", "tasks", "a", "set", "a", "id")], 0, {})
+    records.write(tasks, Task, [make_task("a"), make_task("b")], 0, {})
+    records.write(overlap, Overlap, [Overlap("1", "tasks", "a", "set", "a", "id")], 0, {})
     flags = f"--tasks-path {tasks} --model-path {TINY} --template compact --output {output} --max-model-len 1024"
     given = "--n-predictions 1 --batch-size 1 --max-output-tokens 24 --branch training"
     parse(["prompts", "first", *flags.split(), *given.split(), "--overlap", str(overlap)]).run()
-    assert [prompt.task_id for prompt in records.read_prompts(output)] == ["b"]
+    assert [prompt.task_id for prompt in records.read(output, records.Prompt)] == ["b"]
 
 
 def make_experiment(**training: Any) -> Refining:
@@ -151,7 +151,7 @@ def test_jobs_read_the_overlap_where_its_tasks_are_left_out() -> None:
 
 
 def write_prompts(path: Path, tasks: str) -> None:
-    records.write(path, "prompts", [make_prompt(make_task(task)) for task in tasks], 0, {})
+    records.write(path, records.Prompt, [make_prompt(make_task(task)) for task in tasks], 0, {})
 
 
 def test_the_report_says_what_was_trained_on(tmp_path: Path, wording: Wording) -> None:
@@ -160,7 +160,7 @@ def test_the_report_says_what_was_trained_on(tmp_path: Path, wording: Wording) -
         Overlap("2", "old", "b", "new", "b", "id"),
         Overlap("3", TEMPLATE_ROWS, "row 7", "new", "c", "content"),
     ]
-    records.write(tmp_path / "training/overlap.parquet", "overlaps", found, 0, {})
+    records.write(tmp_path / "training/overlap.parquet", Overlap, found, 0, {})
     write_prompts(tmp_path / "old/training/prompts.parquet", "abc")
     sizes = {"old": 400, "new": 120}
     leaving_out, keeping = make_experiment(), make_experiment(evaluated_tasks="keep")

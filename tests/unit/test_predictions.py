@@ -15,7 +15,7 @@ from messages import Wording
 
 from arc_refinery import config, records
 from arc_refinery.arc.augment import IDENTITY, Augmentation
-from arc_refinery.arc.tasks import Pair
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.cli.attempts import GradeAttempts, ImportPredictions
 from arc_refinery.errors import InputError
 from arc_refinery.refine.predictions import augmentation_of, read_predictions
@@ -162,14 +162,14 @@ def test_imported_predictions_are_graded_in_the_form_that_the_model_saw(tmp_path
     code = f"def transform(grid):\n    assert grid.size == 1 or grid.tolist() == {seen}\n    return grid"
     completion = f"```python\n{code}\n```"
     tasks, attempts = tmp_path / "tasks.parquet", tmp_path / "attempts.parquet"
-    records.write(tasks, "tasks", [replace(TASK, test=TASK.train[:1])], 0, {})
+    records.write(tasks, Task, [replace(TASK, test=TASK.train[:1])], 0, {})
     predictions = tmp_path / "x_predictions.json.gz"
     listed = [executed(completion), executed(completion, turned)]
     predictions.write_bytes(gzip.compress(json.dumps({"t": listed}).encode()))
     prompts = tmp_path / "prompts.parquet"
     ImportPredictions(predictions, tasks, attempts, prompts_output=prompts, model_path=TINY).run()
     GradeAttempts((attempts,), tasks, tmp_path / "verdicts.parquet", config.Sandbox(wall_seconds=60.0)).run()
-    plain, flipped = records.read_verdicts(tmp_path / "verdicts.parquet")
+    plain, flipped = records.read(tmp_path / "verdicts.parquet", records.Verdict)
     assert (plain.status, flipped.status, flipped.train_is_correct, flipped.test_is_correct) == (
         "error",
         "ok",
@@ -177,14 +177,14 @@ def test_imported_predictions_are_graded_in_the_form_that_the_model_saw(tmp_path
         True,
     )
     assert flipped.train_outputs[0].tolist() == GIVEN.tolist()
-    asked = list(records.read_prompts(prompts))
-    assert [prompt.prompt_id for prompt in asked] == [one.prompt_id for one in records.read_attempts(attempts)]
+    asked = list(records.read(prompts, records.Prompt))
+    assert [prompt.prompt_id for prompt in asked] == [one.prompt_id for one in records.read(attempts, records.Attempt)]
     assert asked[1].train[0].input.tolist() == seen
 
 
 def test_prompts_need_a_model_whose_template_renders_them(tmp_path: Path, wording: Wording):
     tasks, predictions = tmp_path / "tasks.parquet", tmp_path / "p.json"
-    records.write(tasks, "tasks", [TASK], 0, {})
+    records.write(tasks, Task, [TASK], 0, {})
     predictions.write_text(json.dumps({TASK.task_id: []}))
     with pytest.raises(InputError) as caught:
         ImportPredictions(predictions, tasks, tmp_path / "a.parquet", prompts_output=tmp_path / "q.parquet").run()

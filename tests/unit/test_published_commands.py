@@ -202,7 +202,7 @@ def test_a_data_set_of_the_original_scripts_is_sampled(tmp_path: Path) -> None:
     line = f"--dataset-path {tmp_path}/dataset_10k.json.gz --output-folder {tmp_path} --base-model-path {TINY} "
     line += "--template compact --max-model-len 256 --max-output-tokens 4 --n-predictions 3 --batch-size 2"
     tyro.cli(SampleAttempts, args=shlex.split(line)).run()
-    attempts = list(records.read_attempts(tmp_path / "000.parquet"))
+    attempts = list(records.read(tmp_path / "000.parquet", records.Attempt))
     assert [attempt.attempt_id for attempt in attempts] == [
         "small/turn1-000/000",
         "small/turn1-000/001",

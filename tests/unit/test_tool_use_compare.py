@@ -116,7 +116,7 @@ def test_nothing_in_common_or_another_question_of_the_same_id_is_refused(demo: P
     wording(raised.value)
     data = SETTINGS["data"] | {"heldout": [SETTINGS["data"]["heldout"][0] | {"name": "products"}]}
     path = tmp_path / "named" / "other/questions/products.parquet"
-    records.write(path, "questions", QUESTIONS[:3], 0, {})
+    records.write(path, Question, QUESTIONS[:3], 0, {})
     with pytest.raises(InputError, match=r"by-hand and \S*other .* set .*\(sums; products\)") as raised:
         paired_comparison(side(str(demo)), side(str(another(tmp_path / "named", data=data))))
     wording(raised.value)

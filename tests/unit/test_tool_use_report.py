@@ -550,7 +550,7 @@ def test_the_whole_vocabulary_can_be_drawn_one_token_after_the_other(tmp_path: P
 def test_a_set_without_questions_is_named(tmp_path: Path, wording: Wording):
     made = experiment(tmp_path)
     path = tmp_path / "by-hand/questions/sums.parquet"
-    records.write(path, "questions", [], 0, {})
+    records.write(path, records.Question, [], 0, {})
     with pytest.raises(RecordError) as caught:
         composed(tmp_path, made)
     assert str(caught.value).startswith(f"{path}: ")

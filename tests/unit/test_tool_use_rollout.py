@@ -125,7 +125,7 @@ def test_an_interrupted_job_goes_on_and_ends_with_the_same_bytes(
     setup: EpisodeSettings, undisturbed: list[Episode], tmp_path: Path
 ):
     output = tmp_path / "000.parquet"
-    records.write(tmp_path / "undisturbed.parquet", "episodes", undisturbed, 0, {})
+    records.write(tmp_path / "undisturbed.parquet", Episode, undisturbed, 0, {})
     with pytest.raises(KeyboardInterrupt):
         list(run_shard(QUESTIONS, replace(setup, open_toolbox=fails_at(QUESTIONS[5])), 0, 1, output))
     progress = progress_path(output).read_text()
@@ -133,7 +133,7 @@ def test_an_interrupted_job_goes_on_and_ends_with_the_same_bytes(
     progress_path(output).write_text(f'{progress}{{"episodes": [{{')  # and a line that was not finished
 
     again = replace(setup, open_toolbox=fails_at(QUESTIONS[0]))  # which is not played again
-    records.write(output, "episodes", run_shard(QUESTIONS, again, 0, 1, output), 0, {})
+    records.write(output, Episode, run_shard(QUESTIONS, again, 0, 1, output), 0, {})
     assert output.read_bytes() == (tmp_path / "undisturbed.parquet").read_bytes()
 
 
@@ -160,8 +160,8 @@ def test_with_a_user_the_last_answer_counts_and_an_interrupted_job_ends_with_the
             )
         )
     assert list(run_shard(QUESTIONS, replied, 0, 1, tmp_path / "again.parquet")) == whole
-    records.write(tmp_path / "whole.parquet", "episodes", whole, 0, {})
-    assert list(records.read_episodes(tmp_path / "whole.parquet")) == whole
+    records.write(tmp_path / "whole.parquet", Episode, whole, 0, {})
+    assert list(records.read(tmp_path / "whole.parquet", Episode)) == whole
 
 
 def test_what_is_done_is_not_played_again(setup: EpisodeSettings, undisturbed: list[Episode], output: Path):

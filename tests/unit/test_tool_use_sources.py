@@ -270,15 +270,15 @@ def test_questions_are_read_as_they_were_written(tmp_path: Path):
         Question("a/3", "Halve it.", "code_exec", "def f(): ...", asserts=Asserts(("assert f()", "assert not f()"))),
         Question("a/4", "Where?", "exact_match", "Here"),
     ]
-    records.write(tmp_path / "q.parquet", "questions", questions, 0, {})
-    assert list(records.read_questions(tmp_path / "q.parquet")) == questions
+    records.write(tmp_path / "q.parquet", Question, questions, 0, {})
+    assert list(records.read(tmp_path / "q.parquet", Question)) == questions
 
 
 def test_conversations_are_read_as_they_were_written(tmp_path: Path):
     segments = (Segment("<|im_start|>user\n?<|im_end|>\n", False), Segment("<think>\n…\n</think>\n\n5<|im_end|>", True))
     conversations = [Conversation("a/1", segments, 0), Conversation("a/2", segments * 2, 3)]
-    records.write(tmp_path / "c.parquet", "conversations", conversations, 0, {})
-    assert list(records.read_conversations(tmp_path / "c.parquet")) == conversations
+    records.write(tmp_path / "c.parquet", Conversation, conversations, 0, {})
+    assert list(records.read(tmp_path / "c.parquet", Conversation)) == conversations
 
 
 def test_episodes_are_read_as_they_were_written(tmp_path: Path):
@@ -304,5 +304,5 @@ def test_episodes_are_read_as_they_were_written(tmp_path: Path):
         reward=1.0,
     )
     without = make_episode(messages=(), calls=(), ending="truncated", answer="")
-    records.write(tmp_path / "e.parquet", "episodes", [played, without], 0, {})
-    assert list(records.read_episodes(tmp_path / "e.parquet")) == [played, without]
+    records.write(tmp_path / "e.parquet", records.Episode, [played, without], 0, {})
+    assert list(records.read(tmp_path / "e.parquet", records.Episode)) == [played, without]

@@ -15,6 +15,7 @@ import pytest
 from checkout import SMALL, Checkout
 
 from arc_refinery import records
+from arc_refinery.arc.tasks import Task
 
 pytestmark = [pytest.mark.snakemake, pytest.mark.model]
 
@@ -45,11 +46,11 @@ def test_a_run_ends_in_a_report_with_the_published_columns(finished: Checkout):
 
 def test_every_arm_spends_its_budget_on_tasks_that_have_something_to_refine(finished: Checkout):
     folder = finished.folder / "results/small/heldout"
-    tasks = {task.task_id for task in records.read_tasks(folder.parent / "tasks/heldout.parquet")}
+    tasks = {task.task_id for task in records.read(folder.parent / "tasks/heldout.parquet", Task)}
     for branch, budget in (("turn1", 16), ("refine-base-turn2", 8), ("refine-trained-turn2", 8)):
         spent: Counter[str] = Counter()
         for shard in sorted((folder / branch / "verdicts").glob("*.parquet")):
-            spent.update(verdict.task_id for verdict in records.read_verdicts(shard))
+            spent.update(verdict.task_id for verdict in records.read(shard, records.Verdict))
         assert set(spent.values()) <= {budget}
         assert branch != "turn1" or set(spent) == tasks
 

@@ -8,7 +8,7 @@ import pytest
 from checkout import Checkout
 
 from arc_refinery.prompts import COLOR_WORDS
-from arc_refinery.records import read_prompts
+from arc_refinery.records import Prompt, read
 
 pytestmark = pytest.mark.snakemake
 
@@ -49,7 +49,7 @@ def test_prompts_are_written_with_the_template_and_anew_when_it_is_edited(learne
     wanted = [PROMPTS, "--configfile", learned.change(change, name="templates")]
     done = learned.snakemake("--cores", "1", *wanted)
     assert done.returncode == 0, done.stderr
-    prompt = next(read_prompts(learned.folder / PROMPTS))
+    prompt = next(read(learned.folder / PROMPTS, Prompt))
     first = "\n".join(" ".join(COLOR_WORDS[cell] for cell in row) for row in prompt.train[0].input.tolist())
     assert prompt.text.startswith(f"<|user|>Learn this.\n\nFrom\n{first}\nto\n")
     assert prompt.text.endswith("<|assistant|>So be it:")
@@ -57,7 +57,7 @@ def test_prompts_are_written_with_the_template_and_anew_when_it_is_edited(learne
     (learned.folder / "results/mine/pair.txt").write_text("Out of\n{input}\ncomes\n{output}\n")
     assert learned.planned(*wanted)["first_prompts"] == 1
     assert learned.snakemake("--cores", "1", *wanted).returncode == 0
-    assert next(read_prompts(learned.folder / PROMPTS)).text.startswith(f"<|user|>Learn this.\n\nOut of\n{first}\n")
+    assert next(read(learned.folder / PROMPTS, Prompt)).text.startswith(f"<|user|>Learn this.\n\nOut of\n{first}\n")
 
 
 def test_a_folder_that_is_not_there_ends_with_one_message_before_any_job(fresh: Checkout):

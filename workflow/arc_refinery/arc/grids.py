@@ -2,12 +2,39 @@
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Grid = NDArray[np.uint8]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class _GridColumn:
+    """How files of records store grids: as lists of rows of cells."""
+
+    def arrow_type(self) -> "pa.DataType":
+        import pyarrow as pa
+
+        return pa.list_(pa.list_(pa.int8()))
+
+    def to_arrow(self, grids: "Sequence[Grid]") -> "pa.Array":
+        from arc_refinery.arc.arrow_grids import FlatGrids
+
+        return FlatGrids.from_grids(grids).to_arrow()
+
+    def from_arrow(self, array: "pa.Array", path: str) -> "list[Grid]":
+        """Return checked grids. Only the output of a test pair may be `UNKNOWN`."""
+        from arc_refinery.arc.arrow_grids import FlatGrids
+
+        try:
+            return FlatGrids.from_arrow(array, may_be_unknown=path == "test.output").to_grids()
+        except GridError as error:
+            raise GridError(f"a grid is {error}") from None
+
+
+Grid = Annotated[NDArray[np.uint8], _GridColumn()]
 
 N_COLORS = 10
 MAX_SIDE = 30

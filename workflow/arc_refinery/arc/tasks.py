@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from arc_refinery.arc.grids import Grid
 
@@ -19,6 +20,7 @@ class Task:
     `hidden` pairs are further test pairs: no prompt shows their inputs, and a correct program answers them, too.
     """
 
+    KIND: ClassVar = "tasks"
     task_id: str
     train: tuple[Pair, ...]
     test: tuple[Pair, ...]

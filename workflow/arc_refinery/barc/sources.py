@@ -64,7 +64,7 @@ def deal_tasks(
     """
     with TemporaryFile() as waiting:
         n_tasks = 0
-        with pa.ipc.new_stream(waiting, records.schema("tasks")) as stream:
+        with pa.ipc.new_stream(waiting, records.schema(Task)) as stream:
             for table in _tasks(problems, n_parts * (tasks_per_part or 0), seed, n_jobs, left_out):
                 stream.write_table(table)
                 n_tasks += len(table)
@@ -88,7 +88,7 @@ def _tasks(problems: Problems, n_wanted: int, seed: int, n_jobs: int, left_out: 
     match problems.source:
         case "generator":
             made = generated(problems, n_wanted, "pretraining", GENERATED_EXAMPLES, seed, "training problems")
-            yield from records.tables("tasks", tasks_from_problems(made, problems.max_cells, seed, left_out.problems))
+            yield from records.tables(Task, tasks_from_problems(made, problems.max_cells, seed, left_out.problems))
         case "file":
             with ProcessPoolExecutor(n_jobs, get_context("forkserver")) if n_jobs > 1 else nullcontext() as pool:
                 read = partial(tasks_of_rows, max_cells=problems.max_cells, seed=seed)

@@ -84,7 +84,7 @@ def tasks_of_rows(rows: RowBlock, max_cells: int, seed: int) -> tuple[pa.Table, 
         "hidden": list_array(nothing, _pairs(problems.grids, np.zeros_like(is_test))),
     }
     reasons = Counter(drawn for drawn in draws if isinstance(drawn, str))
-    return pa.table(columns, records.schema("tasks")), reasons, pairs_left_out
+    return pa.table(columns, records.schema(Task)), reasons, pairs_left_out
 
 
 def _pairs(grids: FlatGrids, chosen: NDArray[np.bool_]) -> pa.Array:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from arc_refinery import config, records
+from arc_refinery.arc.tasks import Task
 from arc_refinery.cli.flags import PUBLISHED_MODEL, Flat, PublishedModel, SamplerFlags
 from arc_refinery.cli.outputs import Outputs, lines, records_file
 from arc_refinery.errors import InputError
@@ -41,7 +42,7 @@ class SampleAttempts(SamplerFlags):
         return self.output_folder / f"{self.shard:03d}.parquet"
 
     def writes(self) -> Outputs:
-        return {"output_folder": [records_file(self._output, "attempts")]}
+        return {"output_folder": [records_file(self._output, records.Attempt)]}
 
     def run(self) -> None:
         from arc_refinery.sampling.progress import progress_path
@@ -55,7 +56,7 @@ class SampleAttempts(SamplerFlags):
         attempts = sample_shard(prompts, model, self.lora_path, decoding, self._output)
         decisive = model.model_dump(exclude=config.marked(config.PromptedModel, config.PROMPTS, config.TUNING))
         settings = {"model": decisive, "lora_path": self.lora_path, "decoding": asdict(decoding)}
-        records.write(self._output, "attempts", attempts, self.seed, settings, made_from=[self.dataset_path])
+        records.write(self._output, records.Attempt, attempts, self.seed, settings, made_from=[self.dataset_path])
         progress_path(self._output).unlink()
 
     def _prompts(self) -> list[records.Prompt]:
@@ -89,24 +90,24 @@ class ImportPredictions:
     template: config.Line = "words"  # compact, words, or a folder written by `prompts learn`
 
     def writes(self) -> Outputs:
-        prompts = [records_file(self.prompts_output, "prompts")] if self.prompts_output else []
-        return {"output": [records_file(self.output, "attempts")], "prompts_output": prompts}
+        prompts = [records_file(self.prompts_output, records.Prompt)] if self.prompts_output else []
+        return {"output": [records_file(self.output, records.Attempt)], "prompts_output": prompts}
 
     def run(self) -> None:
         from arc_refinery.refine.predictions import prompts_of, read_predictions
 
-        tasks = {task.task_id: task for task in records.read_tasks(self.tasks_path)}
+        tasks = {task.task_id: task for task in records.read(self.tasks_path, Task)}
         settings = {"model": self.model}
-        records.write(self.output, "attempts", read_predictions(self.predictions, tasks, self.model), 0, settings)
+        records.write(self.output, records.Attempt, read_predictions(self.predictions, tasks, self.model), 0, settings)
         if self.prompts_output:
             from arc_refinery.prompts import load_template
             from arc_refinery.refine.rendering import Renderer
 
             if not self.model_path:
                 raise InputError("--prompts-output needs --model-path, whose chat template renders the prompts")
-            template, attempts = load_template(self.template), records.read_attempts(self.output)
+            template, attempts = load_template(self.template), records.read(self.output, records.Attempt)
             prompts = prompts_of(attempts, tasks, template, Renderer(self.model_path))
-            records.write(self.prompts_output, "prompts", prompts, 0, {"template": asdict(template)})
+            records.write(self.prompts_output, records.Prompt, prompts, 0, {"template": asdict(template)})
 
 
 @dataclass
@@ -122,24 +123,24 @@ class GradeAttempts:
     seed: config.Seed = 0  # recorded in the file
 
     def writes(self) -> Outputs:
-        return {"output": [records_file(self.output, "verdicts")]}
+        return {"output": [records_file(self.output, records.Verdict)]}
 
     def run(self) -> None:
         from arc_refinery.refine.graded import check_attempts, read_outputs
         from arc_refinery.refine.grading import grade_attempts
 
-        tasks = {task.task_id: task for task in records.read_tasks(self.tasks_path)}
+        tasks = {task.task_id: task for task in records.read(self.tasks_path, Task)}
         outputs = read_outputs(self.parents, self._parent_ids()) if self.parents else None
         check_attempts(self.attempts, self.tasks_path, tasks, outputs)
-        attempts = (attempt for _, attempt in records.read_all(records.read_attempts, self.attempts))
+        attempts = (attempt for _, attempt in records.read_all(self.attempts, records.Attempt))
         n_attempts = sum(map(records.count, self.attempts))
         with self.sandbox.executor(self.n_jobs) as executor:
             verdicts = grade_attempts(attempts, tasks, executor, n_attempts, outputs)
             settings = self.sandbox.model_dump()
-            records.write(self.output, "verdicts", verdicts, self.seed, settings, made_from=self.attempts)
+            records.write(self.output, records.Verdict, verdicts, self.seed, settings, made_from=self.attempts)
 
     def _parent_ids(self) -> set[str]:
-        return {name for path in self.attempts for name in records.texts(path, "attempts", "parent_id")}
+        return {name for path in self.attempts for name in records.texts(path, records.Attempt, "parent_id")}
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 A command declares its outputs by the flags that name them:
 
-    {"output": [records_file(self.output, "tasks")]}
+    {"output": [records_file(self.output, Task)]}
 
 What already exists there must be empty or of the same making, may not be an input, and must be writable.
 """
@@ -22,7 +22,7 @@ from pydantic import BaseModel
 from arc_refinery.errors import InputError
 
 if TYPE_CHECKING:
-    from arc_refinery.records import RecordKind
+    from arc_refinery.records import RecordClass
 
 PATHS = ("path", "solutions", "only", "template", "model_path", "start")  # texts of flags that name an input
 SNAKEMAKES = ".snakemake_timestamp"  # in each folder that a rule declares
@@ -133,14 +133,14 @@ def _fault_of_parent(path: Path) -> str:
 # Kinds of outputs
 
 
-def records_file(path: Path, kind: "RecordKind") -> Output:
+def records_file(path: Path, cls: "type[RecordClass]") -> Output:
     def found(path: Path) -> str:
         from arc_refinery import records
 
         other = records.kind_of(path)
-        return "" if other == kind else f"it holds {other}"
+        return "" if other == cls.KIND else f"it holds {other}"
 
-    return Output(path, f"a file of {kind}", found)
+    return Output(path, f"a file of {cls.KIND}", found)
 
 
 def table(path: Path, columns: Sequence[str]) -> Output:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from arc_refinery import config, records
+from arc_refinery.arc.tasks import Task
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.cli.flags import Flat
 from arc_refinery.cli.outputs import Output, Outputs, csv, folder_of_files, page, picture, records_file
@@ -27,7 +28,7 @@ class PromptFlags:
     seed: config.Seed = 0  # seeds every random choice
 
     def writes(self) -> Outputs:
-        return {"output": [records_file(self.output, "prompts")]}
+        return {"output": [records_file(self.output, records.Prompt)]}
 
 
 @dataclass(kw_only=True)
@@ -72,7 +73,7 @@ class FirstPrompts(PromptFlags):
         renderer.check_template(template, longest)
         excluded = left_out(self.overlap)
         made = first_turn_prompts(
-            (task for task in records.read_tasks(self.tasks_path) if task.task_id not in excluded),
+            (task for task in records.read(self.tasks_path, Task) if task.task_id not in excluded),
             self.sampling.n_predictions,
             self.sampling,
             template,
@@ -139,7 +140,7 @@ class WriteDemonstrations(NextTurnFlags):
     n_jobs: config.PositiveInt = 1  # sandbox servers
 
     def writes(self) -> Outputs:
-        return {"output": [records_file(self.output, "demonstrations")]}
+        return {"output": [records_file(self.output, records.Demonstration)]}
 
     def run(self) -> None:
         from arc_refinery.prompts import load_template
@@ -167,9 +168,9 @@ class WriteDemonstrations(NextTurnFlags):
         sources, generated, counts = {}, set(), Counter(n_tasks=0, n_too_easy=0, n_tasks_without_target=0, n_too_long=0)
         if self.demonstrations.targets == "source":
             with self.sandbox.executor(self.n_jobs) as executor:
-                sources = source_answers(records.read_tasks(self.tasks_path), template, executor)
+                sources = source_answers(records.read(self.tasks_path, Task), template, executor)
         else:
-            generated = {task.task_id for task in records.read_tasks(self.tasks_path) if is_generated(task)}
+            generated = {task.task_id for task in records.read(self.tasks_path, Task) if is_generated(task)}
         made = make_demonstrations(
             read_graded(self.files, left_out(self.overlap)),
             sources,
@@ -182,7 +183,7 @@ class WriteDemonstrations(NextTurnFlags):
         no_settings = {*NO_SETTINGS, "tasks_path", "n_jobs", "demonstrations", "sandbox"}
         settings = {name: value for name, value in vars(self).items() if name not in no_settings}
         settings |= self.demonstrations.model_dump() | self.sandbox.model_dump() | {"template": asdict(template)}
-        records.write(self.output, "demonstrations", made, self.seed, settings, lambda: dict(counts))
+        records.write(self.output, records.Demonstration, made, self.seed, settings, lambda: dict(counts))
         logging.info("%d demonstrations; %s", records.count(self.output), dict(counts))
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from arc_refinery import config, records
+from arc_refinery.arc.tasks import Task
 from arc_refinery.cli.flags import Flat
 from arc_refinery.cli.outputs import Outputs, records_file
 from arc_refinery.errors import InputError
@@ -26,7 +27,7 @@ class Tasks:
     n_jobs: config.PositiveInt = 1  # processes that read rows
 
     def writes(self) -> Outputs:
-        return {"outputs": [records_file(path, "tasks") for path in self.outputs]}
+        return {"outputs": [records_file(path, Task) for path in self.outputs]}
 
     def run(self) -> None:
         from arc_refinery.barc.sources import LeftOut, deal_tasks
@@ -38,9 +39,7 @@ class Tasks:
             return {"problems_left_out": dict(left_out.problems), "pairs_left_out": dict(left_out.pairs)}
 
         with ExitStack() as files:
-            add = [
-                files.enter_context(records.writer(path, "tasks", self.seed, settings, notes)) for path in self.outputs
-            ]
+            add = [files.enter_context(records.writer(path, Task, self.seed, settings, notes)) for path in self.outputs]
             for part, tasks in deal_tasks(
                 self.problems, len(self.outputs), self.tasks_per_part, self.seed, self.n_jobs, left_out
             ):
@@ -66,7 +65,7 @@ class EvaluationTasks:
     max_cells: config.PositiveInt = 4500  # drop generated tasks with more cells than this, over all grids
 
     def writes(self) -> Outputs:
-        return {"output": [records_file(self.output, "tasks")]}
+        return {"output": [records_file(self.output, Task)]}
 
     def run(self) -> None:
         from arc_refinery.barc.sources import tasks_of_set
@@ -79,7 +78,7 @@ class EvaluationTasks:
         left_out: Counter[str] = Counter()
         tasks = tasks_of_set(self.task_set, self.max_cells, left_out)
         seed = self.task_set.seed or 0
-        records.write(self.output, "tasks", tasks, seed, settings, lambda: {"problems_left_out": dict(left_out)})
+        records.write(self.output, Task, tasks, seed, settings, lambda: {"problems_left_out": dict(left_out)})
         _log(left_out, "problems" if self.task_set.source == "generator" else "tasks")
 
 
@@ -95,7 +94,7 @@ class FindOverlap:
     n_rows: config.PositiveInt | None = None  # number of rows to read, from the first; default: all
 
     def writes(self) -> Outputs:
-        return {"output": [records_file(self.output, "overlaps")]}
+        return {"output": [records_file(self.output, records.Overlap)]}
 
     def run(self) -> None:
         from arc_refinery.prompts import load_template
@@ -104,12 +103,12 @@ class FindOverlap:
 
         if (self.messages is None) != (self.template is None):
             raise InputError("--messages and --template go together; give both or neither")
-        evaluated = EvaluatedTasks({path.stem: records.read_tasks(path) for path in self.evaluated})
+        evaluated = EvaluatedTasks({path.stem: records.read(path, Task) for path in self.evaluated})
         found = list(overlaps(self.trained, evaluated))
         if self.messages and self.template:
             for task in tasks_of_rows(self.messages, load_template(self.template), self.n_rows):
                 found += overlaps_of(task, TEMPLATE_ROWS, evaluated)
-        records.write(self.output, "overlaps", found, 0, {})
+        records.write(self.output, records.Overlap, found, 0, {})
         for path in self.evaluated:
             n_found = len({one.evaluated_id for one in found if one.evaluated_in == path.stem})
             logging.info("%s: %d of %d tasks are also among those to train on", path, n_found, records.count(path))

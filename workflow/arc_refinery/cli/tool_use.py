@@ -63,14 +63,14 @@ class WriteQuestions:
     seed: config.Seed = 0  # seed of the generator
 
     def writes(self) -> Outputs:
-        return {"output": [records_file(self.output, "questions")]}
+        return {"output": [records_file(self.output, Question)]}
 
     def run(self) -> None:
         from arc_refinery.tool_use.grading.asserts import hidden_checks
         from arc_refinery.tool_use.questions.sources import questions_of, with_valid_reference, without_heldout
 
         made = list(questions_of(self.questions, self.split, self.seed))
-        held_out = (question for path in self.heldout for question in records.read_questions(path))
+        held_out = (question for path in self.heldout for question in records.read(path, Question))
         unseen, reasons = without_heldout(made, held_out)
         for reason, n in sorted(reasons.items()):
             logging.warning("%d questions were left out: %s", n, reason)
@@ -103,7 +103,7 @@ class WriteQuestions:
         }
         if reasons:
             notes["held_out"] = reasons
-        records.write(self.output, "questions", checked.kept, self.seed, settings, lambda: notes)
+        records.write(self.output, Question, checked.kept, self.seed, settings, lambda: notes)
 
 
 def _name_them(what: str, reasons: Mapping[str, str]) -> None:
@@ -204,7 +204,7 @@ class Conversations(ToolFlags):
     max_model_len: config.PositiveInt  # longest prompt and completion together, in tokens
 
     def writes(self) -> Outputs:
-        return {"output": [records_file(self.output, "conversations")]}
+        return {"output": [records_file(self.output, Conversation)]}
 
     def run(self) -> None:
         from arc_refinery.tool_use.training.environment import check_template
@@ -226,7 +226,7 @@ class Conversations(ToolFlags):
 
             def conversations() -> Iterator[Conversation]:
                 nonlocal n_asked, n_without, n_long
-                for _, question in records.read_all(self._first_questions, self.dataset_path):
+                for _, question in records.distinct(self._first_questions()):
                     n_asked += 1
                     tools = toolbox(question)
                     offering = renderer.offering(tools.schemas)
@@ -241,15 +241,17 @@ class Conversations(ToolFlags):
             def facts() -> dict[str, int]:
                 return {"n_questions": n_asked, "n_without": n_without, "n_too_long": n_long}
 
-            records.write(self.output, "conversations", conversations(), self.seed, settings, facts)
+            records.write(self.output, Conversation, conversations(), self.seed, settings, facts)
         n_made = records.count(self.output)
         message = (
             "%d conversations from %d questions; %d have none, because no tool gives the results of their solutions; "
         )
         logging.info(message + "%d were too long for an episode", n_made, n_asked, n_without, n_long)
 
-    def _first_questions(self, path: Path) -> Iterator[Question]:
-        return islice(records.read_questions(path), self.n_questions)
+    def _first_questions(self) -> Iterator[tuple[Path, Question]]:
+        for path in self.dataset_path:
+            for question in islice(records.read(path, Question), self.n_questions):
+                yield path, question
 
     def _is_short_enough(self, made: Conversation, renderer: "ToolRenderer") -> bool:
         """Whether the conversation is within the limits of an episode."""
@@ -305,7 +307,7 @@ class TrainToolUse(UserFlags, GrpoFlags, ToolFlags):
         terms = [_entry(config.RewardTerm, word, "--rewards") for word in self.rewards]
         reward = EpisodeReward(terms, self.generation.max_episode_tokens)
         job = self.job(self.training, self.max_model_len, self.sandbox)
-        questions = [question for _, question in records.read_all(records.read_questions, self.dataset_path)]
+        questions = [question for _, question in records.read_all(self.dataset_path, Question)]
         with _two(self.sandbox, self.n_jobs, self.modules()) as executors:
             renderer = self.renderer()
             check_template(renderer.tokenizer)
@@ -346,7 +348,7 @@ class Episodes(UserFlags, SamplerFlags, ToolFlags):
         return self.output_folder / f"{self.shard:03d}.parquet"
 
     def writes(self) -> Outputs:
-        return {"output_folder": [records_file(self._output, "episodes")]}
+        return {"output_folder": [records_file(self._output, records.Episode)]}
 
     def run(self) -> None:
         from arc_refinery.sampling.checks import check_model
@@ -356,7 +358,7 @@ class Episodes(UserFlags, SamplerFlags, ToolFlags):
         _check_sets([self.dataset_path], {"--tools-of-sets": self.choices_of_sets(), "--users": self.users_of_sets()})
         model = self.sampler()
         check_model(model, self.lora_path)
-        questions = list(records.read_questions(self.dataset_path))
+        questions = list(records.read(self.dataset_path, Question))
         with _two(self.sandbox, self.n_jobs, self.modules()) as executors:
             renderer = self.renderer()
             setup = EpisodeSettings(
@@ -377,13 +379,13 @@ class Episodes(UserFlags, SamplerFlags, ToolFlags):
             settings = setup.settings() | {"lora_path": self.lora_path}
             notes = {CALL_FORMAT: renderer.call_format.name}
             made_from = [self.dataset_path]
-            records.write(self._output, "episodes", played, self.seed, settings, lambda: notes, made_from)
+            records.write(self._output, records.Episode, played, self.seed, settings, lambda: notes, made_from)
         progress_path(self._output).unlink()
 
 
 def _check_sets(paths: Iterable[Path], named: Mapping[str, Iterable[str]]) -> None:
     """Raise `InputError` if a flag names a set of which there is no question."""
-    there = {one.partition("/")[0] for path in paths for one in records.texts(path, "questions", "question_id")}
+    there = {one.partition("/")[0] for path in paths for one in records.texts(path, Question, "question_id")}
     for flag, sets in named.items():
         if unknown := sorted(set(sets) - there):
             raise InputError(

@@ -115,10 +115,12 @@ class Train(GrpoFlags):
         )
         n_left_out = 0
 
-        def read(path: Path) -> Iterator[records.Prompt]:
-            return prompts_in(path, sampling, self.template, self.colors, self.model_path, self.seed)
-
-        for _, prompt in records.read_all(read, self.dataset_path):
+        prompts = (
+            (path, prompt)
+            for path in self.dataset_path
+            for prompt in prompts_in(path, sampling, self.template, self.colors, self.model_path, self.seed)
+        )
+        for _, prompt in records.distinct(prompts):
             if prompt.n_tokens <= self.lengths.longest_prompt:
                 yield prompt
             else:
@@ -155,12 +157,12 @@ class FineTune(AdapterFlags):
         from arc_refinery.training.sft import SftRow, refinement_row
 
         end = str(load_tokenizer(self.model_path).eos_token)
-        if records.kind_of(self.dataset_path[0]) == "conversations":
-            for _, one in records.read_all(records.read_conversations, self.dataset_path):
-                yield SftRow(one.question_id, one.segments)
+        if records.kind_of(self.dataset_path[0]) == records.Conversation.KIND:
+            for _, conversation in records.read_all(self.dataset_path, records.Conversation):
+                yield SftRow(conversation.question_id, conversation.segments)
         else:
-            for _, row in records.read_all(records.read_demonstrations, self.dataset_path):
-                yield refinement_row(row, end)
+            for _, demonstration in records.read_all(self.dataset_path, records.Demonstration):
+                yield refinement_row(demonstration, end)
 
 
 @dataclass

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from arc_refinery import records
+from arc_refinery.arc.tasks import Task
 from arc_refinery.config import Dtype, Grpo, Lora, ModelConfig, PolicyGradient, Sampling, TaskSet
 from arc_refinery.config.stages import flag_words
 from arc_refinery.doctor.findings import Finding
@@ -72,7 +73,7 @@ def sampling(model: ModelConfig, adapter: Lora) -> Iterator[Finding]:
                 if ended.code:
                     yield Finding(checks[0], "failed", ended.reason, "see this job's log for the whole message")
                     return
-                answers[backend, with_adapter] = list(records.read_attempts(output / "000.parquet"))
+                answers[backend, with_adapter] = list(records.read(output / "000.parquet", records.Attempt))
     plain, adapted = answers[model.backend, False], answers[model.backend, True]
     yield Finding(checks[0], "passed", f"{sum(one.n_tokens for one in plain)} tokens in {model.dtype}")
     if model.backend == "transformers":
@@ -141,7 +142,7 @@ def _tasks(path: Path) -> Path:
 
     task_set = TaskSet(name="doctor", source="generator", n_tasks=N_TASKS)
     tasks = tasks_of_set(task_set, 300, Counter())
-    records.write(path, "tasks", tasks, 0, {})
+    records.write(path, Task, tasks, 0, {})
     return path
 
 
@@ -191,9 +192,9 @@ def _train(
 
     sampling = Sampling(max_output_tokens=N_TOKENS, use_data_augmentation=False)
     made = first_turn_prompts(
-        list(records.read_tasks(tasks)), 1, sampling, load_template(TEMPLATE), Renderer(str(MODEL)), 0
+        list(records.read(tasks, Task)), 1, sampling, load_template(TEMPLATE), Renderer(str(MODEL)), 0
     )
-    records.write(folder / "prompts.parquet", "prompts", made, 0, {})
+    records.write(folder / "prompts.parquet", records.Prompt, made, 0, {})
     n_processes = settings.n_training_processes
     replaced: dict[str, Any] = {
         "learning_rate": 1e-4,

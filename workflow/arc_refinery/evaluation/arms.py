@@ -18,6 +18,7 @@ from pathlib import Path
 import pandas as pd
 
 from arc_refinery import records
+from arc_refinery.arc.tasks import Task
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import Arm, Refining, TaskSet
 from arc_refinery.evaluation.origins import check_branch
@@ -121,15 +122,15 @@ def load_results(experiment: Refining, folder: Path, task_set: TaskSet, arms: It
 
 def read_task_ids(folder: Path, task_set: TaskSet) -> tuple[str, ...]:
     """Return the task ids of a set, in its order."""
-    return tuple(_read(folder / "tasks" / f"{task_set.name}.parquet", "tasks", ["task_id"])["task_id"])
+    return tuple(_read(folder / "tasks" / f"{task_set.name}.parquet", Task, ["task_id"])["task_id"])
 
 
 def load_branch(files: BranchFiles, task_ids: Collection[str], extra: Sequence[str] = ()) -> pd.DataFrame:
     """Load one branch of `SetResults`, with `extra` columns of attempts; raises `records.RecordError`."""
     records.check_branch(files)
     records.check_made_from(files.prompts, [files.tasks])
-    verdicts = pd.concat([_read(path, "verdicts", _VERDICT_COLUMNS) for path in files.verdicts], ignore_index=True)
-    attempts = pd.concat([_read(path, "attempts", [*_ATTEMPT_COLUMNS, *extra]) for path in files.attempts])
+    verdicts = pd.concat([_read(path, records.Verdict, _VERDICT_COLUMNS) for path in files.verdicts], ignore_index=True)
+    attempts = pd.concat([_read(path, records.Attempt, [*_ATTEMPT_COLUMNS, *extra]) for path in files.attempts])
     if unknown := sorted(set(verdicts["task_id"]) - set(task_ids)):
         raise records.RecordError(
             f"{files.folder}: has attempts on task {unknown[0]}, which is not in {files.tasks}. "
@@ -198,6 +199,6 @@ def n_tasks_with_budget_left(attempts: pd.DataFrame, arm: Arm, task_ids: Sequenc
     return int((spent < arm.budget).sum())
 
 
-def _read(path: Path, kind: records.RecordKind, columns: list[str]) -> pd.DataFrame:
-    table: pd.DataFrame = records.columns(path, kind, columns).to_pandas()
+def _read(path: Path, cls: type[records.RecordClass], columns: list[str]) -> pd.DataFrame:
+    table: pd.DataFrame = records.columns(path, cls, columns).to_pandas()
     return table

@@ -3,12 +3,12 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from arc_refinery import records
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import Refining, ToolUse, inputs
-from arc_refinery.records import RecordError
+from arc_refinery.records import Attempt, Episode, RecordError
 
 _ADVICE = "Give the settings.json of the experiment that made it, or run the experiment again"
 _COLUMNS = ("model", "adapter", "seed", "temperature", "top_p")
@@ -24,7 +24,7 @@ def check_branch(experiment: Refining, files: BranchFiles, tasks: str, branch: s
         "top_p": ("sampling.top_p", experiment.sampling.top_p),
     }
     for path in files.attempts:
-        _check_rows(path, "attempts", expected)
+        _check_rows(path, Attempt, expected)
     if branch.startswith("turn1"):
         n_predictions = experiment.first_turn_predictions(tasks, branch)
     else:
@@ -43,7 +43,7 @@ def check_episodes(experiment: ToolUse, path: Path, arm: str) -> None:
         "temperature": ("generation.temperature", generation.temperature),
         "top_p": ("generation.top_p", generation.top_p),
     }
-    _check_rows(path, "episodes", expected)
+    _check_rows(path, Episode, expected)
 
 
 def check_arms_differ(experiment: ToolUse, questions: str, files: Mapping[str, list[Path]]) -> None:
@@ -72,9 +72,9 @@ def _name(adapters: list[str]) -> str:
     return Path(adapters[0]).name if adapters else ""
 
 
-def _check_rows(path: Path, kind: Literal["attempts", "episodes"], expected: Mapping[str, tuple[str, Any]]) -> None:
+def _check_rows(path: Path, cls: type[Attempt | Episode], expected: Mapping[str, tuple[str, Any]]) -> None:
     """Raise `RecordError` unless all rows have the expected values; `expected` has the config's key of each column."""
-    table = records.columns(path, kind, _COLUMNS)
+    table = records.columns(path, cls, _COLUMNS)
     for row in table.group_by(list(_COLUMNS)).aggregate([]).to_pylist():
         row["adapter"] = Path(row["adapter"]).name
         for column, (key, value) in expected.items():
@@ -94,7 +94,7 @@ def _is_same_model(one: str, other: str) -> bool:
 
 def _check_number(prompts: Path, expected: int) -> None:
     """Raise `RecordError` unless the prompts of a task ask for so many completions, except those that are too long."""
-    table = records.columns(prompts, "prompts", ["task_id", "n_predictions"])
+    table = records.columns(prompts, records.Prompt, ["task_id", "n_predictions"])
     found = table.group_by("task_id").aggregate([("n_predictions", "sum")])["n_predictions_sum"].to_pylist()
     n = max(found, default=expected)
     if n > expected or (n < expected and not records.notes(prompts).get("n_dropped")):

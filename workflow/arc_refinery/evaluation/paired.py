@@ -15,6 +15,7 @@ import pandas as pd
 
 from arc_refinery import records
 from arc_refinery.arc.grids import fingerprint
+from arc_refinery.arc.tasks import Task
 from arc_refinery.config import Refining
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.arms import PASS_RATE, SetResults, load_results, per_task
@@ -127,5 +128,5 @@ def _contents(path: Path) -> dict[str, tuple[int, str]]:
             len(task.train),
             fingerprint([grid for one in task.pairs for grid in (one.input, one.output)]),
         )
-        for task in records.read_tasks(path)
+        for task in records.read(path, Task)
     }

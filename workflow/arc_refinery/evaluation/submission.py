@@ -70,7 +70,7 @@ class Score:
 def count_votes(paths: Iterable[Path], tasks: Mapping[str, Task]) -> dict[str, list[Ballot]]:
     """Return the ballots of each task's test inputs. Verdicts are streamed; a file that is named twice counts once."""
     ballots = {task_id: [Ballot() for _ in task.test] for task_id, task in tasks.items()}
-    for path, verdict in records.read_all(records.read_verdicts, dict.fromkeys(paths)):
+    for path, verdict in records.read_all(dict.fromkeys(paths), Verdict):
         _vote(verdict, ballots, path)
     return ballots
 

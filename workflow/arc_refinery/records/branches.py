@@ -18,13 +18,14 @@ import pyarrow as pa
 
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.records.files import RecordError, check_made_from, columns, remake
-from arc_refinery.records.refining import attempt_id
+from arc_refinery.records.refining import Attempt, Prompt, Verdict, attempt_id
+from arc_refinery.records.transcripts import Episode
 
 T = TypeVar("T")
 
-_OF_PROMPT = ["prompt_id", "task_id", "turn", "parent_id", "augmentation", "train_order"]
-_OF_EPISODE = ["episode_id", "question_id"]
-_OF_VERDICT = ["attempt_id", "prompt_id", "task_id", "turn"]
+_PROMPT_COLUMNS = ["prompt_id", "task_id", "turn", "parent_id", "augmentation", "train_order"]
+_EPISODE_COLUMNS = ["episode_id", "question_id"]
+_VERDICT_COLUMNS = ["attempt_id", "prompt_id", "task_id", "turn"]
 
 
 def in_shard(task_ids: Sequence[str], shard: int, n_shards: int) -> list[bool]:
@@ -42,9 +43,9 @@ def check_episodes(path: Path, questions: Path, question_ids: Sequence[str], n_e
     """Raise `RecordError` unless a file has `n_episodes` episodes on each of these questions, in their order."""
     rows = [(attempt_id(name, number), name) for name in question_ids for number in range(n_episodes)]
     expected = pa.table(
-        [pa.array(names, pa.string()) for names in (zip(*rows, strict=True) if rows else ([], []))], _OF_EPISODE
+        [pa.array(names, pa.string()) for names in (zip(*rows, strict=True) if rows else ([], []))], _EPISODE_COLUMNS
     )
-    _compare(path, columns(path, "episodes", _OF_EPISODE), expected, str(questions))
+    _compare(path, columns(path, Episode, _EPISODE_COLUMNS), expected, str(questions))
     check_made_from(path, [questions])
 
 
@@ -53,20 +54,21 @@ def check_branch(files: BranchFiles) -> None:
 
     Only ids are read, and hashes of the files that others were made from.
     """
-    prompts = columns(files.prompts, "prompts", [*_OF_PROMPT, "n_predictions"])
+    prompts = columns(files.prompts, Prompt, [*_PROMPT_COLUMNS, "n_predictions"])
     task_ids = prompts["task_id"].to_pylist()
     shards = iter(range(files.n_shards))
     for job, verdicts in enumerate(files.verdicts):
         expected = []
         for attempts, shard in zip(files.attempts_of_job(job), shards, strict=False):
-            of_shard = _attempts_on(prompts.filter(pa.array(in_shard(task_ids, shard, files.n_shards), pa.bool_())))
+            is_in_shard = pa.array(in_shard(task_ids, shard, files.n_shards), pa.bool_())
+            shard_ids = _attempts_on(prompts.filter(is_in_shard))
             source = f"shard {shard} of {files.n_shards} of {files.prompts}"
-            _compare(attempts, columns(attempts, "attempts", of_shard.column_names), of_shard, source)
+            _compare(attempts, columns(attempts, Attempt, shard_ids.column_names), shard_ids, source)
             check_made_from(attempts, [files.prompts])
-            expected.append(of_shard)
-        of_job = pa.concat_tables(expected).select(_OF_VERDICT)
+            expected.append(shard_ids)
+        job_ids = pa.concat_tables(expected).select(_VERDICT_COLUMNS)
         names = " and ".join(dict.fromkeys(map(str, (files.attempts_of_job(job)[0], files.attempts_of_job(job)[-1]))))
-        _compare(verdicts, columns(verdicts, "verdicts", _OF_VERDICT), of_job, names)
+        _compare(verdicts, columns(verdicts, Verdict, _VERDICT_COLUMNS), job_ids, names)
         check_made_from(verdicts, files.attempts_of_job(job))
 
 
@@ -78,23 +80,23 @@ def _attempts_on(prompts: pa.Table) -> pa.Table:
         for prompt_id, n in zip(prompts["prompt_id"].to_pylist(), numbers, strict=True)
         for number in range(n)
     ]
-    rows = prompts.select(_OF_PROMPT).take(np.repeat(np.arange(len(prompts)), numbers))
+    rows = prompts.select(_PROMPT_COLUMNS).take(np.repeat(np.arange(len(prompts)), numbers))
     return rows.add_column(0, "attempt_id", pa.array(ids, pa.string()))
 
 
-def _compare(path: Path, given: pa.Table, expected: pa.Table, source: str) -> None:
+def _compare(path: Path, in_file: pa.Table, expected: pa.Table, source: str) -> None:
     """Raise `RecordError` unless the ids in a file are the expected ones, in their order."""
-    if given.equals(expected):
+    if in_file.equals(expected):
         return
     row_id = expected.column_names[0]
-    if given[row_id] == expected[row_id]:
-        name = next(name for name in expected.column_names if given[name] != expected[name])
+    if in_file[row_id] == expected[row_id]:
+        name = next(name for name in expected.column_names if in_file[name] != expected[name])
         raise RecordError(f"{path}: its column {name!r} is not that of {source}. {remake(path)}")
-    rows = zip(given[row_id].to_pylist(), expected[row_id].to_pylist(), strict=False)
-    found = next(
-        (f"row {n} is {one}, expected {other}; " for n, (one, other) in enumerate(rows, 1) if one != other), ""
+    rows = zip(in_file[row_id].to_pylist(), expected[row_id].to_pylist(), strict=False)
+    first = next(
+        (f"row {n} is {row}, expected {other}; " for n, (row, other) in enumerate(rows, 1) if row != other), ""
     )
     raise RecordError(
-        f"{path}: {found}{len(given)} rows, expected {len(expected)}, those of {source}. "
+        f"{path}: {first}{len(in_file)} rows, expected {len(expected)}, those of {source}. "
         f"Is the number of shards right? {remake(path)}"
     )

@@ -7,13 +7,13 @@ are stored, so equal settings give equal bytes.
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, fields, is_dataclass
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,22 +21,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from arc_refinery.arc.arrow_grids import SIDES, FlatGrids, lengths_of, list_array, pair_array
-from arc_refinery.arc.augment import Augmentation
-from arc_refinery.arc.grids import GridError
-from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
 from arc_refinery.reading import check_regular, content_hash
-from arc_refinery.records.questions import Asserts, Question
-from arc_refinery.records.refining import Attempt, Demonstration, Overlap, Prompt, Verdict
-from arc_refinery.records.schemas import GRIDS, PAIRS, RecordKind, schema
-from arc_refinery.records.transcripts import Conversation, Episode, Segment
+from arc_refinery.records.schemas import Record, RecordClass, field_types, from_arrow, non_null_type, schema, to_arrow
 
 SCHEMA_VERSION = 1
 ROWS_PER_GROUP = 2000
-MAY_BE_NULL = {"asserts"}  # columns
-Record = TypeVar("Record")
 
 
 class RecordError(InputError):
@@ -47,18 +38,20 @@ def settings_hash(settings: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def tables(kind: RecordKind, records: Iterable[Any]) -> Iterator[pa.Table]:
+def tables(cls: type[Record], records: Iterable[Record]) -> Iterator[pa.Table]:
     """Yield records as tables of `ROWS_PER_GROUP` rows; the last one may be shorter."""
     remaining = iter(records)
     while group := list(islice(remaining, ROWS_PER_GROUP)):
-        columns = [_column([getattr(record, field.name) for record in group], field.type) for field in schema(kind)]
-        yield pa.table(columns, schema(kind))
+        columns = [
+            to_arrow([getattr(record, name) for record in group], hint) for name, hint in field_types(cls).items()
+        ]
+        yield pa.table(columns, schema(cls))
 
 
 @contextmanager
 def writer(
     path: Path,
-    kind: RecordKind,
+    cls: type[RecordClass],
     seed: int,
     settings: Mapping[str, Any],
     notes: Callable[[], dict[str, Any]] = dict,
@@ -73,21 +66,21 @@ def writer(
     `check_made_from` later refuses others with the same ids.
     """
     metadata = {
-        "kind": kind,
+        "kind": cls.KIND,
         "schema_version": str(SCHEMA_VERSION),
         "package_version": version("arc-refinery"),
         "seed": str(seed),
         "settings": settings_hash(settings),
         **({"made_from": content_hash(made_from)} if made_from else {}),
     }
-    columns = schema(kind).with_metadata(metadata)
-    with atomic_write(path) as unfinished, pq.ParquetWriter(unfinished, columns, **_encodings(kind)) as file:
-        waiting = schema(kind).empty_table()
+    columns = schema(cls).with_metadata(metadata)
+    with atomic_write(path) as unfinished, pq.ParquetWriter(unfinished, columns, **_encodings(cls)) as file:
+        waiting = schema(cls).empty_table()
         ids = hashlib.sha256()
 
         def add(table: pa.Table) -> None:
             nonlocal waiting
-            _add_ids(ids, table[_id_column(kind)].to_pylist())
+            _add_ids(ids, table[_id_column(cls)].to_pylist())
             waiting = pa.concat_tables([waiting, table.replace_schema_metadata(None)])
             n_whole = len(waiting) // ROWS_PER_GROUP * ROWS_PER_GROUP
             write_groups(waiting.slice(0, n_whole))
@@ -102,92 +95,78 @@ def writer(
         file.add_key_value_metadata({"notes": json.dumps(notes(), sort_keys=True), "ids": ids.hexdigest()})
 
 
-def _encodings(kind: RecordKind) -> dict[str, Any]:
+def _encodings(cls: type[RecordClass]) -> dict[str, Any]:
     """Encode cells as byte streams, three quarters of them zeros: cheaper than a dictionary of ten colours."""
-    pairs, grids = ([field.name for field in schema(kind) if field.type == one] for one in (PAIRS, GRIDS))
-    lists = [f"{name}.list.element.{side}" for name in pairs for side in SIDES]
-    lists += [f"{name}.list.element" for name in grids]
     return {
         "compression": "lz4",
         "write_page_checksum": True,
-        "use_dictionary": [field.name for field in schema(kind) if pa.types.is_string(field.type)],
-        "column_encoding": {f"{name}.list.element.list.element": "BYTE_STREAM_SPLIT" for name in lists},
+        "use_dictionary": [field.name for field in schema(cls) if pa.types.is_string(field.type)],
+        "column_encoding": {
+            cells: "BYTE_STREAM_SPLIT" for field in schema(cls) for cells in _cells(field.name, field.type)
+        },
     }
+
+
+def _cells(path: str, kind: pa.DataType) -> Iterator[str]:
+    """Yield the paths of cells of grids, in Parquet's words, such as `train.list.element.input.list.element...`."""
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from _cells(f"{path}.{field.name}", field.type)
+    elif kind == pa.list_(pa.list_(pa.int8())):
+        yield f"{path}.list.element.list.element"
+    elif pa.types.is_list(kind):
+        yield from _cells(f"{path}.list.element", kind.value_type)
 
 
 def write(
     path: Path,
-    kind: RecordKind,
-    records: Iterable[Any],
+    cls: type[Record],
+    records: Iterable[Record],
     seed: int,
     settings: Mapping[str, Any],
     notes: Callable[[], dict[str, Any]] = dict,
     made_from: Sequence[Path] = (),
 ) -> None:
     """Write records to a file; see `writer`."""
-    with writer(path, kind, seed, settings, notes, made_from) as add:
-        for table in tables(kind, records):
+    with writer(path, cls, seed, settings, notes, made_from) as add:
+        for table in tables(cls, records):
             add(table)
 
 
-def read_tasks(path: Path) -> Iterator[Task]:
-    return (Task(**row) for row in _rows(path, "tasks"))
+def read(path: Path, cls: type[Record], is_wanted: NDArray[np.bool_] | None = None) -> Iterator[Record]:
+    """Yield the records of a file; `is_wanted`, one value per record, leaves out those where it is false."""
+    check(path, cls)
+    for batch in _checked(path, cls, schema(cls).names, is_wanted):
+        try:
+            rows = _records(cls, batch)
+        except ValueError as error:
+            raise RecordError(f"{path}: {error}. {remake(path)}") from None
+        yield from rows
 
 
-def read_prompts(path: Path) -> Iterator[Prompt]:
-    for row in _rows(path, "prompts"):
-        changed = {
-            "augmentation": _augmentation(row["augmentation"]),
-            "train_order": tuple(row["train_order"]),
-            "messages": tuple(row["messages"]),
-        }
-        yield Prompt(**{**row, **changed})
+def from_rows(cls: type[Record], rows: Sequence[Mapping[str, Any]]) -> list[Record]:
+    """Return records from rows of plain lists and mappings, as `dataclasses.asdict` makes them."""
+    return list(_records(cls, pa.RecordBatch.from_pylist(rows, schema(cls))))
 
 
-def read_attempts(path: Path) -> Iterator[Attempt]:
-    for row in _rows(path, "attempts"):
-        lineage = {"augmentation": _augmentation(row["augmentation"]), "train_order": tuple(row["train_order"])}
-        yield Attempt(**{**row, **lineage})
+def _records(cls: type[Record], batch: pa.RecordBatch) -> Iterator[Record]:
+    return map(cls, *(from_arrow(batch[name], hint, name) for name, hint in field_types(cls).items()))
 
 
-def read_verdicts(path: Path, chosen: NDArray[np.bool_] | None = None) -> Iterator[Verdict]:
-    """Yield verdicts; `chosen`, one value for each in the file, leaves out those where it is false."""
-    return (Verdict(**row) for row in _rows(path, "verdicts", chosen))
+def read_all(paths: Iterable[Path], cls: type[Record]) -> Iterator[tuple[Path, Record]]:
+    """Yield the records of several files, which have no id in common; see `distinct`."""
+    return distinct((path, record) for path in paths for record in read(path, cls))
 
 
-def read_demonstrations(path: Path) -> Iterator[Demonstration]:
-    return (Demonstration(**row) for row in _rows(path, "demonstrations"))
-
-
-def read_overlaps(path: Path) -> Iterator[Overlap]:
-    return (Overlap(**row) for row in _rows(path, "overlaps"))
-
-
-def read_questions(path: Path) -> Iterator[Question]:
-    for row in _rows(path, "questions"):
-        asserts = row["asserts"] and _asserts(row["asserts"])
-        yield Question(**{**row, "asserts": asserts})
-
-
-def read_conversations(path: Path) -> Iterator[Conversation]:
-    for row in _rows(path, "conversations"):
-        yield Conversation(**{**row, "segments": tuple(Segment(**one) for one in row["segments"])})
-
-
-def read_episodes(path: Path) -> Iterator[Episode]:
-    return (Episode.of(row) for row in _rows(path, "episodes"))
-
-
-def read_all(read: Callable[[Path], Iterable[Record]], paths: Iterable[Path]) -> Iterator[tuple[Path, Record]]:
-    """Yield the records of several files; raise `RecordError` if two have the same id, as if a file was copied."""
+def distinct(records: Iterable[tuple[Path, Record]]) -> Iterator[tuple[Path, Record]]:
+    """Yield records and their files; raise `RecordError` if two have the same id, as if a file was copied."""
     owners: dict[str, Path] = {}
-    for path in paths:
-        for record in read(path):
-            name = getattr(record, fields(record)[0].name)  # type: ignore[arg-type]
-            if name in owners:
-                raise RecordError(f"{path}: {name} is also in {owners[name]}; give each file once")
-            owners[name] = path
-            yield path, record
+    for path, record in records:
+        row_id = getattr(record, _id_column(type(record)))
+        if row_id in owners:
+            raise RecordError(f"{path}: {row_id} is also in {owners[row_id]}; give each file once")
+        owners[row_id] = path
+        yield path, record
 
 
 def kind_of(path: Path) -> str:
@@ -195,20 +174,21 @@ def kind_of(path: Path) -> str:
     return _metadata(path)["kind"]
 
 
-def columns(path: Path, kind: RecordKind, names: Sequence[str], ids: Collection[str] | None = None) -> pa.Table:
-    """Return some columns of a file, checked as by the readers of records; with `ids`, only of the rows with these."""
-    check(path, kind)
-    wanted = list(dict.fromkeys([_id_column(kind), *names]))
-    batches = _checked(path, kind, wanted)
+def columns(path: Path, cls: type[RecordClass], names: Sequence[str], ids: Collection[str] | None = None) -> pa.Table:
+    """Return some columns of a file, checked as by `read`; with `ids`, only of the rows with these."""
+    check(path, cls)
+    id_column = _id_column(cls)
+    wanted = list(dict.fromkeys([id_column, *names]))
+    batches = _checked(path, cls, wanted)
     if ids is not None:
-        chosen = pa.array(list(ids), pa.string())
-        batches = (batch.filter(pc.is_in(batch[_id_column(kind)], chosen)) for batch in batches)
-    return pa.Table.from_batches(batches, pa.schema([schema(kind).field(name) for name in wanted])).select(list(names))
+        wanted_ids = pa.array(list(ids), pa.string())
+        batches = (batch.filter(pc.is_in(batch[id_column], wanted_ids)) for batch in batches)
+    return pa.Table.from_batches(batches, pa.schema([schema(cls).field(name) for name in wanted])).select(list(names))
 
 
-def texts(path: Path, kind: RecordKind, column: str) -> list[str]:
+def texts(path: Path, cls: type[RecordClass], column: str) -> list[str]:
     """Return a column of texts; other columns are not read."""
-    values: list[str] = columns(path, kind, [column])[column].to_pylist()
+    values: list[str] = columns(path, cls, [column])[column].to_pylist()
     return values
 
 
@@ -221,10 +201,9 @@ def count(path: Path) -> int:
 def check_made_from(path: Path, sources: Sequence[Path]) -> None:
     """Raise `RecordError` if a file was made from other contents than those of the files `sources`.
 
-    Files of earlier versions do not say what they were made from.
+    Imported predictions, for example, name no sources.
     """
-    given = _metadata(path).get("made_from")
-    if given not in (None, content_hash(sources)):
+    if _metadata(path).get("made_from") not in (None, content_hash(sources)):
         names = ", ".join(map(str, sources[:2])) + (f" and {len(sources) - 2} more" if len(sources) > 2 else "")
         raise RecordError(f"{path}: was made from other files than {names}. {remake(path)}")
 
@@ -243,61 +222,54 @@ def notes(path: Path) -> dict[str, Any]:
     return dict(content)
 
 
-def check(path: Path, kind: RecordKind) -> None:
+def check(path: Path, cls: type[RecordClass]) -> None:
     """Raise `RecordError` unless the file is readable, has this kind and schema version, and has all columns."""
     metadata = _metadata(path)
-    if metadata["kind"] != kind:
-        raise RecordError(f"{path}: holds {metadata['kind']}, expected {kind}; give another file")
+    if metadata["kind"] != cls.KIND:
+        raise RecordError(f"{path}: holds {metadata['kind']}, expected {cls.KIND}; give another file")
     if metadata["schema_version"] != str(SCHEMA_VERSION):
         raise RecordError(
             f"{path}: has schema {metadata['schema_version']}, this version reads {SCHEMA_VERSION}. {remake(path)}"
         )
-    found = pq.read_schema(path)
-    for column in schema(kind):
-        if column.name not in found.names:
+    in_file = pq.read_schema(path)
+    for column in schema(cls):
+        if column.name not in in_file.names:
             raise RecordError(f"{path}: column {column.name!r} is missing. {remake(path)}")
-        if found.field(column.name).type != column.type:
-            given = found.field(column.name).type
-            raise RecordError(f"{path}: column {column.name!r} is {given}, expected {column.type}. {remake(path)}")
-
-
-def _rows(path: Path, kind: RecordKind, chosen: NDArray[np.bool_] | None = None) -> Iterator[dict[str, Any]]:
-    check(path, kind)
-    names = schema(kind).names
-    for batch in _checked(path, kind, names, chosen):
-        columns = [_values(batch[name], name, path) for name in names]
-        yield from (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+        if (other := in_file.field(column.name).type) != column.type:
+            raise RecordError(f"{path}: column {column.name!r} is {other}, expected {column.type}. {remake(path)}")
 
 
 def _checked(
-    path: Path, kind: RecordKind, names: list[str], chosen: NDArray[np.bool_] | None = None
+    path: Path, cls: type[RecordClass], names: Sequence[str], is_wanted: NDArray[np.bool_] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield columns of a file, the id among them; raise `RecordError` if values or rows are not as they were written.
 
     That is, for a missing value, an id that comes again, and, if all rows are read, other ids or another order.
     """
-    seen: set[str] = set()
+    id_column, hints = _id_column(cls), field_types(cls)
+    counts: Counter[str] = Counter()
     digest = hashlib.sha256()
-    for batch in _batches(path, names, chosen):
+    for batch in _batches(path, names, is_wanted):
         for name in names:
-            if name not in MAY_BE_NULL and _has_nulls(batch[name]):
+            values = batch[name].drop_null() if non_null_type(hints[name]) else batch[name]
+            if _has_nulls(values):
                 raise RecordError(f"{path}: a value is missing in column {name!r}. {remake(path)}")
-        ids = batch[_id_column(kind)].to_pylist()
-        if twice := next((one for one in ids if one in seen or seen.add(one)), None):  # type: ignore[func-returns-value]
-            raise RecordError(f"{path}: {_id_column(kind)} {twice} is there twice. {remake(path)}")
+        ids = batch[id_column].to_pylist()
+        counts.update(ids)
+        if doubled := next((row_id for row_id in ids if counts[row_id] > 1), None):
+            raise RecordError(f"{path}: {id_column} {doubled} is there twice. {remake(path)}")
         _add_ids(digest, ids)
         yield batch
-    written = _metadata(path).get("ids")  # files of earlier versions have none
-    if chosen is None and written not in (None, digest.hexdigest()):
+    if is_wanted is None and _metadata(path).get("ids") != digest.hexdigest():
         raise RecordError(f"{path}: its rows are not those that were written, or in another order. {remake(path)}")
 
 
 def _add_ids(digest: "hashlib._Hash", ids: Iterable[str]) -> None:
-    digest.update("".join(f"{one}\n" for one in ids).encode())
+    digest.update("".join(f"{row_id}\n" for row_id in ids).encode())
 
 
-def _id_column(kind: RecordKind) -> str:
-    return schema(kind).names[0]  # type: ignore[no-any-return]
+def _id_column(cls: type[RecordClass]) -> str:
+    return schema(cls).names[0]  # type: ignore[no-any-return]
 
 
 def _has_nulls(array: pa.Array) -> bool:
@@ -309,18 +281,20 @@ def _has_nulls(array: pa.Array) -> bool:
     return pa.types.is_list(array.type) and _has_nulls(array.flatten())
 
 
-def _batches(path: Path, columns: list[str], chosen: NDArray[np.bool_] | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the chosen rows, by default all; row groups without any are not read."""
+def _batches(
+    path: Path, columns: Sequence[str], is_wanted: NDArray[np.bool_] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the wanted rows, by default all; row groups without any are not read."""
     try:
         # with pre_buffer, everything that was read stays in memory
         with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
             start = 0
             for number in range(file.num_row_groups):
                 end = start + file.metadata.row_group(number).num_rows
-                if chosen is None or chosen[start:end].any():
+                if is_wanted is None or is_wanted[start:end].any():
                     for batch in file.iter_batches(ROWS_PER_GROUP, [number], columns):
-                        some = slice(start, start := start + len(batch))
-                        yield batch if chosen is None else batch.filter(pa.array(chosen[some]))
+                        rows = slice(start, start := start + len(batch))
+                        yield batch if is_wanted is None else batch.filter(pa.array(is_wanted[rows]))
                 start = end
     except (pa.ArrowException, OSError) as error:
         raise RecordError(f"{path}: cannot be read ({error}). {remake(path)}") from None
@@ -347,55 +321,3 @@ def _footer(path: Path) -> pq.FileMetaData:
 def remake(path: Path) -> str:
     """Return what to do about an unusable file, for messages."""
     return f"Re-make it: delete it, then run snakemake {path}"
-
-
-def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
-    if kind not in (PAIRS, GRIDS):
-        return pa.array([_plain(value) for value in values], kind)
-    items = [item for value in values for item in value]
-    if kind == PAIRS:
-        nested = pair_array(*(FlatGrids.from_grids([getattr(pair, side) for pair in items]) for side in SIDES))
-    else:
-        nested = FlatGrids.from_grids(items).to_arrow()
-    return list_array(np.array([len(value) for value in values], np.int64), nested)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return asdict(value) if is_dataclass(value) else value  # type: ignore[arg-type]
-
-
-def _values(column: pa.Array, name: str, path: Path) -> list[Any]:
-    """Return one value per row, grids and pairs as tuples. Only the output of a test pair may be `UNKNOWN`."""
-    if column.type not in (PAIRS, GRIDS):
-        values: list[Any] = column.to_pylist()
-        return values
-    if column.type == GRIDS:
-        items: list[Any] = _flat_grids(column.flatten(), path).to_grids()
-    else:
-        items = list(map(Pair, *(side.to_grids() for side in _sides(column, name, path))))
-    ends = np.cumsum(lengths_of(column)).tolist()
-    return [tuple(items[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
-
-
-def _sides(column: pa.Array, name: str, path: Path) -> tuple[FlatGrids, FlatGrids]:
-    """Return the inputs and the outputs of a column of pairs."""
-    pairs = column.flatten()
-    inputs = _flat_grids(pairs.field("input"), path)
-    return inputs, _flat_grids(pairs.field("output"), path, may_be_unknown=name == "test")
-
-
-def _flat_grids(grids: pa.Array, path: Path, may_be_unknown: bool = False) -> FlatGrids:
-    try:
-        return FlatGrids.from_arrow(grids, may_be_unknown)
-    except GridError as error:
-        raise RecordError(f"{path}: a grid is {error}. {remake(path)}") from None
-
-
-def _asserts(row: dict[str, Any]) -> Asserts:
-    return Asserts(tuple(row["statements"]), tuple(row["imports"]), row["setup"])
-
-
-def _augmentation(row: dict[str, Any]) -> Augmentation:
-    return Augmentation(row["n_rotations"], row["transpose"], tuple(row["colors"]))

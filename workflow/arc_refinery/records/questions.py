@@ -1,7 +1,7 @@
 """Questions for the model, and the references that its answers are compared with."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 QuestionKind = Literal["gsm8k", "code_exec", "exact_match"]
 
@@ -19,6 +19,7 @@ class Asserts:
 class Question:
     """One row of a data set."""
 
+    KIND: ClassVar = "questions"
     question_id: str
     text: str  # as the model reads it
     kind: QuestionKind  # how an answer is checked

@@ -7,6 +7,7 @@ prompt     "mirror/refine-turn2-000", parent_id "mirror/turn1-000/001", messages
 """
 
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.grids import Grid
@@ -20,12 +21,13 @@ NO_CODE = "no_code"  # status of an attempt whose completion contains no program
 class Prompt:
     """A conversation that waits for an answer, and the task as the model sees it (augmented, reordered)."""
 
+    KIND: ClassVar = "prompts"
     prompt_id: str
     task_id: str
     turn: int
     parent_id: str  # attempt to refine; empty in turn 1
     augmentation: Augmentation
-    train_order: tuple[int, ...]
+    train_order: tuple[Annotated[int, "int8"], ...]
     messages: tuple[Message, ...]
     text: str  # the messages rendered by the model's chat template
     n_tokens: int
@@ -43,6 +45,7 @@ def attempt_id(prompt_id: str, number: int) -> str:
 class Attempt:
     """A completion, with the prompt, model and settings that it was sampled with."""
 
+    KIND: ClassVar = "attempts"
     attempt_id: str
     prompt_id: str
     task_id: str
@@ -54,7 +57,7 @@ class Attempt:
     temperature: float
     top_p: float
     augmentation: Augmentation
-    train_order: tuple[int, ...]
+    train_order: tuple[Annotated[int, "int8"], ...]
     completion: str
     n_prompt_tokens: int
     n_tokens: int
@@ -69,6 +72,7 @@ class Verdict:
     Scores compare the outputs with the task's grids (0 without outputs); see metrics.py.
     """
 
+    KIND: ClassVar = "verdicts"
     attempt_id: str
     prompt_id: str
     task_id: str
@@ -99,6 +103,7 @@ class Verdict:
 class Demonstration:
     """A prompt and a correct answer to it, for supervised fine-tuning."""
 
+    KIND: ClassVar = "demonstrations"
     demonstration_id: str
     task_id: str
     turn: int
@@ -113,6 +118,7 @@ class Demonstration:
 class Overlap:
     """A task to train on that is also a task of an evaluation set."""
 
+    KIND: ClassVar = "overlaps"
     overlap_id: str
     tasks: str  # the part or set that it is trained on in, or `template_rows`
     task_id: str

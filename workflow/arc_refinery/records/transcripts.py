@@ -10,7 +10,7 @@ ending "answer", answer "0", reward 1.0
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, ClassVar, Literal
 
 # How an episode ends: with an answer; with a truncated turn; without tokens left for tool results and another turn;
 # with another tool call after the model was told that no calls are left.
@@ -29,6 +29,7 @@ class Segment:
 class Conversation:
     """A correct answer to a question, for supervised fine-tuning."""
 
+    KIND: ClassVar = "conversations"
     question_id: str
     segments: tuple[Segment, ...]
     n_calls: int
@@ -52,6 +53,7 @@ class Call:
 class Episode:
     """A sampled episode and its reward."""
 
+    KIND: ClassVar = "episodes"
     episode_id: str
     question_id: str
     model: str
@@ -61,21 +63,10 @@ class Episode:
     top_p: float
     messages: tuple[EpisodeMessage, ...]  # after the question
     calls: tuple[Call, ...]
-    completion_ids: tuple[int, ...]  # the messages as token ids, as they were sampled
-    mask: tuple[int, ...]  # 1: sampled, so it would carry loss in training
+    completion_ids: tuple[Annotated[int, "int32"], ...]  # the messages as token ids, as they were sampled
+    mask: tuple[Annotated[int, "int8"], ...]  # 1: sampled, so it would carry loss in training
     ending: str
     n_prompt_tokens: int
     n_tokens: int  # written by the model
     answer: str  # compared with the reference; empty without an answer
     reward: float
-
-    @classmethod
-    def of(cls, row: dict[str, Any]) -> "Episode":
-        """Build an episode from a row of plain lists and mappings."""
-        tuples = {
-            "messages": tuple(EpisodeMessage(**one) for one in row["messages"]),
-            "calls": tuple(Call(**one) for one in row["calls"]),
-            "completion_ids": tuple(row["completion_ids"]),
-            "mask": tuple(row["mask"]),
-        }
-        return cls(**row | tuples)

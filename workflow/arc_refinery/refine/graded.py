@@ -32,7 +32,7 @@ def read_graded(files: BranchFiles, excluded: Collection[str] = ()) -> Iterator[
     Raises `RecordError` where prompts, attempts and verdicts do not match one to one (`records.check_branch`).
     """
     records.check_branch(files)
-    prompts = {prompt.prompt_id: prompt for prompt in records.read_prompts(files.prompts)}
+    prompts = {prompt.prompt_id: prompt for prompt in records.read(files.prompts, Prompt)}
     place = {task_id: number for number, task_id in enumerate(dict.fromkeys(one.task_id for one in prompts.values()))}
     shards: list[Iterator[GradedAttempt]] = []
     for job, verdicts in enumerate(files.verdicts):
@@ -51,8 +51,8 @@ def read_outputs(paths: Iterable[Path], attempt_ids: Collection[str]) -> dict[st
     """Return the outputs of some attempts from files of verdicts: for all pairs of the task, in its form and order."""
     found: dict[str, tuple[Grid, ...]] = {}
     for path in paths:
-        chosen = np.isin(records.texts(path, "verdicts", "attempt_id"), list(attempt_ids))
-        found |= {one.attempt_id: one.train_outputs + one.test_outputs for one in records.read_verdicts(path, chosen)}
+        chosen = np.isin(records.texts(path, Verdict, "attempt_id"), list(attempt_ids))
+        found |= {one.attempt_id: one.train_outputs + one.test_outputs for one in records.read(path, Verdict, chosen)}
     return found
 
 
@@ -61,7 +61,7 @@ def check_attempts(
 ) -> None:
     """Raise `RecordError` unless all attempts are on these tasks; with `outputs`, also on parents that have some."""
     for path in paths:
-        columns = records.columns(path, "attempts", ["attempt_id", "task_id", "train_order", "parent_id"])
+        columns = records.columns(path, Attempt, ["attempt_id", "task_id", "train_order", "parent_id"])
         for name, task_id, order, parent_id in zip(*(column.to_pylist() for column in columns), strict=True):
             task = tasks.get(task_id)
             if task is None or sorted(order) != list(range(len(task.train))):
@@ -81,6 +81,6 @@ def _of_shard(
     prompts: Mapping[str, Prompt], attempts: Path, verdicts: Path, chosen: NDArray[np.bool_]
 ) -> Iterator[GradedAttempt]:
     """Yield the attempts of a file, whose verdicts are the chosen rows of another."""
-    pairs = zip(records.read_attempts(attempts), records.read_verdicts(verdicts, chosen), strict=True)
+    pairs = zip(records.read(attempts, Attempt), records.read(verdicts, Verdict, chosen), strict=True)
     for attempt, verdict in pairs:
         yield GradedAttempt(prompts[attempt.prompt_id], attempt, verdict)

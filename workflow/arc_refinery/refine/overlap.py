@@ -61,7 +61,7 @@ class EvaluatedTasks:
 def overlaps(files: Iterable[Path], evaluated: EvaluatedTasks) -> Iterator[Overlap]:
     """Yield the tasks of files of tasks that are evaluated."""
     for path in files:
-        for task in records.read_tasks(path):
+        for task in records.read(path, Task):
             yield from overlaps_of(task, path.stem, evaluated)
 
 
@@ -75,12 +75,12 @@ def overlaps_of(task: Task, tasks: str, evaluated: EvaluatedTasks) -> Iterator[O
 def read_overlap(folder: Path) -> list[Overlap]:
     """Return the tasks to train on that are evaluated, too; `folder`: of an experiment's results."""
     path = folder / "training/overlap.parquet"
-    return list(records.read_overlaps(path)) if path.exists() else []
+    return list(records.read(path, Overlap)) if path.exists() else []
 
 
 def left_out(path: Path | None) -> set[str]:
     """Return the ids of the tasks that are not to be trained on, from a file of overlaps."""
-    return {one.task_id for one in records.read_overlaps(path)} if path else set()
+    return {one.task_id for one in records.read(path, Overlap)} if path else set()
 
 
 def _numbered(task: Task) -> _Pairs:

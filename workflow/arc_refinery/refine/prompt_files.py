@@ -39,7 +39,7 @@ def write_prompts(
     def facts() -> dict[str, Any]:
         return {"longest_allowed": longest, "n_dropped": sum(map(len, dropped.values())), "dropped": dropped}
 
-    records.write(path, "prompts", fitting(), seed, settings, facts, made_from)
+    records.write(path, Prompt, fitting(), seed, settings, facts, made_from)
     if lengths := kept + [n_tokens for of_turn in dropped.values() for n_tokens in of_turn]:
         tokens = np.percentile(lengths, shares := (50, 95, 100), method="inverted_cdf")
         percentiles = ", ".join(f"{share} %: {n}" for share, n in zip(shares, tokens, strict=True))

@@ -11,6 +11,7 @@ from typing import Any
 from arc_refinery import records
 from arc_refinery.arc.augment import IDENTITY
 from arc_refinery.arc.kaggle import read_json, tasks_in
+from arc_refinery.arc.tasks import Task
 from arc_refinery.config import Sampling
 from arc_refinery.errors import InputError
 from arc_refinery.prompts import load_template
@@ -25,14 +26,14 @@ def prompts_in(
     """Yield the prompts of a file; those for tasks are made as `sampling` says, in the words of `template`."""
     is_json = path.suffix in (".json", ".gz")
     if not is_json and records.kind_of(path) == "prompts":
-        yield from records.read_prompts(path)
+        yield from records.read(path, Prompt)
         return
     renderer = Renderer(model_path)
     content = read_json(path) if is_json else {}
     if any(isinstance(one, dict) and "prompt" in one for one in content.values()):
         yield from _second_turns(content, path, renderer)
         return
-    tasks = tasks_in(content, path) if is_json else records.read_tasks(path)
+    tasks = tasks_in(content, path) if is_json else records.read(path, Task)
     wording = load_template(template, colors)
     yield from first_turn_prompts(tasks, sampling.n_predictions, sampling, wording, renderer, seed)
 

@@ -12,6 +12,7 @@ import pandas as pd
 from arc_refinery import records
 from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.grids import as_grid
+from arc_refinery.arc.tasks import Task
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import Arm, Refining, TaskSet
 from arc_refinery.evaluation.arms import SetResults
@@ -77,7 +78,7 @@ def section(
         return [f"No task had anything to refine in `{arm.name}`, so there are no refining attempts to show."]
     executed, prompts = _read(partial(experiment.files, folder, task_set.name), arm, shown)
     wanted = {one.task_id for one in shown}
-    all_tasks = records.read_tasks(folder / "tasks" / f"{task_set.name}.parquet")
+    all_tasks = records.read(folder / "tasks" / f"{task_set.name}.parquet", Task)
     tasks = {task.task_id: task for task in all_tasks if task.task_id in wanted}
     blocks = [RULES.format(arm=arm.name, baseline=baseline.name)]
     if any(map(experiment.continues_parents, arm.branches)):
@@ -163,12 +164,12 @@ def _read(
 def executions(branch: BranchFiles, attempt_ids: Sequence[str]) -> dict[str, Execution]:
     """Read the executions of some attempts of a branch; only these rows are kept in memory."""
 
-    def rows(paths: Sequence[Path], kind: records.RecordKind, *columns: str) -> Iterator[dict[str, Any]]:
+    def rows(paths: Sequence[Path], cls: type[records.RecordClass], *columns: str) -> Iterator[dict[str, Any]]:
         for path in paths:
-            yield from records.columns(path, kind, ["attempt_id", *columns], attempt_ids).to_pylist()
+            yield from records.columns(path, cls, ["attempt_id", *columns], attempt_ids).to_pylist()
 
-    completions = {row["attempt_id"]: row["completion"] for row in rows(branch.attempts, "attempts", "completion")}
-    verdicts = rows(branch.verdicts, "verdicts", "status", "error", "train_outputs", "test_outputs")
+    completions = {row["attempt_id"]: row["completion"] for row in rows(branch.attempts, records.Attempt, "completion")}
+    verdicts = rows(branch.verdicts, records.Verdict, "status", "error", "train_outputs", "test_outputs")
     return {row["attempt_id"]: _execution(row, completions[row["attempt_id"]]) for row in verdicts}
 
 
@@ -181,7 +182,7 @@ def _execution(row: dict[str, Any], completion: str) -> Execution:
 def read_feedback(path: Path, prompt_ids: Sequence[str]) -> dict[str, FeedbackShown]:
     """Read the feedback (the last user message) of some refining prompts; only these rows are kept in memory."""
     columns = ["prompt_id", "messages", "augmentation", "train_order"]
-    rows = records.columns(path, "prompts", columns, prompt_ids).to_pylist()
+    rows = records.columns(path, records.Prompt, columns, prompt_ids).to_pylist()
     return {row["prompt_id"]: _feedback(row) for row in rows}
 
 

@@ -59,7 +59,7 @@ def labels(paths: Sequence[Path]) -> list[str]:
 
 def read_lengths(path: Path, label: str) -> list[PromptLengths]:
     """Read the lengths of a file of prompts, by turn."""
-    kept = records.columns(path, "prompts", ["turn", "n_tokens"]).to_pandas()
+    kept = records.columns(path, records.Prompt, ["turn", "n_tokens"]).to_pandas()
     notes = records.notes(path)
     dropped = {int(turn): lengths for turn, lengths in notes.get("dropped", {}).items()}
     if sum(map(len, dropped.values())) != notes.get("n_dropped", 0):

@@ -157,7 +157,7 @@ def trained_on(experiment: Refining, folder: Path, sizes: Mapping[str, int]) -> 
 
 def _task_ids(folder: Path) -> set[str]:
     """Return the ids of the tasks that were trained on."""
-    files: dict[str, records.RecordKind] = {"prompts.parquet": "prompts", "demonstrations.parquet": "demonstrations"}
+    files = {"prompts.parquet": records.Prompt, "demonstrations.parquet": records.Demonstration}
     found = {folder / name: kind for name, kind in files.items() if (folder / name).exists()}
     return {task_id for path, kind in found.items() for task_id in records.texts(path, kind, "task_id")}
 

@@ -76,7 +76,7 @@ def run_shard(
     weights = "" if setup.adapter is None else content_hash([setup.adapter / ADAPTER_WEIGHTS])
     texts = [repr(question) for batch in batches for question in batch]
     progress = Progress(output, records.settings_hash({**setup.settings(), "adapter": weights, "questions": texts}))
-    done = [[Episode.of(one) for one in entry["episodes"]] for entry in progress.entries]
+    done = [records.from_rows(Episode, entry["episodes"]) for entry in progress.entries]
     if done:
         logger.info("%s: %d of %d batches were already done", progress.path, len(done), len(batches))
     yield from (episode for batch in done for episode in batch)

@@ -38,7 +38,7 @@ class EvaluatedQuestions:
     def full_episode(self, arm: str, episode_id: str) -> Episode:
         """Read an episode with its messages and token ids."""
         files = sorted((self.folder / arm).glob("*.parquet"))
-        return next(one for path in files for one in records.read_episodes(path) if one.episode_id == episode_id)
+        return next(one for path in files for one in records.read(path, Episode) if one.episode_id == episode_id)
 
     def only(self, question_ids: Iterable[str]) -> "EvaluatedQuestions":
         """Return the same with some of the questions, in that order."""
@@ -71,7 +71,7 @@ class EvaluatedQuestions:
 def load_questions(experiment: ToolUse, folder: Path, settings: Questions, arms: Iterable[str]) -> EvaluatedQuestions:
     """Load the episodes of some arms on a held-out set from the experiment's folder; raises `RecordError`."""
     source, evaluation = folder / f"questions/{settings.name}.parquet", experiment.evaluation
-    questions = {one.question_id: one for one in records.read_questions(source)}
+    questions = {one.question_id: one for one in records.read(source, Question)}
     if not questions:
         raise RecordError(f"{source}: has no questions, so nothing can be compared")
     answers = {name: one.reference if one.kind == "exact_match" else "" for name, one in questions.items()}
@@ -87,7 +87,7 @@ def load_questions(experiment: ToolUse, folder: Path, settings: Questions, arms:
             check_episodes(experiment, path, arm)
             call_format = FORMATS[records.notes(path).get(CALL_FORMAT, HERMES.name)]  # earlier versions had one
             has_tools = experiment.arm(arm).tools and experiment.tools_of(settings.name)
-            for episode in records.read_episodes(path):
+            for episode in records.read(path, Episode):
                 if not has_tools and any(call.tool for call in episode.calls):
                     raise RecordError(
                         f"{path}: {episode.episode_id} calls a tool, but the arm {arm} has none; is it of another "
