@@ -74,6 +74,6 @@ if experiment.kind in ("refining", "tool-use"):
         resources:
             **needs("cpu"),
         params:
-            folders=[f"results/{name}" for name in experiment.compare],
+            folders=[f"results/{name}" for name in reversed(experiment.compare)],  # later ones minus earlier ones
         shell:
-            "arc-refinery report compare --folders {params.folders} --output {output.markdown} 2> {log}"
+            "arc-refinery compare {params.folders} --output {output.markdown} 2> {log}"

@@ -20,7 +20,6 @@ NOT_CORRUPTED = {
     "prompts refine --overlap": "as for prompts first",
     "prompts demonstrations --overlap": "as for prompts first",
     "report --config": "as for doctor memory",
-    "report compare --folders": "as for compare",
     "sample --lora-path": WEIGHTS,
     "sft --dataset-path": ROWS,
     "tasks overlap --messages": "as for prompts learn",

@@ -16,11 +16,10 @@ from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.config import ConfigError, Refining, validate_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.paired import load_side, pair, shared_tasks
-from arc_refinery.evaluation.sides import arms_to_pair, side
-from arc_refinery.reporting.refining.compare import paired_comparison
-from arc_refinery.reporting.refining.side_by_side import COLUMNS_EXPLAINED, set_section
+from arc_refinery.evaluation.sides import arms_to_pair, read_sides, side
+from arc_refinery.reporting.compare import comparison, differences
+from arc_refinery.reporting.refining.compare import EXPLAINED, set_section
 from arc_refinery.reporting.refining.tables import comparisons
-from arc_refinery.reporting.side_by_side import differences, write_comparison
 
 ARMS = {
     "independent": [{"n_predictions": 4}],
@@ -39,8 +38,8 @@ def demo(tmp_path: Path) -> Path:
     return folder
 
 
-def write_page(folders: list[Any], output: Path) -> None:
-    write_comparison(folders, output, COLUMNS_EXPLAINED, set_section)
+def compared(*sides: object, wanted: tuple[str, ...] = ()) -> str:
+    return comparison(read_sides(list(map(str, sides))), wanted, set_section, EXPLAINED)
 
 
 def another(results: Path, tasks: str = "dcxa", **changes: Any) -> Path:
@@ -63,7 +62,7 @@ def test_arms_of_one_experiment_are_paired_by_task(demo: Path):
 
 
 def test_the_terminal_gets_a_table_a_sentence_and_the_tasks(demo: Path, wording: Wording):
-    text = paired_comparison(side(f"{demo}:refine"), side(f"{demo}:independent"))
+    text = compared(f"{demo}:refine", f"{demo}:independent")
     assert f"`{demo}:refine` − `{demo}:independent` | 3 − 2 of 5 | +20.0 |" in text
     sentence = line_with(text, "p = 1.000")
     assert "2 solved" in sentence and " 1 by " in sentence
@@ -76,7 +75,7 @@ def test_the_terminal_gets_a_table_a_sentence_and_the_tasks(demo: Path, wording:
 
 def test_turns_are_compared_where_the_arms_read_different_attempts(demo: Path, tmp_path: Path, wording: Wording):
     other = another(tmp_path / "elsewhere")
-    text = paired_comparison(side(f"{demo}:refine"), side(f"{other}:independent"))
+    text = compared(f"{demo}:refine", f"{other}:independent")
     # turn 1 of a, c and d: 0 - 0, 1/2 - 1/2, 0 - 0 with the two attempts that refine has
     sentence = line_with(text, " turn 1: ")
     assert " +0.0 [" in sentence and " 3 tasks" in sentence
@@ -86,15 +85,15 @@ def test_turns_are_compared_where_the_arms_read_different_attempts(demo: Path, t
 def test_two_experiments_share_their_common_tasks_whatever_their_order_and_shards(
     demo: Path, tmp_path: Path, wording: Wording
 ):
-    text = paired_comparison(side(str(demo)), side(str(another(tmp_path / "elsewhere"))))
-    assert "## `small` (3 tasks)" in text  # a, c and d
+    text = compared(demo, another(tmp_path / "elsewhere"))
+    assert " on 3 tasks, paired:" in text  # a, c and d
     first, second = line_with(text, "`b`, `e`"), line_with(text, "`x`")
     assert f"`{demo}`" in first and "other`" in second
     assert "| 2 − 1 of 3 | +33.3 |" in text  # a and c against c; refine is in one of them only
     assert line_with(text, "by the first:").endswith(": `a`.")
     budgets = line_with(text, "budgets")
     assert " 4 and 2 " in budgets
-    assert "refine" not in text
+    assert "refine` −" not in text
     for line in (first, second, budgets):
         wording(line)
 
@@ -122,7 +121,7 @@ def test_repetitions_of_an_arm_are_compared_by_their_mean(tmp_path: Path, wordin
     c = found.comparison  # on a, c, d: seeds solve 1 and 2 of them, the other solves c
     assert (c.n_first, c.n_second, c.n_runs, c.is_exact) == (1.5, 1.0, 1, False)
     assert (found.only_first, found.only_second) == (("a",), ("c",))
-    sentence = line_with(paired_comparison(first, second), "by the first:")
+    sentence = line_with(compared(seeds, tmp_path / "elsewhere/other"), "by the first:")
     assert sentence.endswith(": `a`.")
     wording(sentence)
 
@@ -149,22 +148,21 @@ def test_what_cannot_be_compared_is_refused_with_what_to_do(
     demo: Path, first: str, second: str, facts: str, wording: Wording
 ):
     with pytest.raises(InputError) as caught:
-        paired_comparison(side(str(demo.parent / first)), side(str(demo.parent / second)))
+        compared(demo.parent / first, demo.parent / second)
     assert re.search(facts, str(caught.value))
     wording(caught.value)
 
 
-def test_nothing_in_common_is_an_error(demo: Path, tmp_path: Path, wording: Wording):
-    with pytest.raises(InputError) as nothing:
-        paired_comparison(side(str(demo)), side(str(another(tmp_path / "elsewhere", tasks="xyz"))))
-    assert "small" in str(nothing.value)
-    wording(nothing.value)
-    write_page([side(str(demo)), side(str(tmp_path / "elsewhere/other"))], tmp_path / "compare.md")
-    wording(line_with((tmp_path / "compare.md").read_text(), "`other` and `demo`"))
+def test_what_has_nothing_in_common_is_named(demo: Path, tmp_path: Path, wording: Wording):
+    text = compared(demo, another(tmp_path / "elsewhere", tasks="xyz"))
+    wording(line_with(text, "no task in common").replace(str(tmp_path), ""))
     with pytest.raises(InputError) as no_set:
-        paired_comparison(side(f"{demo}:refine"), side(f"{demo}:independent"), ["large"])
+        compared(f"{demo}:refine", f"{demo}:independent", wanted=("large",))
     assert "large" in str(no_set.value) and "small" in str(no_set.value)
     wording(no_set.value)
+    with pytest.raises(InputError) as alone:
+        compared(demo)
+    wording(alone.value)
 
 
 def test_another_task_of_the_same_id_is_an_error(demo: Path, tmp_path: Path, wording: Wording):
@@ -174,7 +172,7 @@ def test_another_task_of_the_same_id_is_an_error(demo: Path, tmp_path: Path, wor
     tasks = [changed if name == "c" else make_task(name) for name in "dcxa"]
     records.write(other / "tasks/small.parquet", Task, tasks, 0, {})
     with pytest.raises(InputError) as caught:
-        paired_comparison(side(str(demo)), side(str(other)))
+        compared(demo, other)
     assert " task c " in str(caught.value)
     wording(caught.value)
 
@@ -191,30 +189,44 @@ def test_settings_differ_by_their_paths_and_by_the_names_of_list_items():
     assert list(differences([one, one])) == []
 
 
-def test_the_page_sets_experiments_side_by_side(demo: Path, tmp_path: Path):
+def test_experiments_are_set_side_by_side(demo: Path, tmp_path: Path):
     other = another(tmp_path / "elsewhere", seed=3)
-    write_page([side(str(demo)), side(str(other))], tmp_path / "compare.md")
-    lines = (tmp_path / "compare.md").read_text().splitlines()
-    refine = next(line for line in lines if line.startswith("| `demo` | `refine` |")).split(" | ")
+    lines = compared(demo, other).splitlines()
+    refine = next(line for line in lines if line.startswith(f"| `{demo}` | `refine` |")).split(" | ")
     assert refine[2] == "5"
     assert refine[3].startswith("3/5 = 60.0 % [")
     assert refine[4].startswith("12.5 % [")  # b solves with one of two, three tasks with none; d has no second turn
     # per task: turn 1 two of 10 and 11 tokens and a prompt of 20; turn 2 the same with a prompt of 40, for 4 of 5 tasks
     assert refine[5:] == ["3.6", f"{41 + 61 * 4 / 5:.0f} |"]
-    assert next(line for line in lines if "other:independent` − " in line).split(" | ")[1] == "1 − 2 of 3"
+    assert next(line for line in lines if "demo:independent` − " in line).split(" | ")[1] == "2 − 1 of 3"
     assert "| `seed` | 0 | 3 |" in lines
     assert "| `evaluation.arms.refine` | given | – |" in lines
     assert lines[-1] == "None."  # neither trains
 
 
-def test_the_page_shows_sets_that_several_have_only(demo: Path, tmp_path: Path, wording: Wording):
+def test_the_settings_of_one_experiment_do_not_differ(demo: Path):
+    text = compared(f"{demo}:refine", f"{demo}:independent")
+    assert "## Settings" not in text and "## Columns" in text
+
+
+def test_every_two_of_three_experiments_are_compared(demo: Path, tmp_path: Path, wording: Wording):
+    content = settings({"another": [{"n_predictions": 1}]}, "third")
+    _, third = finished(tmp_path, content, {"turn1": {"a": "w"}}, "a")
+    text = compared(demo, another(tmp_path / "elsewhere"), third)
+    assert len(re.findall("^`.*` − `.*`(?:,|:)", text, re.MULTILINE)) == 3
+    assert text.count(": no arm of the same name.") == 2
+
+
+def test_sets_of_one_experiment_alone_are_named(demo: Path, tmp_path: Path, wording: Wording):
     content = settings({"independent": [{"n_predictions": 1}]}, "third")
     content["evaluation"]["sets"] = [{"name": "large", "source": "generator", "n_tasks": 9}]
     _, third = finished(tmp_path, content, {"turn1": {"a": "w"}}, "a")
-    write_page([side(str(demo)), side(str(third))], tmp_path / "compare.md")
-    text = (tmp_path / "compare.md").read_text()
-    assert "## Set `" not in text
-    sentence = line_with(text, "`small`, `large`")
+    with pytest.raises(InputError) as nothing:
+        compared(demo, third)
+    wording(nothing.value)
+    text = compared(demo, third, another(tmp_path / "elsewhere"))
+    sentence = line_with(text, "Not compared")
+    assert f"only `{third}`" in sentence and "`large`" in sentence
     wording(sentence)
 
 

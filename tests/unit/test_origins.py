@@ -12,11 +12,10 @@ from handmade_episodes import SETTINGS, experiment
 from messages import Wording
 
 from arc_refinery import config
-from arc_refinery.cli.results import SideBySide, WriteReport
+from arc_refinery.cli.results import Compare, WriteReport
 from arc_refinery.config import Refining, ToolUse
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.arms import load_results
-from arc_refinery.evaluation.sides import check_distinct, side
 from arc_refinery.records import RecordError
 from arc_refinery.tool_use.grading.evaluated import load_questions
 
@@ -142,8 +141,7 @@ def test_a_report_is_not_written_over_the_results_of_another_experiment(key: str
         ["tiny", "tiny"],
         ["tiny", "other", "tiny"],
         ["tiny", "../{}/tiny"],
-        ["tiny:independent", "tiny:refine"],
-        ["tiny:independent", "other"],
+        ["tiny:refine", "tiny"],
         ["link", "tiny"],
     ],
 )
@@ -154,9 +152,10 @@ def test_a_page_compares_experiments_and_each_once(
         finished(tmp_path, settings(ARMS, name), ANSWERS, "ab")
     (tmp_path / "link").symlink_to("tiny")
     monkeypatch.chdir(tmp_path)
-    folders = [Path(name.format(tmp_path.name)) for name in named]
+    sides = tuple(name.format(tmp_path.name) for name in named)
     with pytest.raises(InputError) as caught:
-        SideBySide(tuple(folders), tmp_path / "out.md").run()
+        Compare(sides, output=tmp_path / "out.md").run()
     wording(caught.value)
     assert not (tmp_path / "out.md").exists()
-    check_distinct([side("tiny"), side("other")])
+    Compare(("tiny", "other"), output=tmp_path / "out.md").run()
+    assert (tmp_path / "out.html").read_text().count("<h1") == 1

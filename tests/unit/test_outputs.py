@@ -58,7 +58,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "doctor": (["--jobs", "cpu", "--findings", "found", "--output", "out.md"], ["found", "out.md"]),
     "prompts export": (["--output", "out"], ["out/"]),
     "prompts learn": (["--messages", "in", "--output", "out"], ["out/"]),
-    "report compare": (["--folders", "a", "b", "--output", "out.md"], ["out.md", "out.html"]),
+    "compare": (["a", "b", "--output", "out.md"], ["out.md", "out.html"]),
     "report curves": (["--log", "in", "--output", "out.png"], ["out.png", "out.svg"]),
     "report lengths": (
         ["--prompts", "in", "--window", "9", "--output-folder", "out"],
@@ -74,7 +74,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "dev pretrain": (["--output-folder", "out", "--checkpoint", "work"], ["out/", "work"]),
     "dev config": (["--folder", "out"], ["out/schema.json"]),
 }  # fmt: skip
-WRITES_NOTHING = {"tasks select", "compare", "doctor memory"}
+WRITES_NOTHING = {"tasks select", "doctor memory"}
 CASES = [(name, written) for name, (_, all_written) in COMMANDS.items() for written in all_written]
 
 

@@ -12,16 +12,15 @@ import numpy as np
 import pytest
 from handmade import finished, settings
 from handmade_episodes import QUESTIONS, SETTINGS, experiment
-from messages import Wording
+from messages import Wording, line_with
 from scipy.stats import ttest_1samp
 
 from arc_refinery import records
 from arc_refinery.errors import InputError
-from arc_refinery.evaluation.sides import kind_of, side
+from arc_refinery.evaluation.sides import read_sides, side
 from arc_refinery.records.questions import Question
-from arc_refinery.reporting.side_by_side import write_comparison
-from arc_refinery.reporting.tool_use.compare import paired_comparison
-from arc_refinery.reporting.tool_use.side_by_side import COLUMNS_EXPLAINED, set_section
+from arc_refinery.reporting.compare import comparison
+from arc_refinery.reporting.tool_use.compare import EXPLAINED, set_section
 
 # pass@1 of ANSWERS by question
 UNTRAINED, TRAINED = [0.5, 0.0, 1.0, 0.25], [1.0, 0.75, 1.0, 0.75]
@@ -41,6 +40,10 @@ def another(results: Path, questions: Sequence[Question] = QUESTIONS[:3], **chan
     return results / "other"
 
 
+def compared(*sides: object) -> str:
+    return comparison(read_sides(list(map(str, sides))), (), set_section, EXPLAINED)
+
+
 def cells(text: str) -> list[list[str]]:
     """Cells of the table of differences, without its header."""
     rows = [line.strip("|").split("|") for line in text.splitlines() if " − " in line and line.startswith("|")]
@@ -48,7 +51,7 @@ def cells(text: str) -> list[list[str]]:
 
 
 def test_arms_of_one_experiment_are_paired_by_question(demo: Path, wording: Wording):
-    text = paired_comparison(side(f"{demo}:trained"), side(f"{demo}:untrained"))
+    text = compared(f"{demo}:trained", f"{demo}:untrained")
     ((title, *found),) = cells(text)
     assert title == f"`{demo}:trained` − `{demo}:untrained`"
     test = ttest_1samp(np.subtract(TRAINED, UNTRAINED), 0)
@@ -62,8 +65,8 @@ def test_arms_of_one_experiment_are_paired_by_question(demo: Path, wording: Word
         f"{(1.959964 + 0.841621) * error:.1f}",
         "no" if low < 0 else "yes",
     ]
-    assert "4 questions, paired:" in text
-    wording(text.rpartition("\n\n")[2])  # what the columns mean
+    assert " on 4 questions, paired:" in text
+    wording(text.partition("## Columns\n\n")[2])
 
 
 def test_two_experiments_share_their_common_questions_whatever_their_order(
@@ -71,12 +74,12 @@ def test_two_experiments_share_their_common_questions_whatever_their_order(
 ):
     questions = [QUESTIONS[3], QUESTIONS[0], replace(QUESTIONS[1], question_id="sums/9")]
     other = another(tmp_path / "elsewhere", questions)
-    text = paired_comparison(side(str(demo)), side(str(other)))
+    text = compared(demo, other)
     ((title, *found),) = cells(text)  # of the arms, `untrained` alone is in both
     assert re.fullmatch(r"`\S*by-hand:untrained` − `\S*other:untrained`", title)
     # questions 0 and 3: 0.5 and 0.25 against 1 and 1
     assert found[:3] == ["37.5 %", "100.0 %", "-62.5"]
-    assert "2 questions, paired:" in text
+    assert " on 2 questions, paired:" in text
     left_out = [line for line in text.splitlines() if line.startswith("Left out")]
     named = [re.findall("`(.*?)`", line) for line in left_out]
     assert named == [[str(demo), "sums/1", "sums/2"], [str(other), "sums/9"]]
@@ -98,27 +101,22 @@ def test_repeated_trainings_are_paired_by_seed(tmp_path: Path):
             answers = {"trained-seed-1": ("RRRw", "RRww"), "trained-seed-2": ("wwww", "wwww")}
         experiment(tmp_path, settings=content, questions=QUESTIONS[:2], every_answer=answers)
         folders.append(tmp_path / name)
-    one, two = (side(str(folder)) for folder in folders)
-    ((title, *found),) = cells(paired_comparison(one, two))
+    ((title, *found),) = cells(compared(*folders))
     # seed 1: 3/4 less 5/8; seed 2: 1/4 less 0
     assert title.endswith("(per run +12.5, +25.0)")
     assert found[:3] == ["50.0 %", "31.2 %", "+18.8"]
 
 
-def test_nothing_in_common_or_another_question_of_the_same_id_is_refused(demo: Path, tmp_path: Path, wording: Wording):
-    strangers = [replace(one, question_id=f"{one.question_id}0") for one in QUESTIONS[:3]]
-    with pytest.raises(InputError, match=r"by-hand and \S*other .* question of sums ") as raised:
-        paired_comparison(side(str(demo)), side(str(another(tmp_path / "strangers", strangers))))
-    wording(raised.value)
+def test_no_set_in_common_or_another_question_of_the_same_id_is_refused(demo: Path, tmp_path: Path, wording: Wording):
     changed = [QUESTIONS[0], replace(QUESTIONS[1], reference="5"), QUESTIONS[2]]
     with pytest.raises(InputError, match=r"sums\.parquet: .* sums/1 ") as raised:
-        paired_comparison(side(str(demo)), side(str(another(tmp_path / "changed", changed))))
+        compared(demo, another(tmp_path / "changed", changed))
     wording(raised.value)
     data = SETTINGS["data"] | {"heldout": [SETTINGS["data"]["heldout"][0] | {"name": "products"}]}
     path = tmp_path / "named" / "other/questions/products.parquet"
     records.write(path, Question, QUESTIONS[:3], 0, {})
     with pytest.raises(InputError, match=r"by-hand and \S*other .* set .*\(sums; products\)") as raised:
-        paired_comparison(side(str(demo)), side(str(another(tmp_path / "named", data=data))))
+        compared(demo, another(tmp_path / "named", data=data))
     wording(raised.value)
 
 
@@ -133,34 +131,29 @@ def test_two_kinds_are_refused(demo: Path, tmp_path: Path, wording: Wording):
     _, refining = finished(tmp_path, settings(arms, "refined"), {"turn1": {"a": "w"}}, "a")
     expected = rf"{demo} .*tool-use, {refining} .*refining"
     with pytest.raises(InputError, match=expected) as raised:
-        kind_of([side(str(demo)), side(str(refining))])
+        read_sides([str(demo), str(refining)])
     wording(raised.value)
-    for command in (["compare"], ["report", "compare", "--output", str(tmp_path / "page.md"), "--folders"]):
-        words = [sys.executable, "-c", "from arc_refinery.cli import main; main()", *command, str(demo), str(refining)]
-        ended = subprocess.run(words, capture_output=True, text=True, check=False)
-        assert (ended.returncode, ended.stdout) == (1, "")
-        assert re.search(f"arc-refinery: {expected}", ended.stderr)
+    code = "from arc_refinery.cli import main; main()"
+    words = [sys.executable, "-c", code, "compare", str(demo), str(refining)]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert re.search(f"arc-refinery: {expected}", ended.stderr)
 
 
-def test_the_page_sets_experiments_side_by_side(demo: Path, tmp_path: Path):
+def test_experiments_are_set_side_by_side(demo: Path, tmp_path: Path):
     other = another(tmp_path / "elsewhere", seed=3)
-    write_comparison([side(str(demo)), side(str(other))], tmp_path / "page.md", COLUMNS_EXPLAINED, set_section)
-    lines = (tmp_path / "page.md").read_text().splitlines()
-    rows = [line for line in lines if line.startswith("| `by-hand` | `trained`")]
-    assert rows[0].startswith("| `by-hand` | `trained` | 4 | 4 | 87.5 % [")
+    lines = compared(other, demo).splitlines()
+    rows = [line for line in lines if line.startswith(f"| `{demo}` | `trained`")]
+    assert rows[0].startswith(f"| `{demo}` | `trained` | 4 | 4 | 87.5 % [")
     assert rows[0].endswith(" | 93.8 % |")  # 15 of 16 episodes call
     ((title, *found),) = cells("\n".join(lines))
     assert re.fullmatch(r"`\S*other:untrained` − `\S*by-hand:untrained`", title)
     # questions 0, 1, 2: 1, 1, 0 less 1/2, 0, 1
     assert found[:3] == ["66.7 %", "50.0 %", "+16.7"]
-    assert "| `seed` | 0 | 3 |" in lines
-    assert any(line.startswith("| `by-hand` | `trained` | GRPO | 3 |") for line in lines)
+    assert "| `seed` | 3 | 0 |" in lines
+    assert any(line.startswith(f"| `{demo}` | `trained` | GRPO | 3 |") for line in lines)
 
 
-def test_the_page_says_what_cannot_be_paired(demo: Path, tmp_path: Path, wording: Wording):
+def test_no_question_in_common_is_said(demo: Path, tmp_path: Path, wording: Wording):
     strangers = [replace(one, question_id=f"{one.question_id}0") for one in QUESTIONS[:3]]
-    folders = [demo, another(tmp_path / "strangers", strangers)]
-    write_comparison([side(str(one)) for one in folders], tmp_path / "page.md", COLUMNS_EXPLAINED, set_section)
-    lines = (tmp_path / "page.md").read_text().splitlines()
-    (line,) = (line for line in lines if line.startswith("`other` and `by-hand` "))
-    wording(line)
+    wording(line_with(compared(demo, another(tmp_path / "strangers", strangers)), "no question in common"))

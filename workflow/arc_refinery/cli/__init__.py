@@ -51,7 +51,6 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Results": {
         "compare": "results.Compare",
-        "report compare": "results.SideBySide",
         "report curves": "results.Curves",
         "report lengths": "prompts.StudyLengths",
         "report times": "results.Times",

@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional
 
 from arc_refinery import config
 from arc_refinery.cli.outputs import Outputs, folder, json_file, page, picture, report, submission, table
@@ -67,56 +67,39 @@ class WriteReport:
 
 @dataclass
 class Compare:
-    """Compare two experiments, or two arms, paired by task or question: arc-refinery compare results/a results/b:arm.
+    """Compare experiments, or arms of them, paired by task or question: arc-refinery compare results/a results/b:arm.
 
-    Without arms, arms with the same name are compared. Differences are A minus B.
+    Without arms, arms with the same name are compared. Differences are an earlier side minus a later one.
     """
 
-    first: Annotated[str, Positional, arg(metavar="A")]  # folder of an experiment's results, or <folder>:<arm>
-    second: Annotated[str, Positional, arg(metavar="B")]  # the same
-    set: tuple[str, ...] = ()  # sets of tasks or questions; default: all that both have
+    sides: Annotated[tuple[str, ...], Positional]  # folders of experiments' results, or <folder>:<arm>
+    set: tuple[str, ...] = ()  # sets of tasks or questions; default: all that two sides have
+    output: Path | None = None  # write to this Markdown file instead; the HTML file gets the same name
+
+    def writes(self) -> Outputs:
+        return {"output": report(self.output, "Comparison") if self.output else []}
 
     def run(self) -> None:
-        from arc_refinery.evaluation.sides import kind_of, side
+        from arc_refinery.evaluation.sides import read_sides
+        from arc_refinery.reporting.compare import comparison
 
-        first, second = side(self.first), side(self.second)
-        match kind_of([first, second]):
+        sides = read_sides(self.sides)
+        match sides[0].experiment.kind:
             case "tool-use":
                 from arc_refinery.reporting.tool_use import compare as of_tool_use
 
-                print(of_tool_use.paired_comparison(first, second, self.set))
+                text = comparison(sides, self.set, of_tool_use.set_section, of_tool_use.EXPLAINED)
             case _:
                 from arc_refinery.reporting.refining import compare as of_refining
 
-                print(of_refining.paired_comparison(first, second, self.set))
-
-
-@dataclass
-class SideBySide:
-    """Write one page that compares finished experiments: arms, paired differences, settings, trainings."""
-
-    folders: tuple[Path, ...]  # the experiments' results
-    output: Path  # Markdown file; the HTML file gets the same name
-
-    def writes(self) -> Outputs:
-        return {"output": report(self.output, "Experiments")}
-
-    def run(self) -> None:
-        from arc_refinery.evaluation.sides import check_distinct, kind_of, side
+                text = comparison(sides, self.set, of_refining.set_section, of_refining.EXPLAINED)
+        if self.output is None:
+            print(text)
+            return
         from arc_refinery.reporting import page
-        from arc_refinery.reporting.side_by_side import write_comparison
 
-        sides = [side(str(folder)) for folder in self.folders]
-        check_distinct(sides)
-        match kind_of(sides):
-            case "tool-use":
-                from arc_refinery.reporting.tool_use import side_by_side as of_tool_use
-
-                write_comparison(sides, self.output, of_tool_use.COLUMNS_EXPLAINED, of_tool_use.set_section)
-            case _:
-                from arc_refinery.reporting.refining import side_by_side as of_refining
-
-                write_comparison(sides, self.output, of_refining.COLUMNS_EXPLAINED, of_refining.set_section)
+        with atomic_write(self.output) as unfinished:
+            unfinished.write_text(f"{text}\n")
         page.write_page(self.output, self.output.with_suffix(".html"))
 
 

@@ -69,11 +69,6 @@ def shared_tasks(first: SideResults, second: SideResults) -> list[str]:
 
 def pair(first: SideResults, second: SideResults, arms: tuple[str, str], task_ids: Sequence[str]) -> PairedArms:
     """Compare an arm of each side on shared tasks; trainings are paired by their seed."""
-    if not task_ids:
-        raise InputError(
-            f"{first.side.folder} and {second.side.folder} have no task of {first.results.name} in common; "
-            "choose another --set"
-        )
     task_ids = list(task_ids)
     a, b = paired_runs(
         *(
@@ -88,7 +83,7 @@ def pair(first: SideResults, second: SideResults, arms: tuple[str, str], task_id
         comparison,
         tuple(task_id for task_id, sign in zip(task_ids, more, strict=True) if sign > 0),
         tuple(task_id for task_id, sign in zip(task_ids, more, strict=True) if sign < 0),
-        (_budget(first, arms[0]), _budget(second, arms[1])),
+        (first.side.experiment.arms_called(arms[0])[0].budget, second.side.experiment.arms_called(arms[1])[0].budget),
         _turn_differences((first, second), arms, task_ids),
     )
 
@@ -115,10 +110,6 @@ def _turn_differences(
             ]
             found[turn] = estimate_difference(*paired_runs(*runs))
     return found
-
-
-def _budget(one: SideResults, arm: str) -> int:
-    return one.side.experiment.arms_called(arm)[0].budget
 
 
 def _contents(path: Path) -> dict[str, tuple[int, str]]:

@@ -4,6 +4,7 @@ side("results/demo:refine-trained")   the arm `refine-trained` of the experiment
 of_runs(experiment, "trained", [[1.0, 0.5], [0.5, 0.0]]) == {0: [1.0, 0.5], 1: [0.5, 0.0]}   (seeds 0 and 1)
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,21 @@ class Side(Generic[AnyExperiment]):
         return f"`{self.folder}:{self.arm}`" if self.arm else f"`{self.folder}`"
 
 
+def read_sides(texts: Sequence[str]) -> list[Side[Any]]:
+    """Parse the sides of a comparison: two or more, of one kind of experiment."""
+    first, *others = sides = [side(text) for text in texts]
+    if not others:
+        raise InputError(f"{first.folder}: nothing to compare it with; name two experiments or more, or two arms")
+    for other in others:
+        kinds = first.experiment.kind, other.experiment.kind
+        if len(set(kinds)) > 1:
+            raise InputError(
+                f"{first.folder} is of the kind {kinds[0]}, {other.folder} of the kind {kinds[1]}; compare "
+                "experiments of one kind"
+            )
+    return sides
+
+
 def side(text: str) -> Side[Any]:
     """Parse `<folder of an experiment's results>` or `<folder>:<arm>`."""
     folder, _, arm = text.rpartition(":") if ":" in text and not Path(text).is_dir() else (text, "", "")
@@ -62,32 +78,12 @@ def side(text: str) -> Side[Any]:
     return found
 
 
-def kind_of(compared: Sequence[Side[Any]]) -> str:
-    """Return the kind of several experiments; raise if they are of several kinds."""
-    first, *others = compared
-    for other in others:
-        kinds = first.experiment.kind, other.experiment.kind
-        if len(set(kinds)) > 1:
-            raise InputError(
-                f"{first.folder} is of the kind {kinds[0]}, {other.folder} of the kind {kinds[1]}; compare "
-                "experiments of one kind"
-            )
-    return str(first.experiment.kind)
-
-
-def check_distinct(compared: Sequence[Side[Any]]) -> None:
-    """Raise unless there are two experiments or more, none of them twice and none by an arm alone."""
-    for one in compared:
-        if one.arm:
-            raise InputError(
-                f"{one.folder}:{one.arm}: expected the folder of an experiment, whose arms are all compared; for one "
-                f"arm, arc-refinery compare {one.folder}:{one.arm} <another folder, or one of its arms>"
-            )
-    folders = [one.folder.resolve() for one in compared]
-    if twice := next((one.folder for one in compared if folders.count(one.folder.resolve()) > 1), None):
-        raise InputError(f"{twice} would be compared with itself; name each experiment once")
-    if len(compared) < 2:
-        raise InputError(f"{compared[0].folder}: nothing to compare it with; name two experiments or more")
+def arms_to_show(one: Side[AnyExperiment], sides: Sequence[Side[AnyExperiment]]) -> list[str]:
+    """Return the arms of a side that a comparison shows: those that any side names, else all."""
+    if one.arm:
+        return [one.arm]
+    named = {side.arm for side in sides}
+    return [arm for arm in one.arms if arm in named] or list(one.experiment.repetitions)
 
 
 def arms_to_pair(first: Side[AnyExperiment], second: Side[AnyExperiment]) -> list[tuple[str, str]]:
@@ -95,14 +91,14 @@ def arms_to_pair(first: Side[AnyExperiment], second: Side[AnyExperiment]) -> lis
     if first.arm and second.arm:
         pairs = [(first.arm, second.arm)]
     elif named := first.arm or second.arm:
-        pairs = [(named, named)] if named in first.arms and named in second.arms else []
+        if named not in first.arms or named not in second.arms:
+            raise InputError(
+                f"{first.folder} and {second.folder} do not both have the arm {named}; name two, such as "
+                f"{first.folder}:{first.arm or first.arms[0]} {second.folder}:{second.arm or second.arms[0]}"
+            )
+        pairs = [(named, named)]
     else:
         pairs = [(arm, arm) for arm in first.experiment.repetitions if arm in second.experiment.repetitions]
-    if not pairs:
-        raise InputError(
-            f"{first.folder} and {second.folder} have no arm of the same name; name two, such as "
-            f"{first.folder}:{first.arm or first.arms[0]} {second.folder}:{second.arm or second.arms[0]}"
-        )
     if first.folder.resolve() == second.folder.resolve() and all(one == other for one, other in pairs):
         raise InputError(
             f"{first.folder} would be compared with itself; name two arms, such as "
@@ -111,18 +107,19 @@ def arms_to_pair(first: Side[AnyExperiment], second: Side[AnyExperiment]) -> lis
     return pairs
 
 
-def sets_to_pair(first: Side[AnyExperiment], second: Side[AnyExperiment], wanted: Sequence[str] = ()) -> list[str]:
-    """Return the wanted sets, by default all that both sides have."""
-    in_both = [name for name in first.sets if name in second.sets]
-    for one in (first, second):
-        if missing := [name for name in wanted if name not in one.sets]:
-            raise InputError(f"{one.folder} has no set {missing[0]}; sets in both are {', '.join(in_both) or 'none'}")
-    if not in_both:
+def sets_to_compare(sides: Sequence[Side[Any]], wanted: Sequence[str] = ()) -> list[str]:
+    """Return the wanted sets, by default all that several sides have."""
+    counts = Counter(name for one in sides for name in one.sets)
+    shared = [name for name, n in counts.items() if n > 1]
+    folders = " and ".join(dict.fromkeys(str(one.folder) for one in sides))
+    if not shared:
         raise InputError(
-            f"{first.folder} and {second.folder} have no set in common ({', '.join(first.sets)}; "
-            f"{', '.join(second.sets)}); compare experiments that were evaluated on the same set"
+            f"{folders} have no set in common ({'; '.join(', '.join(one.sets) for one in sides)}); compare experiments "
+            "that were evaluated on the same set"
         )
-    return list(wanted) or in_both
+    if missing := [name for name in wanted if name not in shared]:
+        raise InputError(f"{folders}: no two have the set {missing[0]}; --set can be {', '.join(shared)}")
+    return list(wanted) or shared
 
 
 def both_sides(runs: Sequence[Sequence[tuple[AnyArm, AnyArm]]]) -> tuple[list[list[AnyArm]], list[list[AnyArm]]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -105,12 +105,20 @@ def runs_in_brackets(found: Estimate) -> str:
     return f" ({runs_text(found)})" if len(found.runs) > 1 else ""
 
 
+class HasDifference(Protocol):
+    @property
+    def difference(self) -> Estimate: ...
+
+
 # Columns of every table of differences: the first of two arms minus the second
-DIFFERENCE: Columns[Estimate] = {
-    "points": (lambda found: points(found.mean), "the first minus the second, in percentage points"),
-    "95 % interval": (interval_text, "that of the difference"),
+DIFFERENCE: Columns[HasDifference] = {
+    "points": (lambda row: points(row.difference.mean), "the first minus the second, in percentage points"),
+    "95 % interval": (
+        lambda row: interval_text(row.difference),
+        "that of the difference, for other tasks or questions and, of repeated trainings, for other trainings",
+    ),
     "detectable": (
-        lambda found: f"{100 * detectable(found):.1f}" if found.standard_error else "–",
+        lambda row: f"{100 * detectable(row.difference):.1f}" if row.difference.standard_error else "–",
         f"the true difference, in points, that an experiment like this one detects with {100 * POWER:.0f} % power at "
         f"p < {SIGNIFICANCE}",
     ),

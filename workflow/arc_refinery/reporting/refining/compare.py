@@ -1,67 +1,98 @@
-"""Paired comparison of two experiments or arms, as Markdown for a terminal."""
+"""Comparison of refining experiments on one set: their arms, and paired differences."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import combinations
 
-from arc_refinery.config import Refining
+import pandas as pd
+
+from arc_refinery.config import Arm, Refining
+from arc_refinery.evaluation.arms import PASS_RATE, SetResults
 from arc_refinery.evaluation.paired import PairedArms, SideResults, load_side, pair, shared_tasks
-from arc_refinery.evaluation.sides import Side, arms_to_pair, sets_to_pair
-from arc_refinery.reporting.compared import listed, only_one_has, sets_of_one
-from arc_refinery.reporting.markdown import columns_table, interval_text, points, verdict_sentence
+from arc_refinery.evaluation.sides import Side, arms_to_pair, arms_to_show
+from arc_refinery.reporting.compare import left_out, listed
+from arc_refinery.reporting.markdown import (
+    columns_explained,
+    columns_table,
+    interval_text,
+    markdown_table,
+    points,
+    share_text,
+    solved_text,
+    verdict_sentence,
+)
 from arc_refinery.reporting.refining.prose import VALIDATION
 from arc_refinery.reporting.refining.tables import COMPARISON
 
-SUPPORTED_EXPLAINED = """\
-Supported: the 95 % interval excludes 0 and p < 0.05 (exact McNemar; of repeated arms a t test, over trainings too if
-there are several), without correction for the number of comparisons. Detectable: the true difference that an experiment
-like this one finds with 80 % power. Pass rate of a turn: share of its attempts that are correct on all pairs, mean over
-tasks with attempts of both."""
+EXPLAINED = f"""\
+{columns_explained(COMPARISON)}
+- **pass rate of turn 2**: share of second-turn attempts that are correct on all pairs, mean over tasks that have any.
+- **tokens per task**: those of completions, and of each prompt once for all completions that share it.
+
+Brackets: 95 % interval over tasks. Nothing is corrected for the number of these comparisons."""
 
 
-def paired_comparison(first: Side[Refining], second: Side[Refining], wanted: Sequence[str] = ()) -> str:
-    """Compare two sides on the wanted sets, by default on all that both have."""
-    arms = arms_to_pair(first, second)
-    sets = sets_to_pair(first, second, wanted)
-    blocks = [f"# {first.title} − {second.title}"]
-    for name in sets:
-        one, other = load_side(first, name, [a for a, _ in arms]), load_side(second, name, [b for _, b in arms])
-        task_ids = shared_tasks(one, other)
-        blocks += [
-            f"## `{name}` ({len(task_ids)} tasks)",
-            *_caveats(one, other),
-            *left_out(one, other, task_ids),
-            *_comparison_blocks([pair(one, other, names, task_ids) for names in arms]),
-        ]
-    return "\n\n".join([*blocks, *sets_of_one(first, second, wanted), SUPPORTED_EXPLAINED])
-
-
-def _comparison_blocks(pairs: Sequence[PairedArms]) -> list[str]:
+def set_section(sides: Sequence[Side[Refining]], name: str) -> list[str]:
+    """Return blocks on a set: the arms of all sides, and the differences between each two sides."""
+    loaded = [load_side(one, name, arms_to_show(one, sides)) for one in sides]
+    task_sets = [one.experiment.evaluation_set(name) for one in sides]
+    caveats = [text for one in task_sets for text in (VALIDATION if one.validation else "", one.caveat) if text]
+    header = ["experiment", "arm", "n tasks", "solved", "pass rate of turn 2", "attempts per task", "tokens per task"]
     return [
+        f"## Set `{name}`",
+        *(f"> {text}" for text in dict.fromkeys(caveats)),
+        markdown_table(header, [row for one in loaded for row in _arms(one)]),
+        *(block for first, second in combinations(loaded, 2) for block in _differences(first, second)),
+    ]
+
+
+def _arms(one: SideResults) -> Iterator[list[object]]:
+    results, n = one.results, len(one.results.task_ids)
+    for name, of_repetitions in one.metrics.items():
+        for arm, metrics in zip(one.side.experiment.arms_called(name), of_repetitions, strict=True):
+            attempts = results.of_arm(arm)
+            yield [
+                f"`{one.side.folder}`",
+                f"`{arm.name}`",
+                n,
+                solved_text(list(metrics["is_correct"])),
+                _second_turn_rate(results, arm),
+                f"{len(attempts) / n:.1f}",
+                f"{attempts['tokens'].sum() / n:.0f}",
+            ]
+
+
+def _second_turn_rate(results: SetResults, arm: Arm) -> str:
+    if len(arm.turns) < 2:
+        return "–"
+    rates: pd.Series = results.metrics_of_turn(arm, 2)[PASS_RATE]
+    return share_text(list(rates)) if len(rates) else "–"
+
+
+def _differences(first: SideResults, second: SideResults) -> list[str]:
+    title = f"{first.side.title} − {second.side.title}"
+    arms = arms_to_pair(first.side, second.side)
+    if not arms:
+        return [f"{title}: no arm of the same name."]
+    task_ids = shared_tasks(first, second)
+    if not task_ids:
+        return [f"{title}: no task in common."]
+    pairs = [pair(first, second, names, task_ids) for names in arms]
+    return [
+        f"{title}, on {len(task_ids)} tasks, paired:",
+        *left_out([(one.side, one.results.task_ids) for one in (first, second)], task_ids, "tasks"),
         columns_table(COMPARISON, [one.comparison for one in pairs]),
         "\n".join(line for one in pairs for line in _lines(one)),
     ]
 
 
-def left_out(first: SideResults, second: SideResults, task_ids: Sequence[str]) -> list[str]:
-    """Return a sentence for each side that has tasks which the other lacks."""
-    return only_one_has({one.side.folder: one.results.task_ids for one in (first, second)}, task_ids, "tasks")
-
-
-def _caveats(first: SideResults, second: SideResults) -> list[str]:
-    """Return the caveats of a set, each once."""
-    sets = [one.side.experiment.evaluation_set(one.results.name) for one in (first, second)]
-    texts = [text for one in sets for text in (VALIDATION if one.validation else "", one.caveat) if text]
-    return [f"> {text}" for text in dict.fromkeys(texts)]
-
-
-def _lines(one: PairedArms) -> list[str]:
+def _lines(one: PairedArms) -> Iterator[str]:
+    yield f"- {verdict_sentence(one.comparison)}"
     often = "only" if one.comparison.is_exact else "more often"
-    lines = [f"- {verdict_sentence(one.comparison)}"]
     for which, task_ids in (("first", one.only_first), ("second", one.only_second)):
         if task_ids:
-            lines.append(f"  - Solved {often} by the {which}: {listed(task_ids)}.")
+            yield f"  - Solved {often} by the {which}: {listed(task_ids)}."
     for turn, found in one.turns.items():
         rate = f"{points(found.mean)} {interval_text(found)} points on {found.n_tasks} tasks"
-        lines.append(f"  - Pass rate of turn {turn}: {rate}.")
+        yield f"  - Pass rate of turn {turn}: {rate}."
     if one.budgets[0] != one.budgets[1]:
-        lines.append(f"  - Their budgets differ: {one.budgets[0]} and {one.budgets[1]} attempts per task.")
-    return lines
+        yield f"  - Their budgets differ: {one.budgets[0]} and {one.budgets[1]} attempts per task."

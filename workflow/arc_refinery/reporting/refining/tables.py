@@ -6,7 +6,7 @@ A row of the columns `COMPARISON`, from the demo (`config/config.yaml`):
 | `refine-trained` − `independent` | 15 − 14 of 51 | +2.0 | [-3.3, +7.1] | 1 / 0 | 1.000 | 1.000 | 5.5 | no |
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
@@ -134,19 +134,14 @@ def _is_primary(experiment: Refining, set_name: str, first: str, second: str) ->
     return primary is not None and (primary.set, primary.arms, primary.turn) == (set_name, (first, second), None)
 
 
-def _of_difference(header: str) -> tuple[Callable[[Comparison], object], str]:
-    cell, meaning = DIFFERENCE[header]
-    return lambda comparison: cell(comparison.difference), meaning
-
-
 COMPARISON: Columns[Comparison] = {
     "is_correct": (lambda c: f"`{c.first}` − `{c.second}`{runs_in_brackets(c.difference)}", ""),
     "solved": (
         lambda c: f"{_count(c.n_first)} − {_count(c.n_second)} of {c.difference.n_tasks}",
         "tasks that each arm solved; of repeated arms, their mean",
     ),
-    "points": _of_difference("points"),
-    "95 % interval": _of_difference("95 % interval"),
+    "points": DIFFERENCE["points"],
+    "95 % interval": DIFFERENCE["95 % interval"],
     "only first / only second": (
         lambda c: f"{c.only_first} / {c.only_second}",
         "tasks that only one of the arms solved; of repeated arms, tasks that it solved more often",
@@ -156,7 +151,7 @@ COMPARISON: Columns[Comparison] = {
         lambda c: "primary" if c.is_primary else "–" if c.corrected is None else _short_p(c.corrected),
         "for the number of comparisons in the report but the primary one (Holm)",
     ),
-    "detectable": _of_difference("detectable"),
+    "detectable": DIFFERENCE["detectable"],
     "supported": (
         lambda c: "yes" if c.supports_difference else "no",
         f"the interval excludes 0 and p is below {SIGNIFICANCE}: the corrected p, if it is corrected",

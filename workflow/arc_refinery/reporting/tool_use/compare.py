@@ -1,57 +1,105 @@
-"""Paired comparison of two tool-use experiments or arms, as Markdown for a terminal."""
+"""Comparison of tool-use experiments on one set: their arms, and differences paired by question."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
 from arc_refinery.config import ToolUse
-from arc_refinery.evaluation.intervals import estimate_difference
-from arc_refinery.evaluation.sides import Side, arms_to_pair, paired_runs, sets_to_pair
-from arc_refinery.evaluation.statistics import detectable
-from arc_refinery.reporting.compared import only_one_has, sets_of_one
-from arc_refinery.reporting.markdown import interval_text, markdown_table, percent, points, runs_text
+from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
+from arc_refinery.evaluation.sides import Side, arms_to_pair, arms_to_show, paired_runs
+from arc_refinery.reporting.compare import left_out
+from arc_refinery.reporting.markdown import (
+    DIFFERENCE,
+    Columns,
+    columns_explained,
+    columns_table,
+    estimate_text,
+    markdown_table,
+    percent,
+    runs_in_brackets,
+)
 from arc_refinery.tool_use.grading.evaluated import QuestionsOfSide, load_questions_of_side, on_shared_questions
 
-COMPARED_EXPLAINED = """\
-pass@1: share of a question's episodes that are correct, mean over the questions that both have. Supported: the 95 %
-interval excludes 0, without correction for the number of comparisons; it covers other questions and, of repeated
-trainings, other trainings. Detectable: the true difference that an experiment like this one finds with 80 % power."""
-HEADER = ["pass@1", "first", "second", "points", "95 % interval", "detectable", "supported"]
+
+class PairedRates(NamedTuple):
+    """pass@1 of two arms on the questions that both have."""
+
+    arms: str
+    first: float
+    second: float
+    difference: Estimate
 
 
-def paired_comparison(first: Side[ToolUse], second: Side[ToolUse], wanted: Sequence[str] = ()) -> str:
-    """Compare two sides on the wanted sets, by default on all that both have."""
-    arms = arms_to_pair(first, second)
-    blocks = [f"# {first.title} − {second.title}"]
-    for name in sets_to_pair(first, second, wanted):
-        one = load_questions_of_side(first, name, [a for a, _ in arms])
-        other = load_questions_of_side(second, name, [b for _, b in arms])
-        blocks += [f"## `{name}`", *differences(one, other, arms)]
-    return "\n\n".join([*blocks, *sets_of_one(first, second, wanted), COMPARED_EXPLAINED])
+PAIRED: Columns[PairedRates] = {
+    "pass@1": (
+        lambda row: f"{row.arms}{runs_in_brackets(row.difference)}",
+        "share of a question's episodes that are correct, mean over questions",
+    ),
+    "first": (lambda row: percent(row.first), ""),
+    "second": (lambda row: percent(row.second), ""),
+    "points": DIFFERENCE["points"],
+    "95 % interval": DIFFERENCE["95 % interval"],
+    "detectable": DIFFERENCE["detectable"],
+    "supported": (
+        lambda row: "yes" if row.difference.excludes_zero else "no",
+        "the interval of the difference excludes 0, without correction for the number of comparisons",
+    ),
+}
+EXPLAINED = f"""\
+{columns_explained(PAIRED)}
+
+Brackets: 95 % interval over questions and, of repeated trainings, over trainings."""
 
 
-def differences(first: QuestionsOfSide, second: QuestionsOfSide, arms: Sequence[tuple[str, str]]) -> list[str]:
-    """Return blocks that compare pairs of arms on the questions that both sides have."""
+def set_section(sides: Sequence[Side[ToolUse]], name: str) -> list[str]:
+    """Return blocks on a set: the arms of all sides, and the differences between each two sides."""
+    loaded = [load_questions_of_side(one, name, arms_to_show(one, sides)) for one in sides]
+    header = ["experiment", "arm", "n questions", "episodes per question", "pass@1", "episodes that call"]
+    return [
+        f"## Set `{name}`",
+        markdown_table(header, [row for one in loaded for row in _arms(one)]),
+        *(block for first, second in combinations(loaded, 2) for block in _differences(first, second)),
+    ]
+
+
+def _arms(one: QuestionsOfSide) -> Iterator[list[object]]:
+    experiment = one.side.experiment
+    for name in one.arms:
+        arms = experiment.arms_called(name)
+        episodes = [episode for arm in arms for episode in one.evaluated.of_arm(arm.name)]
+        yield [
+            f"`{one.side.folder}`",
+            f"`{name}`{f', mean of {len(arms)}' if len(arms) > 1 else ''}",
+            len(one.evaluated.questions),
+            experiment.evaluation.n_predictions,
+            estimate_text(estimate([one.evaluated.pass_at(arm.name, 1) for arm in arms])),
+            percent(float(np.mean([bool(episode.calls) for episode in episodes]))),
+        ]
+
+
+def _differences(first: QuestionsOfSide, second: QuestionsOfSide) -> list[str]:
+    title = f"{first.side.title} − {second.side.title}"
+    arms = arms_to_pair(first.side, second.side)
+    if not arms:
+        return [f"{title}: no arm of the same name."]
     one, other = on_shared_questions(first, second)
+    if not one.evaluated.questions:
+        return [f"{title}: no question in common."]
     common = one.evaluated.questions
-    ids = {side.side.folder: side.evaluated.questions for side in (first, second)}
     return [
-        f"{len(common)} questions, paired:",
-        markdown_table(HEADER, [_row(one, other, *pair) for pair in arms]),
-        *only_one_has(ids, common, "questions"),
+        f"{title}, on {len(common)} questions, paired:",
+        columns_table(PAIRED, [_paired(one, other, *pair) for pair in arms]),
+        *left_out([(each.side, each.evaluated.questions) for each in (first, second)], common, "questions"),
     ]
 
 
-def _row(one: QuestionsOfSide, other: QuestionsOfSide, first: str, second: str) -> list[object]:
+def _paired(one: QuestionsOfSide, other: QuestionsOfSide, first: str, second: str) -> PairedRates:
     a, b = one.pass_rates(first), other.pass_rates(second)
-    found = estimate_difference(*paired_runs(a, b))
-    runs = f" ({runs_text(found)})" if len(found.runs) > 1 else ""
-    return [
-        f"`{one.side.folder}:{first}` − `{other.side.folder}:{second}`{runs}",
-        percent(float(np.mean(list(a.values())))),
-        percent(float(np.mean(list(b.values())))),
-        points(found.mean),
-        interval_text(found),
-        f"{100 * detectable(found):.1f}" if found.standard_error else "–",
-        "yes" if found.excludes_zero else "no",
-    ]
+    return PairedRates(
+        f"`{one.side.folder}:{first}` − `{other.side.folder}:{second}`",
+        float(np.mean(list(a.values()))),
+        float(np.mean(list(b.values()))),
+        estimate_difference(*paired_runs(a, b)),
+    )

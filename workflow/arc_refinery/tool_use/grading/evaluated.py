@@ -126,17 +126,13 @@ def load_questions_of_side(one: Side[ToolUse], set_name: str, arms: Iterable[str
 def on_shared_questions(first: QuestionsOfSide, second: QuestionsOfSide) -> tuple[QuestionsOfSide, QuestionsOfSide]:
     """Return both sides with the questions that both have, in the first one's order.
 
-    Raises `InputError` if there are none, or if one id names two questions.
+    Raises `InputError` if one id names two questions.
     """
     ours, theirs = first.evaluated.questions, second.evaluated.questions
     common = [question_id for question_id in ours if question_id in theirs]
-    name = first.evaluated.settings.name
-    if not common:
-        raise InputError(
-            f"{first.side.folder} and {second.side.folder} have no question of {name} in common; choose another --set"
-        )
     if changed := [question_id for question_id in common if ours[question_id] != theirs[question_id]]:
-        paths = [one.side.folder / "questions" / f"{name}.parquet" for one in (first, second)]
+        name = f"{first.evaluated.settings.name}.parquet"
+        paths = [one.side.folder / "questions" / name for one in (first, second)]
         raise InputError(
             f"{paths[0]} and {paths[1]}: the question {changed[0]} has different texts, answers or tests in them; "
             "compare experiments that were evaluated on the same questions"

@@ -1,0 +1,123 @@
+"""Compare finished experiments of one kind, or arms of them: sets, then settings and trainings, as Markdown."""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import combinations
+from typing import Any
+
+from arc_refinery.evaluation.sides import Side, arms_to_pair, sets_to_compare
+from arc_refinery.reporting.markdown import markdown_table
+from arc_refinery.reporting.training_log import Log, read_log
+
+NO_RESULT = {"experiment", "compare", "resources"}  # settings that do not affect results
+MISSING = object()
+MAX_NAMED = 20  # longer lists of what is left out are only counted
+
+SetSection = Callable[[Sequence[Side[Any]], str], list[str]]  # Markdown blocks on a set that all these sides have
+
+
+def comparison(sides: Sequence[Side[Any]], wanted: Sequence[str], set_section: SetSection, explained: str) -> str:
+    """Compare sides on the wanted sets, by default on all that several have; `explained`: what the columns mean."""
+    for first, second in combinations(sides, 2):
+        arms_to_pair(first, second)  # raises before anything is loaded
+    experiments = list({one.folder.resolve(): one for one in sides}.values())
+    sets = sets_to_compare(sides, wanted)
+    alone = [
+        (one, [name for name in one.sets if not any(name in other.sets for other in sides if other is not one)])
+        for one in sides
+    ]
+    blocks = [
+        f"# Comparison of {', '.join(one.title for one in sides)}",
+        *(block for name in sets for block in set_section([one for one in sides if name in one.sets], name)),
+        *(f"Not compared, because only {one.title} has it: {listed(names)}." for one, names in alone if names),
+        "## Columns",
+        explained,
+    ]
+    if len(experiments) > 1:
+        blocks += ["## Settings that differ", _settings(experiments), "## Trainings", _trainings(experiments)]
+    return "\n\n".join(blocks)
+
+
+def left_out(ids: Iterable[tuple[Side[Any], Iterable[str]]], common: Collection[str], what: str) -> list[str]:
+    """Return a sentence for each side with ids that are not common; `what` names them, such as `tasks`."""
+    alone = [(one, [name for name in names if name not in common]) for one, names in ids]
+    return [
+        f"Left out, because only {one.title} has them: "
+        f"{listed(names) if len(names) <= MAX_NAMED else f'{len(names)} {what}'}."
+        for one, names in alone
+        if names
+    ]
+
+
+def listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _settings(experiments: Sequence[Side[Any]]) -> str:
+    dumped = [one.experiment.model_dump(mode="json", exclude=NO_RESULT) for one in experiments]
+    header = ["setting", *(f"`{one.folder}`" for one in experiments)]
+    rows = list(differences(dumped))
+    return markdown_table(header, rows) if rows else "None."
+
+
+def differences(values: Sequence[Any], key: str = "") -> Iterator[list[str]]:
+    """Yield a row for each key whose values differ: its path, then the values. List items are keyed by their names."""
+    if all(value == values[0] for value in values):
+        return
+    named = [_by_name(value) for value in values]
+    if all(isinstance(value, dict) for value in named):
+        for inner in dict.fromkeys(inner for value in named for inner in value):
+            yield from differences([value.get(inner, MISSING) for value in named], f"{key}.{inner}".removeprefix("."))
+    else:
+        yield [f"`{key}`", *map(_format, values)]
+
+
+def _by_name(value: Any) -> Any:
+    is_named = isinstance(value, list) and value and all(isinstance(item, dict) and "name" in item for item in value)
+    return {item["name"]: item for item in value} if is_named else value
+
+
+def _format(value: Any) -> str:
+    match value:
+        case _ if value is MISSING:
+            return "–"
+        case None | []:
+            return "none"
+        case dict():
+            return "given"
+        case str() | float() | int():
+            return str(value)
+        case _:
+            return f"`{json.dumps(value)}`"
+
+
+def _trainings(experiments: Sequence[Side[Any]]) -> str:
+    rows = []
+    for one in experiments:
+        for adapter in one.experiment.adapters:
+            log = read_log(one.folder / "adapters" / adapter / "training.jsonl")
+            rows.append([f"`{one.folder}`", f"`{adapter}`", *_training_summary(log)])
+    header = [
+        "experiment",
+        "adapter",
+        "method",
+        "steps",
+        "first → last tenth",
+        "adapter from step",
+        "held-out reward",
+        "collapses",
+    ]
+    return markdown_table(header, rows) if rows else "None."
+
+
+def _training_summary(log: Log) -> list[object]:
+    if log.steps.empty:
+        return ["–"] * 6
+    metric = "reward" if log.is_grpo else "loss"
+    first, last = log.first_and_last(metric)
+    n_steps = int(log.steps["step"].max())
+    step = log.chosen.step if log.chosen else n_steps
+    checks = [f"{check.reward:.2f} at {check.step}" for check in log.checks if check.step in (0, step)]
+    collapses = f"at step {', '.join(str(one.step) for one in log.decisions)}" if log.decisions else "none"
+    change = f"{metric} {first:.3g} → {last:.3g}"
+    return ["GRPO" if log.is_grpo else "SFT", n_steps, change, step, ", ".join(checks) or "–", collapses]
