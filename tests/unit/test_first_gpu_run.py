@@ -6,14 +6,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import psutil
 import pytest
 from checkout import TINY
 
-from arc_refinery.cli import flags
+from arc_refinery import cli
 from arc_refinery.config import Lora, ModelConfig
 from arc_refinery.errors import ModelError
 
@@ -171,15 +173,24 @@ def test_vllm_gets_the_merged_weights_and_the_base_keeps_its_bytes(adapted: Any)
 
 
 def test_a_training_that_starts_again_gets_the_environment_of_the_start(monkeypatch: pytest.MonkeyPatch):
+    from arc_refinery.training import grpo
+    from arc_refinery.training.job import train
+
+    def collapse(*_: Any) -> bool:
+        for name in ("RANK", "LOCAL_RANK", "MASTER_PORT"):
+            monkeypatch.setenv(name, "1")  # as TRL sets them
+        return False
+
     started: list[Any] = []
     monkeypatch.setattr(os, "execve", lambda *arguments: started.append(arguments))
-    for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"):
-        monkeypatch.setenv(name, "1")  # as TRL sets them
-    flags.start_again()
+    monkeypatch.setattr(grpo, "train_grpo", collapse)
+    monkeypatch.setattr("arc_refinery.training.job.let_segments_grow", lambda: None)
+    command = cli.parse(["train", "--dataset-path", "x", "--output-dir", "y"])
+    train(command.job(command.training, 9), lambda: nullcontext(MagicMock()))
     ((program, arguments, environment),) = started
     assert (program, arguments) == (sys.executable, sys.orig_argv)
     assert "PATH" in environment
-    assert not {"RANK", "WORLD_SIZE", "MASTER_PORT"} & environment.keys()
+    assert not {"RANK", "LOCAL_RANK", "MASTER_PORT"} & environment.keys()
 
 
 STARTS_ANOTHER = """

@@ -20,6 +20,7 @@ from arc_refinery.models.shape import shape_of
 from arc_refinery.records.transcripts import Segment
 from arc_refinery.sampling.gpu_memory import training_pass
 from arc_refinery.training import grpo, sft
+from arc_refinery.training.job import TrainingJob
 from arc_refinery.training.rehearsal import longest_of_grpo, longest_of_sft, run_pass
 from arc_refinery.training.trainer import Trainer
 
@@ -42,8 +43,8 @@ WORDS = ("one", "two", "three", "four", "five", "six", "seven")
 GIB, PEAK = 2**30, 5 * 2**30
 
 
-def job_in(folder: Path, **changed: Any) -> grpo.TrainingJob:
-    return grpo.TrainingJob(
+def job_in(folder: Path, **changed: Any) -> TrainingJob:
+    return TrainingJob(
         model=MODEL,
         lora=LORA,
         training=TRAINING.model_copy(update=changed),

@@ -286,7 +286,7 @@ def names_in(settings: Changes, section: str = "") -> Iterator[str]:
 @pytest.mark.parametrize("section", [Imitation, ToolGrpo, Grpo])
 def test_a_key_of_a_training_refuses_its_checkpoints_unless_it_changes_no_result(section: type[Optimizer]):
     from arc_refinery.training import sft
-    from arc_refinery.training.grpo import TrainingJob
+    from arc_refinery.training.job import TrainingJob
 
     folder = Path("unused")
 

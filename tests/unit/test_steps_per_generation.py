@@ -15,7 +15,8 @@ from transformers import AutoModelForCausalLM
 
 from arc_refinery.config import Guard, Lora, ModelConfig, PolicyGradient, Sandbox
 from arc_refinery.errors import InputError
-from arc_refinery.training.grpo import TrainingJob, train_grpo
+from arc_refinery.training.grpo import train_grpo
+from arc_refinery.training.job import TrainingJob
 from arc_refinery.training.trainer import Trainer
 
 pytestmark = [pytest.mark.training, pytest.mark.usefixtures("on_a_cpu")]

@@ -23,6 +23,7 @@ from arc_refinery.tool_use.tools.toolbox import Toolbox
 from arc_refinery.tool_use.training.demonstrations import conversation
 from arc_refinery.tool_use.training.environment import ToolEnvironment, ToolTrainer
 from arc_refinery.training import grpo, sft
+from arc_refinery.training.job import TrainingJob
 
 pytestmark = [pytest.mark.model, pytest.mark.training, pytest.mark.usefixtures("on_a_cpu")]
 
@@ -93,7 +94,7 @@ def trainer_of(
     environment = ToolEnvironment(
         asked, made, training, generation, model.window, tools_of, tools, (none, none), "", 0, users=users
     )
-    job = grpo.TrainingJob(
+    job = TrainingJob(
         model=model,
         lora=Lora(lora_r=2),
         training=training,

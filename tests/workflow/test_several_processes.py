@@ -25,8 +25,8 @@ TWO = ("--n-processes", "2")
 # The command after this text; one of its processes fails in the second step
 FAILING = """
 import os
-from arc_refinery.cli import launch, main
-if launch.is_launched():
+from arc_refinery.cli import main
+if "LOCAL_RANK" in os.environ:
     from arc_refinery.errors import InputError
     from arc_refinery.training import grpo
     rewards, calls = grpo.Trainer._calculate_rewards, []
@@ -41,9 +41,9 @@ main()
 
 # The command after this text; its processes rehearse, as on GPUs
 REHEARSING = """
-import sys
-from arc_refinery.cli import launch, main
-if launch.is_launched():
+import os, sys
+from arc_refinery.cli import main
+if "LOCAL_RANK" in os.environ:
     from arc_refinery.training import rehearsal
     def rehearse(callback, *_, **__):
         rehearsal.run_pass(callback.trainer, callback.longest.inputs())

@@ -4,7 +4,8 @@ A config names this module as its `kind`. The module has four parts: `Experiment
 are given, `Train` (the command that trains), and `write_report`. The rules of its own stages are in stages.smk.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -12,11 +13,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from arc_refinery import config
-from arc_refinery.cli.flags import Flat, GrpoFlags, start_again
+from arc_refinery.cli.flags import Flat, GrpoFlags
 from arc_refinery.config import inputs, stages
+from arc_refinery.training.job import train
 
 if TYPE_CHECKING:
     from arc_refinery.reporting.publish import Attachments
+
+    from .environment import Letters
 
 # The config
 
@@ -62,15 +66,15 @@ class Train(GrpoFlags):
     window: int  # longest prompt and completion together, in tokens
 
     def run(self) -> None:
-        from arc_refinery.training.grpo import train_grpo
+        train(self.job(self.training, self.window), self.environment)
 
+    @contextmanager
+    def environment(self) -> "Iterator[Letters]":
         from .environment import Letters
 
-        words = [word for path in self.dataset_path for word in path.read_text().split()]
-        if not train_grpo(
-            self.job(self.training, self.window, config.Sandbox()), Letters(words, self.training, self.seed)
-        ):
-            start_again()
+        yield Letters(
+            [word for path in self.dataset_path for word in path.read_text().split()], self.training, self.seed
+        )
 
 
 def write_report(experiment: Experiment, folder: Path, output: Path) -> None:

@@ -12,6 +12,8 @@ MAX_TOKENS = 16
 
 
 class Letters:
+    longest_completion = MAX_TOKENS
+
     def __init__(self, words: Sequence[str], training: PolicyGradient, seed: int) -> None:
         self.words = words
         self.training = training
@@ -23,10 +25,6 @@ class Letters:
 
     def arguments(self) -> dict[str, Any]:
         return {"max_completion_length": MAX_TOKENS}
-
-    @property
-    def longest_completion(self) -> int:
-        return MAX_TOKENS
 
     def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
         return Trainer(self.training, Reward(self.training.num_generations, ends), **arguments)
@@ -40,7 +38,6 @@ class Reward:
     def __init__(self, num_generations: int, ends: Sequence[int]) -> None:
         self.num_generations = num_generations
         self.ends = ends
-        self.rewards: list[float] = []
         self.__name__ = "letters"
 
     def __call__(
@@ -51,11 +48,11 @@ class Reward:
         **_: Any,
     ) -> list[float]:
         texts = [completion[0]["content"] for completion in completions]
-        self.rewards = [text.count("e") / max(1, len(text)) for text in texts]
+        rewards = [text.count("e") / max(1, len(text)) for text in texts]
         measured = [
             ScoredCompletion(ids, ids[-1] not in self.ends, reward, "", reward == 1.0)
-            for ids, reward in zip(completion_ids, self.rewards, strict=True)
+            for ids, reward in zip(completion_ids, rewards, strict=True)
         ]
         for name, value in step_metrics(measured, self.num_generations).items():
             log_metric(name, value)
-        return self.rewards
+        return rewards

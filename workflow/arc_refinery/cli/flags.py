@@ -1,12 +1,11 @@
 """Flags that several commands share, the numbers that flags may have, and defaults that depend on the machine."""
 
 import os
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, is_dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import tyro
 from pydantic import TypeAdapter, ValidationError
@@ -14,15 +13,9 @@ from pydantic import TypeAdapter, ValidationError
 from arc_refinery import config
 from arc_refinery.cli.outputs import Output, Outputs, adapter, flag_of, lines
 from arc_refinery.errors import InputError
-from arc_refinery.sampling.gpus import divide, let_segments_grow
-
-if TYPE_CHECKING:
-    from arc_refinery.training.grpo import TrainingJob
+from arc_refinery.training.job import TrainingJob
 
 Flat = tyro.conf.OmitArgPrefixes  # type: ignore[type-arg]
-
-_ENVIRONMENT = dict(os.environ)  # as it was at startup
-
 
 # The default of the published scripts, whose command lines go on working. Their `sample` has the other name.
 PUBLISHED_MODEL = "barc0/Llama-3.1-ARC-Potpourri-Induction-8B"
@@ -109,33 +102,21 @@ class GrpoFlags(AdapterFlags):
     until_step: config.PositiveInt | None = None  # stop after this step, a multiple of save_steps
     continue_from: Path | None = None  # output_dir of the part of this training that ended with until_step
 
-    def _check_until_step(self, training: config.PolicyGradient) -> None:
+    def job(self, training: config.PolicyGradient, window: int, sandbox: config.Sandbox | None = None) -> TrainingJob:
+        """Return the training, with a window of so many tokens; `sandbox` is for rewards that run programs."""
         step, last = self.until_step, training.max_steps
-        if step is None:
-            return
-        if step % training.save_steps:
+        if step and step % training.save_steps:
             raise InputError(f"--until-step is {step}; expected a multiple of --save-steps {training.save_steps}")
-        if 0 < last < step:
+        if step and 0 < last < step:
             raise InputError(f"--until-step is {step}, but the training ends at --max-steps {last}; lower it")
-
-    def job(self, training: config.PolicyGradient, window: int, sandbox: config.Sandbox) -> "TrainingJob":
-        """The training with a window of so many tokens; from here on, this process sees only the GPUs that train."""
-        self._check_until_step(training)
-        sampler_gpus = divide(training.n_training_processes, training.n_server_gpus)
-        let_segments_grow()
-        from arc_refinery.training import processes
-        from arc_refinery.training.grpo import TrainingJob
-
-        processes.join(training.n_training_processes)
         return TrainingJob(
             model=self.model(window),
             lora=self.lora,
             training=training,
             guard=self.guard,
-            sandbox=sandbox,
+            sandbox=sandbox or config.Sandbox(),
             seed=self.seed,
             start=self.lora_path,
-            sampler_gpus=tuple(sampler_gpus),
             until_step=self.until_step,
             before=self.continue_from,
             output=self.output_dir,
@@ -161,16 +142,6 @@ def faults_of_flags(command: Any) -> Iterator[str]:
             paths = [os.path.realpath(one) for one in value]
             if twice := [one for one, path in zip(value, paths, strict=True) if paths.count(path) > 1]:
                 yield f"{flag} names {twice[-1]} twice; remove one"
-
-
-def start_again() -> NoReturn:
-    """Restart this process with its original arguments and environment: TRL has set RANK, MASTER_PORT and others.
-
-    One of several processes ends instead, and all are started again (`launch.run_until`).
-    """
-    if "LOCAL_RANK" in _ENVIRONMENT:
-        sys.exit()
-    os.execve(sys.executable, sys.orig_argv, _ENVIRONMENT)
 
 
 def _has_gpu() -> bool:

@@ -12,7 +12,7 @@ import tyro
 from pydantic import TypeAdapter, ValidationError
 
 from arc_refinery import config, records
-from arc_refinery.cli.flags import Flat, GrpoFlags, SamplerFlags, start_again
+from arc_refinery.cli.flags import Flat, GrpoFlags, SamplerFlags
 from arc_refinery.cli.outputs import Outputs, records_file
 from arc_refinery.config.tool_use import ToolName
 from arc_refinery.errors import InputError
@@ -25,10 +25,12 @@ from arc_refinery.tool_use.tools.built_in_tools import PYTHON_MODULES
 from arc_refinery.tool_use.tools.own_tools import check_own_tools
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 from arc_refinery.tool_use.training.demonstrations import conversation
+from arc_refinery.training.job import train
 
 if TYPE_CHECKING:
     from arc_refinery.tool_use.episodes.rendering import ToolRenderer
     from arc_refinery.tool_use.episodes.users import Users
+    from arc_refinery.tool_use.training.environment import ToolEnvironment
 
 
 _BY_SET = TypeAdapter(dict[str, config.User])
@@ -299,14 +301,16 @@ class TrainToolUse(UserFlags, GrpoFlags, ToolFlags):
     max_model_len: config.PositiveInt  # longest prompt and completion together, in tokens
 
     def run(self) -> None:
+        train(self.job(self.training, self.max_model_len, self.sandbox), self._environment)
+
+    @contextmanager
+    def _environment(self) -> "Iterator[ToolEnvironment]":
         from arc_refinery.tool_use.training.environment import ToolEnvironment, check_template
         from arc_refinery.tool_use.training.reward_terms import EpisodeReward
-        from arc_refinery.training.grpo import train_grpo
 
         _check_sets(self.dataset_path, {"--tools-of-sets": self.choices_of_sets(), "--users": self.users_of_sets()})
         terms = [_entry(config.RewardTerm, word, "--rewards") for word in self.rewards]
         reward = EpisodeReward(terms, self.generation.max_episode_tokens)
-        job = self.job(self.training, self.max_model_len, self.sandbox)
         questions = [question for _, question in records.read_all(self.dataset_path, Question)]
         with _two(self.sandbox, self.n_jobs, self.modules()) as executors:
             renderer = self.renderer()
@@ -326,9 +330,7 @@ class TrainToolUse(UserFlags, GrpoFlags, ToolFlags):
                 self.open_users(executors, renderer),
             )
             logging.info("%d questions leave no room for an episode and were left out", environment.n_left_out)
-            is_done = train_grpo(job, environment)
-        if not is_done:
-            start_again()
+            yield environment
 
 
 @dataclass(kw_only=True)

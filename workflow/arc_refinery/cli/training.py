@@ -2,19 +2,21 @@
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from arc_refinery import config, records
-from arc_refinery.cli import launch
-from arc_refinery.cli.flags import PUBLISHED_MODEL, AdapterFlags, Flat, GrpoFlags, PublishedModel, start_again
+from arc_refinery.cli.flags import PUBLISHED_MODEL, AdapterFlags, Flat, GrpoFlags, PublishedModel
 from arc_refinery.cli.outputs import Outputs, folder_of_files, torch_file
 from arc_refinery.pretraining.settings import PretrainingSettings
 from arc_refinery.reading import content_hash
 from arc_refinery.sampling.gpus import divide, let_segments_grow
+from arc_refinery.training.job import train
 
 if TYPE_CHECKING:
+    from arc_refinery.refine.environment import RefineEnvironment
     from arc_refinery.training.sft import SftRow
 
 
@@ -63,27 +65,24 @@ class Train(GrpoFlags):
     allow_without_seccomp: bool = False  # execute even if the kernel cannot filter system calls
 
     def run(self) -> None:
-        if self.training.n_processes > 1 and not launch.is_launched():
-            divide(self.training.n_processes, 0)
-            launch.run_until(self._is_done, self.training.n_processes)
-            return
-        if self.training.unsloth:
-            divide(1, 0)  # Unsloth starts CUDA
-            from arc_refinery.training import unsloth_backend  # noqa: F401  # replaces parts of trl, so it comes first
-        from arc_refinery.prompts import load_template
-        from arc_refinery.refine.environment import RefineEnvironment
-        from arc_refinery.training.grpo import train_grpo
+        train(self.job(self.training, self.lengths.max_seq_length, self._sandbox()), self._environment)
 
-        sandbox = config.Sandbox(
+    def _sandbox(self) -> config.Sandbox:
+        return config.Sandbox(
             cpu_seconds=self.code_execution_cpu_seconds,
             wall_seconds=self.code_execution_wall_seconds,
             memory_mb=self.code_execution_memory_limit_mb,
             allow_without_seccomp=self.allow_without_seccomp,
         )
-        job = self.job(self.training, self.lengths.max_seq_length, sandbox)
+
+    @contextmanager
+    def _environment(self) -> "Iterator[RefineEnvironment]":
+        from arc_refinery.prompts import load_template
+        from arc_refinery.refine.environment import RefineEnvironment
+
         prompts_hash, template = content_hash(self.dataset_path), load_template(self.template, self.colors, self.form)
-        with sandbox.executor(self.training.n_jobs) as executor:
-            environment = RefineEnvironment(
+        with self._sandbox().executor(self.training.n_jobs) as executor:
+            yield RefineEnvironment(
                 self._fitting_prompts,
                 prompts_hash,
                 self.training,
@@ -93,15 +92,6 @@ class Train(GrpoFlags):
                 self.seed,
                 executor,
             )
-            is_done = train_grpo(job, environment)
-        if not is_done:
-            start_again()
-
-    def _is_done(self) -> bool:
-        """Whether the checkpoints are gone, which a collapse leaves for the next start."""
-        from arc_refinery.training.checkpoints import is_over
-
-        return is_over(self.work)
 
     def _fitting_prompts(self) -> Iterator[records.Prompt]:
         from arc_refinery.refine.prompt_sources import prompts_in

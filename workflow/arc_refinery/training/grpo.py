@@ -28,13 +28,11 @@ from datasets import Dataset, IterableDataset
 from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig
 
-from arc_refinery import records
-from arc_refinery.config import TUNING, Guard, Lora, ModelConfig, PolicyGradient, Sandbox, check_weights, marked
+from arc_refinery.config import PolicyGradient, check_weights
 from arc_refinery.errors import InputError, NotFiniteError
 from arc_refinery.files import writing
 from arc_refinery.models.tokenizers import end_tokens, load_tokenizer
-from arc_refinery.reading import content_hash
-from arc_refinery.sampling.checks import ADAPTER_WEIGHTS, check_trained
+from arc_refinery.sampling.checks import check_trained
 from arc_refinery.sampling.gpus import check_mig
 from arc_refinery.sampling.library_arguments import grpo_settings, vllm_colocated
 from arc_refinery.sampling.transformers_sampler import not_finite
@@ -43,6 +41,7 @@ from arc_refinery.seeding import stream
 from arc_refinery.training import checkpoints, processes, sampling_server, trackers
 from arc_refinery.training.adapters import lora_config, open_base, open_network, read_weights, write_adapter
 from arc_refinery.training.guard import Symptom, first_symptom, symptom
+from arc_refinery.training.job import TrainingJob
 from arc_refinery.training.log import MEASURED, Choice, Journal, Line, write_lines
 from arc_refinery.training.progress import OneLineProgress
 from arc_refinery.training.rehearsal import Rehearsal, longest_of_grpo
@@ -93,41 +92,6 @@ class Environment(Protocol):
     def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
         """Return the trainer; `ends` are the token ids that end a completion."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingJob:
-    """Settings and paths of one training run."""
-
-    model: ModelConfig
-    lora: Lora
-    training: PolicyGradient
-    guard: Guard
-    sandbox: Sandbox
-    seed: int
-    start: Path | None  # adapter to start from; None: a fresh one
-    output: Path  # folder: the adapter and training.jsonl
-    work: Path  # folder: checkpoints
-    measurements: Path | None  # file: seconds and memory per step
-    tensorboard: Path  # folder
-    until_step: int | None = None  # a part of the run ends after this step; None: the whole run, or its last part
-    before: Path | None = None  # `output` of the part before
-    sampler_gpus: tuple[str, ...] = ()  # names of those that the sampler's server gets
-
-    def identity(self, environment: Environment) -> str:
-        """Return a hash of everything that affects the adapter."""
-        return records.settings_hash(
-            {
-                "model": self.model.model_dump(),
-                "lora": self.lora.model_dump(),
-                "training": self.training.model_dump(exclude=marked(type(self.training), TUNING)),
-                "guard": self.guard.model_dump(),
-                "sandbox": self.sandbox.model_dump(),
-                "seed": self.seed,
-                "start": "" if self.start is None else content_hash([self.start / ADAPTER_WEIGHTS]),
-                "environment": environment.identity(),
-            }
-        )
 
 
 def train_grpo(job: TrainingJob, environment: Environment) -> bool:

@@ -1,6 +1,6 @@
 """The processes that share a training: each has a GPU and a share of every step's completions; the first one writes.
 
-`accelerate launch` starts them (`cli.launch`). In a training with one process, nothing here does anything.
+`accelerate launch` starts them (`job.train`). In a training with one process, nothing here does anything.
 """
 
 import logging
