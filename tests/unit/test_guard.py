@@ -12,11 +12,11 @@ from messages import Wording
 from safetensors.torch import save_file
 
 from arc_refinery import cli
-from arc_refinery.config import Guard, Sandbox
+from arc_refinery.config import Guard, PolicyGradient, Sandbox
 from arc_refinery.errors import InputError
-from arc_refinery.training import checkpoints
+from arc_refinery.training import checkpoints, parts
 from arc_refinery.training.guard import Symptom, first_symptom, symptom
-from arc_refinery.training.log import Journal
+from arc_refinery.training.rollback import Journal
 
 GUARD = Guard(window=3, max_truncated=0.5, max_repetition=0.5, min_reward=0.5)
 WELL = {"reward": 4.0, "share/truncated": 0.1, "repetition": 0.05, "kl": 0.3, "loss": 0.1}
@@ -24,6 +24,10 @@ WELL = {"reward": 4.0, "share/truncated": 0.1, "repetition": 0.05, "kl": 0.3, "l
 
 def steps(*changes: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"step": number} | WELL | changed for number, changed in enumerate(changes, 1)]
+
+
+def training(**changes: Any) -> PolicyGradient:
+    return PolicyGradient(learning_rate=1e-3, save_steps=2, **changes)
 
 
 def near(value: float) -> Any:
@@ -120,7 +124,7 @@ def test_what_an_interruption_saved_is_no_place_to_go_back_to(work: Path) -> Non
     shutil.move(work / "checkpoint-6", work / "checkpoint-7")
     assert checkpoints.planned(work, 2, 10) == [2, 4, 8, 10]
     assert checkpoints.planned(work, 4, 10) == [4, 8, 10]  # training ended there
-    journal = Journal(work, GUARD, 1e-3, save_steps=2)
+    journal = Journal(work, GUARD, training())
     journal.roll_back(Symptom(10, "kl", 9.0, 1.0), [])  # steps 8 to 10, the first of them sampled with weights 7
     assert list(checkpoints.steps_of(work)) == [2, 4]
 
@@ -133,12 +137,12 @@ def test_a_rollback_is_possible_with_a_window_of_many_checkpoints(work: Path) ->
 
 
 def test_the_weights_that_the_first_bad_step_was_sampled_with_are_not_returned_to(work: Path) -> None:
-    Journal(work, GUARD, 1e-3, save_steps=2).roll_back(Symptom(9, "kl", 9.0, 1.0), [])  # steps 7 to 9
+    Journal(work, GUARD, training()).roll_back(Symptom(9, "kl", 9.0, 1.0), [])  # steps 7 to 9
     assert list(checkpoints.steps_of(work)) == [2, 4]
 
 
 def test_a_batch_of_several_steps_was_sampled_before_its_first(work: Path) -> None:
-    journal = Journal(work, GUARD, 1e-3, save_steps=2, steps_per_batch=2)
+    journal = Journal(work, GUARD, training(steps_per_generation=2))
     journal.roll_back(Symptom(9, "kl", 9.0, 1.0), [])  # steps 7 to 9, the first of them sampled with weights 6
     assert list(checkpoints.steps_of(work)) == [2, 4]
     journal.roll_back(Symptom(8, "kl", 9.0, 1.0), [])  # steps 6 to 8; 6 was sampled with weights 4
@@ -236,7 +240,7 @@ def part(tmp_path: Path) -> Path:
 def take_over(part: Path, until_step: int | None = None) -> Path:
     work = part.with_name("work")
     checkpoints.claim(work, "0" * 16)
-    checkpoints.take_over(part / "checkpoints", work, until_step)
+    parts.take_over(part / "checkpoints", work, until_step)
     return work
 
 

@@ -18,5 +18,5 @@ def test_another_number_of_processes_than_the_settings_say_is_refused(
 def test_one_process_is_the_first_and_all():
     processes.join(1)
     assert (processes.count(), processes.index(), processes.is_first()) == (1, 0, True)
-    assert processes.of_first("a") == processes.by_first(lambda: "a") == "a"
-    assert processes.of_all(["a", "b"]) == ["a", "b"]
+    assert processes.broadcast("a") == processes.on_first(lambda: "a") == "a"
+    assert processes.gather(["a", "b"]) == ["a", "b"]

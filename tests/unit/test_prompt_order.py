@@ -8,7 +8,7 @@ from accelerate.data_loader import DataLoaderShard
 from torch.utils.data import DataLoader
 from trl.trainer.utils import RepeatSampler
 
-from arc_refinery.training.prompt_order import PromptOrder
+from arc_refinery.training.trainer import PromptOrder
 
 pytestmark = pytest.mark.model  # imports TRL
 

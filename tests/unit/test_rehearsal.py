@@ -150,7 +150,7 @@ class RunsPass(TrainerCallback):
 @pytest.mark.parametrize("loss_type", ["bnpo", "dr_grpo", "dapo", "grpo"])
 def test_a_pass_has_gradients_and_leaves_nothing(tmp_path: Path, loss_type: str):
     job = job_in(tmp_path, loss_type=loss_type, max_steps=1)
-    trainer = grpo._trainer(job, Letters(WORDS, job.training, 0), job.training.learning_rate, {})
+    trainer = grpo.open_trainer(job, Letters(WORDS, job.training, 0), job.training.learning_rate, {})
     noted = RunsPass(trainer)
     trainer.add_callback(noted)
     trainer.train()

@@ -15,7 +15,6 @@ from arc_refinery.records import Prompt
 from arc_refinery.refine.grading import Answer, Grade, grade_answers
 from arc_refinery.refine.rewards import REWARDS
 from arc_refinery.sandbox import Executor, Limits
-from arc_refinery.training.advantages import best_of_k_credit
 
 ONE, TWO = make_grid("12", "34"), make_grid("56", "78")
 END = 2
@@ -95,6 +94,8 @@ def test_a_sandbox_that_is_gone_is_no_reward_of_zero() -> None:
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
 def test_credit_for_the_best_of_k_equals_that_over_all_sets(k: int) -> None:
+    from arc_refinery.training.trainer import best_of_k_credit
+
     rewards = [1.0, 5.5, 1.0, 0.0, 10.0]
     for index, credit in enumerate(best_of_k_credit(rewards, k)):
         sets = [chosen for chosen in combinations(range(5), k) if index in chosen]
@@ -106,7 +107,7 @@ def test_credit_for_the_best_of_k_equals_that_over_all_sets(k: int) -> None:
 def test_advantages_for_the_best_of_two() -> None:
     import torch
 
-    from arc_refinery.training.advantages import best_of_k_advantages
+    from arc_refinery.training.trainer import best_of_k_advantages
 
     rewards = torch.tensor([[0.0, 10.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
     given = best_of_k_advantages(rewards, 2, "none")

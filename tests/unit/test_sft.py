@@ -21,7 +21,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.models.tokenizers import begin_answers, load_tokenizer
 from arc_refinery.prompts import Message
 from arc_refinery.refine.rendering import Renderer
-from arc_refinery.training import progress, sft
+from arc_refinery.training import callbacks, sft
 from arc_refinery.training.sft import SftRow, refinement_row
 
 MODEL = PromptedModel(path=TINY, template="compact", window=1024)
@@ -169,7 +169,7 @@ def interrupted(rows: list[SftRow], folder: Path, step: int) -> None:
             raise Killed
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(progress.OneLineProgress, "on_log", die)
+        patch.setattr(callbacks.OneLineProgress, "on_log", die)
         train(rows, folder)
 
 

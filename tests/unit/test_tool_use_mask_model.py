@@ -107,7 +107,7 @@ def trainer_of(
         measurements=None,
         tensorboard=folder / "tensorboard",
     )
-    trainer = grpo._trainer(job, environment, training.learning_rate, {})
+    trainer = grpo.open_trainer(job, environment, training.learning_rate, {})
     assert isinstance(trainer, ToolTrainer)
     trainer.model.train()
     return trainer

@@ -93,7 +93,7 @@ class Scorer:
             ScoredCompletion(one.token_ids, one.is_truncated, reward, one.grade.status, one.grade.is_solved)
             for one, reward in zip(sampled, self.rewards, strict=True)
         ]
-        metrics = step_metrics(processes.of_all(scored), self.settings.num_generations)
+        metrics = step_metrics(processes.gather(scored), self.settings.num_generations)
         if self.settings.rollout == "on-policy":
             refined = [(one.grade, one.parent) for one in sampled if one.parent is not None]
             metrics["share/second_turn"] = len(refined) / len(sampled)

@@ -58,12 +58,18 @@ def read_weights(network: Any, folder: Path) -> None:
     set_peft_model_state_dict(network, load_file(folder / ADAPTER_WEIGHTS), adapter_name="default")
 
 
+def fault_of_adapter(network: Any) -> str:
+    """Return that the trained adapter holds values that are not finite numbers; empty if all are."""
+    wrong = not_finite(network, is_trained=True)
+    fault = f"{len(wrong)} of the adapter's matrices hold values that are not finite numbers, such as"
+    return f"{fault} {wrong[0]}" if wrong else ""
+
+
 def write_adapter(network: Any, output: Path, add: Callable[[Path], None]) -> None:
     """Write the adapter, and the files that `add` puts next to it, atomically to the folder `output`."""
-    if wrong := not_finite(network, is_trained=True):
+    if fault := fault_of_adapter(network):
         raise ModelError(
-            f"{output}: not written, because {len(wrong)} of the adapter's matrices hold values that are not finite "
-            f"numbers, such as {wrong[0]}; train again, with a lower learning_rate or max_grad_norm"
+            f"{output}: not written, because {fault}; train again, with a lower learning_rate or max_grad_norm"
         )
     with atomic_write(output, SafetensorError) as unfinished:
         network.save_pretrained(unfinished, selected_adapters=["default"])

@@ -17,19 +17,17 @@ from zipfile import is_zipfile
 from safetensors import SafetensorError, safe_open
 
 from arc_refinery.errors import InputError
-from arc_refinery.files import atomic_write, writing
-from arc_refinery.reading import decode_json, read_text
+from arc_refinery.files import writing
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
 
 logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"checkpoint-(\d+)")
-_IDENTITY = "settings.txt"
-_STATE, _OPTIMIZER, _SCHEDULER = "trainer_state.json", "optimizer.pt", "scheduler.pt"  # written by transformers
-KEPT = "a step to keep"  # why a part of a training has its adapter
+IDENTITY = "settings.txt"
+STATE, _OPTIMIZER, _SCHEDULER = "trainer_state.json", "optimizer.pt", "scheduler.pt"  # written by transformers
 _HASH = re.compile(rb"[0-9a-f]{16}|\0*")  # zeros: what some file systems leave after a power failure
-# README.md: TRL's; the others are of `log.Journal` and of its unfinished files
-_OWN = re.compile(rf"{_NAME.pattern}|{re.escape(_IDENTITY)}|README\.md|(start|journal)\.jsonl|\..*\.tmp")
+# README.md: TRL's; the .jsonl files: of `rollback.Journal`
+_OWN = re.compile(rf"{_NAME.pattern}|{re.escape(IDENTITY)}|README\.md|(start|journal)\.jsonl|\..*\.tmp")
 
 
 def claim(work: Path, identity: str) -> None:
@@ -37,15 +35,15 @@ def claim(work: Path, identity: str) -> None:
 
     Raises `InputError` for a folder with anything else in it.
     """
-    with writing(work / _IDENTITY):
+    with writing(work / IDENTITY):
         work.mkdir(parents=True, exist_ok=True)
         if found := foreign(work):
             raise InputError(f"{work}: is not a folder of checkpoints: {found}. Name another, or move it away")
-        if any(work.iterdir()) and _identity(work) != identity:
+        if any(work.iterdir()) and identity_of(work) != identity:
             logger.info("%s: removing checkpoints of another training run", work)
             remove(work)
             work.mkdir(exist_ok=True)
-        (work / _IDENTITY).write_text(identity)
+        (work / IDENTITY).write_text(identity)
 
 
 def foreign(work: Path) -> str:
@@ -55,9 +53,9 @@ def foreign(work: Path) -> str:
         return f"it holds {others[0]}"
     if not names:
         return ""
-    if _IDENTITY not in names:
-        return f"it holds {names[0]}, but no {_IDENTITY}"
-    return "" if _HASH.fullmatch((work / _IDENTITY).read_bytes()) else f"its {_IDENTITY} is not that of a training"
+    if IDENTITY not in names:
+        return f"it holds {names[0]}, but no {IDENTITY}"
+    return "" if _HASH.fullmatch((work / IDENTITY).read_bytes()) else f"its {IDENTITY} is not that of a training"
 
 
 def remove(work: Path) -> None:
@@ -65,7 +63,7 @@ def remove(work: Path) -> None:
 
     The note that tells whose they are is the last, because a kill may come in between.
     """
-    note = work / _IDENTITY
+    note = work / IDENTITY
     for path in work.iterdir():
         if path.is_dir() and _NAME.fullmatch(path.name):
             shutil.rmtree(path)
@@ -78,65 +76,12 @@ def remove(work: Path) -> None:
 
 def is_over(work: Path) -> bool:
     """Whether a training has removed its checkpoints."""
-    return not (work / _IDENTITY).exists()
+    return not (work / IDENTITY).exists()
 
 
-def _identity(work: Path) -> str:
-    note = work / _IDENTITY
+def identity_of(work: Path) -> str:
+    note = work / IDENTITY
     return note.read_bytes().decode(errors="replace") if note.is_file() else ""
-
-
-def take_over(part: Path, work: Path, until_step: int | None = None) -> None:
-    """Fill the folder `work`, if it is only claimed yet, with the folder `part` of an earlier part of the training.
-
-    The part must end before `until_step`.
-    """
-    if any(path.name != _IDENTITY for path in work.iterdir()):
-        return
-    if not part.is_dir() or _identity(part) != _identity(work):
-        raise InputError(
-            f"{part}: is not an earlier part of this training; its settings or data differ. Train that part again"
-        )
-    _check_part(part, until_step)
-    with atomic_write(work) as copy:
-        shutil.copytree(part, copy)
-
-
-def _check_part(part: Path, until_step: int | None) -> None:
-    """Raise unless a part of a training, if no collapse ended it, holds the whole state after its last step."""
-    log = part.parent / "training.jsonl"
-    last = decode_json(
-        read_text(log, "a training log").rstrip().rpartition("\n")[2], f"{log}: its last line", "a choice"
-    )
-    match last:
-        case {"chosen": {"step": int(step), "why": str(why)}}:
-            if why != KEPT:
-                return
-        case _:
-            raise InputError(f"{log}: does not end with the step that was chosen; train that part again")
-    if until_step is not None and until_step <= step:
-        raise InputError(
-            f"--until-step is {until_step}, but --continue-from {part.parent} ends after step {step}; "
-            "expected a later step"
-        )
-    saved = part / f"checkpoint-{step}"
-    if step not in steps_of(part):
-        fault = f"{saved / _STATE}: is missing or cannot be read"
-    elif not (fault := _fault(saved)) and not _have_equal_weights(part.parent, saved):
-        fault = f"{saved / ADAPTER_WEIGHTS}: holds other weights than {part.parent}"
-    if fault:
-        raise InputError(
-            f"{fault}, so training cannot continue from there. Make that part again: delete {part.parent}, then run "
-            f"snakemake {part.parent}, or type its own command with --until-step {step}"
-        )
-
-
-def _have_equal_weights(one: Path, other: Path) -> bool:
-    import torch
-    from safetensors.torch import load_file
-
-    first, second = (load_file(folder / ADAPTER_WEIGHTS) for folder in (one, other))
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 def steps_of(work: Path) -> dict[int, Path]:
@@ -150,7 +95,7 @@ def steps_of(work: Path) -> dict[int, Path]:
 
 def _is_complete(checkpoint: Path) -> bool:
     try:
-        json.loads((checkpoint / _STATE).read_bytes())
+        json.loads((checkpoint / STATE).read_bytes())
     except (FileNotFoundError, ValueError):
         return False
     return True
@@ -165,14 +110,14 @@ def newest(work: Path, until_step: int | None = None) -> Path | None:
     if until_step is not None:
         drop_after(work, until_step - 1)
     for path in reversed(steps_of(work).values()):
-        if not (fault := _fault(path)):
+        if not (fault := fault_of(path)):
             return path
         logger.warning("%s; training resumes from the checkpoint before it, if there is one", fault)
         shutil.rmtree(path)
     return None
 
 
-def _fault(checkpoint: Path) -> str:
+def fault_of(checkpoint: Path) -> str:
     """Return which file of a complete checkpoint is missing, cut short or of another step; empty if none is.
 
     The libraries do not: without a file, training would go on with a new optimizer, or with other random numbers.
@@ -199,20 +144,20 @@ def _fault_of_step(checkpoint: Path) -> str:
     import torch
 
     step = int(checkpoint.name.rpartition("-")[2])
-    read: dict[str, Any] = {_STATE: json.loads((checkpoint / _STATE).read_bytes())}
+    read: dict[str, Any] = {STATE: json.loads((checkpoint / STATE).read_bytes())}
     for name in (_OPTIMIZER, _SCHEDULER):
         try:
             read[name] = torch.load(checkpoint / name, "cpu", weights_only=True)
         except (RuntimeError, UnpicklingError, EOFError, ValueError, KeyError):
             return f"{checkpoint / name}: is damaged"
     try:
-        found = {_STATE: {read[_STATE]["global_step"]}, _SCHEDULER: {read[_SCHEDULER]["last_epoch"]}}
+        found = {STATE: {read[STATE]["global_step"]}, _SCHEDULER: {read[_SCHEDULER]["last_epoch"]}}
         found[_OPTIMIZER] = {int(one["step"]) for one in read[_OPTIMIZER]["state"].values() if "step" in one}
     except (KeyError, TypeError, AttributeError, ValueError):
         return f"{checkpoint}: its files are not those of a training"
     may_skip = (checkpoint / "scaler.pt").exists()  # in float16, steps whose gradients overflow
     for name, steps in found.items():
-        if other := [one for one in steps if one != step and not (may_skip and name != _STATE and one < step)]:
+        if other := [one for one in steps if one != step and not (may_skip and name != STATE and one < step)]:
             return f"{checkpoint / name}: is of step {other[0]}"
     return ""
 

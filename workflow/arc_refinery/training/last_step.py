@@ -51,7 +51,7 @@ class SavesLastStep(Base):
 
     def train(self, *arguments: Any, **named: Any) -> Any:
         self.add_callback(_BeginsToUpdate(self))
-        first = processes.of_first(os.getpid())
+        first = processes.broadcast(os.getpid())
         with _at_sigterm(self._end) if processes.is_first() else processes.leaving_signals_to(first):
             return super().train(*arguments, **named)
 
@@ -90,7 +90,7 @@ class SavesLastStep(Base):
             self._random.restore()
             self.state.num_input_tokens_seen = self._n_tokens
             self._save_checkpoint(self.model, trial=None)
-            logger.info("SIGTERM: step %d is saved; the same command goes on from there", step)
+            logger.info("SIGTERM: step %d is saved; run the same command again to resume", step)
         return True
 
 

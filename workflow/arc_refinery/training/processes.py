@@ -49,7 +49,7 @@ def is_first() -> bool:
     return index() == 0
 
 
-def of_first(value: T) -> T:
+def broadcast(value: T) -> T:
     """Return the value that the first process has. All must call this, as all functions below."""
     if count() == 1:
         return value
@@ -58,12 +58,12 @@ def of_first(value: T) -> T:
     return values[0]
 
 
-def by_first(make: Callable[[], T]) -> T:
+def on_first(make: Callable[[], T]) -> T:
     """Return the result of a function that only the first process calls; the others wait for it."""
-    return of_first(make() if is_first() else None)  # type: ignore[return-value]
+    return broadcast(make() if is_first() else None)  # type: ignore[return-value]
 
 
-def of_all(values: list[T]) -> list[T]:
+def gather(values: list[T]) -> list[T]:
     """Return the values of all processes, in the order of the processes."""
     if count() == 1:
         return values
@@ -90,7 +90,7 @@ class RandomState:
 
 def share_random_state() -> None:
     """Continue in all processes with the random state of the first one, whose GPU is the first, too."""
-    state = of_first(RandomState())
+    state = broadcast(RandomState())
     replace(state, gpus=state.gpus[:1] * len(state.gpus)).restore()
 
 

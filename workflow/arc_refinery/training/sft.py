@@ -31,12 +31,11 @@ from arc_refinery.records import Demonstration
 from arc_refinery.records.transcripts import Segment
 from arc_refinery.sampling.checks import check_trained
 from arc_refinery.sampling.library_arguments import sft_settings
-from arc_refinery.sampling.transformers_sampler import not_finite
-from arc_refinery.training.adapters import open_network, write_adapter
+from arc_refinery.training.adapters import fault_of_adapter, open_network, write_adapter
+from arc_refinery.training.callbacks import OneLineProgress
 from arc_refinery.training.checkpoints import claim, newest, remove
 from arc_refinery.training.last_step import SavesLastStep
 from arc_refinery.training.log import Line, write_lines
-from arc_refinery.training.progress import OneLineProgress
 from arc_refinery.training.rehearsal import Rehearsal, longest_of_sft
 
 LOGGED_METRICS = ("step", "epoch", "loss", "learning_rate", "grad_norm", "mean_token_accuracy", "entropy")
@@ -119,11 +118,10 @@ class _StopsAtNaN(TrainerCallback):
     """Ends a training whose weights are not finite numbers any more, before they are saved."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
-        if wrong := not_finite(model, is_trained=True):
+        if fault := fault_of_adapter(model):
             raise InputError(
-                f"step {state.global_step}: {len(wrong)} of the adapter's matrices hold values that are not finite "
-                f"numbers, such as {wrong[0]}: the training has diverged. Lower learning_rate = {args.learning_rate:g} "
-                f"or max_grad_norm = {args.max_grad_norm:g}"
+                f"step {state.global_step}: {fault}: the training has diverged. Lower learning_rate = "
+                f"{args.learning_rate:g} or max_grad_norm = {args.max_grad_norm:g}"
             )
 
 

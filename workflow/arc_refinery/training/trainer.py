@@ -7,17 +7,20 @@ import logging
 import resource
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from math import comb
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.utils.data import Sampler
 from transformers import set_seed
 from trl import GRPOTrainer
+from trl.trainer.utils import RepeatSampler
 
 from arc_refinery.config import PolicyGradient
 from arc_refinery.models.shared_attention import share
@@ -27,16 +30,14 @@ from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
 from arc_refinery.training import processes, shared_prefix
 from arc_refinery.training.adapters import read_weights
-from arc_refinery.training.advantages import best_of_k_advantages
 from arc_refinery.training.last_step import SavesLastStep
 from arc_refinery.training.log import MEASURED
-from arc_refinery.training.prompt_order import PromptOrder
 from arc_refinery.training.weight_sync import adapter_alone, check_that_sampler_follows, merged_weights
 from arc_refinery.training.whole_step import SharesSteps
 
 logger = logging.getLogger(__name__)
 
-PARTS = ("sampling", "reward", "tools")  # timed parts of a step; the rest is the update
+TIMED = ("sampling", "reward", "tools")  # parts of a step; the rest is the update
 
 
 class Rewarder(Protocol):
@@ -49,6 +50,28 @@ class Rewarder(Protocol):
     def __call__(self, *arguments: Any, **named: Any) -> list[float]: ...
 
 
+class PromptOrder(Sampler[int]):
+    """Rows of a dataset in the order of `sampler`, as a function of the epoch's number.
+
+    TRL's sampler draws the next order from a generator that only ever runs forward, so a training that is resumed in
+    its third epoch would begin with the order of the first. transformers calls `set_epoch` before each epoch.
+    """
+
+    def __init__(self, sampler: RepeatSampler) -> None:
+        self.sampler = sampler
+
+    def set_epoch(self, epoch: int) -> None:
+        self.sampler.generator.manual_seed(self.sampler.seed)
+        for _ in range(epoch):
+            torch.randperm(self.sampler.num_samples, generator=self.sampler.generator)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.sampler)
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+
 class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
     _buffered_inputs: Any  # TRL's: the passes of a step
 
@@ -57,27 +80,27 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         self.settings = settings
         self.steps_per_batch = settings.steps_per_batch
         self.scorer = scorer
-        self.rows: list[dict[str, Any]] = []  # of the current batch of prompts, in this process
-        self._rewards = torch.zeros(0)  # of that batch, in all processes
-        self._batch_metrics: dict[str, float] = {}  # of that batch
+        self.rows: list[dict[str, Any]] = []  # the current batch of prompts in this process
+        self._rewards = torch.zeros(0)  # rewards of the batch in all processes
+        self._batch_metrics: dict[str, float] = {}
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._sampler_was_checked = not self.use_vllm
         self._shares_prompts = settings.shared_prefix == "auto" and self._share_prompts()
         if self.use_vllm:
-            sent = adapter_alone if settings.opens_vllm else merged_weights
-            self.vllm_generation._iter_named_params = partial(sent, self.vllm_generation)
+            weights = adapter_alone if settings.opens_vllm else merged_weights
+            self.vllm_generation._iter_named_params = partial(weights, self.vllm_generation)
 
     def _share_prompts(self) -> bool:
         network = self.accelerator.unwrap_model(self.model).get_base_model()
         if reason := "Unsloth has its own attention" if self.settings.trains_with_unsloth else share(network):
-            logger.info("each completion reads its prompt anew: %s", reason)
+            logger.info("prompts are not shared between completions: %s", reason)
         elif not self.use_vllm:
             network.generate = partial(network.generate, custom_generate=sample_rows)
         return not reason
 
     @contextmanager
     def timed(self, part: str) -> Iterator[None]:
-        """Add the seconds in this context to one of `PARTS`, or to "step"."""
+        """Add the seconds in this context to one of `TIMED`, or to "step"."""
         started = time.perf_counter()
         yield
         if self.model.training:
@@ -88,7 +111,7 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
             loss: Tensor = super().training_step(*arguments, **named)
         if self._step % self.current_gradient_accumulation_steps == 0:
             seconds, self._seconds = self._seconds, defaultdict(float)
-            parts = {part: seconds[part] for part in PARTS}
+            parts = {part: seconds[part] for part in TIMED}
             update = seconds["step"] - sum(parts.values())
             for part, value in {"step": seconds["step"], **parts, "update": update}.items():
                 self._metrics["train"][f"{MEASURED}seconds/{part}"].append(value)
@@ -100,6 +123,15 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
             if self.scorer.executor:
                 self._metrics["train"][f"{MEASURED}sandbox_mb"].append(self.scorer.executor.peak_mb)
         return loss
+
+    def measurements(self) -> list[dict[str, Any]]:
+        """Return seconds and memory of each step."""
+        return [
+            {"step": entry["step"]}
+            | {name.removeprefix(MEASURED): value for name, value in entry.items() if name.startswith(MEASURED)}
+            for entry in self.state.log_history
+            if "reward" in entry
+        ]
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         """Also load the trained adapter: transformers 5.17 loads only the other one, the KL term's reference."""
@@ -129,11 +161,11 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
     def _shared_log_probs(
         self, model: Any, ids: Tensor, mask: Tensor, n_completion: int, batch_size: int
     ) -> tuple[Tensor, Tensor, None]:
-        found: list[tuple[Tensor, Tensor]] = []
-        for some, kept in zip(ids.split(batch_size), mask.split(batch_size), strict=True):
+        batches: list[tuple[Tensor, Tensor]] = []
+        for batch_ids, batch_mask in zip(ids.split(batch_size), mask.split(batch_size), strict=True):
             with self.accelerator.autocast():
-                found.append(shared_prefix.log_probs(model, some, kept, n_completion))
-        log_probs, entropies = (torch.cat(parts) for parts in zip(*found, strict=True))
+                batches.append(shared_prefix.log_probs(model, batch_ids, batch_mask, n_completion))
+        log_probs, entropies = (torch.cat(parts) for parts in zip(*batches, strict=True))
         return log_probs, entropies, None
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
@@ -214,3 +246,30 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         total, n_tokens = self.accelerator.reduce(torch.stack([gaps.sum(), counted.sum()])).tolist()
         if n_tokens:
             self._metrics["train"]["sampling/sampling_logp_difference/mean"].append(total / n_tokens)
+
+
+def best_of_k_credit(rewards: Sequence[float], k: int) -> list[float]:
+    """Credit of each completion: mean of (best - best without it) over the sets of k completions that contain it.
+
+    The leave-one-out estimator of Walder and Karkhanis 2025 (arXiv 2505.15201), for any real rewards; k = 1 returns
+    the rewards. Only completions that are the best of some set get credit, so rare good ones weigh heavily.
+    """
+    if k == 1:
+        return list(rewards)
+    n = len(rewards)
+    ascending = sorted(range(n), key=lambda index: rewards[index])
+    credit = [0.0] * n
+    for rank, index in enumerate(ascending):
+        second_best = ((rewards[ascending[below]], comb(below, k - 2)) for below in range(rank))
+        credit[index] = sum((rewards[index] - reward) * sets for reward, sets in second_best) / comb(n - 1, k - 1)
+    return credit
+
+
+def best_of_k_advantages(rewards: Tensor, k: int, scale: str) -> Tensor:
+    """(groups, completions) of rewards -> advantages for the best of k, same shape, scaled as TRL scales its own."""
+    credit = torch.tensor([best_of_k_credit(group, k) for group in rewards.tolist()])
+    advantages = credit - credit.mean(1, keepdim=True)
+    if scale == "none":
+        return advantages
+    deviation = credit.std() if scale == "batch" else credit.std(1, keepdim=True)
+    return advantages / (deviation + 1e-4)

@@ -100,7 +100,7 @@ class SharesSteps(Base):
     def _generate_single_turn(self, *arguments: Any, **named: Any) -> Any:
         sampled = super()._generate_single_turn(*arguments, **named)
         if self._draws:
-            self._draws.catch_up(max(processes.of_all([self._draws.n_drawn])))
+            self._draws.catch_up(max(processes.gather([self._draws.n_drawn])))
         return sampled
 
     def _save_rng_state(self, output_dir: str) -> None:

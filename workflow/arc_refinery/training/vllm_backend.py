@@ -1,14 +1,16 @@
-"""vLLM's server beside the trainer, on GPUs of its own: started and ended by the training job.
+"""vLLM as the sampler of a training: in the trainer's process, or a server beside it, on GPUs of its own.
 
-The command is the one that TRL's trainers expect (`trl.scripts.vllm_serve`). Its output goes to a file of its own.
+The training job starts and ends the server, with the command that TRL's trainers expect (`trl.scripts.vllm_serve`). Its
+output goes to a file of its own.
 """
 
 import logging
+import os
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ from arc_refinery.errors import InputError
 from arc_refinery.sampling import library_arguments
 from arc_refinery.sampling.gpus import VARIABLE, without_growing_segments
 from arc_refinery.sampling.library_variables import set_vllm_variables
+from arc_refinery.sampling.vllm_sampler import supported_rank
+from arc_refinery.training.job import TrainingJob
 
 STARTING_SECONDS = 1800.0  # reading the weights of an 8B model over a network takes minutes
 ENDING_SECONDS = 30.0
@@ -29,10 +33,27 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def running(
-    model: ModelConfig, training: PolicyGradient, gpus: Sequence[str], output: Path
-) -> Iterator[Mapping[str, Any]]:
-    """Run the server on these GPUs inside the context; give the keywords of `trl.GRPOConfig` that lead to it."""
+def sampler(job: TrainingJob) -> Iterator[dict[str, Any]]:
+    """Prepare the vLLM that samples, if one does, before TRL's trainer opens it; yield keywords of `trl.GRPOConfig`."""
+    training = job.training
+    if training.sampler == "vllm-colocate":
+        # TRL takes port 29500 if it looks free: of two runs starting on one machine, the second would crash.
+        (port,) = free_ports(1)
+        os.environ.setdefault("MASTER_PORT", str(port))
+    if training.opens_vllm:
+        from arc_refinery.training import colocated
+
+        colocated.open_with(library_arguments.vllm_colocated(job.model.dtype, supported_rank(job.lora.lora_r)))
+    if training.n_server_gpus:
+        with server(job.model, training, job.sampler_gpus, job.tensorboard.with_suffix(".server")) as address:
+            yield address
+    else:
+        yield {}
+
+
+@contextmanager
+def server(model: ModelConfig, training: PolicyGradient, gpus: Sequence[str], output: Path) -> Iterator[dict[str, Any]]:
+    """Run vLLM's server on these GPUs inside the context; yield the keywords of `trl.GRPOConfig` with its address."""
     set_vllm_variables()
     port, group_port = free_ports(2)
     url = f"http://127.0.0.1:{port}"
@@ -53,7 +74,7 @@ def running(
         raise
     except Exception as error:
         if server.poll() is not None:  # whatever failed, failed because of this
-            raise InputError(_ended(server, output)) from error
+            raise InputError(_message(server, output)) from error
         raise
     finally:
         _end(server)
@@ -63,7 +84,7 @@ def _wait_until_healthy(server: "subprocess.Popen[bytes]", url: str, output: Pat
     last = time.monotonic() + STARTING_SECONDS
     while time.monotonic() < last:
         if server.poll() is not None:
-            raise InputError(_ended(server, output))
+            raise InputError(_message(server, output))
         with suppress(URLError, ConnectionError, TimeoutError), urlopen(f"{url}/health", timeout=10) as answer:
             if answer.status == 200:
                 return
@@ -73,7 +94,7 @@ def _wait_until_healthy(server: "subprocess.Popen[bytes]", url: str, output: Pat
     )
 
 
-def _ended(server: "subprocess.Popen[bytes]", output: Path) -> str:
+def _message(server: "subprocess.Popen[bytes]", output: Path) -> str:
     return f"vLLM's server ended with the exit status {server.returncode}; the end of {output}:\n{_tail(output)}"
 
 

@@ -1,0 +1,94 @@
+"""Callbacks of the trainers: one log line per step, the rate after a rollback, the guard, checkpoints to keep."""
+
+import logging
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from arc_refinery.config import Guard, PolicyGradient
+from arc_refinery.errors import InputError
+from arc_refinery.training import checkpoints, processes
+from arc_refinery.training.adapters import fault_of_adapter
+from arc_refinery.training.guard import Symptom, first_symptom, symptom
+
+logger = logging.getLogger(__name__)
+
+
+class OneLineProgress(TrainerCallback):
+    """Logs one line per step: progress bars are unreadable in log files."""
+
+    def __init__(self, metrics: Mapping[str, str]) -> None:
+        """`metrics` maps names in TRL's log to the words that are logged."""
+        self.metrics = metrics
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
+        last = f" of {state.max_steps}" if state.max_steps else ""  # unknown before the first step
+        for name, words in self.metrics.items():
+            if logs and name in logs:
+                logger.info("step %d%s: %s %.3f", state.global_step, last, words, logs[name])
+
+
+class LearningRate(TrainerCallback):
+    """Sets the learning rate of a resumed run: its checkpoint contains the rate from before a rollback."""
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, optimizer: Any = None, lr_scheduler: Any = None, **_: Any
+    ) -> None:
+        lr_scheduler.base_lrs = [self.rate for _ in lr_scheduler.base_lrs]
+        for group, factor in zip(optimizer.param_groups, lr_scheduler.lr_lambdas, strict=True):
+            group["initial_lr"] = self.rate
+            group["lr"] = self.rate * factor(lr_scheduler.last_epoch)
+        lr_scheduler._last_lr = [group["lr"] for group in optimizer.param_groups]  # what the next step logs
+
+
+class CollapseWatcher(TrainerCallback):
+    """Keeps the first symptom of a collapse, and ends the training there unless `guard.action` is none."""
+
+    def __init__(self, guard: Guard) -> None:
+        self.guard = guard
+        self.symptom: Symptom | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self.guard.action == "none":  # else no training continues after a collapse
+            self.symptom = processes.broadcast(first_symptom(_steps(state), self.guard))
+
+    def on_log(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        steps = _steps(state)
+        if self.symptom is None and steps and steps[-1]["step"] == state.global_step:
+            fault = fault_of_adapter(model)  # a step can break the weights, though its own loss was finite
+            if fault and self.guard.action == "none":
+                raise InputError(
+                    f"step {state.global_step}: {fault}, and guard.action is none; lower learning_rate or max_grad_norm"
+                )
+            noticed = Symptom(state.global_step, "loss", math.nan, 0.0) if fault else symptom(steps, self.guard)
+            self.symptom = processes.broadcast(noticed)
+            ended = self.symptom is not None and self.guard.action != "none"
+            control.should_training_stop |= ended
+            control.should_save &= not ended  # a run resumed from there would continue
+
+
+class KeepsCheckpoints(TrainerCallback):
+    """Evaluates the last step too, and removes the checkpoints that are not needed any more."""
+
+    def __init__(self, training: PolicyGradient, guard: Guard) -> None:
+        self.training = training
+        self.window = guard.window + training.steps_per_batch - 1
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        control.should_evaluate |= state.global_step == state.max_steps and self.training.n_heldout > 0
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if processes.is_first():
+            rewards = {entry["step"]: entry["eval_reward"] for entry in state.log_history if "eval_reward" in entry}
+            n_best, save_steps = self.training.keep_best, self.training.save_steps
+            checkpoints.prune(Path(args.output_dir), rewards, n_best, save_steps, state.global_step, self.window)
+
+
+def _steps(state: Any) -> list[dict[str, Any]]:
+    return [entry for entry in state.log_history if "reward" in entry]
