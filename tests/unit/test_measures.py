@@ -30,6 +30,7 @@ def test_n_of_the_n_grams():
     assert ngram_repetition([3, 3, 4], n=1) == pytest.approx(1 / 3)
 
 
+FAILURES = ("no_code", "error", "invalid_output", "timeout", "memory", "crash", "protocol")
 STEP = [
     ScoredCompletion([1, 2, 3, 4, 5], False, 10.0, "ok", True),
     ScoredCompletion([1, 2, 3, 4, 5], False, 1.0, "ok", False),
@@ -39,7 +40,7 @@ STEP = [
 
 
 def test_figures_of_a_step():
-    metrics = step_metrics(STEP, group_size=2)
+    metrics = step_metrics(STEP, 2, FAILURES)
     expected = {
         "reward/max": 10.0,
         "reward/min": 0.0,
@@ -64,13 +65,19 @@ def test_figures_of_a_step():
     assert metrics == pytest.approx(expected)
 
 
+def test_refining_logs_the_share_of_every_failure():
+    from arc_refinery.refine import scoring
+
+    assert scoring.FAILURES == FAILURES
+
+
 def test_no_group_of_four_has_equal_rewards():
     assert step_metrics(STEP, group_size=4)["share/zero_variance"] == 0.0
 
 
 @pytest.mark.parametrize(("kept", "absent"), [(False, "truncated"), (True, "finished")])
 def test_figures_of_no_completions_are_absent(kept: bool, absent: str):
-    metrics = step_metrics([one for one in STEP if one.truncated is kept], group_size=1)
+    metrics = step_metrics([one for one in STEP if one.truncated is kept], 1, FAILURES)
     missing = {f"{what}/{absent}" for what in ("reward", "unique_tokens", "repetition")}
     assert missing.isdisjoint(metrics)
     assert len(metrics) == 19 - len(missing)

@@ -20,9 +20,10 @@ from arc_refinery.config import Lora, PromptedModel, Sft
 from arc_refinery.errors import InputError
 from arc_refinery.models.tokenizers import begin_answers, load_tokenizer
 from arc_refinery.prompts import Message
+from arc_refinery.refine.demonstrations import segments
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.training import callbacks, sft
-from arc_refinery.training.sft import SftRow, refinement_row
+from arc_refinery.training.sft import SftRow
 
 MODEL = PromptedModel(path=TINY, template="compact", window=1024)
 LORA = Lora(lora_r=2, lora_alpha=4)
@@ -48,7 +49,7 @@ def demonstration(number: int, renderer: Renderer, prefix: str = "") -> SftRow:
     text, _ = renderer.render(conversation(number) + begun)
     answer = ANSWER.format(call=CALLS[number])
     made = make_demonstration(demonstration_id=f"t/sft-{number:03d}", text=text, completion=answer.removeprefix(prefix))
-    return refinement_row(made, "<|end|>")
+    return SftRow(made.demonstration_id, segments(made, "<|end|>"))
 
 
 @pytest.fixture(scope="module")

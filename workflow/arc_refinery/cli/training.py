@@ -144,7 +144,8 @@ class FineTune(AdapterFlags):
 
     def _rows(self) -> "Iterator[SftRow]":
         from arc_refinery.models.tokenizers import load_tokenizer
-        from arc_refinery.training.sft import SftRow, refinement_row
+        from arc_refinery.refine.demonstrations import segments
+        from arc_refinery.training.sft import SftRow
 
         end = str(load_tokenizer(self.model_path).eos_token)
         if records.kind_of(self.dataset_path[0]) == records.Conversation.KIND:
@@ -152,7 +153,7 @@ class FineTune(AdapterFlags):
                 yield SftRow(conversation.question_id, conversation.segments)
         else:
             for _, demonstration in records.read_all(self.dataset_path, records.Demonstration):
-                yield refinement_row(demonstration, end)
+                yield SftRow(demonstration.demonstration_id, segments(demonstration, end))
 
 
 @dataclass

@@ -31,6 +31,7 @@ from arc_refinery.prompts import (
     transform_program,
 )
 from arc_refinery.records import Demonstration, Prompt
+from arc_refinery.records.transcripts import Segment
 from arc_refinery.refine.graded import GradedAttempt
 from arc_refinery.refine.next_turn import best_incorrect, outputs_seen, refining_conversation
 from arc_refinery.refine.rendering import Renderer
@@ -60,6 +61,15 @@ class DemonstrationPlan:
     max_seq_length: int  # tokens of prompt, completion and end token; longer rows are left out
     max_completion_length: int  # tokens of completion and end token
     seed: int
+
+
+def segments(demonstration: Demonstration, end_token: str) -> tuple[Segment, ...]:
+    """Return the prompt, the answer and its end token, which carries loss, too."""
+    return (
+        Segment(demonstration.text, is_sampled=False),
+        Segment(demonstration.completion, is_sampled=True),
+        Segment(end_token, is_sampled=True),
+    )
 
 
 def is_generated(task: Task) -> bool:

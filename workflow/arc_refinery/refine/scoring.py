@@ -5,13 +5,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from arc_refinery.config import Grpo
+from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refine.grading import Grade, grade_answers
 from arc_refinery.refine.rewards import REWARDS
 from arc_refinery.refine.rollout import TwoTurnEpisode
 from arc_refinery.refine.rows import TrainingPrompt, prompt_of_row
-from arc_refinery.sandbox import Executor
+from arc_refinery.sandbox import Executor, Status
 from arc_refinery.training import processes
 from arc_refinery.training.step_metrics import ScoredCompletion, ngram_repetition, step_metrics
+
+FAILURES = (NO_CODE, *(str(status) for status in Status if status is not Status.ok))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ class Scorer:
             ScoredCompletion(one.token_ids, one.is_truncated, reward, one.grade.status, one.grade.is_solved)
             for one, reward in zip(sampled, self.rewards, strict=True)
         ]
-        metrics = step_metrics(processes.gather(scored), self.settings.num_generations)
+        metrics = step_metrics(processes.gather(scored), self.settings.num_generations, FAILURES)
         if self.settings.rollout == "on-policy":
             refined = [(one.grade, one.parent) for one in sampled if one.parent is not None]
             metrics["share/second_turn"] = len(refined) / len(sampled)

@@ -27,7 +27,6 @@ from arc_refinery.errors import InputError
 from arc_refinery.files import append, writing
 from arc_refinery.models.shared_attention import share, side_by_side
 from arc_refinery.models.tokenizers import load_tokenizer
-from arc_refinery.records import Demonstration
 from arc_refinery.records.transcripts import Segment
 from arc_refinery.sampling.checks import check_trained
 from arc_refinery.sampling.library_arguments import sft_settings
@@ -49,12 +48,6 @@ class SftRow:
 
     demonstration_id: str
     segments: tuple[Segment, ...]
-
-
-def refinement_row(demonstration: Demonstration, end_token: str) -> SftRow:
-    """Return the segments of a demonstration: prompt, answer, end token."""
-    prompt, answer, end = demonstration.text, demonstration.completion, end_token
-    return SftRow(demonstration.demonstration_id, (Segment(prompt, False), Segment(answer, True), Segment(end, True)))
 
 
 def train_sft(

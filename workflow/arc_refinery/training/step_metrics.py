@@ -4,12 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from arc_refinery.records.refining import NO_CODE
-from arc_refinery.sandbox import Status
-
 NGRAM = 4  # tokens
 REWARD_TERM = "reward_term/"  # prefix of a term of the reward: mean of its values, without its weight
-FAILURES = (NO_CODE, *(str(status) for status in Status if status is not Status.ok))
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +15,7 @@ class ScoredCompletion:
     token_ids: Sequence[int]  # the sampled ones, of all turns
     truncated: bool
     reward: float
-    status: str  # of the sandbox, or `no_code`; empty if the task is not to write a program
+    status: str  # outcome of running its program; empty if there is none to run
     solved: bool  # the answer is right
 
 
@@ -34,29 +30,32 @@ def ngram_repetition(ids: Sequence[int], n: int = NGRAM) -> float:
     return 1.0 - len(set(ngrams)) / len(ngrams) if ngrams else 0.0
 
 
-def step_metrics(completions: Sequence[ScoredCompletion], group_size: int) -> dict[str, float]:
+def step_metrics(
+    completions: Sequence[ScoredCompletion], group_size: int, failures: Sequence[str] = ()
+) -> dict[str, float]:
     """Return the metrics of one step by their names in training.jsonl, without those of empty sets of completions.
 
     Completions of one prompt are consecutive, `group_size` of each. Raise ValueError if the last group is incomplete.
+    `failures` are the statuses whose shares are metrics.
     """
     if not completions or len(completions) % group_size:
         raise ValueError(f"{len(completions)} completions do not form groups of {group_size}")
     groups = [completions[start : start + group_size] for start in range(0, len(completions), group_size)]
-    truncated = [one for one in completions if one.truncated]
-    finished = [one for one in completions if not one.truncated]
+    truncated = [completion for completion in completions if completion.truncated]
+    finished = [completion for completion in completions if not completion.truncated]
     metrics = {
-        "reward/max": max(one.reward for one in completions),
-        "reward/min": min(one.reward for one in completions),
-        "share/solved": fmean(one.solved for one in completions),
-        "share/zero_variance": fmean(len({one.reward for one in group}) == 1 for group in groups),
+        "reward/max": max(completion.reward for completion in completions),
+        "reward/min": min(completion.reward for completion in completions),
+        "share/solved": fmean(completion.solved for completion in completions),
+        "share/zero_variance": fmean(len({completion.reward for completion in group}) == 1 for group in groups),
         "share/truncated": len(truncated) / len(completions),
-        "repetition": fmean(ngram_repetition(one.token_ids) for one in completions),
+        "repetition": fmean(ngram_repetition(completion.token_ids) for completion in completions),
     }
-    if any(one.status for one in completions):
-        metrics |= {f"share/{status}": fmean(one.status == status for one in completions) for status in FAILURES}
+    for status in failures:
+        metrics[f"share/{status}"] = fmean(completion.status == status for completion in completions)
     for name, members in (("truncated", truncated), ("finished", finished)):
         if members:
-            metrics[f"reward/{name}"] = fmean(one.reward for one in members)
-            metrics[f"unique_tokens/{name}"] = fmean(unique_token_ratio(one.token_ids) for one in members)
-            metrics[f"repetition/{name}"] = fmean(ngram_repetition(one.token_ids) for one in members)
+            metrics[f"reward/{name}"] = fmean(completion.reward for completion in members)
+            metrics[f"unique_tokens/{name}"] = fmean(unique_token_ratio(completion.token_ids) for completion in members)
+            metrics[f"repetition/{name}"] = fmean(ngram_repetition(completion.token_ids) for completion in members)
     return metrics
