@@ -200,12 +200,22 @@ def test_a_template_that_does_not_end_answers_is_refused() -> None:
 
 def test_answers_that_would_not_end_are_refused_before_a_trainer_starts_an_engine(executor: Executor) -> None:
     from arc_refinery.config import Grpo, Lengths
-    from arc_refinery.refine.environment import RefineEnvironment
+    from arc_refinery.refine.environment import RefineEnvironment, read_prompts
 
     tokenizer = bytewise(CHATML, "<|im_start|>", "<|im_end|>")
     lengths = Lengths(max_completion_length=8, max_seq_length=64)
     grpo = Grpo(learning_rate=1e-4)
-    environment = RefineEnvironment(lambda: iter([PROMPT]), "", grpo, lengths, TEMPLATE, False, 0, executor)
+    data, prefix = read_prompts(lambda: iter([PROMPT]), grpo, seed=0)
+    environment = RefineEnvironment(
+        data=data,
+        prefix=prefix,
+        prompts_hash="",
+        training=grpo,
+        lengths=lengths,
+        template=TEMPLATE,
+        include_errors=False,
+        executor=executor,
+    )
     with pytest.raises(ModelError, match=r"'<\|im_end\|>\\n' follows it, and completions end at \['<\|im_start\|>'\]"):
         environment.trainer(tokenizer, [tokenizer.convert_tokens_to_ids("<|im_start|>")])
 

@@ -92,7 +92,16 @@ def trainer_of(
         return Toolbox(chosen, folder=folder, max_calls_per_turn=2)
 
     environment = ToolEnvironment(
-        asked, made, training, generation, model.window, tools_of, tools, (none, none), "", 0, users=users
+        questions=asked,
+        renderer=made,
+        training=training,
+        generation=generation,
+        open_toolbox=tools_of,
+        names=tools,
+        executors=(none, none),
+        files_hash="",
+        seed=0,
+        users=users or Users(),
     )
     job = TrainingJob(
         model=model,

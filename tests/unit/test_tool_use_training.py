@@ -173,13 +173,21 @@ def environment(
     files_hash: str = "",
     **changed: Any,
 ) -> "ToolEnvironment":
-    from arc_refinery.tool_use.training.environment import ToolEnvironment
+    from arc_refinery.tool_use.training.environment import ToolEnvironment, fitting
 
     training = PolicyGradient(learning_rate=1e-3, max_grad_norm=1.0, save_steps=1, **changed)
     open_toolbox = lambda _: Toolbox(tools)  # noqa: E731
     renderer = ToolRenderer(tokenizer(), Toolbox(tools).schemas, generation.enable_thinking, generation.stop_token)
     return ToolEnvironment(
-        asked, renderer, training, generation, window, open_toolbox, tools, (NOBODY, NOBODY), files_hash, seed=0
+        questions=fitting(asked, renderer, open_toolbox, window - generation.max_episode_tokens),
+        renderer=renderer,
+        training=training,
+        generation=generation,
+        open_toolbox=open_toolbox,
+        names=tools,
+        executors=(NOBODY, NOBODY),
+        files_hash=files_hash,
+        seed=0,
     )
 
 
@@ -219,9 +227,9 @@ def test_a_question_is_left_out_where_its_prompt_and_an_episode_do_not_fit():
     short, longer = "1?", "1 + 2 + 3?"
     window = prompt_tokens(longer) + GENERATION.max_episode_tokens
     made = environment(asking(short, longer), window)
-    assert (made.n_left_out, list(made.data.train["question_id"])) == (0, ["q0", "q1"])
+    assert list(made.data.train["question_id"]) == ["q0", "q1"]
     made = environment(asking(short, longer), window - 1)
-    assert (made.n_left_out, list(made.data.train["question_id"])) == (1, ["q0"])
+    assert list(made.data.train["question_id"]) == ["q0"]
     assert list(made.data.train["prompt"]) == [[{"role": "user", "content": short}]]
 
 
@@ -247,7 +255,7 @@ def test_questions_are_kept_out_of_training():
     made = environment(asking(*(f"{n}?" for n in range(10))), n_heldout=3)
     train, heldout = set(made.data.train["question_id"]), set(made.data.heldout["question_id"])  # type: ignore[index]
     assert (len(train), len(heldout), train & heldout) == (7, 3, set())
-    assert train | heldout == set(made.questions)  # environments find them all
+    assert train | heldout == {question.question_id for question in made.questions}  # environments find them all
 
 
 def test_what_decides_the_adapter_is_in_the_identity():

@@ -305,32 +305,30 @@ class TrainToolUse(UserFlags, GrpoFlags, ToolFlags):
 
     @contextmanager
     def _environment(self) -> "Iterator[ToolEnvironment]":
-        from arc_refinery.tool_use.training.environment import ToolEnvironment, check_template
+        from arc_refinery.tool_use.training.environment import ToolEnvironment, check_template, fitting
         from arc_refinery.tool_use.training.reward_terms import EpisodeReward
 
         _check_sets(self.dataset_path, {"--tools-of-sets": self.choices_of_sets(), "--users": self.users_of_sets()})
         terms = [_entry(config.RewardTerm, word, "--rewards") for word in self.rewards]
-        reward = EpisodeReward(terms, self.generation.max_episode_tokens)
         questions = [question for _, question in records.read_all(self.dataset_path, Question)]
+        longest = self.max_model_len - self.generation.max_episode_tokens
         with _two(self.sandbox, self.n_jobs, self.modules()) as executors:
             renderer = self.renderer()
             check_template(renderer.tokenizer)
-            environment = ToolEnvironment(
-                questions,
-                renderer,
-                self.training,
-                self.generation,
-                self.max_model_len,
-                self.toolboxes(executors[0], renderer.call_format),
-                (*self.tools, *([self.tools_of_sets] if self.choices_of_sets() else [])),
-                executors,
-                self.files_hash(),
-                self.seed,
-                reward,
-                self.open_users(executors, renderer),
+            open_toolbox = self.toolboxes(executors[0], renderer.call_format)
+            yield ToolEnvironment(
+                questions=fitting(questions, renderer, open_toolbox, longest),
+                renderer=renderer,
+                training=self.training,
+                generation=self.generation,
+                open_toolbox=open_toolbox,
+                names=(*self.tools, *([self.tools_of_sets] if self.choices_of_sets() else [])),
+                executors=executors,
+                files_hash=self.files_hash(),
+                seed=self.seed,
+                reward=EpisodeReward(terms, self.generation.max_episode_tokens),
+                users=self.open_users(executors, renderer),
             )
-            logging.info("%d questions leave no room for an episode and were left out", environment.n_left_out)
-            yield environment
 
 
 @dataclass(kw_only=True)

@@ -78,19 +78,20 @@ class Train(GrpoFlags):
     @contextmanager
     def _environment(self) -> "Iterator[RefineEnvironment]":
         from arc_refinery.prompts import load_template
-        from arc_refinery.refine.environment import RefineEnvironment
+        from arc_refinery.refine.environment import RefineEnvironment, read_prompts
 
         prompts_hash, template = content_hash(self.dataset_path), load_template(self.template, self.colors, self.form)
+        data, prefix = read_prompts(self._fitting_prompts, self.training, self.seed)
         with self._sandbox().executor(self.training.n_jobs) as executor:
             yield RefineEnvironment(
-                self._fitting_prompts,
-                prompts_hash,
-                self.training,
-                self.lengths,
-                template,
-                self.include_errors,
-                self.seed,
-                executor,
+                data=data,
+                prefix=prefix,
+                prompts_hash=prompts_hash,
+                training=self.training,
+                lengths=self.lengths,
+                template=template,
+                include_errors=self.include_errors,
+                executor=executor,
             )
 
     def _fitting_prompts(self) -> Iterator[records.Prompt]:

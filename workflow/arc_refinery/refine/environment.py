@@ -1,7 +1,7 @@
 """The training environment of refining: prepared prompts of first or second turns, or on-policy second turns."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from arc_refinery.config import Grpo, Lengths
@@ -19,42 +19,36 @@ from arc_refinery.training.grpo import TrainingData
 from arc_refinery.training.trainer import Trainer
 
 
-class RefineEnvironment:
-    def __init__(
-        self,
-        read: Callable[[], Iterator[Prompt]],
-        prompts_hash: str,
-        training: Grpo,
-        lengths: Lengths,
-        template: Template,
-        include_errors: bool,
-        seed: int,
-        executor: Executor,
-    ) -> None:
-        """`read` returns a new iterator over the prompts; `prompts_hash` is the hash of their files.
+def read_prompts(read: Callable[[], Iterator[Prompt]], training: Grpo, seed: int) -> tuple[TrainingData, str]:
+    """Return the rows to train on, and the prefix of answers, the same for all prompts, which share a template.
 
-        `template` words the feedback of on-policy second turns. With `include_errors`, programs that raised get a
-        second turn too. Raise `InputError` if there are no prompts.
-        """
-        self.prompts_hash = prompts_hash
-        self.training = training
-        self.lengths = lengths
-        self.template = template
-        self.include_errors = include_errors
-        self.executor = executor
-        prompts = [] if training.stream else list(read())
-        first = next(iter(prompts or read()), None)
-        if first is None:
-            raise InputError(
-                "there are no training prompts. Either the files have none (second turns: no attempt was incorrect "
-                "with valid outputs; sample more tasks), or all are longer than max_seq_length minus "
-                "max_completion_length"
-            )
-        self.prefix = split_prefix(first.messages)[1]  # of answers; the same for all prompts, which share a template
-        if training.stream:
-            self.data = TrainingData(streamed(read), None)
-        else:
-            self.data = TrainingData.split([row_of(prompt) for prompt in prompts], training.n_heldout, seed)
+    `read` returns a new iterator over the prompts. Raise `InputError` if there are none.
+    """
+    prompts = [] if training.stream else list(read())
+    first = next(iter(prompts or read()), None)
+    if first is None:
+        raise InputError(
+            "there are no training prompts. Either the files have none (second turns: no attempt was incorrect "
+            "with valid outputs; sample more tasks), or all are longer than max_seq_length minus "
+            "max_completion_length"
+        )
+    if training.stream:
+        data = TrainingData(streamed(read), None)
+    else:
+        data = TrainingData.split([row_of(prompt) for prompt in prompts], training.n_heldout, seed)
+    return data, split_prefix(first.messages)[1]
+
+
+@dataclass(kw_only=True)
+class RefineEnvironment:
+    data: TrainingData
+    prefix: str  # of answers (`read_prompts`)
+    prompts_hash: str  # hash of the files of prompts
+    training: Grpo
+    lengths: Lengths
+    template: Template  # wording of the feedback of on-policy second turns
+    include_errors: bool  # give programs that raised a second turn, too
+    executor: Executor
 
     def identity(self) -> dict[str, Any]:
         return {
@@ -76,9 +70,8 @@ class RefineEnvironment:
         ids_after_answer(tokenizer, ends, ANSWERED)  # raises if answers would not end
         begin_answers(tokenizer, self.prefix)
         scorer = Scorer(self.training, self.executor, ends)
-        rollout = self._two_turns() if self.training.rollout == "on-policy" else None
+        rollout = None
+        if self.training.rollout == "on-policy":
+            longest, masks_truncated = self.lengths.longest_prompt, self.training.mask_truncated_completions
+            rollout = TwoTurns(self.executor, self.template, self.include_errors, longest, masks_truncated)
         return Trainer(self.training, scorer, rollout_func=rollout, **arguments)
-
-    def _two_turns(self) -> TwoTurns:
-        masks_truncated = self.training.mask_truncated_completions
-        return TwoTurns(self.executor, self.template, self.include_errors, self.lengths.longest_prompt, masks_truncated)

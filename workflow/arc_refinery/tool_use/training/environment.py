@@ -5,11 +5,12 @@ tool_use/episodes/episodes.py runs the episodes instead of TRL's own loop, which
 an answer, does not report truncated calls, and has one limit for all tokens.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
+from dataclasses import dataclass, field
 from functools import partial
 from inspect import Parameter, Signature
-from itertools import compress
 from statistics import fmean
 from typing import Any, Literal
 
@@ -35,6 +36,8 @@ from arc_refinery.tool_use.training.reward_terms import EpisodeReward, scored_ep
 from arc_refinery.training.grpo import TrainingData
 from arc_refinery.training.step_metrics import REWARD_TERM, ScoredCompletion, step_metrics
 from arc_refinery.training.trainer import Trainer
+
+logger = logging.getLogger(__name__)
 
 
 def check_template(tokenizer: Any) -> None:
@@ -65,7 +68,7 @@ class EpisodeEnvironment:
 
 def environment_class(tools: Iterable[ToolSignature]) -> type[EpisodeEnvironment]:
     """Return an `EpisodeEnvironment` with a method per tool, with the signature and docstring that TRL reads."""
-    return type("ToolEnvironment", (EpisodeEnvironment,), {tool.name: _method(tool) for tool in tools})
+    return type("EpisodeWithTools", (EpisodeEnvironment,), {tool.name: _method(tool) for tool in tools})
 
 
 def _method(tool: ToolSignature) -> Callable[..., str]:
@@ -209,73 +212,63 @@ class ToolTrainer(Trainer):
             raise InputError(f"TRL renders prompts differently from the evaluation: {theirs[-200:]!r}")
 
 
+def fitting(
+    questions: Sequence[Question], renderer: ToolRenderer, open_toolbox: Callable[[Question], Toolbox], longest: int
+) -> list[Question]:
+    """Return the questions whose prompts have at most `longest` tokens; raise `InputError` if there are none."""
+    if not questions:
+        raise InputError("there are no training questions: all were left out when the files were written")
+    kept = []
+    for question in questions:
+        prompt = renderer.offering(open_toolbox(question).schemas).prompt(question.text)
+        if len(renderer.ids(prompt)) <= longest:
+            kept.append(question)
+    if not kept:
+        raise InputError(
+            f"none of {len(questions)} questions has a prompt of at most {longest} tokens, that is model.window "
+            "minus generation.max_episode_tokens; raise the former or lower the latter"
+        )
+    logger.info("%d questions leave no room for an episode and were left out", len(questions) - len(kept))
+    return kept
+
+
+@dataclass(kw_only=True)
 class ToolEnvironment:
     """The training environment of questions to answer with tools."""
 
-    def __init__(
-        self,
-        questions: Sequence[Question],
-        renderer: ToolRenderer,
-        training: PolicyGradient,
-        generation: Generation,
-        window: int,
-        open_toolbox: Callable[[Question], Toolbox],
-        names: Sequence[str],
-        executors: tuple[Executor, Executor],
-        files_hash: str,
-        seed: int,
-        reward: EpisodeReward | None = None,
-        users: Users | None = None,
-    ) -> None:
-        """`executors` run programs and compare their values; `files_hash` is the hash of what tools read.
+    questions: Sequence[Question]  # whose prompts are not too long (`fitting`)
+    renderer: ToolRenderer
+    training: PolicyGradient
+    generation: Generation
+    open_toolbox: Callable[[Question], Toolbox]
+    names: Sequence[str]  # the tools, as on the command line
+    executors: tuple[Executor, Executor]  # run programs; compare their values
+    files_hash: str  # hash of what tools read
+    seed: int
+    reward: EpisodeReward = field(default_factory=EpisodeReward)
+    users: Users = field(default_factory=Users)
 
-        `names` are the tools, as on the command line. Questions whose prompts leave no room for an episode in the
-        window are left out. Raise `InputError` if none are left.
-        """
-        longest = window - generation.max_episode_tokens
-        offered = [open_toolbox(one) for one in questions]
-        prompts = [
-            renderer.offering(toolbox.schemas).prompt(one.text) for toolbox, one in zip(offered, questions, strict=True)
-        ]
-        fits = [len(renderer.ids(prompt)) <= longest for prompt in prompts]
-        fitting = list(compress(questions, fits))
-        if not questions:
-            raise InputError("there are no training questions: all were left out when the files were written")
-        if not fitting:
-            raise InputError(
-                f"none of {len(questions)} questions has a prompt of at most {longest} tokens, that is model.window "
-                "minus generation.max_episode_tokens; raise the former or lower the latter"
-            )
-        self.n_left_out = len(questions) - len(fitting)
-        self.questions = {one.question_id: one for one in fitting}
-        self.renderer = renderer
-        self.training = training
-        self.generation = generation
-        self.open_toolbox = open_toolbox
-        self.names = names
-        self.executors = executors
-        self.files_hash = files_hash
-        self.reward = reward or EpisodeReward()
-        self.users = users or Users()
+    def __post_init__(self) -> None:
         self.tool_sets: list[list[ToolSignature]] = []  # all different ones
         rows = []
-        for toolbox, one in zip(compress(offered, fits), fitting, strict=True):
-            if toolbox.signatures not in self.tool_sets:
-                self.tool_sets.append(toolbox.signatures)
-            row = {"prompt": renderer.opening(one.text), "question_id": one.question_id}
-            rows.append(row | {"environment": str(self.tool_sets.index(toolbox.signatures))})
+        for question in self.questions:
+            tools = self.open_toolbox(question).signatures
+            if tools not in self.tool_sets:
+                self.tool_sets.append(tools)
+            row = {"prompt": self.renderer.opening(question.text), "question_id": question.question_id}
+            rows.append(row | {"environment": str(self.tool_sets.index(tools))})
         if not any(self.tool_sets):  # TRL would run no episodes
             raise InputError("no tools are offered, and episodes are trained with some; name them with --tools")
         if len(self.tool_sets) == 1:  # TRL reads the column only if there is a choice
             rows = [{key: value for key, value in row.items() if key != "environment"} for row in rows]
-        self.data = TrainingData.split(rows, training.n_heldout, seed)
+        self.data = TrainingData.split(rows, self.training.n_heldout, self.seed)
 
     def identity(self) -> dict[str, Any]:
         return {
             "generation": self.generation.model_dump(exclude=marked(Generation, EVALUATION)),
             "tools": list(self.names),
             "files": self.files_hash,
-            "questions": settings_hash({name: repr(question) for name, question in self.questions.items()}),
+            "questions": settings_hash({question.question_id: repr(question) for question in self.questions}),
             **({} if self.reward.is_correctness else {"reward": self.reward.identity()}),
             **self.users.identity(),
         }
@@ -301,8 +294,9 @@ class ToolEnvironment:
 
     def _factories(self) -> Any:
         """Return what makes an environment, by the name in a row's column `environment` if there are several."""
+        questions = {question.question_id: question for question in self.questions}
         factories = {
-            str(index): partial(environment_class(tools), self.questions, self.open_toolbox)
+            str(index): partial(environment_class(tools), questions, self.open_toolbox)
             for index, tools in enumerate(self.tool_sets)
         }
         return factories if len(factories) > 1 else factories["0"]
