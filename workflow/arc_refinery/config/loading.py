@@ -14,8 +14,6 @@ from pydantic import ValidationError
 from arc_refinery.arc.kaggle import read_ids, read_set, task_files
 from arc_refinery.config.base import ConfigError, explain
 from arc_refinery.config.experiment import Experiment
-from arc_refinery.config.grpo import Grpo
-from arc_refinery.config.lora import Lora
 from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.refining import Refining
 from arc_refinery.config.resources import Resources
@@ -35,9 +33,6 @@ KINDS: dict[str, type[Experiment]] = {"refining": Refining, "tool-use": ToolUse}
 READ_AT_PLANNING = 10 * 2**20  # bytes of an evaluation set; ARC-AGI-2's 1,000 training tasks have 6 MB
 GZIP_RATIO = 20  # of files of grids
 
-# Keys of the section `training` that have moved into its sections
-MOVED = dict.fromkeys(Lora.model_fields, "lora") | dict.fromkeys(Grpo.model_fields, "grpo")
-
 
 @overload
 def validate_experiment(config: Mapping[str, Any], origin: str) -> Experiment: ...
@@ -54,8 +49,6 @@ def validate_experiment(config: Mapping[str, Any], origin: str, expected: Any = 
     if expected not in (None, kind):
         wanted, given = (one.model_fields["kind"].default for one in (expected, kind))
         raise ConfigError(f"{origin}: its kind is {given}; expected an experiment of the kind {wanted}")
-    if moved := _moved(config) if kind in KINDS.values() else []:
-        raise ConfigError("\n".join(f"{origin}: {line}" for line in moved))
     if unknown := _unknown_nulls(kind, with_nulls):
         raise ConfigError("\n".join(f"{origin}: {line}" for line in unknown))
     try:
@@ -152,22 +145,6 @@ def _kind(config: Mapping[str, Any], origin: str) -> type[Experiment]:
             "arc_refinery.config.Experiment with `rules`"
         )
     return own
-
-
-def _moved(config: Mapping[str, Any]) -> list[str]:
-    """Advice for keys of earlier versions."""
-    training, evaluation = config.get("training"), config.get("evaluation")
-    lines = []
-    if isinstance(evaluation, Mapping) and "n_bootstrap" in evaluation:
-        lines.append("evaluation.n_bootstrap is no longer a key: intervals are computed in closed form; remove it")
-    if not isinstance(training, Mapping):
-        return lines
-    lines += [f"training.{key} is now training.{MOVED[key]}.{key}; move it there" for key in training if key in MOVED]
-    if "train" in training:
-        lines.append(
-            "training.train is no longer a key: the sections training.sft and training.grpo say what is trained"
-        )
-    return lines
 
 
 def _content(path: Path, where: str = "") -> dict[str, Any]:

@@ -48,8 +48,7 @@ def of_questions(experiment: ToolUse, folder: Path) -> list[str]:
     rows = []
     for name in experiment.sets:
         notes = _notes(folder / f"questions/{name}.parquet")
-        held_out = notes.get("held_out", {"held out": notes.get("n_held_out", 0)})  # earlier versions had no reasons
-        reasons = {**held_out, "their programs fail": len(notes.get("failing", {}))}
+        reasons = {**notes.get("held_out", {}), "their programs fail": len(notes.get("failing", {}))}
         rows += _rows(f"questions of `{name}`", reasons)
         rows += _rows(f"asserts of questions of `{name}`", {"some cannot be checked": len(notes.get("unchecked", {}))})
     return _section(rows, "All questions were used.")
