@@ -1,7 +1,7 @@
 # Train the embedded models from scratch: `snakemake pretrain`, `pretrain_tool_use` and `pretrain_search`. Their weights are
 # in the repository, so no experiment needs this.
 
-# Parts of a pretraining, by `--model` of `arc-refinery dev pretrain`: the part whose weights it continues, if any, and flags
+# Parts of a pretraining, by `--model` of `python -m pretraining`: the part whose weights it continues, if any, and flags
 LOWER_RATES = "--muon-learning-rate 0.006 --adamw-learning-rate 0.002"
 PRETRAINING = {
     "tasks": ([], ""),
@@ -36,7 +36,7 @@ rule pretrain_part:
     shell:
         # Without these two, glibc returns memory to the kernel after each step and requests it again.
         "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592"
-        " arc-refinery dev pretrain --model {wildcards.part} {params.start} {params.flags}"
+        " python -m pretraining --model {wildcards.part} {params.start} {params.flags}"
         " --output-folder {output} --checkpoint {output}.checkpoint 2> {log}"
 
 

@@ -13,7 +13,7 @@ from checkout import ROOT, TINY
 from factories import make_prompt
 
 from arc_refinery.config import Generation, Lora, ModelConfig, PromptedModel
-from arc_refinery.errors import InputError, ModelError, NotFiniteError
+from arc_refinery.errors import InputError, NotFiniteError
 from arc_refinery.files import atomic_write
 from arc_refinery.models import chat
 from arc_refinery.models.chat import load_chat
@@ -83,7 +83,7 @@ def test_weights_that_are_not_those_of_the_config_are_refused(tmp_path: Path, ch
     from arc_refinery.sampling.transformers_sampler import load_weights
 
     folder = tiny(tmp_path, change)
-    with pytest.raises(ModelError, match=str(folder)):
+    with pytest.raises(InputError, match=str(folder)):
         load_weights(ModelConfig(path=str(folder), window=64), in_4bit=False)
 
 
@@ -92,7 +92,7 @@ def test_weights_of_other_shapes_are_named_as_such(tmp_path: Path) -> None:
     from arc_refinery.sampling.transformers_sampler import load_weights
 
     folder = tiny(tmp_path, configured(intermediate_size=8))
-    with pytest.raises(ModelError, match=r"its weights have other shapes than config\.json says"):
+    with pytest.raises(InputError, match=r"its weights have other shapes than config\.json says"):
         load_weights(ModelConfig(path=str(folder), window=64), in_4bit=False)
 
 
@@ -112,7 +112,7 @@ def test_weights_of_other_shapes_are_named_as_such(tmp_path: Path) -> None:
 )
 def test_chat_templates_and_tokenizers_that_cannot_be_used_are_refused(tmp_path: Path, change: Change) -> None:
     folder = tiny(tmp_path, change)
-    with pytest.raises(ModelError, match=str(folder)):
+    with pytest.raises(InputError, match=str(folder)):
         load_chat(str(folder)).render([{"role": "user", "content": "hello"}])
 
 
@@ -122,7 +122,7 @@ LOOPS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% en
 def test_a_chat_template_that_hardly_ends_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat, "RENDER_SECONDS", 0.2)
     folder = tiny(tmp_path, text("chat_template.jinja", LOOPS))
-    with pytest.raises(ModelError, match=r"chat_template.jinja: a conversation is not rendered after 0.2 s"):
+    with pytest.raises(InputError, match=r"chat_template.jinja: a conversation is not rendered after 0.2 s"):
         load_chat(str(folder)).render([{"role": "user", "content": "hello"}])
 
 
@@ -134,7 +134,7 @@ def test_so_is_one_that_only_transformers_can_read(tmp_path: Path, monkeypatch: 
     (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"tokenizer_class": "PreTrainedTokenizer"}))
     loaded = load_chat(str(folder))
     assert isinstance(loaded, chat._OfTransformers)
-    with pytest.raises(ModelError, match=f"{folder}: a conversation is not rendered"):
+    with pytest.raises(InputError, match=f"{folder}: a conversation is not rendered"):
         loaded.render([{"role": "user", "content": "hello"}])
 
 
@@ -170,7 +170,7 @@ def test_end_tokens_may_be_several_or_left_to_the_tokenizer(tmp_path: Path, cont
 def test_answers_that_would_not_end_are_refused_before_sampling(tmp_path: Path) -> None:
     template = Path(TINY, "chat_template.jinja").read_text()
     folder = tiny(tmp_path, text("chat_template.jinja", template.replace("<|end|>", "<|pad|>")))
-    with pytest.raises(ModelError, match=r"'<\|pad\|>' follows it, and completions end at \['<\|end\|>'\]"):
+    with pytest.raises(InputError, match=r"'<\|pad\|>' follows it, and completions end at \['<\|end\|>'\]"):
         check_sampling([], PromptedModel(path=str(folder), window=64), None, 8)
 
 
@@ -188,7 +188,7 @@ def test_answers_that_would_not_end_are_refused_before_sampling(tmp_path: Path) 
     ],
 )
 def test_sizes_that_cannot_be_read_are_refused(tmp_path: Path, change: Change) -> None:
-    with pytest.raises(ModelError, match=r"config\.json: "):
+    with pytest.raises(InputError, match=r"config\.json: "):
         shape_of(str(tiny(tmp_path, change)))
 
 
@@ -338,7 +338,7 @@ def test_weights_of_a_model_that_are_not_finite_are_refused(tmp_path: Path, valu
         save_file(weights, folder / "model.safetensors", {"format": "pt"})
 
     folder = tiny(tmp_path, change)
-    with pytest.raises(ModelError, match=rf"{folder}.*model\.layers\.2\.mlp\.up_proj"):
+    with pytest.raises(InputError, match=rf"{folder}.*model\.layers\.2\.mlp\.up_proj"):
         load_weights(ModelConfig(path=str(folder), window=64), in_4bit=False)
 
 
@@ -358,7 +358,7 @@ def test_predictions_that_are_not_finite_are_refused_in_attempts(tmp_path: Path)
 
     model = PromptedModel(path=str(tiny(tmp_path, overflowing)), window=64)
     prompts = [make_prompt(n_tokens=9)]
-    with pytest.raises(ModelError, match=model.path):
+    with pytest.raises(InputError, match=model.path):
         list(sample_shard(prompts, model, None, Decoding(1.0, 1.0, 4, 0), tmp_path / "out.parquet"))
 
 
@@ -387,7 +387,7 @@ def test_target_modules_that_the_model_lacks_are_refused(name: str) -> None:
 @pytest.mark.parametrize("content", [b"", b"\xff" * 8, b"\x02\0\0\0\0\0\0\0[]", b"\x09\0\0\0\0\0\0\0{"])
 def test_names_of_weights_that_cannot_be_read_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "model.safetensors").write_bytes(content)
-    with pytest.raises(ModelError, match=r"model\.safetensors"):
+    with pytest.raises(InputError, match=r"model\.safetensors"):
         weight_names(tmp_path)
 
 

@@ -9,7 +9,7 @@ import pytest
 if TYPE_CHECKING:  # they import torch
     from transformers import PreTrainedTokenizerFast
 
-    from arc_refinery.pretraining.corpus import Batch, Corpus
+    from pretraining.corpus import Batch, Corpus
 
 BATCH_TOKENS = 2048
 LAST = 95  # of 100 chunks: the last stage of a curriculum
@@ -17,7 +17,7 @@ LAST = 95  # of 100 chunks: the last stage of a curriculum
 
 @pytest.fixture(scope="module")
 def tokenizer() -> "PreTrainedTokenizerFast":
-    from arc_refinery.pretraining.tokenizer import build_tokenizer
+    from pretraining.tokenizer import build_tokenizer
 
     return build_tokenizer(2048)
 
@@ -33,8 +33,8 @@ def refining(tokenizer: "PreTrainedTokenizerFast", request: pytest.FixtureReques
 
 
 def corpus_of(tokenizer: "PreTrainedTokenizerFast", seed: int, curriculum: str = "FIRST_TURNS") -> "Corpus":
-    from arc_refinery.pretraining import corpus as module
-    from arc_refinery.pretraining.corpus import Corpus, TaskConversations
+    from pretraining import corpus as module
+    from pretraining.corpus import Corpus, TaskConversations
 
     writer = TaskConversations(tokenizer, getattr(module, curriculum))
     return Corpus(writer, seed=seed, n_chunks=100, chunk_size=16, batch_tokens=BATCH_TOKENS)

@@ -19,7 +19,7 @@ FLOORS = (
     {"barc", "evaluation", "sampling"},
     {"training"},
     {"refine", "tool_use"},
-    {"pretraining", "reporting"},
+    {"reporting"},
     {"doctor"},
     {"cli"},
 )

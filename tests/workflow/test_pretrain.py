@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 
 pytestmark = pytest.mark.training
 
+PRETRAINING = ["python", "-m", "pretraining"]
 SETTINGS = ["--n-chunks", "4", "--chunk-size", "12", "--batch-tokens", "2048", "--no-compile"]
 SETTINGS += ["--chunks-per-checkpoint", "2", "--n-threads", "1"]
 
@@ -17,15 +18,8 @@ def test_a_killed_pretraining_goes_on_and_ends_with_the_same_weights(fresh: Chec
     weights = {}
     for name in ("undisturbed", "killed"):
         checkpoint = tmp_path / f"{name}.checkpoint"
-        command = [
-            "arc-refinery",
-            "dev",
-            "pretrain",
-            "--output-folder",
-            str(tmp_path / name),
-            "--checkpoint",
-            str(checkpoint),
-        ]
+        paths = ["--output-folder", str(tmp_path / name), "--checkpoint", str(checkpoint)]
+        command = [*PRETRAINING, *paths]
         if name == "killed":
             fresh.kill_when(checkpoint.exists, *command, *SETTINGS)
         done = fresh.run(*command, *SETTINGS)
@@ -40,7 +34,7 @@ def test_the_mean_with_the_weights_before_is_written(fresh: Checkout, tmp_path: 
     made = {}
     for share in ("0", "0.25"):
         folder = tmp_path / share
-        command = ["arc-refinery", "dev", "pretrain", "--model", "reading", "--start", TINY, "--start-share", share]
+        command = [*PRETRAINING, "--model", "reading", "--start", TINY, "--start-share", share]
         paths = ["--output-folder", str(folder), "--checkpoint", str(tmp_path / f"{share}.checkpoint")]
         done = fresh.run(*command, *paths, *SETTINGS)
         assert done.returncode == 0, done.stderr

@@ -61,7 +61,6 @@ SECTIONS: dict[str, dict[str, str]] = {
         "predictions submit": "results.Submission",
     },
     "Maintenance of this repository": {
-        "dev pretrain": "training.Pretrain",
         "dev config": "results.ConfigDocs",
     },
 }

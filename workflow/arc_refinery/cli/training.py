@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from arc_refinery import config, records
 from arc_refinery.cli.flags import PUBLISHED_MODEL, AdapterFlags, Flat, GrpoFlags, PublishedModel
-from arc_refinery.cli.outputs import Outputs, folder_of_files, torch_file
-from arc_refinery.pretraining.settings import PretrainingSettings
 from arc_refinery.reading import content_hash
 from arc_refinery.sampling.gpus import divide, let_segments_grow
 from arc_refinery.training.job import train
@@ -155,21 +153,3 @@ class FineTune(AdapterFlags):
         else:
             for _, demonstration in records.read_all(self.dataset_path, records.Demonstration):
                 yield SftRow(demonstration.demonstration_id, segments(demonstration, end))
-
-
-@dataclass
-class Pretrain:
-    """Train the embedded model from scratch on generated problems; an interrupted run resumes."""
-
-    output_folder: Path  # the model is written here
-    checkpoint: Path  # file outside any rule's outputs
-    settings: Annotated[PretrainingSettings, Flat]
-
-    def writes(self) -> Outputs:
-        made = folder_of_files(self.output_folder, "a pretrained model", ["pretraining.jsonl", "config.json"])
-        return {"output_folder": [made], "checkpoint": [torch_file(self.checkpoint)]}
-
-    def run(self) -> None:
-        from arc_refinery.pretraining.train import pretrain
-
-        pretrain(self.settings, self.output_folder, self.checkpoint)

@@ -12,14 +12,14 @@ import numpy as np
 from transformers import PreTrainedTokenizerFast
 
 from arc_refinery.config.tool_use import LEVELS, ToolName
-from arc_refinery.pretraining.corpus import Ids, Masks
-from arc_refinery.pretraining.qwen_tokenizer import END, START, build_qwen_tokenizer
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.questions.data import gsm8k_question
 from arc_refinery.tool_use.questions.generator import gsm8k_row
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 from arc_refinery.tool_use.training.demonstrations import demonstration
+from pretraining.corpus import Ids, Masks
+from pretraining.qwen_tokenizer import END, START, build_qwen_tokenizer
 
 LEVEL_WEIGHTS = (0.55, 0.35, 0.1)
 OFFERED: tuple[tuple[ToolName, ...], ...] = (

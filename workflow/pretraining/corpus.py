@@ -26,9 +26,9 @@ from arc_refinery.barc.generator import (
     run_statements,
     wrong_program,
 )
-from arc_refinery.pretraining.tokenizer import ASSISTANT
 from arc_refinery.prompts.template import COMPACT_INPUT, COMPACT_OUTPUT
 from arc_refinery.seeding import stream_seed
+from pretraining.tokenizer import ASSISTANT
 
 Ids = NDArray[np.int64]
 Masks = NDArray[np.bool_]

@@ -9,15 +9,15 @@ import random
 from transformers import PreTrainedTokenizerFast
 
 from arc_refinery.config.tool_use import GENERATOR, LEVELS, ToolChoice
-from arc_refinery.pretraining.corpus import Ids, Masks
-from arc_refinery.pretraining.qwen_tokenizer import END, with_tools
-from arc_refinery.pretraining.tool_conversations import AnswerMask
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.episodes.rendering import ChatMessage, ToolRenderer
 from arc_refinery.tool_use.questions.depot import DepotQuestion, make_depot
 from arc_refinery.tool_use.tools.search import best_passages, indexed
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 from arc_refinery.tool_use.training.demonstrations import assistant, called
+from pretraining.corpus import Ids, Masks
+from pretraining.qwen_tokenizer import END, with_tools
+from pretraining.tool_conversations import AnswerMask
 
 CALLS_SHARE = 0.4  # of conversations in which `search` is offered: those that call it
 TO_THE_END_SHARE = 0.4  # of these: those with every look-up that the answer needs

@@ -7,10 +7,10 @@ emerges, of the output grids in the prompt. Matrices are trained with Muon (Jord
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch.nn import functional
@@ -19,17 +19,39 @@ from tqdm import tqdm
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
+from arc_refinery.config import LineOrNone, PositiveFloat, PositiveInt, Seed, Share, Threads
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
-from arc_refinery.pretraining.corpus import CURRICULA, Batch, Corpus, TaskConversations, Writer
-from arc_refinery.pretraining.muon import Muon
-from arc_refinery.pretraining.settings import PretrainingSettings
-from arc_refinery.pretraining.tokenizer import build_tokenizer
 from arc_refinery.reading import check_regular
+from pretraining.corpus import CURRICULA, Batch, Corpus, TaskConversations, Writer
+from pretraining.muon import Muon
+from pretraining.tokenizer import build_tokenizer
 
 logger = logging.getLogger(__name__)
 
 Network: TypeAlias = "LlamaForCausalLM | Qwen3ForCausalLM"
+
+
+@dataclass(frozen=True, slots=True)
+class PretrainingSettings:
+    """Settings of a pretraining; the shipped weights were made with the flags in rules/pretrain.smk."""
+
+    # `refining` continues `tasks`, `reading` that, `insisting` that; `search` continues `tool-use`
+    model: Literal["tasks", "refining", "reading", "insisting", "tool-use", "search"] = "tasks"
+    start: LineOrNone = ""  # folder of the weights that are continued
+    start_share: Share = 0.0  # of the start's weights in the mean, with those after training, that is written
+    seed: Seed = 0  # seeds every random choice
+    n_chunks: PositiveInt = 246  # the corpus is generated and shuffled chunk by chunk
+    chunk_size: PositiveInt = 512  # conversations per chunk
+    batch_tokens: PositiveInt = 6144  # per optimizer step, including padding
+    muon_learning_rate: PositiveFloat = 0.01  # for matrices
+    adamw_learning_rate: PositiveFloat = 0.003  # for embeddings and norms
+    warmup: Share = 0.01  # share of the training
+    decay: Share = 0.5  # share of the training over which the learning rates fall linearly to zero
+    window: PositiveInt = 2048  # context length in tokens
+    n_threads: Threads = 2  # CPU threads; results depend on it
+    compile: bool = True  # about 25 % faster; needs a C++ compiler
+    chunks_per_checkpoint: PositiveInt = 10  # chunks between checkpoints
 
 
 def pretrain(settings: PretrainingSettings, output_folder: Path, checkpoint: Path) -> None:
@@ -67,12 +89,12 @@ def _writer_and_model(settings: PretrainingSettings) -> tuple[Writer, Network]:
             is_first = settings.model == "tasks"
             return turns, build_model(turns.tokenizer, settings.window) if is_first else _started(settings)
         case "tool-use":
-            from arc_refinery.pretraining.tool_conversations import ToolConversations
+            from pretraining.tool_conversations import ToolConversations
 
             questions = ToolConversations(settings.window)
             return questions, build_qwen_model(questions.tokenizer, settings.window)
         case "search":
-            from arc_refinery.pretraining.search_conversations import SearchConversations
+            from pretraining.search_conversations import SearchConversations
 
             start = _start(settings)
             depots = SearchConversations(PreTrainedTokenizerFast.from_pretrained(start))

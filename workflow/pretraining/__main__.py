@@ -1,0 +1,47 @@
+"""Train an embedded model from scratch; an interrupted training resumes: `python -m pretraining --help`."""
+
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from arc_refinery.cli.flags import Flat, faults_of_flags
+from arc_refinery.cli.outputs import Outputs, check_outputs, folder_of_files, torch_file
+from arc_refinery.errors import InputError
+from arc_refinery.runs.ending import end_at_sigterm, end_with_snakemake
+from pretraining.train import PretrainingSettings, pretrain
+
+
+@dataclass
+class Pretrain:
+    """Train an embedded model from scratch on generated problems; an interrupted run resumes."""
+
+    output_folder: Path  # the model is written here
+    checkpoint: Path  # file outside any rule's outputs
+    settings: Annotated[PretrainingSettings, Flat]
+
+    def writes(self) -> Outputs:
+        made = folder_of_files(self.output_folder, "a pretrained model", ["pretraining.jsonl", "config.json"])
+        return {"output_folder": [made], "checkpoint": [torch_file(self.checkpoint)]}
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    end_at_sigterm()
+    end_with_snakemake()
+    command = tyro.cli(Pretrain, prog="python -m pretraining", args=words)
+    try:
+        if faults := list(faults_of_flags(command)):
+            raise InputError("; ".join(faults))
+        check_outputs(command)
+        pretrain(command.settings, command.output_folder, command.checkpoint)
+    except InputError as error:
+        sys.exit(f"pretraining: {error}")
+
+
+if __name__ == "__main__":
+    main()
