@@ -3,7 +3,7 @@ from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 from snakemake.utils import min_version
 
-from arc_refinery.config import check_files, read_yaml, validate_experiment
+from arc_refinery.config import check_files, part, read_yaml, validate_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.runs.lock import enter
 from arc_refinery.sampling.gpu_memory import memory_warnings
@@ -24,16 +24,10 @@ try:
         read_yaml(Path(path))
     experiment = validate_experiment(config, config_origin())
     check_files(experiment, config_origin(), contents=workflow.is_main_process)  # jobs parse this file again
+    kind = part(experiment.kind, "stages")
 except InputError as error:
     raise WorkflowError(str(error))
 if workflow.is_main_process:
-    if experiment.kind == "tool-use" and not experiment.model.download:
-        from arc_refinery.tool_use.episodes.rendering import check_folder
-
-        try:
-            check_folder(Path(experiment.model.path), experiment.generation)
-        except InputError as error:
-            raise WorkflowError(f"{config_origin()}: {error}")
     for warning in memory_warnings(experiment, config_origin()):
         logger.warning(warning)
     this_run = enter(Path(".snakemake"), logger.warning)
@@ -62,21 +56,9 @@ if experiment.downloads:
     include: "rules/fetch.smk"  # models and data sets of the Hugging Face hub
 
 
-if experiment.kind == "tool-use":
+for path in experiment.rules:  # of the kind's own stages: `rules` of its Experiment
 
-    include: "rules/tools.smk"  # questions -> conversations to learn from; episodes
-
-elif experiment.kind == "refining":
-    if experiment.template_rows:
-
-        include: "rules/wording.smk"  # the template of the prompts, from the model's training rows
-    include: "rules/tasks.smk"  # problems -> tasks -> parts; the tasks of the evaluation sets
-    include: "rules/attempts.smk"  # prompts of turn 1; sample completions, grade them
-    include: "rules/refine.smk"  # incorrect attempts -> prompts of the next turn, and what is trained on
-
-else:
-
-    include: experiment.rules  # of a kind from outside: docs/development.md
+    include: path
 
 
 include: "rules/training.smk"  # adapters: supervised fine-tuning, GRPO

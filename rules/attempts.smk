@@ -5,8 +5,8 @@ rule first_prompts:
     input:
         tasks="<results>/tasks/{tasks}.parquet",
         overlap=[],
-        template=inputs.templates(experiment),
-        model=of(inputs.sampler, "tasks", "branch"),
+        template=kind.inputs.templates(experiment),
+        model=of(kind.inputs.sampler, "tasks", "branch"),
     output:
         "<results>/{tasks}/{branch}/prompts.parquet",
     log:
@@ -28,8 +28,8 @@ rule first_prompts:
 rule sample:
     input:
         prompts="<results>/{tasks}/{branch}/prompts.parquet",
-        model=of(inputs.sampler, "tasks", "branch"),
-        adapter=of(inputs.adapter, "tasks", "branch"),
+        model=of(kind.inputs.sampler, "tasks", "branch"),
+        adapter=of(kind.inputs.adapter, "tasks", "branch"),
     output:
         "<results>/{tasks}/{branch}/attempts/{shard}.parquet",
     log:
@@ -52,9 +52,9 @@ rule sample:
 
 rule grade:
     input:
-        attempts=of(inputs.attempts_to_grade, "tasks", "branch", "job"),
+        attempts=of(kind.inputs.attempts_to_grade, "tasks", "branch", "job"),
         tasks="<results>/tasks/{tasks}.parquet",
-        parents=of(inputs.continued_verdicts, "tasks", "branch"),
+        parents=of(kind.inputs.continued_verdicts, "tasks", "branch"),
     output:
         "<results>/{tasks}/{branch}/verdicts/{job}.parquet",
     log:

@@ -5,11 +5,11 @@
 
 rule refining_prompts:
     input:
-        prompts=of(inputs.parent_prompts, "tasks", "branch"),
-        attempts=of(inputs.parent_attempts, "tasks", "branch"),
-        verdicts=of(inputs.parent_verdicts, "tasks", "branch"),
-        template=inputs.templates(experiment),
-        model=of(inputs.sampler, "tasks", "branch"),
+        prompts=of(kind.inputs.parent_prompts, "tasks", "branch"),
+        attempts=of(kind.inputs.parent_attempts, "tasks", "branch"),
+        verdicts=of(kind.inputs.parent_verdicts, "tasks", "branch"),
+        template=kind.inputs.templates(experiment),
+        model=of(kind.inputs.sampler, "tasks", "branch"),
     output:
         "<results>/{tasks}/{branch}/prompts.parquet",
     log:
@@ -35,8 +35,8 @@ if experiment.runs and experiment.training.prompts == "first-turn":
     use rule first_prompts as training_prompts with:
         input:
             tasks="<results>/tasks/{tasks}.parquet",
-            overlap=ancient(inputs.left_out_of_training(experiment)),
-            template=inputs.templates(experiment),
+            overlap=ancient(kind.inputs.left_out_of_training(experiment)),
+            template=kind.inputs.templates(experiment),
             model=inputs.models(experiment),
         output:
             "<results>/{tasks}/training/prompts.parquet",
@@ -56,10 +56,10 @@ elif experiment.runs:
     rule training_prompts:
         input:
             prompts="<results>/{tasks}/turn1/prompts.parquet",
-            attempts=of(inputs.attempts, "tasks"),
-            verdicts=of(inputs.verdicts, "tasks"),
-            overlap=ancient(inputs.left_out_of_training(experiment)),
-            template=inputs.templates(experiment),
+            attempts=of(kind.inputs.attempts, "tasks"),
+            verdicts=of(kind.inputs.verdicts, "tasks"),
+            overlap=ancient(kind.inputs.left_out_of_training(experiment)),
+            template=kind.inputs.templates(experiment),
             model=inputs.models(experiment),
         output:
             "<results>/{tasks}/training/prompts.parquet",
@@ -89,10 +89,10 @@ if experiment.sft_adapters:
         input:
             tasks="<results>/tasks/{tasks}.parquet",
             prompts="<results>/{tasks}/turn1/prompts.parquet",
-            attempts=of(inputs.attempts, "tasks"),
-            verdicts=of(inputs.verdicts, "tasks"),
-            overlap=ancient(inputs.left_out_of_training(experiment)),
-            template=inputs.templates(experiment),
+            attempts=of(kind.inputs.attempts, "tasks"),
+            verdicts=of(kind.inputs.verdicts, "tasks"),
+            overlap=ancient(kind.inputs.left_out_of_training(experiment)),
+            template=kind.inputs.templates(experiment),
             model=inputs.models(experiment),
         output:
             "<results>/{tasks}/training/demonstrations.parquet",
@@ -114,3 +114,25 @@ if experiment.sft_adapters:
         shell:
             "arc-refinery prompts demonstrations --folder {params.folder} {params.files} --tasks-path {input.tasks}"
             " {params.overlap} {params.flags} --n-jobs {threads} --output {output} 2> {log}"
+
+
+rule prompt_lengths:
+    input:
+        kind.inputs.all_prompts(experiment),
+    output:
+        markdown="<results>/lengths.md",
+        figure=report("<results>/lengths.png", caption="../workflow/report/figure.rst", category="Figures"),
+        svg="<results>/lengths.svg",
+        table="<results>/lengths.csv",
+    log:
+        "<logs>/lengths.log",
+    benchmark:
+        "<benchmarks>/lengths.tsv"
+    threads: cpus("cpu")
+    resources:
+        **needs("cpu"),
+    params:
+        window=experiment.model.window,
+        folder=subpath(output.markdown, parent=True),
+    shell:
+        "arc-refinery report lengths --prompts {input} --window {params.window} --output-folder {params.folder} 2> {log}"

@@ -4,7 +4,7 @@
 
 rule evaluation_tasks:
     input:
-        of(inputs.task_set, "tasks"),
+        of(kind.inputs.task_set, "tasks"),
     output:
         "<results>/tasks/{tasks}.parquet",
     log:
@@ -42,13 +42,13 @@ if experiment.parts:
             "arc-refinery tasks split {params.flags} --n-jobs {threads} --outputs {output} 2> {log}"
 
 
-if inputs.overlap(experiment):
+if kind.inputs.overlap(experiment):
 
     rule overlap:
         input:
-            **inputs.trained_and_evaluated(experiment),
+            **kind.inputs.trained_and_evaluated(experiment),
         output:
-            inputs.overlap(experiment)[0],
+            kind.inputs.overlap(experiment)[0],
         log:
             "<logs>/training/overlap.log",
         benchmark:

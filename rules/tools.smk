@@ -3,7 +3,7 @@
 
 rule heldout_questions:
     input:
-        of(inputs.rows_of, "heldout"),
+        of(kind.inputs.rows_of, "heldout"),
     output:
         "<results>/questions/{heldout}.parquet",
     log:
@@ -25,10 +25,10 @@ rule episodes:
     input:
         questions="<results>/questions/{questions}.parquet",
         model=inputs.models(experiment),
-        adapter=of(inputs.arm_adapter, "arm"),
-        files=inputs.files_to_read(experiment),
-        tools=of(inputs.tools_of_arm, "questions", "arm"),
-        users=of(inputs.users_of_arm, "questions", "arm"),
+        adapter=of(kind.inputs.arm_adapter, "arm"),
+        files=kind.inputs.files_to_read(experiment),
+        tools=of(kind.inputs.tools_of_arm, "questions", "arm"),
+        users=of(kind.inputs.users_of_arm, "questions", "arm"),
     output:
         "<results>/{questions}/{arm}/{shard}.parquet",
     log:
@@ -56,8 +56,8 @@ if experiment.training:
 
     rule training_questions:
         input:
-            files=of(inputs.rows_of, "train"),
-            heldout=inputs.heldout_questions(experiment),
+            files=of(kind.inputs.rows_of, "train"),
+            heldout=kind.inputs.heldout_questions(experiment),
         output:
             "<results>/questions/{train}.parquet",
         log:
@@ -80,9 +80,9 @@ if experiment.sft_adapters:
 
     rule conversations:
         input:
-            questions=inputs.training_questions(experiment),
+            questions=kind.inputs.training_questions(experiment),
             model=inputs.models(experiment),
-            tools=inputs.tools_in_training(experiment),
+            tools=kind.inputs.tools_in_training(experiment),
         output:
             "<results>/training/conversations.parquet",
         log:

@@ -7,7 +7,7 @@ if experiment.sft_adapters:
 
     rule sft:
         input:
-            **inputs.sft_inputs(experiment),
+            **kind.sft_inputs(experiment),
             model=inputs.models(experiment),
         output:
             directory("<results>/adapters/{sft}"),
@@ -35,7 +35,7 @@ if experiment.runs:
 
     rule train:
         input:
-            **inputs.grpo_inputs(experiment),
+            **kind.grpo_inputs(experiment),
             adapter=of(inputs.start_of, "run"),
             before=of(inputs.kept_before, "run"),
             model=inputs.models(experiment),

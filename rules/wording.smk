@@ -5,7 +5,7 @@ rule wording:
     input:
         inputs.rows_files(experiment, experiment.template_rows),
     output:
-        inputs.templates(experiment),
+        kind.inputs.templates(experiment),
     log:
         "<logs>/wording.log",
     benchmark:

@@ -8,7 +8,7 @@ from checkout import ROOT
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from arc_refinery.config import Refining, ToolUse, stages
+from arc_refinery.config import Refining, ToolUse, part, stages
 from arc_refinery.config.stages import Stage
 
 Changes = dict[str, Any]
@@ -133,5 +133,5 @@ def of_tool_use(experiment: ToolUse) -> dict[str, Stage]:
 def _trainings(experiment: Refining | ToolUse) -> dict[str, Stage]:
     return {
         **{f"sft {name}": stages.sft(experiment, name) for name in experiment.sft_adapters},
-        **{f"train {name}": stages.train(experiment, name) for name in experiment.runs},
+        **{f"train {name}": part(experiment.kind, "stages").train(experiment, name) for name in experiment.runs},
     }

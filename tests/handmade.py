@@ -15,8 +15,9 @@ from factories import make_attempt, make_grid, make_prompt, make_task, make_verd
 from arc_refinery import config, records
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Task
-from arc_refinery.config import Refining, inputs, stages
+from arc_refinery.config import Refining, stages
 from arc_refinery.records import Attempt, Prompt, Verdict
+from arc_refinery.refine import inputs
 
 Answers = Mapping[str, Mapping[str, str]]  # of each branch and task a letter for each attempt
 

@@ -9,6 +9,7 @@ from checkout import ROOT
 from messages import Wording
 
 from arc_refinery.config import ConfigError, Refinement, Refining, Turn, inputs, stages, validate_experiment
+from arc_refinery.refine import inputs as refining_inputs
 
 SEEDS_OF_TRAINING = {"seeds": [0, 1]}
 
@@ -253,9 +254,11 @@ def test_a_turn_can_choose_its_form_of_feedback() -> None:
     ]
     before = {branch: made.continues_parents(branch) for branch in ("turn1", "own-turn2", "on-turn2", "on-turn3")}
     assert list(before.values()) == [False, False, True, True]
-    verdicts = [path.partition("heldout/")[2] for path in inputs.continued_verdicts(made, "heldout", "on-turn3")]
+    verdicts = [
+        path.partition("heldout/")[2] for path in refining_inputs.continued_verdicts(made, "heldout", "on-turn3")
+    ]
     assert verdicts == ["on-turn2/verdicts/000.parquet"]
-    assert inputs.continued_verdicts(made, "heldout", "own-turn2") == []
+    assert refining_inputs.continued_verdicts(made, "heldout", "own-turn2") == []
 
 
 @pytest.mark.parametrize(
@@ -310,7 +313,7 @@ def test_an_arm_over_all_kept_steps_is_one_arm_per_step() -> None:
         "steps@20": "steps@20-turn2",
     }
     assert made.adapter_of("heldout", "steps@20-turn2") == "trained@20"
-    assert inputs.adapter(made, "heldout", "steps@20-turn2") == ["<results>/adapters/trained@20"]
+    assert refining_inputs.adapter(made, "heldout", "steps@20-turn2") == ["<results>/adapters/trained@20"]
     assert [pair[0] for pair in made.compared] == ["refined", "steps@10", "steps@20"]
 
 
@@ -364,7 +367,7 @@ def test_each_part_of_a_training_follows_the_one_before() -> None:
         "trained@20": 20,
         "trained": None,
     }
-    assert flags["trained@10"] == flags["trained"] == stages.train(made, "trained").params
+    assert flags["trained@10"] == flags["trained"] == stages.train_refining(made, "trained").params
 
 
 def test_an_arm_over_steps_needs_kept_ones(wording: Wording) -> None:

@@ -12,10 +12,11 @@ import pytest
 from checkout import ROOT
 
 from arc_refinery import cli
+from arc_refinery.config import KINDS
 
 pytestmark = pytest.mark.usefixtures("on_a_cpu")
 
-NAMES = [*cli.COMMANDS, *(f"train --kind {kind}" for kind in cli.TRAINING)]
+NAMES = [*cli.COMMANDS, *(f"train --kind {kind}" for kind in KINDS)]
 
 
 def run(monkeypatch: pytest.MonkeyPatch, words: str) -> object:

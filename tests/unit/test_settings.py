@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 
 from arc_refinery import cli
 from arc_refinery.config import (
+    KINDS,
     REPORT,
     TUNING,
     ConfigError,
@@ -35,12 +36,13 @@ from arc_refinery.config import (
     Sandbox,
     ToolGrpo,
     ToolUse,
-    inputs,
     stages,
 )
 from arc_refinery.config import validate_experiment as validate
 from arc_refinery.config.stages import Stage
+from arc_refinery.refine import inputs as refining_inputs
 from arc_refinery.sampling import library_arguments
+from arc_refinery.tool_use import inputs as tool_inputs
 
 # Other values where the type gives none, by the last word of the key
 VALUES: dict[str, list[Any]] = {
@@ -94,13 +96,17 @@ def given(experiment: Experiment) -> Given:
     jobs: dict[str, Stage]
     if isinstance(experiment, Refining):
         jobs, sets = of_refining(experiment), [*experiment.set_names, *experiment.part_names]
-        read = {name: inputs.adapter(experiment, name.split()[1], name.split()[2]) for name in jobs if "sample" in name}
+        read = {
+            name: refining_inputs.adapter(experiment, name.split()[1], name.split()[2])
+            for name in jobs
+            if "sample" in name
+        }
         jobs |= {"wording": stages.wording(experiment)} if experiment.template_rows else {}
         jobs |= {f"files of {name}": Stage({}, stages.branch_files(experiment, name).params) for name in sets}
     else:
         assert isinstance(experiment, ToolUse)
         jobs, sets = of_tool_use(experiment), experiment.set_names
-        read = {arm.name: inputs.arm_adapter(experiment, arm.name) for arm in experiment.arms}
+        read = {arm.name: tool_inputs.arm_adapter(experiment, arm.name) for arm in experiment.arms}
     jobs |= {f"job of {name}": stages.training_job(experiment, name) for name in experiment.runs}
     jobs |= {f"fetch {one.path}": stages.fetch(experiment, one.path) for one in experiment.downloads}
     tuning = {name: dict(stage.tuning) for name, stage in jobs.items()}
@@ -272,7 +278,7 @@ def test_every_option_is_used_by_a_rule_or_explained_in_a_document():
         }
     commands = [
         *(name for name in cli.COMMANDS if not name.startswith("dev ")),
-        *(f"train --kind {kind}" for kind in cli.TRAINING),
+        *(f"train --kind {kind}" for kind in KINDS),
     ]
     assert {name: unused for name in commands if (unused := options(name) - used)} == {}
 

@@ -29,6 +29,8 @@ from arc_refinery.config import (
     validate_experiment,
 )
 from arc_refinery.config.stages import Stage, command_line
+from arc_refinery.refine import inputs as refining_inputs
+from arc_refinery.tool_use import inputs as tool_inputs
 
 OF_A_TRAINING = {"n_jobs", "gpu_memory_utilization", "sleep_mode", "sampler_gpus", "server_url", "report_to"}
 OF_REFINING = OF_A_TRAINING | {"n_processes"}
@@ -173,7 +175,7 @@ def test_what_changes_no_result_is_given_beside() -> None:
     experiment = validate_experiment(content, "mine.yaml", Refining)
     assert stages.sample(experiment, "heldout", "turn1").tuning == {"gpu_memory_utilization": 0.7}
     assert stages.sft(experiment, "sft").tuning == {"save_steps": 2}
-    assert stages.train(experiment, "trained").tuning == {
+    assert stages.train_refining(experiment, "trained").tuning == {
         "n_jobs": 2,
         "sampler_gpus": 1,
         "server_url": None,
@@ -197,7 +199,7 @@ def test_only_what_plays_with_read_file_is_given_the_files(tmp_path: Path) -> No
     content["evaluation"]["arms"].append({"name": "plain", "tools": False})
     given = of_tool_use(experiment := validate_experiment(content, "mine.yaml", ToolUse))
     assert {job for job, stage in given.items() if stage.params.get("files")} == EPISODES | {"train trained"}
-    assert inputs.files_to_read(experiment) == [str(tmp_path / "sums-0/a.txt")]
+    assert tool_inputs.files_to_read(experiment) == [str(tmp_path / "sums-0/a.txt")]
 
 
 # command lines
@@ -224,17 +226,17 @@ def test_settings_become_flags(settings: dict[str, Any], line: str) -> None:
 def test_a_grading_job_takes_several_shards() -> None:
     experiment = load_experiment(ROOT / SMALL, Refining).model_copy(update={"shards_per_grading_job": 2})
     attempts = [f"<results>/heldout/turn1/attempts/00{shard}.parquet" for shard in range(2)]
-    assert inputs.attempts_to_grade(experiment, "heldout", "turn1", "000") == attempts
+    assert refining_inputs.attempts_to_grade(experiment, "heldout", "turn1", "000") == attempts
     with pytest.raises(ConfigError, match="heldout/turn1 has no grading job 001: its 1 are numbered from 000"):
-        inputs.attempts_to_grade(experiment, "heldout", "turn1", "001")
+        refining_inputs.attempts_to_grade(experiment, "heldout", "turn1", "001")
 
 
 def test_refining_reads_all_shards_of_the_turn_before() -> None:
     experiment = load_experiment(ROOT / SMALL, Refining)
     shards = ["<results>/heldout/turn1/verdicts/000.parquet", "<results>/heldout/turn1/verdicts/001.parquet"]
-    assert inputs.parent_verdicts(experiment, "heldout", "refine-trained-turn2") == shards
-    assert inputs.adapter(experiment, "heldout", "refine-trained-turn2") == ["<results>/adapters/trained"]
-    assert inputs.adapter(experiment, "heldout", "refine-base-turn2") == []
+    assert refining_inputs.parent_verdicts(experiment, "heldout", "refine-trained-turn2") == shards
+    assert refining_inputs.adapter(experiment, "heldout", "refine-trained-turn2") == ["<results>/adapters/trained"]
+    assert refining_inputs.adapter(experiment, "heldout", "refine-base-turn2") == []
     assert inputs.start_of(experiment, "trained") == ["<results>/adapters/sft"]
     with pytest.raises(ConfigError, match="refine-turn2 is not a branch of this experiment; expected turn1"):
-        inputs.adapter(experiment, "heldout", "refine-turn2")
+        refining_inputs.adapter(experiment, "heldout", "refine-turn2")

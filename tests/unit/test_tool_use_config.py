@@ -21,6 +21,7 @@ from arc_refinery.config import (
     stages,
     validate_experiment,
 )
+from arc_refinery.tool_use import inputs as tool_inputs
 
 DEMO = "config/tool-use-demo.yaml"
 SHIPPED = ["config/tool-use.yaml", DEMO, "config/user-demo.yaml", "tests/workflow/tool-use-small.yaml"]
@@ -364,7 +365,7 @@ def test_each_training_has_its_seed_and_starts_from_the_sft_of_that_seed(content
     # all arms are sampled with the experiment's seed, so that they are paired
     arms = [one.name for one in made.arms]
     assert {stages.episodes(made, "arithmetic", one).params["seed"] for one in arms} == {0}
-    assert f"<results>/arithmetic/trained-{last}/001.parquet" in inputs.report_inputs(made)
+    assert f"<results>/arithmetic/trained-{last}/001.parquet" in tool_inputs.report_inputs(made)
     assert [list(made.repetitions)[number] for number in (2, 3)] == [
         "trained-beta-0",
         "trained-beta-0.04-dtype-bfloat16",
@@ -456,7 +457,7 @@ def test_a_set_of_questions_has_its_own_tools_or_those_of_the_experiment(content
     (trained,) = experiment.data.train
     assert [one.tool for one in experiment.tools_of(trained.name)] == ["execute_code"]
     assert [one.tool for one in experiment.tools_of(heldout)] == ["calculator"]
-    flags = stages.train(experiment, "trained").params
+    flags = stages.train_tool_use(experiment, "trained").params
     assert (flags["tools"], flags["tools_of_sets"]) == (("calculator",), f'{{"{trained.name}": ["execute_code"]}}')
     assert stages.episodes(experiment, heldout, "trained").params["tools"] == ("calculator",)
 
@@ -474,7 +475,7 @@ def test_an_own_tool_is_checked_before_the_first_job(content: Content, in_a_chec
     wording(raised.value)
     Path("mine.py").write_text(DOUBLE)
     check_files(experiment, "mine.yaml")
-    assert inputs.tools_in_training(experiment) == inputs.grpo_inputs(experiment)["tools"] == ["mine.py"]
+    assert tool_inputs.tools_in_training(experiment) == tool_inputs.grpo_inputs(experiment)["tools"] == ["mine.py"]
     Path("mine.py").write_text(DOUBLE.replace(": int", ""))
     with pytest.raises(ConfigError) as raised:
         check_files(experiment, "mine.yaml")
@@ -497,11 +498,11 @@ def test_the_corpus_of_a_search_is_an_input(content: Content, in_a_checkout: Pat
     Path("texts.jsonl").touch()
     check_files(experiment, "mine.yaml")
     heldout, arm = experiment.set_names[0], experiment.arms[0].name
-    assert inputs.tools_of_arm(experiment, heldout, arm) == ["texts.jsonl"]
+    assert tool_inputs.tools_of_arm(experiment, heldout, arm) == ["texts.jsonl"]
     content["tools"][0]["corpus"] = "generator"
     experiment = validate_experiment(content, "mine.yaml", ToolUse)
     check_files(experiment, "mine.yaml")
-    assert inputs.tools_of_arm(experiment, heldout, arm) == []
+    assert tool_inputs.tools_of_arm(experiment, heldout, arm) == []
 
 
 def test_what_a_held_out_set_searches_is_an_input_of_its_own_episodes_alone(content: Content):
@@ -510,8 +511,8 @@ def test_what_a_held_out_set_searches_is_an_input_of_its_own_episodes_alone(cont
     train(content)
     experiment = validate_experiment(content, "mine.yaml", ToolUse)
     heldout = experiment.set_names[0]
-    assert inputs.tools_of_arm(experiment, heldout, "with-tools") == ["texts.jsonl"]
-    assert inputs.tools_of_arm(experiment, heldout, "without") == inputs.tools_in_training(experiment) == []
+    assert tool_inputs.tools_of_arm(experiment, heldout, "with-tools") == ["texts.jsonl"]
+    assert tool_inputs.tools_of_arm(experiment, heldout, "without") == tool_inputs.tools_in_training(experiment) == []
 
 
 def test_answers_may_import_the_same_in_all_arms_and_sets(content: Content):

@@ -18,7 +18,6 @@ from arc_refinery.config import (
     RewardTerm,
     ToolUse,
     check_files,
-    inputs,
     own_functions,
     stages,
     validate_experiment,
@@ -26,6 +25,7 @@ from arc_refinery.config import (
 from arc_refinery.errors import InputError
 from arc_refinery.records.questions import Asserts
 from arc_refinery.records.transcripts import Call, EpisodeMessage
+from arc_refinery.tool_use import inputs
 from arc_refinery.tool_use.training.reward_terms import EpisodeReward, ScoredEpisode
 
 DOCS = (ROOT / "docs/tool-use.md").read_text().partition("### A reward of your own")[2].partition("\n## ")[0]
@@ -318,7 +318,7 @@ def test_a_missing_file_is_named(tmp_path: Path, wording: Wording):
 def test_terms_and_their_files_belong_to_the_training_alone():
     terms = ["correct", {"reward": "mine.py:score", "weight": 0.5}]
     made = validate_experiment(content(rewards=terms), "mine.yaml", ToolUse)
-    words = stages.train(made, "trained").params["rewards"]
+    words = stages.train_tool_use(made, "trained").params["rewards"]
     assert words == ("correct", '{"reward": "mine.py:score", "weight": 0.5}')
     assert tuple(map(RewardTerm.of, words)) == made.rewards
     assert inputs.grpo_inputs(made)["rewards"] == ["mine.py"]

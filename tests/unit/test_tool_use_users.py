@@ -15,10 +15,11 @@ from factories import make_episode, make_question
 from messages import Wording
 from written_turns import END, HEADER, LIMITS, NO_THOUGHT, NOTES, OTHER_END, loss_mask, make_renderer, turn
 
-from arc_refinery.config import ConfigError, ToolUse, check_files, inputs, stages, validate_experiment
+from arc_refinery.config import ConfigError, ToolUse, check_files, stages, validate_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.records.transcripts import Call, EpisodeMessage
 from arc_refinery.reporting.tool_use.metrics import _users_section
+from arc_refinery.tool_use import inputs
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.episodes.users import NOT_RIGHT, OpenEpisode, Users
@@ -262,7 +263,7 @@ def test_a_set_may_have_its_own_user_and_an_arm_none(tmp_path: Path):
     changed["evaluation"]["arms"][0]["user"] = False
     made = validate_experiment(changed, "mine.yaml", ToolUse)
     check_files(made, "mine.yaml")
-    training = stages.train(made, "trained").params
+    training = stages.train_tool_use(made, "trained").params
     assert json.loads(training["users"]) == {"arithmetic-train": f"{tmp_path}/users.py:reply"}
     assert inputs.grpo_inputs(made)["users"] == [f"{tmp_path}/users.py"]
     assert "users" not in stages.episodes(made, "arithmetic", "untrained").params

@@ -17,7 +17,7 @@ from arc_refinery.config import (
     load_experiment,
     validate_experiment,
 )
-from arc_refinery.config.stages import train
+from arc_refinery.refine.stages import train
 
 GRPO: dict[str, Any] = {"learning_rate": 1e-4}
 SFT: dict[str, Any] = {"learning_rate": 1e-3}

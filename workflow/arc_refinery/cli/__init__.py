@@ -65,8 +65,6 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
 }
 COMMANDS = {name: target for section in SECTIONS.values() for name, target in section.items()}
-TRAINING = {"refining": "training.Train", "tool-use": "tool_use.TrainToolUse"}  # by the kind of experiment
-
 
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _CLOSED_PIPE = 128 + signal.SIGPIPE  # the exit code of a shell's command that such a pipe ends
@@ -182,26 +180,17 @@ def _is_unicode(word: str) -> bool:
 
 
 def load(name: str) -> Callable[..., Any]:
-    """Return the dataclass of a command; `train --kind my.module` is `Train` of that module."""
+    """Return the class of a command; `train --kind my.package` is `Train` in the commands of that kind."""
     command, _, kind = name.partition(" --kind ")
-    if kind and kind not in TRAINING:
-        return _own_training(kind)
-    module, _, class_name = (TRAINING[kind] if kind else COMMANDS[command]).partition(".")
-    loaded: Callable[..., Any] = getattr(import_module(f"{__name__}.{module}"), class_name)
+    if kind:
+        from arc_refinery.config import part
+
+        commands, class_name = part(kind, "commands"), "Train"
+    else:
+        module, _, class_name = COMMANDS[command].partition(".")
+        commands = import_module(f"{__name__}.{module}")
+    loaded: Callable[..., Any] = getattr(commands, class_name)
     return loaded
-
-
-def _own_training(kind: str) -> Callable[..., Any]:
-    from arc_refinery.errors import InputError
-
-    try:
-        own: Callable[..., Any] = import_module(kind).Train
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # noqa: BLE001 (a module of the user may raise anything)
-        kinds, reason = ", ".join(TRAINING), f"{type(error).__name__}: {error}"
-        raise InputError(f"--kind {kind}: expected {kinds}, or a module with the class Train: {reason}") from None
-    return own
 
 
 def overview(group: str = "") -> str:
@@ -247,7 +236,7 @@ def _training_command(words: list[str]) -> tuple[str, list[str]]:
     if not is_one_word:
         kind = words[last] if last < len(words) else ""
     if more or not kind or kind.startswith("-"):
-        print(f"arc-refinery train: expected one --kind, such as {' or '.join(TRAINING)}", file=sys.stderr)
+        print("arc-refinery train: expected one --kind, such as refining or tool-use", file=sys.stderr)
         sys.exit(2)
     return f"train --kind {kind}", words[:index] + words[last + 1 :]
 

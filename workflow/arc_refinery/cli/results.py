@@ -1,7 +1,6 @@
 """Commands that write reports, plots, submissions and reference pages."""
 
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -37,18 +36,7 @@ class WriteReport:
         from arc_refinery.reporting import page
 
         self._check_folder(experiment := config.load_experiment(self.config))
-        match experiment:
-            case config.Refining() as experiment:
-                from arc_refinery.reporting.refining import report, tidy
-
-                report.write_report(experiment, self.folder, self.output)
-                tidy.write_attempts_table(experiment, self.folder, self.folder / "attempts.parquet")
-            case config.ToolUse() as tool_use:
-                from arc_refinery.reporting.tool_use.report import write_report
-
-                write_report(tool_use, self.folder, self.output)
-            case own:
-                import_module(own.kind).write_report(own, self.folder, self.output)
+        config.part(experiment.kind, "report").write_report(experiment, self.folder, self.output)
         page.write_page(self.output, self.output.with_suffix(".html"))
 
     def _check_folder(self, given: Experiment) -> None:

@@ -31,7 +31,7 @@ from arc_refinery.config.evaluation import Arm, Evaluation, FeedbackKind, Turn
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.grpo import Grpo, PolicyGradient, RewardName
 from arc_refinery.config.guard import Guard, GuardAction
-from arc_refinery.config.loading import check_files, files_named, load_experiment, validate_experiment
+from arc_refinery.config.loading import KINDS, check_files, load_experiment, part, validate_experiment
 from arc_refinery.config.lora import Lengths, Lora, Optimizer, OptimizerName
 from arc_refinery.config.refining import Refining
 from arc_refinery.config.resources import ModelNeeds, Needs, Resources
@@ -72,6 +72,7 @@ __all__ = [
     "DIFFICULTY",
     "EPISODES",
     "EVALUATION",
+    "KINDS",
     "LEARNED",
     "PROMPTS",
     "REPORT",
@@ -147,9 +148,9 @@ __all__ = [
     "check_files",
     "check_weights",
     "explain",
-    "files_named",
     "load_experiment",
     "marked",
+    "part",
     "read_yaml",
     "validate_experiment",
 ]

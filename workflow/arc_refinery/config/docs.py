@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Iterator
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -9,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticUndefined
 
-from arc_refinery.config import Refining, ToolUse
+from arc_refinery.config import KINDS, part
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
 from arc_refinery.reading import read_text
@@ -41,22 +43,20 @@ def write_docs(folder: Path) -> None:
 
 def schema_text() -> str:
     """A config may leave any key to its `base`, so the schema requires none; the pipeline does."""
-    schema = TypeAdapter[Any](Refining | ToolUse).json_schema()
+    kinds = [part(name, "config").Experiment for name in KINDS]
+    schema = TypeAdapter[Any](reduce(or_, kinds)).json_schema()
     for definition in schema["$defs"].values():
         definition.pop("required", None)
-    for kind in (Refining, ToolUse):
+    for kind in kinds:
         schema["$defs"][kind.__name__]["properties"] |= {"base": {"type": "string", "description": BASE}}
     return json.dumps(schema, indent=1) + "\n"
 
 
 def reference() -> str:
     """Return one table per section of the configuration."""
-    tables = [
-        "## Keys of experiments on ARC\n",
-        *_tables("the top level", Refining),
-        "## Keys of experiments in tool use\n\nThese have `kind: tool-use`.\n",
-        *_tables("the top level", ToolUse),
-    ]
+    tables = []
+    for name in KINDS:
+        tables += [f"## Keys with `kind: {name}`\n", *_tables("the top level", part(name, "config").Experiment)]
     return "".join(f"\n{line}" if line.startswith("#") else line for line in tables)
 
 

@@ -1,8 +1,13 @@
-"""Base of every kind of experiment: its name, its model, the adapters that it trains."""
+"""Base of every kind of experiment: its name, its model, the adapters that it trains.
 
-from collections.abc import Iterable
+A kind is a package with the modules `config`, `stages`, `commands` and `report` (docs/development.md).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from os.path import exists, isdir, isfile
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -11,6 +16,46 @@ from arc_refinery.config.resources import Resources
 from arc_refinery.config.sampling import ModelConfig, Sandbox
 from arc_refinery.config.training import SFT, TRAINED, Methods, Run
 from arc_refinery.models.hub import Download, distinct
+
+
+class Wanted(NamedTuple):
+    """A file or folder that a config names."""
+
+    key: str  # that names it
+    path: Path
+    what: str  # is expected
+    form: Literal["file", "folder", "either"] = "file"
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with the path; empty if nothing is."""
+        is_file, is_folder = isfile(self.path), isdir(self.path)  # False also for names that no file can have
+        if not is_file and not is_folder:
+            there = "is neither a file nor a folder" if exists(self.path) else "does not exist"
+            return f"{self.key}: {self.path} {there}; expected {self.what}"
+        if (is_folder and self.form == "file") or (is_file and self.form == "folder"):
+            return f"{self.key}: {self.path} is a {'folder' if is_folder else 'file'}; expected {self.what}"
+        return ""
+
+
+def model_folder(key: str, model: ModelConfig) -> Wanted:
+    """The model's config.json; for hub names, a path that always exists."""
+    folder = Path() if model.download else Path(model.path, "config.json")
+    return Wanted(f"{key}.path", folder, "a folder with a model, or a hub name", "either")
+
+
+class SampledTogether(NamedTuple):
+    """Completions that are sampled at a time with transformers, for the estimate of a GPU's memory."""
+
+    n_rows: int
+    n_tokens: int = 0  # of the longest completion, if the rows share one prompt; 0: they do not
+
+
+class TrainedRow(NamedTuple):
+    """The longest row of a training, in tokens, for the estimate of a GPU's memory."""
+
+    n_tokens: int
+    n_scored: int
 
 
 class Experiment(Strict):
@@ -23,11 +68,38 @@ class Experiment(Strict):
     experiment: Name = Field(description="Names the report `results/<experiment>.md` and its folder.")
     seed: Seed = Field(0, description="Seeds every random choice.")
     model: ModelConfig = Field(description="The model that answers.")
-    rules: ClassVar[str]  # for a kind from outside: path of the Snakemake file with its stages
+    report_tables: ClassVar[Mapping[str, str]] = {}  # files that the rule `report` also writes, by name
     if TYPE_CHECKING:
         sandbox: Sandbox
         training: Methods | None
         resources: Resources
+
+    @property
+    def rules(self) -> Sequence[str]:
+        """Snakemake files of the kind's own stages, in running order; paths are relative to the Snakefile."""
+        raise NotImplementedError
+
+    def files_named(self) -> list[Wanted]:
+        """Files and folders that the config names."""
+        return [model_folder("model", self.model)]
+
+    def faults_of_contents(self) -> list[str]:
+        """Return what is wrong inside files that the config names."""
+        return []
+
+    @property
+    def samplers(self) -> Mapping[str, ModelConfig]:
+        """Models that jobs of their own sample from, by their keys in the config."""
+        return {}
+
+    @property
+    def sampled_together(self) -> SampledTogether:
+        raise NotImplementedError
+
+    @property
+    def trained_row(self) -> TrainedRow | None:
+        """None: not known."""
+        return None
 
     def sources(self) -> Iterable[Download | None]:
         """Repositories of the hub that models and data come from; None for those on disk."""

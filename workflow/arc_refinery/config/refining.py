@@ -1,10 +1,10 @@
 """Refining experiments, and checks across the sections of their config."""
 
-from collections.abc import Iterable
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from functools import cached_property, partial
 from itertools import combinations, product
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -12,12 +12,14 @@ from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config.arms import COMPARE, Compared
 from arc_refinery.config.base import AT, ConfigError, Name, RunName, run_and_step
 from arc_refinery.config.evaluation import Arm, Evaluation, Turn
+from arc_refinery.config.experiment import SampledTogether, TrainedRow, Wanted, model_folder
 from arc_refinery.config.resources import Resources
 from arc_refinery.config.sampling import LEARNED, PromptedModel, Refinement, Sampling, Sandbox, TemplateRows
 from arc_refinery.config.tasks import Parts, Problems, TaskSet
 from arc_refinery.config.training import TRAINED, Training
+from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download
-from arc_refinery.prompts import RESIDUAL_ONLY
+from arc_refinery.prompts import RESIDUAL_ONLY, load_template, template_files
 
 
 class Refining(Compared[Arm]):
@@ -47,6 +49,68 @@ class Refining(Compared[Arm]):
         "to grade a shard. Does not change results.",
     )
     compare: tuple[Name, ...] = COMPARE
+    report_tables: ClassVar = {"attempts": "<results>/attempts.parquet"}
+
+    @property
+    def rules(self) -> list[str]:
+        wording = ["rules/wording.smk"] if self.template_rows else []  # the template, from the model's training rows
+        return [
+            *wording,
+            "rules/tasks.smk",  # problems -> tasks -> parts; the tasks of the evaluation sets
+            "rules/attempts.smk",  # prompts of turn 1; sample completions, grade them
+            "rules/refine.smk",  # incorrect attempts -> prompts of the next turn, and what is trained on
+            "rules/compare.smk",  # with other experiments
+        ]
+
+    def files_named(self) -> list[Wanted]:
+        wanted = [model_folder(key, model) for key, model in self.all_models.items()]
+        what = "a file of a template's folder, or the template `compact`, `words` or `learned`"
+        if self.model.template != LEARNED:
+            wanted += [Wanted("model.template", path, what) for path in template_files(self.model.template)[:1]]
+        if self.template_rows and self.template_rows.path:
+            path = Path(self.template_rows.path)
+            wanted.append(Wanted("template_rows.path", path, "rows, or a folder of them", "either"))
+        if self.problems and self.problems.source == "file":
+            wanted.append(Wanted("problems.path", Path(str(self.problems.path)), "a file of BARC rows"))
+        for number, task_set in enumerate(self.evaluation.sets):
+            key = f"evaluation.sets.{number}"
+            if task_set.only:
+                wanted.append(Wanted(f"{key}.only", Path(task_set.only), "a text file of task ids"))
+            if task_set.path:
+                wanted.append(Wanted(f"{key}.path", Path(task_set.path), "a JSON file of tasks, or a folder", "either"))
+            if task_set.solutions:
+                wanted.append(Wanted(f"{key}.solutions", Path(task_set.solutions), "a JSON file of outputs"))
+        return wanted
+
+    def faults_of_contents(self) -> list[str]:
+        checks: dict[str, Callable[[], Any]] = {}
+        if self.model.template != LEARNED:
+            checks["model.template"] = partial(load_template, self.model.template, self.model.colors)
+        for number, task_set in enumerate(self.evaluation.sets):
+            checks[f"evaluation.sets.{number}"] = task_set.check_contents
+        faults = []
+        for key, check in checks.items():
+            try:
+                check()
+            except InputError as error:
+                faults.append(f"{key}: {error}")
+        return faults
+
+    @property
+    def samplers(self) -> dict[str, PromptedModel]:
+        return self.all_models
+
+    @property
+    def sampled_together(self) -> SampledTogether:
+        return SampledTogether(self.sampling.batch_size, self.sampling.max_output_tokens)
+
+    @property
+    def trained_row(self) -> TrainedRow | None:
+        if self.training is None:
+            return None
+        length = min(self.model.window, self.training.max_seq_length)
+        on_policy = self.training.grpo is not None and self.training.grpo.rollout == "on-policy"
+        return TrainedRow(length, length if on_policy else self.training.max_completion_length)
 
     @property
     def all_models(self) -> dict[str, PromptedModel]:

@@ -13,13 +13,13 @@ import json
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from functools import singledispatch
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from arc_refinery.config import inputs
 from arc_refinery.config.base import EPISODES, EVALUATION, PROMPTS, REPORT, ROWS, TUNING, marked, run_and_step
 from arc_refinery.config.experiment import Experiment
+from arc_refinery.config.loading import part
 from arc_refinery.config.lora import Lengths
 from arc_refinery.config.refining import Refining
 from arc_refinery.config.sampling import ModelConfig, PromptedModel
@@ -98,21 +98,14 @@ def sft(experiment: Experiment, adapter: str) -> Stage:
     return Stage(params, _tuning(training.sft))
 
 
-@singledispatch
-def train(experiment: Experiment, adapter: str) -> Stage:
-    """The flags of a whole `arc-refinery train --kind <kind>`. Each kind of experiment registers its own."""
-    raise NotImplementedError(f"{experiment.kind}: register config.stages.train")
-
-
 def training_job(experiment: Experiment, adapter: str) -> Stage:
     """Flags of the job that ends with an adapter: a whole training, or its part up to a kept step (`trained@1000`)."""
     run, step = run_and_step(adapter)
-    stage = train(experiment, run)
+    stage: Stage = part(experiment.kind, "stages").train(experiment, run)
     return stage._replace(params=stage.params | {"until_step": step})
 
 
-@train.register
-def _(experiment: Refining, adapter: str) -> Stage:
+def train_refining(experiment: Refining, adapter: str) -> Stage:
     training, run, sandbox = experiment.training, experiment.runs[adapter], experiment.sandbox
     assert training
     params = {
@@ -131,8 +124,7 @@ def _(experiment: Refining, adapter: str) -> Stage:
     return Stage(params, _tuning(run.grpo))
 
 
-@train.register
-def _(experiment: ToolUse, adapter: str) -> Stage:
+def train_tool_use(experiment: ToolUse, adapter: str) -> Stage:
     run = experiment.runs[adapter]
     chosen = [tool for one in experiment.data.train for tool in experiment.tools_of(one.name)]
     tools = _tools(experiment, experiment.tools) | _tools_of_sets(experiment) | _files(experiment, chosen)

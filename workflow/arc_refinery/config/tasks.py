@@ -1,9 +1,12 @@
 """The sections about tasks: training problems, the parts they are split into, evaluation sets."""
 
+from collections import Counter
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from arc_refinery.arc.kaggle import read_ids, read_set, task_files
 from arc_refinery.config.base import (
     REPORT,
     TUNING,
@@ -19,6 +22,8 @@ from arc_refinery.config.base import (
 )
 from arc_refinery.models.hub import Download
 
+READ_AT_PLANNING = 10 * 2**20  # bytes of an evaluation set; ARC-AGI-2's 1,000 training tasks have 6 MB
+GZIP_RATIO = 20  # of files of grids
 DIFFICULTY = ("max_side", "compositions", "n_operations")  # keys of `Problems` that a set of the generator may override
 CONCEPTS = ("without_concepts", "with_concepts")
 Concept = Literal[  # families of the generator's operations
@@ -163,3 +168,14 @@ class TaskSet(Strict):
         if self.leave_out_too_large and not self.path:
             raise ValueError("`leave_out_too_large` belongs to the sources `kaggle` and `dataset`; remove it")
         return self
+
+    def check_contents(self) -> None:
+        """Raise `InputError` if a job could not read the set; large files are left to the job."""
+        read_ids(self.only)
+        if not self.path:
+            return
+        paths = [Path(path) for path in (self.path, self.solutions) if path]
+        files = [file for path in paths for file in (task_files(path) if path.is_dir() else [path])]
+        if sum(file.stat().st_size * (GZIP_RATIO if file.suffix == ".gz" else 1) for file in files) <= READ_AT_PLANNING:
+            solutions = paths[1] if self.solutions else None
+            read_set(paths[0], solutions, self.only, self.leave_out_too_large, Counter())

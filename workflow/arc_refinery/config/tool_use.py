@@ -26,13 +26,16 @@ from arc_refinery.config.base import (
     Text,
     check_source,
 )
-from arc_refinery.config.own_code import Entry
+from arc_refinery.config.experiment import SampledTogether, TrainedRow, Wanted
+from arc_refinery.config.own_code import Entry, OwnCode
 from arc_refinery.config.resources import Resources
 from arc_refinery.config.rewards import RewardTerm, ToolGrpo
-from arc_refinery.config.sampling import Sandbox
+from arc_refinery.config.sampling import ModelConfig, Sandbox
 from arc_refinery.config.sft import Imitation
+from arc_refinery.config.tool_signatures import signatures
 from arc_refinery.config.training import Methods
 from arc_refinery.config.users import User
+from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download
 
 CallFormatName = Literal["auto", "hermes", "qwen-xml", "llama"]  # tool_use/calls/formats
@@ -275,6 +278,75 @@ class ToolUse(Compared[ToolArm]):
     evaluation: ToolEvaluation = Field(description="Arms to compare.")
     resources: Resources = Field(default_factory=lambda: Resources(), description="Resources that jobs request.")
     compare: tuple[Name, ...] = COMPARE
+
+    @property
+    def rules(self) -> list[str]:
+        return ["rules/tools.smk", "rules/compare.smk"]  # questions -> conversations to learn from; episodes
+
+    def files_named(self) -> list[Wanted]:
+        wanted = super().files_named()
+        for side in ("train", "heldout"):
+            for number, questions in enumerate(getattr(self.data, side)):
+                if questions.source == "file":
+                    what = f"a file of rows of {questions.form}"
+                    wanted.append(Wanted(f"data.{side}.{number}.path", Path(questions.path), what))
+        if self.data.files:
+            what = "a folder with one folder per question"
+            wanted.append(Wanted("data.files", Path(self.data.files), what, "folder"))
+        what = "a Python file, relative to this folder"
+        for key, tool in self.all_tools.items():
+            if tool.own_code:
+                wanted.append(Wanted(key, tool.own_code.path, what))
+            if tool.corpus_file:
+                wanted.append(Wanted(f"{key}.corpus", tool.corpus_file, "a file of passages"))
+        return [*wanted, *(Wanted(key, code.path, what) for key, code, _ in self._own_functions())]
+
+    def faults_of_contents(self) -> list[str]:
+        from arc_refinery.tool_use.episodes.rendering import check_folder
+
+        faults = []
+        if not self.model.download:
+            try:
+                check_folder(Path(self.model.path), self.generation)
+            except InputError as error:
+                faults.append(str(error))
+        names: dict[str, list[str]] = {}  # names of tools by the list that they are in
+        for key, tool in self.all_tools.items():
+            try:
+                offered = [one.name for one in signatures(tool.own_code)] if tool.own_code else [tool.tool]
+            except InputError as error:
+                faults.append(f"{key}: {error}")
+                continue
+            taken = names.setdefault(key.rpartition(".")[0], [])
+            faults += [
+                f"{key}: a second tool is called {name}; rename or remove one" for name in offered if name in taken
+            ]
+            taken += offered
+        for key, code, example in self._own_functions():
+            try:
+                code.check_function(example)
+            except InputError as error:
+                faults.append(f"{key}: {error}")
+        return faults
+
+    def _own_functions(self) -> list[tuple[str, OwnCode, str]]:
+        """The user's functions of an episode: the key that names one, its code, and how its first line should look."""
+        rewards = {f"training.grpo.rewards.{number}": term.reward for number, term in enumerate(self.rewards)}
+        named = [(key, reward, "def score(episode):") for key, reward in rewards.items()]
+        named += [(key, user, "def reply(episode):") for key, user in self.all_users.items()]
+        return [(key, code, example) for key, name, example in named if (code := OwnCode.parse(name))]
+
+    @property
+    def samplers(self) -> dict[str, ModelConfig]:
+        return {"model": self.model}
+
+    @property
+    def sampled_together(self) -> SampledTogether:
+        return SampledTogether(self.evaluation.questions_per_batch * self.evaluation.n_predictions)
+
+    @property
+    def trained_row(self) -> TrainedRow | None:
+        return TrainedRow(self.model.window, self.generation.max_episode_tokens) if self.training else None
 
     @property
     def set_names(self) -> list[str]:

@@ -18,7 +18,7 @@ def check_branch(experiment: Refining, files: BranchFiles, tasks: str, branch: s
     """Raise `RecordError` unless a branch's attempts were sampled with an experiment's settings, in their number."""
     expected = {
         "model": ("model.path", inputs.model_path(experiment, experiment.sampler(tasks, branch))),
-        "adapter": ("adapter", _name(inputs.adapter(experiment, tasks, branch))),
+        "adapter": ("adapter", experiment.adapter_of(tasks, branch) or ""),
         "seed": ("seed", experiment.sampling_seed(tasks, branch)),
         "temperature": ("sampling.temperature", experiment.temperature(tasks, branch)),
         "top_p": ("sampling.top_p", experiment.sampling.top_p),
@@ -38,7 +38,7 @@ def check_episodes(experiment: ToolUse, path: Path, arm: str) -> None:
     generation = experiment.generation
     expected = {
         "model": ("model.path", inputs.model_path(experiment, experiment.model)),
-        "adapter": (f"the adapter of the arm {arm}", _name(inputs.arm_adapter(experiment, arm))),
+        "adapter": (f"the adapter of the arm {arm}", experiment.adapter_of(arm) or ""),
         "seed": ("seed", experiment.seed),
         "temperature": ("generation.temperature", generation.temperature),
         "top_p": ("generation.top_p", generation.top_p),
@@ -66,10 +66,6 @@ def _settings_of_arm(experiment: ToolUse, questions: str, arm: str) -> tuple[Any
     settings = experiment.arm(arm)
     tools = experiment.tools_of(questions) if settings.tools else ()
     return tools, experiment.user_of(questions) if settings.user else None, experiment.adapter_of(arm)
-
-
-def _name(adapters: list[str]) -> str:
-    return Path(adapters[0]).name if adapters else ""
 
 
 def _check_rows(path: Path, cls: type[Attempt | Episode], expected: Mapping[str, tuple[str, Any]]) -> None:

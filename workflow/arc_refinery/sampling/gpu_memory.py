@@ -19,11 +19,8 @@ from arc_refinery.config import (
     ModelConfig,
     ModelNeeds,
     PolicyGradient,
-    Refining,
-    ToolTraining,
-    ToolUse,
-    Training,
 )
+from arc_refinery.config.experiment import SampledTogether
 from arc_refinery.errors import InputError
 from arc_refinery.models.shape import Shape, shape_of
 
@@ -123,22 +120,14 @@ def _is_counted(needs: ModelNeeds) -> bool:
 
 def _samplings(experiment: Experiment) -> Iterator[Count]:
     gpu_mem_mb = experiment.resources.sample.gpu_mem_mb
-    models: dict[str, ModelConfig]
-    match experiment:
-        case Refining():
-            models = dict(experiment.all_models)
-        case ToolUse():
-            models = {"model": experiment.model}
-        case _:
-            return
-    for key, model in models.items():
-        job = "sample" if len(models) == 1 else f"sample with {key}"
+    for key, model in experiment.samplers.items():
+        job = "sample" if len(experiment.samplers) == 1 else f"sample with {key}"
         match model.backend:
             case "vllm":
                 yield _vllm_sampling(job, key, model, gpu_mem_mb)
             case "transformers":
                 shape, width = shape_of(model.path), WIDTH[model.dtype]
-                n_rows, n_tokens, load = _together(experiment, shape, model.window)
+                n_rows, n_tokens, load = _together(experiment.sampled_together, shape, model.window)
                 items = _weights(shape, width, model.use_4bit_quantization)
                 items |= _generation(shape, width, n_rows, n_tokens, n_tokens) | CONTEXT
                 advice = f"lower {key}.window or raise resources.sample.gpu_mem_mb"
@@ -146,18 +135,12 @@ def _samplings(experiment: Experiment) -> Iterator[Count]:
                 yield Count(job, load, items, gpu_mem_mb, "", faults)
 
 
-def _together(experiment: Refining | ToolUse, shape: Shape, window: int) -> tuple[int, int, str]:
+def _together(together: SampledTogether, shape: Shape, window: int) -> tuple[int, int, str]:
     """Return the completions that transformers samples together, their tokens with their prompts', and a text."""
-    match experiment:
-        case Refining(sampling=sampling) if shape.attends_to_all:
-            one = window + (sampling.batch_size - 1) * sampling.max_output_tokens  # a prompt and its completions
-            n_tokens = max(one, SAMPLED_TOKENS)
-            load = f"{n_tokens:,} tokens of prompts and completions at a time"
-            return n_tokens // sampling.max_output_tokens, n_tokens, load
-        case Refining(sampling=sampling):
-            n_rows = sampling.batch_size
-        case ToolUse(evaluation=evaluation):
-            n_rows = evaluation.questions_per_batch * evaluation.n_predictions
+    n_rows, longest = together
+    if longest and shape.attends_to_all:
+        n_tokens = max(window + (n_rows - 1) * longest, SAMPLED_TOKENS)  # a prompt and its completions, or several
+        return n_tokens // longest, n_tokens, f"{n_tokens:,} tokens of prompts and completions at a time"
     return n_rows, n_rows * window, f"{n_rows} completions of up to {window:,} tokens at a time"
 
 
@@ -215,25 +198,16 @@ class Step:
 
 
 def steps(experiment: Experiment) -> Iterator[Step]:
-    model = experiment.model
-    match experiment:
-        case Refining(training=Training() as training):
-            length = min(model.window, training.max_seq_length)
-            on_policy = training.grpo is not None and training.grpo.rollout == "on-policy"
-            n_scored = length if on_policy else training.max_completion_length
-        case ToolUse(training=ToolTraining() as training):
-            length, n_scored = model.window, experiment.generation.max_episode_tokens
-        case _:
-            return
+    model, training, row = experiment.model, experiment.training, experiment.trained_row
+    if not training or not row:
+        return
     if training.sft:
         n_rows = training.sft.rows_per_step
-        yield Step(
-            "sft", "training.sft", training.sft, training.lora, model, shape_of(model.path), n_rows, length, n_scored
-        )
+        yield Step("sft", "training.sft", training.sft, training.lora, model, shape_of(model.path), n_rows, *row)
     for name, run in experiment.runs.items():
         grpo, network = run.grpo, model.model_copy(update={"dtype": run.dtype or model.dtype})
         n_rows, shape = grpo.num_generations * grpo.prompts_per_step, shape_of(model.path)
-        yield Step(f"train {name}", "training.grpo", grpo, run.lora, network, shape, n_rows, length, n_scored)
+        yield Step(f"train {name}", "training.grpo", grpo, run.lora, network, shape, n_rows, *row)
 
 
 def _training(step: Step, gpu_mem_mb: int) -> Count:

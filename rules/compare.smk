@@ -1,0 +1,20 @@
+# Compare experiments that are finished: snakemake compare.
+
+
+rule compare:
+    input:
+        of(inputs.reports, origin=config_origin()),
+    output:
+        markdown="results/compare.md",
+        html="results/compare.html",
+    log:
+        "logs/compare.log",
+    benchmark:
+        "logs/benchmarks/compare.tsv"
+    threads: cpus("cpu")
+    resources:
+        **needs("cpu"),
+    params:
+        folders=[f"results/{name}" for name in reversed(experiment.compare)],  # later ones minus earlier ones
+    shell:
+        "arc-refinery compare {params.folders} --output {output.markdown} 2> {log}"

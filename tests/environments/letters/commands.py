@@ -1,0 +1,33 @@
+"""The command that trains."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from arc_refinery import config
+from arc_refinery.cli.flags import Flat, GrpoFlags
+from arc_refinery.training.job import train
+
+if TYPE_CHECKING:
+    from .environment import Letters
+
+
+@dataclass(kw_only=True)
+class Train(GrpoFlags):
+    """Train a LoRA adapter with GRPO to write words with the letter e."""
+
+    dataset_path: tuple[Path, ...]  # text files with one prompt per line
+    training: Annotated[config.PolicyGradient, Flat]
+    window: int  # longest prompt and completion together, in tokens
+
+    def run(self) -> None:
+        train(self.job(self.training, self.window), self.environment)
+
+    @contextmanager
+    def environment(self) -> "Iterator[Letters]":
+        from .environment import Letters
+
+        words = [word for path in self.dataset_path for word in path.read_text().split()]
+        yield Letters(words, self.training, self.seed)

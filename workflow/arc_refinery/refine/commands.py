@@ -1,0 +1,3 @@
+"""Commands of refining."""
+
+from arc_refinery.cli.training import Train as Train

@@ -1,0 +1,83 @@
+"""The files that each stage of tool use reads. `<results>` is Snakemake's variable for the folder of results."""
+
+from collections.abc import Iterable
+from itertools import chain
+from pathlib import Path
+
+from arc_refinery.config import ToolChoice, ToolUse
+from arc_refinery.config.inputs import Paths, adapters, rows_files
+from arc_refinery.config.own_code import OwnCode
+
+
+def sft_inputs(_: ToolUse) -> dict[str, Paths]:
+    return {"data": ["<results>/training/conversations.parquet"]}
+
+
+def grpo_inputs(experiment: ToolUse) -> dict[str, Paths]:
+    data, files = training_questions(experiment), files_to_read(experiment)
+    rewards = sorted({str(term.own_code.path) for term in experiment.rewards if term.own_code})
+    users = files_of_users(experiment, [one.name for one in experiment.data.train])
+    return {"data": data, "files": files, "tools": tools_in_training(experiment), "rewards": rewards, "users": users}
+
+
+def report_inputs(experiment: ToolUse) -> Paths:
+    return [*heldout_questions(experiment), *episode_files(experiment)]
+
+
+def rows_of(experiment: ToolUse, name: str) -> Paths:
+    """The file that a set of questions is read from."""
+    return rows_files(experiment, experiment.sets[name])
+
+
+def training_questions(experiment: ToolUse) -> Paths:
+    return [f"<results>/questions/{one.name}.parquet" for one in experiment.data.train]
+
+
+def heldout_questions(experiment: ToolUse) -> Paths:
+    return [f"<results>/questions/{one.name}.parquet" for one in experiment.data.heldout]
+
+
+def episode_files(experiment: ToolUse) -> Paths:
+    """The episodes that the report compares."""
+    return [
+        f"<results>/{one.name}/{arm.name}/{shard:03d}.parquet"
+        for one in experiment.data.heldout
+        for arm in experiment.arms
+        for shard in range(one.shards)
+    ]
+
+
+def arm_adapter(experiment: ToolUse, arm: str) -> Paths:
+    name = experiment.adapter_of(arm)
+    return adapters([name] if name else [])
+
+
+def files_to_read(experiment: ToolUse) -> Paths:
+    """Every file that `read_file` can read: the time of a folder does not show changes of its files."""
+    if not experiment.reads_files(experiment.all_tools.values()) or not experiment.data.files:
+        return []
+    return sorted(str(path) for path in Path(experiment.data.files).rglob("*") if path.is_file())
+
+
+def files_of_tools(tools: Iterable[ToolChoice]) -> Paths:
+    """Files that define tools."""
+    return sorted({str(path) for tool in tools for path in tool.files})
+
+
+def tools_in_training(experiment: ToolUse) -> Paths:
+    """Files that define the tools of training questions."""
+    return files_of_tools([*experiment.tools, *chain.from_iterable(one.tools for one in experiment.data.train)])
+
+
+def tools_of_arm(experiment: ToolUse, questions: str, arm: str) -> Paths:
+    return files_of_tools(experiment.tools_of(questions)) if experiment.arm(arm).tools else []
+
+
+def files_of_users(experiment: ToolUse, sets: Iterable[str]) -> Paths:
+    """Files that define the users of sets of questions."""
+    own = [OwnCode.parse(experiment.user_of(name) or "") for name in sets]
+    return sorted({str(code.path) for code in own if code})
+
+
+def users_of_arm(experiment: ToolUse, questions: str, arm: str) -> Paths:
+    return files_of_users(experiment, [questions]) if experiment.arm(arm).user else []
