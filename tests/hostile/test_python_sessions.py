@@ -46,7 +46,7 @@ def test_it_reaches_nothing_outside_in_a_later_call_either(executor: Executor, t
     attempt = code.format(secret=str(secret), folder=str(tmp_path))
     first, set_up, again = attacked(executor, attempt, "x = 1", attempt)
     assert (first[: len(DENIED)], again[: len(DENIED)]) == (DENIED, DENIED)
-    assert set_up.startswith("(nothing was printed")
+    assert set_up.startswith("(no output)")
     assert [path.name for path in tmp_path.iterdir()] == ["answers.txt"]
 
 
@@ -68,7 +68,7 @@ def test_it_reaches_nothing_outside_in_a_later_call_either(executor: Executor, t
 )
 def test_what_does_not_end_well_is_a_result_and_leaves_the_session(executor: Executor, code: str, error: str):
     before, failed, after = attacked(executor, "y = 7", code, "y")
-    assert before.startswith("(nothing was printed")
+    assert before.startswith("(no output)")
     assert failed.startswith(error)
     assert after == "7"
 
@@ -111,4 +111,4 @@ any(word in one for one in found)
 def test_endless_loops_after_many_calls_end(executor: Executor):
     *_, last = attacked(executor, *[f"x{n} = {n}" for n in range(3)], "while True: pass")
     # 3 calls and this one have 0.5 s each
-    assert last == ("Error: Timeout: more than 2 s of CPU time, together with the 3 calls before, which are run again")
+    assert last == ("Error: Timeout: more than 2 s of CPU time, including 3 earlier calls, which are run again")

@@ -8,7 +8,7 @@ from messages import Wording
 
 from arc_refinery.config import ToolChoice
 from arc_refinery.sandbox import Executor, Limits
-from arc_refinery.tool_use.tools.built_in_tools import NOTHING_PRINTED, PYTHON_MODULES
+from arc_refinery.tool_use.tools.built_in_tools import NO_OUTPUT, PYTHON_MODULES
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 
@@ -28,18 +28,18 @@ def session(executor: Executor, *codes: str, seconds: float | None = None) -> li
 @pytest.mark.parametrize(
     ("codes", "results"),
     [
-        (["x = 6", "x * 7"], [NOTHING_PRINTED, "42"]),
+        (["x = 6", "x * 7"], [NO_OUTPUT, "42"]),
         (["print('a')\n1", "print('b')\n2", "3"], ["a\n1", "b\n2", "3"]),  # earlier output is not shown again
-        (["def f(n): return n + 1", "f(1)", "f(f(1))"], [NOTHING_PRINTED, "2", "3"]),
-        (["import math", "math.comb(5, 2)"], [NOTHING_PRINTED, "10"]),
+        (["def f(n): return n + 1", "f(1)", "f(f(1))"], [NO_OUTPUT, "2", "3"]),
+        (["import math", "math.comb(5, 2)"], [NO_OUTPUT, "10"]),
         (
             ["xs = []", "xs.append(1)", "xs.append(2)", "xs"],
-            [NOTHING_PRINTED, NOTHING_PRINTED, NOTHING_PRINTED, "[1, 2]"],
+            [NO_OUTPUT, NO_OUTPUT, NO_OUTPUT, "[1, 2]"],
         ),
-        (["import numpy as np\na = np.arange(6).reshape(2, 3)", "int((a @ a.T).sum())"], [NOTHING_PRINTED, "83"]),
-        (["class A:\n    n = 1\na = A()", "a.n += 1", "a.n"], [NOTHING_PRINTED, NOTHING_PRINTED, "2"]),
-        (["import sys\nout = sys.stdout", "print('kept', file=out)"], [NOTHING_PRINTED, "kept"]),
-        (["x = 6\nprint(x)\nexit()", "x * 7", "quit()", "x"], ["6", "42", NOTHING_PRINTED, "6"]),
+        (["import numpy as np\na = np.arange(6).reshape(2, 3)", "int((a @ a.T).sum())"], [NO_OUTPUT, "83"]),
+        (["class A:\n    n = 1\na = A()", "a.n += 1", "a.n"], [NO_OUTPUT, NO_OUTPUT, "2"]),
+        (["import sys\nout = sys.stdout", "print('kept', file=out)"], [NO_OUTPUT, "kept"]),
+        (["x = 6\nprint(x)\nexit()", "x * 7", "quit()", "x"], ["6", "42", NO_OUTPUT, "6"]),
         (
             ["import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.buffer)\nprint(1)", "print(2)"],
             ["1", "2"],
@@ -55,9 +55,9 @@ def test_names_last_for_the_episode(executor: Executor, codes: list[str], result
 def test_a_call_that_fails_leaves_nothing(executor: Executor, wording: Wording):
     codes = "x = 1", "x = 2\nprint(x)\n1 / 0", "x", "y = 3\nwhile True: pass", "y"
     first, wrong, value, too_long, gone = session(executor, *codes, seconds=0.5)
-    assert (first, value) == (NOTHING_PRINTED, "1")
+    assert (first, value) == (NO_OUTPUT, "1")
     assert wrong.startswith("Error: ZeroDivisionError: ")
-    assert wrong.endswith(" (line 3)\nPrinted before: 2")
+    assert wrong.endswith(" (line 3)\nOutput before the error: 2")
     assert too_long.startswith("Error: Timeout: ")
     assert re.findall(r"[\d.]+", too_long) == ["1.5", "2"]  # seconds of three calls, and calls before
     assert gone.startswith("Error: NameError: name 'y' ")

@@ -11,7 +11,7 @@ from messages import Wording
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.formats import WrittenCall
 from arc_refinery.tool_use.calls.turns import ParsedTurn, parse_turn
-from arc_refinery.tool_use.tools.built_in_tools import MAX_FILE_BYTES, NOTHING_PRINTED
+from arc_refinery.tool_use.tools.built_in_tools import MAX_FILE_BYTES, NO_OUTPUT
 from arc_refinery.tool_use.tools.toolbox import CallResult, Toolbox, answer_all
 
 CALCULATOR = '{"name": "calculator", "arguments": {"expression": "12 * (3 + 4)"}}'
@@ -192,9 +192,9 @@ def test_schemas_are_what_the_chat_template_takes(tools: Toolbox):
         ("x = 6\nx * 7", "42"),
         ("print('a')\nprint('b', end='')", "a\nb"),
         ("print('a')\n'b'", "a\n'b'"),
-        ("x = 1", NOTHING_PRINTED),
-        ("None", NOTHING_PRINTED),
-        ("", NOTHING_PRINTED),
+        ("x = 1", NO_OUTPUT),
+        ("None", NO_OUTPUT),
+        ("", NO_OUTPUT),
         ("if __name__ == '__main__':\n    print('main')", "main"),
         ("import sys\nprint('warning', file=sys.stderr)", "warning"),
         ("import math\nmath.comb(5, 2)", "10"),
@@ -256,7 +256,7 @@ def test_half_a_character_is_named(tools: Toolbox, name: str, arguments: dict[st
     ("source", "error", "names"),
     [
         ("1 / 0", "ZeroDivisionError", "(line 1)"),
-        ("print('a')\n\nx", "NameError: name 'x'", "(line 3)\nPrinted before: a"),
+        ("print('a')\n\nx", "NameError: name 'x'", "(line 3)\nOutput before the error: a"),
         ("def f(", "SyntaxError", "(line 1)"),
         ("while True: pass", "Timeout", " 1 s "),
         ("x = [0] * 10**9", "MemoryError", " 256 MB"),
@@ -315,8 +315,8 @@ def test_links_are_followed_inside_the_folder_only(tools: Toolbox, folder: Path,
     for path in ("outside", "up/secret.txt"):
         result = tools.run("read_file", {"path": path})
         assert result.fault == "failed"
-        assert result.text.startswith(f'Error: "{path}" ')
-        assert "secret" not in result.text.removeprefix(f'Error: "{path}" ')
+        assert result.text.startswith(f'Error: "{path}": ')
+        assert "secret" not in result.text.removeprefix(f'Error: "{path}": ')
         wording(result.text)
     assert tools.run("read_file", {"path": "circle"}).fault == "failed"
 
@@ -325,15 +325,15 @@ def test_links_are_followed_inside_the_folder_only(tools: Toolbox, folder: Path,
 def test_nothing_outside_is_read_or_told_of(tools: Toolbox, path: str, wording: Wording):
     result = tools.run("read_file", {"path": path})
     assert result.fault == "failed"
-    assert result.text.startswith(f'Error: "{path}" ')
-    assert result.text.endswith(" more, notes.txt.")  # what is inside
+    assert result.text.startswith(f'Error: "{path}": ')
+    assert result.text.endswith(": more, notes.txt")  # what is inside
     wording(result.text)
 
 
 def test_an_absolute_path_is_refused_also_into_the_folder(tools: Toolbox, folder: Path):
     result = tools.run("read_file", {"path": str(folder / "notes.txt")})
     assert result.fault == "failed"
-    assert result.text.endswith(" more, notes.txt.")
+    assert result.text.endswith(": more, notes.txt")
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_what_is_no_file_is_said(tools: Toolbox, path: str, named: str, is_there
     result = tools.run("read_file", {"path": path})
     assert result.fault == "failed"
     assert result.text.startswith(f'Error: "{named}"')
-    assert result.text.endswith(f" {is_there}.")
+    assert result.text.endswith(f": {is_there}")
     wording(result.text.replace("\0", r"\0"))
 
 
@@ -373,7 +373,7 @@ def test_other_kinds_of_files_are_refused(tools: Toolbox, folder: Path, wording:
     ):
         result = tools.run("read_file", {"path": path})
         assert result.fault == fault
-        assert result.text.startswith(f'Error: "{path}" ') == (fault is not None)
+        assert result.text.startswith(f'Error: "{path}": ') == (fault is not None)
         assert [int(number) for number in re.findall(r"\d+", result.text)] == numbers
         wording(result.text)
 
@@ -382,7 +382,7 @@ def test_a_long_list_of_files_is_cut(tools: Toolbox, folder: Path):
     for number in range(30):
         (folder / f"{number:02d}").write_text("")
     text = tools.run("read_file", {"path": "none"}).text
-    assert text.endswith("18, 19 and 12 more.")
+    assert text.endswith("18, 19 and 12 more")
 
 
 # ---- what no result contains ----

@@ -32,7 +32,7 @@ PYTHON_MODULES = """
     sympy.sets.setexpr sympy.stats sympy.tensor.array.array_derivatives sympy.tensor.array.expressions
     sympy.tensor.tensor
 """.split()  # noqa: SIM905 (one name per line would fill a page)
-NOTHING_PRINTED = "(nothing was printed, and the last line is no expression with a value)"
+NO_OUTPUT = "(no output)"
 
 
 class Calculator(DirectTool):
@@ -104,7 +104,7 @@ class Python:
     def end(self, outcome: Outcome) -> str:
         error = outcome.error
         if outcome.status is Status.timeout and self._earlier:
-            error += f", together with the {len(self._earlier)} calls before, which are run again"
+            error += f", including {len(self._earlier)} earlier calls, which are run again"
         result = printed_result(outcome, error)
         self._earlier.append(self._code)
         return result
@@ -114,7 +114,7 @@ def printed_result(outcome: Outcome, error: str) -> str:
     """Return what a program printed; raises `FaultyCall` with the error, if there is one."""
     printed = outcome.printed.rstrip()
     if outcome.status is Status.ok:
-        return printed or NOTHING_PRINTED
+        return printed or NO_OUTPUT
     raise FaultyCall("failed", error, printed)
 
 
@@ -138,37 +138,36 @@ class ReadFile(DirectTool):
         try:
             return _content(self._folder.resolve(), name)
         except (OSError, ValueError, RuntimeError) as error:  # invalid name, circular links, no permission
-            reason = getattr(error, "strerror", None) or "is no name of a file"
-            raise FaultyCall("failed", f'"{name:.60}": {reason}. There is {_files(self._folder)}.') from None
+            reason = getattr(error, "strerror", None) or "invalid file name"
+            raise FaultyCall("failed", f'"{name:.60}": {reason}. {_files(self._folder)}') from None
 
 
 def _content(folder: Path, name: str) -> str:
     """Return the text of a file below a folder; links are followed if they stay below it."""
     path = (folder / name).resolve()
     if Path(name).is_absolute() or not path.is_relative_to(folder):
-        raise FaultyCall("failed", f'"{name:.60}" is not inside the folder. There is {_files(folder)}.')
+        raise FaultyCall("failed", f'"{name:.60}": outside the folder. {_files(folder)}')
     status = path.stat()
     if S_ISDIR(status.st_mode):
-        raise FaultyCall("failed", f'"{name:.60}" is a folder. There is {_files(path)}.')
+        raise FaultyCall("failed", f'"{name:.60}": is a directory. {_files(path)}')
     if not S_ISREG(status.st_mode):
-        raise FaultyCall("failed", f'"{name:.60}" is no regular file.')
+        raise FaultyCall("failed", f'"{name:.60}": not a regular file')
     if status.st_size > MAX_FILE_BYTES:
-        raise FaultyCall("failed", f'"{name:.60}" has {status.st_size} bytes, at most {MAX_FILE_BYTES} can be read.')
+        raise FaultyCall("failed", f'"{name:.60}": file too large ({status.st_size} bytes, limit {MAX_FILE_BYTES})')
     content = path.read_bytes()
     try:
         text = content.decode()
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise FaultyCall("failed", f'"{name:.60}" is no text: {len(content)} bytes of something else.')
-    return text or "(the file is empty)"
+        raise FaultyCall("failed", f'"{name:.60}": not a text file ({len(content)} bytes)')
+    return text or "(empty file)"
 
 
 def _files(folder: Path) -> str:
     names = sorted(os.listdir(folder))
-    return listed(names[:LISTED_FILES]) + (
-        f" and {len(names) - LISTED_FILES} more" if len(names) > LISTED_FILES else ""
-    )
+    more = f" and {len(names) - LISTED_FILES} more" if len(names) > LISTED_FILES else ""
+    return f"Files: {listed(names[:LISTED_FILES])}{more}"
 
 
 def listed(names: Iterable[str]) -> str:

@@ -139,7 +139,7 @@ class Toolbox:
         text = f"Error: {error}"
         if error.printed:
             room = max(self._longest(tool) - len(str(error)) - 50, 0)
-            text += f"\nPrinted before: {error.printed[:room]}"
+            text += f"\nOutput before the error: {error.printed[:room]}"
         return CallResult(
             self._shown(text, tool if error.fault == "failed" else None),
             tool.signature.name if tool else "",
