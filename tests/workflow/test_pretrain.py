@@ -1,5 +1,6 @@
 """The embedded model's own rule, on a corpus of a few problems."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from safetensors.torch import load_file
 pytestmark = pytest.mark.training
 
 PRETRAINING = ["python", "-m", "pretraining"]
+FORKED = [sys.executable, "-c", "from pretraining.__main__ import main; main()"]
 SETTINGS = ["--n-chunks", "4", "--chunk-size", "12", "--batch-tokens", "2048", "--no-compile"]
 SETTINGS += ["--chunks-per-checkpoint", "2", "--n-threads", "1"]
 
@@ -19,7 +21,7 @@ def test_a_killed_pretraining_goes_on_and_ends_with_the_same_weights(fresh: Chec
     for name in ("undisturbed", "killed"):
         checkpoint = tmp_path / f"{name}.checkpoint"
         paths = ["--output-folder", str(tmp_path / name), "--checkpoint", str(checkpoint)]
-        command = [*PRETRAINING, *paths]
+        command = [*FORKED, *paths]
         if name == "killed":
             fresh.kill_when(checkpoint.exists, *command, *SETTINGS)
         done = fresh.run(*command, *SETTINGS)
