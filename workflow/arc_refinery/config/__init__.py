@@ -27,7 +27,7 @@ from arc_refinery.config.base import (
     explain,
     marked,
 )
-from arc_refinery.config.evaluation import Arm, Evaluation, FeedbackKind, Turn
+from arc_refinery.config.evaluation import Arm, FeedbackKind, Turn
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.grpo import Grpo, PolicyGradient, RewardName
 from arc_refinery.config.guard import Guard, GuardAction
@@ -37,7 +37,6 @@ from arc_refinery.config.refining import Refining
 from arc_refinery.config.resources import ModelNeeds, Needs, Resources
 from arc_refinery.config.rewards import RewardTerm, ToolGrpo
 from arc_refinery.config.sampling import (
-    LEARNED,
     Dtype,
     History,
     Megabytes,
@@ -48,11 +47,10 @@ from arc_refinery.config.sampling import (
     Sandbox,
     Seconds,
     Selection,
-    TemplateRows,
     TestInputs,
 )
 from arc_refinery.config.sft import Demonstrations, Imitation, Sft
-from arc_refinery.config.tasks import CONCEPTS, DIFFICULTY, Parts, Problems, TaskSet
+from arc_refinery.config.tasks import CONCEPTS, DIFFICULTY, Problems, TaskSet
 from arc_refinery.config.tool_use import (
     Generation,
     Questions,
@@ -62,95 +60,7 @@ from arc_refinery.config.tool_use import (
     ToolTraining,
     ToolUse,
 )
-from arc_refinery.config.training import SFT, TRAINED, Methods, Run, Training, check_weights
+from arc_refinery.config.training import Methods, Training, check_weights
 from arc_refinery.config.users import User
 from arc_refinery.config.yaml_files import read_yaml
 from arc_refinery.prompts import FeedbackForm
-
-__all__ = [
-    "CONCEPTS",
-    "DIFFICULTY",
-    "EPISODES",
-    "EVALUATION",
-    "KINDS",
-    "LEARNED",
-    "PROMPTS",
-    "REPORT",
-    "ROWS",
-    "SFT",
-    "TRAINED",
-    "TUNING",
-    "Arm",
-    "BaseArm",
-    "Compared",
-    "ConfigError",
-    "Demonstrations",
-    "Dtype",
-    "Evaluation",
-    "Experiment",
-    "FeedbackForm",
-    "FeedbackKind",
-    "Generation",
-    "Grpo",
-    "Guard",
-    "GuardAction",
-    "History",
-    "Imitation",
-    "Lengths",
-    "Line",
-    "LineOrNone",
-    "Lora",
-    "Mark",
-    "Mass",
-    "Megabytes",
-    "Methods",
-    "ModelConfig",
-    "ModelNeeds",
-    "Needs",
-    "NonNegativeInt",
-    "OfMemory",
-    "Optimizer",
-    "OptimizerName",
-    "Parts",
-    "PolicyGradient",
-    "PositiveFloat",
-    "PositiveInt",
-    "Problems",
-    "PromptedModel",
-    "Questions",
-    "Refinement",
-    "Refining",
-    "Resources",
-    "RewardName",
-    "RewardTerm",
-    "Run",
-    "Sampling",
-    "Sandbox",
-    "Seconds",
-    "Seed",
-    "Selection",
-    "Sft",
-    "Share",
-    "TaskSet",
-    "Temperature",
-    "TemplateRows",
-    "TestInputs",
-    "Threads",
-    "ToolArm",
-    "ToolChoice",
-    "ToolGrpo",
-    "ToolSft",
-    "ToolTraining",
-    "ToolUse",
-    "Training",
-    "Turn",
-    "User",
-    "check_files",
-    "check_weights",
-    "explain",
-    "load_experiment",
-    "marked",
-    "part",
-    "read_yaml",
-    "validate_experiment",
-]

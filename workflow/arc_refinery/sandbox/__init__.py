@@ -2,5 +2,3 @@
 
 from arc_refinery.sandbox.executor import Executor
 from arc_refinery.sandbox.types import Limits, Outcome, Program, Script, Status, Value
-
-__all__ = ["Executor", "Limits", "Outcome", "Program", "Script", "Status", "Value"]

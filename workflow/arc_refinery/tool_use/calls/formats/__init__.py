@@ -16,5 +16,3 @@ from arc_refinery.tool_use.calls.formats.qwen_xml import QwenXml
 HERMES: CallFormat = Hermes()
 FORMATS: dict[str, CallFormat] = {one.name: one for one in (HERMES, QwenXml(), Llama())}
 CALL_FORMAT = "call_format"  # note of a file of episodes
-
-__all__ = ["CALL_FORMAT", "FORMATS", "HERMES", "CallFormat", "MalformedCall", "WrittenCall"]
