@@ -131,7 +131,7 @@ def test_without_any_call_there_is_no_share_of_faulty_ones():
 
 def split(n: int, n_heldout: int, seed: int = 0) -> tuple[list[int], list[int]]:
     """Which of n rows are trained on, and which are kept out."""
-    from arc_refinery.training.grpo import TrainingData
+    from arc_refinery.training.environment import TrainingData
 
     data = TrainingData.split([{"prompt": "?", "place": index} for index in range(n)], n_heldout, seed)
     return list(data.train["place"]), list(data.heldout["place"]) if data.heldout else []
@@ -151,7 +151,7 @@ def test_the_seed_decides_which_rows_are_kept_out():
 
 
 def test_none_may_be_kept_out_but_not_all():
-    from arc_refinery.training.grpo import TrainingData
+    from arc_refinery.training.environment import TrainingData
 
     assert split(3, 0) == ([0, 1, 2], [])
     assert TrainingData.split([{"place": 0}], 0, 0).heldout is None

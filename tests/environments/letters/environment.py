@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from arc_refinery.config import PolicyGradient
-from arc_refinery.training.grpo import TrainingData
+from arc_refinery.training.environment import TrainingData
 from arc_refinery.training.step_metrics import ScoredCompletion, step_metrics
 from arc_refinery.training.trainer import Trainer
 

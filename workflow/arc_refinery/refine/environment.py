@@ -15,7 +15,7 @@ from arc_refinery.refine.rows import row_of, streamed
 from arc_refinery.refine.scoring import Scorer
 from arc_refinery.sampling.library_arguments import refining_rollouts
 from arc_refinery.sandbox import Executor
-from arc_refinery.training.grpo import TrainingData
+from arc_refinery.training.environment import TrainingData
 from arc_refinery.training.trainer import Trainer
 
 

@@ -37,8 +37,8 @@ def claim(work: Path, identity: str) -> None:
     """
     with writing(work / IDENTITY):
         work.mkdir(parents=True, exist_ok=True)
-        if found := foreign(work):
-            raise InputError(f"{work}: is not a folder of checkpoints: {found}. Name another, or move it away")
+        if stranger := foreign(work):
+            raise InputError(f"{work}: is not a folder of checkpoints: {stranger}. Name another, or move it away")
         if any(work.iterdir()) and identity_of(work) != identity:
             logger.info("%s: removing checkpoints of another training run", work)
             remove(work)
@@ -89,8 +89,8 @@ def steps_of(work: Path) -> dict[int, Path]:
 
     A kill may leave one half-written. The trainer state is written last; without a valid one, a checkpoint is skipped.
     """
-    found = {int(match[1]): path for path in work.iterdir() if (match := _NAME.fullmatch(path.name))}
-    return {step: path for step, path in sorted(found.items()) if _is_complete(path)}
+    saved = {int(match[1]): path for path in work.iterdir() if (match := _NAME.fullmatch(path.name))}
+    return {step: path for step, path in sorted(saved.items()) if _is_complete(path)}
 
 
 def _is_complete(checkpoint: Path) -> bool:
@@ -120,7 +120,7 @@ def newest(work: Path, until_step: int | None = None) -> Path | None:
 def fault_of(checkpoint: Path) -> str:
     """Return which file of a complete checkpoint is missing, cut short or of another step; empty if none is.
 
-    The libraries do not: without a file, training would go on with a new optimizer, or with other random numbers.
+    The libraries do not: without a file, training would continue with a new optimizer, or with other random numbers.
     """
     for name in (ADAPTER_WEIGHTS, _OPTIMIZER, _SCHEDULER):
         if not (checkpoint / name).is_file():
@@ -151,14 +151,14 @@ def _fault_of_step(checkpoint: Path) -> str:
         except (RuntimeError, UnpicklingError, EOFError, ValueError, KeyError):
             return f"{checkpoint / name}: is damaged"
     try:
-        found = {STATE: {read[STATE]["global_step"]}, _SCHEDULER: {read[_SCHEDULER]["last_epoch"]}}
-        found[_OPTIMIZER] = {int(one["step"]) for one in read[_OPTIMIZER]["state"].values() if "step" in one}
+        steps_in = {STATE: {read[STATE]["global_step"]}, _SCHEDULER: {read[_SCHEDULER]["last_epoch"]}}
+        steps_in[_OPTIMIZER] = {int(row["step"]) for row in read[_OPTIMIZER]["state"].values() if "step" in row}
     except (KeyError, TypeError, AttributeError, ValueError):
         return f"{checkpoint}: its files are not those of a training"
     may_skip = (checkpoint / "scaler.pt").exists()  # in float16, steps whose gradients overflow
-    for name, steps in found.items():
-        if other := [one for one in steps if one != step and not (may_skip and name != STATE and one < step)]:
-            return f"{checkpoint / name}: is of step {other[0]}"
+    for name, steps in steps_in.items():
+        if others := [n for n in steps if n != step and not (may_skip and name != STATE and n < step)]:
+            return f"{checkpoint / name}: is of step {others[0]}"
     return ""
 
 
@@ -190,9 +190,9 @@ def prune(work: Path, rewards: Mapping[int, float], n_best: int, save_steps: int
     steps = planned(work, save_steps, last_step)
     by_reward = sorted((step for step in steps if step in rewards), key=lambda step: (-rewards[step], step))
     oldest = max(before_window(steps, last_step, window), default=0)
-    kept = {*by_reward[:n_best], *(step for step in steps if step >= oldest)}
+    needed = {*by_reward[:n_best], *(step for step in steps if step >= oldest)}
     for step, path in steps_of(work).items():
-        if step not in kept:
+        if step not in needed:
             shutil.rmtree(path)
 
 

@@ -20,11 +20,11 @@ NAME, NUMBER = "trained", 1  # what vLLM calls the adapter
 class Engine(LLM):
     """TRL's engine, with `ours` in addition to or instead of its own keywords (`library_arguments.vllm_colocated`)."""
 
-    def __init__(self, ours: dict[str, Any], **of_trl: Any) -> None:
-        super().__init__(**of_trl | ours)
-        found = str(self.llm_engine.model_config.dtype).removeprefix("torch.")
-        if found != ours["dtype"]:
-            raise InputError(f"dtype: training has {ours['dtype']}, but vLLM samples in {found}; set it to {found}")
+    def __init__(self, ours: dict[str, Any], **theirs: Any) -> None:
+        super().__init__(**theirs | ours)
+        dtype = str(self.llm_engine.model_config.dtype).removeprefix("torch.")
+        if dtype != ours["dtype"]:
+            raise InputError(f"dtype: training has {ours['dtype']}, but vLLM samples in {dtype}; set it to {dtype}")
 
     def load(self, network: Any) -> None:
         """Replace the adapter that completions are sampled with by the trained one of a `PeftModel`."""

@@ -14,14 +14,12 @@ An environment (`RefineEnvironment`, `ToolEnvironment`) supplies prompts, comple
 import logging
 import math
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from datasets import Dataset, IterableDataset
+from datasets import Dataset
 from transformers import PrinterCallback
 from trl import GRPOConfig
 
@@ -32,10 +30,10 @@ from arc_refinery.models.tokenizers import end_tokens, load_tokenizer
 from arc_refinery.sampling.checks import check_trained
 from arc_refinery.sampling.gpus import check_mig
 from arc_refinery.sampling.library_arguments import grpo_settings
-from arc_refinery.seeding import stream
 from arc_refinery.training import checkpoints, parts, processes, trackers, vllm_backend
 from arc_refinery.training.adapters import lora_config, open_base, open_network, read_weights, write_adapter
 from arc_refinery.training.callbacks import CollapseWatcher, KeepsCheckpoints, LearningRate, OneLineProgress
+from arc_refinery.training.environment import Environment
 from arc_refinery.training.guard import Symptom
 from arc_refinery.training.job import TrainingJob
 from arc_refinery.training.log import write_lines
@@ -44,47 +42,6 @@ from arc_refinery.training.rollback import Journal
 from arc_refinery.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingData:
-    """Rows of a TRL dataset: `prompt`, and any other columns that the environment needs."""
-
-    train: Dataset | IterableDataset
-    heldout: Dataset | None
-
-    @classmethod
-    def split(cls, rows: Sequence[dict[str, Any]], n_heldout: int, seed: int) -> "TrainingData":
-        """Hold out `n_heldout` rows from training, at random."""
-        if n_heldout >= len(rows):
-            raise InputError(f"n_heldout = {n_heldout} leaves nothing to train on: there are {len(rows)} prompts")
-        kept_out = set(stream(seed, "heldout prompts").permutation(len(rows)).tolist()[:n_heldout])
-        train = [row for index, row in enumerate(rows) if index not in kept_out]
-        heldout = [rows[index] for index in sorted(kept_out)]
-        return cls(Dataset.from_list(train), Dataset.from_list(heldout) if heldout else None)
-
-
-class Environment(Protocol):
-    """The prompts to train on, and how completions are sampled and scored."""
-
-    data: TrainingData
-
-    def identity(self) -> dict[str, Any]:
-        """Return everything that affects the trained adapter, for the hash that rejects stale checkpoints."""
-        ...
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the environment's part of `GRPOConfig`: `max_completion_length`, ..."""
-        ...
-
-    @property
-    def longest_completion(self) -> int:
-        """Tokens of the longest completion, with all of its turns and what is between them."""
-        ...
-
-    def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
-        """Return the trainer; `ends` are the token ids that end a completion."""
-        ...
 
 
 def train_grpo(job: TrainingJob, environment: Environment) -> bool:

@@ -26,7 +26,7 @@ from arc_refinery.sampling.gpus import divide, let_segments_grow
 from arc_refinery.sampling.library_arguments import ENDING_VARIABLE, accelerate_launch
 
 if TYPE_CHECKING:
-    from arc_refinery.training.grpo import Environment
+    from arc_refinery.training.environment import Environment
 
 ENDING_SECONDS = 300  # for the first process, to save after SIGTERM; then all are killed
 MESSAGE = "arc-refinery: "  # begins the message with which a command ends

@@ -25,13 +25,13 @@ T = TypeVar("T")
 
 def join(n: int) -> None:
     """Meet the other processes of a training with `n` of them, and choose this one's GPU. Only the first one logs."""
-    if (found := int(os.environ.get("WORLD_SIZE", "1"))) != n:
-        raise InputError(f"n_processes is {n}, but {found} were started; start one, which starts the others")
+    if (n_started := int(os.environ.get("WORLD_SIZE", "1"))) != n:
+        raise InputError(f"n_processes is {n}, but {n_started} were started; start one, which starts the others")
     if n > 1:
         PartialState(cpu=not torch.cuda.is_available())
         # Of several processes on CPUs, accelerate names the device cpu:0, where torch cannot load an optimizer
         torch.serialization.register_package(
-            0, lambda _: None, lambda found, place: found if place == "cpu:0" else None
+            0, lambda _: None, lambda storage, device: storage if device == "cpu:0" else None
         )
         if not is_first():
             logging.getLogger().setLevel(logging.WARNING)
@@ -69,7 +69,7 @@ def gather(values: list[T]) -> list[T]:
         return values
     lists: list[list[T]] = [[] for _ in range(count())]
     distributed.all_gather_object(lists, values)
-    return [value for one in lists for value in one]
+    return [value for values in lists for value in values]
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def longest_of_grpo(trainer: Any, length: int, n_scored: int) -> LongestPass:
     prompts = max(passes, key=lambda rows: len(rows.unique()))
 
     def inputs() -> dict[str, Any]:
-        made: dict[str, Tensor] = {
+        batch: dict[str, Tensor] = {
             "prompt_ids": prompts.unsqueeze(1).repeat(1, n_prompt),
             "prompt_mask": torch.ones(n_rows, n_prompt, dtype=torch.long),
             "completion_ids": torch.zeros(n_rows, n_scored, dtype=torch.long),
@@ -72,8 +72,8 @@ def longest_of_grpo(trainer: Any, length: int, n_scored: int) -> LongestPass:
             "num_items_in_batch": torch.tensor(n_of_step * n_scored),
         }
         for name in ("old_per_token_logps", "ref_per_token_logps", "importance_sampling_ratio"):
-            made[name] = torch.zeros(n_rows, n_scored)
-        return {name: tensor.to(trainer.accelerator.device) for name, tensor in made.items()}
+            batch[name] = torch.zeros(n_rows, n_scored)
+        return {name: tensor.to(trainer.accelerator.device) for name, tensor in batch.items()}
 
     n_prompts = len(prompts.unique()) if trainer._shares_prompts else 0
     return LongestPass(inputs, n_rows, length, n_scored, n_prompts)
@@ -85,8 +85,8 @@ def longest_of_sft(trainer: Any) -> LongestPass:
     rows = sorted(trainer.train_dataset, key=lambda row: len(row["input_ids"]))[-n_rows:]
 
     def inputs() -> dict[str, Any]:
-        made: dict[str, Any] = trainer._prepare_inputs(trainer.data_collator(rows))
-        return made
+        batch: dict[str, Any] = trainer._prepare_inputs(trainer.data_collator(rows))
+        return batch
 
     n_scored = max(sum(label != IGNORED for label in row["labels"]) for row in rows)
     return LongestPass(inputs, n_rows, len(rows[-1]["input_ids"]), n_scored, n_prompts=n_rows)

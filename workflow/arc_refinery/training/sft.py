@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
-from transformers.integrations import TensorBoardCallback, is_tensorboard_available
 from trl import SFTConfig, SFTTrainer
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
@@ -30,6 +29,7 @@ from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.records.transcripts import Segment
 from arc_refinery.sampling.checks import check_trained
 from arc_refinery.sampling.library_arguments import sft_settings
+from arc_refinery.training import trackers
 from arc_refinery.training.adapters import fault_of_adapter, open_network, write_adapter
 from arc_refinery.training.callbacks import OneLineProgress
 from arc_refinery.training.checkpoints import claim, newest, remove
@@ -77,8 +77,10 @@ def train_sft(
         logger.info("%s: training resumes from this checkpoint", last)
     trainer.add_callback(Rehearsal(trainer, longest_of_sft(trainer), model))
     with writing(tensorboard or work):  # checkpoints and measurements name themselves
-        for callback in _optional_callbacks(measurements, tensorboard, resumes=last is not None):
-            trainer.add_callback(callback)
+        if measurements:
+            trainer.add_callback(_Measurements(measurements, resumes=last is not None))
+        if tensorboard:
+            trainer.add_callback(trackers.tensorboard(tensorboard))
         trainer.train(resume_from_checkpoint=str(last) if last else None)
     write_adapter(trainer.model, output, lambda folder: write_lines(folder / "training.jsonl", _steps(trainer)))
     remove(work)
@@ -136,7 +138,8 @@ def _side_by_side(collate: DataCollatorForLanguageModeling, rows: list[dict[str,
 
 def _tokens(row: SftRow, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[int]]:
     pieces = [
-        (list(tokenizer(one.text, add_special_tokens=False)["input_ids"]), one.is_sampled) for one in row.segments
+        (list(tokenizer(segment.text, add_special_tokens=False)["input_ids"]), segment.is_sampled)
+        for segment in row.segments
     ]
     return {
         "input_ids": [token for ids, _ in pieces for token in ids],
@@ -172,17 +175,6 @@ def _steps(trainer: SFTTrainer) -> list[Line]:
     # Without TRL's summary, which covers only the steps since a kill
     steps = [entry for entry in trainer.state.log_history if "loss" in entry]
     return [{name: entry[name] for name in LOGGED_METRICS if name in entry} for entry in steps]
-
-
-def _optional_callbacks(measurements: Path | None, tensorboard: Path | None, resumes: bool) -> list[TrainerCallback]:
-    callbacks: list[TrainerCallback] = [_Measurements(measurements, resumes)] if measurements else []
-    if tensorboard:
-        if not is_tensorboard_available():
-            raise InputError("--tensorboard: the package tensorboard is not installed; install it, or omit the flag")
-        from torch.utils.tensorboard import SummaryWriter
-
-        callbacks.append(TensorBoardCallback(SummaryWriter(str(tensorboard))))
-    return callbacks
 
 
 class _Measurements(TrainerCallback):

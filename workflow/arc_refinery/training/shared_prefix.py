@@ -63,10 +63,10 @@ class Group:
 
 def regrouped(passes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the passes of a step with the same rows in another order: those of a prompt are consecutive."""
-    prompts = [tuple(row) for one in passes for row in one["prompt_ids"].tolist()]
+    prompts = [tuple(row) for batch in passes for row in batch["prompt_ids"].tolist()]
     first = {prompt: place for place, prompt in reversed(list(enumerate(prompts)))}
     order = torch.tensor(sorted(range(len(prompts)), key=lambda row: first[prompts[row]]))
-    merged = {name: _merged([one[name] for one in passes], order) for name in passes[0]}
+    merged = {name: _merged([batch[name] for batch in passes], order) for name in passes[0]}
     split: list[dict[str, Any]] = split_tensor_dict(merged, len(passes))
     return split
 
@@ -89,16 +89,16 @@ def groups_of(ids: Tensor, mask: Tensor, n_completion: int) -> list[Group]:
     """
     n_prompt = ids.shape[1] - n_completion
     lengths = _lengths(mask[:, n_prompt:])
-    found: dict[tuple[int, ...], list[int]] = {}
+    rows_of: dict[tuple[int, ...], list[int]] = {}
     for row, (tokens, is_prompt) in enumerate(
         zip(ids[:, :n_prompt].tolist(), mask[:, :n_prompt].tolist(), strict=True)
     ):
         if lengths[row]:
-            prompt = tuple(token for token, kept in zip(tokens, is_prompt, strict=True) if kept)
-            found.setdefault(prompt, []).append(row)
-    if not found:  # read one token: the backward pass, and other processes that wait in it, need a graph
+            prompt = tuple(token for token, is_part in zip(tokens, is_prompt, strict=True) if is_part)
+            rows_of.setdefault(prompt, []).append(row)
+    if not rows_of:  # read one token: the backward pass, and other processes that wait in it, need a graph
         return [Group((int(ids[0, n_prompt - 1]),), (Block((0,), 1),))]
-    return [Group(prompt, _blocks(rows, lengths)) for prompt, rows in found.items()]
+    return [Group(prompt, _blocks(rows, lengths)) for prompt, rows in rows_of.items()]
 
 
 def _blocks(rows: list[int], lengths: Sequence[int]) -> tuple[Block, ...]:
@@ -140,8 +140,8 @@ def log_probs(network: Any, ids: Tensor, mask: Tensor, n_completion: int) -> tup
         shift_labels=labels_of_all,
         fused_lm_head=True,
     )
-    found, entropies = (_unpacked(one, groups, ids, n_completion) for one in (output.log_probs, output.entropy))
-    return found, entropies
+    scored, entropies = (_unpacked(values, groups, ids, n_completion) for values in (output.log_probs, output.entropy))
+    return scored, entropies
 
 
 def packed(group: Group, ids: Tensor, mask: Tensor, n_completion: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -156,7 +156,7 @@ def packed(group: Group, ids: Tensor, mask: Tensor, n_completion: int) -> tuple[
         positions = torch.arange(group.n_prefix, group.n_prefix + block.n_columns, device=ids.device)
         labels = targets.masked_fill(mask[rows, columns] == 0, IGNORED)
         parts.append((inputs.flatten(), positions.repeat(len(rows)), labels.flatten()))
-    tokens, positions, labels = (torch.cat(one) for one in zip(*parts, strict=True))
+    tokens, positions, labels = (torch.cat(column) for column in zip(*parts, strict=True))
     return tokens, positions, labels
 
 
@@ -164,9 +164,9 @@ def _unpacked(packed: Tensor, groups: Sequence[Group], ids: Tensor, n_completion
     """Return values of packed tokens, (1, tokens), in the order of the batch's rows: (rows, n_completion)."""
     values = packed.new_zeros(len(ids), n_completion)
     for group, part in zip(groups, packed[0].split([sum(group.lengths) for group in groups]), strict=True):
-        for block, of_block in zip(group.blocks, part.split(group.lengths)[1:], strict=True):
-            of_rows = of_block.view(len(block.rows), block.n_columns)
-            padded = pad(of_rows, (0, n_completion - block.n_columns))
+        for block, flat in zip(group.blocks, part.split(group.lengths)[1:], strict=True):
+            rows = flat.view(len(block.rows), block.n_columns)
+            padded = pad(rows, (0, n_completion - block.n_columns))
             values = values.index_copy(0, ids.new_tensor(block.rows), padded)
     return values
 
@@ -178,8 +178,8 @@ class Packed:
     groups: Sequence[Group]
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
-        of_groups = apart([sum(group.lengths) for group in self.groups], query, key, value)
-        outputs = [_attend(group, *one, scale) for group, one in zip(self.groups, of_groups, strict=True)]
+        tensors = apart([sum(group.lengths) for group in self.groups], query, key, value)
+        outputs = [_attend(group, *three, scale) for group, three in zip(self.groups, tensors, strict=True)]
         return torch.cat(outputs, 2)
 
 
@@ -187,9 +187,9 @@ def _attend(group: Group, query: Tensor, key: Tensor, value: Tensor, scale: floa
     """Attend in one group; all have the shape (1, heads, tokens, size of a head), and as many heads."""
     device = query.device.type
     if torch.is_autocast_enabled(device):  # which does not reach the kernels that a causal bias calls
-        query, key, value = (one.to(torch.get_autocast_dtype(device)) for one in (query, key, value))
+        query, key, value = (tensor.to(torch.get_autocast_dtype(device)) for tensor in (query, key, value))
     (prefix_query, *queries), (prefix_key, *keys), (prefix_value, *values) = (
-        one.split(group.lengths, 2) for one in (query, key, value)
+        tensor.split(group.lengths, 2) for tensor in (query, key, value)
     )
     outputs = []
     if group.n_prefix:
@@ -198,11 +198,11 @@ def _attend(group: Group, query: Tensor, key: Tensor, value: Tensor, scale: floa
     for block, *own in zip(group.blocks, queries, keys, values, strict=True):
         n_rows, n_columns = len(block.rows), block.n_columns
         # (1, heads, tokens, size) -> (rows, heads, columns, size)
-        of_rows, own_keys, own_values = (one[0].unflatten(1, (n_rows, n_columns)).transpose(0, 1) for one in own)
+        rows, own_keys, own_values = (tensor[0].unflatten(1, (n_rows, n_columns)).transpose(0, 1) for tensor in own)
         all_keys = torch.cat([prefix_key.expand(n_rows, -1, -1, -1), own_keys], 2)
         all_values = torch.cat([prefix_value.expand(n_rows, -1, -1, -1), own_values], 2)
         # instead of a tensor, which FlashAttention does not take
         sees = causal_lower_right(n_columns, group.n_prefix + n_columns)
-        output = scaled_dot_product_attention(of_rows, all_keys, all_values, attn_mask=sees, scale=scale)
+        output = scaled_dot_product_attention(rows, all_keys, all_values, attn_mask=sees, scale=scale)
         outputs.append(output.transpose(0, 1).flatten(1, 2).unsqueeze(0))
     return torch.cat(outputs, 2)

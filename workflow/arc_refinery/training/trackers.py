@@ -7,7 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from transformers.integrations import TrackioCallback
+from transformers.integrations import TensorBoardCallback, TrackioCallback, is_tensorboard_available
+
+from arc_refinery.errors import InputError
 
 PROJECT = "arc-refinery"
 
@@ -24,6 +26,15 @@ def begin(output: Path, tensorboard: Path, identity: str) -> dict[str, str]:
     os.environ.setdefault("WANDB_RUN_ID", identity)
     os.environ.setdefault("WANDB_RESUME", "allow")
     return {"project": PROJECT, "run_name": f"{output.with_name(output.name.partition('@')[0])} {identity[:8]}"}
+
+
+def tensorboard(folder: Path) -> TensorBoardCallback:
+    """Return the callback that logs to a folder."""
+    if not is_tensorboard_available():
+        raise InputError("--tensorboard: the package tensorboard is not installed; install it, or omit the flag")
+    from torch.utils.tensorboard import SummaryWriter
+
+    return TensorBoardCallback(SummaryWriter(str(folder)))
 
 
 def begin_trackio(trainer: Any) -> None:

@@ -56,16 +56,16 @@ def check_that_sampler_follows(trainer: Any, prompt_ids: list[int]) -> None:
     adapter = {
         name: weights for name, weights in trainer.model.named_parameters() if "lora_B" in name and ".default." in name
     }
-    kept = {name: weights.detach().clone() for name, weights in adapter.items()}
+    original = {name: weights.detach().clone() for name, weights in adapter.items()}
     before, _ = _sample(trainer, prompt_ids)
-    _move(trainer, adapter, kept, prompt_ids, before)
-    sampled, of_sampler = _sample(trainer, prompt_ids)
+    _move(trainer, adapter, original, prompt_ids, before)
+    sampled, theirs = _sample(trainer, prompt_ids)
     moved = _logprobs(trainer, prompt_ids, sampled)
     for name, weights in adapter.items():
-        weights.copy_(kept[name])
+        weights.copy_(original[name])
     unmoved = _logprobs(trainer, prompt_ids, sampled)
     trainer.vllm_generation.sync_weights()
-    to_moved, to_unmoved = (of_sampler - moved).abs().mean().item(), (of_sampler - unmoved).abs().mean().item()
+    to_moved, to_unmoved = (theirs - moved).abs().mean().item(), (theirs - unmoved).abs().mean().item()
     logger.info("sampler check: %.3f nats/token from the moved adapter, %.3f without it", to_moved, to_unmoved)
     if not to_moved < to_unmoved / 2:
         raise InputError(
@@ -87,7 +87,7 @@ def _sample(trainer: Any, prompt_ids: list[int]) -> tuple[list[int], Tensor]:
 
 
 def _move(
-    trainer: Any, adapter: dict[str, Any], kept: dict[str, Tensor], prompt_ids: list[int], completion_ids: list[int]
+    trainer: Any, adapter: dict[str, Any], original: dict[str, Tensor], prompt_ids: list[int], completion_ids: list[int]
 ) -> None:
     """Move the adapter in a random direction until a completion's log-probabilities have changed by `SHIFT`."""
     rng = torch.Generator().manual_seed(0)
@@ -95,7 +95,7 @@ def _move(
     unmoved, scale = _logprobs(trainer, prompt_ids, completion_ids), 1e-3
     while True:
         for name, weights in adapter.items():
-            weights.copy_(kept[name] + scale * directions[name])
+            weights.copy_(original[name] + scale * directions[name])
         moved = _logprobs(trainer, prompt_ids, completion_ids)
         if (moved - unmoved).abs().mean() > SHIFT or scale > 1e3:
             return
@@ -108,5 +108,5 @@ def _logprobs(trainer: Any, before: list[int], tokens: list[int]) -> Tensor:
     logprobs, _, _ = trainer._get_per_token_logps_and_entropies(
         trainer.model, ids, torch.ones_like(ids), logits_to_keep=len(tokens)
     )
-    of_tokens: Tensor = logprobs[0].float().cpu()
-    return of_tokens
+    values: Tensor = logprobs[0].float().cpu()
+    return values

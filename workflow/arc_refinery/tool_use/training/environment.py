@@ -33,7 +33,7 @@ from arc_refinery.tool_use.episodes.users import Users
 from arc_refinery.tool_use.grading.rewards import grade_episodes
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 from arc_refinery.tool_use.training.reward_terms import EpisodeReward, scored_episode
-from arc_refinery.training.grpo import TrainingData
+from arc_refinery.training.environment import TrainingData
 from arc_refinery.training.step_metrics import REWARD_TERM, ScoredCompletion, step_metrics
 from arc_refinery.training.trainer import Trainer
 
@@ -131,7 +131,7 @@ class Rewards:
         ]
         metrics = step_metrics(scored, self.num_generations) | _metrics(episodes)
         if not self.reward.is_correctness:
-            metrics |= {f"{REWARD_TERM}{name}": fmean(of_term) for name, of_term in values.items()}
+            metrics |= {f"{REWARD_TERM}{name}": fmean(term) for name, term in values.items()}
         for name, value in metrics.items():
             log_metric(name, value)
         return self.rewards
@@ -218,18 +218,18 @@ def fitting(
     """Return the questions whose prompts have at most `longest` tokens; raise `InputError` if there are none."""
     if not questions:
         raise InputError("there are no training questions: all were left out when the files were written")
-    kept = []
+    short = []
     for question in questions:
         prompt = renderer.offering(open_toolbox(question).schemas).prompt(question.text)
         if len(renderer.ids(prompt)) <= longest:
-            kept.append(question)
-    if not kept:
+            short.append(question)
+    if not short:
         raise InputError(
             f"none of {len(questions)} questions has a prompt of at most {longest} tokens, that is model.window "
             "minus generation.max_episode_tokens; raise the former or lower the latter"
         )
-    logger.info("%d questions leave no room for an episode and were left out", len(questions) - len(kept))
-    return kept
+    logger.info("%d questions leave no room for an episode and were left out", len(questions) - len(short))
+    return short
 
 
 @dataclass(kw_only=True)
