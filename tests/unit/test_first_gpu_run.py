@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
@@ -186,7 +185,7 @@ def test_a_training_that_starts_again_gets_the_environment_of_the_start(monkeypa
     monkeypatch.setattr(grpo, "train_grpo", collapse)
     monkeypatch.setattr("arc_refinery.training.job.let_segments_grow", lambda: None)
     command = cli.parse(["train", "--dataset-path", "x", "--output-dir", "y"])
-    train(command.job(command.training, 9), lambda: nullcontext(MagicMock()))
+    train(command.job(command.training, 9), lambda: iter([MagicMock()]))
     ((program, arguments, environment),) = started
     assert (program, arguments) == (sys.executable, sys.orig_argv)
     assert "PATH" in environment

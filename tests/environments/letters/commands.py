@@ -1,7 +1,6 @@
 """The command that trains."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,7 +24,6 @@ class Train(GrpoFlags):
     def run(self) -> None:
         train(self.job(self.training, self.window), self.environment)
 
-    @contextmanager
     def environment(self) -> "Iterator[Letters]":
         from .environment import Letters
 

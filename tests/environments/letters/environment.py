@@ -1,6 +1,7 @@
 """The environment: its prompts, and the reward of each completion."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from arc_refinery.config import PolicyGradient
@@ -30,15 +31,14 @@ class Letters:
         return Trainer(self.training, Reward(self.training.num_generations, ends), **arguments)
 
 
+@dataclass
 class Reward:
     """A reward function of TRL: the share of the letter e in a completion."""
 
+    num_generations: int
+    ends: Sequence[int]
     executor = None
-
-    def __init__(self, num_generations: int, ends: Sequence[int]) -> None:
-        self.num_generations = num_generations
-        self.ends = ends
-        self.__name__ = "letters"
+    __name__ = "letters"
 
     def __call__(
         self,

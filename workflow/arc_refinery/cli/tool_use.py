@@ -303,7 +303,6 @@ class TrainToolUse(UserFlags, GrpoFlags, ToolFlags):
     def run(self) -> None:
         train(self.job(self.training, self.max_model_len, self.sandbox), self._environment)
 
-    @contextmanager
     def _environment(self) -> "Iterator[ToolEnvironment]":
         from arc_refinery.tool_use.training.environment import ToolEnvironment, check_template, fitting
         from arc_refinery.tool_use.training.reward_terms import EpisodeReward

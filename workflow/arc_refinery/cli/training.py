@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -73,7 +72,6 @@ class Train(GrpoFlags):
             allow_without_seccomp=self.allow_without_seccomp,
         )
 
-    @contextmanager
     def _environment(self) -> "Iterator[RefineEnvironment]":
         from arc_refinery.prompts import load_template
         from arc_refinery.refine.environment import RefineEnvironment, read_prompts

@@ -75,8 +75,10 @@ def _check(job: TrainingJob, environment: Environment) -> None:
         check_weights(job.lora, training)
     except ValueError as error:
         raise InputError(str(error)) from None
-    packages = [("report_to", package) for package in training.report_to]
-    for key, package in [*packages, *([("sampler", "vllm")] if training.sampler != "transformers" else [])]:
+    keys: dict[str, str] = dict.fromkeys(training.report_to, "report_to")
+    if training.sampler != "transformers":
+        keys["vllm"] = "sampler"
+    for package, key in keys.items():
         if find_spec(package) is None:
             raise InputError(f"{key}: the package {package} is not installed here; install it (docs/training.md)")
     if training.sampler != "transformers":
@@ -100,7 +102,7 @@ def _claim(job: TrainingJob, identity: str) -> None:
 
 
 def open_trainer(job: TrainingJob, environment: Environment, rate: float, keywords: dict[str, Any]) -> Trainer:
-    """Return the environment's trainer with the network; `keywords` are more ones of `trl.GRPOConfig`."""
+    """Return the environment's trainer with the network; `keywords` are further ones of `trl.GRPOConfig`."""
     tokenizer = load_tokenizer(job.model.path)
     settings = grpo_settings(
         job.model,

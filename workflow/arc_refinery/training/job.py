@@ -12,8 +12,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -71,10 +71,10 @@ class TrainingJob:
         )
 
 
-def train(job: TrainingJob, open_environment: Callable[[], "AbstractContextManager[Environment]"]) -> None:
+def train(job: TrainingJob, open_environment: Callable[[], "Iterator[Environment]"]) -> None:
     """Train until the adapter is written, in as many processes as the settings say, and in new ones after a collapse.
 
-    `open_environment` is called where the training runs, in each process.
+    `open_environment` yields the environment in each process, and then closes what it has opened, as a pytest fixture.
     """
     variables = dict(os.environ)  # TRL will set RANK, LOCAL_RANK, MASTER_PORT and others
     n_processes = job.training.n_training_processes
@@ -93,7 +93,7 @@ def train(job: TrainingJob, open_environment: Callable[[], "AbstractContextManag
     from arc_refinery.training.grpo import train_grpo
 
     processes.join(n_processes)
-    with open_environment() as environment:
+    with contextmanager(open_environment)() as environment:
         is_done = train_grpo(replace(job, sampler_gpus=tuple(gpus)), environment)
     if not is_done and n_processes == 1:  # else the process that has started them starts new ones
         os.execve(sys.executable, sys.orig_argv, variables)
