@@ -15,6 +15,7 @@ import pytest
 from checkout import TINY
 
 from arc_refinery import cli
+from arc_refinery.cli import flags
 from arc_refinery.config import Lora, ModelConfig
 from arc_refinery.errors import ModelError
 
@@ -171,6 +172,15 @@ def test_vllm_gets_the_merged_weights_and_the_base_keeps_its_bytes(adapted: Any)
     assert any(not torch.equal(now[name], weights) for name, weights in base.items())
 
 
+def test_a_training_sees_its_own_gpus_before_cuda_starts(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    visible: list[str] = []
+    monkeypatch.setattr(flags, "_has_gpu", lambda: visible.append(os.environ["CUDA_VISIBLE_DEVICES"]))
+    command = cli.parse(["train", "--dataset-path", "x", "--output-dir", "y"])
+    command.job(command.training, 9)
+    assert visible == ["5"]
+
+
 def test_a_training_that_starts_again_gets_the_environment_of_the_start(monkeypatch: pytest.MonkeyPatch):
     from arc_refinery.training import grpo
     from arc_refinery.training.job import train
@@ -184,11 +194,12 @@ def test_a_training_that_starts_again_gets_the_environment_of_the_start(monkeypa
     monkeypatch.setattr(os, "execve", lambda *arguments: started.append(arguments))
     monkeypatch.setattr(grpo, "train_grpo", collapse)
     monkeypatch.setattr("arc_refinery.training.job.let_segments_grow", lambda: None)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
     command = cli.parse(["train", "--dataset-path", "x", "--output-dir", "y"])
     train(command.job(command.training, 9), lambda: iter([MagicMock()]))
     ((program, arguments, environment),) = started
     assert (program, arguments) == (sys.executable, sys.orig_argv)
-    assert "PATH" in environment
+    assert environment["CUDA_VISIBLE_DEVICES"] == "5,7"
     assert not {"RANK", "LOCAL_RANK", "MASTER_PORT"} & environment.keys()
 
 

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from arc_refinery import config
 from arc_refinery.cli.outputs import Output, Outputs, adapter, flag_of, lines
 from arc_refinery.errors import InputError
+from arc_refinery.sampling.gpus import divide
 from arc_refinery.training.job import TrainingJob
 
 Flat = tyro.conf.OmitArgPrefixes  # type: ignore[type-arg]
@@ -103,12 +104,17 @@ class GrpoFlags(AdapterFlags):
     continue_from: Path | None = None  # output_dir of the part of this training that ended with until_step
 
     def job(self, training: config.PolicyGradient, window: int, sandbox: config.Sandbox | None = None) -> TrainingJob:
-        """Return the training, with a window of so many tokens; `sandbox` is for rewards that run programs."""
+        """Return the training, with a window of so many tokens; `sandbox` is for rewards that run programs.
+
+        From here on, this process sees only the GPUs that train.
+        """
         step, last = self.until_step, training.max_steps
         if step and step % training.save_steps:
             raise InputError(f"--until-step is {step}; expected a multiple of --save-steps {training.save_steps}")
         if step and 0 < last < step:
             raise InputError(f"--until-step is {step}, but the training ends at --max-steps {last}; lower it")
+        variables = dict(os.environ)
+        sampler_gpus = divide(training.n_training_processes, training.n_server_gpus)  # before a dtype starts CUDA
         return TrainingJob(
             model=self.model(window),
             lora=self.lora,
@@ -123,6 +129,8 @@ class GrpoFlags(AdapterFlags):
             work=self.work,
             measurements=self.measurements,
             tensorboard=self.tensorboard or self._sibling("tensorboard"),
+            sampler_gpus=tuple(sampler_gpus),
+            variables=variables,
         )
 
 

@@ -5,16 +5,16 @@ The command of a kind of experiment supplies the environment:
     train(self.job(self.training, window, sandbox), self.environment)
 
 Each process of a training is this command, started again by `accelerate launch`. Nothing here imports torch, because
-Unsloth has to be imported first, and GPUs have to be divided before CUDA starts.
+Unsloth has to be imported first.
 """
 
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from arc_refinery.config import TUNING, Guard, Lora, ModelConfig, PolicyGradient, Sandbox, marked
 from arc_refinery.errors import InputError
 from arc_refinery.runs.ending import SNAKEMAKE
-from arc_refinery.sampling.gpus import divide, let_segments_grow
+from arc_refinery.sampling.gpus import let_segments_grow
 from arc_refinery.sampling.library_arguments import ENDING_VARIABLE, accelerate_launch
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class TrainingJob:
     until_step: int | None = None  # a part of the run ends after this step; None: the whole run, or its last part
     before: Path | None = None  # `output` of the part before
     sampler_gpus: tuple[str, ...] = ()  # names of the GPUs of vLLM's server
+    variables: Mapping[str, str] = field(default_factory=dict)  # environment of this command, before any GPU was chosen
 
     def identity(self, environment: "Environment") -> str:
         """Return a hash of everything that affects the adapter."""
@@ -76,10 +77,8 @@ def train(job: TrainingJob, open_environment: Callable[[], "Iterator[Environment
 
     `open_environment` yields the environment in each process, and then closes what it has opened, as a pytest fixture.
     """
-    variables = dict(os.environ)  # TRL will set RANK, LOCAL_RANK, MASTER_PORT and others
     n_processes = job.training.n_training_processes
-    gpus = divide(n_processes, job.training.n_server_gpus)
-    if n_processes > 1 and "LOCAL_RANK" not in variables:
+    if n_processes > 1 and "LOCAL_RANK" not in os.environ:
         from arc_refinery.training.checkpoints import is_over
 
         _run(n_processes)
@@ -94,9 +93,9 @@ def train(job: TrainingJob, open_environment: Callable[[], "Iterator[Environment
 
     processes.join(n_processes)
     with contextmanager(open_environment)() as environment:
-        is_done = train_grpo(replace(job, sampler_gpus=tuple(gpus)), environment)
-    if not is_done and n_processes == 1:  # else the process that has started them starts new ones
-        os.execve(sys.executable, sys.orig_argv, variables)
+        is_done = train_grpo(job, environment)
+    if not is_done and n_processes == 1:  # else the command that has started this process starts new ones
+        os.execve(sys.executable, sys.orig_argv, job.variables)  # TRL has set RANK, MASTER_PORT and others
 
 
 def _run(n_processes: int) -> None:
