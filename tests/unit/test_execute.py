@@ -107,20 +107,6 @@ def test_a_wrong_line_ends_the_command_without_a_traceback(tmp_path: Path, wordi
     assert [path.name for path in tmp_path.iterdir()] == ["programs.jsonl"], "nothing is written"
 
 
-@pytest.mark.parametrize(
-    ("flags", "fact"), [({"cpu_seconds": 0.0}, "cpu_seconds is 0.0"), ({"n_jobs": 0}, "n_jobs is 0")]
-)
-def test_wrong_flags_are_named(tmp_path: Path, flags: dict[str, Any], fact: str, wording: Wording) -> None:
-    given = {
-        "programs": write(tmp_path, [{"program_id": "flip", "source": FLIP, "inputs": []}]),
-        "output": tmp_path / "verdicts.jsonl",
-    } | flags
-    with pytest.raises(InputError) as caught:
-        Execute(**given).run()
-    assert fact in str(caught.value)
-    wording(caught.value)
-
-
 def test_a_file_that_is_missing_or_not_text_is_named(tmp_path: Path, wording: Wording) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     for name in ("binary", "missing"):
@@ -195,6 +181,6 @@ def test_the_self_check_says_what_is_missing_before_it_fails(
 
 def test_the_self_check_takes_no_programs(tmp_path: Path, wording: Wording) -> None:
     with pytest.raises(InputError) as caught:
-        Execute(write(tmp_path, []), self_check=True).run()
+        Execute(programs=write(tmp_path, []), self_check=True).run()
     assert all(flag in str(caught.value) for flag in ("--programs", "--output", "--self-check"))
     wording(caught.value)

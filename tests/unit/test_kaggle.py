@@ -24,8 +24,8 @@ from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.barc.sources import tasks_of_set
 from arc_refinery.cli.attempts import GradeAttempts
 from arc_refinery.cli.prompts import Refine
-from arc_refinery.cli.tasks import EvaluationTasks, SetOfTasks
-from arc_refinery.config import ConfigError
+from arc_refinery.cli.tasks import EvaluationTasks
+from arc_refinery.config import ConfigError, TaskSet
 from arc_refinery.errors import InputError
 from arc_refinery.prompts import WORDS, first_turn
 from arc_refinery.records import RecordError
@@ -251,12 +251,12 @@ def test_a_task_outside_arcs_limits_matters_only_where_it_is_asked_for(tmp_path:
 
 def test_tasks_left_out_are_in_the_notes_and_not_all(tmp_path: Path, wording: Wording):
     path = store(tmp_path / "f.json", {"wide": WIDE, "fine": TASK})
-    chosen = SetOfTasks(name="set", source="dataset", path=str(path), leave_out_too_large=True)
-    EvaluationTasks(tmp_path / "tasks.parquet", chosen).run()
+    chosen = TaskSet(name="set", source="dataset", path=str(path), leave_out_too_large=True)
+    EvaluationTasks(output=tmp_path / "tasks.parquet", task_set=chosen).run()
     assert records.notes(tmp_path / "tasks.parquet")["problems_left_out"] == {"a grid has a side of more than 30": 1}
     store(path, {"wide": WIDE})
     with pytest.raises(InputError) as caught:
-        EvaluationTasks(tmp_path / "tasks.parquet", chosen).run()
+        EvaluationTasks(output=tmp_path / "tasks.parquet", task_set=chosen).run()
     assert str(caught.value).startswith(f"{path}: all ")
     wording(caught.value)
 
@@ -332,8 +332,8 @@ def test_a_set_from_kaggle_has_the_listed_tasks_in_their_order(
 
 def test_a_set_from_a_data_set_is_written_by_its_stage(tmp_path: Path):
     path = store(tmp_path / "dataset_x.json.gz", DATASET)
-    task_set = SetOfTasks(name="set", source="dataset", path=str(path))
-    EvaluationTasks(tmp_path / "tasks.parquet", task_set).run()
+    task_set = TaskSet(name="set", source="dataset", path=str(path))
+    EvaluationTasks(output=tmp_path / "tasks.parquet", task_set=task_set).run()
     (task,) = records.read(tmp_path / "tasks.parquet", Task)
     assert (task.task_id, task.test[0].output.tolist()) == ("d", [[2, 1]])
 
@@ -412,10 +412,10 @@ def test_attempts_on_tasks_with_unknown_outputs_are_graded_and_refined(
     records.write(folder / "prompts.parquet", records.Prompt, prompts_of(attempts, tasks, WORDS, renderer), 0, {})
     records.write(tmp_path / "tasks.parquet", Task, tasks.values(), 0, {})
     GradeAttempts(
-        (folder / "attempts/000.parquet",),
-        tmp_path / "tasks.parquet",
-        folder / "verdicts/000.parquet",
-        config.Sandbox(wall_seconds=60.0),
+        attempts=(folder / "attempts/000.parquet",),
+        tasks_path=tmp_path / "tasks.parquet",
+        output=folder / "verdicts/000.parquet",
+        sandbox=config.Sandbox(wall_seconds=60.0),
     ).run()
     verdicts = list(records.read(folder / "verdicts/000.parquet", records.Verdict))
     assert [one.status for one in verdicts] == ["ok"] * 2

@@ -81,4 +81,4 @@ def test_following_shows_new_steps_until_ctrl_c(tmp_path: Path, capsys, monkeypa
 
 def test_a_picture_of_running_trainings_is_refused(tmp_path: Path):
     with pytest.raises(InputError, match="give one of the two"):
-        Curves(tmp_path, output=tmp_path / "curves.png", follow=True).run()
+        Curves(log=tmp_path, output=tmp_path / "curves.png", follow=True).run()

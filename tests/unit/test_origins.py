@@ -125,7 +125,7 @@ def test_a_report_is_not_written_over_the_results_of_another_experiment(key: str
     content = SETTINGS if key == "kind" else settings(ARMS, "another")
     (tmp_path / "mine.json").write_text(json.dumps(content))
     with pytest.raises(InputError) as caught:
-        WriteReport(tmp_path / "mine.json", folder, tmp_path / "mine.md").run()
+        WriteReport(config=tmp_path / "mine.json", folder=folder, output=tmp_path / "mine.md").run()
     assert f"{tmp_path}/mine.json: {key} " in str(caught.value)
     wording(caught.value)
     assert not (tmp_path / "mine.md").exists()
@@ -154,8 +154,8 @@ def test_a_page_compares_experiments_and_each_once(
     monkeypatch.chdir(tmp_path)
     sides = tuple(name.format(tmp_path.name) for name in named)
     with pytest.raises(InputError) as caught:
-        Compare(sides, output=tmp_path / "out.md").run()
+        Compare(sides=sides, output=tmp_path / "out.md").run()
     wording(caught.value)
     assert not (tmp_path / "out.md").exists()
-    Compare(("tiny", "other"), output=tmp_path / "out.md").run()
+    Compare(sides=("tiny", "other"), output=tmp_path / "out.md").run()
     assert (tmp_path / "out.html").read_text().count("<h1") == 1

@@ -1,6 +1,5 @@
 """No command replaces what it did not make: what is in the way of an output is refused before any work starts."""
 
-import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from messages import Wording
 from arc_refinery import cli, records
 from arc_refinery.arc.tasks import Task
 from arc_refinery.cli import outputs
+from arc_refinery.cli.flags import Command
 from arc_refinery.cli.outputs import check_outputs
 from arc_refinery.errors import InputError
 from arc_refinery.reporting import page, publish
@@ -207,7 +207,7 @@ def draw(path: Path) -> None:
 @pytest.mark.parametrize(
     ("write", "output"),
     [
-        (write_records, lambda path: outputs.records_file(path, Task)),
+        (write_records, lambda path: outputs.records_file(path, "tasks")),
         (write_adapter, outputs.adapter),
         (write_html, lambda path: outputs.page(path.with_suffix(".html"), "Experiment")),
         (draw, lambda path: outputs.picture(path)[0]),
@@ -258,18 +258,17 @@ def test_other_records_tables_and_pictures_are_not_ours(tmp_path: Path):
     Image.new("RGB", (64, 64)).save(tmp_path / "photo.png")
     (tmp_path / "drawing.svg").write_text('<?xml version="1.0"?><svg/>')
     for output in (
-        outputs.records_file(tmp_path / "tasks.parquet", records.Prompt),
-        outputs.records_file(tmp_path / "table.parquet", Task),
+        outputs.records_file(tmp_path / "tasks.parquet", "prompts"),
+        outputs.records_file(tmp_path / "table.parquet", "tasks"),
         outputs.table(tmp_path / "tasks.parquet", ["set", "arm"]),
         *outputs.picture(tmp_path / "photo.png")[:1],
         outputs.svg(tmp_path / "drawing.svg"),
     ):
         with pytest.raises(InputError):
-            check_outputs(Command(output))
+            check_outputs(Writing(output=output))
 
 
-@dataclasses.dataclass
-class Command:
+class Writing(Command):
     output: outputs.Output
 
     def writes(self) -> outputs.Outputs:
@@ -285,7 +284,7 @@ def test_json_of_others_is_not_ours(content: str):
         outputs.submission(Path("file")),
     ):
         with pytest.raises(InputError, match="file"):
-            check_outputs(Command(output))
+            check_outputs(Writing(output=output))
 
 
 # Checkpoints

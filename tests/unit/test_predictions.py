@@ -167,8 +167,15 @@ def test_imported_predictions_are_graded_in_the_form_that_the_model_saw(tmp_path
     listed = [executed(completion), executed(completion, turned)]
     predictions.write_bytes(gzip.compress(json.dumps({"t": listed}).encode()))
     prompts = tmp_path / "prompts.parquet"
-    ImportPredictions(predictions, tasks, attempts, prompts_output=prompts, model_path=TINY).run()
-    GradeAttempts((attempts,), tasks, tmp_path / "verdicts.parquet", config.Sandbox(wall_seconds=60.0)).run()
+    ImportPredictions(
+        predictions=predictions, tasks_path=tasks, output=attempts, prompts_output=prompts, model_path=TINY
+    ).run()
+    GradeAttempts(
+        attempts=(attempts,),
+        tasks_path=tasks,
+        output=tmp_path / "verdicts.parquet",
+        sandbox=config.Sandbox(wall_seconds=60.0),
+    ).run()
     plain, flipped = records.read(tmp_path / "verdicts.parquet", records.Verdict)
     assert (plain.status, flipped.status, flipped.train_is_correct, flipped.test_is_correct) == (
         "error",
@@ -187,6 +194,11 @@ def test_prompts_need_a_model_whose_template_renders_them(tmp_path: Path, wordin
     records.write(tasks, Task, [TASK], 0, {})
     predictions.write_text(json.dumps({TASK.task_id: []}))
     with pytest.raises(InputError) as caught:
-        ImportPredictions(predictions, tasks, tmp_path / "a.parquet", prompts_output=tmp_path / "q.parquet").run()
+        ImportPredictions(
+            predictions=predictions,
+            tasks_path=tasks,
+            output=tmp_path / "a.parquet",
+            prompts_output=tmp_path / "q.parquet",
+        ).run()
     assert "--prompts-output" in str(caught.value) and "--model-path" in str(caught.value)
     wording(caught.value)

@@ -8,13 +8,10 @@ from string import Template
 from typing import Any
 
 import pytest
-import tyro
 from checkout import TINY
 from messages import Wording
 
-from arc_refinery import records
-from arc_refinery.cli.attempts import SampleAttempts
-from arc_refinery.cli.training import Train
+from arc_refinery import cli, records
 from arc_refinery.config import Grpo, Sampling
 from arc_refinery.errors import InputError
 from arc_refinery.refine.prompt_sources import prompts_in
@@ -95,7 +92,7 @@ def words(line: str) -> list[str]:
 
 
 def test_the_published_command_for_sampling() -> None:
-    stage = tyro.cli(SampleAttempts, args=words(SAMPLE))
+    stage = cli.parse(["sample", *words(SAMPLE)])
     assert (stage.n_predictions, stage.batch_size, stage.use_data_augmentation) == (8, 8, True)
     assert (stage.dataset_path, stage.output_folder) == (Path("data/dataset_10k_part1.json.gz"), Path("data/part1"))
     assert stage.test_inputs == "one"
@@ -106,7 +103,7 @@ def test_the_published_command_for_sampling() -> None:
 
 
 def test_the_published_command_for_evaluating_a_checkpoint() -> None:
-    stage = tyro.cli(SampleAttempts, args=words(EVALUATE))
+    stage = cli.parse(["sample", *words(EVALUATE)])
     assert (stage.model_path, stage.lora_path) == (MODEL, Path("data/checkpoint-19699"))
     assert (stage.n_predictions, stage.dataset_path) == (128, Path("data/arc-agi_evaluation_challenges.json"))
 
@@ -119,7 +116,7 @@ def test_the_published_command_for_evaluating_a_checkpoint() -> None:
     ],
 )
 def test_the_published_commands_for_training(line: str, data_set: str, given: dict[str, Any]) -> None:
-    stage = tyro.cli(Train, args=words(line))
+    stage = cli.parse(["train", *words(line)])
     assert dict_of(stage.training) == SCRIPT | given | {
         "beta": 0.02,
         "reward_name": "arc-v2-no-pixel-score",
@@ -138,7 +135,7 @@ def test_the_published_commands_for_training(line: str, data_set: str, given: di
 
 
 def test_the_published_command_for_a_try_takes_the_scripts_defaults() -> None:
-    stage = tyro.cli(Train, args=words(DEBUG))
+    stage = cli.parse(["train", *words(DEBUG)])
     assert dict_of(stage.training) == SCRIPT | {"epochs": 1}
     assert stage.lora.lora_r == 16
     assert stage.model_path == "barc0/Llama-3.1-ARC-Potpourri-Induction-8B"
@@ -201,7 +198,7 @@ def test_a_data_set_of_the_original_scripts_is_sampled(tmp_path: Path) -> None:
         json.dump({"small": task(3), "beyond the window": task(30)}, file)
     line = f"--dataset-path {tmp_path}/dataset_10k.json.gz --output-folder {tmp_path} --base-model-path {TINY} "
     line += "--template compact --max-model-len 256 --max-output-tokens 4 --n-predictions 3 --batch-size 2"
-    tyro.cli(SampleAttempts, args=shlex.split(line)).run()
+    cli.parse(["sample", *shlex.split(line)]).run()
     attempts = list(records.read(tmp_path / "000.parquet", records.Attempt))
     assert [attempt.attempt_id for attempt in attempts] == [
         "small/turn1-000/000",

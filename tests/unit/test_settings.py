@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from arc_refinery import cli
+from arc_refinery.cli.parsing import rules_for
 from arc_refinery.config import (
     KINDS,
     REPORT,
@@ -263,8 +264,9 @@ def given_in_variants(base: str, variants: dict[str, Changes]) -> Iterator[Given
 
 def options(command: str) -> set[str]:
     """The options of a command, without those that others are short for or undo."""
-    with pytest.warns(DeprecationWarning):
-        actions = tyro.extras.get_parser(cli.load(command))._actions
+    kind = cli.load(command)
+    with pytest.warns(DeprecationWarning), rules_for(kind):
+        actions = tyro.extras.get_parser(kind)._actions
     long = {name for action in actions for name in action.option_strings[:1] if name.startswith("--")}
     return {name for name in long - {"--help"} if not re.search(r"(--|\.)no-", name)}
 

@@ -11,7 +11,6 @@ from given import of_refining, of_tool_use
 from pydantic import BaseModel
 
 from arc_refinery import config
-from arc_refinery.cli.tool_use import GrpoSettings
 from arc_refinery.config import (
     EVALUATION,
     PROMPTS,
@@ -41,7 +40,6 @@ OF_REFINING = OF_A_TRAINING | {"n_processes"}
     [
         (config.Grpo, [TUNING], OF_REFINING),
         (config.PolicyGradient, [TUNING], OF_A_TRAINING),
-        (GrpoSettings, [TUNING], OF_A_TRAINING),  # hides some of them, which keeps them out of identities
         (config.Grpo, [PROMPTS], {"rollout"}),
         (config.PromptedModel, [PROMPTS, TUNING], {"template", "colors", "gpu_memory_utilization"}),
         (config.ModelConfig, [TUNING], {"gpu_memory_utilization"}),
@@ -52,7 +50,7 @@ OF_REFINING = OF_A_TRAINING | {"n_processes"}
         (config.TaskSet, [TUNING, REPORT], {"shards", "validation", "caveat"}),
         (config.Questions, [TUNING], {"shards"}),
         (config.Questions, [config.EPISODES], {"tools", "user"}),
-        (config.Sampling, list(Mark), set()),
+        (config.Sampling, list(Mark), {"temperature", "top_p"}),
     ],
 )
 def test_fields_say_what_alone_they_change(section: type[BaseModel], marks: list[Mark], names: set[str]) -> None:

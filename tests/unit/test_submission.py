@@ -198,7 +198,7 @@ def test_the_command_writes_the_file_and_prints_the_score(
     challenges.write_text(json.dumps({name: {"train": pairs, "test": [{"input": [[0, 0]]}]} for name in "ab"}))
     solutions.write_text(json.dumps({"a": [[[4]]], "b": [[[5]]]}))
     path = write_verdicts(tmp_path / "v.parquet", *(verdict((color,), SOLVES, "a") for color in (3, 3, 4)))
-    Submission((path,), challenges, tmp_path / "out.json", solutions).run()
+    Submission(verdicts=(path,), challenges=challenges, output=tmp_path / "out.json", solutions=solutions).run()
     assert json.loads((tmp_path / "out.json").read_text()) == {
         "a": [{"attempt_1": [[3]], "attempt_2": [[4]]}],
         "b": [{"attempt_1": [[0, 0]], "attempt_2": [[0, 0]]}],
@@ -212,6 +212,6 @@ def test_solutions_are_not_needed(tmp_path: Path, capsys: pytest.CaptureFixture[
     challenges = tmp_path / "challenges.json"
     challenges.write_text(json.dumps({"t": {"train": [{"input": [[1]], "output": [[1]]}], "test": [{"input": [[1]]}]}}))
     path = write_verdicts(tmp_path / "v.parquet", verdict((3,), SOLVES))
-    Submission((path,), challenges, tmp_path / "out.json").run()
+    Submission(verdicts=(path,), challenges=challenges, output=tmp_path / "out.json").run()
     assert (tmp_path / "out.json").exists()
     assert capsys.readouterr().out == ""

@@ -442,12 +442,18 @@ DOUBLE = 'def double(n: int):\n    """Double a number.\n\n    Args:\n        n: 
         ("calculator", "calculator"),
         ({"tool": "calculator"}, "calculator"),
         ("a/mine.py:double", "a/mine.py:double"),
-        ({"tool": "execute_code", "seconds": 3}, '{"tool": "execute_code", "seconds": 3.0}'),
+        ({"tool": "execute_code", "seconds": 3}, "execute_code,seconds=3.0"),
+        (
+            {"tool": "search", "corpus": "a,b=c,,d.jsonl", "passages": 5},
+            "search,corpus=a,,b=c,,,,d.jsonl,passages=5",
+        ),
+        ({"tool": "a,b.py:double", "where": "process"}, "a,,b.py:double,where=process"),
+        ("a,b.py:double", "a,b.py:double"),
     ],
 )
 def test_a_tool_is_one_word_of_a_command_line(entry: Any, word: str):
     choice = ToolChoice.model_validate(entry)
-    assert (choice.word, ToolChoice.of(word)) == (word, choice)
+    assert (str(choice), ToolChoice.model_validate(word)) == (word, choice)
 
 
 def test_a_set_of_questions_has_its_own_tools_or_those_of_the_experiment(content: Content):
@@ -458,7 +464,7 @@ def test_a_set_of_questions_has_its_own_tools_or_those_of_the_experiment(content
     assert [one.tool for one in experiment.tools_of(trained.name)] == ["execute_code"]
     assert [one.tool for one in experiment.tools_of(heldout)] == ["calculator"]
     flags = stages.train_tool_use(experiment, "trained").params
-    assert (flags["tools"], flags["tools_of_sets"]) == (("calculator",), f'{{"{trained.name}": ["execute_code"]}}')
+    assert (flags["tools"], flags["tools_of_sets"]) == (("calculator",), [trained.name, "execute_code"])
     assert stages.episodes(experiment, heldout, "trained").params["tools"] == ("calculator",)
 
 

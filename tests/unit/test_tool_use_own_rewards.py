@@ -55,7 +55,7 @@ def content(**grpo: Any) -> dict[str, Any]:
 
 
 def value(term: str, one: ScoredEpisode, max_episode_tokens: int = 160) -> float:
-    reward = EpisodeReward([RewardTerm.of(term)], max_episode_tokens)
+    reward = EpisodeReward([RewardTerm.model_validate(term)], max_episode_tokens)
     (values,) = reward.values([one]).values()
     return values[0]
 
@@ -207,7 +207,7 @@ def test_a_file_that_misbehaves_at_its_import_is_named_in_time(
     path = tmp_path / "mine.py"
     path.write_text(source)
     with pytest.raises(InputError) as raised:
-        EpisodeReward([RewardTerm.of(f"{path}:score")])
+        EpisodeReward([RewardTerm.model_validate(f"{path}:score")])
     assert str(raised.value).startswith(f"{path}{expected}")
     assert os._exit is leave
     wording(raised.value)
@@ -239,7 +239,7 @@ def test_a_file_that_cannot_be_imported_is_named_before_training(tmp_path: Path,
     path = tmp_path / "mine.py"
     path.write_text("import nothing_of_that_name\ndef score(episode):\n    return 1\n")
     with pytest.raises(InputError, match=r"mine\.py: .*ModuleNotFoundError: .*'nothing_of_that_name'") as raised:
-        EpisodeReward([RewardTerm.of(f"{path}:score")])
+        EpisodeReward([RewardTerm.model_validate(f"{path}:score")])
     wording(raised.value)
 
 
@@ -319,8 +319,8 @@ def test_terms_and_their_files_belong_to_the_training_alone():
     terms = ["correct", {"reward": "mine.py:score", "weight": 0.5}]
     made = validate_experiment(content(rewards=terms), "mine.yaml", ToolUse)
     words = stages.train_tool_use(made, "trained").params["rewards"]
-    assert words == ("correct", '{"reward": "mine.py:score", "weight": 0.5}')
-    assert tuple(map(RewardTerm.of, words)) == made.rewards
+    assert words == ("correct", "mine.py:score=0.5")
+    assert tuple(map(RewardTerm.model_validate, words)) == made.rewards
     assert inputs.grpo_inputs(made)["rewards"] == ["mine.py"]
     plain = validate_experiment(content(), "mine.yaml", ToolUse)
     assert stages.episodes(made, "arithmetic", "trained") == stages.episodes(plain, "arithmetic", "trained")

@@ -197,7 +197,7 @@ def test_the_terms_of_the_reward_are_in_the_identity(tmp_path: Path):
 
     def identity(*terms: str) -> dict[str, Any]:
         made = environment(asking("1?"))
-        made.reward = EpisodeReward([RewardTerm.of(term) for term in terms], 16)
+        made.reward = EpisodeReward([RewardTerm.model_validate(term) for term in terms], 16)
         return made.identity()
 
     assert identity("correct") == environment(asking("1?")).identity()

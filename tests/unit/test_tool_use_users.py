@@ -1,6 +1,5 @@
 """Users who reply to answers: how episodes continue, what is masked, what is refused."""
 
-import json
 import random
 import re
 from dataclasses import replace
@@ -264,10 +263,10 @@ def test_a_set_may_have_its_own_user_and_an_arm_none(tmp_path: Path):
     made = validate_experiment(changed, "mine.yaml", ToolUse)
     check_files(made, "mine.yaml")
     training = stages.train_tool_use(made, "trained").params
-    assert json.loads(training["users"]) == {"arithmetic-train": f"{tmp_path}/users.py:reply"}
+    assert training["users"] == ["arithmetic-train", f"{tmp_path}/users.py:reply"]
     assert inputs.grpo_inputs(made)["users"] == [f"{tmp_path}/users.py"]
     assert "users" not in stages.episodes(made, "arithmetic", "untrained").params
-    assert json.loads(stages.episodes(made, "arithmetic", "sft").params["users"]) == {"arithmetic": "check-again"}
+    assert stages.episodes(made, "arithmetic", "sft").params["users"] == ["arithmetic", "check-again"]
     assert inputs.users_of_arm(made, "arithmetic", "sft") == []
     plain = validate_experiment(content(), "mine.yaml", ToolUse)
     for stage in (stages.conversations, lambda one: stages.questions(one, "arithmetic-train")):

@@ -3,26 +3,24 @@
 import logging
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import tyro
-
-from arc_refinery.cli.flags import Flat, faults_of_flags
+from arc_refinery.cli.flags import Command
 from arc_refinery.cli.outputs import Outputs, check_outputs, folder_of_files, torch_file
+from arc_refinery.cli.parsing import read
+from arc_refinery.config.flags import FLAT
 from arc_refinery.errors import InputError
 from arc_refinery.runs.ending import end_at_sigterm, end_with_snakemake
 from pretraining.train import PretrainingSettings, pretrain
 
 
-@dataclass
-class Pretrain:
+class Pretrain(Command):
     """Train an embedded model from scratch on generated problems; an interrupted run resumes."""
 
     output_folder: Path  # the model is written here
     checkpoint: Path  # file outside any rule's outputs
-    settings: Annotated[PretrainingSettings, Flat]
+    settings: Annotated[PretrainingSettings, FLAT]
 
     def writes(self) -> Outputs:
         made = folder_of_files(self.output_folder, "a pretrained model", ["pretraining.jsonl", "config.json"])
@@ -33,10 +31,8 @@ def main(words: Sequence[str] | None = None) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     end_at_sigterm()
     end_with_snakemake()
-    command = tyro.cli(Pretrain, prog="python -m pretraining", args=words)
+    command = read(Pretrain, sys.argv[1:] if words is None else words, "python -m pretraining")
     try:
-        if faults := list(faults_of_flags(command)):
-            raise InputError("; ".join(faults))
         check_outputs(command)
         pretrain(command.settings, command.output_folder, command.checkpoint)
     except InputError as error:

@@ -7,7 +7,6 @@ emerges, of the output grids in the prompt. Matrices are trained with Muon (Jord
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, Literal, TypeAlias
@@ -20,6 +19,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast,
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from arc_refinery.config import LineOrNone, PositiveFloat, PositiveInt, Seed, Share, Threads
+from arc_refinery.config.base import Strict
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
 from arc_refinery.reading import check_regular
@@ -32,8 +32,7 @@ logger = logging.getLogger(__name__)
 Network: TypeAlias = "LlamaForCausalLM | Qwen3ForCausalLM"
 
 
-@dataclass(frozen=True, slots=True)
-class PretrainingSettings:
+class PretrainingSettings(Strict):
     """Settings of a pretraining; the shipped weights were made with the flags in rules/pretrain.smk."""
 
     # `refining` continues `tasks`, `reading` that, `insisting` that; `search` continues `tool-use`
@@ -77,7 +76,7 @@ def pretrain(settings: PretrainingSettings, output_folder: Path, checkpoint: Pat
     output_folder.mkdir(parents=True, exist_ok=True)
     writer.tokenizer.save_pretrained(output_folder)
     model.half().save_pretrained(output_folder)
-    lines = [asdict(settings) | {"parameters": model.num_parameters()}, *log]
+    lines = [settings.model_dump() | {"parameters": model.num_parameters()}, *log]
     (output_folder / "pretraining.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     logger.info("%d parameters, trained on %d tokens", model.num_parameters(), sum(int(one["tokens"]) for one in log))
 
@@ -213,7 +212,7 @@ def _save(
     log: list[dict[str, float]],
 ) -> None:
     content = {
-        "settings": asdict(settings),
+        "settings": settings.model_dump(),
         "model": model.state_dict(),
         "optimizers": [optimizer.state_dict() for optimizer in optimizers],
         "log": log,
@@ -236,7 +235,7 @@ def _restore(
         raise InputError(f"{checkpoint}: cannot be read as a checkpoint ({reason}); delete it to start again") from None
     if not isinstance(saved, dict) or not {"settings", "model", "optimizers", "log"} <= saved.keys():
         raise InputError(f"{checkpoint}: is not the checkpoint of a pretraining; name another file")
-    if saved["settings"] != asdict(settings):
+    if saved["settings"] != settings.model_dump():
         raise InputError(f"{checkpoint}: was made with other settings, {saved['settings']}; delete it to start again")
     model.load_state_dict(saved["model"])
     for optimizer, state in zip(optimizers, saved["optimizers"], strict=True):

@@ -1,24 +1,22 @@
 """The command that trains."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from arc_refinery import config
-from arc_refinery.cli.flags import Flat, GrpoFlags
+from arc_refinery.cli.flags import GrpoFlags, RuleFiles
+from arc_refinery.config.flags import FLAT, NEEDED
 from arc_refinery.training.job import train
 
 if TYPE_CHECKING:
     from .environment import Letters
 
 
-@dataclass(kw_only=True)
 class Train(GrpoFlags):
     """Train a LoRA adapter with GRPO to write words with the letter e."""
 
-    dataset_path: tuple[Path, ...]  # text files with one prompt per line
-    training: Annotated[config.PolicyGradient, Flat]
+    dataset_path: RuleFiles = NEEDED  # text files with one prompt per line
+    training: Annotated[config.PolicyGradient, FLAT]
     window: int  # longest prompt and completion together, in tokens
 
     def run(self) -> None:

@@ -1,7 +1,7 @@
 """The command line: `arc-refinery <command>`, one command per stage of the experiment.
 
-A command is a dataclass in a module of this package: its fields are the flags, its docstring is the help. Only the
-module of the requested command is imported, because imports would dominate the time of a short job.
+A command is a pydantic class in a module of this package (flags.py): its fields are the flags, its docstring is the
+help. Only the module of the requested command is imported, because imports would dominate the time of a short job.
 """
 
 import ast
@@ -12,12 +12,15 @@ import select
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from textwrap import fill
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from arc_refinery.cli.flags import Command
 
 PURPOSE = "Reinforcement learning that teaches a code model to refine its own programs."
 
@@ -130,9 +133,6 @@ def _run() -> None:
     if not words or words[0] in ("-h", "--help"):
         print(overview())
         sys.exit(0 if words else 2)
-    from pydantic import ValidationError
-
-    from arc_refinery.config.base import explain
     from arc_refinery.errors import InputError
     from arc_refinery.runs.ending import end_at_sigterm, end_with_snakemake
     from arc_refinery.sampling.gpus import complete_visible_devices
@@ -150,25 +150,17 @@ def _run() -> None:
         command.run()
     except InputError as error:
         sys.exit(f"arc-refinery: {error}")
-    except ValidationError as error:  # flags of which a command makes a section of a config
-        sys.exit("arc-refinery: " + "; ".join(f"--{explain(one)}" for one in error.errors()))
 
 
 def parse(words: Sequence[str]) -> Any:
-    """Return a command with its flags, an instance of its dataclass; exit with code 2 on a wrong command line."""
+    """Return a command with its flags; exit with code 2 on a wrong command line."""
     name, flags = _command(words)
     if unreadable := [word for word in flags if not _is_unicode(word)]:
         print(f"arc-refinery {name}: {unreadable[0]!r} is not valid UTF-8; rename the file", file=sys.stderr)
         sys.exit(2)
-    import tyro
+    from arc_refinery.cli.parsing import read
 
-    command = tyro.cli(load(name), prog=f"arc-refinery {name}", args=flags)
-    from arc_refinery.cli.flags import faults_of_flags
-
-    if faults := list(faults_of_flags(command)):
-        print("\n".join(f"arc-refinery {name}: {fault}" for fault in faults), file=sys.stderr)
-        sys.exit(2)
-    return command
+    return read(load(name), flags, f"arc-refinery {name}")
 
 
 def _is_unicode(word: str) -> bool:
@@ -179,7 +171,7 @@ def _is_unicode(word: str) -> bool:
     return True
 
 
-def load(name: str) -> Callable[..., Any]:
+def load(name: str) -> "type[Command]":
     """Return the class of a command; `train --kind my.package` is `Train` in the commands of that kind."""
     command, _, kind = name.partition(" --kind ")
     if kind:
@@ -189,7 +181,7 @@ def load(name: str) -> Callable[..., Any]:
     else:
         module, _, class_name = COMMANDS[command].partition(".")
         commands = import_module(f"{__name__}.{module}")
-    loaded: Callable[..., Any] = getattr(commands, class_name)
+    loaded: type[Command] = getattr(commands, class_name)
     return loaded
 
 

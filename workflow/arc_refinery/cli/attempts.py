@@ -1,38 +1,42 @@
 """Commands that sample, import and grade attempts. The flags of `sample` keep the names of the published scripts."""
 
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from arc_refinery import config, records
+from pydantic import Field
+
+from arc_refinery import config
 from arc_refinery.arc.tasks import Task
-from arc_refinery.cli.flags import PUBLISHED_MODEL, Flat, PublishedModel, SamplerFlags
+from arc_refinery.cli.flags import MODEL, PUBLISHED_MODEL, Command, RuleFiles, RulePath, SamplerFlags
 from arc_refinery.cli.outputs import Outputs, lines, records_file
+from arc_refinery.config import RULE
+from arc_refinery.config.flags import FLAT, NEEDED
 from arc_refinery.errors import InputError
 
 if TYPE_CHECKING:
+    from arc_refinery.records import Prompt
     from arc_refinery.sandbox import Limits
 
 
-@dataclass(kw_only=True)
 class SampleAttempts(SamplerFlags):
     """Sample completions for a shard of prompts; an interrupted run resumes."""
 
-    dataset_path: Path  # prompts; or tasks (.parquet, .json, .json.gz), whose first-turn prompts are made on the fly
-    output_folder: Path  # <shard>.parquet is written here
-    model_path: PublishedModel = PUBLISHED_MODEL
+    dataset_path: RulePath = NEEDED  # prompts; or tasks (.parquet, .json, .json.gz), which get first-turn prompts
+    output_folder: RulePath = NEEDED  # <shard>.parquet is written here
+    model_path: config.Line = Field(PUBLISHED_MODEL, description=MODEL)
     max_model_len: config.PositiveInt = 9700  # longest prompt and completion together, in tokens
     max_output_tokens: config.PositiveInt = 1024  # longest completion, in tokens
-    shard: config.NonNegativeInt = 0  # index of the shard to sample
-    n_shards: config.PositiveInt = 1  # number of shards; does not change results
+    shard: Annotated[config.NonNegativeInt, RULE] = 0  # index of the shard to sample
+    n_shards: Annotated[config.PositiveInt, RULE] = 1  # number of shards; does not change results
     n_predictions: config.PositiveInt = 8  # for tasks: completions per task
     batch_size: config.PositiveInt = 8  # for tasks: completions per prompt
     use_data_augmentation: bool = True  # for tasks: give each prompt its own symmetry and coloring
     test_inputs: config.TestInputs = "one"  # for tasks: that a prompt shows; one is drawn at random
     template: config.Line = "words"  # for tasks; compact for the embedded model, or a folder
     colors: tuple[str, ...] | None = None  # for tasks: ten words, for 0 to 9
-    lora_path: Path | None = None  # folder of an adapter; default: none
+    lora_path: Annotated[Path | None, RULE] = None  # folder of an adapter; default: none
     temperature: config.Temperature = 1.0  # 0: greedy
     top_p: config.Mass = 0.95  # probability mass kept
     seed: config.Seed = 0  # seeds every random choice
@@ -42,9 +46,10 @@ class SampleAttempts(SamplerFlags):
         return self.output_folder / f"{self.shard:03d}.parquet"
 
     def writes(self) -> Outputs:
-        return {"output_folder": [records_file(self._output, records.Attempt)]}
+        return {"output_folder": [records_file(self._output, "attempts")]}
 
     def run(self) -> None:
+        from arc_refinery import records
         from arc_refinery.sampling.progress import progress_path
         from arc_refinery.sampling.protocol import Decoding
         from arc_refinery.sampling.shard import sample_shard, shard_of
@@ -59,7 +64,7 @@ class SampleAttempts(SamplerFlags):
         records.write(self._output, records.Attempt, attempts, self.seed, settings, made_from=[self.dataset_path])
         progress_path(self._output).unlink()
 
-    def _prompts(self) -> list[records.Prompt]:
+    def _prompts(self) -> "list[Prompt]":
         from arc_refinery.refine.prompt_sources import prompts_in
 
         sampling = config.Sampling(
@@ -77,8 +82,7 @@ class SampleAttempts(SamplerFlags):
         return fitting
 
 
-@dataclass
-class ImportPredictions:
+class ImportPredictions(Command):
     """Convert a predictions file of the original scripts to attempts: docs/data.md."""
 
     predictions: Path  # .json or .json.gz
@@ -90,10 +94,11 @@ class ImportPredictions:
     template: config.Line = "words"  # compact, words, or a folder written by `prompts learn`
 
     def writes(self) -> Outputs:
-        prompts = [records_file(self.prompts_output, records.Prompt)] if self.prompts_output else []
-        return {"output": [records_file(self.output, records.Attempt)], "prompts_output": prompts}
+        prompts = [records_file(self.prompts_output, "prompts")] if self.prompts_output else []
+        return {"output": [records_file(self.output, "attempts")], "prompts_output": prompts}
 
     def run(self) -> None:
+        from arc_refinery import records
         from arc_refinery.refine.predictions import prompts_of, read_predictions
 
         tasks = {task.task_id: task for task in records.read(self.tasks_path, Task)}
@@ -110,22 +115,22 @@ class ImportPredictions:
             records.write(self.prompts_output, records.Prompt, prompts, 0, {"template": asdict(template)})
 
 
-@dataclass
-class GradeAttempts:
+class GradeAttempts(Command):
     """Execute the programs of attempts in the sandbox and grade their outputs."""
 
-    attempts: tuple[Path, ...]  # files of attempts
-    tasks_path: Path  # file of the tasks that they answer
-    output: Path  # file of verdicts to write
-    sandbox: Annotated[config.Sandbox, Flat]
-    parents: tuple[Path, ...] = ()  # for --form residual-only: verdicts on the parents, whose outputs programs get
-    n_jobs: config.PositiveInt = 1  # sandbox servers
+    attempts: RuleFiles = NEEDED  # files of attempts
+    tasks_path: RulePath = NEEDED  # file of the tasks that they answer
+    output: RulePath = NEEDED  # file of verdicts to write
+    sandbox: Annotated[config.Sandbox, FLAT]
+    parents: RuleFiles = ()  # for --form residual-only: verdicts on the parents, whose outputs programs get
+    n_jobs: Annotated[config.PositiveInt, RULE] = 1  # sandbox servers
     seed: config.Seed = 0  # recorded in the file
 
     def writes(self) -> Outputs:
-        return {"output": [records_file(self.output, records.Verdict)]}
+        return {"output": [records_file(self.output, "verdicts")]}
 
     def run(self) -> None:
+        from arc_refinery import records
         from arc_refinery.refine.graded import check_attempts, read_outputs
         from arc_refinery.refine.grading import grade_attempts
 
@@ -140,11 +145,12 @@ class GradeAttempts:
             records.write(self.output, records.Verdict, verdicts, self.seed, settings, made_from=self.attempts)
 
     def _parent_ids(self) -> set[str]:
+        from arc_refinery import records
+
         return {name for path in self.attempts for name in records.texts(path, records.Attempt, "parent_id")}
 
 
-@dataclass
-class Execute:
+class Execute(Command):
     """Execute the programs of a JSON-lines file in the sandbox, outside any experiment.
 
     A line of --programs: {"program_id", "source", "inputs": [grid, ...]}. A line of --output, in the same order:

@@ -1,17 +1,16 @@
 """The command that checks machines and environments before an experiment."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from arc_refinery import config
+from arc_refinery.cli.flags import Command, Files
 from arc_refinery.cli.outputs import Outputs, json_file, page
 from arc_refinery.doctor.findings import JOBS, JobKind
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
 
 
-@dataclass
-class Doctor:
+class Doctor(Command):
     """Check hardware, software, sandbox, sampling and training before an experiment; exit code 1 if a check fails.
 
     Sampling and training really run, with the embedded model and the config's settings. On a cluster,
@@ -21,7 +20,7 @@ class Doctor:
     config: Path = Path("config/config.yaml")  # config of an experiment of either kind
     jobs: tuple[JobKind, ...] = JOBS  # kinds of jobs to check on this machine
     findings: Path | None = None  # write the findings of the one kind in --jobs to this file, and no table
-    others: tuple[Path, ...] = ()  # findings files of other kinds; deleted once they are in the table
+    others: Files = ()  # findings files of other kinds; deleted once they are in the table
     output: Path = Path("results/doctor.md")  # the table
 
     def writes(self) -> Outputs:

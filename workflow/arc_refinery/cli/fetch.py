@@ -1,20 +1,19 @@
 """The command that downloads models and data from the Hugging Face hub."""
 
 import logging
-from dataclasses import dataclass
-from pathlib import Path
 
 from arc_refinery import config
+from arc_refinery.cli.flags import Command, RulePath
 from arc_refinery.cli.outputs import Output, Outputs, json_file
+from arc_refinery.config.flags import NEEDED
 from arc_refinery.models.hub import Download, RepositoryKind, fetch_repository, record_of
 
 
-@dataclass
-class Fetch:
+class Fetch(Command):
     """Download a Hugging Face hub repository, as far as it is not cached, and link its files into a folder."""
 
     repository: config.Line  # owner/name
-    output: Path  # folder for the links; <output>.json records commit, files and sizes
+    output: RulePath = NEEDED  # folder for the links; <output>.json records commit, files and sizes
     kind: RepositoryKind = "model"  # kind of repository
     revision: config.Line | None = None  # branch, tag or commit; default: the default branch
     patterns: tuple[str, ...] = ()  # names or globs of files; default: all that transformers and vLLM may read

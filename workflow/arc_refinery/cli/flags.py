@@ -1,34 +1,87 @@
-"""Flags that several commands share, the numbers that flags may have, and defaults that depend on the machine."""
+"""The base of all commands, flags that several of them share, and defaults that depend on the machine.
+
+    class SampleAttempts(SamplerFlags):
+        dataset_path: Annotated[Path, RULE] = NEEDED  # prompts
+        temperature: config.Temperature = 1.0  # 0: greedy
+
+A comment, or the description of a `Field`, is the help of a flag. Marks say what a flag changes: a rule of Snakemake
+gives those with RULE itself, has those with TUNING among its `resources`, and all others among its `params`.
+"""
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, is_dataclass
+import shlex
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal
 
-import tyro
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, Field
 
 from arc_refinery import config
-from arc_refinery.cli.outputs import Output, Outputs, adapter, flag_of, lines
+from arc_refinery.cli.outputs import Output, Outputs, adapter, lines
+from arc_refinery.config import RULE, TUNING
+from arc_refinery.config.base import Strict
+from arc_refinery.config.flags import FLAT, NEEDED, flag_words
 from arc_refinery.errors import InputError
 from arc_refinery.sampling.gpus import divide
 from arc_refinery.training.job import TrainingJob
 
-Flat = tyro.conf.OmitArgPrefixes  # type: ignore[type-arg]
-
-# The default of the published scripts, whose command lines go on working. Their `sample` has the other name.
+# The default of the published scripts, whose command lines still work. Their `sample` has another name for the flag.
 PUBLISHED_MODEL = "barc0/Llama-3.1-ARC-Potpourri-Induction-8B"
-PublishedModel = Annotated[
-    config.Line, tyro.conf.arg(aliases=["--base-model-path"], help="folder with a model, or its name on the hub")
-]
+MODEL = "folder with a model, or its name on the hub"
+PUBLISHED_NAMES = {"model_path": "--base-model-path"}
 
 
-@dataclass(kw_only=True)
-class ModelFlags:
-    model_path: PublishedModel
-    dtype: Literal["float32", "float16", "bfloat16"] | None = None  # default: bfloat16 if there is a GPU
+def _named_once(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    places = [os.path.realpath(path) for path in paths]
+    if twice := [path for path, place in zip(paths, places, strict=True) if places.count(place) > 1]:
+        raise ValueError(f"names {twice[-1]} twice; remove one")
+    return paths
+
+
+Files = Annotated[tuple[Path, ...], AfterValidator(_named_once)]
+RulePath = Annotated[Path, RULE]
+RuleFiles = Annotated[Files, RULE]
+
+
+class Command(Strict):
+    """A command, and what a rule is given to run it.
+
+    The functions in stages.py make one from an experiment, without the flags that the rule gives.
+    """
+
+    def run(self) -> None:
+        raise NotImplementedError
+
+    def writes(self) -> Outputs:
+        """What it writes, by the name of the flag."""
+        return {}
+
+    def reads(self) -> list[Path]:
+        """Files that it reads, though no flag names them."""
+        return []
+
+    def words(self, tuning: bool = False) -> list[str]:
+        """Return the flags that were set and decide the result; with `tuning`, those that do not."""
+        unset = type(self).model_fields.keys() - self.model_fields_set
+        return flag_words(self, tuning=tuning, without=unset)
+
+    def flags(self, tuning: bool = False) -> str:
+        """Return the same, quoted for a shell."""
+        return shlex.join(self.words(tuning))
+
+    def decisive(self) -> dict[str, Any]:
+        """Return all that decides the result, but for the contents of files; sections are merged."""
+        settings: dict[str, Any] = {}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if {RULE, TUNING}.isdisjoint(field.metadata):
+                settings |= value.model_dump() if isinstance(value, BaseModel) else {name: value}
+        return settings
+
+
+class ModelFlags(Command):
+    model_path: config.Line = Field(description=MODEL)
+    dtype: config.Dtype | None = None  # default: bfloat16 if there is a GPU
     n_threads: config.Threads = 1  # CPU threads; results depend on it
 
     def model(self, window: int, **more: Any) -> config.ModelConfig:
@@ -38,14 +91,13 @@ class ModelFlags:
         )
 
 
-@dataclass(kw_only=True)
 class SamplerFlags(ModelFlags):
     max_model_len: config.PositiveInt  # longest prompt and completion together, in tokens
     backend: Literal["transformers", "vllm"] | None = None  # default: vllm if it is installed and there is a GPU
     tensor_parallel_size: config.PositiveInt = 1  # GPUs that share one vLLM sampler
     kv_cache_dtype: Literal["auto", "fp8"] = "auto"  # precision of vLLM's KV cache; fp8 needs an H100
     use_4bit_quantization: bool = False  # load the weights in 4 bits (GPU only)
-    gpu_memory_utilization: config.OfMemory = 0.9  # share of the GPU's memory that vLLM takes
+    gpu_memory_utilization: Annotated[config.OfMemory, TUNING] = 0.9  # share of the GPU's memory that vLLM takes
 
     def sampler(self) -> config.ModelConfig:
         """The model as it samples."""
@@ -59,15 +111,14 @@ class SamplerFlags(ModelFlags):
         )
 
 
-@dataclass(kw_only=True)
 class AdapterFlags(ModelFlags):
     """Flags of all commands that train an adapter."""
 
-    output_dir: Path  # the adapter and training.jsonl are written here
-    lora: Annotated[config.Lora, Flat]
-    checkpoints: Path | None = None  # folder outside any rule's outputs; default: next to output_dir
-    measurements: Path | None = None  # JSON lines: seconds and peak memory per step
-    tensorboard: Path | None = None  # folder for TensorBoard; default: next to output_dir
+    output_dir: RulePath = NEEDED  # the adapter and training.jsonl are written here
+    lora: Annotated[config.Lora, FLAT]
+    checkpoints: Annotated[Path | None, RULE] = None  # folder outside any rule's outputs; default: next to output_dir
+    measurements: Annotated[Path | None, RULE] = None  # JSON lines: seconds and peak memory per step
+    tensorboard: Annotated[Path | None, RULE] = None  # folder for TensorBoard; default: next to output_dir
     seed: config.Seed = 0  # seeds every random choice
 
     def writes(self) -> Outputs:
@@ -94,14 +145,13 @@ class AdapterFlags(ModelFlags):
         return self.output_dir.with_name(f"{self.output_dir.name}.{what}")
 
 
-@dataclass(kw_only=True)
 class GrpoFlags(AdapterFlags):
     """Flags of every `arc-refinery train --kind <kind>`; each kind adds its own and the settings of GRPO."""
 
     guard: config.Guard
-    lora_path: Path | None = None  # adapter to start from, as written by SFT; default: a new one
+    lora_path: Annotated[Path | None, RULE] = None  # adapter to start from, as written by SFT; default: a new one
     until_step: config.PositiveInt | None = None  # stop after this step, a multiple of save_steps
-    continue_from: Path | None = None  # output_dir of the part of this training that ended with until_step
+    continue_from: Annotated[Path | None, RULE] = None  # output_dir of the part that ended with until_step
 
     def job(self, training: config.PolicyGradient, window: int, sandbox: config.Sandbox | None = None) -> TrainingJob:
         """Return the training, with a window of so many tokens; `sandbox` is for rewards that run programs.
@@ -132,24 +182,6 @@ class GrpoFlags(AdapterFlags):
             sampler_gpus=tuple(sampler_gpus),
             variables=variables,
         )
-
-
-def faults_of_flags(command: Any) -> Iterator[str]:
-    """Yield what is wrong with the flags of a command: values outside their bounds, and files that are named twice."""
-    for name, hint in get_type_hints(type(command), include_extras=True).items():
-        value = getattr(command, name)
-        flag = flag_of(name)
-        if is_dataclass(value):
-            yield from faults_of_flags(value)
-        elif isinstance(value, int | float | str):
-            try:
-                TypeAdapter(hint).validate_python(value)
-            except ValidationError as error:
-                yield config.explain({**error.errors()[0], "loc": (flag,)})
-        elif isinstance(value, tuple) and all(isinstance(one, Path) for one in value):
-            paths = [os.path.realpath(one) for one in value]
-            if twice := [one for one, path in zip(value, paths, strict=True) if paths.count(path) > 1]:
-                yield f"{flag} names {twice[-1]} twice; remove one"
 
 
 def _has_gpu() -> bool:

@@ -2,7 +2,7 @@
 
 A command declares its outputs by the flags that name them:
 
-    {"output": [records_file(self.output, Task)]}
+    {"output": [records_file(self.output, "tasks")]}
 
 What already exists there must be empty or of the same making, may not be an input, and must be writable.
 """
@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice, permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +19,11 @@ from zipfile import is_zipfile
 
 from pydantic import BaseModel
 
+from arc_refinery.config.flags import flag_of
 from arc_refinery.errors import InputError
 
 if TYPE_CHECKING:
-    from arc_refinery.records import RecordClass
+    from arc_refinery.cli.flags import Command
 
 PATHS = ("path", "solutions", "only", "template", "model_path", "start")  # texts of flags that name an input
 SNAKEMAKES = ".snakemake_timestamp"  # in each folder that a rule declares
@@ -43,9 +44,9 @@ class Output:
 Outputs = Mapping[str, Sequence[Output]]  # by the name of the flag's field
 
 
-def check_outputs(command: Any) -> None:
+def check_outputs(command: "Command") -> None:
     """Raise `InputError` if a command would replace an input or something that it did not make."""
-    declared: Outputs = command.writes() if hasattr(command, "writes") else {}
+    declared = command.writes()
     taken = {os.path.realpath(path): f"is read by {flag_of(name)}" for name, path in _read(command, declared)}
     for name, outputs in declared.items():
         for output in outputs:
@@ -67,17 +68,12 @@ def _check_apart(outputs: Sequence[tuple[str, Output]]) -> None:
             )
 
 
-def flag_of(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def _read(command: Any, declared: Outputs) -> Iterator[tuple[str, str]]:
+def _read(command: "Command", declared: Outputs) -> Iterator[tuple[str, str]]:
     """Yield names and values of all flags that may name an input."""
-    for name, value in _fields(command):
+    for name, value in command:
         if name not in declared:
             yield from _texts(name, value)
-    if hasattr(command, "reads"):
-        yield from (("folder", str(path)) for path in command.reads())
+    yield from (("folder", str(path)) for path in command.reads())
 
 
 def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -86,15 +82,9 @@ def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list | tuple):
         for one in value:
             yield from _texts(name, one)
-    elif isinstance(value, BaseModel) or is_dataclass(value):
-        for inner, one in _fields(value):
+    elif isinstance(value, BaseModel):
+        for inner, one in value:
             yield from _texts(inner, one)
-
-
-def _fields(section: Any) -> list[tuple[str, Any]]:
-    if isinstance(section, BaseModel):
-        return list(section)
-    return [(field.name, getattr(section, field.name)) for field in fields(section)]
 
 
 def _fault(output: Output) -> str:
@@ -133,14 +123,14 @@ def _fault_of_parent(path: Path) -> str:
 # Kinds of outputs
 
 
-def records_file(path: Path, cls: "type[RecordClass]") -> Output:
+def records_file(path: Path, kind: str) -> Output:
     def found(path: Path) -> str:
         from arc_refinery import records
 
         other = records.kind_of(path)
-        return "" if other == cls.KIND else f"it holds {other}"
+        return "" if other == kind else f"it holds {other}"
 
-    return Output(path, f"a file of {cls.KIND}", found)
+    return Output(path, f"a file of {kind}", found)
 
 
 def table(path: Path, columns: Sequence[str]) -> Output:

@@ -2,42 +2,40 @@
 
 import logging
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
-from arc_refinery import config, records
+from arc_refinery import config
 from arc_refinery.arc.tasks import Task
 from arc_refinery.branch_files import BranchFiles
-from arc_refinery.cli.flags import Flat
+from arc_refinery.cli.flags import Command, Files, RulePath
 from arc_refinery.cli.outputs import Output, Outputs, csv, folder_of_files, page, picture, records_file
+from arc_refinery.config import ATTEMPTS, RULE, TUNING
+from arc_refinery.config.flags import FLAT, NEEDED, Without
 from arc_refinery.errors import InputError
 
-NO_SETTINGS = ("folder", "n_shards", "shards_per_grading_job", "output", "overlap")
 
-
-@dataclass(kw_only=True)
-class PromptFlags:
+class PromptFlags(Command):
     """Flags of all commands that write prompts."""
 
-    output: Path  # file to write
+    output: RulePath = NEEDED  # file to write
     model_path: config.Line  # model whose tokenizer and chat template render the prompts
     template: config.Line  # compact, words, or a folder written by `prompts learn`
     colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, instead of the template's own
-    overlap: Path | None = None  # file that `tasks overlap` wrote: its tasks are left out
+    overlap: Annotated[Path | None, RULE] = None  # file that `tasks overlap` wrote: its tasks are left out
     seed: config.Seed = 0  # seeds every random choice
 
     def writes(self) -> Outputs:
-        return {"output": [records_file(self.output, records.Prompt)]}
+        return {"output": [records_file(self.output, "prompts")]}
 
 
-@dataclass(kw_only=True)
 class NextTurnFlags(PromptFlags):
     """Flags of all commands that read the attempts of a turn."""
 
-    folder: Path  # the turn: prompts.parquet, attempts/<shard>.parquet, verdicts/<grading job>.parquet
-    n_shards: config.PositiveInt  # number of shards of that turn
-    shards_per_grading_job: config.PositiveInt = 1  # shards whose verdicts are in one file
+    folder: RulePath = NEEDED  # the turn: prompts.parquet, attempts/<shard>.parquet, verdicts/<grading job>.parquet
+    n_shards: Annotated[config.PositiveInt, TUNING]  # number of shards of that turn
+    shards_per_grading_job: Annotated[config.PositiveInt, TUNING] = 1  # shards whose verdicts are in one file
     n_considered: config.PositiveInt  # attempts per task that may be used, from the first
     include_errors: bool = False  # also refine programs that raised an exception
     form: config.FeedbackForm = "given"  # of the feedback: given grids, pairs of given and expected grids, or cells
@@ -50,16 +48,16 @@ class NextTurnFlags(PromptFlags):
         return [self.files.prompts]  # of a kind that is written, too
 
 
-@dataclass(kw_only=True)
 class FirstPrompts(PromptFlags):
     """Write first-turn prompts for a file of tasks."""
 
-    tasks_path: Path  # file of tasks
+    tasks_path: RulePath = NEEDED  # file of tasks
     max_model_len: config.PositiveInt  # tokens of prompt and completion together; longer prompts are dropped
-    sampling: Annotated[config.Sampling, Flat]
+    sampling: Annotated[config.Sampling, FLAT, Without(ATTEMPTS)]
     branch: config.Line = "turn1"  # part of prompt ids; each branch gets its own augmentations
 
     def run(self) -> None:
+        from arc_refinery import records
         from arc_refinery.prompts import load_template
         from arc_refinery.refine.first_turn import first_turn_prompts
         from arc_refinery.refine.overlap import left_out
@@ -81,12 +79,11 @@ class FirstPrompts(PromptFlags):
             self.seed,
             self.branch,
         )
-        settings = self.sampling.model_dump(exclude={"temperature", "top_p"})
+        settings = self.sampling.model_dump(exclude=config.marked(config.Sampling, ATTEMPTS))
         settings |= {"template": asdict(template), "max_model_len": self.max_model_len, "branch": self.branch}
         write_prompts(self.output, made, longest, self.seed, settings, made_from=[self.tasks_path])
 
 
-@dataclass(kw_only=True)
 class Refine(NextTurnFlags):
     """Turn incorrect attempts into next-turn prompts, with execution feedback."""
 
@@ -123,26 +120,25 @@ class Refine(NextTurnFlags):
         renderer, longest = Renderer(self.model_path), self.max_model_len - self.max_output_tokens
         renderer.check_template(template, longest)
         made = next_turn_prompts(read_graded(self.files, left_out(self.overlap)), plan, template, renderer)
-        settings = {name: value for name, value in vars(self).items() if name not in NO_SETTINGS}
-        settings["template"] = asdict(template)
+        settings = self.decisive() | {"template": asdict(template)}
         write_prompts(self.output, made, longest, self.seed, settings)
 
 
-@dataclass(kw_only=True)
 class WriteDemonstrations(NextTurnFlags):
     """Pair incorrect first attempts with a correct program: the training data of `sft`."""
 
-    tasks_path: Path  # file of tasks
-    demonstrations: Annotated[config.Demonstrations, Flat]
-    sandbox: Annotated[config.Sandbox, Flat]  # executes the tasks' own programs
+    tasks_path: RulePath = NEEDED  # file of tasks
+    demonstrations: Annotated[config.Demonstrations, FLAT]
+    sandbox: Annotated[config.Sandbox, FLAT]  # executes the tasks' own programs
     max_seq_length: config.PositiveInt  # tokens of prompt, completion and end token; longer rows are left out
     max_completion_length: config.PositiveInt  # tokens of completion and end token
-    n_jobs: config.PositiveInt = 1  # sandbox servers
+    n_jobs: Annotated[config.PositiveInt, RULE] = 1  # sandbox servers
 
     def writes(self) -> Outputs:
-        return {"output": [records_file(self.output, records.Demonstration)]}
+        return {"output": [records_file(self.output, "demonstrations")]}
 
     def run(self) -> None:
+        from arc_refinery import records
         from arc_refinery.prompts import load_template
         from arc_refinery.refine.demonstrations import (
             DemonstrationPlan,
@@ -180,9 +176,7 @@ class WriteDemonstrations(NextTurnFlags):
             counts,
             generated,
         )
-        no_settings = {*NO_SETTINGS, "tasks_path", "n_jobs", "demonstrations", "sandbox"}
-        settings = {name: value for name, value in vars(self).items() if name not in no_settings}
-        settings |= self.demonstrations.model_dump() | self.sandbox.model_dump() | {"template": asdict(template)}
+        settings = self.decisive() | {"template": asdict(template)}
         records.write(self.output, records.Demonstration, made, self.seed, settings, lambda: dict(counts))
         logging.info("%d demonstrations; %s", records.count(self.output), dict(counts))
 
@@ -193,8 +187,7 @@ def template_folder(path: Path) -> Output:
     return folder_of_files(path, "a template", [file.name for file in template_files(str(path))])
 
 
-@dataclass
-class ExportTemplate:
+class ExportTemplate(Command):
     """Write a built-in template as a folder, to edit its wording: docs/prompts.md."""
 
     output: Path  # folder to write; model.template can name it
@@ -210,12 +203,11 @@ class ExportTemplate:
         print(f"{self.output}: edit its texts, and set model.template to this folder")
 
 
-@dataclass
-class Learn:
+class Learn(Command):
     """Recover prompt templates from a model's own training rows: docs/prompts.md."""
 
     messages: Path  # .jsonl, .json (either with .gz) or .parquet, or a folder; a row: {"messages": [{"role", ...}]}
-    output: Path  # folder to write; model.template can name it
+    output: RulePath = NEEDED  # folder to write; model.template can name it
     colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, if the rows use others than ours
     min_share: config.Mass = 0.9  # share of the rows that the template must fit
     n_rows: config.PositiveInt | None = None  # number of rows to read, from the first; default: all
@@ -236,11 +228,10 @@ class Learn:
             print(f"does not fit: {reason}")
 
 
-@dataclass
-class StudyLengths:
+class StudyLengths(Command):
     """Compare prompt lengths with the model's window: lengths.md, .csv, .png, .svg."""
 
-    prompts: tuple[Path, ...]  # files of prompts, of any turn
+    prompts: Files  # files of prompts, of any turn
     window: config.PositiveInt  # tokens of prompt and completion together
     output_folder: Path  # the files are written here
 

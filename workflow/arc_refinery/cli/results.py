@@ -1,20 +1,19 @@
 """Commands that write reports, plots, submissions and reference pages."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional
 
 from arc_refinery import config
+from arc_refinery.cli.flags import Command, Files
 from arc_refinery.cli.outputs import Outputs, folder, json_file, page, picture, report, submission, table
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
 
 
-@dataclass
-class WriteReport:
+class WriteReport(Command):
     """Write the report of an experiment: Markdown, HTML, tables, plots, gallery or transcripts, table of attempts."""
 
     config: Path  # the validated config of the experiment
@@ -53,8 +52,7 @@ class WriteReport:
                 )
 
 
-@dataclass
-class Compare:
+class Compare(Command):
     """Compare experiments, or arms of them, paired by task or question: arc-refinery compare results/a results/b:arm.
 
     Without arms, arms with the same name are compared. Differences are an earlier side minus a later one.
@@ -91,8 +89,7 @@ class Compare:
         page.write_page(self.output, self.output.with_suffix(".html"))
 
 
-@dataclass
-class Times:
+class Times(Command):
     """Print the time and memory that each stage's jobs took, from Snakemake's benchmark files."""
 
     benchmarks: Path  # logs/<experiment>/benchmarks
@@ -112,8 +109,7 @@ class Times:
                 unfinished.write_text(text)
 
 
-@dataclass
-class Curves:
+class Curves(Command):
     """Draw the curves of a finished training, or show those of running ones in the terminal (--follow)."""
 
     log: Path  # training.jsonl of a finished one; logs/<experiment>/adapters of running ones, or a folder in there
@@ -138,11 +134,10 @@ class Curves:
             live.show(self.log)
 
 
-@dataclass
-class Submission:
+class Submission(Command):
     """Write Kaggle's submission.json: two guesses per test input, by vote among the attempts."""
 
-    verdicts: tuple[Path, ...]  # verdicts on the attempts that vote
+    verdicts: Files  # verdicts on the attempts that vote
     challenges: Path  # Kaggle's JSON file of tasks
     output: Path  # JSON file to write
     solutions: Path | None = None  # Kaggle's JSON file of test outputs; if given, the score is printed
@@ -161,8 +156,7 @@ class Submission:
             print(score(submission, tasks))
 
 
-@dataclass
-class Memory:
+class Memory(Command):
     """Print how much GPU memory an experiment's jobs need, estimated from its config; needs no GPU."""
 
     config: Path  # config of an experiment of either kind
@@ -173,8 +167,7 @@ class Memory:
         print(memory_page(config.load_experiment(self.config)))
 
 
-@dataclass
-class ConfigDocs:
+class ConfigDocs(Command):
     """Write the JSON schema and the tables of config/README.md from the config models."""
 
     folder: Path = Path("config")  # folder of schema.json and README.md

@@ -3,33 +3,32 @@
 import logging
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import tyro
-
-from arc_refinery import config, records
+from arc_refinery import config
 from arc_refinery.arc.tasks import Task
-from arc_refinery.cli.flags import Flat
+from arc_refinery.cli.flags import Command, RuleFiles, RulePath
 from arc_refinery.cli.outputs import Outputs, records_file
+from arc_refinery.config import REPORT, RULE, TUNING
+from arc_refinery.config.flags import FLAT, NEEDED, Without
 from arc_refinery.errors import InputError
 
 
-@dataclass(kw_only=True)
-class Tasks:
+class Tasks(Command):
     """Turn generated problems, or BARC rows, into ARC tasks and split them into parts."""
 
-    outputs: tuple[Path, ...]  # one file per part
-    problems: Annotated[config.Problems, Flat]
+    outputs: RuleFiles = NEEDED  # one file per part
+    problems: Annotated[config.Problems, FLAT]
     tasks_per_part: config.PositiveInt | None = None  # default: all tasks, dealt evenly
     seed: config.Seed = 0  # seeds the generator and the order of the tasks
-    n_jobs: config.PositiveInt = 1  # processes that read rows
+    n_jobs: Annotated[config.PositiveInt, RULE] = 1  # processes that read rows
 
     def writes(self) -> Outputs:
-        return {"outputs": [records_file(path, Task) for path in self.outputs]}
+        return {"outputs": [records_file(path, "tasks") for path in self.outputs]}
 
     def run(self) -> None:
+        from arc_refinery import records
         from arc_refinery.barc.sources import LeftOut, deal_tasks
 
         settings = self.problems.model_dump() | {"tasks_per_part": self.tasks_per_part}
@@ -48,30 +47,22 @@ class Tasks:
         _log(left_out.problems, "problems")
 
 
-class SetOfTasks(config.TaskSet):
-    """An evaluation set without what changes no task."""
-
-    shards: Annotated[int, config.TUNING, tyro.conf.Suppress] = 1
-    validation: Annotated[bool, config.REPORT, tyro.conf.Suppress] = False
-    caveat: Annotated[str, config.REPORT, tyro.conf.Suppress] = ""
-
-
-@dataclass
-class EvaluationTasks:
+class EvaluationTasks(Command):
     """Collect the tasks of one evaluation set."""
 
-    output: Path  # file of tasks to write
-    task_set: Annotated[SetOfTasks, Flat]
+    output: RulePath = NEEDED  # file of tasks to write
+    task_set: Annotated[config.TaskSet, FLAT, Without(TUNING), Without(REPORT)]
     max_cells: config.PositiveInt = 4500  # drop generated tasks with more cells than this, over all grids
 
     def writes(self) -> Outputs:
-        return {"output": [records_file(self.output, Task)]}
+        return {"output": [records_file(self.output, "tasks")]}
 
     def run(self) -> None:
+        from arc_refinery import records
         from arc_refinery.barc.sources import tasks_of_set
 
         settings: dict[str, Any] = {
-            "set": self.task_set.model_dump(exclude=config.marked(SetOfTasks, config.TUNING, config.REPORT))
+            "set": self.task_set.model_dump(exclude=config.marked(config.TaskSet, TUNING, REPORT))
         }
         if self.task_set.source == "generator":
             settings["max_cells"] = self.max_cells
@@ -82,21 +73,21 @@ class EvaluationTasks:
         _log(left_out, "problems" if self.task_set.source == "generator" else "tasks")
 
 
-@dataclass(kw_only=True)
-class FindOverlap:
+class FindOverlap(Command):
     """Find the tasks to train on that are evaluated, too, in any symmetry, colors or order of pairs."""
 
-    trained: tuple[Path, ...]  # files of tasks to train on
-    evaluated: tuple[Path, ...]  # files of tasks of evaluation sets
-    output: Path  # file to write
+    trained: RuleFiles = NEEDED  # files of tasks to train on
+    evaluated: RuleFiles = NEEDED  # files of tasks of evaluation sets
+    output: RulePath = NEEDED  # file to write
     messages: Path | None = None  # rows that the model was trained on: a file or folder as `prompts learn` reads
     template: config.Line | None = None  # folder that `prompts learn` wrote from these rows
     n_rows: config.PositiveInt | None = None  # number of rows to read, from the first; default: all
 
     def writes(self) -> Outputs:
-        return {"output": [records_file(self.output, records.Overlap)]}
+        return {"output": [records_file(self.output, "overlaps")]}
 
     def run(self) -> None:
+        from arc_refinery import records
         from arc_refinery.prompts import load_template
         from arc_refinery.prompts.learning import tasks_of_rows
         from arc_refinery.refine.overlap import TEMPLATE_ROWS, EvaluatedTasks, overlaps, overlaps_of
@@ -114,8 +105,7 @@ class FindOverlap:
             logging.info("%s: %d of %d tasks are also among those to train on", path, n_found, records.count(path))
 
 
-@dataclass
-class SelectTasks:
+class SelectTasks(Command):
     """Print the ids of the real ARC tasks whose first-turn prompt has at most --max-prompt-tokens tokens."""
 
     model_path: config.Line  # model whose tokenizer and chat template render the prompts

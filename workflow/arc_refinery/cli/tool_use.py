@@ -3,76 +3,54 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-import tyro
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field
 
-from arc_refinery import config, records
-from arc_refinery.cli.flags import Flat, GrpoFlags, SamplerFlags
+from arc_refinery import config
+from arc_refinery.cli.flags import Command, GrpoFlags, RuleFiles, RulePath, SamplerFlags
 from arc_refinery.cli.outputs import Outputs, records_file
+from arc_refinery.config import EPISODES, EVALUATION, RULE, TUNING
+from arc_refinery.config.flags import FLAT, NEEDED, Without
 from arc_refinery.config.tool_use import ToolName
 from arc_refinery.errors import InputError
-from arc_refinery.reading import content_hash, decode_json
-from arc_refinery.records.questions import Question
-from arc_refinery.records.transcripts import Conversation
-from arc_refinery.sandbox import Executor
-from arc_refinery.tool_use.calls.formats import CALL_FORMAT, CallFormat
-from arc_refinery.tool_use.tools.built_in_tools import PYTHON_MODULES
-from arc_refinery.tool_use.tools.own_tools import check_own_tools
-from arc_refinery.tool_use.tools.toolbox import Toolbox
-from arc_refinery.tool_use.training.demonstrations import conversation
+from arc_refinery.reading import content_hash
 from arc_refinery.training.job import train
 
 if TYPE_CHECKING:
+    from arc_refinery.records import Conversation, Question
+    from arc_refinery.sandbox import Executor
+    from arc_refinery.tool_use.calls.formats import CallFormat
     from arc_refinery.tool_use.episodes.rendering import ToolRenderer
     from arc_refinery.tool_use.episodes.users import Users
+    from arc_refinery.tool_use.tools.toolbox import Toolbox
     from arc_refinery.tool_use.training.environment import ToolEnvironment
 
-
-_BY_SET = TypeAdapter(dict[str, config.User])
 MAX_NAMED = 20  # questions in the log
-Entry = TypeVar("Entry", config.ToolChoice, config.RewardTerm)
 
 
-class SetOfRows(config.Questions):
-    """A set of questions without what only its episodes have."""
-
-    shards: Annotated[int, config.TUNING, tyro.conf.Suppress] = 1
-    tools: Annotated[tuple[config.ToolChoice, ...], config.EPISODES, tyro.conf.Suppress] = ()
-    user: Annotated[str | None, config.EPISODES, tyro.conf.Suppress] = None
-
-
-class GrpoSettings(config.ToolGrpo):
-    """Settings of GRPO without those that other flags have."""
-
-    rewards: Annotated[tuple[config.RewardTerm, ...], tyro.conf.Suppress] = ()
-    n_jobs: Annotated[config.PositiveInt, config.TUNING, tyro.conf.Suppress] = 1
-
-
-@dataclass
-class WriteQuestions:
+class WriteQuestions(Command):
     """Generate or read a set of questions; a programming question is kept only if its own program passes its tests."""
 
-    output: Path  # file of questions
-    questions: Annotated[SetOfRows, Flat]
+    output: RulePath = NEEDED  # file of questions
+    questions: Annotated[config.Questions, FLAT, Without(TUNING), Without(EPISODES)]
     sandbox: config.Sandbox
-    split: Literal["train", "heldout"] = "train"  # for the generator, which keeps one text in eight out of training
-    heldout: tuple[Path, ...] = ()  # held-out sets; their questions are removed from this one
+    split: Annotated[Literal["train", "heldout"], RULE] = "train"  # of the generator, which trains on 7 texts of 8
+    heldout: RuleFiles = ()  # held-out sets; their questions are removed from this one
     seed: config.Seed = 0  # seed of the generator
 
     def writes(self) -> Outputs:
-        return {"output": [records_file(self.output, Question)]}
+        return {"output": [records_file(self.output, "questions")]}
 
     def run(self) -> None:
+        from arc_refinery import records
         from arc_refinery.tool_use.grading.asserts import hidden_checks
         from arc_refinery.tool_use.questions.sources import questions_of, with_valid_reference, without_heldout
 
         made = list(questions_of(self.questions, self.split, self.seed))
-        held_out = (question for path in self.heldout for question in records.read(path, Question))
+        held_out = (question for path in self.heldout for question in records.read(path, records.Question))
         unseen, reasons = without_heldout(made, held_out)
         for reason, n in sorted(reasons.items()):
             logging.warning("%d questions were left out: %s", n, reason)
@@ -93,9 +71,7 @@ class WriteQuestions:
                 f"the programs of {len(checked.failing)} do not pass their own tests. Choose other data"
             )
         settings = {
-            "questions": self.questions.model_dump(
-                exclude=config.marked(config.Questions, config.TUNING, config.EPISODES)
-            ),
+            "questions": self.questions.model_dump(exclude=config.marked(config.Questions, TUNING, EPISODES)),
             "split": self.split,
         }
         notes: dict[str, Any] = {
@@ -105,7 +81,7 @@ class WriteQuestions:
         }
         if reasons:
             notes["held_out"] = reasons
-        records.write(self.output, Question, checked.kept, self.seed, settings, lambda: notes)
+        records.write(self.output, records.Question, checked.kept, self.seed, settings, lambda: notes)
 
 
 def _name_them(what: str, reasons: Mapping[str, str]) -> None:
@@ -116,75 +92,81 @@ def _name_them(what: str, reasons: Mapping[str, str]) -> None:
         logging.warning("and %d more are %s: see the notes of the file", len(reasons) - MAX_NAMED, what)
 
 
-@dataclass(kw_only=True)
-class ToolFlags:
+class ToolFlags(Command):
     """Flags shared by all commands that run episodes or render conversations."""
 
     model_path: config.Line  # folder with a model, or its name on the hub
-    generation: config.Generation
+    generation: Annotated[config.Generation, Without(EVALUATION)]
     sandbox: config.Sandbox
-    tools: tuple[str, ...] = ()  # tools to offer: names, `file.py:name`, or sections of the config as JSON
-    tools_of_sets: str = "{}"  # JSON: sets of questions with other tools, and these
+    tools: tuple[config.ToolChoice, ...] = ()  # tools to offer: `calculator search,corpus=passages.jsonl mine.py:tool`
+    tools_of_sets: tuple[tuple[str, config.ToolChoice], ...] = ()  # sets with their own: `sums calculator sums python`
     modules_of_python: bool = False  # programs may import what `python` offers, even if it is not among the tools
     files: Path | None = None  # folder for read_file, with one folder per question
-    n_jobs: config.PositiveInt = 1  # sandbox servers
     seed: config.Seed = 0  # seeds every random choice
 
     def renderer(self) -> "ToolRenderer":
         """Return a renderer with the model's chat template, after checking that the template supports tool calls."""
         from arc_refinery.models.tokenizers import load_tokenizer
         from arc_refinery.tool_use.episodes.rendering import ToolRenderer, with_call_format
+        from arc_refinery.tool_use.tools.toolbox import Toolbox
 
-        tokenizer, schemas, limits = load_tokenizer(self.model_path), Toolbox(self.choices()).schemas, self.generation
+        tokenizer, schemas, limits = load_tokenizer(self.model_path), Toolbox(self.tools).schemas, self.generation
         made = ToolRenderer(tokenizer, schemas, limits.enable_thinking, limits.stop_token, limits.system)
         made.check_stop_token()
         chosen = with_call_format(made, limits.call_format)
         chosen.check()
         return chosen
 
-    def choices(self) -> tuple[config.ToolChoice, ...]:
-        return tuple(_entry(config.ToolChoice, word, "--tools") for word in self.tools)
-
     def choices_of_sets(self) -> dict[str, tuple[config.ToolChoice, ...]]:
-        flag, expected = "--tools-of-sets", 'a list for each set: {"sums": ["calculator"]}'
-        words = decode_json(self.tools_of_sets, flag, expected)
-        if not isinstance(words, dict) or not all(isinstance(chosen, list) for chosen in words.values()):
-            raise InputError(f"{flag} is {self.tools_of_sets}; expected {expected}")
-        return {name: tuple(_entry(config.ToolChoice, word, flag) for word in chosen) for name, chosen in words.items()}
+        """The tools of sets of questions that have other tools."""
+        names = dict.fromkeys(name for name, _ in self.tools_of_sets)
+        return {name: tuple(tool for other, tool in self.tools_of_sets if other == name) for name in names}
 
     def _all_choices(self) -> list[config.ToolChoice]:
-        return [*self.choices(), *chain.from_iterable(self.choices_of_sets().values())]
+        return [*self.tools, *(tool for _, tool in self.tools_of_sets)]
+
+    def tool_words(self) -> list[str]:
+        """All tools as words; those of a set after its name."""
+        return [*map(str, self.tools), *(f"{name} {tool}" for name, tool in self.tools_of_sets)]
 
     def modules(self) -> list[str]:
         """Modules that programs of calls, and programs that are answers, may import because of the tool `python`."""
+        from arc_refinery.tool_use.tools.built_in_tools import PYTHON_MODULES
+
         is_offered = any(one.tool == "python" for one in self._all_choices())
         return PYTHON_MODULES if is_offered or self.modules_of_python else []
 
     def files_hash(self) -> str:
         """Hash of all that tools read, and of settings that no schema shows; empty if there is nothing."""
+        from arc_refinery import records
+
         if self.files is not None and not self.files.is_dir():
             raise InputError(f"{self.files}: no such folder; expected one with one folder per question")
         of_tools = {path for one in self._all_choices() for path in one.files}
         readable = sorted(path for path in self.files.rglob("*") if path.is_file()) if self.files else []
         of_all = content_hash([*readable, *sorted(of_tools)]) if readable or of_tools or self.files else ""
-        are_plain = not self.choices_of_sets() and all(word in get_args(ToolName) for word in self.tools)
+        tools = self.tool_words()
+        are_plain = all(word in get_args(ToolName) for word in tools)
         if are_plain and not self.modules_of_python:
             return of_all
-        settings: dict[str, Any] = {"files": of_all, "tools": self.tools, "tools_of_sets": self.tools_of_sets}
+        settings: dict[str, Any] = {"files": of_all, "tools": tools}
         if self.modules_of_python:
             settings["modules"] = self.modules()
         return records.settings_hash(settings)
 
-    def toolboxes(self, executor: Executor, call_format: CallFormat) -> Callable[[Question], Toolbox]:
+    def toolboxes(self, executor: "Executor", call_format: "CallFormat") -> "Callable[[Question], Toolbox]":
         """Return what opens the tools for an episode; raise `InputError` if own tools cannot be loaded."""
-        choices, of_sets = self.choices(), self.choices_of_sets()
-        for offered in (choices, *of_sets.values()):
+        from arc_refinery.tool_use.tools.own_tools import check_own_tools
+        from arc_refinery.tool_use.tools.toolbox import Toolbox
+
+        of_sets = self.choices_of_sets()
+        for offered in (self.tools, *of_sets.values()):
             Toolbox(offered)  # raises if two tools have one name
         check_own_tools(self._all_choices(), executor)
 
-        def toolbox(question: Question) -> Toolbox:
+        def toolbox(question: "Question") -> Toolbox:
             return Toolbox(
-                of_sets.get(question.question_id.partition("/")[0], choices),
+                of_sets.get(question.question_id.partition("/")[0], self.tools),
                 executor,
                 self.files and self.files / question.question_id,
                 self.generation.max_result_chars,
@@ -195,26 +177,28 @@ class ToolFlags:
         return toolbox
 
 
-@dataclass(kw_only=True)
 class Conversations(ToolFlags):
     """Write correct answers to training questions, with and without tool calls, for supervised fine-tuning."""
 
-    dataset_path: tuple[Path, ...]  # questions
-    output: Path  # file of conversations
+    dataset_path: RuleFiles = NEEDED  # questions
+    output: RulePath = NEEDED  # file of conversations
     without_tools: config.Share = 0.5  # share that calls no tool
     n_questions: config.PositiveInt | None = None  # number per file, from the first; default: all
     max_model_len: config.PositiveInt  # longest prompt and completion together, in tokens
+    n_jobs: Annotated[config.PositiveInt, RULE] = 1  # sandbox servers
 
     def writes(self) -> Outputs:
-        return {"output": [records_file(self.output, Conversation)]}
+        return {"output": [records_file(self.output, "conversations")]}
 
     def run(self) -> None:
+        from arc_refinery import records
+        from arc_refinery.tool_use.training.demonstrations import conversation
         from arc_refinery.tool_use.training.environment import check_template
 
         of_tools = self.files_hash()
         settings = {
-            "generation": self.generation.model_dump(exclude=config.marked(config.Generation, config.EVALUATION)),
-            "tools": self.tools,
+            "generation": self.generation.model_dump(exclude=config.marked(config.Generation, EVALUATION)),
+            "tools": [str(tool) for tool in self.tools],
             **({"files": of_tools} if of_tools else {}),
             "without_tools": self.without_tools,
             "n_questions": self.n_questions,
@@ -226,7 +210,7 @@ class Conversations(ToolFlags):
         with self.sandbox.executor(self.n_jobs, self.modules()) as executor:
             toolbox = self.toolboxes(executor, renderer.call_format)
 
-            def conversations() -> Iterator[Conversation]:
+            def conversations() -> "Iterator[Conversation]":
                 nonlocal n_asked, n_without, n_long
                 for _, question in records.distinct(self._first_questions()):
                     n_asked += 1
@@ -243,19 +227,21 @@ class Conversations(ToolFlags):
             def facts() -> dict[str, int]:
                 return {"n_questions": n_asked, "n_without": n_without, "n_too_long": n_long}
 
-            records.write(self.output, Conversation, conversations(), self.seed, settings, facts)
+            records.write(self.output, records.Conversation, conversations(), self.seed, settings, facts)
         n_made = records.count(self.output)
         message = (
             "%d conversations from %d questions; %d have none, because no tool gives the results of their solutions; "
         )
         logging.info(message + "%d were too long for an episode", n_made, n_asked, n_without, n_long)
 
-    def _first_questions(self) -> Iterator[tuple[Path, Question]]:
+    def _first_questions(self) -> "Iterator[tuple[Path, Question]]":
+        from arc_refinery import records
+
         for path in self.dataset_path:
-            for question in islice(records.read(path, Question), self.n_questions):
+            for question in islice(records.read(path, records.Question), self.n_questions):
                 yield path, question
 
-    def _is_short_enough(self, made: Conversation, renderer: "ToolRenderer") -> bool:
+    def _is_short_enough(self, made: "Conversation", renderer: "ToolRenderer") -> bool:
         """Whether the conversation is within the limits of an episode."""
         lengths = [len(renderer.ids(segment.text)) for segment in made.segments]
         turns = [n for n, segment in zip(lengths, made.segments, strict=True) if segment.is_sampled]
@@ -268,50 +254,40 @@ class Conversations(ToolFlags):
         )
 
 
-@dataclass(kw_only=True)
-class UserFlags:
+class UserFlags(Command):
     """The flag of commands that run episodes."""
 
-    users: str = "{}"  # JSON: sets of questions, and the user who replies to answers: a name, or `file.py:name`
+    # users who reply to answers, by set of questions: `sums check-again texts mine.py:reply`
+    users: dict[str, config.User] = Field(default_factory=dict)
 
-    def users_of_sets(self) -> dict[str, config.User]:
-        flag, expected = "--users", 'a user for each set: {"sums": "check-again"}'
-        try:
-            return _BY_SET.validate_python(decode_json(self.users, flag, expected))
-        except ValidationError:
-            raise InputError(f"{flag} is {self.users}; expected {expected}") from None
-
-    def open_users(self, executors: tuple[Executor, Executor], renderer: "ToolRenderer") -> "Users":
+    def open_users(self, executors: "tuple[Executor, Executor]", renderer: "ToolRenderer") -> "Users":
         """Return who replies to answers; raise `InputError` if own users, or the chat template, cannot be used."""
         from arc_refinery.tool_use.episodes.users import Users
 
-        by_set = self.users_of_sets()
-        if by_set:
+        if self.users:
             renderer.reply("Is that right?")
-        return Users(by_set, executors)
+        return Users(self.users, executors)
 
 
-@dataclass(kw_only=True)
 class TrainToolUse(UserFlags, GrpoFlags, ToolFlags):
     """Train a LoRA adapter with GRPO on episodes with tools; an interrupted run resumes from its last checkpoint."""
 
-    dataset_path: tuple[Path, ...]  # questions
-    training: Annotated[GrpoSettings, Flat]
-    rewards: tuple[str, ...] = ("correct",)  # terms of the reward: names, `file.py:name`, or sections as JSON
+    dataset_path: RuleFiles = NEEDED  # questions
+    training: Annotated[config.ToolGrpo, FLAT]
     max_model_len: config.PositiveInt  # longest prompt and completion together, in tokens
 
     def run(self) -> None:
         train(self.job(self.training, self.max_model_len, self.sandbox), self._environment)
 
     def _environment(self) -> "Iterator[ToolEnvironment]":
+        from arc_refinery import records
         from arc_refinery.tool_use.training.environment import ToolEnvironment, check_template, fitting
         from arc_refinery.tool_use.training.reward_terms import EpisodeReward
 
-        _check_sets(self.dataset_path, {"--tools-of-sets": self.choices_of_sets(), "--users": self.users_of_sets()})
-        terms = [_entry(config.RewardTerm, word, "--rewards") for word in self.rewards]
-        questions = [question for _, question in records.read_all(self.dataset_path, Question)]
+        _check_sets(self.dataset_path, {"--tools-of-sets": self.choices_of_sets(), "--users": self.users})
+        questions = [question for _, question in records.read_all(self.dataset_path, records.Question)]
         longest = self.max_model_len - self.generation.max_episode_tokens
-        with _two(self.sandbox, self.n_jobs, self.modules()) as executors:
+        with _two(self.sandbox, self.training.n_jobs, self.modules()) as executors:
             renderer = self.renderer()
             check_template(renderer.tokenizer)
             open_toolbox = self.toolboxes(executors[0], renderer.call_format)
@@ -321,43 +297,46 @@ class TrainToolUse(UserFlags, GrpoFlags, ToolFlags):
                 training=self.training,
                 generation=self.generation,
                 open_toolbox=open_toolbox,
-                names=(*self.tools, *([self.tools_of_sets] if self.choices_of_sets() else [])),
+                names=self.tool_words(),
                 executors=executors,
                 files_hash=self.files_hash(),
                 seed=self.seed,
-                reward=EpisodeReward(terms, self.generation.max_episode_tokens),
+                reward=EpisodeReward(self.training.rewards, self.generation.max_episode_tokens),
                 users=self.open_users(executors, renderer),
             )
 
 
-@dataclass(kw_only=True)
 class Episodes(UserFlags, SamplerFlags, ToolFlags):
     """Run and grade episodes on a shard of questions; an interrupted run resumes."""
 
-    dataset_path: Path  # questions
-    output_folder: Path  # <shard>.parquet is written here
+    generation: config.Generation
+    dataset_path: RulePath = NEEDED  # questions
+    output_folder: RulePath = NEEDED  # <shard>.parquet is written here
     n_predictions: config.PositiveInt = 8  # episodes per question
     questions_per_batch: config.PositiveInt = 8  # questions whose episodes run together
-    shard: config.NonNegativeInt = 0  # index of the shard to run
-    n_shards: config.PositiveInt = 1  # number of shards; does not change results
-    lora_path: Path | None = None  # folder of an adapter; default: none
+    shard: Annotated[config.NonNegativeInt, RULE] = 0  # index of the shard to run
+    n_shards: Annotated[config.PositiveInt, RULE] = 1  # number of shards; does not change results
+    lora_path: Annotated[Path | None, RULE] = None  # folder of an adapter; default: none
+    n_jobs: Annotated[config.PositiveInt, TUNING] = 1  # sandbox servers
 
     @property
     def _output(self) -> Path:
         return self.output_folder / f"{self.shard:03d}.parquet"
 
     def writes(self) -> Outputs:
-        return {"output_folder": [records_file(self._output, records.Episode)]}
+        return {"output_folder": [records_file(self._output, "episodes")]}
 
     def run(self) -> None:
+        from arc_refinery import records
         from arc_refinery.sampling.checks import check_model
         from arc_refinery.sampling.progress import progress_path
+        from arc_refinery.tool_use.calls.formats import CALL_FORMAT
         from arc_refinery.tool_use.episodes.rollout import EpisodeSettings, run_shard
 
-        _check_sets([self.dataset_path], {"--tools-of-sets": self.choices_of_sets(), "--users": self.users_of_sets()})
+        _check_sets([self.dataset_path], {"--tools-of-sets": self.choices_of_sets(), "--users": self.users})
         model = self.sampler()
         check_model(model, self.lora_path)
-        questions = list(records.read(self.dataset_path, Question))
+        questions = list(records.read(self.dataset_path, records.Question))
         with _two(self.sandbox, self.n_jobs, self.modules()) as executors:
             renderer = self.renderer()
             setup = EpisodeSettings(
@@ -384,7 +363,9 @@ class Episodes(UserFlags, SamplerFlags, ToolFlags):
 
 def _check_sets(paths: Iterable[Path], named: Mapping[str, Iterable[str]]) -> None:
     """Raise `InputError` if a flag names a set of which there is no question."""
-    there = {one.partition("/")[0] for path in paths for one in records.texts(path, Question, "question_id")}
+    from arc_refinery import records
+
+    there = {one.partition("/")[0] for path in paths for one in records.texts(path, records.Question, "question_id")}
     for flag, sets in named.items():
         if unknown := sorted(set(sets) - there):
             raise InputError(
@@ -392,18 +373,10 @@ def _check_sets(paths: Iterable[Path], named: Mapping[str, Iterable[str]]) -> No
             )
 
 
-def _entry(kind: type[Entry], word: str, flag: str) -> Entry:
-    if word.startswith("{"):
-        decode_json(word, f"{flag}: {word}", "a section")
-    try:
-        return kind.of(word)
-    except ValidationError as error:
-        faults = [config.explain(one) for one in error.errors()]
-        raise InputError(f"{flag}: {'; '.join(faults)}") from None
-
-
 @contextmanager
-def _two(sandbox: config.Sandbox, n_jobs: int = 1, modules: Sequence[str] = ()) -> Iterator[tuple[Executor, Executor]]:
+def _two(
+    sandbox: config.Sandbox, n_jobs: int = 1, modules: Sequence[str] = ()
+) -> "Iterator[tuple[Executor, Executor]]":
     """Open one executor that runs programs, and one that only compares their results (grading/code_exec.py)."""
     with sandbox.executor(n_jobs, modules) as candidates, sandbox.executor(1) as graders:
         yield candidates, graders

@@ -2,17 +2,19 @@
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from arc_refinery import config, records
-from arc_refinery.cli.flags import PUBLISHED_MODEL, AdapterFlags, Flat, GrpoFlags, PublishedModel
+from pydantic import Field
+
+from arc_refinery import config
+from arc_refinery.cli.flags import MODEL, PUBLISHED_MODEL, AdapterFlags, GrpoFlags, RuleFiles
+from arc_refinery.config.flags import FLAT, NEEDED
 from arc_refinery.reading import content_hash
 from arc_refinery.sampling.gpus import divide, let_segments_grow
 from arc_refinery.training.job import train
 
 if TYPE_CHECKING:
+    from arc_refinery.records import Prompt
     from arc_refinery.refine.environment import RefineEnvironment
     from arc_refinery.training.sft import SftRow
 
@@ -41,15 +43,14 @@ def _published_grpo() -> config.Grpo:
     )
 
 
-@dataclass(kw_only=True)
 class Train(GrpoFlags):
     """Train a LoRA adapter with GRPO on prompts, or with --kind tool-use on questions; an interrupted run resumes."""
 
-    dataset_path: tuple[Path, ...]  # prompts; tasks, whose first-turn prompts are made; or refine_dataset.json.gz
-    model_path: PublishedModel = PUBLISHED_MODEL
-    lora: Annotated[config.Lora, Flat] = field(default_factory=lambda: config.Lora(lora_r=16))
-    training: Annotated[config.Grpo, Flat] = field(default_factory=_published_grpo)
-    lengths: Annotated[config.Lengths, Flat] = field(default_factory=_published_lengths)
+    dataset_path: RuleFiles = NEEDED  # prompts; tasks, whose first-turn prompts are made; or refine_dataset.json.gz
+    model_path: config.Line = Field(PUBLISHED_MODEL, description=MODEL)
+    lora: Annotated[config.Lora, FLAT] = Field(default_factory=lambda: config.Lora(lora_r=16))
+    training: Annotated[config.Grpo, FLAT] = Field(default_factory=_published_grpo)
+    lengths: Annotated[config.Lengths, FLAT] = Field(default_factory=_published_lengths)
     use_data_augmentation: bool = True  # for tasks: give each prompt its own symmetry and coloring
     test_inputs: config.TestInputs = "one"  # for tasks: that a prompt shows; one is drawn at random
     template: config.Line = "words"  # of prompts for tasks and of feedback: compact, words, or a learned folder
@@ -90,7 +91,8 @@ class Train(GrpoFlags):
                 executor=executor,
             )
 
-    def _fitting_prompts(self) -> Iterator[records.Prompt]:
+    def _fitting_prompts(self) -> "Iterator[Prompt]":
+        from arc_refinery import records
         from arc_refinery.refine.prompt_sources import prompts_in
 
         sampling = config.Sampling(
@@ -115,12 +117,11 @@ class Train(GrpoFlags):
         logging.info("%d prompts leave no room for an answer and were left out", n_left_out)
 
 
-@dataclass(kw_only=True)
 class FineTune(AdapterFlags):
     """Train a LoRA adapter on demonstrations; an interrupted run resumes from its last checkpoint."""
 
-    dataset_path: tuple[Path, ...]  # demonstrations of refining, or conversations with tools
-    training: Annotated[config.Imitation, Flat]
+    dataset_path: RuleFiles = NEEDED  # demonstrations of refining, or conversations with tools
+    training: Annotated[config.Imitation, FLAT]
 
     def run(self) -> None:
         divide(1, 0)
@@ -140,6 +141,7 @@ class FineTune(AdapterFlags):
         )
 
     def _rows(self) -> "Iterator[SftRow]":
+        from arc_refinery import records
         from arc_refinery.models.tokenizers import load_tokenizer
         from arc_refinery.refine.demonstrations import segments
         from arc_refinery.training.sft import SftRow

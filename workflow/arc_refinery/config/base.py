@@ -84,7 +84,9 @@ class Mark(Enum):
     A field without a mark changes every result of the stages that read its section.
     """
 
+    RULE = "nothing: a rule gives it to the command, such as a file or the number of a shard"
     TUNING = "how jobs run, and no result"
+    ATTEMPTS = "attempts, not the prompts that they answer"
     PROMPTS = "prompts, which later stages read as they are written"
     ROWS = "rows to learn from, which fine-tuning reads as they are written"
     EVALUATION = "evaluation, not training"
@@ -92,7 +94,7 @@ class Mark(Enum):
     REPORT = "the report"
 
 
-TUNING, PROMPTS, ROWS, EVALUATION, EPISODES, REPORT = Mark
+RULE, TUNING, ATTEMPTS, PROMPTS, ROWS, EVALUATION, EPISODES, REPORT = Mark
 
 
 def marked(section: type[BaseModel], *marks: Mark) -> set[str]:
@@ -151,7 +153,7 @@ def explain(problem: Any) -> str:
             return f"{key} is missing; see config/README.md for its meaning"
         case "value_error":
             text = str(context["error"])
-            between = " " if text.startswith("is ") else ": "
+            between = " " if text.startswith(("is ", "names ")) else ": "
             return f"{key}{between}{text}" if problem["loc"] else text
         case "too_short":
             return f"{key} is empty; expected a list of at least {context['min_length']}"

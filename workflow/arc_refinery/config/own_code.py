@@ -6,7 +6,6 @@ The file is parsed, not imported: every job reads the config, and imports may ta
 """
 
 import ast
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -92,7 +91,7 @@ class OwnCode:
 
 
 class Entry(Strict):
-    """An entry of a list: something built in or `file.py:name`, as a section, or as only the text of its `key`.
+    """An entry of a list: something built in or `file.py:name`, as a section or as a word.
 
     rewards: [correct, {reward: rewards.py:score, weight: 0.5}]
     """
@@ -103,26 +102,37 @@ class Entry(Strict):
     def own_code(self) -> OwnCode | None:
         return OwnCode.parse(getattr(self, self.key))
 
-    @property
-    def word(self) -> str:
-        """The entry as one word of a command line: the text alone, or JSON if anything else is set."""
-        given = self.model_dump(exclude_defaults=True)
-        return str(given[self.key]) if set(given) == {self.key} else json.dumps(given)
+    def __str__(self) -> str:
+        """The entry as one word, from which it can be read again: `search,corpus=passages.jsonl,passages=5`."""
+        settings = self.model_dump(exclude_defaults=True)
+        name = settings.pop(self.key)
+        if not settings:
+            return str(name)
+        return ",".join([_escaped(name), *(f"{key}={_escaped(value)}" for key, value in settings.items())])
 
     @classmethod
-    def of(cls, word: str) -> Self:
-        """Undo `word`; raises `ValueError`."""
-        return cls.model_validate(json.loads(word) if word.startswith("{") else word)
+    def settings_of(cls, word: str) -> dict[str, Any]:
+        """Return the keys and values of an entry that is given as one word; a comma in a value is written twice."""
+        if OwnCode.parse(word):
+            return {cls.key: word}
+        name, *settings = [one.replace("\0", ",") for one in word.replace(",,", "\0").split(",")]
+        if wrong := [one for one in settings if "=" not in one]:
+            raise ValueError(f"is {word!r:.100}, with {wrong[0]!r:.100} after a comma; expected `key=value` there")
+        return {cls.key: name} | dict(one.split("=", 1) for one in settings)
 
     @model_validator(mode="before")
     @classmethod
-    def _may_be_a_text(cls, value: Any) -> Any:
+    def _may_be_a_word(cls, value: Any) -> Any:
         if not isinstance(value, str | dict | cls):
             raise ValueError(
                 f"is {value!r}; expected the name of a {cls.key}, `file.py:name`, or a section with `{cls.key}`"
             )
-        return {cls.key: value} if isinstance(value, str) else value
+        return cls.settings_of(value) if isinstance(value, str) else value
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> dict[str, Any]:
         return {"anyOf": [{"type": "string"}, handler(core_schema)]}
+
+
+def _escaped(value: object) -> str:
+    return str(value).replace(",", ",,")

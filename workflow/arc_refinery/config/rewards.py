@@ -4,12 +4,12 @@ rewards: [correct, {reward: format, weight: 0.1}, {reward: rewards.py:score, wei
 """
 
 from collections import Counter
-from typing import ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
 from arc_refinery.config.grpo import PolicyGradient
-from arc_refinery.config.own_code import Entry
+from arc_refinery.config.own_code import Entry, OwnCode
 
 BuiltInReward = Literal["correct", "passed_tests", "format", "length"]
 
@@ -26,6 +26,18 @@ class RewardTerm(Entry):
     def name(self) -> str:
         """Name in the training log."""
         return self.own_code.name if self.own_code else self.reward
+
+    def __str__(self) -> str:
+        """The term as one word: `format=0.1`."""
+        return self.reward if self.weight == 1.0 else f"{self.reward}={self.weight}"
+
+    @classmethod
+    def settings_of(cls, word: str) -> dict[str, Any]:
+        """Return the keys and values of a term that is given as one word."""
+        if OwnCode.parse(word) or "=" not in word:
+            return {"reward": word}
+        reward, _, weight = word.rpartition("=")
+        return {"reward": reward, "weight": weight}
 
     @model_validator(mode="after")
     def _is_known(self) -> Self:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from arc_refinery.config.base import (
+    ATTEMPTS,
     PROMPTS,
     TUNING,
     Line,
@@ -149,10 +150,10 @@ class Sampling(Strict):
     test_inputs: TestInputs = Field(
         "all", description="Test inputs that a first-turn prompt shows: all of the task's, or one drawn at random."
     )
-    temperature: Temperature = Field(
+    temperature: Annotated[Temperature, ATTEMPTS] = Field(
         1.0, description="Softmax temperature; 0: greedy, so all completions of a prompt are equal."
     )
-    top_p: Mass = Field(0.95, description="Nucleus sampling: probability mass kept.")
+    top_p: Annotated[Mass, ATTEMPTS] = Field(0.95, description="Nucleus sampling: probability mass kept.")
     max_output_tokens: PositiveInt = Field(description="Longest completion, in tokens.")
 
 

@@ -128,7 +128,7 @@ def train_tool_use(experiment: ToolUse, adapter: str) -> Stage:
     run = experiment.runs[adapter]
     chosen = [tool for one in experiment.data.train for tool in experiment.tools_of(one.name)]
     tools = _tools(experiment, experiment.tools) | _tools_of_sets(experiment) | _files(experiment, chosen)
-    rewards = {"rewards": tuple(term.word for term in experiment.rewards)}
+    rewards = {"rewards": tuple(map(str, experiment.rewards))}
     users = _users(experiment, [one.name for one in experiment.data.train])
     params = tools | users | trained(experiment, run) | rewards | {"seed": experiment.seed_of(adapter)}
     return Stage(params, _tuning(run.grpo))
@@ -324,7 +324,7 @@ def _tools(experiment: ToolUse, tools: tuple[ToolChoice, ...]) -> Settings:
     return {
         "model_path": inputs.model_path(experiment, experiment.model),
         "max_model_len": experiment.model.window,
-        "tools": tuple(one.word for one in tools),
+        "tools": tuple(map(str, tools)),
         "generation": experiment.generation.model_dump(exclude=marked(type(experiment.generation), EVALUATION)),
         "sandbox": experiment.sandbox.model_dump(),
         "seed": experiment.seed,
@@ -333,15 +333,13 @@ def _tools(experiment: ToolUse, tools: tuple[ToolChoice, ...]) -> Settings:
 
 
 def _tools_of_sets(experiment: ToolUse) -> Settings:
-    """The training sets with tools of their own, as JSON."""
-    chosen = {one.name: [tool.word for tool in one.tools] for one in experiment.data.train if one.tools}
-    return {"tools_of_sets": json.dumps(chosen)} if chosen else {}
+    chosen = [word for one in experiment.data.train for tool in one.tools for word in (one.name, str(tool))]
+    return {"tools_of_sets": chosen} if chosen else {}
 
 
 def _users(experiment: ToolUse, sets: Iterable[str]) -> Settings:
-    """The users of sets of questions, as JSON."""
-    chosen = {name: user for name in sets if (user := experiment.user_of(name))}
-    return {"users": json.dumps(chosen)} if chosen else {}
+    chosen = [word for name in sets if (user := experiment.user_of(name)) for word in (name, user)]
+    return {"users": chosen} if chosen else {}
 
 
 def _files(experiment: ToolUse, tools: Iterable[ToolChoice]) -> Settings:

@@ -68,7 +68,7 @@ class EpisodeReward:
     def identity(self) -> dict[str, object]:
         """Return what determines the rewards."""
         files = sorted({term.own_code.path for term in self.terms if term.own_code})
-        return {"terms": [term.word for term in self.terms], "files": content_hash(files) if files else ""}
+        return {"terms": [str(term) for term in self.terms], "files": content_hash(files) if files else ""}
 
     def values(self, episodes: Sequence[ScoredEpisode]) -> dict[str, list[float]]:
         """Return each term's value of each episode, without weights."""

@@ -1,0 +1,90 @@
+"""Words of a command line become a command: tyro reads them, then pydantic checks all values at once."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, TypeVar
+
+import tyro
+from pydantic import BaseModel, ValidationError
+from tyro.constructors import (
+    ConstructorRegistry,
+    PrimitiveConstructorSpec,
+    PrimitiveTypeInfo,
+    StructConstructorSpec,
+    StructFieldSpec,
+    StructTypeInfo,
+)
+
+from arc_refinery.cli.flags import PUBLISHED_NAMES, Command, ModelFlags
+from arc_refinery.config import explain
+from arc_refinery.config.flags import FLAT, NEEDED, flag_of, lacking, section_of
+from arc_refinery.config.own_code import Entry
+
+AnyCommand = TypeVar("AnyCommand", bound=Command)
+
+
+def read(kind: type[AnyCommand], words: Sequence[str], prog: str) -> AnyCommand:
+    """Return a command; exit with code 2 and a line per mistake on a wrong command line."""
+    values: Any = tyro.cli(kind, prog=prog, args=words, registry=rules_for(kind))
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        faults = [explain({**one, "loc": _place(kind, one["loc"])}) for one in error.errors()]
+        print("\n".join(f"{prog}: {fault}" for fault in faults), file=sys.stderr)
+        sys.exit(2)
+
+
+def rules_for(kind: type[Command]) -> ConstructorRegistry:
+    """Rules of tyro: sections stay plain values, which pydantic checks later, and an entry of a list is one word."""
+    registry = ConstructorRegistry()
+    hidden = {section_of(field): lacking(field) for field in kind.model_fields.values()}
+    is_asked = False  # whether this rule has asked tyro for its own
+
+    def field(spec: StructFieldSpec, section: type[BaseModel]) -> StructFieldSpec:
+        shown: Any = spec.type
+        if FLAT in section.model_fields[spec.name].metadata:
+            shown = Annotated[shown, tyro.conf.OmitArgPrefixes]
+        if spec.name in PUBLISHED_NAMES and issubclass(section, ModelFlags):
+            shown = Annotated[shown, tyro.conf.arg(aliases=[PUBLISHED_NAMES[spec.name]])]
+        return replace(spec, type=shown, default=tyro.MISSING if spec.default is NEEDED else spec.default)
+
+    @registry.struct_rule
+    def section(info: StructTypeInfo) -> StructConstructorSpec | None:
+        nonlocal is_asked
+        if is_asked or not (isinstance(info.type, type) and issubclass(info.type, BaseModel)):
+            return None
+        is_asked = True
+        spec = ConstructorRegistry.get_struct_spec(info)
+        is_asked = False
+        assert isinstance(spec, StructConstructorSpec)
+        shown = [field(one, info.type) for one in spec.fields if one.name not in hidden.get(info.type, ())]
+
+        def values(**given: Any) -> dict[str, Any]:
+            return given
+
+        values.__doc__ = info.type.__doc__
+        return StructConstructorSpec(values, tuple(shown))
+
+    @registry.primitive_rule
+    def entry(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+        if not (isinstance(info.type, type) and issubclass(info.type, Entry)):
+            return None
+        return PrimitiveConstructorSpec(
+            1, "STR", lambda words: words[0], lambda one: isinstance(one, str | Entry), lambda one: [str(one)]
+        )
+
+    return registry
+
+
+def _place(section: type[BaseModel] | None, place: Sequence[int | str]) -> tuple[int | str, ...]:
+    """Return where a fault is: the flag, and the place in its value."""
+    prefix = ""
+    for depth, name in enumerate(place, 1):
+        assert section
+        field = section.model_fields[str(name)]
+        section = section_of(field)
+        if not section:
+            return (flag_of(f"{prefix}{name}"), *place[depth:])
+        prefix += "" if FLAT in field.metadata else f"{name}."
+    return (flag_of(prefix[:-1]),) if prefix else ()
