@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from checkout import TINY_TOOLS
 from handmade_episodes import ANSWERS, ARMS, QUESTIONS, SETTINGS, experiment
 from markdown_it import MarkdownIt
@@ -24,7 +25,7 @@ from arc_refinery import config, records
 from arc_refinery.config import ToolArm, ToolUse
 from arc_refinery.records import RecordError
 from arc_refinery.records.transcripts import Episode, EpisodeMessage
-from arc_refinery.reporting import page
+from arc_refinery.reporting import page, provenance
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.tool_use.transcripts import mask_picture
 
@@ -44,13 +45,16 @@ def composed(results: Path, made: ToolUse) -> str:
     return "\n\n".join(compose(made, results / "by-hand", Attachments("by-hand/report"))) + "\n"
 
 
-def test_the_tools_are_named_also_those_of_sets(tmp_path: Path, wording: Wording):
-    made = experiment(tmp_path)
-    wording(line_with(composed(tmp_path, made), "(`calculator`)"))
+def test_the_settings_that_differ_are_shown_as_yaml(tmp_path: Path):
+    terms = ["correct", {"reward": "length", "weight": -0.2}, {"reward": "mine.py:score", "weight": 0.5}]
     heldout = {**SETTINGS["data"]["heldout"][0], "tools": ["python", "mine/atlas.py:capital"]}
-    content = {**SETTINGS, "data": {**SETTINGS["data"], "heldout": [heldout]}}
-    other = config.validate_experiment(content, "test", config.ToolUse)
-    wording(line_with(composed(tmp_path, other), "(`calculator`; for sums: `python`, `mine/atlas.py:capital`)"))
+    training = {"grpo": {"learning_rate": 1e-3, "rewards": terms}}
+    content = SETTINGS | {"training": training, "data": {**SETTINGS["data"], "heldout": [heldout]}}
+    made = experiment(tmp_path, settings=content)
+    shown = yaml.safe_load("\n".join(provenance.settings(made)).partition("```yaml\n")[2].partition("```")[0])
+    again = config.validate_experiment({"experiment": made.experiment} | shown, "test", config.ToolUse)
+    assert provenance.settings(again) == provenance.settings(made)
+    assert [term.name for term in again.rewards] == ["correct", "length", "score"]
 
 
 def test_a_model_of_the_hub_is_read_where_it_was_fetched_and_its_commit_is_named(tmp_path: Path):
@@ -265,12 +269,8 @@ def test_transcripts_are_of_the_questions_that_gained_most(text: str):
     assert "    [tool]\n    2\n    [assistant]\n    letter C\n    [answered; reward 1]" in shown
 
 
-def test_the_reward_in_training_is_named(tmp_path: Path, text: str, wording: Wording):
-    terms = ["correct", {"reward": "length", "weight": -0.2}, {"reward": "mine.py:score", "weight": 0.5}]
-    content = SETTINGS | {"training": {"grpo": {"learning_rate": 1e-3, "rewards": terms}}}
-    formula = "1 × `correct` − 0.2 × `length` + 0.5 × `score`;"
-    wording(line_with(composed(tmp_path, experiment(tmp_path, settings=content)), formula))
-    wording(line_with(text, "Reward: 1 "))
+def test_the_first_sentences_say_what_was_trained_and_what_a_reward_is(text: str, wording: Wording):
+    wording(line_with(text, "Reward "))
 
 
 # repeated trainings

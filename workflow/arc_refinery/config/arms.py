@@ -18,7 +18,11 @@ from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.training import SFT, TRAINED
 
 # A kind declares it after its sections: the tables of config/README.md list the keys in that order
-COMPARE: Any = Field((), description="Names of experiments that `snakemake compare` compares in `results/compare.md`.")
+COMPARE: Any = Field(
+    (),
+    description="Names of experiments that `snakemake compare` compares in `results/compare.md`: later ones minus "
+    "earlier ones.",
+)
 
 
 class BaseArm(Strict):

@@ -7,9 +7,9 @@ from typing import Any
 
 from arc_refinery.evaluation.sides import Side, arms_to_pair, sets_to_compare
 from arc_refinery.reporting.markdown import markdown_table
+from arc_refinery.reporting.provenance import NO_RESULT
 from arc_refinery.reporting.training_log import Log, read_log
 
-NO_RESULT = {"experiment", "compare", "resources"}  # settings that do not affect results
 MISSING = object()
 MAX_NAMED = 20  # longer lists of what is left out are only counted
 

@@ -65,6 +65,11 @@ def interval_text(found: Estimate) -> str:
     return f"[{points(max(-1.0, found.low))}, {points(min(1.0, found.high))}]"
 
 
+def difference_text(found: Estimate) -> str:
+    """Format a difference of shares with its interval: `+2.0 [-3.3, +7.1]`."""
+    return f"{points(found.mean)} {interval_text(found)}"
+
+
 def runs_text(found: Estimate) -> str:
     """Format the differences of the runs: `per run +2.0, +2.5, +0.5`."""
     return f"per run {', '.join(map(points, found.runs))}"

@@ -1,16 +1,41 @@
-"""Report section on how to reproduce a result: command, commit, packages, seeds. Equal runs give equal text."""
+"""Report sections on how results were made: settings, command, commit, packages. Equal runs give equal text.
+
+settings    model: {path: workflow/models/tiny, window: 1024}
+            sampling: {batch_size: 4, max_output_tokens: 24}
+"""
 
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
-from arc_refinery.config import Experiment
+import yaml
+from pydantic import BaseModel
+
+from arc_refinery.config import REPORT, TUNING, Experiment, marked
 from arc_refinery.models.hub import fetched_folder, readable_size, record_of
 from arc_refinery.reporting.markdown import markdown_table
 
+NO_RESULT = {"experiment", "compare", "resources", "shards_per_grading_job"}  # settings that do not affect results
 PACKAGES = ("arc-refinery", "snakemake", "torch", "transformers", "trl", "peft", "vllm", "unsloth", "numpy", "scipy")
+
+
+def settings(experiment: Experiment) -> list[str]:
+    """Return Markdown blocks with the settings that differ from their defaults and change results, as YAML."""
+    differing = {key: value for key, value in _differing(experiment).items() if key not in NO_RESULT}
+    text = yaml.safe_dump(differing, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
+    return ["Settings that differ from their defaults; `config/README.md` explains the keys:", f"```yaml\n{text}```"]
+
+
+def _differing(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        keys = value.model_dump(exclude_defaults=True).keys() - marked(type(value), TUNING, REPORT)
+        return {key: _differing(section) for key, section in value if key in keys}
+    if isinstance(value, Mapping):
+        return {key: _differing(section) for key, section in value.items()}
+    return list(map(_differing, value)) if isinstance(value, list | tuple) else value
 
 
 def section(experiment: Experiment, folder: Path, seeds: Mapping[str, Sequence[int]]) -> list[str]:
@@ -55,15 +80,8 @@ def _versions(packages: Sequence[str]) -> list[list[str]]:
 
 def _commit() -> str:
     """Return the commit of the checkout that this code runs from, marked if it has uncommitted changes."""
-    command = [
-        "git",
-        "-C",
-        str(Path(__file__).parent),
-        "describe",
-        "--always",
-        "--dirty=, with uncommitted changes",
-        "--abbrev=12",
-    ]
+    state = "--dirty=, with uncommitted changes"
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", state, "--abbrev=12"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (FileNotFoundError, subprocess.CalledProcessError):

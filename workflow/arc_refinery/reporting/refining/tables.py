@@ -38,7 +38,7 @@ from arc_refinery.evaluation.statistics import (
 from arc_refinery.reporting.markdown import (
     DIFFERENCE,
     Columns,
-    interval_text,
+    difference_text,
     markdown_table,
     p_text,
     percent,
@@ -113,13 +113,14 @@ def comparisons(
     experiment: Refining, set_name: str, metrics: Mapping[str, pd.DataFrame], metric: str = "is_correct"
 ) -> list[Comparison]:
     """Compare arms on a metric that is 0 or 1 per task; of repeated arms, the means over repetitions."""
-    compared = []
+    compared, primary = [], experiment.evaluation.primary
     for first, second in experiment.compared:
         runs = experiment.paired_runs(first, second)
         a, b = ([[metrics[arm.name][metric] for arm in arms] for arms in side] for side in both_sides(runs))
         used = [_label(experiment, name, side) for name, side in zip((first, second), both_sides(runs), strict=True)]
-        found = compare(used[0], used[1], run_means(a), run_means(b))
-        compared.append(replace(found, is_primary=_is_primary(experiment, set_name, first, second)))
+        is_primary = primary and (primary.set, primary.arms, primary.turn) == (set_name, (first, second), None)
+        comparison = compare(used[0], used[1], run_means(a), run_means(b))
+        compared.append(replace(comparison, is_primary=bool(is_primary)))
     return compared
 
 
@@ -127,11 +128,6 @@ def _label(experiment: Refining, name: str, runs: Sequence[Sequence[Arm]]) -> st
     """Return the name of an arm, or those of its repetitions if only some have one to be paired with."""
     used = {arm.name: arm for of_run in runs for arm in of_run}
     return name if len(used) == len(experiment.arms_called(name)) else ", ".join(used)
-
-
-def _is_primary(experiment: Refining, set_name: str, first: str, second: str) -> bool:
-    primary = experiment.evaluation.primary
-    return primary is not None and (primary.set, primary.arms, primary.turn) == (set_name, (first, second), None)
 
 
 COMPARISON: Columns[Comparison] = {
@@ -237,10 +233,8 @@ def _differences_of_pair(
 
 
 def _turn_cells(found: Mapping[str, Estimate]) -> list[object]:
-    cells = []
-    for one in found.values():
-        text = f"{points(one.mean)} {interval_text(one)}"
-        cells.append(f"**{text}**" if one.excludes_zero else text)
+    texts = [(difference_text(difference), difference.excludes_zero) for difference in found.values()]
+    cells = [f"**{text}**" if is_bold else text for text, is_bold in texts]
     rate = found[PASS_RATE]
     return [rate.n_tasks, *cells, ", ".join(map(points, rate.runs)) if len(rate.runs) > 1 else "–"]
 
@@ -261,7 +255,7 @@ def equal_tokens_table(experiment: Refining, results: SetResults) -> str:
                 f"`{first}` − `{second}`{runs_in_brackets(found)}",
                 f"{mean_spent[0]:.0f} / {mean_spent[1]:.0f}",
                 f"{_count(np.mean(a, axis=0).sum())} − {_count(np.mean(b, axis=0).sum())} of {found.n_tasks}",
-                f"{points(found.mean)} {interval_text(found)}",
+                difference_text(found),
             ]
         )
     header = ["at equal generated tokens", "tokens per task, unlimited", "solved", "points"]

@@ -11,7 +11,6 @@ from pathlib import Path
 import pandas as pd
 
 from arc_refinery.config import ToolArm, ToolUse
-from arc_refinery.config.rewards import CORRECT
 from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
 from arc_refinery.evaluation.sides import both_sides, run_means
 from arc_refinery.reporting import left_out, provenance, training
@@ -35,6 +34,11 @@ from arc_refinery.reporting.tool_use.transcripts import (
 )
 from arc_refinery.tool_use.grading.evaluated import EvaluatedQuestions, load_questions
 
+PATTERNS = (
+    "The generator's questions follow a few patterns, and one text in eight is held out, so no held-out pattern is "
+    "new to the model."
+)
+
 
 def write_report(experiment: ToolUse, folder: Path, report: Path) -> None:
     """Write the Markdown file `report` and replace `folder`/report by its pictures and tables."""
@@ -44,61 +48,39 @@ def write_report(experiment: ToolUse, folder: Path, report: Path) -> None:
 def compose(experiment: ToolUse, folder: Path, files: Attachments) -> list[str]:
     """Return the report as Markdown blocks; its pictures and tables are added to `files`."""
     arms = [arm.name for arm in experiment.arms]
+    training_seeds = experiment.training.seeds if experiment.training else ()
+    limits = [_scope_of_intervals(experiment)]
+    if any(questions.source == "generator" for questions in experiment.data.heldout):
+        limits.append(PATTERNS)
     evaluated = [load_questions(experiment, folder, one, arms) for one in experiment.data.heldout]
     return [
         f"# Experiment {experiment.experiment}: tool use",
-        *_setup(experiment),
+        _setup(experiment),
         *_headline(experiment, evaluated),
         *(block for one in evaluated for block in _set_section(experiment, one, files)),
         *mask_section(experiment, folder, evaluated, files),
         *training.section(experiment, folder, files),
         *left_out.of_questions(experiment, folder),
-        *provenance.section(experiment, folder, {"experiment": (experiment.seed,), "training": _seeds(experiment)}),
-        *_limits(experiment),
+        "## Settings",
+        *provenance.settings(experiment),
+        *provenance.section(experiment, folder, {"experiment": (experiment.seed,), "training": training_seeds}),
+        "## Limitations",
+        "\n".join(f"- {item}" for item in limits),
     ]
 
 
-def _seeds(experiment: ToolUse) -> tuple[int, ...]:
-    return experiment.training.seeds if experiment.training else ()
-
-
-def _setup(experiment: ToolUse) -> list[str]:
-    generation, sets = experiment.generation, experiment.data.train
+def _setup(experiment: ToolUse) -> str:
     trained = "Nothing was trained."
     if experiment.training:
-        names = ", ".join(f"`{one.name}`" for one in sets)
+        names = ", ".join(f"`{questions.name}`" for questions in experiment.data.train)
         trained = f"Trained on {names} by {', then '.join(method.upper() for method in experiment.training.methods)}."
         if len(experiment.trained) > 1:
             trained += f" Trainings: {', '.join(f'`{name}`' for name in experiment.trained)}."
-    verbs = "thinks, calls tools" if generation.enable_thinking else "calls tools"
-    return [
-        f"`{experiment.model.path}` {verbs} ({_tools(experiment)}), reads their "
-        f"results, and answers. {_users(experiment)}{trained} {_reward(experiment)} Limits: "
-        f"{generation.max_calls} calls and {generation.max_episode_tokens} tokens per episode, "
-        f"{generation.max_turn_tokens} tokens per turn.",
-    ]
-
-
-def _tools(experiment: ToolUse) -> str:
-    """Return the tools, then those of sets with other ones."""
-    others = {one.name: one.tools for one in (*experiment.data.train, *experiment.data.heldout) if one.tools}
-    listed = [", ".join(f"`{one.tool}`" for one in tools) for tools in (experiment.tools, *others.values())]
-    return "; ".join([listed[0], *(f"for {name}: {tools}" for name, tools in zip(others, listed[1:], strict=True))])
-
-
-def _users(experiment: ToolUse) -> str:
-    replying = [f"`{user}` for {name}" for name in experiment.sets if (user := experiment.user_of(name))]
-    if not replying:
-        return ""
-    n_messages = experiment.generation.max_user_messages
-    return f"A user replies to answers ({', '.join(replying)}), at most {n_messages} times; the last answer counts. "
-
-
-def _reward(experiment: ToolUse) -> str:
-    if experiment.rewards in ((), CORRECT):
-        return "Reward: 1 for a correct answer, else 0."
-    terms = [f"{'−' if term.weight < 0 else '+'} {abs(term.weight):g} × `{term.name}`" for term in experiment.rewards]
-    return f"Reward in training: {' '.join(terms).removeprefix('+ ')}; below: 1 for a correct answer, else 0."
+    verbs = "thinks, calls tools" if experiment.generation.enable_thinking else "calls tools"
+    return (
+        f"`{experiment.model.path}` {verbs}, reads their results, and answers. {trained} Reward below, whatever it was "
+        "in training: 1 for a correct answer, else 0."
+    )
 
 
 def _headline(experiment: ToolUse, evaluated: Sequence[EvaluatedQuestions]) -> list[str]:
@@ -109,15 +91,12 @@ def _headline(experiment: ToolUse, evaluated: Sequence[EvaluatedQuestions]) -> l
     lines = []
     for one in evaluated:
         change = _difference_text(_difference(experiment, one, last, first))
-        before, after = (estimate(_pass_rates(experiment, one, name)).mean for name in (first, last))
+        before, after = (
+            estimate([one.pass_at(arm.name, 1) for arm in experiment.arms_called(name)]).mean for name in (first, last)
+        )
         values = f"{percent(before)} with `{first}`, {percent(after)} with `{last}`"
         lines.append(f"- `{one.settings.name}`: {values}: {change}")
     return ["Correct answers on held-out questions:", "\n".join(lines)]
-
-
-def _pass_rates(experiment: ToolUse, one: EvaluatedQuestions, name: str) -> list[list[float]]:
-    """Return pass@1 of each repetition of an arm and each question."""
-    return [one.pass_at(arm.name, 1) for arm in experiment.arms_called(name)]
 
 
 def _difference(experiment: ToolUse, one: EvaluatedQuestions, first: str, second: str) -> Estimate:
@@ -131,12 +110,13 @@ def _difference(experiment: ToolUse, one: EvaluatedQuestions, first: str, second
 
 def _set_section(experiment: ToolUse, one: EvaluatedQuestions, files: Attachments) -> list[str]:
     name = one.settings.name
+    is_repeated = any(len(arms) > 1 for arms in experiment.repetitions.values())
     table = files.add(f"{name}-questions.csv", partial(write_csv, per_question(experiment, one)))
     return [
         f"## Set `{name}` ({len(one.questions)} questions, {experiment.evaluation.n_predictions} episodes each)",
         markdown_table(*_results(experiment, one)),
         "pass@k: probability that at least one of k episodes is correct; brackets: 95 % interval over questions"
-        f"{', for means of several trainings over trainings, too' if _is_repeated(experiment) else ''}. "
+        f"{', for means of several trainings over trainings, too' if is_repeated else ''}. "
         f"[Table of questions as CSV]({table}).",
         "### Differences",
         _differences(experiment, one),
@@ -193,10 +173,6 @@ def _result(one: EvaluatedQuestions, title: str, adapter: str, arms: Sequence[To
     ]
 
 
-def _is_repeated(experiment: ToolUse) -> bool:
-    return any(len(arms) > 1 for arms in experiment.repetitions.values())
-
-
 def _differences(experiment: ToolUse, one: EvaluatedQuestions) -> str:
     lines = []
     for first, second in pairs_to_compare(one_of_each(experiment)):
@@ -242,19 +218,8 @@ def _calls(experiment: ToolUse, one: EvaluatedQuestions) -> tuple[list[str], lis
     return ["", *(f"`{name}`" for name in by_arm)], rows
 
 
-def _limits(experiment: ToolUse) -> list[str]:
-    items = [
-        _scope_of_intervals(experiment),
-        "The generator's questions follow a few patterns, and one text in eight is held out, so no held-out pattern is "
-        "new to the model."
-        if any(one.source == "generator" for one in experiment.data.heldout)
-        else "",
-    ]
-    return ["## Limitations", "\n".join(f"- {item}" for item in items if item)]
-
-
 def _scope_of_intervals(experiment: ToolUse) -> str:
-    n_runs = len(_seeds(experiment))
+    n_runs = len(experiment.training.seeds) if experiment.training else 0
     if n_runs > 1:
         few = " Two runs say little about others: such intervals can be too narrow." if n_runs == 2 else ""
         return (
