@@ -70,15 +70,8 @@ class Compare(Command):
         from arc_refinery.reporting.compare import comparison
 
         sides = read_sides(self.sides)
-        match sides[0].experiment.kind:
-            case "tool-use":
-                from arc_refinery.reporting.tool_use import compare as of_tool_use
-
-                text = comparison(sides, self.set, of_tool_use.set_section, of_tool_use.EXPLAINED)
-            case _:
-                from arc_refinery.reporting.refining import compare as of_refining
-
-                text = comparison(sides, self.set, of_refining.set_section, of_refining.EXPLAINED)
+        kind = config.part(sides[0].experiment.kind, "report")
+        text = comparison(sides, self.set, kind.set_section, kind.EXPLAINED)
         if self.output is None:
             print(text)
             return

@@ -68,6 +68,7 @@ class Experiment(Strict):
     experiment: Name = Field(description="Names the report `results/<experiment>.md` and its folder.")
     seed: Seed = Field(0, description="Seeds every random choice.")
     model: ModelConfig = Field(description="The model that answers.")
+    ends_with_answer: ClassVar[bool] = True  # a completion ends where the chat template ends an answer
     report_tables: ClassVar[Mapping[str, str]] = {}  # files that the rule `report` also writes, by name
     if TYPE_CHECKING:
         sandbox: Sandbox

@@ -278,6 +278,7 @@ class ToolUse(Compared[ToolArm]):
     evaluation: ToolEvaluation = Field(description="Arms to compare.")
     resources: Resources = Field(default_factory=lambda: Resources(), description="Resources that jobs request.")
     compare: tuple[Name, ...] = COMPARE
+    ends_with_answer: ClassVar = False  # but at generation.stop_token
 
     @property
     def rules(self) -> list[str]:

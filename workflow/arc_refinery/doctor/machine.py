@@ -13,7 +13,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from arc_refinery.config import Experiment, ModelNeeds, Needs, Refining, Sandbox
+from arc_refinery.config import Experiment, ModelNeeds, Needs, Sandbox
 from arc_refinery.doctor.findings import CheckOutcome, Finding, JobKind, Visit
 from arc_refinery.errors import InputError
 from arc_refinery.models import hub
@@ -200,7 +200,7 @@ def model_folder(experiment: Experiment, results: Path) -> Path:
 def answers(experiment: Experiment, results: Path) -> Finding:
     """Check that the token with which the model's chat template ends an answer ends a completion."""
     check = "the model's answers end"
-    if not isinstance(experiment, Refining):
+    if not experiment.ends_with_answer:
         return Finding(check, "not applicable", "jobs with tools check generation.stop_token instead")
     folder = model_folder(experiment, results)
     if not folder.is_dir():

@@ -84,6 +84,8 @@ def memory_page(experiment: Experiment) -> str:
         for kind in ("sample", "train")
         if not _is_counted(getattr(experiment.resources, kind))
     ]
+    if experiment.training and not experiment.trained_row:
+        notes.append(f"Not counted: the kind {experiment.kind} does not say how long the rows of its training are.")
     return "\n\n".join([f"# {experiment.experiment}: GPU memory", *map(str, counts(experiment)), *notes])
 
 
