@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from arc_refinery.arc.grids import Grid, fingerprint
-from arc_refinery.arc.problems import Problem
-from arc_refinery.arc.tasks import Task
+from arc_refinery.arc.tasks import Problem, Task
 from arc_refinery.barc.sources import GENERATED_EXAMPLES, generated, tasks_of_set
 from arc_refinery.config import Refining, Sandbox, load_experiment
 from arc_refinery.prompts.demonstration import transform_program

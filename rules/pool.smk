@@ -4,8 +4,7 @@ import sys
 
 from arc_refinery.errors import InputError
 from arc_refinery.runs.clock import date_back, explain_failure
-from arc_refinery.runs.ending import interrupt_once
-from arc_refinery.runs.signals import end_on_signals
+from arc_refinery.runs.ending import end_on_signals, interrupt_once
 
 POOL_RUNS = Path("logs/condor")  # the folders of runs under profiles/condor
 

@@ -11,7 +11,7 @@ PACKAGE = ROOT / "workflow/arc_refinery"
 # From the ground up; rooms of one floor do not import each other
 FLOORS = (
     {"branch_files", "errors", "seeding"},
-    {"files", "reading", "runs"},
+    {"files", "runs"},
     {"arc", "rows"},
     {"prompts", "sandbox"},
     {"models", "records"},

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from arc_refinery.arc.grids import Grid, as_grid
-from arc_refinery.arc.problems import Problem
-from arc_refinery.arc.tasks import Pair
+from arc_refinery.arc.tasks import Pair, Problem
 from arc_refinery.barc import common, generator
 from arc_refinery.barc.canvases import CANVASES, CHOICES
 from arc_refinery.barc.generator import ProblemDifficulty, Statement, generate_problem, run_statements, wrong_program

@@ -20,7 +20,7 @@ from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError
-from arc_refinery.prompts.messages import Message
+from arc_refinery.prompts.conversation import Message
 from arc_refinery.records import Prompt, RecordError, Verdict
 from arc_refinery.refine.prompt_files import write_prompts
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from arc_refinery.runs.signals import end_on_signals
+from arc_refinery.runs.ending import end_on_signals
 
 
 @pytest.fixture(autouse=True)

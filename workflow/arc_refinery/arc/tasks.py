@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from arc_refinery.arc.grids import Grid
 
@@ -53,3 +53,20 @@ class Task:
                 f"task {self.task_id}: order {order} is not a permutation of its {len(self.train)} train pairs"
             )
         return replace(self, train=tuple(self.train[i] for i in order))
+
+
+ProblemSplit = Literal["pretraining", "heldout"]  # which programs the generator may write
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One BARC row. `source` defines `main` and `generate_input`.
+
+    `seeds` is what the row was made from: for generated problems, the random seed of each example.
+    """
+
+    problem_id: str
+    source: str
+    examples: tuple[Pair, ...]
+    seeds: tuple[str, ...]
+    origin: str

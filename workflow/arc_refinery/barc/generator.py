@@ -24,8 +24,7 @@ from typing import Any
 import numpy as np
 
 from arc_refinery.arc.grids import Grid, GridError, as_grid
-from arc_refinery.arc.problems import Problem, ProblemSplit
-from arc_refinery.arc.tasks import Pair
+from arc_refinery.arc.tasks import Pair, Problem, ProblemSplit
 from arc_refinery.barc import common
 from arc_refinery.barc.canvases import CANVASES, CHOICES, SIDE_LIMITS
 from arc_refinery.barc.operations import FOLLOWING_FAMILIES, OPERATIONS, Operation

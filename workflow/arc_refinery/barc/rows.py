@@ -23,7 +23,7 @@ from arc_refinery.arc.arrow_grids import FlatGrids, are_lists, lengths_of
 from arc_refinery.arc.grids import MAX_SIDE, N_COLORS, Grid, GridError, as_grid
 from arc_refinery.barc.json_examples import UnusualFormError, cut, read_examples
 from arc_refinery.errors import InputError
-from arc_refinery.reading import check_regular, decode_json
+from arc_refinery.files import check_regular, decode_json
 from arc_refinery.rows import READ_ERRORS, open_binary, parse_json
 
 JSON_BLOCK = 8 * 2**20  # bytes

@@ -20,8 +20,7 @@ from tqdm import tqdm
 from arc_refinery import records
 from arc_refinery.arc.grids import as_grid
 from arc_refinery.arc.kaggle import read_ids, read_set
-from arc_refinery.arc.problems import Problem, ProblemSplit
-from arc_refinery.arc.tasks import Pair, Task
+from arc_refinery.arc.tasks import Pair, Problem, ProblemSplit, Task
 from arc_refinery.barc.rows import row_blocks
 from arc_refinery.barc.tasks import tasks_from_problems, tasks_of_rows
 from arc_refinery.config import CONCEPTS, DIFFICULTY, Problems, TaskSet

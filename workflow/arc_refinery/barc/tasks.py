@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from arc_refinery import records
 from arc_refinery.arc.arrow_grids import FlatGrids, list_array, pair_array
-from arc_refinery.arc.problems import Problem
-from arc_refinery.arc.tasks import Task
+from arc_refinery.arc.tasks import Problem, Task
 from arc_refinery.barc.rows import RowBlock, read_block
 from arc_refinery.seeding import stream
 

@@ -16,7 +16,7 @@ from arc_refinery.config import EPISODES, EVALUATION, RULE, TUNING
 from arc_refinery.config.flags import FLAT, NEEDED, Without
 from arc_refinery.config.tool_use import ToolName
 from arc_refinery.errors import InputError
-from arc_refinery.reading import content_hash
+from arc_refinery.files import content_hash
 from arc_refinery.training.job import train
 
 if TYPE_CHECKING:

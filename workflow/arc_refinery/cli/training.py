@@ -9,7 +9,7 @@ from pydantic import Field
 from arc_refinery import config
 from arc_refinery.cli.flags import MODEL, PUBLISHED_MODEL, AdapterFlags, GrpoFlags, RuleFiles
 from arc_refinery.config.flags import FLAT, NEEDED
-from arc_refinery.reading import content_hash
+from arc_refinery.files import content_hash
 from arc_refinery.sampling.gpus import divide, let_segments_grow
 from arc_refinery.training.job import train
 

@@ -13,8 +13,7 @@ from pydantic_core import PydanticUndefined
 
 from arc_refinery.config import KINDS, part
 from arc_refinery.errors import InputError
-from arc_refinery.files import atomic_write
-from arc_refinery.reading import read_text
+from arc_refinery.files import atomic_write, read_text
 
 BASE = (
     "Another config, which this one is merged into, section by section; lists are replaced, and a key set to null is "

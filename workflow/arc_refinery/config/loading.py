@@ -14,8 +14,8 @@ from arc_refinery.config.experiment import Experiment, Wanted
 from arc_refinery.config.resources import Resources
 from arc_refinery.config.yaml_files import read_yaml
 from arc_refinery.errors import InputError
+from arc_refinery.files import in_words, read_json
 from arc_refinery.models.shape import names_of, weight_names, without_module
-from arc_refinery.reading import in_words, read_json
 
 _Kind = TypeVar("_Kind", bound=Experiment)
 KINDS = {"refining": "arc_refinery.refine", "tool-use": "arc_refinery.tool_use"}  # packages of the built-in kinds

@@ -14,7 +14,7 @@ from pydantic import model_validator
 
 from arc_refinery.config.base import Strict
 from arc_refinery.errors import InputError
-from arc_refinery.reading import read_text
+from arc_refinery.files import read_text
 
 Definition = ast.FunctionDef | ast.ClassDef
 

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from arc_refinery.config.base import ConfigError
-from arc_refinery.reading import in_words, read_text
+from arc_refinery.files import in_words, read_text
 
 MAX_VALUES = 100_000  # in a config; aliases count each time
 

@@ -22,8 +22,8 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import AddedToken, Tokenizer
 
 from arc_refinery.errors import ModelError
+from arc_refinery.files import read_json, read_text
 from arc_refinery.prompts import Message
-from arc_refinery.reading import read_json, read_text
 
 # Classes of transformers that use tokenizer.json unchanged; others modify it.
 PLAIN_CLASSES = ("TokenizersBackend", "PreTrainedTokenizerFast")

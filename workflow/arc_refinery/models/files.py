@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from arc_refinery.errors import InputError, ModelError
-from arc_refinery.reading import check_regular, read_json
+from arc_refinery.files import check_regular, read_json
 
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _SMALL = 1_000_000  # bytes; settings are smaller, vocabularies are not

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from tqdm import tqdm
 
 from arc_refinery.errors import InputError
-from arc_refinery.files import atomic_write
-from arc_refinery.reading import read_json
+from arc_refinery.files import atomic_write, read_json
 
 if TYPE_CHECKING:
     from huggingface_hub import DryRunFileInfo

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from arc_refinery.errors import ModelError
-from arc_refinery.reading import decode_json, read_json
+from arc_refinery.files import decode_json, read_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
 """
 
 from arc_refinery.prompts.conversation import (
+    Message,
     body_of,
     compact_answer,
     error_feedback,
@@ -17,7 +18,6 @@ from arc_refinery.prompts.conversation import (
     split_prefix,
 )
 from arc_refinery.prompts.demonstration import completed_answer, transform_program
-from arc_refinery.prompts.messages import Message
 from arc_refinery.prompts.notation import COLOR_WORDS, Notation
 from arc_refinery.prompts.template import (
     COMPACT,

@@ -14,6 +14,7 @@ the whole answer, and the next turn shows the whole answer. Token counts cover o
 from collections.abc import Sequence
 from itertools import takewhile
 from textwrap import dedent
+from typing import TypedDict
 
 import numpy as np
 
@@ -21,8 +22,13 @@ from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.metrics import pixel_score
 from arc_refinery.arc.tasks import Task
 from arc_refinery.prompts.blocks import last_program
-from arc_refinery.prompts.messages import Message
 from arc_refinery.prompts.template import Template, fill
+
+
+class Message(TypedDict):
+    role: str
+    content: str
+
 
 _PYTHON, _END = "```python", "```"
 _OPEN_THOUGHT, _CLOSE_THOUGHT = "<think>", "</think>"

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice, takewhile
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -23,8 +24,8 @@ from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError
 from arc_refinery.prompts.conversation import first_turn
 from arc_refinery.prompts.notation import COLOR_WORDS, DIGITS, Notation
-from arc_refinery.prompts.rows import FirstTurnRow, read_first_turns
 from arc_refinery.prompts.template import SLOT, Template, fill
+from arc_refinery.rows import read_rows
 
 SAMPLE = 300  # rows that the template is learned from; all rows are checked against it
 MAX_MISFITS = 5  # rows that do not fit and are described
@@ -46,6 +47,16 @@ _WORD = re.compile(r"\s*\S+")
 _Instance = tuple[str, Mapping[str, int]]  # a text in one row, and possible meanings of its numbers
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstTurnRow:
+    """The first turn of one row."""
+
+    number: int  # from 1
+    system: str  # empty: no system message
+    user: str
+    assistant: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,3 +324,32 @@ def _hint(sample: Sequence[FirstTurnRow], notation: Notation) -> str:
         return ""
     named = ", ".join(word for word, _ in strangers.most_common(5))
     return f". Among color words there are {named}: give all ten words, for 0 to 9, with --colors"
+
+
+def read_first_turns(path: Path) -> Iterator[FirstTurnRow]:
+    """Yield the first turns of a file whose rows are {"messages": [{"role", "content"}, ...]}; raises `InputError`.
+
+    For a folder, reads all its files except hidden ones, sorted by name.
+    """
+    if path.is_dir():
+        for file in sorted(path.rglob("[!.]*")):
+            if file.is_file():
+                yield from read_first_turns(file)
+        return
+    for number, row in enumerate(read_rows(path, ["messages"]), 1):
+        yield _row(row, number, path)
+
+
+def _row(row: Any, number: int, path: Path) -> FirstTurnRow:
+    try:
+        messages = [(message["role"], message["content"]) for message in row["messages"]]
+        first = dict(reversed(messages))  # the first message of each role
+        texts = first.get("system") or "", first["user"], first["assistant"]
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError
+        return FirstTurnRow(number, *texts)
+    except (KeyError, TypeError):
+        raise InputError(
+            f'{path}: row {number}: expected {{"messages": [{{"role", "content"}}, ...]}} with the roles user and '
+            "assistant, optionally preceded by system"
+        ) from None

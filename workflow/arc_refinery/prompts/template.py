@@ -31,9 +31,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from arc_refinery.errors import InputError
-from arc_refinery.files import atomic_write
+from arc_refinery.files import atomic_write, read_json, read_text
 from arc_refinery.prompts.notation import COLOR_WORDS, DIGITS, Notation
-from arc_refinery.reading import read_json, read_text
 
 BUILT_IN = ("compact", "words")
 NOTATION, FEEDBACK = "notation.json", "feedback.json"  # in a folder, next to the text files

@@ -22,8 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from arc_refinery.errors import InputError
-from arc_refinery.files import atomic_write
-from arc_refinery.reading import check_regular, content_hash
+from arc_refinery.files import atomic_write, check_regular, content_hash
 from arc_refinery.records.schemas import Record, RecordClass, field_types, from_arrow, non_null_type, schema, to_arrow
 
 SCHEMA_VERSION = 1

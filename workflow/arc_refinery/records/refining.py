@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair
-from arc_refinery.prompts.messages import Message
+from arc_refinery.prompts.conversation import Message
 
 NO_CODE = "no_code"  # status of an attempt whose completion contains no program
 

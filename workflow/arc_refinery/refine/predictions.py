@@ -13,8 +13,8 @@ from arc_refinery.arc.grids import N_COLORS
 from arc_refinery.arc.kaggle import read_json
 from arc_refinery.arc.tasks import Task
 from arc_refinery.errors import InputError
+from arc_refinery.files import in_words
 from arc_refinery.prompts import Template
-from arc_refinery.reading import in_words
 from arc_refinery.records import Attempt, Prompt, attempt_id
 from arc_refinery.refine.first_turn import first_turn_prompt
 from arc_refinery.refine.rendering import Renderer

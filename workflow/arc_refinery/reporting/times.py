@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from arc_refinery.errors import InputError
-from arc_refinery.reading import check_regular
+from arc_refinery.files import check_regular
 from arc_refinery.reporting.markdown import markdown_table
 
 # Other stages follow these

@@ -1,4 +1,7 @@
-"""How a command ends with all that it has started: at SIGTERM, at Ctrl-C, and with the Snakemake that started it."""
+"""End a command with all that it has started: at SIGTERM, at Ctrl-C, and with the Snakemake that started it.
+
+Also how Snakemake itself ends on Ctrl-C, and a run on a cluster on any signal: it removes its jobs.
+"""
 
 import os
 import select
@@ -9,6 +12,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SNAKEMAKE = "ARC_REFINERY_SNAKEMAKE"  # variable with the process that runs this job; the Snakefile sets it
 
 
@@ -51,6 +55,30 @@ def interrupt_once() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # SIGINT may be ignored in the background
         signal.signal(signal.SIGINT, _interrupt)
+
+
+def end_on_signals() -> None:
+    """End a run on a cluster cleanly on the first signal; later ones do not disturb that.
+
+    By default Snakemake waits for its jobs on SIGTERM, possibly forever, dies without cleanup on SIGHUP, and ends with
+    a traceback on a second Ctrl-C. A signal that is ignored stays ignored, such as SIGHUP under nohup.
+    """
+    for number in _ENDING:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _remove_jobs)
+
+
+def _remove_jobs(*_: object) -> NoReturn:
+    for number in _ENDING:
+        signal.signal(number, _wait if number == signal.SIGINT else signal.SIG_IGN)  # a closed terminal sends two
+    raise KeyboardInterrupt
+
+
+def _wait(*_: object) -> None:
+    # no lock, as a log has
+    os.write(
+        2, b"Still removing the jobs, which takes some seconds. Ctrl-\\ ends at once and leaves them in the queue.\n"
+    )
 
 
 def _interrupt(*_: object) -> NoReturn:

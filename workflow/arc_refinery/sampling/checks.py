@@ -9,9 +9,9 @@ from typing import Any
 
 from arc_refinery.config import Lora, ModelConfig, PromptedModel
 from arc_refinery.errors import InputError
+from arc_refinery.files import check_regular, read_json
 from arc_refinery.models.files import read_by_library
 from arc_refinery.models.shape import names_of, weight_names, without_module
-from arc_refinery.reading import check_regular, read_json
 from arc_refinery.records import Prompt
 from arc_refinery.sampling.gpus import check_mig
 

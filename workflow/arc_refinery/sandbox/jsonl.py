@@ -15,8 +15,7 @@ from tqdm import tqdm
 
 from arc_refinery.arc.grids import GridError, as_grid
 from arc_refinery.errors import InputError
-from arc_refinery.files import atomic_write
-from arc_refinery.reading import check_regular, decode_json, in_words
+from arc_refinery.files import atomic_write, check_regular, decode_json, in_words
 from arc_refinery.sandbox.executor import Executor
 from arc_refinery.sandbox.types import Outcome, Program
 

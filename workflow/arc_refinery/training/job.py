@@ -55,7 +55,7 @@ class TrainingJob:
     def identity(self, environment: "Environment") -> str:
         """Return a hash of everything that affects the adapter."""
         from arc_refinery import records
-        from arc_refinery.reading import content_hash
+        from arc_refinery.files import content_hash
         from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
 
         return records.settings_hash(

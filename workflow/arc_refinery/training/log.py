@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from arc_refinery.config import GuardAction
-from arc_refinery.files import atomic_write
-from arc_refinery.reading import decode_json, read_text
+from arc_refinery.files import atomic_write, decode_json, read_text
 from arc_refinery.records import RecordError
 from arc_refinery.training.guard import LoggedStep
 

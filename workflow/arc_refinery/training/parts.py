@@ -13,8 +13,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from arc_refinery.errors import InputError
-from arc_refinery.files import atomic_write
-from arc_refinery.reading import decode_json, read_text
+from arc_refinery.files import atomic_write, decode_json, read_text
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
 from arc_refinery.training.checkpoints import IDENTITY, STATE, fault_of, identity_of, steps_of
 from arc_refinery.training.log import Choice

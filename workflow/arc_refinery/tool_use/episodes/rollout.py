@@ -14,7 +14,7 @@ from tqdm import tqdm
 from arc_refinery import records
 from arc_refinery.config import TUNING, Generation, ModelConfig, Sandbox, marked
 from arc_refinery.errors import InputError
-from arc_refinery.reading import content_hash
+from arc_refinery.files import content_hash
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Call, Episode
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS

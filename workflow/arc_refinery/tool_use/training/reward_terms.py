@@ -13,7 +13,7 @@ from numbers import Real
 from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.own_functions import OwnFunction
 from arc_refinery.config.rewards import CORRECT, RewardTerm
-from arc_refinery.reading import content_hash
+from arc_refinery.files import content_hash
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Call, EpisodeMessage
 from arc_refinery.tool_use.calls.formats import HERMES, CallFormat

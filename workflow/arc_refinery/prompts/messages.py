@@ -1,8 +1,0 @@
-"""One message of a chat."""
-
-from typing import TypedDict
-
-
-class Message(TypedDict):
-    role: str
-    content: str
