@@ -36,6 +36,7 @@ if experiment.runs:
     rule train:
         input:
             **kind.grpo_inputs(experiment),
+            rewards=inputs.files_of_rewards(experiment),
             adapter=of(inputs.start_of, "run"),
             before=of(inputs.kept_before, "run"),
             model=inputs.models(experiment),

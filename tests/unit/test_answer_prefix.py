@@ -56,12 +56,9 @@ def test_the_next_turn_shows_the_whole_answer_once_and_begins_the_next(renderer:
 
 
 def test_training_asks_without_it_and_hands_it_to_the_reward(prompt: Prompt):
-    from datasets import Dataset
+    from arc_refinery.refine.rollout import TrainingPrompt
 
-    from arc_refinery.refine.rows import row_of
-
-    (row,) = Dataset.from_list([row_of(prompt)])
-    assert row["prompt"] == first_turn(TASK, COMPACT)
-    assert row["assistant_prefix"] == PREFIX
-    (plain,) = Dataset.from_list([row_of(replace(prompt, messages=tuple(first_turn(TASK, COMPACT))))])
-    assert (plain["prompt"], plain["assistant_prefix"]) == (row["prompt"], "")
+    begun = TrainingPrompt.of(prompt)
+    assert (begun.conversation, begun.prefix) == (first_turn(TASK, COMPACT), PREFIX)
+    plain = TrainingPrompt.of(replace(prompt, messages=tuple(first_turn(TASK, COMPACT))))
+    assert (plain.conversation, plain.prefix) == (begun.conversation, "")

@@ -123,8 +123,8 @@ WRONG: dict[str, tuple[Change, str]] = {
     "a list for a section": (lambda c: c.update(model=[1]), "model"),
     "nothing for a section": (lambda c: c.update(model=None), "model"),
     "no choice": (
-        lambda c: c["training"]["grpo"].update(reward_name="arc-v3"),
-        "training.grpo.reward_name",
+        lambda c: c["training"]["grpo"].update(rewards=["arc-v3"]),
+        "training.grpo.rewards.0",
     ),
     "zero": (lambda c: c["parts"].update(n_parts=0), "parts.n_parts"),
     "share over one": (

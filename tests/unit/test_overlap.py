@@ -126,7 +126,7 @@ def make_experiment(**training: Any) -> Refining:
         "sampling": {"max_output_tokens": 16},
         "training": {
             "sets": ["old"], "max_seq_length": 100, "max_completion_length": 16,
-            "grpo": {"max_steps": 1, "learning_rate": 1e-3, "reward_name": "arc-v1"}, **training
+            "grpo": {"max_steps": 1, "learning_rate": 1e-3, "rewards": ["arc-v1"]}, **training
         },
         "evaluation": {"sets": sets, "arms": arms, "primary": compared},
     }  # fmt: skip

@@ -58,7 +58,7 @@ SCRIPT: dict[str, Any] = {
     "max_grad_norm": 0.1,
     "epochs": 10,
     "save_steps": 100,
-    "reward_name": "arc-v1",
+    "rewards": ({"reward": "arc-v1", "weight": 1.0},),
     "loss_type": "bnpo",
     "beta": 0.001,
     "scale_rewards": "group",
@@ -119,7 +119,7 @@ def test_the_published_commands_for_training(line: str, data_set: str, given: di
     stage = cli.parse(["train", *words(line)])
     assert dict_of(stage.training) == SCRIPT | given | {
         "beta": 0.02,
-        "reward_name": "arc-v2-no-pixel-score",
+        "rewards": ({"reward": "arc-v2-no-pixel-score", "weight": 1.0},),
         "num_generations": 32,
         "gradient_accumulation_steps": 4,
         "learning_rate": 4e-6,

@@ -1,19 +1,25 @@
 """Rewards by hand, and what executing completions in the real sandbox earns."""
 
+import re
 from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from checkout import ROOT
 from factories import make_grid, make_prompt, make_task
+from messages import Wording
 
 from arc_refinery.arc.grids import UNKNOWN, Grid
 from arc_refinery.arc.tasks import Pair
-from arc_refinery.config import Grpo
+from arc_refinery.config import Grpo, Refining, check_files, inputs, validate_experiment
+from arc_refinery.config.refining_rewards import PROGRAM_REWARDS, Grade
+from arc_refinery.errors import InputError
 from arc_refinery.prompts import Message
 from arc_refinery.records import Prompt
-from arc_refinery.refine.grading import Answer, Grade, grade_answers
-from arc_refinery.refine.rewards import REWARDS
+from arc_refinery.refine.grading import Answer, grade_answers
 from arc_refinery.sandbox import Executor, Limits
 
 ONE, TWO = make_grid("12", "34"), make_grid("56", "78")
@@ -26,7 +32,7 @@ ADDS_ONE = "```python\ndef transform(grid):\n    return grid + 1\n```"
 
 
 def graded(outputs: tuple[Grid, ...], status: str = "ok") -> Grade:
-    return Grade(status, "", outputs, (ONE, TWO))
+    return Grade(status, "", outputs, (ONE, TWO), None if status == "no_code" else ADDS_ONE)
 
 
 HALF = make_grid("12", "00")  # two of the four cells of ONE
@@ -46,7 +52,7 @@ HALF = make_grid("12", "00")  # two of the four cells of ONE
     ],
 )
 def test_rewards_by_hand(what: Grade, v1: float, v2: float, staged: float, solved: float) -> None:
-    assert {name: reward(what) for name, reward in REWARDS.items()} == {
+    assert {name: reward(what) for name, reward in PROGRAM_REWARDS.items()} == {
         "arc-v1": pytest.approx(v1),
         "arc-v2-no-pixel-score": pytest.approx(v2),
         "staged": pytest.approx(staged),
@@ -77,7 +83,7 @@ def test_grades_by_hand(executor: Executor) -> None:
 def test_an_answer_without_valid_outputs_is_graded_by_its_status(executor: Executor, text: str, status: str) -> None:
     (what,) = grade_answers([Answer(text, (ONE,), (ONE,))], executor)
     assert (what.status, what.outputs, what.correct_grids) == (status, (), 0.0)
-    assert REWARDS["arc-v1"](what) == REWARDS["arc-v2-no-pixel-score"](what) == 0.0
+    assert PROGRAM_REWARDS["arc-v1"](what) == PROGRAM_REWARDS["arc-v2-no-pixel-score"](what) == 0.0
 
 
 def test_grades_come_in_order(executor: Executor) -> None:
@@ -127,25 +133,20 @@ def prompt(pairs: tuple[Pair, ...], *said: str, prefix: str = "") -> Prompt:
 def score(
     executor: Executor, texts: list[str], asked: Prompt, ids: list[list[int]] | None = None, **settings: Any
 ) -> tuple[list[float], dict[str, float]]:
-    from datasets import Dataset
-
-    from arc_refinery.refine.rows import row_of
+    from arc_refinery.refine.rollout import TrainingPrompt
     from arc_refinery.refine.scoring import Scorer
+    from arc_refinery.training.rewards import Reward
 
-    (row,) = Dataset.from_list([row_of(asked)])
-    columns = {name: [row[name]] * len(texts) for name in ("assistant_prefix", "train", "test")}
     metrics: dict[str, float] = {}
-    grpo = Grpo(
-        learning_rate=1e-3, num_generations=len(texts), gradient_accumulation_steps=1, **settings,
-    )  # fmt: skip
-    scorer = Scorer(grpo, executor, [END])
+    common = {"learning_rate": 1e-3, "num_generations": len(texts), "gradient_accumulation_steps": 1}
+    grpo = Grpo.model_validate(common | settings)
+    scorer = Scorer(grpo, Reward(grpo.rewards), executor, [END], [TrainingPrompt.of(asked)])
     earned = scorer(
-        prompts=[row["prompt"]] * len(texts),
+        prompt_index=[0] * len(texts),
         completions=[[{"role": "assistant", "content": text}] for text in texts],
         completion_ids=ids or [[5, END]] * len(texts),
         log_metric=metrics.__setitem__,
         task_id=["another column"] * len(texts),
-        **columns,
     )
     assert scorer.rewards == earned
     return earned, metrics
@@ -163,36 +164,116 @@ def test_an_answer_is_executed_with_what_it_began_with(executor: Executor) -> No
     assert score(executor, [tail, tail], prompt(PAIRS, "?"))[0] == [0.0, 0.0]
 
 
+ARC_V2 = "arc-v2-no-pixel-score"
+IMPROVEMENT = [ARC_V2, {"reward": "improvement", "weight": 0.5}]
+
+
 def test_what_improves_on_the_refined_attempt_earns_more_and_what_does_not_loses_nothing(executor: Executor) -> None:
     asked = prompt(PLUS_ONE, "?", RIGHT_IN_HALF, "no")  # the attempt gave no right grid: 1
-    assert score(executor, [ADDS_ONE, "none"], asked, improvement_weight=0.5)[0] == [10 + 0.5 * 9, 0.0]
-    assert score(executor, [ADDS_ONE, "none"], prompt(PLUS_ONE, "?"), improvement_weight=0.5)[0] == [10.0, 0.0]
+    earned, metrics = score(executor, [ADDS_ONE, "none"], asked, rewards=IMPROVEMENT)
+    assert earned == [10 + 0.5 * 9, 0.0]
+    assert (metrics[f"reward_term/{ARC_V2}"], metrics["reward_term/improvement"]) == (5.0, 4.5)
+    assert score(executor, [ADDS_ONE, "none"], prompt(PLUS_ONE, "?"), rewards=IMPROVEMENT)[0] == [10.0, 0.0]
+
+
+def test_without_another_reward_of_programs_the_gain_is_that_in_solving(executor: Executor) -> None:
+    asked = prompt(PLUS_ONE, "?", RIGHT_IN_HALF, "no")
+    assert score(executor, [ADDS_ONE, "none"], asked, rewards=["improvement"])[0] == [1.0, 0.0]
+
+
+# lengths that make shares with rounding errors
+IDS = [[7] * 9, [1, 3, 4, 1, 3, 4, 1, 3, END], [5, END], [*[1, 2, 3, 4, 5] * 5, 9]]
+
+
+@pytest.mark.parametrize(
+    "weights", [(0.0, 0.0, 0.0), (0.3, 0.0, 0.0), (0.0, 0.7, 0.1), (0.3, 0.7, 0.1), (1.1, 1.3, 1.7)]
+)
+@pytest.mark.parametrize("name", PROGRAM_REWARDS)
+def test_the_sum_of_terms_equals_the_formula_bit_for_bit(
+    executor: Executor, name: str, weights: tuple[float, float, float]
+) -> None:
+    """Reward, plus improvement, minus repetition, minus truncation, added in this order."""
+    pairs = (Pair(ONE, ONE), Pair(ONE, make_grid("10", "00")), Pair(TWO, ONE))
+    texts, parent = [RIGHT_IN_HALF, "none", ADDS_ONE, RIGHT_IN_HALF], ADDS_ONE
+    repeated = [1 - 1 / 6, 1 - 3 / 6, 0.0, 1 - 6 / 23]  # 4-grams of IDS
+    truncated = [ids[-1] != END for ids in IDS]
+    answers = [Answer(text, *zip(*((pair.input, pair.output) for pair in pairs), strict=True)) for text in texts]
+    *grades, of_parent = grade_answers([*answers, replace(answers[0], text=parent)], executor)
+    reward = PROGRAM_REWARDS[name]
+    expected = []
+    for grade, share, is_truncated in zip(grades, repeated, truncated, strict=True):
+        total = reward(grade)
+        total += weights[0] * max(0.0, reward(grade) - reward(of_parent))
+        if weights[1]:
+            total -= weights[1] * share
+        expected.append(total - weights[2] * is_truncated)
+    signs = {"improvement": 1, "repetition": -1, "truncation": -1}
+    terms = [{"reward": term, "weight": signs[term] * weight} for term, weight in zip(signs, weights, strict=True)]
+    earned, _ = score(
+        executor, texts, prompt(pairs, "?", parent, "no"), IDS, rewards=[name, *(one for one in terms if one["weight"])]
+    )
+    assert earned == expected
 
 
 def test_repetition_and_being_cut_cost_what_the_settings_say(executor: Executor) -> None:
     ids = [[7] * 8, [1, 3, 4, 5, END]]  # of five 4-grams of the first, four repeat; it has no end
-    earned, metrics = score(
-        executor, [ADDS_ONE, ADDS_ONE], prompt(PLUS_ONE, "?"), ids, repetition_weight=2.0, truncation_penalty=3.0
-    )
+    terms = [ARC_V2, {"reward": "repetition", "weight": -2.0}, {"reward": "truncation", "weight": -3.0}]
+    earned, metrics = score(executor, [ADDS_ONE, ADDS_ONE], prompt(PLUS_ONE, "?"), ids, rewards=terms)
     assert earned == [pytest.approx(10 - 2 * 4 / 5 - 3), 10.0]
     assert metrics["share/truncated"] == 0.5
     assert metrics["repetition/truncated"] == pytest.approx(0.8)
+    assert metrics["reward_term/truncation"] == 0.5
+
+
+# a function of the user
+
+DOCS = (ROOT / "docs/training.md").read_text().partition("### A reward of your own")[2].partition("\n## ")[0]
+
+
+def test_the_pages_reward_runs_as_it_stands(
+    executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The function and the terms of docs/training.md, in files beside each other."""
+    code, settings = (re.findall(rf"```{language}\n(.*?)```", DOCS, re.DOTALL) for language in ("python", "yaml"))
+    monkeypatch.chdir(tmp_path)
+    Path("rewards.py").write_text(*code)
+    content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
+    content["model"]["path"] = str(ROOT / content["model"]["path"])
+    content["training"]["grpo"] |= yaml.safe_load(*settings)["training"]["grpo"]
+    experiment = validate_experiment(content, "mine.yaml", Refining)
+    check_files(experiment, "mine.yaml")
+    assert inputs.files_of_rewards(experiment) == ["rewards.py"]
+    asked = prompt(PLUS_ONE, "?", "no program", "no")
+    terms = [term.model_dump() for term in experiment.rewards]
+    long = f"{ADDS_ONE}\n{'Because. ' * 50}"
+    earned, metrics = score(executor, [ADDS_ONE, long, "none"], asked, rewards=terms)
+    assert earned == [10 + 0.5, 10.0, 0.0]
+    assert metrics["reward_term/is_brief"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("body", ["return attempt.outputs[0]", "raise ValueError('no')"])
+def test_a_function_that_gives_no_number_is_named_with_the_task(
+    executor: Executor, tmp_path: Path, body: str, wording: Wording
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(f"def score(attempt):\n    {body}\n")
+    with pytest.raises(InputError, match=r"mine\.py:score, on the task \w+: ") as raised:
+        score(executor, [ADDS_ONE, ADDS_ONE], prompt(PLUS_ONE, "?"), rewards=[f"{path}:score"])
+    wording(raised.value)
 
 
 def test_the_name_that_metrics_carry(executor: Executor) -> None:
     from arc_refinery.refine.scoring import Scorer
+    from arc_refinery.training.rewards import Reward
 
-    grpo = Grpo(learning_rate=1.0, reward_name="arc-v1")
-    assert Scorer(grpo, executor, [END]).__name__ == "arc-v1"
+    grpo = Grpo.model_validate({"learning_rate": 1.0, "rewards": ["arc-v1", "repetition"]})
+    assert Scorer(grpo, Reward(grpo.rewards), executor, [END], []).__name__ == "arc-v1"
 
 
 def test_a_test_pair_whose_output_nobody_knows_is_not_asked_for() -> None:
-    from datasets import Dataset
-
-    from arc_refinery.refine.rows import prompt_of_row, row_of
+    from arc_refinery.refine.rollout import TrainingPrompt
 
     task = make_task(train=(Pair(ONE, TWO),), test=(Pair(ONE, UNKNOWN), Pair(TWO, ONE)))
-    (row,) = Dataset.from_list([row_of(make_prompt(task))])
-    answer = prompt_of_row(row).answer("text")
+    answer = TrainingPrompt.of(make_prompt(task)).answer("text")
     assert [grid.tolist() for grid in answer.inputs] == [ONE.tolist(), TWO.tolist()]
     assert [grid.tolist() for grid in answer.truths] == [TWO.tolist(), ONE.tolist()]

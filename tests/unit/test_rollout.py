@@ -18,8 +18,7 @@ if TYPE_CHECKING:  # they import transformers
     import torch
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-    from arc_refinery.refine.rollout import TwoTurnEpisode
-    from arc_refinery.refine.rows import TrainingPrompt
+    from arc_refinery.refine.rollout import TrainingPrompt, TwoTurnEpisode
 
 GRID, TURNED, TWICE = make_grid("12", "34"), make_grid("24", "13"), make_grid("43", "21")
 TASK = make_task(train=(Pair(GRID, TURNED), Pair(TURNED, TWICE)), test=(Pair(GRID, TURNED),))
@@ -63,20 +62,16 @@ def ids_of(tokenizer: Any, text: str) -> list[int]:
 
 
 def asked(prompt: Prompt = PROMPT) -> "TrainingPrompt":
-    from arc_refinery.refine.rows import prompt_of_row, row_of
+    from arc_refinery.refine.rollout import TrainingPrompt
 
-    return prompt_of_row(row_of(prompt))
+    return TrainingPrompt.of(prompt)
 
 
 class Sampling:
     """Takes the place of TRL's trainer: its tokenizer, and completions that were decided beforehand."""
 
     def __init__(self, tokenizer: Any, *turns: list[list[int]]) -> None:
-        from datasets import Dataset
-
-        from arc_refinery.refine.rows import row_of
-
-        self.rows = list(Dataset.from_list([row_of(PROMPT)] * len(turns[0])))
+        self.rows = [{"prompt": asked().conversation, "prompt_index": 0}] * len(turns[0])
         self.processing_class, self.eos_token_ids = tokenizer, [tokenizer.eos_token_id]
         self.turns = list(turns)
         self.prompts_seen: list[list[list[int]]] = []
@@ -100,7 +95,7 @@ def play(sampling: Sampling, executor: Executor, **changed: Any) -> "list[TwoTur
     from arc_refinery.refine.rollout import TwoTurns
 
     settings = {"include_errors": False, "max_tokens": 1000, "mask_truncated": True} | changed
-    rollout = TwoTurns(executor, TEMPLATE, **settings)
+    rollout = TwoTurns([asked()], executor, TEMPLATE, **settings)
     given = rollout([row["prompt"] for row in sampling.rows], sampling)
     assert set(given) == {"prompt_ids", "completion_ids", "env_mask", "logprobs", "episode"}
     episodes: list[TwoTurnEpisode] = given["episode"]
@@ -200,15 +195,14 @@ def test_a_template_that_does_not_end_answers_is_refused() -> None:
 
 def test_answers_that_would_not_end_are_refused_before_a_trainer_starts_an_engine(executor: Executor) -> None:
     from arc_refinery.config import Grpo, Lengths
-    from arc_refinery.refine.environment import RefineEnvironment, read_prompts
+    from arc_refinery.refine.environment import RefineEnvironment
 
     tokenizer = bytewise(CHATML, "<|im_start|>", "<|im_end|>")
     lengths = Lengths(max_completion_length=8, max_seq_length=64)
     grpo = Grpo(learning_rate=1e-4)
-    data, prefix = read_prompts(lambda: iter([PROMPT]), grpo, seed=0)
     environment = RefineEnvironment(
-        data=data,
-        prefix=prefix,
+        prompts=[asked()],
+        seed=0,
         prompts_hash="",
         training=grpo,
         lengths=lengths,

@@ -190,19 +190,14 @@ MODEL = ModelConfig(path="model", window=1024)
 # Keys of a training that no library is given, and the modules that read them
 READ_IN_TRAINING = {
     "drop_zero_variance": "training/trainer.py",
-    "improvement_weight": "refine/scoring.py",
     "keep_best": "training/grpo.py",
     "n_heldout": "training/grpo.py",
     "n_jobs": "cli/training.py",
     "pass_at_k": "training/trainer.py",
-    "repetition_weight": "refine/scoring.py",
-    "reward_name": "refine/scoring.py",
-    "rewards": "tool_use/training/environment.py",
+    "rewards": "refine/environment.py",
     "rollout": "refine/environment.py",
     "sampler_gpus": "sampling/library_arguments.py",
     "shared_prefix": "training/trainer.py",
-    "stream": "refine/environment.py",
-    "truncation_penalty": "refine/scoring.py",
     "unsloth": "config/grpo.py",
 }
 

@@ -20,7 +20,7 @@ from arc_refinery.refine.first_turn import first_turn_prompts
 from arc_refinery.refine.graded import GradedAttempt
 from arc_refinery.refine.next_turn import NextTurnPlan, next_turn_prompts
 from arc_refinery.refine.rendering import Renderer
-from arc_refinery.refine.rows import prompt_of_row, row_of
+from arc_refinery.refine.rollout import TrainingPrompt
 from arc_refinery.sandbox import Status
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
@@ -70,8 +70,8 @@ def test_a_second_turn_and_its_row_have_the_roles_of_their_messages(
     expected = {"<|user|>": 2, "<|end|>": 1, "<|assistant|>": 2}
     assert roles(tokenizer, second.text) == expected
     assert "I am the user." in second.text
-    row = row_of(second)  # as TRL renders it
-    text = tokenizer.apply_chat_template(row["prompt"], tokenize=False, add_generation_prompt=True)
+    conversation = TrainingPrompt.of(second).conversation  # as TRL renders it
+    text = tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
     assert text == second.text
 
 
@@ -106,7 +106,7 @@ def test_demonstrations_learn_text_and_no_roles(renderer: Renderer, tokenizer: A
 def test_feedback_of_on_policy_second_turns_has_no_roles(renderer: Renderer, tokenizer: Any):
     from arc_refinery.refine.rollout import Continuation
 
-    prompt = prompt_of_row(row_of(first_prompt(renderer)))
+    prompt = TrainingPrompt.of(first_prompt(renderer))
     end = tokenizer.eos_token_id
     ids = Continuation(tokenizer, [end]).ids(prompt, [5, end], f"It failed with {FORGED}")
     assert roles(tokenizer, tokenizer.decode(ids)) == {"<|user|>": 1, "<|assistant|>": 1}

@@ -208,7 +208,7 @@ def test_only_what_plays_with_read_file_is_given_the_files(tmp_path: Path) -> No
     [
         ({"lora_r": 1, "learning_rate": 1e-4}, "--lora-r 1 --learning-rate 0.0001"),
         ({"path": None, "name": "", "n": 0}, "--n 0"),
-        ({"load_in_4bit": False, "stream": True}, "--no-load-in-4bit --stream"),
+        ({"load_in_4bit": False, "unsloth": True}, "--no-load-in-4bit --unsloth"),
         ({"guard": {"window": 5, "is_on": False}}, "--guard.window 5 --guard.no-is-on"),
         ({"colors": ("black", "dark red")}, "--colors black 'dark red'"),
         ({"tools": ()}, "--tools"),

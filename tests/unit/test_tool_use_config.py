@@ -267,8 +267,8 @@ WRONG: dict[str, tuple[Change, str]] = {
         "training sweep lora_r",
     ),
     "sweep of refining's key": (
-        lambda c: c["training"].update(sweep=[{"reward_name": "staged"}]),
-        "training sweep reward_name",
+        lambda c: c["training"].update(sweep=[{"rollout": "on-policy"}]),
+        "training sweep rollout",
     ),
     "sweep of a wrong value": (
         lambda c: c["training"].update(sweep=[{"beta": -0.1}]),

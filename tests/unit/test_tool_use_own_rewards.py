@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from messages import Wording
 
 from arc_refinery.config import (
     ConfigError,
-    RewardTerm,
+    EpisodeTerm,
     ToolUse,
     check_files,
     own_functions,
@@ -25,8 +26,8 @@ from arc_refinery.config import (
 from arc_refinery.errors import InputError
 from arc_refinery.records.questions import Asserts
 from arc_refinery.records.transcripts import Call, EpisodeMessage
-from arc_refinery.tool_use import inputs
-from arc_refinery.tool_use.training.reward_terms import EpisodeReward, ScoredEpisode
+from arc_refinery.tool_use.training.reward_terms import ScoredEpisode
+from arc_refinery.training.rewards import Reward
 
 DOCS = (ROOT / "docs/tool-use.md").read_text().partition("### A reward of your own")[2].partition("\n## ")[0]
 
@@ -40,6 +41,7 @@ def episode(*messages: str, **changes: Any) -> ScoredEpisode:
         "calls": tuple(Call("calculator", "") for _ in messages[1::2]),
         "ending": "answer",
         "n_tokens": 40,
+        "max_tokens": 160,
         "answer": "7",
         "is_correct": True,
         "passed_tests": 1.0,
@@ -55,9 +57,10 @@ def content(**grpo: Any) -> dict[str, Any]:
 
 
 def value(term: str, one: ScoredEpisode, max_episode_tokens: int = 160) -> float:
-    reward = EpisodeReward([RewardTerm.model_validate(term)], max_episode_tokens)
-    (values,) = reward.values([one]).values()
-    return values[0]
+    (values,) = (
+        Reward([EpisodeTerm.model_validate(term)]).values([replace(one, max_tokens=max_episode_tokens)]).values()
+    )
+    return float(values[0])
 
 
 # the page
@@ -74,7 +77,7 @@ def test_the_pages_reward_is_short_and_runs_as_it_stands(tmp_path: Path, monkeyp
     Path("rewards.py").write_text(code)
     made = validate_experiment(content(**yaml.safe_load(settings)["training"]["grpo"]), "mine.yaml", ToolUse)
     check_files(made, "mine.yaml")
-    reward = EpisodeReward(made.rewards, 160)
+    reward = Reward(made.rewards)
     episodes = [
         episode("a call", "14", "another call", "2", "14 / 2 = 7\n#### 7"),  # both results are mentioned
         episode(
@@ -89,7 +92,7 @@ def test_the_pages_reward_is_short_and_runs_as_it_stands(tmp_path: Path, monkeyp
         "length": [0.25, 0.5, 0.25],
         "uses_results": [1.0, 0.5, 0.0],
     }
-    assert reward.total(values) == pytest.approx(
+    assert [sum(summands) for summands in reward.weighted(values)] == pytest.approx(
         [1 + 0.1 - 0.2 * 0.25 + 0.25, -0.2 * 0.5 + 0.25 * 0.5, 1 + 0.1 - 0.2 * 0.25]
     )
 
@@ -207,7 +210,7 @@ def test_a_file_that_misbehaves_at_its_import_is_named_in_time(
     path = tmp_path / "mine.py"
     path.write_text(source)
     with pytest.raises(InputError) as raised:
-        EpisodeReward([RewardTerm.model_validate(f"{path}:score")])
+        Reward([EpisodeTerm.model_validate(f"{path}:score")])
     assert str(raised.value).startswith(f"{path}{expected}")
     assert os._exit is leave
     wording(raised.value)
@@ -239,7 +242,7 @@ def test_a_file_that_cannot_be_imported_is_named_before_training(tmp_path: Path,
     path = tmp_path / "mine.py"
     path.write_text("import nothing_of_that_name\ndef score(episode):\n    return 1\n")
     with pytest.raises(InputError, match=r"mine\.py: .*ModuleNotFoundError: .*'nothing_of_that_name'") as raised:
-        EpisodeReward([RewardTerm.model_validate(f"{path}:score")])
+        Reward([EpisodeTerm.model_validate(f"{path}:score")])
     wording(raised.value)
 
 
@@ -253,7 +256,7 @@ WRONG: dict[str, tuple[list[Any], str, str]] = {
     "infinite weight": ([{"reward": "format", "weight": float("inf")}], "training.grpo.rewards.0.weight", " inf;"),
     "misspelt key": ([{"reward": "format", "wieght": 1}], "training.grpo.rewards.0.wieght", ""),
     "none": ([], "training.grpo.rewards", ""),
-    "twice": (["one.py:score", "two.py:score"], "training.grpo: rewards", "score"),
+    "twice": (["one.py:score", "two.py:score"], "training.grpo.rewards: ", "score"),
 }
 
 
@@ -320,8 +323,8 @@ def test_terms_and_their_files_belong_to_the_training_alone():
     made = validate_experiment(content(rewards=terms), "mine.yaml", ToolUse)
     words = stages.train_tool_use(made, "trained").params["rewards"]
     assert words == ("correct", "mine.py:score=0.5")
-    assert tuple(map(RewardTerm.model_validate, words)) == made.rewards
-    assert inputs.grpo_inputs(made)["rewards"] == ["mine.py"]
+    assert tuple(map(EpisodeTerm.model_validate, words)) == made.rewards
+    assert inputs.files_of_rewards(made) == ["mine.py"]
     plain = validate_experiment(content(), "mine.yaml", ToolUse)
     assert stages.episodes(made, "arithmetic", "trained") == stages.episodes(plain, "arithmetic", "trained")
     assert stages.sft(made, "sft") == stages.sft(plain, "sft")

@@ -11,15 +11,16 @@ import pytest
 from checkout import TINY_TOOLS
 from factories import make_question
 
-from arc_refinery.config import Generation, PolicyGradient, RewardTerm
+from arc_refinery.config import EpisodeTerm, Generation, PolicyGradient
 from arc_refinery.config.tool_use import ToolName
+from arc_refinery.config.tool_use_rewards import CORRECT
 from arc_refinery.errors import InputError
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Ending, EpisodeMessage
 from arc_refinery.tool_use.episodes.episodes import Rollout
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.tools.toolbox import CallResult, Toolbox
-from arc_refinery.tool_use.training.reward_terms import EpisodeReward
+from arc_refinery.training.rewards import Reward
 
 if TYPE_CHECKING:  # they import torch
     from arc_refinery.tool_use.training.environment import EpisodeEnvironment, ToolEnvironment
@@ -72,7 +73,7 @@ def test_rewards_and_figures_of_a_step():
         ended_episode(seven, "#### 7", "111222", "111001", "tokens", wrong),  # its last turn called something
     ]
     logged: dict[str, float] = {}
-    rewards = Rewards(NOBODY, NOBODY, 2, EpisodeReward())
+    rewards = Rewards(NOBODY, NOBODY, 2, 16, Reward(CORRECT))
     given = rewards(environments=environments, log_metric=logged.__setitem__, prompts=[], completions=[])
     assert given == rewards.rewards == [1.0, 1.0, 0.0, 0.0]
     assert {name: logged[name] for name in ("share/calling", "share/answered", "calls", "share/faulty_calls")} == {
@@ -100,11 +101,11 @@ def test_the_reward_is_a_sum_of_terms_and_each_is_logged():
         ended_episode(six, "#### 6", "1212", "1011", "answer", wrong),  # right, but a call cannot be read; 3 of 16
     ]
     terms = [
-        RewardTerm.model_validate(term)
+        EpisodeTerm.model_validate(term)
         for term in ("correct", {"reward": "format", "weight": 0.5}, {"reward": "length", "weight": -0.25})
     ]
     logged: dict[str, float] = {}
-    rewards = Rewards(NOBODY, NOBODY, 2, EpisodeReward(terms, max_episode_tokens=16))
+    rewards = Rewards(NOBODY, NOBODY, 2, 16, Reward(terms))
     given = rewards(environments=environments, log_metric=logged.__setitem__)
     assert given == pytest.approx([1 + 0.5 - 0.25 * 4 / 16, 1 - 0.25 * 8 / 16, 0.5 - 0.25 * 2 / 16, 1 - 0.25 * 3 / 16])
     assert {name: value for name, value in logged.items() if name.startswith("reward_term/")} == pytest.approx(
@@ -118,10 +119,8 @@ def test_without_any_call_there_is_no_share_of_faulty_ones():
 
     logged: dict[str, float] = {}
     made = ended_episode(make_question(reference="6"), "#### 5", "12", "11", "answer")
-    assert Rewards(NOBODY, NOBODY, 2, EpisodeReward())(environments=[made, made], log_metric=logged.__setitem__) == [
-        0.0,
-        0.0,
-    ]
+    rewards = Rewards(NOBODY, NOBODY, 2, 16, Reward(CORRECT))
+    assert rewards(environments=[made, made], log_metric=logged.__setitem__) == [0.0, 0.0]
     assert (logged["calls"], logged["share/calling"]) == (0.0, 0.0)
     assert "share/faulty_calls" not in logged
 
@@ -197,7 +196,7 @@ def test_the_terms_of_the_reward_are_in_the_identity(tmp_path: Path):
 
     def identity(*terms: str) -> dict[str, Any]:
         made = environment(asking("1?"))
-        made.reward = EpisodeReward([RewardTerm.model_validate(term) for term in terms], 16)
+        made.reward = Reward([EpisodeTerm.model_validate(term) for term in terms])
         return made.identity()
 
     assert identity("correct") == environment(asking("1?")).identity()

@@ -34,8 +34,6 @@ def words(text: str) -> set[str]:
     ("settings", "names"),
     [
         ({"frequency_penalty": 0.5}, "frequency_penalty"),
-        ({"stream": True}, "stream max_steps"),
-        ({"stream": True, "max_steps": 5, "n_heldout": 2}, "n_heldout stream"),
         ({"epsilon": 0.3, "epsilon_high": 0.2}, "epsilon_high 0.2 epsilon 0.3"),
         ({"steps_per_generation": 4, "save_steps": 6}, "save_steps 6 num_iterations steps_per_generation 4"),
         ({"num_iterations": 2, "save_steps": 3}, "save_steps 3 num_iterations steps_per_generation 2"),
@@ -63,7 +61,6 @@ def words(text: str) -> set[str]:
                 ({"sampler": "vllm-server"}, "sampler `vllm-server`"),
                 ({"rollout": "on-policy"}, "rollout `on-policy`"),
                 ({"steps_per_generation": 2}, "steps_per_generation"),
-                ({"stream": True, "max_steps": 5}, "stream"),
                 ({"gradient_accumulation_steps": 1}, "gradient_accumulation_steps 1"),
                 ({"prompts_per_step": 2, "n_heldout": 3}, "n_heldout 3 prompts_per_step 2"),
             )
@@ -116,7 +113,6 @@ def test_a_training_asks_for_the_gpus_that_it_uses(
     "settings",
     [
         {"frequency_penalty": 0.5, "sampler": "vllm-colocate"},
-        {"stream": True, "max_steps": 5},
         {"loss_type": "cispo", "epsilon_high": 0.1},  # there it is a cap of its own
         {"loss_type": "luspo", "importance_sampling_level": "sequence"},
         {"loss_type": "vespo", "sampler": "vllm-server", "importance_sampling_mode": "token_mask"},

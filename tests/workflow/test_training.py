@@ -73,10 +73,9 @@ def log_of(folder: Path) -> dict[type, list[Any]]:
     [
         (f"--lora-path {SFT} --beta 0.02 --n-heldout 3", "training/prompts.parquet"),
         ("--rollout on-policy --include-errors --beta 0.02 --n-heldout 3", "turn1/prompts.parquet"),
-        ("--stream", "training/prompts.parquet"),
         ("--rollout on-policy --include-errors --steps-per-generation 2", "turn1/prompts.parquet"),
     ],
-    ids=["after sft", "on-policy", "streamed", "two steps at once"],
+    ids=["after sft", "on-policy", "two steps at once"],
 )
 def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
     finished: Checkout, tmp_path: Path, flags: str, prompts: str
@@ -201,11 +200,6 @@ def test_prompts_that_are_read_once_train_the_same_adapter(finished: Checkout, t
     moved = sum(float((separate[name] - start[name]).square().sum()) for name in start) ** 0.5
     apart = sum(float((shared[name] - separate[name]).square().sum()) for name in start) ** 0.5
     assert 0 < apart < 1e-3 * moved  # two ways to add up, not one and the same
-
-
-def test_streamed_prompts_come_in_their_order_and_no_prompt_is_kept_out(finished: Checkout, tmp_path: Path):
-    done = finished.run(*training(tmp_path / "none", "--stream --max-steps 2 --n-heldout 1"))
-    assert done.returncode != 0 and "prompts cannot be held out of a stream" in done.stderr
 
 
 @trackers.needs_trackers

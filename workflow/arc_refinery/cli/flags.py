@@ -28,7 +28,6 @@ from arc_refinery.training.job import TrainingJob
 # The default of the published scripts, whose command lines still work. Their `sample` has another name for the flag.
 PUBLISHED_MODEL = "barc0/Llama-3.1-ARC-Potpourri-Induction-8B"
 MODEL = "folder with a model, or its name on the hub"
-PUBLISHED_NAMES = {"model_path": "--base-model-path"}
 
 
 def _named_once(paths: tuple[Path, ...]) -> tuple[Path, ...]:
@@ -89,6 +88,10 @@ class ModelFlags(Command):
         return config.ModelConfig(
             path=self.model_path, window=window, dtype=self.dtype or _usual_dtype(), n_threads=self.n_threads, **more
         )
+
+
+# Other names that flags of a section have in the published scripts
+PUBLISHED_NAMES = {(ModelFlags, "model_path"): "--base-model-path", (config.Grpo, "rewards"): "--reward-name"}
 
 
 class SamplerFlags(ModelFlags):

@@ -16,7 +16,7 @@ from tyro.constructors import (
     StructTypeInfo,
 )
 
-from arc_refinery.cli.flags import PUBLISHED_NAMES, Command, ModelFlags
+from arc_refinery.cli.flags import PUBLISHED_NAMES, Command
 from arc_refinery.config import explain
 from arc_refinery.config.flags import FLAT, NEEDED, flag_of, lacking, section_of
 from arc_refinery.config.own_code import Entry
@@ -45,8 +45,9 @@ def rules_for(kind: type[Command]) -> ConstructorRegistry:
         shown: Any = spec.type
         if FLAT in section.model_fields[spec.name].metadata:
             shown = Annotated[shown, tyro.conf.OmitArgPrefixes]
-        if spec.name in PUBLISHED_NAMES and issubclass(section, ModelFlags):
-            shown = Annotated[shown, tyro.conf.arg(aliases=[PUBLISHED_NAMES[spec.name]])]
+        for (owner, name), alias in PUBLISHED_NAMES.items():
+            if spec.name == name and issubclass(section, owner):
+                shown = Annotated[shown, tyro.conf.arg(aliases=[alias])]
         return replace(spec, type=shown, default=tyro.MISSING if spec.default is NEEDED else spec.default)
 
     @registry.struct_rule

@@ -282,7 +282,7 @@ class TrainToolUse(UserFlags, GrpoFlags, ToolFlags):
     def _environment(self) -> "Iterator[ToolEnvironment]":
         from arc_refinery import records
         from arc_refinery.tool_use.training.environment import ToolEnvironment, check_template, fitting
-        from arc_refinery.tool_use.training.reward_terms import EpisodeReward
+        from arc_refinery.training.rewards import Reward
 
         _check_sets(self.dataset_path, {"--tools-of-sets": self.choices_of_sets(), "--users": self.users})
         questions = [question for _, question in records.read_all(self.dataset_path, records.Question)]
@@ -301,7 +301,7 @@ class TrainToolUse(UserFlags, GrpoFlags, ToolFlags):
                 executors=executors,
                 files_hash=self.files_hash(),
                 seed=self.seed,
-                reward=EpisodeReward(self.training.rewards, self.generation.max_episode_tokens),
+                reward=Reward(self.training.rewards),
                 users=self.open_users(executors, renderer),
             )
 

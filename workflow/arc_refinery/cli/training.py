@@ -32,7 +32,7 @@ def _published_grpo() -> config.Grpo:
         max_grad_norm=0.1,
         epochs=10,
         save_steps=100,
-        reward_name="arc-v1",
+        rewards=(config.AttemptTerm(reward="arc-v1"),),
         loss_type="bnpo",
         beta=0.001,
         scale_rewards="group",
@@ -75,20 +75,21 @@ class Train(GrpoFlags):
 
     def _environment(self) -> "Iterator[RefineEnvironment]":
         from arc_refinery.prompts import load_template
-        from arc_refinery.refine.environment import RefineEnvironment, read_prompts
+        from arc_refinery.refine.environment import RefineEnvironment
+        from arc_refinery.refine.rollout import TrainingPrompt
 
         prompts_hash, template = content_hash(self.dataset_path), load_template(self.template, self.colors, self.form)
-        data, prefix = read_prompts(self._fitting_prompts, self.training, self.seed)
+        prompts = [TrainingPrompt.of(prompt) for prompt in self._fitting_prompts()]
         with self._sandbox().executor(self.training.n_jobs) as executor:
             yield RefineEnvironment(
-                data=data,
-                prefix=prefix,
+                prompts=prompts,
                 prompts_hash=prompts_hash,
                 training=self.training,
                 lengths=self.lengths,
                 template=template,
                 include_errors=self.include_errors,
                 executor=executor,
+                seed=self.seed,
             )
 
     def _fitting_prompts(self) -> "Iterator[Prompt]":

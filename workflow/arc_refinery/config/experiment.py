@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from arc_refinery.config.base import AT, OTHER_PAGES, Name, Seed, Strict, run_and_step
 from arc_refinery.config.resources import Resources
+from arc_refinery.config.rewards import RewardTerm
 from arc_refinery.config.sampling import ModelConfig, Sandbox
 from arc_refinery.config.training import SFT, TRAINED, Methods, Run
 from arc_refinery.models.hub import Download, distinct
@@ -137,6 +138,11 @@ class Experiment(Strict):
     def adapters(self) -> list[str]:
         """All trained adapters, in order."""
         return list(dict.fromkeys([*self.sft_adapters, *self.runs]))
+
+    @property
+    def rewards(self) -> tuple[RewardTerm, ...]:
+        """Terms of the reward of GRPO."""
+        return getattr(self.training and self.training.grpo, "rewards", ())
 
     def kept_steps(self, run: str) -> list[int]:
         """Steps of a GRPO training whose adapters are results, too, ascending."""

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from arc_refinery.config.base import (
     PROMPTS,
@@ -17,8 +17,8 @@ from arc_refinery.config.base import (
     PositiveInt,
 )
 from arc_refinery.config.lora import Optimizer
-
-RewardName = Literal["arc-v1", "arc-v2-no-pixel-score", "staged", "solved"]  # refine/rewards.py
+from arc_refinery.config.refining_rewards import AttemptTerm
+from arc_refinery.config.rewards import distinct
 
 
 class PolicyGradient(Optimizer):
@@ -199,15 +199,11 @@ class Grpo(PolicyGradient):
         description="`prepared`: answer each prompt once; `on-policy`: answer it, execute the answer, append the "
         "feedback, refine; both answers carry loss, the feedback does not.",
     )
-    reward_name: RewardName = Field("arc-v2-no-pixel-score", description="Reward function: docs/training.md.")
-    improvement_weight: NonNegativeFloat = Field(
-        0.0, description="Bonus weight on the improvement of the reward over the refined attempt's."
+    rewards: Annotated[tuple[AttemptTerm, ...], AfterValidator(distinct)] = Field(
+        (AttemptTerm(reward="arc-v2-no-pixel-score"),),
+        min_length=1,
+        description="Terms whose weighted sum is the reward: each a name, or a section.",
     )
-    repetition_weight: NonNegativeFloat = Field(
-        0.0, description="Penalty weight on the share of repeated 4-grams in a completion."
-    )
-    truncation_penalty: NonNegativeFloat = Field(0.0, description="Penalty subtracted from truncated completions.")
-    stream: bool = Field(False, description="Read prompts from disk as needed, in file order; needs `max_steps`.")
     unsloth: bool = Field(False, description="Train with Unsloth: faster and in less memory on one GPU.")
     n_processes: Annotated[PositiveInt, TUNING] = Field(
         1,
@@ -215,14 +211,6 @@ class Grpo(PolicyGradient):
         "about the whole step, so results are the same but for rounding, and for what vLLM samples. "
         "`gradient_accumulation_steps` must be a multiple.",
     )
-
-    @model_validator(mode="after")
-    def _a_stream_can_be_read(self) -> "Grpo":
-        if self.stream and self.max_steps < 1:
-            raise ValueError("stream: a stream has no known length; set max_steps")
-        if self.stream and self.n_heldout:
-            raise ValueError("n_heldout: prompts cannot be held out of a stream; set n_heldout to 0 or stream to false")
-        return self
 
     @property
     def trains_with_unsloth(self) -> bool:
@@ -248,8 +236,6 @@ class Grpo(PolicyGradient):
             raise ValueError(f"n_processes = {n}: rollout `on-policy` is not supported yet; set it to `prepared`")
         if self.steps_per_generation > 1:
             raise ValueError(f"n_processes = {n}: steps_per_generation above 1 is not supported yet; set it to 1")
-        if self.stream:
-            raise ValueError(f"n_processes = {n}: streamed prompts are not supported yet; set stream to false")
         if self.gradient_accumulation_steps % n:
             raise ValueError(
                 f"n_processes = {n} share the passes of a step, but gradient_accumulation_steps is "

@@ -70,6 +70,11 @@ def kept_before(experiment: Experiment, adapter: str) -> Paths:
     return adapters([name] if name else [])
 
 
+def files_of_rewards(experiment: Experiment) -> Paths:
+    """Files of the user that define terms of the reward."""
+    return sorted({str(term.own_code.path) for term in experiment.rewards if term.own_code})
+
+
 def reports(experiment: Compared[Any], origin: str) -> Paths:
     """The reports of the experiments to compare. Each is made with its own config: here, others have to be there.
 

@@ -160,12 +160,25 @@ def _content(path: Path, where: str = "") -> dict[str, Any]:
 
 def check_files(experiment: Experiment, origin: str, contents: bool = True) -> None:
     """Raise `ConfigError` if files or folders that the config names do not exist or have unusable `contents`."""
+    own = "a Python file, relative to this folder"
     wanted = [*experiment.files_named(), *_environments(experiment.resources)]
+    wanted += [Wanted(key, code.path, own) for key, code, _ in experiment.own_functions]
     faults = [fault for one in wanted if (fault := one.fault)]
     if not faults and contents:
-        faults = [*experiment.faults_of_contents(), *_faults_of_lora(experiment), *_faults_of_places(experiment)]
+        faults = [*experiment.faults_of_contents(), *_faults_of_functions(experiment)]
+        faults += [*_faults_of_lora(experiment), *_faults_of_places(experiment)]
     if faults:
         raise ConfigError("\n".join(f"{origin}: {fault}" for fault in faults))
+
+
+def _faults_of_functions(experiment: Experiment) -> list[str]:
+    faults = []
+    for key, code, example in experiment.own_functions:
+        try:
+            code.check_function(example)
+        except InputError as error:
+            faults.append(f"{key}: {error}")
+    return faults
 
 
 def _faults_of_places(experiment: Experiment) -> list[str]:

@@ -74,16 +74,16 @@ class OwnCode:
         return ast.Del in uses or (ast.Store in uses and ast.Load not in uses)
 
     def check_function(self, example: str) -> None:
-        """Raise `InputError` unless it is a function of one argument, the episode: `example` is its first line."""
+        """Raise `InputError` unless it is a function of one argument; `example` is the first line of one."""
         definition = self.definition()
         if isinstance(definition, ast.ClassDef):
-            raise self.error(definition, "is a class", f"a function of the episode: `{example}`")
+            raise self.error(definition, "is a class", f"a function of one argument: `{example}`")
         arguments = definition.args
         n_positional = len(arguments.posonlyargs) + len(arguments.args)
         n_required = n_positional - len(arguments.defaults)
         has_required_names = any(default is None for default in arguments.kw_defaults)
         if n_positional < 1 or n_required > 1 or has_required_names:
-            raise self.error(definition, "cannot be called with the episode alone", f"one argument: `{example}`")
+            raise self.error(definition, "cannot be called with one argument", f"`{example}`")
 
     def error(self, node: ast.stmt | ast.expr | ast.arg, what: str, expected: str) -> InputError:
         """Return an error about a line of the file."""

@@ -1,25 +1,27 @@
-"""The section `training.grpo` of tool use: GRPO, and the terms of its reward.
+"""Terms of the reward in training, for every kind of experiment: built-in functions and functions of the user.
 
-rewards: [correct, {reward: format, weight: 0.1}, {reward: rewards.py:score, weight: 0.5}]
+    rewards: [correct, {reward: format, weight: 0.1}, {reward: rewards.py:score, weight: 0.5}]
+
+Each kind has a table of built-in functions. A term's name is that of its function, and so is its description.
 """
 
 from collections import Counter
-from typing import Any, ClassVar, Literal, Self, get_args
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from arc_refinery.config.grpo import PolicyGradient
 from arc_refinery.config.own_code import Entry, OwnCode
 
-BuiltInReward = Literal["correct", "passed_tests", "format", "length"]
+Functions = Mapping[str, Callable[[Any], float]]
+Term = TypeVar("Term", bound="RewardTerm")
 
 
 class RewardTerm(Entry):
     key: ClassVar = "reward"
-    reward: str = Field(
-        description=f"{', '.join(f'`{name}`' for name in get_args(BuiltInReward))}, or `file.py:name`, a function of "
-        "your own (docs/tool-use.md)."
-    )
+    built_in: ClassVar[Functions]
+    example: ClassVar[str]  # first line of a function of the user
+    reward: str
     weight: float = Field(1.0, ge=-1e6, le=1e6, description="The term is multiplied by it; below 0 it is a penalty.")
 
     @property
@@ -41,28 +43,24 @@ class RewardTerm(Entry):
 
     @model_validator(mode="after")
     def _is_known(self) -> Self:
-        known = get_args(BuiltInReward)
-        if self.own_code is None and self.reward not in known:
-            raise ValueError(f"{self.reward!r:.100} is not a reward; expected {', '.join(known)}, or `file.py:name`")
+        if self.own_code is None and self.reward not in self.built_in:
+            raise ValueError(
+                f"{self.reward!r:.100} is not a reward; expected {', '.join(self.built_in)}, or `file.py:name`"
+            )
         if self.weight == 0.0:
             raise ValueError(f"weight of {self.reward} is 0, so it changes nothing; remove the entry")
         return self
 
 
-CORRECT = (RewardTerm(reward="correct"),)
+def described(functions: Functions, page: str) -> str:
+    """Return what the docs say about the key `reward` of a kind."""
+    names = [f"`{name}`: {str(function.__doc__).rstrip('.')}" for name, function in functions.items()]
+    return f"{'; '.join(names)}; or `file.py:name`, a function of your own ({page})."
 
 
-class ToolGrpo(PolicyGradient):
-    rewards: tuple[RewardTerm, ...] = Field(
-        CORRECT,
-        min_length=1,
-        description="Terms whose weighted sum is the reward in training: each a name, or a section. The evaluation "
-        "counts correct answers, whatever the terms are.",
-    )
-
-    @model_validator(mode="after")
-    def _terms_have_their_own_names(self) -> Self:
-        counts = Counter(term.name for term in self.rewards)
-        if twice := [name for name, count in counts.items() if count > 1]:
-            raise ValueError(f"rewards: two terms have the name {twice[0]}; rename or remove one")
-        return self
+def distinct(terms: tuple[Term, ...]) -> tuple[Term, ...]:
+    """Raise `ValueError` if two terms have one name in the training log."""
+    counts = Counter(term.name for term in terms)
+    if twice := [name for name, count in counts.items() if count > 1]:
+        raise ValueError(f"two terms have the name {twice[0]}; rename or remove one")
+    return terms

@@ -128,20 +128,22 @@ def train_tool_use(experiment: ToolUse, adapter: str) -> Stage:
     run = experiment.runs[adapter]
     chosen = [tool for one in experiment.data.train for tool in experiment.tools_of(one.name)]
     tools = _tools(experiment, experiment.tools) | _tools_of_sets(experiment) | _files(experiment, chosen)
-    rewards = {"rewards": tuple(map(str, experiment.rewards))}
     users = _users(experiment, [one.name for one in experiment.data.train])
-    params = tools | users | trained(experiment, run) | rewards | {"seed": experiment.seed_of(adapter)}
+    params = tools | users | trained(experiment, run) | {"seed": experiment.seed_of(adapter)}
     return Stage(params, _tuning(run.grpo))
 
 
 def trained(experiment: Experiment, run: Run) -> Settings:
     """Flags of the model, the adapter, GRPO and its guard, which every kind of training has."""
     assert experiment.training
+    settings = run.grpo.model_dump(exclude=marked(type(run.grpo), TUNING))
+    if terms := getattr(run.grpo, "rewards", ()):
+        settings["rewards"] = tuple(map(str, terms))
     return {
         "dtype": run.dtype or experiment.model.dtype,
         "n_threads": experiment.model.n_threads,
         **run.lora.model_dump(),
-        **run.grpo.model_dump(exclude=marked(type(run.grpo), TUNING)),
+        **settings,
         "guard": experiment.training.guard.model_dump(),
     }
 

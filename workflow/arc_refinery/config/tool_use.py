@@ -29,7 +29,7 @@ from arc_refinery.config.base import (
 from arc_refinery.config.experiment import SampledTogether, TrainedRow, Wanted
 from arc_refinery.config.own_code import Entry, OwnCode
 from arc_refinery.config.resources import Resources
-from arc_refinery.config.rewards import RewardTerm, ToolGrpo
+from arc_refinery.config.rewards import ToolGrpo
 from arc_refinery.config.sampling import ModelConfig, Sandbox
 from arc_refinery.config.sft import Imitation
 from arc_refinery.config.tool_signatures import signatures
@@ -375,11 +375,6 @@ class ToolUse(Compared[ToolArm]):
         for side, sets in (("train", self.data.train), ("heldout", self.data.heldout)):
             chosen |= {f"data.{side}.{number}.user": one.user for number, one in enumerate(sets)}
         return {key: user for key, user in chosen.items() if user}
-
-    @property
-    def rewards(self) -> tuple[RewardTerm, ...]:
-        """Terms of the reward in training."""
-        return self.training.grpo.rewards if self.training and self.training.grpo else ()
 
     @property
     def all_tools(self) -> dict[str, ToolChoice]:

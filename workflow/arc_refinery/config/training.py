@@ -224,8 +224,9 @@ def _run_name(run: Run, keys: Iterable[str]) -> str:
     """Return a name such as `learning-rate-4e-6-lora-r-1`; values are validated, so 4e-6 and 4.0e-6 give one name."""
     sections = (run.lora, run.grpo, run)
     values = {key: next(getattr(one, key) for one in sections if hasattr(one, key)) for key in keys}
+    lists = {key: value if isinstance(value, tuple) else (value,) for key, value in values.items()}
     texts = {
-        key: f"{value:g}".replace("e-0", "e-") if isinstance(value, float) else str(value)
-        for key, value in values.items()
+        key: "-".join(f"{one:g}".replace("e-0", "e-") if isinstance(one, float) else str(one) for one in parts)
+        for key, parts in lists.items()
     }
     return "-".join(f"{key}-{text}" for key, text in texts.items()).replace("_", "-").lower()

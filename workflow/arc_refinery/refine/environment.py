@@ -1,6 +1,6 @@
 """The training environment of refining: prepared prompts of first or second turns, or on-policy second turns."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -8,47 +8,38 @@ from arc_refinery.config import Grpo, Lengths
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import ANSWERED, ids_after_answer
 from arc_refinery.models.tokenizers import begin_answers
-from arc_refinery.prompts import Template, split_prefix
-from arc_refinery.records import Prompt
-from arc_refinery.refine.rollout import TwoTurns
-from arc_refinery.refine.rows import row_of, streamed
+from arc_refinery.prompts import Template
+from arc_refinery.refine.rollout import TrainingPrompt, TwoTurns
 from arc_refinery.refine.scoring import Scorer
 from arc_refinery.sampling.library_arguments import refining_rollouts
 from arc_refinery.sandbox import Executor
 from arc_refinery.training.environment import TrainingData
+from arc_refinery.training.rewards import Reward
 from arc_refinery.training.trainer import Trainer
-
-
-def read_prompts(read: Callable[[], Iterator[Prompt]], training: Grpo, seed: int) -> tuple[TrainingData, str]:
-    """Return the rows to train on, and the prefix of answers, the same for all prompts, which share a template.
-
-    `read` returns a new iterator over the prompts. Raise `InputError` if there are none.
-    """
-    prompts = [] if training.stream else list(read())
-    first = next(iter(prompts or read()), None)
-    if first is None:
-        raise InputError(
-            "there are no training prompts. Either the files have none (second turns: no attempt was incorrect "
-            "with valid outputs; sample more tasks), or all are longer than max_seq_length minus "
-            "max_completion_length"
-        )
-    if training.stream:
-        data = TrainingData(streamed(read), None)
-    else:
-        data = TrainingData.split([row_of(prompt) for prompt in prompts], training.n_heldout, seed)
-    return data, split_prefix(first.messages)[1]
 
 
 @dataclass(kw_only=True)
 class RefineEnvironment:
-    data: TrainingData
-    prefix: str  # of answers (`read_prompts`)
+    prompts: Sequence[TrainingPrompt]
     prompts_hash: str  # hash of the files of prompts
     training: Grpo
     lengths: Lengths
     template: Template  # wording of the feedback of on-policy second turns
     include_errors: bool  # give programs that raised a second turn, too
     executor: Executor
+    seed: int
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` if there are no prompts, or a reward of the user cannot be imported."""
+        if not self.prompts:
+            raise InputError(
+                "there are no training prompts. Either the files have none (second turns: no attempt was incorrect "
+                "with valid outputs; sample more tasks), or all are longer than max_seq_length minus "
+                "max_completion_length"
+            )
+        self.reward = Reward(self.training.rewards)
+        rows = [{"prompt": prompt.conversation, "prompt_index": index} for index, prompt in enumerate(self.prompts)]
+        self.data = TrainingData.split(rows, self.training.n_heldout, self.seed)
 
     def identity(self) -> dict[str, Any]:
         return {
@@ -56,6 +47,7 @@ class RefineEnvironment:
             "include_errors": self.include_errors,
             "lengths": self.lengths.model_dump(),
             "prompts": self.prompts_hash,
+            "reward": self.reward.identity(),
         }
 
     def arguments(self) -> dict[str, Any]:
@@ -68,10 +60,12 @@ class RefineEnvironment:
 
     def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
         ids_after_answer(tokenizer, ends, ANSWERED)  # raises if answers would not end
-        begin_answers(tokenizer, self.prefix)
-        scorer = Scorer(self.training, self.executor, ends)
+        begin_answers(tokenizer, self.prompts[0].prefix)  # all share a template
+        scorer = Scorer(self.training, self.reward, self.executor, ends, self.prompts)
         rollout = None
         if self.training.rollout == "on-policy":
             longest, masks_truncated = self.lengths.longest_prompt, self.training.mask_truncated_completions
-            rollout = TwoTurns(self.executor, self.template, self.include_errors, longest, masks_truncated)
+            rollout = TwoTurns(
+                self.prompts, self.executor, self.template, self.include_errors, longest, masks_truncated
+            )
         return Trainer(self.training, scorer, rollout_func=rollout, **arguments)

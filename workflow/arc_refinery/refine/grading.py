@@ -16,10 +16,11 @@ from tqdm import tqdm
 from arc_refinery.arc.grids import Grid, fingerprint
 from arc_refinery.arc.metrics import correct_grids, mean_pixel_score
 from arc_refinery.arc.tasks import Task
+from arc_refinery.config.refining_rewards import Grade
 from arc_refinery.prompts import extract_code, has_closed_code
 from arc_refinery.records import Attempt, Verdict
 from arc_refinery.records.refining import NO_CODE
-from arc_refinery.sandbox import Executor, Program, Status
+from arc_refinery.sandbox import Executor, Program
 
 ATTEMPTS_AT_ONCE = 2000  # of a shard in memory
 
@@ -31,35 +32,6 @@ class Answer:
     text: str
     inputs: tuple[Grid, ...]
     truths: tuple[Grid, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Grade:
-    """Result of executing one answer."""
-
-    status: str  # no_code, or the sandbox's verdict
-    error: str = ""
-    outputs: tuple[Grid, ...] = ()  # one for each pair; empty unless status is ok
-    truths: tuple[Grid, ...] = ()
-    code: str | None = None
-
-    @property
-    def is_valid(self) -> bool:
-        return self.status == Status.ok
-
-    @property
-    def correct_grids(self) -> float:
-        """Share of the pairs."""
-        return correct_grids(self.outputs, self.truths) if self.outputs else 0.0
-
-    @property
-    def pixel_score(self) -> float:
-        """Mean over the pairs."""
-        return mean_pixel_score(self.outputs, self.truths) if self.outputs else 0.0
-
-    @property
-    def is_solved(self) -> bool:
-        return self.correct_grids == 1.0
 
 
 def grade_answers(answers: Sequence[Answer], executor: Executor) -> Generator[Grade, None, None]:

@@ -15,15 +15,49 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from arc_refinery.arc.metrics import correct_grids
-from arc_refinery.arc.tasks import Task
+from arc_refinery.arc.tasks import Pair, Task
+from arc_refinery.config.refining_rewards import Grade
 from arc_refinery.models.chat import ANSWER, ids_after_answer, special_marks, without_marks
-from arc_refinery.prompts import Template, error_feedback, execution_feedback, next_turn, split_prefix
-from arc_refinery.refine.grading import Grade, grade_answers
-from arc_refinery.refine.rows import TrainingPrompt, prompt_of_row
+from arc_refinery.prompts import Message, Template, error_feedback, execution_feedback, next_turn, split_prefix
+from arc_refinery.records import Prompt
+from arc_refinery.refine.grading import Answer, grade_answers
 from arc_refinery.sandbox import Executor, Status
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPrompt:
+    """A conversation to be answered, and the task in the form shown in it."""
+
+    task_id: str
+    messages: tuple[Message, ...]  # the last one is the prefix of the answer, if there is one
+    prefix: str  # beginning of the answer; may be empty
+    train: tuple[Pair, ...]
+    test: tuple[Pair, ...]  # those with known outputs; Kaggle's may be unknown
+
+    @classmethod
+    def of(cls, prompt: Prompt) -> "TrainingPrompt":
+        train, test = (tuple(pair for pair in pairs if pair.output.size) for pairs in (prompt.train, prompt.test))
+        return cls(prompt.task_id, tuple(prompt.messages), split_prefix(prompt.messages)[1], train, test)
+
+    @property
+    def conversation(self) -> list[Message]:
+        """The messages without the prefix."""
+        return split_prefix(self.messages)[0]
+
+    def answer(self, text: str) -> Answer:
+        """Return a whole answer, to be executed on all pairs."""
+        inputs, truths = zip(*((pair.input, pair.output) for pair in self.train + self.test), strict=True)
+        return Answer(text, inputs, truths)
+
+    @property
+    def parent(self) -> str | None:
+        """The answer to refine; None in a first turn."""
+        answers = [message["content"] for message in self.messages if message["role"] == "assistant"]
+        answers = answers[:-1] if self.prefix else answers
+        return answers[-1] if answers else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +69,12 @@ class TwoTurnEpisode:
     logprobs: list[float] | None  # of the sampler, 0 where the mask is; None if the sampler returns none
     grades: tuple[Grade, ...]  # one per answer
     is_truncated: bool  # whether an answer was cut
+    answer: str  # the last one
+
+    @property
+    def sampled_ids(self) -> list[int]:
+        """Sampled tokens that carry loss."""
+        return [token for token, is_sampled in zip(self.completion_ids, self.mask, strict=True) if is_sampled]
 
 
 class Continuation:
@@ -63,6 +103,7 @@ class Continuation:
 class _Turn:
     """One sampled answer and its grade."""
 
+    answer: str
     ids: list[int]
     logprobs: list[float] | None
     is_cut: bool
@@ -73,8 +114,15 @@ class TwoTurns:
     """A rollout function of TRL: one episode per prompt."""
 
     def __init__(
-        self, executor: Executor, template: Template, include_errors: bool, max_tokens: int, mask_truncated: bool
+        self,
+        prompts: Sequence[TrainingPrompt],
+        executor: Executor,
+        template: Template,
+        include_errors: bool,
+        max_tokens: int,
+        mask_truncated: bool,
     ) -> None:
+        self.prompts = prompts
         self.executor = executor
         self.template = template
         self.include_errors = include_errors
@@ -82,7 +130,7 @@ class TwoTurns:
         self.mask_truncated = mask_truncated
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-        conversations = [prompt_of_row(row) for row in trainer.rows]
+        conversations = [self.prompts[row["prompt_index"]] for row in trainer.rows]
         prompt_ids, _, _ = trainer._tokenize_prompts(list(prompts))
         episodes = self._run_episodes(conversations, prompt_ids, trainer)
         logprobs = [episode.logprobs for episode in episodes]
@@ -100,8 +148,8 @@ class TwoTurns:
         continuation = Continuation(trainer.processing_class, trainer.eos_token_ids)
         first = self._sample(prompts, prompt_ids, trainer)
         between = [
-            self._between(continuation, one, ids, turn)
-            for one, ids, turn in zip(prompts, prompt_ids, first, strict=True)
+            self._between(continuation, prompt, ids, turn)
+            for prompt, ids, turn in zip(prompts, prompt_ids, first, strict=True)
         ]
         continued = [index for index, ids in enumerate(between) if ids]
         longer = [prompt_ids[index] + first[index].ids + between[index] for index in continued]
@@ -115,11 +163,13 @@ class TwoTurns:
         sampled, logprobs = trainer._generate_single_turn(prompt_ids, None, {}, 1)
         texts = trainer.processing_class.batch_decode(sampled, skip_special_tokens=True)
         with trainer.timed("reward"):
-            answers = [one.answer(one.prefix + text) for one, text in zip(prompts, texts, strict=True)]
+            answers = [prompt.answer(prompt.prefix + text) for prompt, text in zip(prompts, texts, strict=True)]
             grades = list(grade_answers(answers, self.executor))
         return [
-            _Turn(ids, of_turn, ids[-1] not in trainer.eos_token_ids, grade)
-            for ids, of_turn, grade in zip(sampled, logprobs or [None] * len(sampled), grades, strict=True)
+            _Turn(answer.text, ids, log_probs, ids[-1] not in trainer.eos_token_ids, grade)
+            for answer, ids, log_probs, grade in zip(
+                answers, sampled, logprobs or [None] * len(sampled), grades, strict=True
+            )
         ]
 
     def _between(
@@ -141,7 +191,8 @@ class TwoTurns:
 
     def _episode(self, first: _Turn, between: list[int], second: _Turn | None) -> TwoTurnEpisode:
         if second is None:
-            return TwoTurnEpisode(first.ids, [1] * len(first.ids), first.logprobs, (first.grade,), first.is_cut)
+            mask, grades = [1] * len(first.ids), (first.grade,)
+            return TwoTurnEpisode(first.ids, mask, first.logprobs, grades, first.is_cut, first.answer)
         logprobs = None
         if first.logprobs is not None and second.logprobs is not None:
             logprobs = first.logprobs + [0.0] * len(between) + second.logprobs
@@ -152,4 +203,5 @@ class TwoTurns:
             logprobs,
             (first.grade, second.grade),
             first.is_cut or second.is_cut,
+            second.answer,
         )

@@ -1,30 +1,22 @@
 """Rewards of completions during GRPO, and the metrics of each step."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import fields
+from functools import reduce
+from operator import add
 from typing import Any
 
 from arc_refinery.config import Grpo
+from arc_refinery.config.refining_rewards import PROGRAM_REWARDS, Grade, ScoredAttempt, solved
 from arc_refinery.records.refining import NO_CODE
-from arc_refinery.refine.grading import Grade, grade_answers
-from arc_refinery.refine.rewards import REWARDS
-from arc_refinery.refine.rollout import TwoTurnEpisode
-from arc_refinery.refine.rows import TrainingPrompt, prompt_of_row
+from arc_refinery.refine.grading import grade_answers
+from arc_refinery.refine.rollout import TrainingPrompt, TwoTurnEpisode
 from arc_refinery.sandbox import Executor, Status
 from arc_refinery.training import processes
+from arc_refinery.training.rewards import Reward
 from arc_refinery.training.step_metrics import ScoredCompletion, ngram_repetition, step_metrics
 
 FAILURES = (NO_CODE, *(str(status) for status in Status if status is not Status.ok))
-
-
-@dataclass(frozen=True, slots=True)
-class _Completion:
-    """One completion with its grade."""
-
-    token_ids: list[int]  # the sampled ones
-    is_truncated: bool
-    grade: Grade  # of the last answer
-    parent: Grade | None  # of the answer before it; None in a first turn, or if not needed
 
 
 class Scorer:
@@ -33,80 +25,100 @@ class Scorer:
     `rewards` keeps the rewards of the last call, for advantages that TRL does not compute.
     """
 
-    def __init__(self, settings: Grpo, executor: Executor, ends: Sequence[int]) -> None:
+    def __init__(
+        self,
+        settings: Grpo,
+        reward: Reward,
+        executor: Executor,
+        ends: Sequence[int],
+        prompts: Sequence[TrainingPrompt],
+    ) -> None:
         self.settings = settings
+        self.reward = reward
         self.executor = executor
         self.ends = frozenset(ends)
-        self.reward = REWARDS[settings.reward_name]
+        self.prompts = prompts
+        names = [term.reward for term in reward.terms]
+        self.of_program = next((PROGRAM_REWARDS[name] for name in names if name in PROGRAM_REWARDS), solved)
+        self.needs_parents = "improvement" in names or any(term.own_code for term in reward.terms)
         self.rewards: list[float] = []
-        self.__name__ = settings.reward_name  # part of the names of TRL's metrics
+        self.__name__ = reward.terms[0].name  # part of the names of TRL's metrics
 
     def __call__(
         self,
-        prompts: Sequence[list[dict[str, str]]],
         completions: Sequence[list[dict[str, str]]],
         completion_ids: Sequence[list[int]],
+        prompt_index: Sequence[int],
         log_metric: Callable[[str, float], None],
         episode: Sequence[TwoTurnEpisode] | None = None,
-        **columns: Any,
+        **_: Any,
     ) -> list[float]:
-        """TRL passes the dataset's columns, repeated for each completion."""
+        """TRL passes the dataset's column `prompt_index`, repeated for each completion."""
+        prompts = [self.prompts[index] for index in prompt_index]
         if episode is None:
-            rows = [
-                {"prompt": prompt, **{name: columns[name][index] for name in ("assistant_prefix", "train", "test")}}
-                for index, prompt in enumerate(prompts)
-            ]
             texts = [completion[0]["content"] for completion in completions]
-            sampled = self._graded_answers([prompt_of_row(row) for row in rows], texts, completion_ids)
+            attempts = self._graded_answers(prompts, texts, completion_ids)
         else:
-            sampled = [_last_answer(one) for one in episode]
-        self.rewards = [self._reward(one) for one in sampled]
-        metrics = self._metrics(sampled)
+            attempts = [self._last_answer(*pair) for pair in zip(prompts, episode, strict=True)]
+        values = self.reward.values(attempts)
+        self.rewards = [reduce(add, summands) for summands in self.reward.weighted(values)]
+        sampled = completion_ids if episode is None else [one.sampled_ids for one in episode]
+        scored = [
+            ScoredCompletion(ids, attempt.is_truncated, reward, attempt.status, attempt.is_solved)
+            for ids, attempt, reward in zip(sampled, attempts, self.rewards, strict=True)
+        ]
+        metrics = step_metrics(processes.gather(scored), self.settings.num_generations, FAILURES)
+        if len(self.reward.terms) > 1:
+            metrics |= self.reward.metrics(values)
+        if episode is not None:
+            gains = [one.reward - one.parent_reward for one in attempts if one.parent_reward is not None]
+            metrics["share/second_turn"] = len(gains) / len(attempts)
+            if gains:
+                metrics["share/improved"] = sum(gain > 0 for gain in gains) / len(gains)
         for name, value in metrics.items():
             log_metric(name, value)
         return self.rewards
 
     def _graded_answers(
         self, prompts: Sequence[TrainingPrompt], texts: Sequence[str], completion_ids: Sequence[list[int]]
-    ) -> list[_Completion]:
-        answers = [one.answer(one.prefix + text) for one, text in zip(prompts, texts, strict=True)]
+    ) -> list[ScoredAttempt]:
+        answers = [prompt.answer(prompt.prefix + text) for prompt, text in zip(prompts, texts, strict=True)]
         parents: list[Grade | None] = [None] * len(prompts)
-        if self.settings.improvement_weight:
-            refining = [index for index, one in enumerate(prompts) if one.parent is not None]
-            of_parents = grade_answers(
+        if self.needs_parents:
+            refining = [index for index, prompt in enumerate(prompts) if prompt.parent is not None]
+            grades = grade_answers(
                 [prompts[index].answer(str(prompts[index].parent)) for index in refining], self.executor
             )
-            for index, grade in zip(refining, of_parents, strict=True):
+            for index, grade in zip(refining, grades, strict=True):
                 parents[index] = grade
         return [
-            _Completion(ids, ids[-1] not in self.ends, grade, parent)
-            for ids, grade, parent in zip(completion_ids, grade_answers(answers, self.executor), parents, strict=True)
+            self._attempt(prompt, answer.text, ids, ids[-1] not in self.ends, grade, parent)
+            for prompt, answer, ids, grade, parent in zip(
+                prompts, answers, completion_ids, grade_answers(answers, self.executor), parents, strict=True
+            )
         ]
 
-    def _reward(self, completion: _Completion) -> float:
-        settings, reward = self.settings, self.reward(completion.grade)
-        improvement = 0.0 if completion.parent is None else max(0.0, reward - self.reward(completion.parent))
-        reward += settings.improvement_weight * improvement
-        if settings.repetition_weight:
-            reward -= settings.repetition_weight * ngram_repetition(completion.token_ids)
-        return reward - settings.truncation_penalty * completion.is_truncated
+    def _last_answer(self, prompt: TrainingPrompt, episode: TwoTurnEpisode) -> ScoredAttempt:
+        parent = episode.grades[0] if len(episode.grades) > 1 else None
+        ids, is_truncated = episode.sampled_ids, episode.is_truncated
+        return self._attempt(prompt, episode.answer, ids, is_truncated, episode.grades[-1], parent)
 
-    def _metrics(self, sampled: Sequence[_Completion]) -> dict[str, float]:
-        scored = [
-            ScoredCompletion(one.token_ids, one.is_truncated, reward, one.grade.status, one.grade.is_solved)
-            for one, reward in zip(sampled, self.rewards, strict=True)
-        ]
-        metrics = step_metrics(processes.gather(scored), self.settings.num_generations, FAILURES)
-        if self.settings.rollout == "on-policy":
-            refined = [(one.grade, one.parent) for one in sampled if one.parent is not None]
-            metrics["share/second_turn"] = len(refined) / len(sampled)
-            if refined:
-                improved = sum(self.reward(grade) > self.reward(parent) for grade, parent in refined)
-                metrics["share/improved"] = improved / len(refined)
-        return metrics
-
-
-def _last_answer(episode: TwoTurnEpisode) -> _Completion:
-    sampled = [token for token, mask in zip(episode.completion_ids, episode.mask, strict=True) if mask]
-    parent = episode.grades[0] if len(episode.grades) > 1 else None
-    return _Completion(sampled, episode.is_truncated, episode.grades[-1], parent)
+    def _attempt(
+        self,
+        prompt: TrainingPrompt,
+        text: str,
+        token_ids: Sequence[int],
+        is_truncated: bool,
+        grade: Grade,
+        parent: Grade | None,
+    ) -> ScoredAttempt:
+        return ScoredAttempt(
+            **{field.name: getattr(grade, field.name) for field in fields(Grade)},
+            task_id=prompt.task_id,
+            completion=text,
+            n_tokens=len(token_ids),
+            is_truncated=is_truncated,
+            repetition=ngram_repetition(token_ids),
+            reward=self.of_program(grade),
+            parent_reward=None if parent is None else self.of_program(parent),
+        )

@@ -6,7 +6,7 @@ Several processes can share each step (`processes`, `whole_step`); the first one
 
 An environment (`RefineEnvironment`, `ToolEnvironment`) supplies prompts, completions and rewards:
 
-    prompt       one task, num_generations: 4, reward_name: arc-v1
+    prompt       one task, num_generations: 4, rewards: [arc-v1]
     rewards      [10.0, 1.5, 0.0, 1.5]          programs: right, wrong, raises, wrong
     advantages   [1.48, -0.38, -0.71, -0.38]    (reward - mean) / standard deviation, with scale_rewards: group
 """
@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from datasets import Dataset
 from transformers import PrinterCallback
 from trl import GRPOConfig
 
@@ -86,7 +85,7 @@ def _check(job: TrainingJob, environment: Environment) -> None:
         if not torch.cuda.is_available():
             logger.warning("sampler %s: needs a GPU, and this machine has none", training.sampler)
     n = training.prompts_per_step * training.steps_per_generation
-    if isinstance(rows, Dataset) and len(rows) < n:  # TRL drops incomplete batches, so it would train for no step
+    if len(rows) < n:  # TRL drops incomplete batches, so it would train for no step
         raise InputError(
             f"there are {len(rows)} prompts to train on, but a batch needs prompts_per_step x steps_per_generation = "
             f"{n}; lower them, or add tasks or questions"

@@ -6,6 +6,7 @@ an answer, does not report truncated calls, and has one limit for all tokens.
 """
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from trl.chat_template_utils import (
 
 from arc_refinery.config import EVALUATION, Generation, PolicyGradient, marked
 from arc_refinery.config.tool_signatures import JsonSchema, ToolSignature
+from arc_refinery.config.tool_use_rewards import CORRECT
 from arc_refinery.errors import InputError
 from arc_refinery.records import settings_hash
 from arc_refinery.records.questions import Question
@@ -32,9 +34,10 @@ from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.episodes.users import Users
 from arc_refinery.tool_use.grading.rewards import grade_episodes
 from arc_refinery.tool_use.tools.toolbox import Toolbox
-from arc_refinery.tool_use.training.reward_terms import EpisodeReward, scored_episode
+from arc_refinery.tool_use.training.reward_terms import scored_episode
 from arc_refinery.training.environment import TrainingData
-from arc_refinery.training.step_metrics import REWARD_TERM, ScoredCompletion, step_metrics
+from arc_refinery.training.rewards import Reward
+from arc_refinery.training.step_metrics import ScoredCompletion, step_metrics
 from arc_refinery.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)
@@ -106,12 +109,15 @@ def _type(schema: JsonSchema) -> Any:
 class Rewards:
     """A reward function of TRL: grades the last turn of each episode, and logs each term of the reward."""
 
-    def __init__(self, executor: Executor, graders: Executor, num_generations: int, reward: EpisodeReward) -> None:
+    def __init__(
+        self, executor: Executor, graders: Executor, num_generations: int, max_tokens: int, reward: Reward
+    ) -> None:
         """`graders` compares the programs' values with the expected ones, and never runs a program (code_exec.py)."""
         self.reward = reward
         self.executor = executor
         self.graders = graders
         self.num_generations = num_generations
+        self.max_tokens = max_tokens  # of an episode
         self.rewards: list[float] = []
         self.__name__ = "answer"  # part of the names of TRL's metrics
 
@@ -122,16 +128,19 @@ class Rewards:
         questions = [environment.question for environment in environments]
         turns, call_format = [episode.last_turn for episode in episodes], episodes[0].toolbox.call_format
         graded = grade_episodes(turns, questions, self.executor, self.graders, call_format)
-        finished = [scored_episode(*one) for one in zip(questions, episodes, graded, strict=True)]
+        finished = [
+            scored_episode(question, episode, grade, self.max_tokens)
+            for question, episode, grade in zip(questions, episodes, graded, strict=True)
+        ]
         values = self.reward.values(finished)
-        self.rewards = self.reward.total(values)
+        self.rewards = [math.fsum(summands) for summands in self.reward.weighted(values)]
         scored = [
             ScoredCompletion(_sampled(episode), episode.ending in ("truncated", "tokens"), reward, "", one.is_correct)
             for episode, reward, one in zip(episodes, self.rewards, finished, strict=True)
         ]
         metrics = step_metrics(scored, self.num_generations) | _metrics(episodes)
-        if not self.reward.is_correctness:
-            metrics |= {f"{REWARD_TERM}{name}": fmean(term) for name, term in values.items()}
+        if self.reward.terms != CORRECT:
+            metrics |= self.reward.metrics(values)
         for name, value in metrics.items():
             log_metric(name, value)
         return self.rewards
@@ -245,7 +254,7 @@ class ToolEnvironment:
     executors: tuple[Executor, Executor]  # run programs; compare their values
     files_hash: str  # hash of what tools read
     seed: int
-    reward: EpisodeReward = field(default_factory=EpisodeReward)
+    reward: Reward = field(default_factory=lambda: Reward(CORRECT))
     users: Users = field(default_factory=Users)
 
     def __post_init__(self) -> None:
@@ -269,7 +278,7 @@ class ToolEnvironment:
             "tools": list(self.names),
             "files": self.files_hash,
             "questions": settings_hash({question.question_id: repr(question) for question in self.questions}),
-            **({} if self.reward.is_correctness else {"reward": self.reward.identity()}),
+            **({} if self.reward.terms == CORRECT else {"reward": self.reward.identity()}),
             **self.users.identity(),
         }
 
@@ -287,7 +296,9 @@ class ToolEnvironment:
             self.generation,
             self.users,
             settings=self.training,
-            scorer=Rewards(*self.executors, self.training.num_generations, self.reward),
+            scorer=Rewards(
+                *self.executors, self.training.num_generations, self.generation.max_episode_tokens, self.reward
+            ),
             environment_factory=self._factories(),
             **arguments,
         )
