@@ -195,7 +195,7 @@ def test_the_sum_of_terms_equals_the_formula_bit_for_bit(
     """Reward, plus improvement, minus repetition, minus truncation, added in this order."""
     pairs = (Pair(ONE, ONE), Pair(ONE, make_grid("10", "00")), Pair(TWO, ONE))
     texts, parent = [RIGHT_IN_HALF, "none", ADDS_ONE, RIGHT_IN_HALF], ADDS_ONE
-    repeated = [1 - 1 / 6, 1 - 3 / 6, 0.0, 1 - 6 / 23]  # 4-grams of IDS
+    repeated = [1 - 1 / 6, 1 - 4 / 6, 0.0, 1 - 6 / 23]  # 4-grams of IDS
     truncated = [ids[-1] != END for ids in IDS]
     answers = [Answer(text, *zip(*((pair.input, pair.output) for pair in pairs), strict=True)) for text in texts]
     *grades, of_parent = grade_answers([*answers, replace(answers[0], text=parent)], executor)
@@ -236,6 +236,7 @@ def test_the_pages_reward_runs_as_it_stands(
     """The function and the terms of docs/training.md, in files beside each other."""
     code, settings = (re.findall(rf"```{language}\n(.*?)```", DOCS, re.DOTALL) for language in ("python", "yaml"))
     monkeypatch.chdir(tmp_path)
+    Path("config").symlink_to(ROOT / "config")  # lists of tasks
     Path("rewards.py").write_text(*code)
     content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
     content["model"]["path"] = str(ROOT / content["model"]["path"])

@@ -56,7 +56,7 @@ VALUES: dict[str, list[Any]] = {
     "model": ["other"],
     "path": ["workflow/models/tiny-tools", "workflow/models/tiny"],
     "primary": [{"set": "heldout", "arms": ["refine-trained", "refine-base"]}],
-    "reward": ["format"],
+    "reward": ["format", "staged"],
     "sets": [["arc-agi-1-evaluation"]],
     "sweep": [[{"learning_rate": 1e-4}, {"learning_rate": 2e-4}]],
     "tool": ["python", "tests/handmade.py:other"],
