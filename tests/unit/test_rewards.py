@@ -14,7 +14,7 @@ from messages import Wording
 
 from arc_refinery.arc.grids import UNKNOWN, Grid
 from arc_refinery.arc.tasks import Pair
-from arc_refinery.config import Grpo, Refining, check_files, inputs, validate_experiment
+from arc_refinery.config import Grpo, Refining, check_files, inputs, own_functions, validate_experiment
 from arc_refinery.config.refining_rewards import PROGRAM_REWARDS, Grade
 from arc_refinery.errors import InputError
 from arc_refinery.prompts import Message
@@ -238,6 +238,7 @@ def test_the_pages_reward_runs_as_it_stands(
     monkeypatch.chdir(tmp_path)
     Path("config").symlink_to(ROOT / "config")  # lists of tasks
     Path("rewards.py").write_text(*code)
+    own_functions.import_file.cache_clear()  # another test may have imported a file of this name
     content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
     content["model"]["path"] = str(ROOT / content["model"]["path"])
     content["training"]["grpo"] |= yaml.safe_load(*settings)["training"]["grpo"]

@@ -59,6 +59,7 @@ VALUES: dict[str, list[Any]] = {
     "reward": ["format", "staged"],
     "sets": [["arc-agi-1-evaluation"]],
     "sweep": [[{"learning_rate": 1e-4}, {"learning_rate": 2e-4}]],
+    "trl": [{"top_entropy_quantile": 0.5}],
     "tool": ["python", "tests/handmade.py:other"],
     "tools": [[{"tool": "calculator"}]],
     "user": ["check-again", "users.py:reply"],
@@ -190,8 +191,8 @@ MODEL = ModelConfig(path="model", window=1024)
 # Keys of a training that no library is given, and the modules that read them
 READ_IN_TRAINING = {
     "drop_zero_variance": "training/trainer.py",
-    "keep_best": "training/grpo.py",
-    "n_heldout": "training/grpo.py",
+    "keep_best": "training/callbacks.py",
+    "n_heldout": "training/callbacks.py",
     "n_jobs": "cli/training.py",
     "pass_at_k": "training/trainer.py",
     "rewards": "refine/environment.py",
@@ -231,7 +232,7 @@ def test_a_key_of_a_training_reaches_a_library_or_our_own_code(section: type[Opt
 def with_other(section: type[Optimizer], content: Changes, name: str, field: FieldInfo) -> Iterator[Optimizer]:
     """The section with other values of a key, as far as they are valid."""
     before = section.model_validate(content)
-    for other in others(field.annotation, getattr(before, name)):
+    for other in [*VALUES.get(name, []), *others(field.annotation, getattr(before, name))]:
         with suppress(ValidationError):
             after = section.model_validate(content | {name: other})
             if after != before:

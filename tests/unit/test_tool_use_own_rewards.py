@@ -75,6 +75,7 @@ def test_the_pages_reward_is_short_and_runs_as_it_stands(tmp_path: Path, monkeyp
     assert len(code.splitlines()) + len(settings.splitlines()) <= 40
     monkeypatch.chdir(tmp_path)
     Path("rewards.py").write_text(code)
+    own_functions.import_file.cache_clear()  # another test may have imported a file of this name
     made = validate_experiment(content(**yaml.safe_load(settings)["training"]["grpo"]), "mine.yaml", ToolUse)
     check_files(made, "mine.yaml")
     reward = Reward(made.rewards)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from arc_refinery.config.base import (
     PROMPTS,
@@ -19,6 +19,7 @@ from arc_refinery.config.base import (
 from arc_refinery.config.lora import Optimizer
 from arc_refinery.config.refining_rewards import AttemptTerm
 from arc_refinery.config.rewards import distinct
+from arc_refinery.config.trl_keywords import TRL, Keyword, check_keywords
 
 
 class PolicyGradient(Optimizer):
@@ -29,41 +30,47 @@ class PolicyGradient(Optimizer):
         description="Above 1, the advantage rewards the best of k completions, which leaves room for diversity "
         "(Walder and Karkhanis 2025).",
     )
-    beta: NonNegativeFloat = Field(
+    beta: Annotated[NonNegativeFloat, TRL] = Field(
         0.02, description="Weight of the KL term; the reference is the model before this training."
     )
-    loss_type: Literal["grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo"] = Field(
+    loss_type: Annotated[Literal["grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo"], TRL] = Field(
         "grpo", description="How token losses are clipped and averaged (TRL)."
     )
-    epsilon: PositiveFloat = Field(0.2, description="Clipping range of the probability ratio, below and above 1.")
-    epsilon_high: PositiveFloat | None = Field(
+    epsilon: Annotated[PositiveFloat, TRL] = Field(
+        0.2, description="Clipping range of the probability ratio, below and above 1."
+    )
+    epsilon_high: Annotated[PositiveFloat | None, TRL] = Field(
         None, description="Upper clipping range, if different (clip-higher, DAPO); for `cispo` the cap of the ratio."
     )
-    importance_sampling_level: Literal["token", "sequence"] = Field(
+    importance_sampling_level: Annotated[Literal["token", "sequence"], TRL] = Field(
         "token", description="Probability ratios per token, or per completion (GSPO)."
     )
-    num_iterations: PositiveInt = Field(1, description="Optimizer steps that learn from the same completions.")
+    num_iterations: Annotated[PositiveInt, TRL] = Field(
+        1, description="Optimizer steps that learn from the same completions."
+    )
     steps_per_generation: PositiveInt = Field(
         1,
         description="Optimizer steps whose prompts are answered at once, as one batch. Above 1, less time goes to "
         "sampling, but all steps of a batch except the first learn from completions of older weights, and "
         "`scale_rewards: batch` is over all of them (docs/training.md). `save_steps` must be a multiple.",
     )
-    scale_rewards: Literal["group", "batch", "none"] = Field(
+    scale_rewards: Annotated[Literal["group", "batch", "none"], TRL] = Field(
         "batch", description="Divide advantages by the rewards' deviation over this."
     )
     drop_zero_variance: bool = Field(
         False, description="Exclude groups whose completions all earn the same reward from the loss, KL included."
     )
-    mask_truncated_completions: bool = Field(True, description="Exclude truncated completions from the loss.")
+    mask_truncated_completions: Annotated[bool, TRL] = Field(
+        True, description="Exclude truncated completions from the loss."
+    )
     entropy_coef: NonNegativeFloat = Field(0.0, description="Weight of an entropy bonus (nats/token).")
-    repetition_penalty: Penalty = Field(1.02, description="Penalty on repeated tokens while sampling.")
+    repetition_penalty: Annotated[Penalty, TRL] = Field(1.02, description="Penalty on repeated tokens while sampling.")
     frequency_penalty: float = Field(
         0.0, ge=-2.0, le=2.0, description="Penalty on frequent tokens while sampling (vLLM only)."
     )
-    temperature: Penalty = Field(1.0, description="Softmax temperature while sampling.")
-    top_p: Mass = Field(0.95, description="Probability mass kept while sampling.")
-    num_generations: int = Field(
+    temperature: Annotated[Penalty, TRL] = Field(1.0, description="Softmax temperature while sampling.")
+    top_p: Annotated[Mass, TRL] = Field(0.95, description="Probability mass kept while sampling.")
+    num_generations: Annotated[int, TRL] = Field(
         32, ge=2, le=10**6, description="Completions per prompt in one optimizer step: the group for the advantages."
     )
     gradient_accumulation_steps: PositiveInt = Field(4, description="Forward and backward passes per optimizer step.")
@@ -112,6 +119,10 @@ class PolicyGradient(Optimizer):
         description="For `vllm-colocate`: while the adapter is updated, vLLM drops its cache and moves its weights to "
         "the machine's memory (`resources.train.mem_mb`), so that both fit a smaller GPU.",
     )
+    trl: dict[str, Keyword] = Field(
+        {},
+        description="Further keywords of `trl.GRPOConfig`: `{top_entropy_quantile: 0.2}` (docs/training.md).",
+    )
     report_to: Annotated[tuple[Literal["tensorboard", "wandb", "trackio"], ...], TUNING] = Field(
         ("tensorboard",), description="Where steps are logged in addition to training.jsonl."
     )
@@ -139,6 +150,12 @@ class PolicyGradient(Optimizer):
     def n_server_gpus(self) -> int:
         """GPUs beside those that train, for the server that the job starts."""
         return self.sampler_gpus if self.sampler == "vllm-server" and self.server_url is None else 0
+
+    @field_validator("trl")
+    @classmethod
+    def _trl_has_them(cls, trl: dict[str, Keyword]) -> dict[str, Keyword]:
+        check_keywords(trl, cls.model_fields)
+        return trl
 
     @model_validator(mode="after")
     def _batches_divide(self) -> "PolicyGradient":

@@ -1,10 +1,11 @@
 """What SFT and GRPO have in common: adapter, precision of the weights, lengths of rows, optimizer."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from arc_refinery.config.base import Line, NonNegativeFloat, PositiveFloat, PositiveInt, Share, Strict
+from arc_refinery.config.trl_keywords import TRL
 
 OptimizerName = Literal["adamw", "adamw_8bit"]
 
@@ -45,20 +46,22 @@ class Lengths(Strict):
 
 class Optimizer(Strict):
     learning_rate: PositiveFloat = Field(le=100.0, description="Peak learning rate.")
-    lr_scheduler_type: Literal["constant_with_warmup", "linear", "cosine"] = Field(
+    lr_scheduler_type: Annotated[Literal["constant_with_warmup", "linear", "cosine"], TRL] = Field(
         "constant_with_warmup", description="Learning-rate schedule."
     )
     optimizer: OptimizerName = Field(
         "adamw", description="AdamW, or the same with states of 8 bits (bitsandbytes, GPU only)."
     )
-    weight_decay: NonNegativeFloat = Field(0.0, description="Weight decay of AdamW, on the adapter's weights.")
+    weight_decay: Annotated[NonNegativeFloat, TRL] = Field(
+        0.0, description="Weight decay of AdamW, on the adapter's weights."
+    )
     warmup_ratio: Share = Field(0.01, description="Share of the steps during which the learning rate rises.")
-    max_grad_norm: PositiveFloat = Field(0.05, description="Gradients are clipped to this norm.")
+    max_grad_norm: Annotated[PositiveFloat, TRL] = Field(0.05, description="Gradients are clipped to this norm.")
     epochs: PositiveFloat = Field(1.0, description="Passes over the training data.")
-    max_steps: int = Field(
+    max_steps: Annotated[int, TRL] = Field(
         -1, ge=-1, le=10**9, description="Maximum number of optimizer steps; -1: as many as `epochs` takes."
     )
-    save_steps: PositiveInt = Field(
+    save_steps: Annotated[PositiveInt, TRL] = Field(
         200, description="Steps between checkpoints, from which an interrupted job resumes."
     )
 

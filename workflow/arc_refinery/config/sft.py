@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from arc_refinery.config.base import ROWS, TUNING, PositiveInt, Share, Strict
 from arc_refinery.config.lora import Optimizer
+from arc_refinery.config.trl_keywords import TRL
 
 
 class Demonstrations(Strict):
@@ -28,7 +29,7 @@ class Demonstrations(Strict):
 class Imitation(Optimizer):
     """Supervised fine-tuning on any demonstrations."""
 
-    loss_type: Literal["nll", "dft"] = Field(
+    loss_type: Annotated[Literal["nll", "dft"], TRL] = Field(
         "nll",
         description="`nll`: negative log-likelihood; `dft`: the same, each token weighted by its probability, so that "
         "unlikely targets are not forced on the model (Wu et al. 2025).",
@@ -37,7 +38,9 @@ class Imitation(Optimizer):
         200, description=Optimizer.model_fields["save_steps"].description
     )
     rows_per_step: PositiveInt = Field(32, description="Rows per optimizer step.")
-    gradient_accumulation_steps: PositiveInt = Field(1, description="Forward and backward passes per optimizer step.")
+    gradient_accumulation_steps: Annotated[PositiveInt, TRL] = Field(
+        1, description="Forward and backward passes per optimizer step."
+    )
 
     @model_validator(mode="after")
     def _passes_come_out_even(self) -> "Imitation":

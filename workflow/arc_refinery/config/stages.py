@@ -139,6 +139,7 @@ def trained(experiment: Experiment, run: Run) -> Settings:
     settings = run.grpo.model_dump(exclude=marked(type(run.grpo), TUNING))
     if terms := getattr(run.grpo, "rewards", ()):
         settings["rewards"] = tuple(map(str, terms))
+    settings["trl"] = tuple(str(word) for pair in run.grpo.trl.items() for word in pair) or None
     return {
         "dtype": run.dtype or experiment.model.dtype,
         "n_threads": experiment.model.n_threads,

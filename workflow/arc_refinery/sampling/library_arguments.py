@@ -19,6 +19,7 @@ from arc_refinery.config import (
     OptimizerName,
     PolicyGradient,
 )
+from arc_refinery.config.trl_keywords import keywords_of
 from arc_refinery.errors import InputError
 
 SEEDS = 2**31
@@ -140,10 +141,8 @@ def sft_settings(model: ModelConfig, training: Imitation, seed: int, work: Path,
     return {
         **_optimizer(model, training, training.learning_rate, seed, work, on_gpu),
         "completion_only_loss": True,
-        "loss_type": training.loss_type,
         "max_length": None,
         "per_device_train_batch_size": training.rows_per_step // training.gradient_accumulation_steps,
-        "gradient_accumulation_steps": training.gradient_accumulation_steps,
         "save_total_limit": 2,
         "report_to": "none",
     }
@@ -168,29 +167,18 @@ def grpo_settings(
     passes = training.gradient_accumulation_steps // n_processes
     settings = {
         **_optimizer(model, training, rate, seed, work, on_gpu),
-        "beta": training.beta,
-        "loss_type": training.loss_type,
-        "epsilon": training.epsilon,
-        "epsilon_high": training.epsilon_high,
-        "importance_sampling_level": training.importance_sampling_level,
-        "num_iterations": training.num_iterations,
         "steps_per_generation": passes * training.steps_per_generation,  # TRL counts passes
-        "scale_rewards": training.scale_rewards,
-        "mask_truncated_completions": training.mask_truncated_completions,
-        "repetition_penalty": training.repetition_penalty,
-        "temperature": training.temperature,
-        "top_p": training.top_p,
-        "num_generations": training.num_generations,
         "per_device_train_batch_size": completions // training.gradient_accumulation_steps,
         "gradient_accumulation_steps": passes,
         "report_to": list(training.report_to),
         **rollout_settings,
+        **training.trl,
     }
     if training.entropy_coef:
         settings["entropy_coef"] = training.entropy_coef
     if training.frequency_penalty:
-        kept = settings.get("generation_kwargs", {})
-        settings["generation_kwargs"] = kept | {"frequency_penalty": training.frequency_penalty}
+        others = settings.get("generation_kwargs", {})
+        settings["generation_kwargs"] = others | {"frequency_penalty": training.frequency_penalty}
     if training.sampler != "transformers":
         settings |= _trl_with_vllm(model, training)
     if has_heldout:
@@ -226,17 +214,13 @@ def _optimizer(
     if training.optimizer == "adamw_8bit" and not on_gpu:
         raise InputError("optimizer `adamw_8bit`: bitsandbytes needs a GPU, but there is none; set it to `adamw`")
     return {
+        **keywords_of(training),
         "output_dir": str(work),
         "seed": seed,
         "learning_rate": rate,
-        "lr_scheduler_type": training.lr_scheduler_type,
         "warmup_steps": training.warmup_ratio,  # transformers reads values below 1 as a share
-        "max_grad_norm": training.max_grad_norm,
         "optim": OPTIMIZERS[training.optimizer],  # explicit, because Unsloth would replace the defaults
-        "weight_decay": training.weight_decay,
         "num_train_epochs": training.epochs,
-        "max_steps": training.max_steps,
-        "save_steps": training.save_steps,
         "logging_steps": 1,
         "disable_tqdm": True,
         "use_cpu": not on_gpu,
