@@ -23,6 +23,7 @@ from arc_refinery.config import (
     stages,
     validate_experiment,
 )
+from arc_refinery.config.inputs import files_of_rewards
 from arc_refinery.errors import InputError
 from arc_refinery.records.questions import Asserts
 from arc_refinery.records.transcripts import Call, EpisodeMessage
@@ -325,7 +326,7 @@ def test_terms_and_their_files_belong_to_the_training_alone():
     words = stages.train_tool_use(made, "trained").params["rewards"]
     assert words == ("correct", "mine.py:score=0.5")
     assert tuple(map(EpisodeTerm.model_validate, words)) == made.rewards
-    assert inputs.files_of_rewards(made) == ["mine.py"]
+    assert files_of_rewards(made) == ["mine.py"]
     plain = validate_experiment(content(), "mine.yaml", ToolUse)
     assert stages.episodes(made, "arithmetic", "trained") == stages.episodes(plain, "arithmetic", "trained")
     assert stages.sft(made, "sft") == stages.sft(plain, "sft")

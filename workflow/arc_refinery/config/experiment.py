@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 from pydantic import Field, model_validator
 
 from arc_refinery.config.base import AT, OTHER_PAGES, Name, Seed, Strict, run_and_step
+from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.resources import Resources
 from arc_refinery.config.rewards import RewardTerm
 from arc_refinery.config.sampling import ModelConfig, Sandbox
@@ -143,6 +144,12 @@ class Experiment(Strict):
     def rewards(self) -> tuple[RewardTerm, ...]:
         """Terms of the reward of GRPO."""
         return getattr(self.training and self.training.grpo, "rewards", ())
+
+    @property
+    def own_functions(self) -> list[tuple[str, OwnCode, str]]:
+        """The user's functions: the key that names one, its code, and an example of its first line."""
+        named = [(f"training.grpo.rewards.{number}", term) for number, term in enumerate(self.rewards)]
+        return [(key, term.own_code, term.example) for key, term in named if term.own_code]
 
     def kept_steps(self, run: str) -> list[int]:
         """Steps of a GRPO training whose adapters are results, too, ascending."""

@@ -29,10 +29,10 @@ from arc_refinery.config.base import (
 from arc_refinery.config.experiment import SampledTogether, TrainedRow, Wanted
 from arc_refinery.config.own_code import Entry, OwnCode
 from arc_refinery.config.resources import Resources
-from arc_refinery.config.rewards import ToolGrpo
 from arc_refinery.config.sampling import ModelConfig, Sandbox
 from arc_refinery.config.sft import Imitation
 from arc_refinery.config.tool_signatures import signatures
+from arc_refinery.config.tool_use_rewards import ToolGrpo
 from arc_refinery.config.training import Methods
 from arc_refinery.config.users import User
 from arc_refinery.errors import InputError
@@ -300,7 +300,7 @@ class ToolUse(Compared[ToolArm]):
                 wanted.append(Wanted(key, tool.own_code.path, what))
             if tool.corpus_file:
                 wanted.append(Wanted(f"{key}.corpus", tool.corpus_file, "a file of passages"))
-        return [*wanted, *(Wanted(key, code.path, what) for key, code, _ in self._own_functions())]
+        return wanted
 
     def faults_of_contents(self) -> list[str]:
         from arc_refinery.tool_use.episodes.rendering import check_folder
@@ -323,19 +323,12 @@ class ToolUse(Compared[ToolArm]):
                 f"{key}: a second tool is called {name}; rename or remove one" for name in offered if name in taken
             ]
             taken += offered
-        for key, code, example in self._own_functions():
-            try:
-                code.check_function(example)
-            except InputError as error:
-                faults.append(f"{key}: {error}")
         return faults
 
-    def _own_functions(self) -> list[tuple[str, OwnCode, str]]:
-        """The user's functions of an episode: the key that names one, its code, and how its first line should look."""
-        rewards = {f"training.grpo.rewards.{number}": term.reward for number, term in enumerate(self.rewards)}
-        named = [(key, reward, "def score(episode):") for key, reward in rewards.items()]
-        named += [(key, user, "def reply(episode):") for key, user in self.all_users.items()]
-        return [(key, code, example) for key, name, example in named if (code := OwnCode.parse(name))]
+    @property
+    def own_functions(self) -> list[tuple[str, OwnCode, str]]:
+        users = [(key, OwnCode.parse(user)) for key, user in self.all_users.items()]
+        return [*super().own_functions, *((key, code, "def reply(episode):") for key, code in users if code)]
 
     @property
     def samplers(self) -> dict[str, ModelConfig]:

@@ -15,9 +15,8 @@ def sft_inputs(_: ToolUse) -> dict[str, Paths]:
 
 def grpo_inputs(experiment: ToolUse) -> dict[str, Paths]:
     data, files = training_questions(experiment), files_to_read(experiment)
-    rewards = sorted({str(term.own_code.path) for term in experiment.rewards if term.own_code})
     users = files_of_users(experiment, [one.name for one in experiment.data.train])
-    return {"data": data, "files": files, "tools": tools_in_training(experiment), "rewards": rewards, "users": users}
+    return {"data": data, "files": files, "tools": tools_in_training(experiment), "users": users}
 
 
 def report_inputs(experiment: ToolUse) -> Paths:
