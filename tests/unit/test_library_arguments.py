@@ -25,6 +25,7 @@ import trackers
 from checkout import ROOT, TINY
 
 from arc_refinery.config import Generation, Grpo, Imitation, Lengths, Lora, ModelConfig, PolicyGradient
+from arc_refinery.config.trl_keywords import SET_BY, known_keywords
 from arc_refinery.errors import InputError
 from arc_refinery.sampling import library_arguments
 
@@ -104,6 +105,38 @@ def test_training_libraries_take_every_keyword(name: str, tmp_path: Path, monkey
         assert keywords.keys() <= named
         if keywords.get("use_cpu", True):  # the others refuse where there is no GPU
             taken(**keywords)
+
+
+def test_the_keywords_read_from_sources_are_the_fields_of_the_class():
+    from trl import GRPOConfig
+
+    fields = {field.name for field in dataclasses.fields(GRPOConfig)}
+    assert known_keywords().keys() == fields
+    assert SET_BY.keys() <= fields
+
+
+def test_a_keyword_that_we_set_is_no_one_elses():
+    ours = {name for keywords in KEYWORDS["trl.GRPOConfig"] for name in keywords}
+    assert ours <= Grpo.model_fields.keys() | SET_BY.keys()
+    assert {name for key in SET_BY.values() if key for name in re.findall(r"\w+", key)} <= NAMED_KEYS
+
+
+# keys that messages name
+NAMED_KEYS = {
+    *Grpo.model_fields,
+    *Lengths.model_fields,
+    *ModelConfig.model_fields,
+    *Generation.model_fields,
+    *("or", "and", "model", "generation", "seed"),
+}
+
+
+def test_further_keywords_reach_trl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from trl import GRPOConfig
+
+    monkeypatch.chdir(tmp_path)
+    config = GRPOConfig(**grpo_keywords(trl={"top_entropy_quantile": 0.25, "delta": 2, "log_completions": True}))
+    assert (config.top_entropy_quantile, config.delta, config.log_completions) == (0.25, 2, True)
 
 
 def test_the_optimizers_are_those_of_transformers():

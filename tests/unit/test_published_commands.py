@@ -134,6 +134,17 @@ def test_the_published_commands_for_training(line: str, data_set: str, given: di
     assert (stage.dataset_path, stage.output_dir) == ((Path("data", data_set),), Path("data/lr4e-6_r1"))
 
 
+def test_further_keywords_of_trl_are_names_and_values() -> None:
+    stage = tyro.cli(Train, args=[*words(DEBUG), "--trl", "top_entropy_quantile", "0.2", "log_completions", "True"])
+    assert stage.training.trl == {"top_entropy_quantile": 0.2, "log_completions": True}
+
+
+def test_a_wrong_keyword_of_trl_ends_the_job(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        tyro.cli(Train, args=[*words(DEBUG), "--trl", "top_entropie_quantile", "0.2"])
+    assert "top_entropie_quantile is not a keyword of GRPOConfig" in " ".join(capsys.readouterr().err.split())
+
+
 def test_the_published_command_for_a_try_takes_the_scripts_defaults() -> None:
     stage = cli.parse(["train", *words(DEBUG)])
     assert dict_of(stage.training) == SCRIPT | {"epochs": 1}
