@@ -135,14 +135,16 @@ def test_the_published_commands_for_training(line: str, data_set: str, given: di
 
 
 def test_further_keywords_of_trl_are_names_and_values() -> None:
-    stage = tyro.cli(Train, args=[*words(DEBUG), "--trl", "top_entropy_quantile", "0.2", "log_completions", "True"])
+    trl = ["--trl", "top_entropy_quantile", "0.2", "log_completions", "True"]
+    stage = cli.parse(["train", *words(DEBUG), *trl])
     assert stage.training.trl == {"top_entropy_quantile": 0.2, "log_completions": True}
 
 
 def test_a_wrong_keyword_of_trl_ends_the_job(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        tyro.cli(Train, args=[*words(DEBUG), "--trl", "top_entropie_quantile", "0.2"])
-    assert "top_entropie_quantile is not a keyword of GRPOConfig" in " ".join(capsys.readouterr().err.split())
+        cli.parse(["train", *words(DEBUG), "--trl", "top_entropie_quantile", "0.2"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--trl: top_entropie_quantile is not a keyword of GRPOConfig" in line
 
 
 def test_the_published_command_for_a_try_takes_the_scripts_defaults() -> None:

@@ -229,4 +229,4 @@ def _run_name(run: Run, keys: Iterable[str]) -> str:
         key: "-".join(f"{one:g}".replace("e-0", "e-") if isinstance(one, float) else str(one) for one in parts)
         for key, parts in lists.items()
     }
-    return "-".join(f"{key}-{text}" for key, text in texts.items()).replace("_", "-").lower()
+    return "-".join(f"{key}-{text}" for key, text in texts.items()).replace("_", "-").replace("=", "-").lower()
