@@ -34,7 +34,7 @@ class Imitation(Optimizer):
         description="`nll`: negative log-likelihood; `dft`: the same, each token weighted by its probability, so that "
         "unlikely targets are not forced on the model (Wu et al. 2025).",
     )
-    save_steps: Annotated[PositiveInt, TUNING] = Field(
+    save_steps: Annotated[PositiveInt, TUNING, TRL] = Field(
         200, description=Optimizer.model_fields["save_steps"].description
     )
     rows_per_step: PositiveInt = Field(32, description="Rows per optimizer step.")
