@@ -44,22 +44,22 @@ class PairedArms:
     turns: dict[int, Estimate]  # pass rate, first minus second, of turns with attempts of both on some task
 
 
-def load_side(one: Side[Refining], set_name: str, arms: Iterable[str]) -> SideResults:
+def load_side(side: Side[Refining], set_name: str, arms: Iterable[str]) -> SideResults:
     """Load the results of some arms of a side on a set."""
-    task_set = one.experiment.evaluation.sets[one.sets.index(set_name)]
-    repeated = {arm: one.experiment.arms_called(arm) for arm in arms}
-    results = load_results(one.experiment, one.folder, task_set, [arm for same in repeated.values() for arm in same])
+    task_set = side.experiment.evaluation.sets[side.sets.index(set_name)]
+    repeated = {arm: side.experiment.arms_called(arm) for arm in arms}
+    results = load_results(side.experiment, side.folder, task_set, [arm for same in repeated.values() for arm in same])
     metrics = {
         name: [per_task(results.of_arm(arm), results.task_ids) for arm in same] for name, same in repeated.items()
     }
-    return SideResults(one, results, metrics)
+    return SideResults(side, results, metrics)
 
 
 def shared_tasks(first: SideResults, second: SideResults) -> list[str]:
     """Return the task ids of both sides, in the first one's order; raise if an id is not the same task in both."""
     theirs = set(second.results.task_ids)
     common = [task_id for task_id in first.results.task_ids if task_id in theirs]
-    paths = [one.side.folder / "tasks" / f"{first.results.name}.parquet" for one in (first, second)]
+    paths = [loaded.side.folder / "tasks" / f"{first.results.name}.parquet" for loaded in (first, second)]
     if paths[0].resolve() != paths[1].resolve():
         contents = [_contents(path) for path in paths]
         if changed := [task_id for task_id in common if contents[0][task_id] != contents[1][task_id]]:

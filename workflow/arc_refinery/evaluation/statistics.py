@@ -67,8 +67,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def correct(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Return the comparisons of a report with Holm's p; the primary comparison is not among those corrected."""
-    others = iter(holm([one.p_value for one in comparisons if not one.is_primary]))
-    return [one if one.is_primary else replace(one, corrected=next(others)) for one in comparisons]
+    others = iter(holm([comparison.p_value for comparison in comparisons if not comparison.is_primary]))
+    return [
+        comparison if comparison.is_primary else replace(comparison, corrected=next(others))
+        for comparison in comparisons
+    ]
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
@@ -142,8 +145,8 @@ def compare(first: str, second: str, a: ArrayLike, b: ArrayLike) -> Comparison:
     """
     solved, other = np.mean(np.asarray(a, dtype=float), axis=0), np.mean(np.asarray(b, dtype=float), axis=0)
     only_first, only_second = int((solved > other).sum()), int((other > solved).sum())
-    found = estimate_difference(a, b)
-    is_exact = len(found.runs) == 1 and set(np.unique([solved, other])) <= {0.0, 1.0}
+    difference = estimate_difference(a, b)
+    is_exact = len(difference.runs) == 1 and set(np.unique([solved, other])) <= {0.0, 1.0}
     return Comparison(
         first=first,
         second=second,
@@ -151,8 +154,8 @@ def compare(first: str, second: str, a: ArrayLike, b: ArrayLike) -> Comparison:
         n_second=float(other.sum()),
         only_first=only_first,
         only_second=only_second,
-        difference=found,
-        p_value=mcnemar(only_first, only_second) if is_exact else found.p_value,
+        difference=difference,
+        p_value=mcnemar(only_first, only_second) if is_exact else difference.p_value,
         is_exact=is_exact,
     )
 
@@ -179,8 +182,8 @@ def two_guess_scores(attempts: pd.DataFrame, task_ids: Sequence[str]) -> _Floats
 def pass_at_k_scores(attempts: pd.DataFrame, task_ids: Sequence[str], k: int) -> _Floats:
     """Return `solved_at_k` of each task; a task with fewer than k attempts uses all of them."""
     tasks = _arrays(attempts, ["train_is_correct", "test_is_correct", "prompt_id"])
-    found = [tasks.get(task_id) for task_id in task_ids]
-    return np.array([0.0 if one is None else solved_at_k(one[0], one[1], one[2], k) for one in found])
+    arrays = [tasks.get(task_id) for task_id in task_ids]
+    return np.array([0.0 if task is None else solved_at_k(task[0], task[1], task[2], k) for task in arrays])
 
 
 def budget_curve(attempts: pd.DataFrame, task_ids: Sequence[str], n_first: int, budget: int) -> pd.DataFrame:

@@ -20,16 +20,16 @@ def comparison(sides: Sequence[Side[Any]], wanted: Sequence[str], set_section: S
     """Compare sides on the wanted sets, by default on all that several have; `explained`: what the columns mean."""
     for first, second in combinations(sides, 2):
         arms_to_pair(first, second)  # raises before anything is loaded
-    experiments = list({one.folder.resolve(): one for one in sides}.values())
+    experiments = list({side.folder.resolve(): side for side in sides}.values())
     sets = sets_to_compare(sides, wanted)
     alone = [
-        (one, [name for name in one.sets if not any(name in other.sets for other in sides if other is not one)])
-        for one in sides
+        (side, [name for name in side.sets if not any(name in other.sets for other in sides if other is not side)])
+        for side in sides
     ]
     blocks = [
-        f"# Comparison of {', '.join(one.title for one in sides)}",
-        *(block for name in sets for block in set_section([one for one in sides if name in one.sets], name)),
-        *(f"Not compared, because only {one.title} has it: {listed(names)}." for one, names in alone if names),
+        f"# Comparison of {', '.join(side.title for side in sides)}",
+        *(block for name in sets for block in set_section([side for side in sides if name in side.sets], name)),
+        *(f"Not compared, because only {side.title} has it: {listed(names)}." for side, names in alone if names),
         "## Columns",
         explained,
     ]
@@ -40,11 +40,11 @@ def comparison(sides: Sequence[Side[Any]], wanted: Sequence[str], set_section: S
 
 def left_out(ids: Iterable[tuple[Side[Any], Iterable[str]]], common: Collection[str], what: str) -> list[str]:
     """Return a sentence for each side with ids that are not common; `what` names them, such as `tasks`."""
-    alone = [(one, [name for name in names if name not in common]) for one, names in ids]
+    alone = [(side, [name for name in names if name not in common]) for side, names in ids]
     return [
-        f"Left out, because only {one.title} has them: "
+        f"Left out, because only {side.title} has them: "
         f"{listed(names) if len(names) <= MAX_NAMED else f'{len(names)} {what}'}."
-        for one, names in alone
+        for side, names in alone
         if names
     ]
 
@@ -54,8 +54,8 @@ def listed(names: Iterable[str]) -> str:
 
 
 def _settings(experiments: Sequence[Side[Any]]) -> str:
-    dumped = [one.experiment.model_dump(mode="json", exclude=NO_RESULT) for one in experiments]
-    header = ["setting", *(f"`{one.folder}`" for one in experiments)]
+    dumped = [side.experiment.model_dump(mode="json", exclude=NO_RESULT) for side in experiments]
+    header = ["setting", *(f"`{side.folder}`" for side in experiments)]
     rows = list(differences(dumped))
     return markdown_table(header, rows) if rows else "None."
 
@@ -93,10 +93,10 @@ def _format(value: Any) -> str:
 
 def _trainings(experiments: Sequence[Side[Any]]) -> str:
     rows = []
-    for one in experiments:
-        for adapter in one.experiment.adapters:
-            log = read_log(one.folder / "adapters" / adapter / "training.jsonl")
-            rows.append([f"`{one.folder}`", f"`{adapter}`", *_training_summary(log)])
+    for side in experiments:
+        for adapter in side.experiment.adapters:
+            log = read_log(side.folder / "adapters" / adapter / "training.jsonl")
+            rows.append([f"`{side.folder}`", f"`{adapter}`", *_training_summary(log)])
     header = [
         "experiment",
         "adapter",
@@ -118,6 +118,6 @@ def _training_summary(log: Log) -> list[object]:
     n_steps = int(log.steps["step"].max())
     step = log.chosen.step if log.chosen else n_steps
     checks = [f"{check.reward:.2f} at {check.step}" for check in log.checks if check.step in (0, step)]
-    collapses = f"at step {', '.join(str(one.step) for one in log.decisions)}" if log.decisions else "none"
+    collapses = f"at step {', '.join(str(decision.step) for decision in log.decisions)}" if log.decisions else "none"
     change = f"{metric} {first:.3g} → {last:.3g}"
     return ["GRPO" if log.is_grpo else "SFT", n_steps, change, step, ", ".join(checks) or "–", collapses]

@@ -16,10 +16,10 @@ def of_tasks(experiment: Refining, folder: Path) -> list[str]:
     files: dict[str, Path] = {}
     if parts := experiment.part_names:  # each has the notes of all
         files["problems to train on"] = folder / f"tasks/{parts[0]}.parquet"
-    for one in experiment.evaluation.sets:
-        if one.source == "generator" or one.leave_out_too_large:
-            what = "problems" if one.source == "generator" else "tasks"
-            files[f"{what} of `{one.name}`"] = folder / f"tasks/{one.name}.parquet"
+    for task_set in experiment.evaluation.sets:
+        if task_set.source == "generator" or task_set.leave_out_too_large:
+            what = "problems" if task_set.source == "generator" else "tasks"
+            files[f"{what} of `{task_set.name}`"] = folder / f"tasks/{task_set.name}.parquet"
     rows = _not_trained_on(experiment, folder)
     if not files and not rows:
         return []
@@ -35,7 +35,9 @@ def of_tasks(experiment: Refining, folder: Path) -> list[str]:
 def _not_trained_on(experiment: Refining, folder: Path) -> list[list[str]]:
     if experiment.training is None or experiment.training.evaluated_tasks == "keep":
         return []
-    pairs = {(one.tasks, one.task_id, one.evaluated_in) for one in read_overlap(folder) if one.tasks != TEMPLATE_ROWS}
+    pairs = {
+        (pair.tasks, pair.task_id, pair.evaluated_in) for pair in read_overlap(folder) if pair.tasks != TEMPLATE_ROWS
+    }
     counts = Counter((tasks, evaluated_in) for tasks, _, evaluated_in in pairs)
     return [
         [f"tasks of `{tasks}` to train on", f"also in `{evaluated_in}`", str(n)]

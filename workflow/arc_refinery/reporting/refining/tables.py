@@ -126,7 +126,7 @@ def comparisons(
 
 def _label(experiment: Refining, name: str, runs: Sequence[Sequence[Arm]]) -> str:
     """Return the name of an arm, or those of its repetitions if only some have one to be paired with."""
-    used = {arm.name: arm for of_run in runs for arm in of_run}
+    used = {arm.name: arm for repeated in runs for arm in repeated}
     return name if len(used) == len(experiment.arms_called(name)) else ", ".join(used)
 
 
@@ -172,9 +172,9 @@ TurnDifferences: TypeAlias = Mapping[tuple[str, str], Mapping[int, Mapping[str, 
 def turn_differences_table(turns: TurnDifferences) -> str:
     """Compare the pass rates of arms turn by turn, on the tasks that both have attempts on."""
     rows = [
-        [f"turn {number}: `{first}` − `{second}`", *_turn_cells(found)]
+        [f"turn {number}: `{first}` − `{second}`", *_turn_cells(differences)]
         for (first, second), by_turn in turns.items()
-        for number, found in by_turn.items()
+        for number, differences in by_turn.items()
     ]
     return markdown_table(["turn by turn", *TURN_HEADER], rows) if rows else ""
 
@@ -182,11 +182,11 @@ def turn_differences_table(turns: TurnDifferences) -> str:
 def refining_headline(experiment: Refining, sets: Mapping[str, TurnDifferences]) -> str:
     """Compare later turns with real feedback: one line per set and comparison."""
     rows = [
-        [f"`{name}`, turn {number}: `{first}` − `{second}`", *_turn_cells(found)]
+        [f"`{name}`, turn {number}: `{first}` − `{second}`", *_turn_cells(differences)]
         for name, turns in sets.items()
         for (first, second), by_turn in turns.items()
-        if not any(arm.is_control for one in (first, second) for arm in experiment.arms_called(one))
-        for number, found in by_turn.items()
+        if not any(arm.is_control for compared in (first, second) for arm in experiment.arms_called(compared))
+        for number, differences in by_turn.items()
         if number > 1
     ]
     return markdown_table(["refining turns, difference in points", *TURN_HEADER], rows) if rows else ""
@@ -207,35 +207,35 @@ def _differences_of_pair(
     """
     runs = experiment.paired_runs(first, second)
     n_turns = min(len(arm.turns) for run in runs for pair in run for arm in pair)
-    found = {}
+    by_turn = {}
     for number in range(1, n_turns + 1):
         differing = [[pair for pair in run if pair[0].branch(number) != pair[1].branch(number)] for run in runs]
         sides = both_sides([run for run in differing if run])
-        arms = [arm for side in sides for of_run in side for arm in of_run]
+        arms = [arm for side in sides for repeated in side for arm in repeated]
         if not arms:
             continue
         n_attempts = min(arm.turns[number - 1].n_predictions for arm in arms)
         whole = {arm.name: results.metrics_of_turn(arm, number) for arm in arms}
         equal = {arm.name: results.metrics_of_turn(arm, number, n_attempts) for arm in arms}
-        task_ids = [task_id for task_id in results.task_ids if all(task_id in one.index for one in whole.values())]
+        task_ids = [task_id for task_id in results.task_ids if all(task_id in table.index for table in whole.values())]
         if task_ids:
-            found[number] = {
+            by_turn[number] = {
                 metric: estimate_difference(
                     *(
-                        run_means([[source[arm.name].loc[task_ids, metric] for arm in of_run] for of_run in side])
+                        run_means([[source[arm.name].loc[task_ids, metric] for arm in repeated] for repeated in side])
                         for side in sides
                     )
                 )
                 for metric in TURN_METRICS
                 for source in [equal if metric == "unique outputs" else whole]
             }
-    return found
+    return by_turn
 
 
-def _turn_cells(found: Mapping[str, Estimate]) -> list[object]:
-    texts = [(difference_text(difference), difference.excludes_zero) for difference in found.values()]
+def _turn_cells(differences: Mapping[str, Estimate]) -> list[object]:
+    texts = [(difference_text(difference), difference.excludes_zero) for difference in differences.values()]
     cells = [f"**{text}**" if is_bold else text for text, is_bold in texts]
-    rate = found[PASS_RATE]
+    rate = differences[PASS_RATE]
     return [rate.n_tasks, *cells, ", ".join(map(points, rate.runs)) if len(rate.runs) > 1 else "–"]
 
 
@@ -248,14 +248,14 @@ def equal_tokens_table(experiment: Refining, results: SetResults) -> str:
         runs = experiment.paired_runs(first, second)
         limited = [[_solved_at_equal_tokens(pair, owned, spent, results.task_ids) for pair in run] for run in runs]
         a, b = (run_means([[pair[side] for pair in run] for run in limited]) for side in (0, 1))
-        found = estimate_difference(a, b)
-        mean_spent = [np.mean([spent[arm.name] for of_run in side for arm in of_run]) for side in both_sides(runs)]
+        difference = estimate_difference(a, b)
+        mean_spent = [np.mean([spent[arm.name] for repeated in side for arm in repeated]) for side in both_sides(runs)]
         rows.append(
             [
-                f"`{first}` − `{second}`{runs_in_brackets(found)}",
+                f"`{first}` − `{second}`{runs_in_brackets(difference)}",
                 f"{mean_spent[0]:.0f} / {mean_spent[1]:.0f}",
-                f"{_count(np.mean(a, axis=0).sum())} − {_count(np.mean(b, axis=0).sum())} of {found.n_tasks}",
-                difference_text(found),
+                f"{_count(np.mean(a, axis=0).sum())} − {_count(np.mean(b, axis=0).sum())} of {difference.n_tasks}",
+                difference_text(difference),
             ]
         )
     header = ["at equal generated tokens", "tokens per task, unlimited", "solved", "points"]

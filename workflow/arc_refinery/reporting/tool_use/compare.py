@@ -64,17 +64,17 @@ def set_section(sides: Sequence[Side[ToolUse]], name: str) -> list[str]:
     ]
 
 
-def _arms(one: QuestionsOfSide) -> Iterator[list[object]]:
-    experiment = one.side.experiment
-    for name in one.arms:
+def _arms(loaded: QuestionsOfSide) -> Iterator[list[object]]:
+    experiment = loaded.side.experiment
+    for name in loaded.arms:
         arms = experiment.arms_called(name)
-        episodes = [episode for arm in arms for episode in one.evaluated.of_arm(arm.name)]
+        episodes = [episode for arm in arms for episode in loaded.evaluated.of_arm(arm.name)]
         yield [
-            f"`{one.side.folder}`",
+            f"`{loaded.side.folder}`",
             f"`{name}`{f', mean of {len(arms)}' if len(arms) > 1 else ''}",
-            len(one.evaluated.questions),
+            len(loaded.evaluated.questions),
             experiment.evaluation.n_predictions,
-            estimate_text(estimate([one.evaluated.pass_at(arm.name, 1) for arm in arms])),
+            estimate_text(estimate([loaded.evaluated.pass_at(arm.name, 1) for arm in arms])),
             percent(float(np.mean([bool(episode.calls) for episode in episodes]))),
         ]
 

@@ -22,30 +22,30 @@ from arc_refinery.tool_use.grading.metrics import (
 NO_TOOL = "(none recognised)"  # the call is not readable, or names no existing tool
 
 
-def section(experiment: ToolUse, one: EvaluatedQuestions, files: Attachments) -> list[str]:
+def section(experiment: ToolUse, results: EvaluatedQuestions, files: Attachments) -> list[str]:
     """Return Markdown blocks; tables are added to `files`."""
-    name = one.settings.name
+    name = results.settings.name
     arms = [arm.name for arm in experiment.arms]
-    by_tool = _of_arms({arm: calls_by_tool(one.of_arm(arm)) for arm in arms})
-    by_turn = _of_arms({arm: calls_by_turn(one.texts_of_arm(arm)) for arm in arms})
-    lengths = text_lengths(one, arms)
-    tables = {"tools": by_tool, "turns": by_turn, "lengths": lengths, "votes": votes(one, arms)}
+    by_tool = _of_arms({arm: calls_by_tool(results.of_arm(arm)) for arm in arms})
+    by_turn = _of_arms({arm: calls_by_turn(results.texts_of_arm(arm)) for arm in arms})
+    lengths = text_lengths(results, arms)
+    tables = {"tools": by_tool, "turns": by_turn, "lengths": lengths, "votes": votes(results, arms)}
     if experiment.user_of(name):
-        replied = {arm: episodes_by_user_messages(one.of_arm(arm), one.texts_of_arm(arm)) for arm in arms}
+        replied = {arm: episodes_by_user_messages(results.of_arm(arm), results.texts_of_arm(arm)) for arm in arms}
         tables["users"] = _of_arms(replied)
-    if one.settings.form == "text":
-        tables["found"] = _of_arms({arm: answers_found(one.of_arm(arm), one.texts_of_arm(arm)) for arm in arms})
+    if results.settings.form == "text":
+        tables["found"] = _of_arms({arm: answers_found(results.of_arm(arm), results.texts_of_arm(arm)) for arm in arms})
     maj = f"maj@{experiment.evaluation.n_predictions}"
     links = {kind: files.add(f"{name}-{kind}.csv", partial(write_csv, table)) for kind, table in tables.items()}
     return [
         "### Votes, and episodes with and without calls",
-        markdown_table(*_votes(experiment, one)),
+        markdown_table(*_votes(experiment, results)),
         f"{maj}: share of questions whose most frequent answer is correct. Pass rates: share of correct episodes, mean "
         "over the questions that have such episodes. Episodes choose to call, so the difference between these rates is "
         f"not the effect of calling. [As CSV]({links['votes']}).",
         "### Calls by tool",
         _tools_table(by_tool) if len(by_tool) else "No episode calls a tool.",
-        f"[As CSV]({links['tools']}).{_other_calls(one, arms)}",
+        f"[As CSV]({links['tools']}).{_other_calls(results, arms)}",
         "### Calls by turn",
         markdown_table(*_turns(by_turn, arms)),
         f"Calls per episode that has the turn, and the number of these episodes. [As CSV]({links['turns']}).",
@@ -58,27 +58,28 @@ def section(experiment: ToolUse, one: EvaluatedQuestions, files: Attachments) ->
     ]
 
 
-def votes(one: EvaluatedQuestions, arms: Sequence[str]) -> pd.DataFrame:
+def votes(results: EvaluatedQuestions, arms: Sequence[str]) -> pd.DataFrame:
     """Return one row per arm: shares of questions and of episodes, and the numbers of episodes and questions."""
     rows = []
     for arm in arms:
-        row: dict[str, object] = {"arm": arm, "maj_at_k": np.mean(one.majority(arm)) if _has_votes(one) else None}
+        majority = np.mean(results.majority(arm)) if _has_votes(results) else None
+        row: dict[str, object] = {"arm": arm, "maj_at_k": majority}
         for kind, with_calls in (("with_calls", True), ("without_calls", False)):
-            rates = one.pass_rates(arm, with_calls)
+            rates = results.pass_rates(arm, with_calls)
             row |= {
                 f"pass_rate_{kind}": np.mean(rates) if rates else None,
-                f"episodes_{kind}": sum(bool(episode.calls) == with_calls for episode in one.of_arm(arm)),
+                f"episodes_{kind}": sum(bool(episode.calls) == with_calls for episode in results.of_arm(arm)),
                 f"questions_{kind}": len(rates),
             }
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def text_lengths(one: EvaluatedQuestions, arms: Sequence[str]) -> pd.DataFrame:
+def text_lengths(results: EvaluatedQuestions, arms: Sequence[str]) -> pd.DataFrame:
     """Return two rows per arm, on thoughts and on results: their number, and mean, median and maximum of characters."""
     rows = []
     for arm in arms:
-        texts = one.texts_of_arm(arm)
+        texts = results.texts_of_arm(arm)
         lengths = {
             "thoughts": [text.n_thought_chars for text in texts],
             "results": [n_chars for text in texts for n_chars in text.result_chars],
@@ -89,9 +90,9 @@ def text_lengths(one: EvaluatedQuestions, arms: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["arm", "text", "number", "mean", "median", "longest"])
 
 
-def _has_votes(one: EvaluatedQuestions) -> bool:
+def _has_votes(results: EvaluatedQuestions) -> bool:
     """Whether equal answers can be counted: two programs are almost never written in the same words."""
-    return one.settings.form != "mbpp"
+    return results.settings.form != "mbpp"
 
 
 def _of_arms(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -100,27 +101,27 @@ def _of_arms(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     ]
 
 
-def _votes(experiment: ToolUse, one: EvaluatedQuestions) -> tuple[list[str], list[list[object]]]:
+def _votes(experiment: ToolUse, results: EvaluatedQuestions) -> tuple[list[str], list[list[object]]]:
     rows: list[list[object]] = []
     for name, arms in experiment.repetitions.items():
         if len(arms) > 1:
-            rows.append([f"`{name}`, mean of {len(arms)}", _majority_text(one, arms), "–", "–"])
+            rows.append([f"`{name}`, mean of {len(arms)}", _majority_text(results, arms), "–", "–"])
         for arm in arms:
-            by_calls = [_rate_text(one, arm.name, with_calls) for with_calls in (True, False)]
-            rows.append([f"`{arm.name}`", _majority_text(one, [arm]), *by_calls])
+            by_calls = [_rate_text(results, arm.name, with_calls) for with_calls in (True, False)]
+            rows.append([f"`{arm.name}`", _majority_text(results, [arm]), *by_calls])
     maj = f"maj@{experiment.evaluation.n_predictions}"
     return ["arm", maj, "pass rate of episodes with calls", "pass rate of episodes without calls"], rows
 
 
-def _majority_text(one: EvaluatedQuestions, arms: Sequence[ToolArm]) -> str:
-    return estimate_text(estimate([one.majority(arm.name) for arm in arms])) if _has_votes(one) else "–"
+def _majority_text(results: EvaluatedQuestions, arms: Sequence[ToolArm]) -> str:
+    return estimate_text(estimate([results.majority(arm.name) for arm in arms])) if _has_votes(results) else "–"
 
 
-def _rate_text(one: EvaluatedQuestions, arm: str, with_calls: bool) -> str:
-    rates = one.pass_rates(arm, with_calls)
+def _rate_text(results: EvaluatedQuestions, arm: str, with_calls: bool) -> str:
+    rates = results.pass_rates(arm, with_calls)
     if not rates:
         return "–"
-    n_episodes = sum(bool(episode.calls) == with_calls for episode in one.of_arm(arm))
+    n_episodes = sum(bool(episode.calls) == with_calls for episode in results.of_arm(arm))
     return f"{share_text(rates)} (episodes: {n_episodes}, questions: {len(rates)})"
 
 
@@ -139,9 +140,9 @@ def _tools_table(by_tool: pd.DataFrame) -> str:
     return markdown_table(["arm", "tool", "calls", "faulty", *(fault.replace("_", " ") for fault in faults)], rows)
 
 
-def _other_calls(one: EvaluatedQuestions, arms: Sequence[str]) -> str:
+def _other_calls(results: EvaluatedQuestions, arms: Sequence[str]) -> str:
     """Return a note on answers that look like calls; empty if there are none."""
-    counts = {arm: sum(text.answers_with_call for text in one.texts_of_arm(arm)) for arm in arms}
+    counts = {arm: sum(text.answers_with_call for text in results.texts_of_arm(arm)) for arm in arms}
     found = ", ".join(f"`{arm}` {n}" for arm, n in counts.items() if n)
     return f" Answers that look like calls of another format, and were not run: {found}." if found else ""
 

@@ -52,12 +52,12 @@ def compose(experiment: ToolUse, folder: Path, files: Attachments) -> list[str]:
     limits = [_scope_of_intervals(experiment)]
     if any(questions.source == "generator" for questions in experiment.data.heldout):
         limits.append(PATTERNS)
-    evaluated = [load_questions(experiment, folder, one, arms) for one in experiment.data.heldout]
+    evaluated = [load_questions(experiment, folder, questions, arms) for questions in experiment.data.heldout]
     return [
         f"# Experiment {experiment.experiment}: tool use",
         _setup(experiment),
         *_headline(experiment, evaluated),
-        *(block for one in evaluated for block in _set_section(experiment, one, files)),
+        *(block for results in evaluated for block in _set_section(experiment, results, files)),
         *mask_section(experiment, folder, evaluated, files),
         *training.section(experiment, folder, files),
         *left_out.of_questions(experiment, folder),
@@ -89,50 +89,51 @@ def _headline(experiment: ToolUse, evaluated: Sequence[EvaluatedQuestions]) -> l
     if first == last:
         return []
     lines = []
-    for one in evaluated:
-        change = _difference_text(_difference(experiment, one, last, first))
+    for results in evaluated:
+        change = _difference_text(_difference(experiment, results, last, first))
         before, after = (
-            estimate([one.pass_at(arm.name, 1) for arm in experiment.arms_called(name)]).mean for name in (first, last)
+            estimate([results.pass_at(arm.name, 1) for arm in experiment.arms_called(name)]).mean
+            for name in (first, last)
         )
         values = f"{percent(before)} with `{first}`, {percent(after)} with `{last}`"
-        lines.append(f"- `{one.settings.name}`: {values}: {change}")
+        lines.append(f"- `{results.settings.name}`: {values}: {change}")
     return ["Correct answers on held-out questions:", "\n".join(lines)]
 
 
-def _difference(experiment: ToolUse, one: EvaluatedQuestions, first: str, second: str) -> Estimate:
+def _difference(experiment: ToolUse, results: EvaluatedQuestions, first: str, second: str) -> Estimate:
     """Compare pass@1 of two arms, paired by question and, if trainings are repeated, by training."""
     a, b = (
-        run_means([[one.pass_at(arm.name, 1) for arm in of_run] for of_run in side])
+        run_means([[results.pass_at(arm.name, 1) for arm in of_run] for of_run in side])
         for side in both_sides(experiment.paired_runs(first, second))
     )
     return estimate_difference(a, b)
 
 
-def _set_section(experiment: ToolUse, one: EvaluatedQuestions, files: Attachments) -> list[str]:
-    name = one.settings.name
+def _set_section(experiment: ToolUse, results: EvaluatedQuestions, files: Attachments) -> list[str]:
+    name = results.settings.name
     is_repeated = any(len(arms) > 1 for arms in experiment.repetitions.values())
-    table = files.add(f"{name}-questions.csv", partial(write_csv, per_question(experiment, one)))
+    table = files.add(f"{name}-questions.csv", partial(write_csv, per_question(experiment, results)))
     return [
-        f"## Set `{name}` ({len(one.questions)} questions, {experiment.evaluation.n_predictions} episodes each)",
-        markdown_table(*_results(experiment, one)),
+        f"## Set `{name}` ({len(results.questions)} questions, {experiment.evaluation.n_predictions} episodes each)",
+        markdown_table(*_results(experiment, results)),
         "pass@k: probability that at least one of k episodes is correct; brackets: 95 % interval over questions"
         f"{', for means of several trainings over trainings, too' if is_repeated else ''}. "
         f"[Table of questions as CSV]({table}).",
         "### Differences",
-        _differences(experiment, one),
+        _differences(experiment, results),
         "### Calls and episode endings",
-        markdown_table(*_calls(experiment, one)),
-        *metrics.section(experiment, one, files),
+        markdown_table(*_calls(experiment, results)),
+        *metrics.section(experiment, results, files),
         "### Transcripts",
-        *transcripts(experiment, one),
+        *transcripts(experiment, results),
     ]
 
 
-def per_question(experiment: ToolUse, one: EvaluatedQuestions) -> pd.DataFrame:
+def per_question(experiment: ToolUse, results: EvaluatedQuestions) -> pd.DataFrame:
     """Return one row per question and arm."""
     rows = []
     for arm in experiment.arms:
-        for question_id, episodes in one.episodes[arm.name].items():
+        for question_id, episodes in results.episodes[arm.name].items():
             rows.append(
                 {
                     "arm": arm.name,
@@ -148,36 +149,38 @@ def per_question(experiment: ToolUse, one: EvaluatedQuestions) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _results(experiment: ToolUse, one: EvaluatedQuestions) -> tuple[list[str], list[list[str]]]:
+def _results(experiment: ToolUse, results: EvaluatedQuestions) -> tuple[list[str], list[list[str]]]:
     ks = sorted({1, experiment.evaluation.n_predictions})
     rows = []
     for name, arms in experiment.repetitions.items():
         if len(arms) > 1:
-            rows.append(_result(one, f"`{name}`, mean of {len(arms)}", "–", arms, ks))
-        rows += [_result(one, f"`{arm.name}`", arm.adapter, [arm], ks) for arm in arms]
+            rows.append(_result(results, f"`{name}`, mean of {len(arms)}", "–", arms, ks))
+        rows += [_result(results, f"`{arm.name}`", arm.adapter, [arm], ks) for arm in arms]
     header = ["arm", "adapter", "tools", *(f"pass@{k}" for k in ks)]
     return [*header, "episodes that call", "calls per episode", "generated tokens per episode"], rows
 
 
-def _result(one: EvaluatedQuestions, title: str, adapter: str, arms: Sequence[ToolArm], ks: Sequence[int]) -> list[str]:
+def _result(
+    results: EvaluatedQuestions, title: str, adapter: str, arms: Sequence[ToolArm], ks: Sequence[int]
+) -> list[str]:
     """Return a row of the results: of one arm, or of the repetitions of one together."""
-    episodes = [episode for arm in arms for episode in one.of_arm(arm.name)]
+    episodes = [episode for arm in arms for episode in results.of_arm(arm.name)]
     return [
         title,
         adapter,
         "yes" if arms[0].tools else "no",
-        *(estimate_text(estimate([one.pass_at(arm.name, k) for arm in arms])) for k in ks),
+        *(estimate_text(estimate([results.pass_at(arm.name, k) for arm in arms])) for k in ks),
         percent(_mean(bool(episode.calls) for episode in episodes)),
         f"{_mean(len(episode.calls) for episode in episodes):.2f}",
         f"{_mean(episode.n_tokens for episode in episodes):.1f}",
     ]
 
 
-def _differences(experiment: ToolUse, one: EvaluatedQuestions) -> str:
+def _differences(experiment: ToolUse, results: EvaluatedQuestions) -> str:
     lines = []
     for first, second in pairs_to_compare(one_of_each(experiment)):
-        found = _difference(experiment, one, first.name, second.name)
-        lines.append(f"- `{first.name}` − `{second.name}`: pass@1 {_difference_text(found)}")
+        difference = _difference(experiment, results, first.name, second.name)
+        lines.append(f"- `{first.name}` − `{second.name}`: pass@1 {_difference_text(difference)}")
     return "\n".join(lines) or "There is one arm, so nothing is compared."
 
 
@@ -195,18 +198,20 @@ def pairs_to_compare(arms: Sequence[ToolArm]) -> list[tuple[ToolArm, ToolArm]]:
     return with_baseline + [(a, b) for a, b in flipped if frozenset((a.name, b.name)) not in seen]
 
 
-def _difference_text(found: Estimate) -> str:
-    text = f"{points(found.mean)} points, 95 % interval {interval_text(found)}"
-    runs = f", {runs_text(found)}" if len(found.runs) > 1 else ""
-    if found.excludes_zero:
+def _difference_text(difference: Estimate) -> str:
+    text = f"{points(difference.mean)} points, 95 % interval {interval_text(difference)}"
+    runs = f", {runs_text(difference)}" if len(difference.runs) > 1 else ""
+    if difference.excludes_zero:
         return f"**{text}**{runs}"
     return f"{text}{runs}. The evidence does not support a difference."
 
 
-def _calls(experiment: ToolUse, one: EvaluatedQuestions) -> tuple[list[str], list[list[str]]]:
+def _calls(experiment: ToolUse, results: EvaluatedQuestions) -> tuple[list[str], list[list[str]]]:
     """Count calls by fault and episodes by ending, per arm."""
-    by_arm = {arm.name: one.of_arm(arm.name) for arm in experiment.arms}
-    faults = {name: Counter(call.fault for one in played for call in one.calls) for name, played in by_arm.items()}
+    by_arm = {arm.name: results.of_arm(arm.name) for arm in experiment.arms}
+    faults = {
+        name: Counter(call.fault for episode in played for call in episode.calls) for name, played in by_arm.items()
+    }
     endings = {name: Counter(episode.ending for episode in played) for name, played in by_arm.items()}
     rows = [["calls", *(str(sum(counts.values())) for counts in faults.values())]]
     for fault in sorted({fault for counts in faults.values() for fault in counts if fault}):

@@ -43,26 +43,26 @@ def one_of_each(experiment: ToolUse) -> list[ToolArm]:
     return [arms[0].model_copy(update={"name": name}) for name, arms in experiment.repetitions.items()]
 
 
-def transcripts(experiment: ToolUse, one: EvaluatedQuestions) -> Iterator[str]:
+def transcripts(experiment: ToolUse, results: EvaluatedQuestions) -> Iterator[str]:
     """Yield transcripts of the questions on which the last arm with tools and an adapter gained most over the first."""
     shown = experiment.arms_called(arm_to_show(experiment).name)[0]
     first = experiment.arms[0]
     gains: Mapping[str, float] = {
-        question_id: sum(e.reward for e in episodes) - sum(e.reward for e in one.episodes[first.name][question_id])
-        for question_id, episodes in one.episodes[shown.name].items()
+        question_id: sum(e.reward for e in episodes) - sum(e.reward for e in results.episodes[first.name][question_id])
+        for question_id, episodes in results.episodes[shown.name].items()
     }
     best = sorted(gains, key=lambda question_id: -gains[question_id])[:MAX_TRANSCRIPTS]
     for question_id in best:
-        question = one.questions[question_id]
+        question = results.questions[question_id]
         answer = "" if question.kind == "code_exec" else f" (correct answer: {_escape(question.reference)})"
         yield f"**{_escape(question.text)}**{answer}"
         for arm in dict.fromkeys([first.name, shown.name]):
-            episodes = one.episodes[arm][question_id]
+            episodes = results.episodes[arm][question_id]
             n_right = sum(episode.reward == 1.0 for episode in episodes)
             yield f"`{arm}`, {n_right} of {len(episodes)} correct; a typical episode:"
             most_common, _ = Counter(episode.reward for episode in episodes).most_common(1)[0]
             typical = next(episode for episode in episodes if episode.reward == most_common)
-            yield _transcript(one.full_episode(arm, typical.episode_id))
+            yield _transcript(results.full_episode(arm, typical.episode_id))
 
 
 def _transcript(episode: Episode) -> str:
@@ -84,18 +84,20 @@ def mask_section(
     from arc_refinery.models.tokenizers import load_tokenizer  # imports transformers
 
     shown = experiment.arms_called(arm_to_show(experiment).name)[0].name
-    episodes = [episode for one in evaluated for episode in one.of_arm(shown)]
-    chosen = next((one for one in episodes if one.calls and one.reward == 1.0), episodes[0])
-    chosen = next(
-        one.full_episode(shown, chosen.episode_id) for one in evaluated if chosen.question_id in one.questions
+    episodes = [episode for results in evaluated for episode in results.of_arm(shown)]
+    episode = next((candidate for candidate in episodes if candidate.calls and candidate.reward == 1.0), episodes[0])
+    episode = next(
+        results.full_episode(shown, episode.episode_id)
+        for results in evaluated
+        if episode.question_id in results.questions
     )
     download = experiment.model.download
     tokenizer = load_tokenizer(str(fetched_folder(folder, download)) if download else experiment.model.path)
-    tokens = [tokenizer.decode([token]) for token in chosen.completion_ids]
-    picture = files.add("mask.png", partial(mask_picture, tokens, chosen.mask))
+    tokens = [tokenizer.decode([token]) for token in episode.completion_ids]
+    picture = files.add("mask.png", partial(mask_picture, tokens, episode.mask))
     return [
         "## Which tokens carry loss",
-        f"All tokens of the episode `{chosen.episode_id}` of `{shown}` after its prompt. Those with a dark background "
+        f"All tokens of the episode `{episode.episode_id}` of `{shown}` after its prompt. Those with a dark background "
         "were sampled and carry loss in training; the others were inserted by the chat template and the tools.",
         f"![Tokens of an episode; those that carry loss have a dark background]({picture})",
     ]
