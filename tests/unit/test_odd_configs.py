@@ -93,12 +93,15 @@ def test_a_file_that_is_no_checkpoint_of_a_pretraining_is_named(content: object,
 @pytest.mark.parametrize(
     ("words", "flag"), [(["--start", "mine"], "--output-folder"), (["--seed", "-1"], "--seed"), ([], "--output-folder")]
 )
-def test_flags_of_a_pretraining_are_checked_before_anything_is_written(words: list[str], flag: str, tmp_path: Path):
+def test_flags_of_a_pretraining_are_checked_before_anything_is_written(
+    words: list[str], flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     from pretraining.__main__ import main
 
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/notes.txt").touch()
     words = [str(tmp_path / word) if word == "mine" else word for word in words]
-    with pytest.raises(SystemExit, match=flag):
+    with pytest.raises(SystemExit) as ended:
         main(["--output-folder", str(tmp_path / "mine"), "--checkpoint", str(tmp_path / "work"), *words])
+    assert flag in str(ended.value) + capsys.readouterr().err
     assert [path.name for path in tmp_path.rglob("*")] == ["mine", "notes.txt"]

@@ -3,13 +3,14 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from arc_refinery import files
 from arc_refinery.arc.grids import MAX_SIDE, UNKNOWN, Grid, GridError, TooLargeError, as_grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError
 
+T = TypeVar("T")
 TOO_LARGE = f"a grid has a side of more than {MAX_SIDE}"
 
 
@@ -33,10 +34,7 @@ def read_set(
 
     Tasks with too large grids are counted in `left_out`, or refused.
     """
-    content, ids = read_tasks(path), read_ids(only)
-    if unknown := [task_id for task_id in ids or () if task_id not in content]:
-        raise InputError(f"{only}: {unknown[0]} is not a task of {path}; correct the list of ids")
-    wanted = content if ids is None else {task_id: content[task_id] for task_id in ids}
+    wanted = selected(read_tasks(path), read_ids(only), str(path), str(only))
     try:
         tasks = list(tasks_in(wanted, path, solutions, left_out if leave_out_too_large else None))
     except TooLargeTaskError as error:
@@ -59,6 +57,13 @@ def read_ids(path: str | None) -> list[str] | None:
     if not names:
         raise InputError(f"{path}: lists no task; expected one task id per line")
     return names
+
+
+def selected(tasks: Mapping[str, T], only: list[str] | None, where: str, list_file: str) -> Mapping[str, T]:
+    """Return all tasks, or those in `only`, in its order; raise `InputError` for an unknown id."""
+    if unknown := [task_id for task_id in only or () if task_id not in tasks]:
+        raise InputError(f"{list_file}: {unknown[0]} is not a task of {where}; correct the list of ids")
+    return tasks if only is None else {task_id: tasks[task_id] for task_id in only}
 
 
 def tasks_in(

