@@ -46,7 +46,7 @@ def test_it_answers_inside_the_context_and_is_gone_with_its_engine_after_it(
 ):
     put_vllm_on_the_path(tmp_path, monkeypatch)
     output = tmp_path / "logs" / "trained.log.server"
-    with vllm_backend.server(MODEL, TRAINING, [], output) as address:
+    with vllm_backend.open_server(MODEL, TRAINING, [], output) as address:
         assert address.keys() == {"vllm_server_base_url", "vllm_group_port"}
         question = {"model": TINY, "prompt": [1, 2, 3], "max_tokens": 4, "ignore_eos": True}
         request = Request(
@@ -69,7 +69,7 @@ def test_one_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.Monk
     put_vllm_on_the_path(tmp_path, monkeypatch)
     missing = MODEL.model_copy(update={"path": str(tmp_path / "no-model")})
     output = tmp_path / "server"
-    with pytest.raises(InputError) as refusal, vllm_backend.server(missing, TRAINING, [], output):
+    with pytest.raises(InputError) as refusal, vllm_backend.open_server(missing, TRAINING, [], output):
         pass
     assert f"vLLM's server ended with the exit status 1; the end of {output}:" in str(refusal.value)
     assert "no-model" in str(refusal.value)
@@ -107,7 +107,7 @@ def test_a_server_that_ends_in_the_middle_is_named_as_the_cause(tmp_path: Path, 
     started = stand_in(SERVER, monkeypatch)
     with (
         pytest.raises(InputError, match=r"exit status 3; the end of .*:\nCUDA out of memory") as refusal,
-        vllm_backend.server(MODEL, TRAINING, [], tmp_path / "server"),
+        vllm_backend.open_server(MODEL, TRAINING, [], tmp_path / "server"),
     ):
         os.waitid(os.P_PID, started[0].pid, os.WEXITED | os.WNOWAIT)  # its exit status stays to be read
         raise ConnectionError("refused")
@@ -118,7 +118,7 @@ def test_what_fails_beside_a_healthy_server_keeps_its_own_message(tmp_path: Path
     started = stand_in(SERVER.replace("handle_request", "serve_forever"), monkeypatch)
     with (
         pytest.raises(ZeroDivisionError),
-        vllm_backend.server(MODEL, TRAINING, ["5", "7"], tmp_path / "server"),
+        vllm_backend.open_server(MODEL, TRAINING, ["5", "7"], tmp_path / "server"),
     ):
         child = psutil.Process(started[0].pid)
         assert child.environ()["CUDA_VISIBLE_DEVICES"] == "5,7"

@@ -55,7 +55,7 @@ def train_grpo(job: TrainingJob, environment: Environment) -> bool:
     processes.on_first(lambda: _claim(job, identity))
     journal = Journal(job.work, job.guard, job.training)
     keywords = trackers.begin(job.output, job.tensorboard, identity)
-    with vllm_backend.sampler(job) as address:
+    with vllm_backend.open_sampler(job) as address:
         trainer = open_trainer(job, environment, journal.rate, keywords | address)
         symptom = _train(job, environment, trainer, journal)
     if symptom and journal.may_roll_back:

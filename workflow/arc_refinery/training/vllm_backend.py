@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def sampler(job: TrainingJob) -> Iterator[dict[str, Any]]:
+def open_sampler(job: TrainingJob) -> Iterator[dict[str, Any]]:
     """Prepare the vLLM that samples, if one does, before TRL's trainer opens it; yield keywords of `trl.GRPOConfig`."""
     training = job.training
     if training.sampler == "vllm-colocate":
@@ -45,14 +45,16 @@ def sampler(job: TrainingJob) -> Iterator[dict[str, Any]]:
 
         colocated.open_with(library_arguments.vllm_colocated(job.model.dtype, supported_rank(job.lora.lora_r)))
     if training.n_server_gpus:
-        with server(job.model, training, job.sampler_gpus, job.tensorboard.with_suffix(".server")) as address:
+        with open_server(job.model, training, job.sampler_gpus, job.tensorboard.with_suffix(".server")) as address:
             yield address
     else:
         yield {}
 
 
 @contextmanager
-def server(model: ModelConfig, training: PolicyGradient, gpus: Sequence[str], output: Path) -> Iterator[dict[str, Any]]:
+def open_server(
+    model: ModelConfig, training: PolicyGradient, gpus: Sequence[str], output: Path
+) -> Iterator[dict[str, Any]]:
     """Run vLLM's server on these GPUs inside the context; yield the keywords of `trl.GRPOConfig` with its address."""
     set_vllm_variables()
     port, group_port = free_ports(2)
@@ -69,13 +71,12 @@ def server(model: ModelConfig, training: PolicyGradient, gpus: Sequence[str], ou
     try:
         _wait_until_healthy(server, url, output)
         logger.info("vLLM's server answers at %s, on %s; its output: %s", url, ", ".join(gpus) or "the CPU", output)
-        yield {"vllm_server_base_url": url, "vllm_group_port": group_port}
-    except InputError:
-        raise
-    except Exception as error:
-        if server.poll() is not None:  # whatever failed, failed because of this
-            raise InputError(_message(server, output)) from error
-        raise
+        try:
+            yield {"vllm_server_base_url": url, "vllm_group_port": group_port}
+        except Exception as error:
+            if server.poll() is not None:  # whatever failed, failed because of this
+                raise InputError(_message(server, output)) from error
+            raise
     finally:
         _end(server)
 
