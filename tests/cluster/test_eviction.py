@@ -76,7 +76,7 @@ def test_a_sampling_job_that_loses_its_machine_in_every_way_goes_on_where_it_was
 
 def n_resumed(log: Path) -> int:
     """With how many prompts the job that writes this log started; Snakemake deletes the log before each start."""
-    found = re.search(r"(\d+) of \d+ prompts were sampled before", log.read_text() if log.exists() else "")
+    found = re.search(r"(\d+) of \d+ prompts were already done", log.read_text() if log.exists() else "")
     return int(found[1]) if found else 0
 
 

@@ -130,7 +130,7 @@ def test_a_requeued_job_goes_on_and_writes_the_same_bytes(cluster: slurm.Slurm, 
         # Slurm lets a requeued job rest for two minutes. Seconds are needed: a node refuses a job that starts in the
         # second in which it was killed there ("Job credential revoked"), and then it has failed.
         cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now+2seconds")
-    assert "prompts were sampled before" in (submitted / "logs/small/heldout/turn1/sample-000.log").read_text()
+    assert "prompts were already done" in (submitted / "logs/small/heldout/turn1/sample-000.log").read_text()
     assert jobs_of(cluster, "sample")[-1]["Restarts"] == "1"
     assert results(submitted) == before
 

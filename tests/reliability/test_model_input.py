@@ -12,7 +12,7 @@ from adapters import make_adapter
 from checkout import ROOT, TINY
 from factories import make_prompt
 
-from arc_refinery.config import Generation, Lora, ModelConfig, PromptedModel
+from arc_refinery.config import Lora, ModelConfig, PromptedModel
 from arc_refinery.errors import InputError, NotFiniteError
 from arc_refinery.files import atomic_write
 from arc_refinery.models import chat
@@ -353,8 +353,8 @@ def overflowing(folder: Path) -> None:
 
 @pytest.mark.model
 def test_predictions_that_are_not_finite_are_refused_in_attempts(tmp_path: Path) -> None:
-    from arc_refinery.sampling.protocol import Decoding
-    from arc_refinery.sampling.shard import sample_shard
+    from arc_refinery.sampling.attempts import sample_shard
+    from arc_refinery.sampling.backends import Decoding
 
     model = PromptedModel(path=str(tiny(tmp_path, overflowing)), window=64)
     prompts = [make_prompt(n_tokens=9)]
@@ -365,15 +365,16 @@ def test_predictions_that_are_not_finite_are_refused_in_attempts(tmp_path: Path)
 @pytest.mark.model
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_predictions_that_are_not_finite_are_refused_in_turns(tmp_path: Path, temperature: float) -> None:
-    from arc_refinery.sampling.turns import TransformersTurns
+    from arc_refinery.models.tokenizers import load_tokenizer
+    from arc_refinery.sampling.backends import Decoding, open_sampler
 
     folder = tmp_path / "model"
     shutil.copytree(ROOT / "workflow/models/tiny-tools", folder)
     overflowing(folder)
-    generation = Generation(max_turn_tokens=4, max_episode_tokens=8, temperature=temperature)
-    turns = TransformersTurns(ModelConfig(path=str(folder), window=64), None, generation)
+    decoding = Decoding(temperature, 1.0, 4, stop_token="<|im_end|>")
+    sampler = open_sampler(ModelConfig(path=str(folder), window=64), None, decoding, load_tokenizer(str(folder)))
     with pytest.raises(NotFiniteError, match=str(folder)):
-        turns.sample([[1, 2, 3]], [0])
+        sampler.sample_turns([[1, 2, 3]], [0])
 
 
 @pytest.mark.model

@@ -12,8 +12,8 @@ from arc_refinery.prompts import COMPACT, extract_code, first_turn, next_turn
 from arc_refinery.records import Attempt, Prompt
 from arc_refinery.refine.first_turn import first_turn_prompts
 from arc_refinery.refine.rendering import Renderer
-from arc_refinery.sampling.protocol import Decoding
-from arc_refinery.sampling.shard import sample_shard
+from arc_refinery.sampling.attempts import sample_shard
+from arc_refinery.sampling.backends import Decoding
 
 PREFIX = "As follows.\n```python\nfrom common import *\n\ndef transform(grid):"
 TEMPLATE = replace(COMPACT, assistant_prefix=PREFIX)

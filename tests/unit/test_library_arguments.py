@@ -28,6 +28,7 @@ from arc_refinery.config import Generation, Grpo, Imitation, Lengths, Lora, Mode
 from arc_refinery.config.trl_keywords import SET_BY, known_keywords
 from arc_refinery.errors import InputError
 from arc_refinery.sampling import library_arguments
+from arc_refinery.sampling.backends import Decoding
 
 PACKAGE = ROOT / "workflow/arc_refinery"
 MODEL = ModelConfig(path=TINY, window=1024)
@@ -212,10 +213,10 @@ def test_trl_wakes_vllm_before_the_adapter_is_loaded_and_lets_it_sleep_after_sam
 def test_vllm_takes_how_tokens_are_drawn(temperature: float):
     from vllm import SamplingParams
 
-    attempt = SamplingParams(**library_arguments.vllm_attempt(temperature, 0.9, 48, n=1, seed=2**40 + 5))
+    attempt = SamplingParams(**library_arguments.vllm_attempt(Decoding(temperature, 0.9, 48), n=1, seed=2**40 + 5))
     assert (attempt.max_tokens, attempt.seed) == (48, 5)
-    generation = GENERATION.model_copy(update={"temperature": temperature, "top_k": 20})
-    turn = SamplingParams(**library_arguments.vllm_turn(generation, [9, 7], seed=2**40 + 5))
+    decoding = Decoding(temperature, 0.9, 64, top_k=20)
+    turn = SamplingParams(**library_arguments.vllm_turn(decoding, [9, 7], seed=2**40 + 5))
     assert (turn.max_tokens, turn.seed, turn.stop_token_ids) == (64, 5, [7, 9])
     assert turn.top_k == (20 if temperature else 0)  # greedy: vLLM keeps all
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from adapters import make_adapter
@@ -13,16 +13,20 @@ from checkout import TINY
 from factories import make_prompt, make_task
 
 from arc_refinery.arc.augment import Augmentation
-from arc_refinery.config import PromptedModel
+from arc_refinery.config import Backend, PromptedModel
 from arc_refinery.errors import InputError
+from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.records import Attempt, Prompt
-from arc_refinery.sampling import checks, shard
-from arc_refinery.sampling.progress import progress_path
-from arc_refinery.sampling.protocol import Completion, Decoding, Sampled
-from arc_refinery.sampling.shard import sample_shard, shard_of
+from arc_refinery.sampling import attempts as attempts_module
+from arc_refinery.sampling import checks
+from arc_refinery.sampling.attempts import sample_shard, shard_of
+from arc_refinery.sampling.backends import BACKENDS, Decoding, Request, Sample, Sampled
+from arc_refinery.sampling.shard import progress_path
 
 MODEL = PromptedModel(path=TINY, template="compact", window=2048, n_threads=1)
 DECODING = Decoding(temperature=1.0, top_p=0.95, max_output_tokens=24, seed=7)
+TOKENIZER = load_tokenizer(TINY)
+END = TOKENIZER.eos_token_id
 
 
 @pytest.fixture
@@ -41,6 +45,10 @@ def prompts() -> list[Prompt]:
         for task in "abc"
         for number in range(2)
     ]
+
+
+def test_every_backend_of_the_config_has_a_sampler() -> None:
+    assert BACKENDS.keys() == set(get_args(Backend))
 
 
 # shards
@@ -80,29 +88,32 @@ class Evicted(Exception):
 
 
 class Watched:
-    """A sampler that makes completions up; it notes the prompts that it gets and may be evicted after some."""
+    """A sampler that makes samples up; it notes the prompts that it gets and may be evicted after some."""
+
+    ends = frozenset([END])
 
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.evicted_after = math.inf
 
-    def sample(self, prompts: Sequence[Prompt]) -> Iterator[Sampled]:
-        for prompt in prompts:
+    def sample(self, requests: Sequence[Request]) -> Iterator[Sampled]:
+        for request in requests:
             if len(self.asked) >= self.evicted_after:
                 raise Evicted
-            self.asked.append(prompt.prompt_id)
-            yield {prompt.prompt_id: completions_of(prompt)}
+            self.asked.append(request.request_id)
+            yield {request.request_id: samples_of(request.request_id, request.n)}
 
 
-def completions_of(prompt: Prompt) -> list[Completion]:
-    texts = [f"{prompt.prompt_id}: é\n{number}" for number in range(prompt.n_predictions)]
-    return [Completion(text, number, "length" if number else "stop", -number / 3) for number, text in enumerate(texts)]
+def samples_of(prompt_id: str, n: int) -> list[Sample]:
+    texts = [f"{prompt_id}: é\n{number}" for number in range(n)]
+    samples = [Sample(TOKENIZER(text)["input_ids"], "length", -number / 3) for number, text in enumerate(texts)]
+    return [replace(samples[0], ids=[*samples[0].ids, END], finish_reason="stop"), *samples[1:]]
 
 
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
     watched = Watched()
-    monkeypatch.setattr(shard, "open_sampler", lambda *_: watched)
+    monkeypatch.setattr(attempts_module, "open_sampler", lambda *_: watched)
     return watched
 
 
@@ -133,9 +144,12 @@ def test_attempts_carry_the_lineage_of_their_prompts(watched: Watched, prompts: 
 
 
 def test_attempts_hold_what_the_sampler_gave(watched: Watched, prompts: list[Prompt], tmp_path: Path) -> None:
-    drawn = [completion for prompt in prompts for completion in completions_of(prompt)]
-    attempts = run(prompts, tmp_path / "out.parquet")
-    assert [Completion(one.completion, one.n_tokens, one.finish_reason, one.logprob) for one in attempts] == drawn
+    texts = [f"{prompt.prompt_id}: é\n{number}" for prompt in prompts for number in range(4)]
+    samples = [sample for prompt in prompts for sample in samples_of(prompt.prompt_id, 4)]
+    for attempt, text, sample in zip(run(prompts, tmp_path / "out.parquet"), texts, samples, strict=True):
+        assert attempt.completion == text
+        assert attempt.n_tokens == len(sample.ids)
+        assert (attempt.finish_reason, attempt.logprob) == (sample.finish_reason, sample.logprob)
 
 
 @pytest.mark.parametrize("after", [1, 4, 5])
@@ -249,8 +263,8 @@ def test_progress_lies_outside_the_path_of_the_output(tmp_path: Path) -> None:
 class Backwards(Watched):
     """A sampler that finishes the last prompt first."""
 
-    def sample(self, prompts: Sequence[Prompt]) -> Iterator[Sampled]:
-        return super().sample(prompts[::-1])
+    def sample(self, requests: Sequence[Request]) -> Iterator[Sampled]:
+        return super().sample(requests[::-1])
 
 
 def test_attempts_are_in_the_order_of_prompts_whatever_finishes_first(
@@ -258,7 +272,7 @@ def test_attempts_are_in_the_order_of_prompts_whatever_finishes_first(
 ) -> None:
     expected = run(prompts, tmp_path / "forwards.parquet")
     backwards = Backwards()
-    monkeypatch.setattr(shard, "open_sampler", lambda *_: backwards)
+    monkeypatch.setattr(attempts_module, "open_sampler", lambda *_: backwards)
     interrupted(backwards, prompts, tmp_path / "backwards.parquet", 2)
     assert run(prompts, tmp_path / "backwards.parquet") == expected
     assert backwards.asked == [prompt.prompt_id for prompt in prompts[3::-1]]
@@ -278,8 +292,8 @@ def test_every_prompt_is_on_disk_before_the_next_one_is_sampled(
 class InPairs(Watched):
     """A sampler that samples two prompts together."""
 
-    def sample(self, prompts: Sequence[Prompt]) -> Iterator[Sampled]:
-        one_by_one = super().sample(prompts)
+    def sample(self, requests: Sequence[Request]) -> Iterator[Sampled]:
+        one_by_one = super().sample(requests)
         while first := next(one_by_one, None):
             yield first | next(one_by_one, {})
 
@@ -289,11 +303,11 @@ def test_prompts_that_were_sampled_together_are_resumed_together(
 ) -> None:
     """As if the job had been killed while it wrote its second line."""
     first, second = InPairs(), InPairs()
-    monkeypatch.setattr(shard, "open_sampler", lambda *_: first)
+    monkeypatch.setattr(attempts_module, "open_sampler", lambda *_: first)
     expected = run(prompts, tmp_path / "out.parquet")
     progress = progress_path(tmp_path / "out.parquet")
     progress.write_text("\n".join(progress.read_text().splitlines()[:2]) + '\n{"half')
-    monkeypatch.setattr(shard, "open_sampler", lambda *_: second)
+    monkeypatch.setattr(attempts_module, "open_sampler", lambda *_: second)
     assert run(prompts, tmp_path / "out.parquet") == expected
     assert second.asked == [prompt.prompt_id for prompt in prompts[2:]]
 
@@ -314,7 +328,7 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(*_: object) -> None:
         raise AssertionError("an engine was started")
 
-    monkeypatch.setattr(shard, "open_sampler", start)
+    monkeypatch.setattr(attempts_module, "open_sampler", start)
 
 
 def refused(

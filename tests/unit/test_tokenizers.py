@@ -174,7 +174,7 @@ TURNS = "{% for m in messages %}[{{ m.role }}]{{ m.content }}<turn>{% endfor %}"
 
 @pytest.mark.parametrize("model", [TINY, TINY_TOOLS, f"{TINY}-search"])
 def test_answers_of_the_embedded_models_end(model: str):
-    check_answers_end(model)
+    check_answers_end(load_tokenizer(model))
 
 
 @pytest.mark.parametrize("template", TRL_TEMPLATES)
@@ -197,7 +197,7 @@ def test_answers_in_templates_of_other_models_end(template: str):
 def test_answers_may_end_with_a_token_that_only_the_model_names(tmp_path: Path, settings: dict[str, Any]):
     path = chat_folder(tmp_path, TURNS, **settings)
     assert end_tokens(path, load_tokenizer(path)) == [130, 131]
-    check_answers_end(path)
+    check_answers_end(load_tokenizer(path))
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_answers_may_end_with_a_token_that_only_the_model_names(tmp_path: Path, 
 def test_a_template_whose_answers_would_not_end_is_refused(tmp_path: Path, files: dict[str, Any], named: str):
     path = chat_folder(tmp_path, TURNS, **files)
     with pytest.raises(ModelError) as refusal:
-        check_answers_end(path)
+        check_answers_end(load_tokenizer(path))
     for text in (path, "chat_template.jinja", "'<turn>' follows it", "['<end>']", f"eos_token_id in {named}", "[131]"):
         assert text in str(refusal.value)
 
@@ -220,9 +220,9 @@ def test_a_template_whose_answers_would_not_end_is_refused(tmp_path: Path, files
     ],
 )
 def test_spaces_and_silence_after_an_answer_are_allowed(tmp_path: Path, template: str):
-    check_answers_end(chat_folder(tmp_path, template))
+    check_answers_end(load_tokenizer(chat_folder(tmp_path, template)))
 
 
 def test_a_template_that_renders_no_answer_is_refused(tmp_path: Path):
     with pytest.raises(ModelError, match=r"cannot render an answer \(only questions\)"):
-        check_answers_end(chat_folder(tmp_path, "{{ raise_exception('only questions') }}"))
+        check_answers_end(load_tokenizer(chat_folder(tmp_path, "{{ raise_exception('only questions') }}")))

@@ -13,7 +13,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Episode
-from arc_refinery.sampling.progress import progress_path
+from arc_refinery.sampling.shard import progress_path
 from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.episodes.rollout import EpisodeSettings, run_shard

@@ -26,7 +26,7 @@ def test_a_killed_sampling_job_goes_on_and_writes_the_same_bytes(finished: Check
     assert not (killed / "000.parquet").exists()
     done = finished.run(*command, str(killed))
     assert done.returncode == 0, done.stderr
-    assert "prompts were sampled before" in done.stderr
+    assert "prompts were already done" in done.stderr
     assert (killed / "000.parquet").read_bytes() == (undisturbed / "000.parquet").read_bytes()
     assert not progress.exists()
 

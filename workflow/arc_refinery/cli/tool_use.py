@@ -329,7 +329,7 @@ class Episodes(UserFlags, SamplerFlags, ToolFlags):
     def run(self) -> None:
         from arc_refinery import records
         from arc_refinery.sampling.checks import check_model
-        from arc_refinery.sampling.progress import progress_path
+        from arc_refinery.sampling.shard import progress_path
         from arc_refinery.tool_use.calls.formats import CALL_FORMAT
         from arc_refinery.tool_use.episodes.rollout import EpisodeSettings, run_shard
 

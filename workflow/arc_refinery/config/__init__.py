@@ -40,8 +40,10 @@ from arc_refinery.config.refining_rewards import AttemptTerm
 from arc_refinery.config.resources import ModelNeeds, Needs, Resources
 from arc_refinery.config.rewards import RewardTerm
 from arc_refinery.config.sampling import (
+    Backend,
     Dtype,
     History,
+    KvCacheDtype,
     Megabytes,
     ModelConfig,
     PromptedModel,

@@ -29,6 +29,8 @@ from arc_refinery.sandbox.types import MAX_MEMORY_MB, MAX_SECONDS
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 LEARNED = "learned"
 Dtype = Literal["float32", "float16", "bfloat16"]
+Backend = Literal["transformers", "vllm"]
+KvCacheDtype = Literal["auto", "fp8"]
 
 
 class ModelConfig(Strict):
@@ -40,7 +42,7 @@ class ModelConfig(Strict):
         description="For a hub model: branch, tag or commit to fetch (default: the default branch). The report shows "
         "the fetched commit; set it here to pin it.",
     )
-    backend: Literal["transformers", "vllm"] = Field("transformers", description="Library that samples from the model.")
+    backend: Backend = Field("transformers", description="Library that samples from the model.")
     window: PositiveInt = Field(description="Longest prompt and completion together, in tokens.")
     dtype: Dtype = Field(
         "float32", description="Precision of sampling and training; only float32 on a CPU repeats to the byte."
@@ -54,7 +56,7 @@ class ModelConfig(Strict):
     gpu_memory_utilization: Annotated[OfMemory, TUNING] = Field(
         0.9, description="Share of the GPU's memory that vLLM takes when sampling."
     )
-    kv_cache_dtype: Literal["auto", "fp8"] = Field(
+    kv_cache_dtype: KvCacheDtype = Field(
         "auto",
         description="Precision of vLLM's KV cache when it samples attempts or episodes, not in training. `auto`: that "
         "of `dtype`; `fp8`: half as large and faster to read, but completions change slightly. Needs an H100 or H200.",

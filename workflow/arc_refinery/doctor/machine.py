@@ -17,6 +17,7 @@ from arc_refinery.config import Experiment, ModelNeeds, Needs, Sandbox
 from arc_refinery.doctor.findings import CheckOutcome, Finding, JobKind, Visit
 from arc_refinery.errors import InputError
 from arc_refinery.models import hub
+from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.sampling.checks import check_answers_end, check_folder
 from arc_refinery.sampling.gpu_memory import counts
 
@@ -206,7 +207,7 @@ def answers(experiment: Experiment, results: Path) -> Finding:
     if not folder.is_dir():
         return Finding(check, "not applicable", f"there is no {folder} yet")
     try:
-        check_answers_end(str(folder))
+        check_answers_end(load_tokenizer(str(folder)))
     except InputError as error:
         return Finding(check, "failed", str(error), "correct a copy of the folder, and set model.path to it")
     return Finding(check, "passed", f"the chat template in {folder} and the ends of completions agree")

@@ -1,6 +1,7 @@
 """A model's tokenizer: padding that is not an end token, answers that start with fixed text, ends of completions."""
 
 import logging
+from typing import Any
 
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
@@ -39,8 +40,8 @@ def begin_answers(tokenizer: PreTrainedTokenizerBase, prefix: str) -> None:
     tokenizer.chat_template = tokenizer.chat_template.removesuffix("\n") + suffix
 
 
-def end_tokens(model_path: str, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Return the tokens that end a completion: the tokenizer's, and those in the model's generation_config.json.
+def end_tokens(model_path: str, tokenizer: PreTrainedTokenizerBase, stop_token: str = "") -> list[int]:
+    """Return the tokens that end a completion: `stop_token` or the tokenizer's, and those in generation_config.json.
 
     They are the same for transformers, vLLM and TRL, and without that file all three read config.json.
     """
@@ -49,5 +50,6 @@ def end_tokens(model_path: str, tokenizer: PreTrainedTokenizerBase) -> list[int]
             configured = GenerationConfig.from_pretrained(model_path).eos_token_id
         except OSError:
             configured = GenerationConfig.from_model_config(AutoConfig.from_pretrained(model_path)).eos_token_id
-    ends = dict.fromkeys([tokenizer.eos_token_id, *(configured if isinstance(configured, list) else [configured])])
+    first: Any = tokenizer.convert_tokens_to_ids(stop_token) if stop_token else tokenizer.eos_token_id
+    ends = dict.fromkeys([first, *(configured if isinstance(configured, list) else [configured])])
     return [end for end in ends if end is not None]

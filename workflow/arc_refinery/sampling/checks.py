@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from arc_refinery.config import Lora, ModelConfig, PromptedModel
+from arc_refinery.config import Lora, ModelConfig
 from arc_refinery.errors import InputError
 from arc_refinery.files import check_regular, read_json
 from arc_refinery.models.files import read_by_library
@@ -23,15 +23,13 @@ _LAYER = re.compile(r"(?:model\.(?:language_model\.)?)?layers\.(\d+)\.")
 logger = logging.getLogger(__name__)
 
 
-def check_sampling(
-    prompts: Sequence[Prompt], model: PromptedModel, adapter: Path | None, max_output_tokens: int
-) -> None:
-    """Raise unless the backend is installed, prompts fit the window, the adapter fits the model, and answers end.
+def check_sampling(prompts: Sequence[Prompt], model: ModelConfig, adapter: Path | None, max_output_tokens: int) -> Any:
+    """Return the tokenizer, if the backend is installed, prompts fit the window, the adapter fits, and answers end.
 
     All raise `InputError`, but the last one raises `ModelError`.
     """
-    check_model(model, adapter)
-    check_answers_end(model.path)
+    tokenizer = check_model(model, adapter)
+    check_answers_end(tokenizer)
     longest = model.window - max_output_tokens
     long = [prompt for prompt in prompts if prompt.n_tokens > longest]
     if long:
@@ -41,34 +39,35 @@ def check_sampling(
             f"expected at most {longest}: the window (--max-model-len {model.window}) minus the completion "
             f"(--max-output-tokens {max_output_tokens}); raise the first, lower the second, or make the prompts again"
         )
+    return tokenizer
 
 
-def check_model(model: ModelConfig, adapter: Path | None) -> None:
-    """Raise `InputError` unless the backend is installed, the model supports the window, and the adapter fits it."""
+def check_model(model: ModelConfig, adapter: Path | None) -> Any:
+    """Return the tokenizer; raise `InputError` if the backend is not installed, or window or adapter do not fit."""
     if model.backend == "vllm" and find_spec("vllm") is None:
         raise InputError("backend is vllm, which is not installed here; see docs/environments.md, or use transformers")
     if model.backend == "vllm":
         check_mig()
     if model.use_4bit_quantization and find_spec("bitsandbytes") is None:
         raise InputError("4-bit weights need bitsandbytes and a GPU; see docs/environments.md, or do not quantize")
-    network = check_folder(model)
+    network, tokenizer = check_folder(model)
     _check_window(model, network)
     if adapter is not None:
         _check_adapter(adapter, model, network)
+    return tokenizer
 
 
-def check_folder(model: ModelConfig) -> Any:
-    """Return the settings of a model's network; raise `InputError` unless its files belong together."""
+def check_folder(model: ModelConfig) -> tuple[Any, Any]:
+    """Return a model's config.json and its tokenizer; raise `InputError` unless its files belong together."""
     network = _network_config(model)
     _check_end_tokens(Path(model.path, GENERATION_CONFIG), network)
     _check_layers(model.path, network)
-    _check_tokenizer(model.path, network)
-    return network
+    return network, _checked_tokenizer(model.path, network)
 
 
 def check_trained(model: ModelConfig, lora: Lora, start: Path | None) -> None:
     """Raise `InputError` unless a model can be trained with this adapter, from the one in the folder `start`."""
-    network = check_folder(model)
+    network, _ = check_folder(model)
     matrices = [name.removesuffix(".weight") for name, one in _modules(network)[""].named_parameters() if one.ndim > 1]
     if unknown := without_module(lora.target_modules, [*matrices, "lm_head"]):  # which may be the embedding's
         raise InputError(
@@ -78,14 +77,13 @@ def check_trained(model: ModelConfig, lora: Lora, start: Path | None) -> None:
         _check_adapter(start, model, network)
 
 
-def check_answers_end(model_path: str) -> None:
+def check_answers_end(tokenizer: Any) -> None:
     """Raise `ModelError` if the chat template ends an answer with a token that does not end a completion."""
     from arc_refinery.models.chat import ANSWERED, ids_after_answer
-    from arc_refinery.models.tokenizers import end_tokens, load_tokenizer
+    from arc_refinery.models.tokenizers import end_tokens
 
-    tokenizer = load_tokenizer(model_path)
     if tokenizer.chat_template:  # else prompts were rendered with another model's
-        ids_after_answer(tokenizer, end_tokens(model_path, tokenizer), ANSWERED)
+        ids_after_answer(tokenizer, end_tokens(tokenizer.name_or_path, tokenizer), ANSWERED)
 
 
 def adapter_config(adapter: Path) -> dict[str, Any]:
@@ -146,12 +144,13 @@ def _check_layers(model_path: str, network: Any) -> None:
         )
 
 
-def _check_tokenizer(model_path: str, network: Any) -> None:
-    """Check that the tokenizer's tokens are rows of the model's embedding, and the model's end tokens among them."""
+def _checked_tokenizer(model_path: str, network: Any) -> Any:
+    """Return the tokenizer, if its tokens are rows of the model's embedding, and the model's end tokens among them."""
     from arc_refinery.models.tokenizers import load_tokenizer
 
     n_rows = network.get_text_config().vocab_size
-    last = max(load_tokenizer(model_path).get_vocab().values(), default=-1)
+    tokenizer = load_tokenizer(model_path)
+    last = max(tokenizer.get_vocab().values(), default=-1)
     ends = network.get_text_config().eos_token_id
     unknown = [end for end in (ends if isinstance(ends, list) else [ends]) if type(end) is int and end > last]
     if last >= n_rows or unknown:
@@ -160,6 +159,7 @@ def _check_tokenizer(model_path: str, network: Any) -> None:
             f"{model_path}: its tokenizer is that of another model: its last token is {last}, but config.json {found}; "
             "download the model again"
         )
+    return tokenizer
 
 
 def _check_adapter(adapter: Path, model: ModelConfig, network: Any) -> None:

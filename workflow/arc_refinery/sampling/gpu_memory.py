@@ -9,6 +9,7 @@ GPU has been measured; `LIMIT` leaves room for what is not counted, mainly fragm
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from arc_refinery.config import (
     Dtype,
@@ -135,6 +136,8 @@ def _samplings(experiment: Experiment) -> Iterator[Count]:
                 advice = f"lower {key}.window or raise resources.sample.gpu_mem_mb"
                 faults = () if _fits(items, gpu_mem_mb) else (advice,)
                 yield Count(job, load, items, gpu_mem_mb, "", faults)
+            case _:
+                assert_never(model.backend)
 
 
 def _together(together: SampledTogether, shape: Shape, window: int) -> tuple[int, int, str]:

@@ -5,7 +5,7 @@ They are in one module so that `make check-gpu-envs` can check all of them again
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from arc_refinery.config import (
 )
 from arc_refinery.config.trl_keywords import keywords_of
 from arc_refinery.errors import InputError
+from arc_refinery.sampling.backends import Decoding
 
 SEEDS = 2**31
 OPTIMIZERS: dict[OptimizerName, str] = {
@@ -74,15 +75,15 @@ def vllm_colocated(dtype: str, lora_rank: int) -> dict[str, Any]:
     return {"dtype": dtype, "enable_lora": True, "max_lora_rank": lora_rank}
 
 
-def vllm_attempt(temperature: float, top_p: float, max_tokens: int, n: int, seed: int) -> dict[str, Any]:
+def vllm_attempt(decoding: Decoding, n: int, seed: int) -> dict[str, Any]:
     """Keywords of `vllm.SamplingParams`, for `n` attempts on one prompt."""
     from vllm.sampling_params import RequestOutputKind
 
     return {
         "n": n,
-        "temperature": temperature,
-        "top_p": top_p,
-        "max_tokens": max_tokens,
+        "temperature": decoding.temperature,
+        "top_p": decoding.top_p,
+        "max_tokens": decoding.max_output_tokens,
         "seed": seed % SEEDS,
         "logprobs": 0,  # of the drawn token alone
         "detokenize": False,
@@ -90,13 +91,13 @@ def vllm_attempt(temperature: float, top_p: float, max_tokens: int, n: int, seed
     }
 
 
-def vllm_turn(generation: Generation, ends: Sequence[int], seed: int) -> dict[str, Any]:
+def vllm_turn(decoding: Decoding, ends: Iterable[int], seed: int) -> dict[str, Any]:
     """Keywords of `vllm.SamplingParams`, for one turn of an episode; `ends` are the tokens that end it."""
     return {
-        "temperature": generation.temperature,
-        "top_p": generation.top_p,
-        "top_k": generation.top_k,
-        "max_tokens": generation.max_turn_tokens,
+        "temperature": decoding.temperature,
+        "top_p": decoding.top_p,
+        "top_k": decoding.top_k,
+        "max_tokens": decoding.max_output_tokens,
         "stop_token_ids": sorted(ends),
         "seed": seed % SEEDS,
         "detokenize": False,

@@ -72,11 +72,7 @@ def sample_rows(
     rows = Rows(network, list(prompts), owners, shares=True)
     written, running_ids = ids, ids[order]
     while True:
-        if not torch.isfinite(rows.logits).all():
-            raise NotFiniteError(
-                f"{network.config.name_or_path}: its predictions are not finite numbers; its weights or those of its "
-                "adapter are damaged or too large. Download or train it again, or set another dtype"
-            )
+        check_finite(rows.logits, network)
         scores, places = logits_processor(running_ids, rows.logits), order[rows.numbers]
         chosen = _drawn(scores, places, len(ids)) if generation_config.do_sample else scores.argmax(-1)
         column = torch.full_like(ids[:, :1], generation_config.pad_token_id)
@@ -88,6 +84,15 @@ def sample_rows(
             return written
         running_ids = running_ids[running]
         rows.add(chosen, running)
+
+
+def check_finite(values: Tensor, network: Any) -> None:
+    """Raise `NotFiniteError` unless all predictions of a network, or their log-probabilities, are finite numbers."""
+    if not torch.isfinite(values).all():
+        raise NotFiniteError(
+            f"{network.config.name_or_path}: its predictions are not finite numbers; its weights or those of its "
+            "adapter are damaged or too large. Download or train it again, or set another dtype"
+        )
 
 
 def _drawn(scores: Tensor, places: Tensor, n_rows: int) -> Tensor:

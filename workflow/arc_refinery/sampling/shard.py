@@ -1,129 +1,99 @@
-"""Sample one shard of a file of prompts; an interrupted job resumes where it stopped.
+"""Jobs that work on one shard and resume where they were interrupted, with the results of an uninterrupted job.
 
-A resumed job writes the same attempts as an uninterrupted one.
+Progress is JSON lines in a file that no Snakemake rule declares, because Snakemake deletes the outputs of failed jobs:
+
+    {"settings": "5f0c..."}                        hash of everything that affects the entries
+    {"mirror/turn1-000": [{"text": ...}, ...]}     an entry: what was sampled together
 """
 
-import hashlib
+import json
 import logging
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from itertools import compress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
 from arc_refinery import records
-from arc_refinery.config import PROMPTS, TUNING, PromptedModel, marked
-from arc_refinery.errors import InputError, ModelError
-from arc_refinery.prompts import split_prefix
-from arc_refinery.records import Attempt, Prompt
-from arc_refinery.sampling.checks import ADAPTER_WEIGHTS, check_sampling
-from arc_refinery.sampling.progress import Progress
-from arc_refinery.sampling.protocol import Completion, Decoding, Sampled, Sampler
+from arc_refinery.errors import InputError
+from arc_refinery.files import append, atomic_write, content_hash
+from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
 
 logger = logging.getLogger(__name__)
 
-
-def open_sampler(model: PromptedModel, adapter: Path | None, decoding: Decoding) -> Sampler:
-    match model.backend:
-        case "transformers":
-            from arc_refinery.sampling.transformers_sampler import TransformersSampler
-
-            return TransformersSampler(model, adapter, decoding)
-        case "vllm":
-            from arc_refinery.sampling.vllm_sampler import VllmSampler
-
-            return VllmSampler(model, adapter, decoding)
+Entry = dict[str, Any]
 
 
-def shard_of(prompts: Sequence[Prompt], shard: int, n_shards: int) -> list[Prompt]:
-    """Return the prompts of a shard (`records.in_shard`)."""
+def check_shard(shard: int, n_shards: int) -> None:
     if not 0 <= shard < n_shards:
         raise InputError(f"shard {shard} of {n_shards}: expected 0..{n_shards - 1}")
-    return list(compress(prompts, records.in_shard([prompt.task_id for prompt in prompts], shard, n_shards)))
 
 
-def sample_shard(
-    prompts: Sequence[Prompt], model: PromptedModel, adapter: Path | None, decoding: Decoding, output: Path
-) -> Iterator[Attempt]:
-    """Yield the attempts of each prompt, in order; progress is kept next to `output` (progress.py)."""
-    check_sampling(prompts, model, adapter, decoding.max_output_tokens)
-    progress = Progress(output, _identity(prompts, model, adapter, decoding))
-    done = {
-        prompt_id: [Completion(**one) for one in completions]
-        for entry in progress.entries
-        for prompt_id, completions in entry.items()
-    }
-    missing = [prompt for prompt in prompts if prompt.prompt_id not in done]
-    if done:
-        n_done = len(prompts) - len(missing)
-        logger.info("%s: %d of %d prompts were sampled before", progress.path, n_done, len(prompts))
-    if missing:
-        done |= _sample(missing, model, adapter, decoding, progress, len(prompts))
-    for prompt in prompts:
-        for number, completion in enumerate(done[prompt.prompt_id]):
-            yield _attempt(prompt, number, completion, model, adapter, decoding)
-
-
-def _identity(prompts: Sequence[Prompt], model: PromptedModel, adapter: Path | None, decoding: Decoding) -> str:
-    """Hash everything that affects the completions, so that progress with other settings is not reused."""
-    weights = "" if adapter is None else hashlib.sha256((adapter / ADAPTER_WEIGHTS).read_bytes()).hexdigest()
-    requests = [(prompt.prompt_id, prompt.text, prompt.n_predictions) for prompt in prompts]
-    return records.settings_hash(
-        {
-            "progress": 2,  # counts up when the form of an entry changes, or how floats are summed
-            "model": model.model_dump(exclude=marked(PromptedModel, PROMPTS, TUNING)),
-            "adapter": weights,
-            "decoding": asdict(decoding),
-            "prompts": requests,
-        }
-    )
-
-
-def _sample(
-    prompts: Sequence[Prompt],
-    model: PromptedModel,
+def resumed(
+    output: Path,
+    settings: Mapping[str, Any],
     adapter: Path | None,
-    decoding: Decoding,
-    progress: Progress,
-    n_total: int,
-) -> Sampled:
-    sampler = open_sampler(model, adapter, decoding)
-    sampled: Sampled = {}
-    with tqdm(total=n_total, initial=n_total - len(prompts), unit="prompt", mininterval=5) as bar:
-        for batch in sampler.sample(prompts):
-            if any(math.isnan(one.logprob) for completions in batch.values() for one in completions):
-                raise ModelError(
-                    f"{model.path}: its probabilities are not numbers; are its weights, or those of its adapter, "
-                    f"damaged, or too large for {model.dtype}? Download the model again, or set another dtype"
-                )
-            sampled |= batch
-            # one line, so that prompts that were sampled together are never resumed apart
-            progress.add({prompt_id: list(map(asdict, completions)) for prompt_id, completions in batch.items()})
-            bar.update(len(batch))
-    return sampled
+    n_entries: int,
+    unit: str,
+    compute: Callable[[Sequence[Entry]], Iterator[Entry]],
+) -> Iterator[Entry]:
+    """Yield the entries of a job: those of an interrupted one, then what `compute` makes of the rest.
+
+    `settings` are everything that affects the entries, except the adapter's weights. `compute` receives the earlier
+    entries, and each of its own is on disk before the next one is computed. An entry may count as several.
+    """
+    weights = "" if adapter is None else content_hash([adapter / ADAPTER_WEIGHTS])
+    progress = Progress(output, records.settings_hash({**settings, "adapter": weights}))
+    if n_done := sum(map(len, progress.entries)):
+        logger.info("%s: %d of %d %ss were already done", progress.path, n_done, n_entries, unit)
+    yield from progress.entries
+    if n_done < n_entries:
+        with tqdm(total=n_entries, initial=n_done, unit=unit, mininterval=5) as bar:
+            for entry in compute(progress.entries):
+                progress.add(entry)
+                bar.update(len(entry))
+                yield entry
 
 
-def _attempt(
-    prompt: Prompt, number: int, completion: Completion, model: PromptedModel, adapter: Path | None, decoding: Decoding
-) -> Attempt:
-    return Attempt(
-        attempt_id=records.attempt_id(prompt.prompt_id, number),
-        prompt_id=prompt.prompt_id,
-        task_id=prompt.task_id,
-        turn=prompt.turn,
-        parent_id=prompt.parent_id,
-        model=model.path,
-        adapter=str(adapter or ""),
-        seed=decoding.seed,
-        temperature=decoding.temperature,
-        top_p=decoding.top_p,
-        augmentation=prompt.augmentation,
-        train_order=prompt.train_order,
-        completion=split_prefix(prompt.messages)[1] + completion.text,
-        n_prompt_tokens=prompt.n_tokens,
-        n_tokens=completion.n_tokens,
-        finish_reason=completion.finish_reason,
-        logprob=completion.logprob,
-    )
+class Progress:
+    """The finished entries of one job; each is on disk as soon as it is added.
+
+    `identity` is a hash of everything that affects the entries: progress with another identity is discarded. So are
+    the entries from the first damaged line on, such as the zeros that some file systems leave after a power failure.
+    """
+
+    def __init__(self, output: Path, identity: str) -> None:
+        self.path = progress_path(output)
+        content = self.path.read_bytes() if self.path.exists() else b""
+        header, *self.entries = self._whole(content) or [None]
+        if header != {"settings": identity}:
+            header, self.entries = {"settings": identity}, []
+        kept = "".join(f"{json.dumps(entry)}\n" for entry in (header, *self.entries)).encode()
+        if kept != content:
+            with atomic_write(self.path) as unfinished:
+                unfinished.write_bytes(kept)
+
+    def _whole(self, content: bytes) -> list[Any]:
+        """Return the values of the lines before the first damaged one; a half-written last line is dropped."""
+        lines = content.split(b"\n")[:-1]
+        values: list[Any] = []
+        for line in lines:
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError):
+                value = None
+            if not isinstance(value, dict):
+                logger.warning(
+                    "%s: line %d of %d is damaged; it and what follows are computed again",
+                    self.path, len(values) + 1, len(lines),
+                )  # fmt: skip
+                break
+            values.append(value)
+        return values
+
+    def add(self, entry: Entry) -> None:
+        append(self.path, json.dumps(entry) + "\n")
+
+
+def progress_path(output: Path) -> Path:
+    return output.parent / ".progress" / f"{output.stem}.jsonl"

@@ -1,7 +1,7 @@
 """Sampling with transformers, on a CPU or one GPU.
 
-A prompt is read once, and all its completions share its keys (rows.py). Prompts of one task are sampled together;
-how floats are summed depends on what is sampled together, so a batch never depends on other tasks or on sharding.
+A context is read once, and all its samples share its keys (rows.py). How floats are summed depends on what is sampled
+together: attempts on prompts of one task, never on other tasks or shards, and turns of the episodes of a batch.
 """
 
 import logging
@@ -11,124 +11,165 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LogitsProcessorList
-from transformers.generation.logits_process import TemperatureLogitsWarper, TopPLogitsWarper
+from transformers import (
+    AutoModelForCausalLM,
+    BitsAndBytesConfig,
+    GenerationConfig,
+    LogitsProcessorList,
+    PreTrainedTokenizerBase,
+    set_seed,
+)
+from transformers.generation.logits_process import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-from arc_refinery.config import ModelConfig, PromptedModel
+from arc_refinery.config import ModelConfig
 from arc_refinery.errors import ModelError
 from arc_refinery.models.files import read_by_library
 from arc_refinery.models.shared_attention import share
-from arc_refinery.models.tokenizers import end_tokens, load_tokenizer
-from arc_refinery.records import Prompt
+from arc_refinery.models.tokenizers import end_tokens
+from arc_refinery.sampling.backends import Decoding, Request, Sample, Sampled
 from arc_refinery.sampling.gpu_memory import SAMPLED_TOKENS
 from arc_refinery.sampling.library_arguments import four_bits
-from arc_refinery.sampling.protocol import Completion, Decoding, Sampled
-from arc_refinery.sampling.rows import Rows
+from arc_refinery.sampling.rows import Rows, check_finite
 from arc_refinery.seeding import stream_seed
 
 logger = logging.getLogger(__name__)
 
 
 class TransformersSampler:
-    def __init__(self, model: PromptedModel, adapter: Path | None, decoding: Decoding) -> None:
+    def __init__(
+        self, model: ModelConfig, adapter: Path | None, decoding: Decoding, tokenizer: PreTrainedTokenizerBase
+    ) -> None:
         torch.set_num_threads(model.n_threads)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.tokenizer = load_tokenizer(model.path)
+        self.tokenizer = tokenizer
         self.network = load_network(model, adapter, self.device)
         obstacle = share(self.network)
         if obstacle:
-            logger.info("prompts are sampled one by one: %s", obstacle)
+            logger.info("prompts are sampled one by one, turns until the longest one ends: %s", obstacle)
         self.shares = not obstacle
-        self.ends = end_tokens(model.path, self.tokenizer)
+        self.ends = frozenset(end_tokens(model.path, tokenizer, decoding.stop_token))
         self.decoding = decoding
         self.warpers = LogitsProcessorList()
         if decoding.temperature:
             self.warpers.append(TemperatureLogitsWarper(decoding.temperature))
+            if decoding.top_k:
+                self.warpers.append(TopKLogitsWarper(decoding.top_k, min_tokens_to_keep=1))
             self.warpers.append(TopPLogitsWarper(decoding.top_p, min_tokens_to_keep=1))
 
-    def sample(self, prompts: Sequence[Prompt]) -> Iterator[Sampled]:
-        largest = SAMPLED_TOKENS if self.shares else 0  # 0: each prompt alone
-        for batch in batches(prompts, self.decoding.max_output_tokens, largest):
-            yield dict(zip((prompt.prompt_id for prompt in batch), self._sample(batch), strict=True))
+    def sample(self, requests: Sequence[Request]) -> Iterator[Sampled]:
+        largest = SAMPLED_TOKENS if self.shares else 0  # 0: each request alone
+        for batch in batches(requests, self.decoding.max_output_tokens, largest):
+            sizes = [request.n for request in batch]
+            owners = torch.arange(len(batch)).repeat_interleave(torch.tensor(sizes))
+            noise = _Noise([request.seed for request in batch], sizes, self.device)
+            samples = iter(self._sample([request.ids for request in batch], owners, torch.arange(len(owners)), noise))
+            yield {request.request_id: [next(samples) for _ in range(request.n)] for request in batch}
+
+    def sample_turns(self, contexts: Sequence[list[int]], seeds: Sequence[int]) -> list[list[int]]:
+        seed = stream_seed(*seeds) % 2**32  # one random generator for the whole batch
+        if not self.shares:
+            return self._generate(contexts, seed)
+        texts = list(map(tuple, contexts))
+        numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        owners, order = torch.tensor([numbers[text] for text in texts]).sort(stable=True)
+        noise = _Noise([seed], [len(contexts)], self.device)
+        return [sample.ids for sample in self._sample(list(numbers), owners, order, noise)]
 
     @torch.inference_mode()
-    def _sample(self, prompts: Sequence[Prompt]) -> Iterator[list[Completion]]:
-        sizes = [prompt.n_predictions for prompt in prompts]
+    def _sample(
+        self, contexts: Sequence[Sequence[int]], owners: Tensor, order: Tensor, noise: "_Noise"
+    ) -> list[Sample]:
+        """Continue contexts; `owners` and `order` have the context of each row and its number in the result."""
         limit = self.decoding.max_output_tokens
-        texts = [prompt.text for prompt in prompts]
-        owners = torch.arange(len(prompts)).repeat_interleave(torch.tensor(sizes))
-        read = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
-        rows = Rows(self.network, read, owners, self.shares)
-        seeds = [stream_seed(self.decoding.seed, "sample", prompt.prompt_id) for prompt in prompts]
-        noise = _Noise(seeds, sizes, self.device)
-        ends = torch.tensor(self.ends, device=self.device)
-        tokens = ends[:1].repeat(sum(sizes), limit)
-        logprobs = torch.zeros(sum(sizes), device=self.device)
+        rows = Rows(self.network, contexts, owners, self.shares)
+        order = order.to(self.device)
+        ends = torch.tensor(sorted(self.ends), device=self.device)
+        tokens = ends[:1].repeat(len(owners), limit)
+        logprobs = torch.zeros(len(owners), device=self.device)
         for column in range(limit):
-            chosen = self._choose(rows, noise)
-            tokens[rows.numbers, column] = chosen
-            logprobs[rows.numbers] += rows.logits.log_softmax(-1).gather(1, chosen.unsqueeze(1)).squeeze(1)
-            running = ~torch.isin(chosen, ends)
+            places = order[rows.numbers]
+            drawn = self._draw(rows.logits, places, noise)
+            tokens[places, column] = drawn
+            logprobs[places] += rows.logits.log_softmax(-1).gather(1, drawn.unsqueeze(1)).squeeze(1)
+            running = ~torch.isin(drawn, ends)
             if column + 1 == limit or not running.any():
                 break
-            rows.add(chosen, running)
-        parts = zip(tokens[:, : column + 1].split(sizes), logprobs.split(sizes), strict=True)
-        return (self._completions(*part) for part in parts)
+            rows.add(drawn, running)
+        check_finite(logprobs, self.network)
+        return [
+            Sample(ids := self._until_end(row), "stop" if ids[-1] in self.ends else "length", logprob)
+            for row, logprob in zip(tokens[:, : column + 1].tolist(), logprobs.tolist(), strict=True)
+        ]
 
-    def _choose(self, rows: Rows, noise: "_Noise") -> Tensor:
-        """Choose the next token of each row: (rows,)."""
+    def _draw(self, logits: Tensor, places: Tensor, noise: "_Noise") -> Tensor:
+        """Return the next token of each row: (rows,)."""
         if self.decoding.temperature == 0:
-            return rows.logits.argmax(-1)
-        weights: Tensor = self.warpers(None, rows.logits).softmax(-1)
-        return (weights / noise.of(rows, weights)).argmax(-1)
+            return logits.argmax(-1)
+        weights: Tensor = self.warpers(None, logits).softmax(-1)
+        return (weights / noise.draw(places, weights)).argmax(-1)
 
-    def _completions(self, tokens: Tensor, logprobs: Tensor) -> list[Completion]:
-        completions = []
-        for row, logprob in zip(tokens.tolist(), logprobs.tolist(), strict=True):
-            end = next((i for i, token in enumerate(row) if token in self.ends), None)
-            text = self.tokenizer.decode(row[:end], skip_special_tokens=True)
-            n_tokens, reason = (len(row), "length") if end is None else (end + 1, "stop")
-            completions.append(Completion(text, n_tokens, reason, logprob))
-        return completions
+    @torch.inference_mode()
+    def _generate(self, contexts: Sequence[list[int]], seed: int) -> list[list[int]]:
+        """Continue contexts with the library's own loop, padded."""
+        decoding = self.decoding
+        sampling = {"temperature": decoding.temperature, "top_p": decoding.top_p, "top_k": decoding.top_k}
+        settings = GenerationConfig(
+            max_new_tokens=decoding.max_output_tokens,
+            do_sample=decoding.temperature > 0,
+            eos_token_id=sorted(self.ends),
+            pad_token_id=self.tokenizer.pad_token_id,
+            **(sampling if decoding.temperature else {}),
+        )
+        self.network.generation_config = GenerationConfig()  # else the model's own settings fill in what is unset here
+        set_seed(seed)
+        padded: Any = self.tokenizer.pad({"input_ids": list(contexts)}, return_tensors="pt").to(self.device)
+        sampled = self.network.generate(**padded, generation_config=settings)
+        return [self._until_end(row) for row in sampled[:, padded["input_ids"].shape[1] :].tolist()]
+
+    def _until_end(self, ids: list[int]) -> list[int]:
+        end = next((i for i, token in enumerate(ids) if token in self.ends), len(ids) - 1)
+        return ids[: end + 1]
 
 
-def batches(prompts: Sequence[Prompt], max_output_tokens: int, largest: int) -> Iterator[list[Prompt]]:
-    """Yield prompts of one task that have at most `largest` tokens with their completions, at least one.
+def batches(requests: Sequence[Request], max_output_tokens: int, largest: int) -> Iterator[list[Request]]:
+    """Yield requests of one group that have at most `largest` tokens with their samples, at least one.
 
-    Prompts count as the longest of them, since their keys are padded to its length.
+    Contexts count as the longest of them, since their keys are padded to its length.
     """
-    by_task: dict[str, list[Prompt]] = {}
-    for prompt in prompts:
-        by_task.setdefault(prompt.task_id, []).append(prompt)
-    for of_task in by_task.values():
-        batch: list[Prompt] = []
-        for prompt in of_task:
-            more = [*batch, prompt]
-            n_read = len(more) * max(one.n_tokens for one in more)
-            if batch and n_read + sum(one.n_predictions for one in more) * max_output_tokens > largest:
+    groups: dict[str, list[Request]] = {}
+    for request in requests:
+        groups.setdefault(request.group, []).append(request)
+    for group in groups.values():
+        batch: list[Request] = []
+        for request in group:
+            longer = [*batch, request]
+            n_read = len(longer) * max(len(request.ids) for request in longer)
+            if batch and n_read + sum(request.n for request in longer) * max_output_tokens > largest:
                 yield batch
-                more = [prompt]
-            batch = more
+                longer = [request]
+            batch = longer
         yield batch
 
 
 class _Noise:
     """Exponential noise: the token with the greatest probability / noise is a sample (as in `torch.multinomial`).
 
-    A prompt has a generator of its own, which draws for all of its rows at each step, whichever have ended. So its
-    numbers do not depend on other prompts.
+    A generator for each part of the rows, which draws for all of them at each step, whichever have ended. So its
+    numbers do not depend on other parts.
     """
 
     def __init__(self, seeds: Sequence[int], sizes: Sequence[int], device: str) -> None:
         self.sizes = list(sizes)
+        self.parts = torch.arange(len(sizes)).repeat_interleave(torch.tensor(self.sizes)).to(device)
         self.generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
 
-    def of(self, rows: Rows, weights: Tensor) -> Tensor:
+    def draw(self, rows: Tensor, weights: Tensor) -> Tensor:
+        """Return the noise of some rows, in the shape of their `weights`."""
         noise = weights.new_empty(sum(self.sizes), weights.shape[1])
         parts = noise.split(self.sizes)
-        for number in rows.owners.unique().tolist():
+        for number in self.parts[rows].unique().tolist():
             parts[number].exponential_(generator=self.generators[number])
-        return noise[rows.numbers]
+        return noise[rows]
 
 
 def load_network(model: ModelConfig, adapter: Path | None, device: str) -> Any:

@@ -16,61 +16,59 @@ from typing import Any, get_args
 
 import torch
 
-from arc_refinery.config import ModelConfig, PromptedModel
-from arc_refinery.models.tokenizers import load_tokenizer
-from arc_refinery.records import Prompt
+from arc_refinery.config import ModelConfig
+from arc_refinery.models.tokenizers import end_tokens
 from arc_refinery.sampling import library_arguments
+from arc_refinery.sampling.backends import Decoding, Request, Sample, Sampled
 from arc_refinery.sampling.checks import adapter_config
 from arc_refinery.sampling.library_variables import set_vllm_variables
-from arc_refinery.sampling.protocol import Completion, Decoding, Sampled
-from arc_refinery.seeding import stream_seed
 
 BATCHES_AHEAD = 2  # queued requests, in units of the engine's batch size, so that it never runs dry
 
 
 class VllmSampler:
-    def __init__(self, model: PromptedModel, adapter: Path | None, decoding: Decoding) -> None:
+    def __init__(self, model: ModelConfig, adapter: Path | None, decoding: Decoding, tokenizer: Any) -> None:
         self.decoding = decoding
-        self.tokenizer = load_tokenizer(model.path)
-        opened, self.adapter = open_engine(model, adapter, decoding.seed)
-        self.engine = opened.llm_engine
+        self.ends = frozenset(
+            [*end_tokens(model.path, tokenizer, decoding.stop_token), *end_tokens(model.path, tokenizer)]
+        )
+        self.llm, self.adapter = open_engine(model, adapter, decoding.seed)
 
-    def sample(self, prompts: Sequence[Prompt]) -> Iterator[Sampled]:
-        ahead = BATCHES_AHEAD * self.engine.vllm_config.scheduler_config.max_num_seqs
-        waiting = deque(prompts)
-        n_wanted = {prompt.prompt_id: prompt.n_predictions for prompt in prompts}
-        while waiting or self.engine.has_unfinished_requests():
-            while waiting and self.engine.get_num_unfinished_requests() < ahead:
+    def sample(self, requests: Sequence[Request]) -> Iterator[Sampled]:
+        engine = self.llm.llm_engine
+        ahead = BATCHES_AHEAD * engine.vllm_config.scheduler_config.max_num_seqs
+        waiting = deque(requests)
+        n_wanted = {request.request_id: request.n for request in requests}
+        while waiting or engine.has_unfinished_requests():
+            while waiting and engine.get_num_unfinished_requests() < ahead:
                 self._submit(waiting.popleft())
-            for answer in self.engine.step():
+            for answer in engine.step():
                 if answer.finished:
-                    completions = [self._completion(output) for output in answer.outputs]
-                    # greedy completions are all equal, and vLLM refuses n > 1 for them
-                    copies = n_wanted[answer.request_id] // len(completions)
-                    yield {answer.request_id: completions * copies}
+                    samples = [
+                        Sample(list(output.token_ids), str(output.finish_reason), float(output.cumulative_logprob))
+                        for output in answer.outputs
+                    ]
+                    # greedy samples are all equal, and vLLM refuses n > 1 for them
+                    yield {answer.request_id: samples * (n_wanted[answer.request_id] // len(samples))}
 
-    def _submit(self, prompt: Prompt) -> None:
+    def _submit(self, request: Request) -> None:
         from vllm import SamplingParams
         from vllm.inputs import tokens_input
 
-        # ids, not text: vLLM would add a second start token before the chat template's
-        ids = self.tokenizer(prompt.text, add_special_tokens=False)["input_ids"]
-        decoding = self.decoding
-        params = library_arguments.vllm_attempt(
-            decoding.temperature,
-            decoding.top_p,
-            decoding.max_output_tokens,
-            n=prompt.n_predictions if decoding.temperature else 1,
-            seed=stream_seed(decoding.seed, "sample", prompt.prompt_id),
-        )
-        self.engine.add_request(
-            prompt.prompt_id, tokens_input(ids), SamplingParams(**params), lora_request=self.adapter
+        n = request.n if self.decoding.temperature else 1
+        params = SamplingParams(**library_arguments.vllm_attempt(self.decoding, n, request.seed))
+        self.llm.llm_engine.add_request(
+            request.request_id, tokens_input(list(request.ids)), params, lora_request=self.adapter
         )
 
-    def _completion(self, output: Any) -> Completion:
-        ids = list(output.token_ids)
-        text = self.tokenizer.decode(ids[:-1] if output.finish_reason == "stop" else ids, skip_special_tokens=True)
-        return Completion(text, len(ids), str(output.finish_reason), float(output.cumulative_logprob))
+    def sample_turns(self, contexts: Sequence[list[int]], seeds: Sequence[int]) -> list[list[int]]:
+        from vllm import SamplingParams
+        from vllm.inputs import tokens_input
+
+        params = [SamplingParams(**library_arguments.vllm_turn(self.decoding, self.ends, seed)) for seed in seeds]
+        inputs = [tokens_input(context) for context in contexts]
+        answers = self.llm.generate(inputs, params, lora_request=self.adapter, use_tqdm=False)
+        return [list(answer.outputs[0].token_ids) for answer in answers]
 
 
 def open_engine(model: ModelConfig, adapter: Path | None, seed: int) -> tuple[Any, Any]:

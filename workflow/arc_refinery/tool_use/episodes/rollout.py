@@ -3,23 +3,18 @@
 Batches are the same for any number of shards, because padding changes the order of floating-point sums.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from arc_refinery import records
 from arc_refinery.config import TUNING, Generation, ModelConfig, Sandbox, marked
 from arc_refinery.errors import InputError
-from arc_refinery.files import content_hash
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Call, Episode
-from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
-from arc_refinery.sampling.progress import Progress
-from arc_refinery.sampling.turns import TurnSampler, open_turn_sampler
+from arc_refinery.sampling.backends import Decoding, Sampler, open_sampler
+from arc_refinery.sampling.shard import Entry, check_shard, resumed
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
@@ -27,8 +22,6 @@ from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.episodes.users import Users
 from arc_refinery.tool_use.grading.rewards import EpisodeGrade, grade_episodes
 from arc_refinery.tool_use.tools.toolbox import Toolbox
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,27 +60,28 @@ def run_shard(
     questions: Sequence[Question], setup: EpisodeSettings, shard: int, n_shards: int, output: Path
 ) -> Iterator[Episode]:
     """Yield the episodes of every `n_shards`-th batch, from batch `shard`; progress is kept next to `output`."""
-    if not 0 <= shard < n_shards:
-        raise InputError(f"shard {shard} of {n_shards}: expected 0..{n_shards - 1}")
+    check_shard(shard, n_shards)
     if min(setup.n_predictions, setup.questions_per_batch) < 1:
         raise InputError("n_predictions and questions_per_batch: expected at least 1")
     batches = records.batches_of_shard(questions, setup.questions_per_batch, shard, n_shards)
     prompts = [[_prompt(question, setup) for question in batch] for batch in batches]
-    weights = "" if setup.adapter is None else content_hash([setup.adapter / ADAPTER_WEIGHTS])
-    texts = [repr(question) for batch in batches for question in batch]
-    progress = Progress(output, records.settings_hash({**setup.settings(), "adapter": weights, "questions": texts}))
-    done = [records.from_rows(Episode, entry["episodes"]) for entry in progress.entries]
-    if done:
-        logger.info("%s: %d of %d batches were already done", progress.path, len(done), len(batches))
-    yield from (episode for batch in done for episode in batch)
-    if len(done) == len(batches):
-        return
-    sampler = open_turn_sampler(setup.model, setup.adapter, setup.generation)
-    left = list(zip(batches, prompts, strict=True))[len(done) :]
-    for batch, ids in tqdm(left, initial=len(done), total=len(batches), unit="batch", mininterval=5):
-        episodes = _run_batch(batch, ids, setup, sampler)
-        progress.add({"episodes": [asdict(episode) for episode in episodes]})
-        yield from episodes
+
+    def played(done: Sequence[Entry]) -> Iterator[Entry]:
+        limits = setup.generation
+        decoding = Decoding(
+            limits.temperature,
+            limits.top_p,
+            limits.max_turn_tokens,
+            top_k=limits.top_k,
+            stop_token=limits.stop_token,
+        )
+        sampler = open_sampler(setup.model, setup.adapter, decoding, setup.renderer.tokenizer)
+        for batch, ids in list(zip(batches, prompts, strict=True))[len(done) :]:
+            yield {"episodes": [asdict(episode) for episode in _run_batch(batch, ids, setup, sampler)]}
+
+    settings = {**setup.settings(), "questions": [repr(question) for batch in batches for question in batch]}
+    for entry in resumed(output, settings, setup.adapter, len(batches), "batch", played):
+        yield from records.from_rows(Episode, entry["episodes"])
 
 
 def _prompt(question: Question, setup: EpisodeSettings) -> list[int]:
@@ -102,7 +96,7 @@ def _prompt(question: Question, setup: EpisodeSettings) -> list[int]:
 
 
 def _run_batch(
-    questions: Sequence[Question], prompts: Sequence[list[int]], setup: EpisodeSettings, sampler: TurnSampler
+    questions: Sequence[Question], prompts: Sequence[list[int]], setup: EpisodeSettings, sampler: Sampler
 ) -> list[Episode]:
     prompted = [
         (question, ids) for question, ids in zip(questions, prompts, strict=True) for _ in range(setup.n_predictions)
@@ -112,16 +106,18 @@ def _run_batch(
     ]
 
     def sample(contexts: list[list[int]]) -> tuple[list[list[int]], None]:
-        running = [(number, one) for number, one in enumerate(rollouts) if one.ending is None]
+        running = [(number, rollout) for number, rollout in enumerate(rollouts) if rollout.ending is None]
         seeds = [
-            stream_seed(setup.seed, prompted[number][0].question_id, number % setup.n_predictions, len(one.messages))
-            for number, one in running
+            stream_seed(
+                setup.seed, prompted[number][0].question_id, number % setup.n_predictions, len(rollout.messages)
+            )
+            for number, rollout in running
         ]
-        return sampler.sample(contexts, seeds), None
+        return sampler.sample_turns(contexts, seeds), None
 
     run_episodes(rollouts, sample, setup.renderer, setup.generation, sampler.ends)
     grades = grade_episodes(
-        [one.last_turn for one in rollouts],
+        [rollout.last_turn for rollout in rollouts],
         [question for question, _ in prompted],
         *setup.executors,
         setup.renderer.call_format,

@@ -1,0 +1,74 @@
+"""The interface of samplers: token ids in, token ids and log-probabilities out. To add a sampler, see `BACKENDS`.
+
+request      id "mirror/turn1-000", group "mirror", 46 ids, n 2
+sample()     yields {"mirror/turn1-000": [sample, sample]}
+sample       4 ids, the last of them an end token; finish_reason "stop", logprob -1.88
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, Protocol
+
+from arc_refinery.config import Backend, ModelConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    temperature: float  # 0: greedy
+    top_p: float
+    max_output_tokens: int
+    seed: int = 0
+    top_k: int = 0  # 0: all tokens
+    stop_token: str = ""  # ends a turn, also where it is not the tokenizer's end token
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A context to continue `n` times."""
+
+    request_id: str
+    group: str  # requests of different groups are never sampled together by transformers
+    ids: Sequence[int]
+    n: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    ids: list[int]  # including the end token
+    finish_reason: str  # "stop", or "length" if the sample was truncated
+    logprob: float  # sum over the ids, natural logarithm, temperature 1
+
+
+Sampled = dict[str, list[Sample]]  # the `n` samples of each request, by its id
+
+
+class Sampler(Protocol):
+    ends: frozenset[int]  # ids that end a sample
+
+    def sample(self, requests: Sequence[Request]) -> Iterator[Sampled]:
+        """Yield requests as they finish, in any order; what was sampled together is yielded together."""
+        ...
+
+    def sample_turns(self, contexts: Sequence[list[int]], seeds: Sequence[int]) -> list[list[int]]:
+        """Continue each context once, all together; a turn includes the end token if it was reached.
+
+        The result may depend on which contexts are passed together, because padding changes how floats are summed:
+        callers pass the same ones whatever the number of jobs.
+        """
+        ...
+
+
+# Loaded when they are used; each is called as `open_sampler`
+BACKENDS: dict[Backend, str] = {
+    "transformers": "arc_refinery.sampling.transformers_sampler:TransformersSampler",
+    "vllm": "arc_refinery.sampling.vllm_sampler:VllmSampler",
+}
+
+
+def open_sampler(model: ModelConfig, adapter: Path | None, decoding: Decoding, tokenizer: Any) -> Sampler:
+    """Load a model for sampling; `tokenizer` is its own."""
+    sampler: Sampler = resolve_name(BACKENDS[model.backend])(model, adapter, decoding, tokenizer)
+    return sampler
