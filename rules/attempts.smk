@@ -19,8 +19,8 @@ rule first_prompts:
     resources:
         **needs("cpu"),
     params:
-        flags=flags_of(stages.first_prompts, "tasks", "branch"),
-        overlap=overlap_flag,
+        flags=flags_of(kind.first_prompts, "tasks", "branch"),
+        overlap=flag_of_input("--overlap", "overlap"),
     shell:
         "arc-refinery prompts first --tasks-path {input.tasks} {params.overlap} {params.flags} --output {output} 2> {log}"
 
@@ -39,10 +39,10 @@ rule sample:
     threads: cpus("sample")
     resources:
         **model_needs("sample"),
-        tuning=tuning_of(stages.sample, "tasks", "branch"),
+        tuning=flags_of(kind.sample, "tasks", "branch", tuning=True),
     params:
-        flags=flags_of(stages.sample, "tasks", "branch"),
-        adapter=adapter_flag,
+        flags=flags_of(kind.sample, "tasks", "branch"),
+        adapter=flag_of_input("--lora-path", "adapter"),
         folder=subpath(output[0], parent=True),
         n_shards=of(Refining.n_shards, "tasks"),
     shell:
@@ -65,8 +65,8 @@ rule grade:
     resources:
         **needs("cpu"),
     params:
-        flags=flags_of(stages.grade),
-        parents=parents_flag,
+        flags=flags_of(kind.grade),
+        parents=flag_of_input("--parents", "parents"),
     shell:
         "arc-refinery grade --attempts {input.attempts} --tasks-path {input.tasks} {params.parents} {params.flags}"
         " --n-jobs {threads} --output {output} 2> {log}"

@@ -1,11 +1,12 @@
-# Functions only: rules get the flags and inputs of their stages through them (arc_refinery.config.stages, arc_refinery.config.inputs).
+# Functions only: rules get the flags and inputs of their stages through them (arc_refinery.cli.stages, arc_refinery.config.inputs,
+# and the same of its kind).
 import os
 import re
 import shlex
 from pathlib import Path
 
-from arc_refinery.config import Refining, Needs, ToolUse, inputs, stages
-from arc_refinery.config.stages import command_line
+from arc_refinery.cli import stages
+from arc_refinery.config import Refining, Needs, ToolUse, inputs
 
 
 def config_origin() -> str:
@@ -26,40 +27,24 @@ def of(ask, *names, **fixed):
     return answer
 
 
-def flags_of(stage, *names, **fixed):
-    """The flags of a stage that change its result."""
-    given = of(stage, *names, **fixed)
+def flags_of(stage, *names, tuning=False):
+    """Flags of a stage that decide its result, for `params`; with `tuning` all others, for `resources`: no job runs again."""
+    planned = of(stage, *names)
 
     def flags(wildcards):
-        return command_line(given(wildcards).params)
+        return planned(wildcards).flags(tuning)
 
     return flags
 
 
-def tuning_of(stage, *names):
-    """The flags of a stage that change no result. For `resources`, which make nothing again."""
-    given = of(stage, *names)
+def flag_of_input(flag, name):
+    """The flag of an input that not all jobs of a rule have."""
 
-    def flags(wildcards):
-        return command_line(given(wildcards).tuning)
+    def words(wildcards, input):
+        files = getattr(input, name)
+        return f"{flag} {files}" if files else ""
 
-    return flags
-
-
-def adapter_flag(wildcards, input) -> str:
-    return f"--lora-path {input.adapter}" if input.adapter else ""
-
-
-def before_flag(wildcards, input) -> str:
-    return f"--continue-from {input.before}" if input.before else ""
-
-
-def overlap_flag(wildcards, input) -> str:
-    return f"--overlap {input.overlap}" if input.overlap else ""
-
-
-def parents_flag(wildcards, input) -> str:
-    return f"--parents {input.parents}" if input.parents else ""
+    return words
 
 
 def one_of(names) -> str:

@@ -14,33 +14,34 @@ rule doctor_config:
 
 
 doctor_jobs = ["cpu", "sample", *(["train"] if experiment.training else [])]
-for kind in doctor_jobs:
+for job in doctor_jobs:
 
     rule:
         name:
-            f"doctor_{kind}"
+            f"doctor_{job}"
         input:
             config="results/doctor/config.json",
-            others="results/doctor/cpu.json" if kind != "cpu" else [],
+            others="results/doctor/cpu.json" if job != "cpu" else [],
         output:
-            f"results/doctor/{kind}.json",
+            f"results/doctor/{job}.json",
         log:
-            f"logs/doctor/{kind}.log",
+            f"logs/doctor/{job}.log",
         retries: 0  # another machine would hide what is wrong with this one
-        threads: cpus(kind)
+        threads: cpus(job)
         resources:
-            **model_needs(kind),
+            **model_needs(job),
             max_retries=0,
         params:
-            flags=flags_of(stages.doctor, job=kind, others=["results/doctor/cpu.json"] if kind != "cpu" else []),
+            job=job,
+            others=flag_of_input("--others", "others"),
         shell:
-            "{resources.venv_on_path}arc-refinery doctor --config {input.config} {params.flags} --findings {output} > {log} 2>&1"
+            "{resources.venv_on_path}arc-refinery doctor --config {input.config} --jobs {params.job} {params.others} --findings {output} > {log} 2>&1"
 
 
 rule doctor:
     input:
         config="results/doctor/config.json",
-        findings=expand("results/doctor/{kind}.json", kind=doctor_jobs),
+        findings=expand("results/doctor/{job}.json", job=doctor_jobs),
     log:
         "logs/doctor/doctor.log",
     retries: 0

@@ -21,13 +21,13 @@ rule refining_prompts:
     threads: cpus("cpu")
     resources:
         **needs("cpu"),
+        tuning=flags_of(kind.refining_prompts, "tasks", "branch", tuning=True),
     params:
-        flags=flags_of(stages.refining_prompts, "branch"),
+        flags=flags_of(kind.refining_prompts, "tasks", "branch"),
         folder=subpath(input.prompts, parent=True),
-        files=flags_of(stages.branch_files, "tasks"),
     shell:
-        "arc-refinery prompts refine --folder {params.folder} {params.files}"
-        " --branch {wildcards.branch} {params.flags} --output {output} 2> {log}"
+        "arc-refinery prompts refine --folder {params.folder} {resources.tuning}"
+        " {params.flags} --output {output} 2> {log}"
 
 
 if experiment.runs and experiment.training.prompts == "first-turn":
@@ -48,8 +48,8 @@ if experiment.runs and experiment.training.prompts == "first-turn":
             tasks=one_of(experiment.training_tasks),
         priority: 10  # training waits for it
         params:
-            flags=flags_of(stages.training_prompts),
-            overlap=overlap_flag,
+            flags=flags_of(kind.training_prompts, "tasks"),
+            overlap=flag_of_input("--overlap", "overlap"),
 
 elif experiment.runs:
 
@@ -73,13 +73,13 @@ elif experiment.runs:
         threads: cpus("cpu")
         resources:
             **needs("cpu"),
+            tuning=flags_of(kind.training_prompts, "tasks", tuning=True),
         params:
-            flags=flags_of(stages.training_prompts),
-            overlap=overlap_flag,
+            flags=flags_of(kind.training_prompts, "tasks"),
+            overlap=flag_of_input("--overlap", "overlap"),
             folder=subpath(input.prompts, parent=True),
-            files=flags_of(stages.branch_files, "tasks"),
         shell:
-            "arc-refinery prompts refine --folder {params.folder} {params.files}"
+            "arc-refinery prompts refine --folder {params.folder} {resources.tuning}"
             " {params.overlap} {params.flags} --output {output} 2> {log}"
 
 
@@ -106,13 +106,13 @@ if experiment.sft_adapters:
         threads: cpus("cpu")
         resources:
             **needs("cpu"),
+            tuning=flags_of(kind.demonstrations, "tasks", tuning=True),
         params:
-            flags=flags_of(stages.demonstrations),
-            overlap=overlap_flag,
+            flags=flags_of(kind.demonstrations, "tasks"),
+            overlap=flag_of_input("--overlap", "overlap"),
             folder=subpath(input.prompts, parent=True),
-            files=flags_of(stages.branch_files, "tasks"),
         shell:
-            "arc-refinery prompts demonstrations --folder {params.folder} {params.files} --tasks-path {input.tasks}"
+            "arc-refinery prompts demonstrations --folder {params.folder} {resources.tuning} --tasks-path {input.tasks}"
             " {params.overlap} {params.flags} --n-jobs {threads} --output {output} 2> {log}"
 
 

@@ -17,7 +17,7 @@ rule evaluation_tasks:
     resources:
         **needs("cpu"),
     params:
-        flags=flags_of(stages.evaluation_tasks, "tasks"),
+        flags=flags_of(kind.evaluation_tasks, "tasks"),
     shell:
         "arc-refinery tasks evaluation {params.flags} --output {output} 2> {log}"
 
@@ -37,7 +37,7 @@ if experiment.parts:
         resources:
             **needs("cpu"),
         params:
-            flags=flags_of(stages.tasks),
+            flags=flags_of(kind.tasks),
         shell:
             "arc-refinery tasks split {params.flags} --n-jobs {threads} --outputs {output} 2> {log}"
 
@@ -58,7 +58,7 @@ if kind.inputs.overlap(experiment):
         resources:
             **needs("cpu"),
         params:
-            flags=command_line(stages.overlap(experiment).params),
+            flags=flags_of(kind.overlap),
         shell:
             "arc-refinery tasks overlap --trained {input.trained} --evaluated {input.evaluated} {params.flags}"
             " --output {output} 2> {log}"

@@ -16,7 +16,7 @@ rule heldout_questions:
     resources:
         **needs("cpu"),
     params:
-        flags=flags_of(stages.questions, "heldout"),
+        flags=flags_of(kind.questions, "heldout"),
     shell:
         "arc-refinery tools questions {params.flags} --split heldout --output {output} 2> {log}"
 
@@ -41,10 +41,10 @@ rule episodes:
     threads: cpus("sample")
     resources:
         **model_needs("sample"),
-        tuning=tuning_of(stages.episodes, "questions", "arm"),
+        tuning=flags_of(kind.episodes, "questions", "arm", tuning=True),
     params:
-        flags=flags_of(stages.episodes, "questions", "arm"),
-        adapter=adapter_flag,
+        flags=flags_of(kind.episodes, "questions", "arm"),
+        adapter=flag_of_input("--lora-path", "adapter"),
         folder=subpath(output[0], parent=True),
         n_shards=of(ToolUse.n_shards, "questions"),
     shell:
@@ -71,7 +71,7 @@ if experiment.training:
         resources:
             **needs("cpu"),
         params:
-            flags=flags_of(stages.questions, "train"),
+            flags=flags_of(kind.questions, "train"),
         shell:
             "arc-refinery tools questions {params.flags} --split train --heldout {input.heldout} --output {output} 2> {log}"
 
@@ -94,6 +94,6 @@ if experiment.sft_adapters:
         resources:
             **needs("cpu"),
         params:
-            flags=flags_of(stages.conversations),
+            flags=flags_of(kind.conversations),
         shell:
             "arc-refinery tools conversations --dataset-path {input.questions} {params.flags} --output {output} 2> {log}"

@@ -22,7 +22,7 @@ if experiment.sft_adapters:
         threads: cpus("train")
         resources:
             **model_needs("train"),
-            tuning=tuning_of(stages.sft, "sft"),
+            tuning=flags_of(stages.sft, "sft", tuning=True),
         params:
             flags=flags_of(stages.sft, "sft"),
         shell:
@@ -53,11 +53,11 @@ if experiment.runs:
         threads: cpus("train")
         resources:
             **model_needs("train"),
-            tuning=tuning_of(stages.training_job, "run"),
+            tuning=flags_of(stages.training_job, "run", tuning=True),
         params:
             flags=flags_of(stages.training_job, "run"),
-            adapter=adapter_flag,
-            before=before_flag,
+            adapter=flag_of_input("--lora-path", "adapter"),
+            before=flag_of_input("--continue-from", "before"),
         shell:
             f"{{resources.venv_on_path}}arc-refinery train --kind {experiment.kind} --dataset-path {{input.data}}"
             " {params.flags} {params.adapter} {params.before} {resources.tuning}"

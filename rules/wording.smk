@@ -14,7 +14,7 @@ rule wording:
     resources:
         **needs("cpu"),
     params:
-        flags=flags_of(stages.wording),
+        flags=flags_of(kind.wording),
         folder=subpath(output[0], parent=True),
     shell:
         "arc-refinery prompts learn {params.flags} --output {params.folder} > {log} 2>&1"

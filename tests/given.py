@@ -8,8 +8,11 @@ from checkout import ROOT
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from arc_refinery.config import Refining, ToolUse, part, stages
-from arc_refinery.config.stages import Stage
+from arc_refinery.cli import stages
+from arc_refinery.cli.flags import Command
+from arc_refinery.config import Refining, ToolUse, part
+from arc_refinery.refine import stages as refining
+from arc_refinery.tool_use import stages as tool_use
 
 Changes = dict[str, Any]
 
@@ -94,43 +97,42 @@ def settings(section: BaseModel, place: tuple[str, ...] = ()) -> Iterator[tuple[
             yield ".".join(inner), field, value
 
 
-def of_refining(experiment: Refining) -> dict[str, Stage]:
+def of_refining(experiment: Refining) -> dict[str, Command]:
     sets, training = [one.name for one in experiment.evaluation.sets], experiment.training
     evaluated = [(name, branch) for name in sets for branch in experiment.branches]
     trained = [(tasks, "turn1") for tasks in experiment.training_tasks] if training else []
     branches = list(dict.fromkeys([*trained, *evaluated]))
-    jobs = {"grade": stages.grade(experiment)}
+    jobs: dict[str, Command] = {"grade": refining.grade(experiment)}
     if experiment.parts:
-        jobs["tasks"] = stages.tasks(experiment)
+        jobs["tasks"] = refining.tasks(experiment)
     if training and training.grpo:
-        jobs["training_prompts"] = stages.training_prompts(experiment)
+        jobs["training_prompts"] = refining.training_prompts(experiment, experiment.training_tasks[0])
     if training and training.sft:
-        jobs["demonstrations"] = stages.demonstrations(experiment)
-    jobs |= {f"evaluation_tasks {name}": stages.evaluation_tasks(experiment, name) for name in sets}
+        jobs["demonstrations"] = refining.demonstrations(experiment, experiment.training_tasks[0])
+    jobs |= {f"evaluation_tasks {name}": refining.evaluation_tasks(experiment, name) for name in sets}
     for tasks, branch in branches:
         first = branch.startswith("turn1")
-        jobs[f"sample {tasks} {branch}"] = stages.sample(experiment, tasks, branch)
-        jobs[f"prompts {tasks} {branch}"] = (
-            stages.first_prompts(experiment, tasks, branch) if first else stages.refining_prompts(experiment, branch)
-        )
+        jobs[f"sample {tasks} {branch}"] = refining.sample(experiment, tasks, branch)
+        prompts = refining.first_prompts if first else refining.refining_prompts
+        jobs[f"prompts {tasks} {branch}"] = prompts(experiment, tasks, branch)
     return jobs | _trainings(experiment)
 
 
-def of_tool_use(experiment: ToolUse) -> dict[str, Stage]:
-    jobs = {
-        **{f"questions {name}": stages.questions(experiment, name) for name in experiment.sets},
+def of_tool_use(experiment: ToolUse) -> dict[str, Command]:
+    jobs: dict[str, Command] = {
+        **{f"questions {name}": tool_use.questions(experiment, name) for name in experiment.sets},
         **{
-            f"episodes {name} {arm.name}": stages.episodes(experiment, name, arm.name)
+            f"episodes {name} {arm.name}": tool_use.episodes(experiment, name, arm.name)
             for name in experiment.set_names
             for arm in experiment.arms
         },
     }
     if experiment.training and experiment.training.sft:
-        jobs["conversations"] = stages.conversations(experiment)
+        jobs["conversations"] = tool_use.conversations(experiment)
     return jobs | _trainings(experiment)
 
 
-def _trainings(experiment: Refining | ToolUse) -> dict[str, Stage]:
+def _trainings(experiment: Refining | ToolUse) -> dict[str, Command]:
     return {
         **{f"sft {name}": stages.sft(experiment, name) for name in experiment.sft_adapters},
         **{f"train {name}": part(experiment.kind, "stages").train(experiment, name) for name in experiment.runs},

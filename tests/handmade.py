@@ -15,9 +15,9 @@ from factories import make_attempt, make_grid, make_prompt, make_task, make_verd
 from arc_refinery import config, records
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Task
-from arc_refinery.config import Refining, stages
+from arc_refinery.config import Refining
 from arc_refinery.records import Attempt, Prompt, Verdict
-from arc_refinery.refine import inputs
+from arc_refinery.refine import inputs, stages
 
 Answers = Mapping[str, Mapping[str, str]]  # of each branch and task a letter for each attempt
 
@@ -80,12 +80,12 @@ def finished(
 
 def sampled_with(experiment: Refining, tasks: str, branch: str) -> dict[str, Any]:
     """What the attempts of a branch say of the settings that they were sampled with."""
-    made_with = stages.sample(experiment, tasks, branch).params
+    job = stages.sample(experiment, tasks, branch)
     adapters = inputs.adapter(experiment, tasks, branch)
     return {
-        "model": made_with["model_path"],
+        "model": job.model_path,
         "adapter": adapters[0] if adapters else "",
-        **{name: made_with[name] for name in ("seed", "temperature", "top_p")},
+        **{name: getattr(job, name) for name in ("seed", "temperature", "top_p")},
     }
 
 

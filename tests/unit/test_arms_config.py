@@ -8,8 +8,10 @@ import yaml
 from checkout import ROOT
 from messages import Wording
 
-from arc_refinery.config import ConfigError, Refinement, Refining, Turn, inputs, stages, validate_experiment
+from arc_refinery.cli.stages import training_job
+from arc_refinery.config import ConfigError, Refinement, Refining, Turn, inputs, validate_experiment
 from arc_refinery.refine import inputs as refining_inputs
+from arc_refinery.refine import stages
 
 SEEDS_OF_TRAINING = {"seeds": [0, 1]}
 
@@ -236,9 +238,9 @@ def test_the_primary_comparison_is_not_on_a_set_that_settings_are_chosen_on(word
 def test_a_turn_may_have_its_own_temperature() -> None:
     made = experiment({"base": [{}], "greedy": [{"temperature": 0}], "cool": [{}, {"temperature": 0.5}]}, {"sft": None})
     assert [arm.branches for arm in made.arms] == [("turn1",), ("turn1-temperature-0",), ("turn1", "cool-turn2")]
-    temperatures = {branch: stages.sample(made, "heldout", branch).params["temperature"] for branch in made.branches}
+    temperatures = {branch: stages.sample(made, "heldout", branch).temperature for branch in made.branches}
     assert temperatures == {"turn1": 1.0, "turn1-temperature-0": 0.0, "cool-turn2": 0.5}
-    assert stages.sample(made, "part1", "turn1").params["temperature"] == 1.0
+    assert stages.sample(made, "part1", "turn1").temperature == 1.0
 
 
 # forms of feedback
@@ -248,7 +250,7 @@ RESIDUAL_ONLY: dict[str, Any] = {"form": "residual-only"}
 
 def test_a_turn_can_choose_its_form_of_feedback() -> None:
     made = experiment({"base": [{}], "own": [{}, {"form": "residual"}], "on": [{}, RESIDUAL_ONLY, RESIDUAL_ONLY]})
-    assert [stages.refining_prompts(made, branch).params["form"] for branch in ("own-turn2", "on-turn3")] == [
+    assert [stages.refining_prompts(made, "heldout", branch).form for branch in ("own-turn2", "on-turn3")] == [
         "residual",
         "residual-only",
     ]
@@ -361,13 +363,9 @@ def test_each_part_of_a_training_follows_the_one_before() -> None:
         "trained@20": ["<results>/adapters/trained@10"],
         "trained": ["<results>/adapters/trained@20"],
     }
-    flags = {name: stages.training_job(made, name).params for name in folders}
-    assert {name: one.pop("until_step") for name, one in flags.items()} == {
-        "trained@10": 10,
-        "trained@20": 20,
-        "trained": None,
-    }
-    assert flags["trained@10"] == flags["trained"] == stages.train_refining(made, "trained").params
+    jobs = {name: training_job(made, name) for name in folders}
+    assert {name: job.until_step for name, job in jobs.items()} == {"trained@10": 10, "trained@20": 20, "trained": None}
+    assert jobs["trained@10"].flags() == f"{jobs['trained'].flags()} --until-step 10"
 
 
 def test_an_arm_over_steps_needs_kept_ones(wording: Wording) -> None:

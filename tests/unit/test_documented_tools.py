@@ -10,10 +10,10 @@ from checkout import ROOT
 from factories import make_question
 
 from arc_refinery import cli, records
-from arc_refinery.config import ToolUse, check_files, load_experiment, stages, validate_experiment
-from arc_refinery.config.stages import flag_words
+from arc_refinery.config import ToolUse, check_files, load_experiment, validate_experiment
 from arc_refinery.records.transcripts import EpisodeMessage
 from arc_refinery.sandbox import Executor
+from arc_refinery.tool_use import stages
 from arc_refinery.tool_use.episodes.users import Users, ask_users
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
@@ -101,11 +101,11 @@ def test_the_embedded_model_answers_the_questions_with_the_tool(monkeypatch: pyt
     """The commands of the rules, one after the other."""
     experiment = load_experiment(Path("mine/capitals.yaml"), ToolUse)
     check_files(experiment, "mine/capitals.yaml")
-    questions = flag_words(stages.questions(experiment, "capitals").params)
+    questions = stages.questions(experiment, "capitals").words()
     run(monkeypatch, "tools", "questions", *questions, "--split", "heldout", "--output", "questions.parquet")
     lengths = {}
     for arm in ("untrained", "without-tools"):
-        flags = flag_words(stages.episodes(experiment, "capitals", arm).params)
+        flags = stages.episodes(experiment, "capitals", arm).words()
         run(monkeypatch, "tools", "episodes", "--dataset-path", "questions.parquet", *flags, "--output-folder", arm)
         episodes = list(records.read(Path(arm, "000.parquet"), records.Episode))
         assert [one.question_id for one in episodes] == [f"capitals/capitals-{n:06d}" for n in (1, 2) for _ in range(8)]

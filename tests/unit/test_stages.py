@@ -2,15 +2,18 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import yaml
 from checkout import ROOT, SMALL, TOOLS
-from given import of_refining, of_tool_use
-from pydantic import BaseModel
+from given import REFINING, TOOL_USE, contents, of_refining, of_tool_use
+from pydantic import BaseModel, Field, ValidationError
 
 from arc_refinery import config
+from arc_refinery.cli import stages
+from arc_refinery.cli.flags import Command, RulePath
+from arc_refinery.cli.parsing import read
 from arc_refinery.config import (
     EVALUATION,
     PROMPTS,
@@ -24,12 +27,14 @@ from arc_refinery.config import (
     inputs,
     load_experiment,
     marked,
-    stages,
     validate_experiment,
 )
-from arc_refinery.config.stages import Stage, command_line
+from arc_refinery.config.base import Strict
+from arc_refinery.config.flags import FLAT, NEEDED, Without, flag_of, flag_words
 from arc_refinery.refine import inputs as refining_inputs
+from arc_refinery.refine import stages as refining
 from arc_refinery.tool_use import inputs as tool_inputs
+from arc_refinery.tool_use import stages as tool_use
 
 OF_A_TRAINING = {"n_jobs", "gpu_memory_utilization", "sleep_mode", "sampler_gpus", "server_url", "report_to"}
 OF_REFINING = OF_A_TRAINING | {"n_processes"}
@@ -70,17 +75,17 @@ REFINING_PROMPTS = {job.replace("sample", "prompts") for job in SAMPLES if "turn
 Change = Callable[[dict[str, Any]], Any]
 
 
-def changed(config_file: str, change: Change, given: Callable[[Any], dict[str, Stage]]) -> set[str]:
+def changed(config_file: str, change: Change, given: Callable[[Any], dict[str, Command]]) -> set[str]:
     """The jobs that a change of a config gives other `params`, or to others."""
     content = yaml.safe_load((ROOT / config_file).read_text())
     before = given(validate_experiment(content, "before.yaml"))
     change(content)
     after = given(validate_experiment(content, "after.yaml"))
-    return {job for job in before.keys() | after.keys() if _params(before, job) != _params(after, job)}
+    return {job for job in before.keys() | after.keys() if _flags(before, job) != _flags(after, job)}
 
 
-def _params(jobs: dict[str, Stage], job: str) -> dict[str, Any] | None:
-    return jobs[job].params if job in jobs else None
+def _flags(jobs: dict[str, Command], job: str) -> str | None:
+    return jobs[job].flags() if job in jobs else None
 
 
 @pytest.mark.parametrize(
@@ -171,21 +176,19 @@ def test_what_changes_no_result_is_given_beside() -> None:
     content["training"]["grpo"] |= {"n_jobs": 2, "gpu_memory_utilization": 0.5}
     content["model"]["gpu_memory_utilization"] = 0.7
     experiment = validate_experiment(content, "mine.yaml", Refining)
-    assert stages.sample(experiment, "heldout", "turn1").tuning == {"gpu_memory_utilization": 0.7}
-    assert stages.sft(experiment, "sft").tuning == {"save_steps": 2}
-    assert stages.train_refining(experiment, "trained").tuning == {
-        "n_jobs": 2,
-        "sampler_gpus": 1,
-        "server_url": None,
-        "gpu_memory_utilization": 0.5,
-        "sleep_mode": False,
-        "report_to": ("tensorboard",),
-        "n_processes": 1,
-    }
+    assert refining.sample(experiment, "heldout", "turn1").flags(tuning=True) == "--gpu-memory-utilization 0.7"
+    assert stages.sft(experiment, "sft").flags(tuning=True) == "--save-steps 2"
+    assert refining.train(experiment, "trained").flags(tuning=True) == (
+        "--n-jobs 2 --sampler-gpus 1 --gpu-memory-utilization 0.5 --no-sleep-mode --report-to tensorboard "
+        "--n-processes 1"
+    )
     episodes = validate_experiment(
         yaml.safe_load((ROOT / TOOLS).read_text()) | {"resources": {"sample": {"cpus": 2}}}, "", config.ToolUse
     )
-    assert stages.episodes(episodes, "sums", "trained").tuning == {"gpu_memory_utilization": 0.9, "n_jobs": 2}
+    job = tool_use.episodes(episodes, "sums", "trained")
+    assert job.flags(tuning=True) == "--gpu-memory-utilization 0.9 --n-jobs 2"
+    demonstrations = refining.demonstrations(experiment, "part1")
+    assert demonstrations.flags(tuning=True) == "--n-shards 1 --shards-per-grading-job 1"
 
 
 def test_only_what_plays_with_read_file_is_given_the_files(tmp_path: Path) -> None:
@@ -196,26 +199,74 @@ def test_only_what_plays_with_read_file_is_given_the_files(tmp_path: Path) -> No
     content["data"]["files"] = str(tmp_path)
     content["evaluation"]["arms"].append({"name": "plain", "tools": False})
     given = of_tool_use(experiment := validate_experiment(content, "mine.yaml", ToolUse))
-    assert {job for job, stage in given.items() if stage.params.get("files")} == EPISODES | {"train trained"}
+    assert {job for job, stage in given.items() if "--files" in stage.words()} == EPISODES | {"train trained"}
     assert tool_inputs.files_to_read(experiment) == [str(tmp_path / "sums-0/a.txt")]
 
 
 # command lines
 
 
+class Small(Strict):
+    lora_r: int = 1
+    is_on: Annotated[bool, TUNING] = False
+    tools: tuple[str, ...] = ()
+    hidden: Annotated[int, REPORT] = 1
+
+
+class Job(Command):
+    dataset_path: RulePath = NEEDED
+    name: str = ""
+    colors: tuple[str, ...] | None = None
+    load_in_4bit: bool = False
+    users: dict[str, str] = Field(default_factory=dict)
+    flat: Annotated[Small, FLAT, Without(REPORT)] = Small()
+    guard: Small = Small()
+
+
 @pytest.mark.parametrize(
-    ("settings", "line"),
+    ("job", "flags", "tuning"),
     [
-        ({"lora_r": 1, "learning_rate": 1e-4}, "--lora-r 1 --learning-rate 0.0001"),
-        ({"path": None, "name": "", "n": 0}, "--n 0"),
-        ({"load_in_4bit": False, "unsloth": True}, "--no-load-in-4bit --unsloth"),
-        ({"guard": {"window": 5, "is_on": False}}, "--guard.window 5 --guard.no-is-on"),
-        ({"colors": ("black", "dark red")}, "--colors black 'dark red'"),
-        ({"tools": ()}, "--tools"),
+        (Job(), "", ""),
+        (Job(name="", colors=None, load_in_4bit=False), "--no-load-in-4bit", ""),
+        (Job(dataset_path=Path("a"), load_in_4bit=True), "--load-in-4bit", ""),
+        (Job(colors=("black", "dark red")), "--colors black 'dark red'", ""),
+        (Job(users={"sums": "check-again"}), "--users sums check-again", ""),
+        (Job(flat=Small(tools=("a", "b"))), "--lora-r 1 --tools a b", "--no-is-on"),
+        (Job(guard=Small(is_on=True)), "--guard.lora-r 1 --guard.tools --guard.hidden 1", "--guard.is-on"),
     ],
 )
-def test_settings_become_flags(settings: dict[str, Any], line: str) -> None:
-    assert command_line(settings) == line
+def test_a_command_gives_the_flags_that_were_set(job: Job, flags: str, tuning: str) -> None:
+    assert (job.flags(), job.flags(tuning=True)) == (flags, tuning)
+    words = [*job.words(), *job.words(tuning=True), "--dataset-path", "a"]
+    typed = read(Job, words, "job")
+    assert typed.model_copy(update={"dataset_path": job.dataset_path}) == job
+
+
+def test_a_field_that_a_command_lacks_is_no_setting_of_a_stage() -> None:
+    with pytest.raises(ValidationError, match="nmae"):
+        Job.model_validate({"nmae": "a"})
+
+
+def words_of_rules(job: Command) -> list[str]:
+    """The flags without which a command cannot be typed."""
+    fields = type(job).model_fields.items()
+    return [word for name, field in fields if field.default is NEEDED for word in (flag_of(name), "given")]
+
+
+@pytest.mark.parametrize(("base", "variants"), [(SMALL, REFINING), (TOOLS, TOOL_USE)], ids=["refining", "tool use"])
+def test_a_job_reads_back_what_its_stage_was_given(base: str, variants: dict[str, Any]) -> None:
+    for content in contents(base, variants):
+        experiment = validate_experiment(content, base)
+        if isinstance(experiment, Refining):
+            jobs = of_refining(experiment)
+        else:
+            assert isinstance(experiment, ToolUse)
+            jobs = of_tool_use(experiment)
+        for job in jobs.values():
+            typed = read(type(job), [*job.words(), *job.words(tuning=True), *words_of_rules(job)], "job")
+            unset = type(job).model_fields.keys() - job.model_fields_set
+            assert flag_words(typed, tuning=False, without=unset) == job.words()
+            assert flag_words(typed, tuning=True, without=unset) == job.words(tuning=True)
 
 
 # inputs

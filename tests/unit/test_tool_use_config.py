@@ -10,6 +10,8 @@ import yaml
 from checkout import ROOT
 from messages import Wording
 
+from arc_refinery.cli.stages import sft, training_job
+from arc_refinery.cli.tool_use import TrainToolUse
 from arc_refinery.config import (
     ConfigError,
     Refining,
@@ -18,10 +20,10 @@ from arc_refinery.config import (
     check_files,
     inputs,
     load_experiment,
-    stages,
     validate_experiment,
 )
 from arc_refinery.tool_use import inputs as tool_inputs
+from arc_refinery.tool_use import stages
 
 DEMO = "config/tool-use-demo.yaml"
 SHIPPED = ["config/tool-use.yaml", DEMO, "config/user-demo.yaml", "tests/workflow/tool-use-small.yaml"]
@@ -359,12 +361,13 @@ def test_each_training_has_its_seed_and_starts_from_the_sft_of_that_seed(content
     ]
     last = "beta-0.04-dtype-bfloat16-seed-7"
     assert inputs.start_of(made, last) == ["<results>/adapters/sft-seed-7"]
-    params = stages.training_job(made, last).params
-    assert (params["seed"], params["beta"], params["dtype"]) == (7, 0.04, "bfloat16")
-    assert stages.sft(made, "sft-seed-4").params["seed"] == 4
+    job = training_job(made, last)
+    assert isinstance(job, TrainToolUse)
+    assert (job.seed, job.training.beta, job.dtype) == (7, 0.04, "bfloat16")
+    assert sft(made, "sft-seed-4").seed == 4
     # all arms are sampled with the experiment's seed, so that they are paired
     arms = [one.name for one in made.arms]
-    assert {stages.episodes(made, "arithmetic", one).params["seed"] for one in arms} == {0}
+    assert {stages.episodes(made, "arithmetic", one).seed for one in arms} == {0}
     assert f"<results>/arithmetic/trained-{last}/001.parquet" in tool_inputs.report_inputs(made)
     assert [list(made.repetitions)[number] for number in (2, 3)] == [
         "trained-beta-0",
@@ -463,9 +466,10 @@ def test_a_set_of_questions_has_its_own_tools_or_those_of_the_experiment(content
     (trained,) = experiment.data.train
     assert [one.tool for one in experiment.tools_of(trained.name)] == ["execute_code"]
     assert [one.tool for one in experiment.tools_of(heldout)] == ["calculator"]
-    flags = stages.train_tool_use(experiment, "trained").params
-    assert (flags["tools"], flags["tools_of_sets"]) == (("calculator",), [trained.name, "execute_code"])
-    assert stages.episodes(experiment, heldout, "trained").params["tools"] == ("calculator",)
+    job = stages.train(experiment, "trained")
+    assert [str(one) for one in job.tools] == ["calculator"]
+    assert [(name, str(one)) for name, one in job.tools_of_sets] == [(trained.name, "execute_code")]
+    assert [str(one) for one in stages.episodes(experiment, heldout, "trained").tools] == ["calculator"]
 
 
 def test_an_own_tool_is_checked_before_the_first_job(content: Content, in_a_checkout: Path, wording: Wording):
@@ -530,8 +534,8 @@ def test_answers_may_import_the_same_in_all_arms_and_sets(content: Content):
     content["data"]["heldout"][0]["form"] = "mbpp"
     experiment = validate_experiment(content, "mine.yaml", ToolUse)
     of_arms = [stages.episodes(experiment, experiment.set_names[0], arm.name) for arm in experiment.arms]
-    assert [one.params["modules_of_python"] for one in of_arms] == [True, True]
-    assert stages.training_job(experiment, "trained").params["modules_of_python"]
+    assert [one.modules_of_python for one in of_arms] == [True, True]
+    assert stages.train(experiment, "trained").modules_of_python
 
 
 def test_two_tools_of_one_name_are_refused(content: Content, in_a_checkout: Path, wording: Wording):

@@ -14,19 +14,20 @@ from checkout import ROOT
 from factories import make_question
 from messages import Wording
 
+from arc_refinery.cli.stages import sft
 from arc_refinery.config import (
     ConfigError,
     EpisodeTerm,
     ToolUse,
     check_files,
     own_functions,
-    stages,
     validate_experiment,
 )
 from arc_refinery.config.inputs import files_of_rewards
 from arc_refinery.errors import InputError
 from arc_refinery.records.questions import Asserts
 from arc_refinery.records.transcripts import Call, EpisodeMessage
+from arc_refinery.tool_use import stages
 from arc_refinery.tool_use.training.reward_terms import ScoredEpisode
 from arc_refinery.training.rewards import Reward
 
@@ -323,10 +324,9 @@ def test_a_missing_file_is_named(tmp_path: Path, wording: Wording):
 def test_terms_and_their_files_belong_to_the_training_alone():
     terms = ["correct", {"reward": "mine.py:score", "weight": 0.5}]
     made = validate_experiment(content(rewards=terms), "mine.yaml", ToolUse)
-    words = stages.train_tool_use(made, "trained").params["rewards"]
-    assert words == ("correct", "mine.py:score=0.5")
-    assert tuple(map(EpisodeTerm.model_validate, words)) == made.rewards
+    assert "--rewards correct mine.py:score=0.5 " in f"{stages.train(made, 'trained').flags()} "
+    assert tuple(map(EpisodeTerm.model_validate, ("correct", "mine.py:score=0.5"))) == made.rewards
     assert files_of_rewards(made) == ["mine.py"]
     plain = validate_experiment(content(), "mine.yaml", ToolUse)
     assert stages.episodes(made, "arithmetic", "trained") == stages.episodes(plain, "arithmetic", "trained")
-    assert stages.sft(made, "sft") == stages.sft(plain, "sft")
+    assert sft(made, "sft") == sft(plain, "sft")

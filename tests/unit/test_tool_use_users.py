@@ -14,11 +14,11 @@ from factories import make_episode, make_question
 from messages import Wording
 from written_turns import END, HEADER, LIMITS, NO_THOUGHT, NOTES, OTHER_END, loss_mask, make_renderer, turn
 
-from arc_refinery.config import ConfigError, ToolUse, check_files, stages, validate_experiment
+from arc_refinery.config import ConfigError, ToolUse, check_files, validate_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.records.transcripts import Call, EpisodeMessage
 from arc_refinery.reporting.tool_use.metrics import _users_section
-from arc_refinery.tool_use import inputs
+from arc_refinery.tool_use import inputs, stages
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.episodes.users import NOT_RIGHT, OpenEpisode, Users
@@ -262,15 +262,15 @@ def test_a_set_may_have_its_own_user_and_an_arm_none(tmp_path: Path):
     changed["evaluation"]["arms"][0]["user"] = False
     made = validate_experiment(changed, "mine.yaml", ToolUse)
     check_files(made, "mine.yaml")
-    training = stages.train_tool_use(made, "trained").params
-    assert training["users"] == ["arithmetic-train", f"{tmp_path}/users.py:reply"]
+    training = stages.train(made, "trained")
+    assert training.users == {"arithmetic-train": f"{tmp_path}/users.py:reply"}
     assert inputs.grpo_inputs(made)["users"] == [f"{tmp_path}/users.py"]
-    assert "users" not in stages.episodes(made, "arithmetic", "untrained").params
-    assert stages.episodes(made, "arithmetic", "sft").params["users"] == ["arithmetic", "check-again"]
+    assert stages.episodes(made, "arithmetic", "untrained").users == {}
+    assert stages.episodes(made, "arithmetic", "sft").users == {"arithmetic": "check-again"}
     assert inputs.users_of_arm(made, "arithmetic", "sft") == []
     plain = validate_experiment(content(), "mine.yaml", ToolUse)
-    for stage in (stages.conversations, lambda one: stages.questions(one, "arithmetic-train")):
-        assert stage(made) == stage(plain)
+    assert stages.conversations(made).flags() == stages.conversations(plain).flags()
+    assert stages.questions(made, "arithmetic-train").flags() == stages.questions(plain, "arithmetic-train").flags()
 
 
 @pytest.mark.parametrize(

@@ -230,7 +230,7 @@ def test_runs_of_a_sweep_may_differ_in_precision() -> None:
     sweep = [{"dtype": "float16"}, {"dtype": "bfloat16", "beta": 0.1}, {"optimizer": "adamw_8bit"}]
     made = validate_experiment(demo(grpo=GRPO, sweep=sweep), "demo", Refining)
     assert list(made.runs) == ["dtype-float16", "dtype-bfloat16-beta-0.1", "optimizer-adamw-8bit"]
-    precisions = [train(made, name).params["dtype"] for name in made.runs]
+    precisions = [train(made, name).dtype for name in made.runs]
     assert precisions == ["float16", "bfloat16", "float32"]
 
 

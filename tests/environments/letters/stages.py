@@ -1,7 +1,8 @@
 """What the shared rules `train` and `report` are given."""
 
-from arc_refinery.config import inputs, stages
+from arc_refinery.cli.stages import training_settings
 
+from .commands import Train
 from .config import Experiment
 
 
@@ -13,7 +14,5 @@ def report_inputs(_: Experiment) -> list[str]:
     return []
 
 
-def train(experiment: Experiment, adapter: str) -> stages.Stage:
-    model = {"model_path": inputs.model_path(experiment, experiment.model), "window": experiment.model.window}
-    trained = stages.trained(experiment, experiment.runs[adapter])
-    return stages.Stage(model | trained | {"seed": experiment.seed_of(adapter)})
+def train(experiment: Experiment, adapter: str) -> Train:
+    return Train(**training_settings(experiment, adapter), window=experiment.model.window)

@@ -13,12 +13,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from arc_refinery import records
 from arc_refinery.arc.tasks import Task
 from arc_refinery.config import Dtype, Grpo, Lora, ModelConfig, PolicyGradient, Sampling, TaskSet
-from arc_refinery.config.stages import flag_words
+from arc_refinery.config.flags import flag_words
 from arc_refinery.doctor.findings import Finding
 
 MODEL = Path(__file__).parents[2] / "models/tiny"
@@ -164,22 +163,16 @@ def _adapter(folder: Path, lora: Lora) -> Path:
 
 def _sample(model: ModelConfig, backend: str, tasks: Path, output: Path, adapter: Path | None) -> list[str]:
     """The command that samples with all settings of a model but its path and window."""
-    of_backend = {"dtype", "n_threads"} if backend != model.backend else set(ModelConfig.model_fields)
-    flags = {
-        **model.model_dump(include=of_backend - {"path", "revision", "window"}),
-        "backend": backend,
-        "model_path": MODEL,
-        "template": TEMPLATE,
-        "dataset_path": tasks,
-        "output_folder": output,
-        "max_model_len": WINDOW,
-        "max_output_tokens": N_TOKENS,
-        "n_predictions": 1,
-        "batch_size": 1,
-        "temperature": 0,
-        "lora_path": adapter,
-    }
-    return ["sample", *flag_words(flags)]
+    if backend != model.backend:
+        model = ModelConfig(path=model.path, window=WINDOW, dtype=model.dtype, n_threads=model.n_threads)
+    model = model.model_copy(update={"backend": backend})
+    return [
+        *("sample", "--model-path", str(MODEL), "--template", TEMPLATE, "--dataset-path", str(tasks)),
+        *("--output-folder", str(output), "--max-model-len", str(WINDOW), "--max-output-tokens", str(N_TOKENS)),
+        *("--n-predictions", "1", "--batch-size", "1", "--temperature", "0"),
+        *(("--lora-path", str(adapter)) if adapter else ()),
+        *flag_words(model, ModelConfig, without={"path", "revision", "window"}),
+    ]
 
 
 def _train(
@@ -196,42 +189,35 @@ def _train(
     )
     records.write(folder / "prompts.parquet", records.Prompt, made, 0, {})
     n_processes = settings.n_training_processes
-    replaced: dict[str, Any] = {
-        "learning_rate": 1e-4,
-        "max_steps": N_STEPS,
-        "save_steps": SAVE_STEPS,
-        "num_iterations": min(settings.num_iterations, 2),
-        "steps_per_generation": min(settings.steps_per_generation, 2),
-        "num_generations": 4 * n_processes,
-        "prompts_per_step": 1,
-        "gradient_accumulation_steps": 2 * n_processes,
-        "pass_at_k": min(settings.pass_at_k, 4),
-        "n_heldout": min(settings.n_heldout, 2),
-        "n_jobs": 1,
-        "report_to": (),
-        "sampler": sampler,
-        "server_url": None,
-        "target_modules": Lora().target_modules,  # names of the embedded model
-    }
-    if sampler == "transformers":
-        replaced["frequency_penalty"] = 0.0  # it needs vLLM
-    if settings.optimizer == "adamw_8bit":
-        replaced["lora_r"] = max(lora.lora_r, EIGHT_BIT_RANK)
-    flags = {
-        "model_path": MODEL,
-        "template": TEMPLATE,
-        "dataset_path": folder / "prompts.parquet",
-        "output_dir": folder / "trained",
-        "checkpoints": folder / "checkpoints",
-        "dtype": model.dtype,
-        "n_threads": model.n_threads,
-        "max_completion_length": N_TOKENS,
-        "max_seq_length": WINDOW,
-        **lora.model_dump(),
-        **settings.model_dump(include=set(Grpo.model_fields)),  # other kinds have more, of their own code
-        **replaced,
-    }
-    return ["train", *flag_words(flags)]
+    small = settings.model_copy(
+        update={
+            "learning_rate": 1e-4,
+            "max_steps": N_STEPS,
+            "save_steps": SAVE_STEPS,
+            "num_iterations": min(settings.num_iterations, 2),
+            "steps_per_generation": min(settings.steps_per_generation, 2),
+            "num_generations": 4 * n_processes,
+            "prompts_per_step": 1,
+            "gradient_accumulation_steps": 2 * n_processes,
+            "pass_at_k": min(settings.pass_at_k, 4),
+            "n_heldout": min(settings.n_heldout, 2),
+            "n_jobs": 1,
+            "report_to": (),
+            "sampler": sampler,
+            "server_url": None,
+            "frequency_penalty": 0.0 if sampler == "transformers" else settings.frequency_penalty,  # it needs vLLM
+        }
+    )
+    rank = max(lora.lora_r, EIGHT_BIT_RANK) if settings.optimizer == "adamw_8bit" else lora.lora_r
+    adapter = lora.model_copy(update={"lora_r": rank, "target_modules": Lora().target_modules})  # the embedded model's
+    return [
+        *("train", "--model-path", str(MODEL), "--template", TEMPLATE, "--dtype", model.dtype),
+        *("--n-threads", str(model.n_threads), "--dataset-path", str(folder / "prompts.parquet")),
+        *("--output-dir", str(folder / "trained"), "--checkpoints", str(folder / "checkpoints")),
+        *("--max-completion-length", str(N_TOKENS), "--max-seq-length", str(WINDOW)),
+        *flag_words(adapter),
+        *flag_words(small, Grpo if isinstance(small, Grpo) else PolicyGradient),  # others have code of their own
+    ]
 
 
 def _run(words: list[str], interrupt_at: Path | None = None) -> FinishedCommand:
