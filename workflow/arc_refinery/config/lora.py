@@ -1,4 +1,4 @@
-"""What SFT and GRPO have in common: adapter, precision of the weights, lengths of rows, optimizer."""
+"""Settings that SFT and GRPO share: adapter, precision of the weights, lengths of rows, optimizer."""
 
 from typing import Annotated, Literal
 

@@ -18,8 +18,8 @@ from arc_refinery.config.own_code import OwnCode
 from arc_refinery.errors import InputError
 from arc_refinery.sandbox.child import describe
 
-IMPORT_SECONDS = 40.0  # of a file; torch takes 10 from a cold disk
-MAX_SECONDS = 600.0  # of a call: what takes longer will hardly end
+IMPORT_SECONDS = 40.0  # limit per file; torch takes 10 from a cold disk
+MAX_SECONDS = 600.0  # limit per call: what takes longer will hardly end
 GRACE_SECONDS = 10.0  # then the process ends: code that catches everything, or never returns from C, stops only so
 
 

@@ -35,7 +35,7 @@ class RewardTerm(Entry):
 
     @classmethod
     def settings_of(cls, word: str) -> dict[str, Any]:
-        """Return the keys and values of a term that is given as one word."""
+        """Return the keys and values of a term that is one word."""
         if OwnCode.parse(word) or "=" not in word:
             return {"reward": word}
         reward, _, weight = word.rpartition("=")

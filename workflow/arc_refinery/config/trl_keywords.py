@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-TRL = "a keyword of TRL's trainers"  # of the same name: `beta: Annotated[float, TRL]`
+TRL = "a keyword of TRL's trainers with the same name"  # `beta: Annotated[float, TRL]`
 Keyword = bool | int | float | str
 # Classes whose fields are the keywords, by the files of packages that define them
 SOURCES = {

@@ -66,7 +66,7 @@ class TwoTurnEpisode:
 
     completion_ids: list[int]
     mask: list[int]  # 1: sampled
-    logprobs: list[float] | None  # of the sampler, 0 where the mask is; None if the sampler returns none
+    logprobs: list[float] | None  # from the sampler, 0 where the mask is; None if the sampler returns none
     grades: tuple[Grade, ...]  # one per answer
     is_truncated: bool  # whether an answer was cut
     answer: str  # the last one
@@ -126,7 +126,7 @@ class TwoTurns:
         self.executor = executor
         self.template = template
         self.include_errors = include_errors
-        self.max_tokens = max_tokens  # of the longest prompt that leaves room for an answer
+        self.max_tokens = max_tokens  # length of the longest prompt that leaves room for an answer
         self.mask_truncated = mask_truncated
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:

@@ -62,7 +62,7 @@ class Scorer:
             attempts = [self._last_answer(*pair) for pair in zip(prompts, episode, strict=True)]
         values = self.reward.values(attempts)
         self.rewards = [reduce(add, summands) for summands in self.reward.weighted(values)]
-        sampled = completion_ids if episode is None else [one.sampled_ids for one in episode]
+        sampled = completion_ids if episode is None else [turns.sampled_ids for turns in episode]
         scored = [
             ScoredCompletion(ids, attempt.is_truncated, reward, attempt.status, attempt.is_solved)
             for ids, attempt, reward in zip(sampled, attempts, self.rewards, strict=True)
@@ -71,7 +71,9 @@ class Scorer:
         if len(self.reward.terms) > 1:
             metrics |= self.reward.metrics(values)
         if episode is not None:
-            gains = [one.reward - one.parent_reward for one in attempts if one.parent_reward is not None]
+            gains = [
+                attempt.reward - attempt.parent_reward for attempt in attempts if attempt.parent_reward is not None
+            ]
             metrics["share/second_turn"] = len(gains) / len(attempts)
             if gains:
                 metrics["share/improved"] = sum(gain > 0 for gain in gains) / len(gains)

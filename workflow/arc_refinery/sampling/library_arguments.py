@@ -85,7 +85,7 @@ def vllm_attempt(decoding: Decoding, n: int, seed: int) -> dict[str, Any]:
         "top_p": decoding.top_p,
         "max_tokens": decoding.max_output_tokens,
         "seed": seed % SEEDS,
-        "logprobs": 0,  # of the drawn token alone
+        "logprobs": 0,  # the drawn token's alone
         "detokenize": False,
         "output_kind": RequestOutputKind.FINAL_ONLY,
     }

@@ -113,12 +113,18 @@ def open_trainer(job: TrainingJob, environment: Environment, rate: float, keywor
         on_gpu=torch.cuda.is_available(),
         has_heldout=environment.data.heldout is not None,
     )
+    try:
+        arguments = GRPOConfig(**settings | keywords)
+    except (TypeError, ValueError) as error:
+        if not job.training.trl:
+            raise
+        raise InputError(f"grpo.trl is {job.training.trl}, which TRL refuses: {error}") from None
     trainer = environment.trainer(
         tokenizer,
         end_tokens(job.model.path, tokenizer),
         **_network(job),
         processing_class=tokenizer,
-        args=GRPOConfig(**settings | keywords),
+        args=arguments,
         train_dataset=environment.data.train,
         eval_dataset=environment.data.heldout,
         callbacks=[LearningRate(rate), OneLineProgress({"reward": "reward", "eval_reward": "held-out reward"})],

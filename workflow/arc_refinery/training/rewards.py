@@ -12,7 +12,7 @@ from arc_refinery.config.own_functions import OwnFunction
 from arc_refinery.files import content_hash
 from arc_refinery.training.step_metrics import REWARD_TERM
 
-MAX_REWARD = 1e9  # of a function of the user; sums and squares of rewards have to be finite
+MAX_REWARD = 1e9  # from a function of the user; sums and squares of rewards have to be finite
 
 
 class Reward:
@@ -32,7 +32,7 @@ class Reward:
 
     def values(self, completions: Sequence[Any]) -> dict[str, list[float]]:
         """Return each term's value of each completion, without weights."""
-        return {name: [score(one) for one in completions] for name, score in self._functions.items()}
+        return {name: [score(completion) for completion in completions] for name, score in self._functions.items()}
 
     def weighted(self, values: Mapping[str, Sequence[float]]) -> list[list[float]]:
         """Return the summands of each completion's reward, in the order of the terms."""
