@@ -62,7 +62,7 @@ def fault(command: str) -> str | None:
             return next(
                 (f"make has no target {word}" for word in words if "=" not in word and word not in targets), None
             )
-        case "trl":
+        case "trl" if words:  # alone it is a key
             return fault_of_trl(words)
         case _:
             return next((f"no file {word}" for word in words[:1] if word.endswith(".py") and not exists(word)), None)
