@@ -135,8 +135,8 @@ class Rewards:
         values = self.reward.values(finished)
         self.rewards = [math.fsum(summands) for summands in self.reward.weighted(values)]
         scored = [
-            ScoredCompletion(_sampled(episode), episode.ending in ("truncated", "tokens"), reward, "", one.is_correct)
-            for episode, reward, one in zip(episodes, self.rewards, finished, strict=True)
+            ScoredCompletion(_sampled(episode), episode.ending in ("truncated", "tokens"), reward, "", ended.is_correct)
+            for episode, reward, ended in zip(episodes, self.rewards, finished, strict=True)
         ]
         metrics = step_metrics(scored, self.num_generations) | _metrics(episodes)
         if self.reward.terms != CORRECT:
@@ -184,7 +184,8 @@ class ToolTrainer(Trainer):
     ) -> tuple[Any, ...]:
         """Run the episodes after the first turns, which TRL sampled; return what TRL's own loop would."""
         environments: list[EpisodeEnvironment] = self.environments
-        for index in {type(one): index for index, one in enumerate(environments)}.values():  # one for each set of tools
+        by_tools = {type(environment): index for index, environment in enumerate(environments)}
+        for index in by_tools.values():  # one prompt for each set of tools
             self._check_prompt(prompts[index], prompt_ids[index], environments[index].toolbox)
         first_turns = [(completion_ids, logprobs)]
 
