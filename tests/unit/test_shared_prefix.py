@@ -21,7 +21,7 @@ from transformers import (
 
 from arc_refinery.models.shared_attention import share
 from arc_refinery.training import shared_prefix
-from arc_refinery.training.shared_prefix import MOST_READ, Block, Group, Packed, groups_of, log_probs, regrouped
+from arc_refinery.training.shared_prefix import MOST_READ, Block, Group, Packed, group_by_prompt, groups_of, log_probs
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("on_a_cpu")]  # weights of a few numbers
 
@@ -186,7 +186,7 @@ def test_passes_are_regrouped_by_prompt_without_losing_a_row() -> None:
         {key: value[part] if key in ("prompt_ids", "row", "name") else value for key, value in whole.items()}  # type: ignore[index]
         for part in (slice(0, 4), slice(4, 8))
     ]
-    one, other = regrouped(passes)
+    one, other = group_by_prompt(passes)
     assert (one["row"].tolist(), other["row"].tolist()) == ([0, 2, 6, 7], [1, 4, 3, 5])
     assert (one["name"], other["name"]) == (list("acgh"), list("bedf"))
     assert one["n"] == other["n"] == 9 and one["x"] is None

@@ -61,7 +61,7 @@ class Group:
         return [self.n_prefix, *(block.n_tokens for block in self.blocks)]
 
 
-def regrouped(passes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def group_by_prompt(passes: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the passes of a step with the same rows in another order: those of a prompt are consecutive."""
     prompts = [tuple(row) for batch in passes for row in batch["prompt_ids"].tolist()]
     first = {prompt: place for place, prompt in reversed(list(enumerate(prompts)))}
@@ -132,12 +132,10 @@ def log_probs(network: Any, ids: Tensor, mask: Tensor, n_completion: int) -> tup
     """
     groups = groups_of(ids, mask, n_completion)
     tokens, positions, labels = zip(*(packed(group, ids, mask, n_completion) for group in groups), strict=True)
-    ids_of_all, positions_of_all, labels_of_all = (
-        torch.cat(parts).unsqueeze(0) for parts in (tokens, positions, labels)
-    )
+    all_ids, all_positions, all_labels = (torch.cat(parts).unsqueeze(0) for parts in (tokens, positions, labels))
     output = network(
-        **layout_arguments(Packed(groups), ids_of_all, positions_of_all),
-        shift_labels=labels_of_all,
+        **layout_arguments(Packed(groups), all_ids, all_positions),
+        shift_labels=all_labels,
         fused_lm_head=True,
     )
     scored, entropies = (_unpacked(values, groups, ids, n_completion) for values in (output.log_probs, output.entropy))

@@ -183,7 +183,7 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
             return inputs
         self._batch_metrics = {name: fmean(values) for name, values in self._metrics["train"].items()}
         if self._shares_prompts or self.settings.steps_per_generation > 1:
-            self._buffered_inputs = shared_prefix.regrouped(self._buffered_inputs)
+            self._buffered_inputs = shared_prefix.group_by_prompt(self._buffered_inputs)
         return self._buffered_inputs[self._step % len(self._buffered_inputs)]
 
     def _generate_single_turn(self, prompt_ids: list[list[int]], *arguments: Any, **named: Any) -> Any:
