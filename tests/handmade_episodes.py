@@ -43,6 +43,7 @@ ARMS = [
 ]
 SETTINGS: dict[str, Any] = {
     "experiment": "by-hand",
+    "kind": "tool-use",
     "model": {"path": TINY_TOOLS, "window": 512},
     "data": {
         "train": [{"name": "some", "form": "gsm8k", "source": "generator", "n_questions": 9}],
