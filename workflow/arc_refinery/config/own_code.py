@@ -49,13 +49,11 @@ class OwnCode:
             reason = error.msg if isinstance(error, SyntaxError) else error
             raise InputError(f"{self.path}:{line} is not valid Python ({reason}); correct it") from None
         named = [node for node in tree.body if getattr(node, "name", None) == self.name]
-        if named and (later := [node for node in tree.body[tree.body.index(named[-1]) :] if self._is_lost_in(node)]):
-            raise self.error(later[0], "is deleted or replaced here", "the function or class that the file defines")
         match named[-1:]:
-            case [ast.FunctionDef() | ast.ClassDef() as found]:
-                return found
-            case [ast.AsyncFunctionDef() as found]:
-                raise self.error(found, "is `async`", "an ordinary function; write `def`")
+            case [ast.FunctionDef() | ast.ClassDef() as definition]:
+                return definition
+            case [ast.AsyncFunctionDef() as definition]:
+                raise self.error(definition, "is `async`", "an ordinary function; write `def`")
             case _:
                 pass
         there = ", ".join(node.name for node in tree.body if isinstance(node, Definition))
@@ -63,15 +61,6 @@ class OwnCode:
             f"{self.path}: defines no function or class `{self.name}` at its top level; "
             + (f"expected one of those it defines: {there}" if there else "it defines none")
         )
-
-    def _is_lost_in(self, node: ast.stmt) -> bool:
-        """Whether a statement deletes the name, or gives it to something else; a wrapper, `f = cache(f)`, is fine."""
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            return self.name in [(alias.asname or alias.name).partition(".")[0] for alias in node.names]
-        if not isinstance(node, ast.Delete | ast.Assign | ast.AnnAssign | ast.AugAssign):
-            return False
-        uses = {type(one.ctx) for one in ast.walk(node) if isinstance(one, ast.Name) and one.id == self.name}
-        return ast.Del in uses or (ast.Store in uses and ast.Load not in uses)
 
     def check_function(self, example: str) -> None:
         """Raise `InputError` unless it is a function of one argument; `example` is the first line of one."""
