@@ -75,7 +75,7 @@ def in_words(value: Any) -> str:
         case dict():
             return "an object"
         case _:
-            return f"a {type(value).__name__}"  # of YAML: a date
+            return f"a {type(value).__name__}"  # YAML has dates
 
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -141,8 +141,8 @@ def writing(path: Path, *others: type[Exception]) -> Iterator[None]:
 def _cause(error: Exception, path: Path) -> str | None:
     """Return why a write failed; None if it was something else that failed."""
     if not isinstance(error, OSError):
-        if found := _RUST.search(str(error)):
-            number = int(found[1])
+        if match := _RUST.search(str(error)):
+            number = int(match[1])
             return _REMEDIES.get(number) or _REMEDIES_OF_A_PATH.get(number) or os.strerror(number)
         if _TORCH.search(str(error)):
             return "is the disk full (`df`), or file sizes limited (`ulimit -f`)?"
@@ -152,7 +152,7 @@ def _cause(error: Exception, path: Path) -> str | None:
         return _REMEDIES[number]
     named = [Path(os.fsdecode(name)) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
     folder = path.parent.absolute()
-    if any(one.absolute().is_relative_to(folder) or folder.is_relative_to(one.absolute()) for one in named):
+    if any(name.absolute().is_relative_to(folder) or folder.is_relative_to(name.absolute()) for name in named):
         return _REMEDIES_OF_A_PATH.get(number) or (error.strerror or str(error))
     return None
 

@@ -14,8 +14,8 @@ from arc_refinery.errors import InputError
 from arc_refinery.files import check_regular, decode_json, in_words
 
 _ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet")
-ROWS_AT_ONCE = 500  # of a Parquet file
-READ_ERRORS = (pa.ArrowException, OSError, EOFError, zlib.error)  # of a missing, truncated or foreign file
+ROWS_AT_ONCE = 500  # for Parquet files
+READ_ERRORS = (pa.ArrowException, OSError, EOFError, zlib.error)  # raised for missing, truncated and foreign files
 
 
 def read_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]:

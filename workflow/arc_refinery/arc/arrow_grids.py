@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from arc_refinery.arc.grids import MAX_SIDE, N_COLORS, UNKNOWN, Grid, GridError, as_grid
 
-SIDES = ("input", "output")  # of a pair
+SIDES = ("input", "output")  # the grids of a pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ class FlatGrids:
         cells = grids.flatten().flatten().to_numpy().astype(np.uint8, copy=False)
         return cls(lengths_of(grids), _widths(grids), cells)
 
-    def select(self, chosen: NDArray[np.bool_]) -> "FlatGrids":
+    def select(self, is_selected: NDArray[np.bool_]) -> "FlatGrids":
         """Return the grids i for which ``chosen[i]`` is true."""
-        of_cell = np.repeat(chosen, self.heights * self.widths)
-        return FlatGrids(self.heights[chosen], self.widths[chosen], self.cells[of_cell])
+        in_selected = np.repeat(is_selected, self.heights * self.widths)
+        return FlatGrids(self.heights[is_selected], self.widths[is_selected], self.cells[in_selected])
 
     def to_arrow(self) -> pa.Array:
         rows = list_array(np.repeat(self.widths, self.heights), pa.array(self.cells.view(np.int8)))

@@ -94,8 +94,8 @@ def tasks_in(
 
 def task_files(folder: Path) -> list[Path]:
     """Return the .json and .json.gz files below a folder, sorted by name, without hidden ones."""
-    found = (path for path in sorted(folder.rglob("*")) if path.name.endswith((".json", ".json.gz")) and path.is_file())
-    return [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    paths = (path for path in sorted(folder.rglob("*")) if path.name.endswith((".json", ".json.gz")) and path.is_file())
+    return [path for path in paths if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
 
 
 def read_tasks(path: Path) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def _is_task(content: Any) -> bool:
 
 def _advice(content: Any) -> str:
     """What to do with pairs that are not in a task."""
-    are_pairs = isinstance(content, list) and all(isinstance(one, dict) and "input" in one for one in content)
+    are_pairs = isinstance(content, list) and all(isinstance(pair, dict) and "input" in pair for pair in content)
     if not content or not are_pairs:
         return ""
     return 'pairs alone, as re-arc publishes them, do not say which are asked: write {"train": [...], "test": [...]}'
@@ -204,8 +204,8 @@ def _answered(rows: list[dict[str, Any]], grids: Any, where: str) -> list[dict[s
     if isinstance(grids, list) and any(isinstance(grid, dict) and "attempt_1" in grid for grid in grids):
         raise InputError(f"{where}: has attempt_1, so this is a submission; expected the file of solutions")
     if not isinstance(grids, list) or len(grids) != len(rows):
-        found = f"{len(grids)} items" if isinstance(grids, list) else files.in_words(grids)
-        raise InputError(f"{where}: holds {found}, expected a list of {len(rows)} grids, one for each test input")
+        content = f"{len(grids)} items" if isinstance(grids, list) else files.in_words(grids)
+        raise InputError(f"{where}: holds {content}, expected a list of {len(rows)} grids, one for each test input")
     outputs = [{"output": _grid({"output": grid}, "output", f"{where}: grid {n}")} for n, grid in enumerate(grids)]
     return [output | row for output, row in zip(outputs, rows, strict=True)]
 

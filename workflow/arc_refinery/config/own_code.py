@@ -104,10 +104,10 @@ class Entry(Strict):
         """Return the keys and values of an entry that is given as one word; a comma in a value is written twice."""
         if OwnCode.parse(word):
             return {cls.key: word}
-        name, *settings = [one.replace("\0", ",") for one in word.replace(",,", "\0").split(",")]
-        if wrong := [one for one in settings if "=" not in one]:
+        name, *settings = [part.replace("\0", ",") for part in word.replace(",,", "\0").split(",")]
+        if wrong := [part for part in settings if "=" not in part]:
             raise ValueError(f"is {word!r:.100}, with {wrong[0]!r:.100} after a comma; expected `key=value` there")
-        return {cls.key: name} | dict(one.split("=", 1) for one in settings)
+        return {cls.key: name} | dict(part.split("=", 1) for part in settings)
 
     @model_validator(mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""What a model is shown of a tool, read from the signature and the docstring of a Python function or class.
+"""Description of a tool for the model, read from the signature and the docstring of a Python function or class.
 
     def lookup(word: str, n: int = 1) -> str:
         '''Look a word up in the dictionary.
@@ -82,8 +82,8 @@ def signatures(code: OwnCode) -> list[ToolSignature]:
 def _needed(node: ast.FunctionDef) -> list[str]:
     """Return the arguments without defaults."""
     positional = [*node.args.posonlyargs, *node.args.args]
-    named = [one for one, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if default is None]
-    return [one.arg for one in [*positional[: len(positional) - len(node.args.defaults)], *named]]
+    named = [arg for arg, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if default is None]
+    return [arg.arg for arg in [*positional[: len(positional) - len(node.args.defaults)], *named]]
 
 
 def _signature(code: OwnCode, node: ast.FunctionDef, is_method: bool) -> ToolSignature:
@@ -101,20 +101,24 @@ def _signature(code: OwnCode, node: ast.FunctionDef, is_method: bool) -> ToolSig
     description = _SECTION.split(doc, maxsplit=1)[0].strip() if doc else ""
     if not doc or not description:
         raise code.error(node, "has no description", 'a docstring such as """Look a word up.""" for the model')
-    meanings = _meanings(doc, {one.arg for one in named})
+    meanings = _meanings(doc, {arg.arg for arg in named})
     parameters = {}
-    for one in named:
-        if one.annotation is None:
-            raise code.error(one, f"does not say the type of `{one.arg}`", f"an annotation: {_EXPECTED}")
-        if not meanings.get(one.arg):
+    for argument in named:
+        if argument.annotation is None:
+            raise code.error(argument, f"does not say the type of `{argument.arg}`", f"an annotation: {_EXPECTED}")
+        if not meanings.get(argument.arg):
             raise code.error(
-                node, f"does not describe `{one.arg}`", f"a line `{one.arg}: ...` under `Args:` in its docstring"
+                node,
+                f"does not describe `{argument.arg}`",
+                f"a line `{argument.arg}: ...` under `Args:` in its docstring",
             )
-        if found := _READ_OTHERWISE.search(meanings[one.arg]):
+        if match := _READ_OTHERWISE.search(meanings[argument.arg]):
             expected = "other words (choices are an annotation `Literal[...]`)"
-            raise code.error(node, f"describes `{one.arg}` with {found[0]!r}, which chat templates leave out", expected)
-        schema = _schema(code, one.arg, one.annotation)
-        parameters[one.arg] = schema | {"description": meanings[one.arg]}
+            raise code.error(
+                node, f"describes `{argument.arg}` with {match[0]!r}, which chat templates leave out", expected
+            )
+        schema = _schema(code, argument.arg, argument.annotation)
+        parameters[argument.arg] = schema | {"description": meanings[argument.arg]}
     required = tuple(name for name in _needed(node) if name in parameters)
     example = {name: _example(parameters[name]) for name in required}
     return ToolSignature(node.name, description, parameters, required, example)
@@ -125,9 +129,9 @@ def _meanings(doc: str, names: set[str]) -> dict[str, str]:
     meanings: dict[str, str] = {}
     last = ""
     for line in _lines_of_arguments(doc):
-        if (found := _ARGUMENT.fullmatch(line)) and found[1] in names:
-            last = found[1]
-            meanings[last] = found[2]
+        if (match := _ARGUMENT.fullmatch(line)) and match[1] in names:
+            last = match[1]
+            meanings[last] = match[2]
         elif last:
             meanings[last] = f"{meanings[last]} {line}".strip()
     return meanings
@@ -153,7 +157,9 @@ def _schema(code: OwnCode, argument: str, node: ast.expr) -> JsonSchema:
         except SyntaxError:
             raise _wrong_type(code, argument, node) from None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        sides = [one for one in (node.left, node.right) if not (isinstance(one, ast.Constant) and one.value is None)]
+        sides = [
+            side for side in (node.left, node.right) if not (isinstance(side, ast.Constant) and side.value is None)
+        ]
         if len(sides) == 1:
             return _schema(code, argument, sides[0]) | {"nullable": True}
     if isinstance(node, ast.Subscript):

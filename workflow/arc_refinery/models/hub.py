@@ -64,14 +64,14 @@ class Download:
 def distinct(downloads: Iterable[Download]) -> list[Download]:
     """Merge downloads into one per repository; raise `ValueError` for two revisions of the same repository."""
     merged: dict[str, Download] = {}
-    for one in downloads:
-        known = merged.setdefault(one.path, one)
-        if known.revision != one.revision:
+    for download in downloads:
+        known = merged.setdefault(download.path, download)
+        if known.revision != download.revision:
             raise ValueError(
-                f"{one.repository} is asked for with the revisions {known.revision} and {one.revision}; give the same "
-                "`revision` wherever it is named"
+                f"{download.repository} is asked for with the revisions {known.revision} and {download.revision}; give "
+                "the same `revision` wherever it is named"
             )
-        merged[one.path] = replace(known, patterns=tuple(dict.fromkeys(known.patterns + one.patterns)))
+        merged[download.path] = replace(known, patterns=tuple(dict.fromkeys(known.patterns + download.patterns)))
     return list(merged.values())
 
 

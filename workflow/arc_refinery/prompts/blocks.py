@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection
 from textwrap import dedent
 
-UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)  # of source code
+UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)  # errors of `ast.parse`
 
 _TAGS = ("python", "python3", "py")
 _QUOTES = ('"""', "'''")
@@ -37,13 +37,13 @@ def last_program(text: str, wanted: Collection[str]) -> str | None:
 
 def _blocks(text: str) -> list[tuple[str, str]]:
     """Return the (lower-case tag, dedented code) of all blocks that are not blank."""
-    found: list[tuple[str, str]] = []
+    blocks: list[tuple[str, str]] = []
     start = 0
     while opening := _OPENING.search(text, start):
         code, start = _block(text, opening.end(), opening[1])
         if code.strip():
-            found.append((opening[2].lower(), dedent(code)))
-    return found
+            blocks.append((opening[2].lower(), dedent(code)))
+    return blocks
 
 
 def _block(text: str, start: int, fence: str) -> tuple[str, int]:
@@ -95,7 +95,7 @@ def defined_names(code: str) -> set[str]:
                 case ast.AnnAssign(target=ast.Name(id=name), value=ast.Lambda()):
                     names.add(name)
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call):  # not `double = double(2)`
-                    names |= {name} - {one.id for one in ast.walk(call) if isinstance(one, ast.Name)}
+                    names |= {name} - {node.id for node in ast.walk(call) if isinstance(node, ast.Name)}
                 case ast.If() | ast.Try() | ast.With() | ast.ExceptHandler():
                     open_blocks.append(node)
                 case _:

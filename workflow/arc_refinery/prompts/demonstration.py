@@ -19,11 +19,11 @@ def transform_program(source: str, bare: bool = False) -> str | None:
     if not any(_defines(statement, "main") for statement in statements):
         return None
     lines = _rename_main(source, statements)
-    kept = [statement for statement in statements if not _makes_inputs(statement)]
+    others = [statement for statement in statements if not _makes_inputs(statement)]
     if bare:
-        return "\n\n".join("\n".join(lines[slice(*_extent(statement))]) for statement in kept)
+        return "\n\n".join("\n".join(lines[slice(*_extent(statement))]) for statement in others)
     for index in reversed(range(len(statements))):
-        if statements[index] not in kept:
+        if statements[index] not in others:
             start, end = _extent(statements[index])
             earliest = _extent(statements[index - 1])[1] if index else 0
             while start > earliest and lines[start - 1].startswith("#"):  # a comment right above belongs to it
@@ -65,9 +65,9 @@ def _extent(statement: ast.stmt) -> tuple[int, int]:
 def _rename_main(source: str, statements: list[ast.stmt]) -> list[str]:
     """Return the lines with `main` renamed to `transform`, in its definition and its uses."""
     lines = [line.encode() for line in source.split("\n")]  # columns in `ast` count bytes
-    found = [node for statement in statements for node in ast.walk(statement)]
+    nodes = [node for statement in statements for node in ast.walk(statement)]
     positions = [
-        (node.lineno - 1, node.col_offset) for node in found if isinstance(node, ast.Name) and node.id == "main"
+        (node.lineno - 1, node.col_offset) for node in nodes if isinstance(node, ast.Name) and node.id == "main"
     ]
     for node in statements:
         if _defines(node, "main"):

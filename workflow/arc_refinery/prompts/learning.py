@@ -81,15 +81,15 @@ class _Reading:
         around, grids = self.notation.find(text)
         if not self.prose:
             return around, grids
-        texts, kept = around[:1], []
+        texts, slots = around[:1], []
         for index, (grid, after) in enumerate(zip(grids, around[1:], strict=True)):
             written = self.notation.write(grid)
             if {(index, written), (index - len(grids), written)} & self.prose:
                 texts[-1] += written + after
             else:
                 texts.append(after)
-                kept.append(grid)
-        return texts, kept
+                slots.append(grid)
+        return texts, slots
 
 
 def learn(
@@ -186,19 +186,19 @@ def _readings(sample: Sequence[FirstTurnRow], colors: tuple[str, ...]) -> Iterat
         for marks in several
     ]
     for notation in notations:
-        found = [[notation.write(grid) for grid in notation.find(row.user)[1]] for row in sample]
-        if sum(len(grids) >= 3 for grids in found) * 2 < len(sample):
+        written = [[notation.write(grid) for grid in notation.find(row.user)[1]] for row in sample]
+        if sum(len(grids) >= 3 for grids in written) * 2 < len(sample):
             continue
-        for prose in dict.fromkeys([frozenset(), _constant(found)]):
+        for prose in dict.fromkeys([frozenset(), _constant(written)]):
             yield from (_Reading(notation, prose, test_first) for test_first in (False, True))
 
 
-def _constant(found: Sequence[Sequence[str]]) -> frozenset[tuple[int, str]]:
+def _constant(written: Sequence[Sequence[str]]) -> frozenset[tuple[int, str]]:
     """Return grids that nearly all rows have at the same index, counted from the start or from the end."""
     counts = Counter(
-        (index - offset, text) for grids in found for offset in (0, len(grids)) for index, text in enumerate(grids)
+        (index - offset, text) for grids in written for offset in (0, len(grids)) for index, text in enumerate(grids)
     )
-    return frozenset(one for one, count in counts.items() if count >= CONSTANT_SHARE * len(found))
+    return frozenset(place for place, count in counts.items() if count >= CONSTANT_SHARE * len(written))
 
 
 def _assemble(sample: Sequence[FirstTurnRow], reading: _Reading) -> Template | None:
@@ -252,15 +252,15 @@ def _slotted(seen: Sequence[_Instance]) -> str:
     alike = [(pieces, values) for pieces, values in split if tuple(pieces[::2]) == usual]
     text = usual[0]
     for index, following in enumerate(usual[1:]):
-        found = [(pieces[2 * index + 1], values) for pieces, values in alike]
-        literal = Counter(number for number, _ in found).most_common(1)[0][0]
+        numbers = [(pieces[2 * index + 1], values) for pieces, values in alike]
+        literal = Counter(number for number, _ in numbers).most_common(1)[0][0]
         right = {
             meaning: sum(
-                number == str(values.get(meaning, literal if not meaning else None)) for number, values in found
+                number == str(values.get(meaning, literal if not meaning else None)) for number, values in numbers
             )
             for meaning in _MEANINGS
         }
-        meaning = max(_MEANINGS, key=lambda one: right[one])
+        meaning = max(_MEANINGS, key=lambda meaning: right[meaning])
         text += (f"{{{meaning}}}" if meaning else literal) + following
     return text
 
@@ -280,7 +280,7 @@ def _shared_end(text: str, other: str, values: Mapping[str, int]) -> str:
         before = (text[:cut][-1:], other[: len(other) - len(filled)][-1:])
         if set(before) <= {"", "\n"}:
             return end
-        if not any(one.isalnum() for one in before) and end[0].isalnum():
+        if not any(character.isalnum() for character in before) and end[0].isalnum():
             words.append(end)
     return words[0] if words and "\n" not in words[0] else ""
 
@@ -290,7 +290,7 @@ def _task(grids: Sequence[Grid], test_first: bool) -> Task | None:
     if len(grids) < 3 or len(grids) % 2 == 0:
         return None
     test, pairs = (grids[0], grids[1:]) if test_first else (grids[-1], grids[:-1])
-    train = tuple(Pair(given, wanted) for given, wanted in zip(pairs[::2], pairs[1::2], strict=True))
+    train = tuple(Pair(input_grid, output) for input_grid, output in zip(pairs[::2], pairs[1::2], strict=True))
     return Task("", train, (Pair(test, test),), "")
 
 

@@ -1,4 +1,4 @@
-"""Results that are dated in the future, because the clock was set back."""
+"""Results with a modification time in the future, because the clock was set back."""
 
 import os
 import time
@@ -10,7 +10,7 @@ TOLERANCE = 60.0  # seconds; a file server's clock may be ahead a little
 
 
 def date_back(results: Path, say: Callable[[str], None]) -> None:
-    """Date an experiment's results that are of the future as of now, and say so.
+    """Give an experiment's results with a modification time in the future the time of now, and say so.
 
     `results` is its folder; the reports are beside it.
 
@@ -18,7 +18,7 @@ def date_back(results: Path, say: Callable[[str], None]) -> None:
     """
     future, now = _of_the_future(results)
     for path in future:
-        with suppress(FileNotFoundError):  # of a run that lives
+        with suppress(FileNotFoundError):  # another run may be working
             os.utime(path, (now, now), follow_symlinks=False)
     if future:
         say(

@@ -272,15 +272,15 @@ def _end_run() -> None:
 def remove(event_logs: Sequence[Path]) -> tuple[list[int], list[int]]:
     """Remove the jobs of these event logs from the queue; return the numbers of removed and of still ending jobs."""
     schedd, jobs = htcondor2.Schedd(), _of(event_logs)
-    found = {job["ClusterId"] for job in schedd.query(jobs, projection=["ClusterId"])}
-    left = found
-    if found:
+    queued = {job["ClusterId"] for job in schedd.query(jobs, projection=["ClusterId"])}
+    left = queued
+    if queued:
         schedd.act(JobAction.Remove, jobs)
         deadline = time.monotonic() + _REMOVAL_SECONDS
         while left and time.monotonic() < deadline:
             time.sleep(0.5)
             left = {job["ClusterId"] for job in schedd.query(jobs, projection=["ClusterId"])}
-    return sorted(found - left), sorted(left)
+    return sorted(queued - left), sorted(left)
 
 
 def _of(event_logs: Sequence[Path]) -> str:

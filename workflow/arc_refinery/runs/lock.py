@@ -1,4 +1,4 @@
-"""Runs of Snakemake in a folder: which of them live, and the lock that a killed one has left.
+"""Runs of Snakemake in a folder: which are still running, and the lock that a killed one has left.
 
 Snakemake 9 locks its folder with files that stay when it is killed, and then asks for `--unlock`. Here each run also
 holds a file locked (flock) while it lives, which ends with its process, however that ends:
@@ -48,7 +48,7 @@ class Record:
     boot_id: str
     pid: int
     started: str
-    queue: str = ""  # of a cluster where this run's jobs outlive it, and which the next run does not clear
+    queue: str = ""  # name of a cluster's queue where jobs outlive this run, and which the next run does not clear
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}, started {self.started}"
@@ -134,7 +134,7 @@ def _state(path: Path, here: Machine) -> State:
         try:
             if is_held(path):
                 return "alive"
-        except OSError:  # of another user
+        except OSError:  # another user's file
             return "unknown"
     elif (record.host, record.machine_id) != (here.host, here.machine_id) or not here.machine_id:
         return "unknown"

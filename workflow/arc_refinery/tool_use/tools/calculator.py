@@ -17,9 +17,9 @@ Number: TypeAlias = Fraction | float  # a float only if the value is not rationa
 _MAX_CHARS = 400
 _MAX_DEPTH = 200
 _MAX_BITS = 1024  # per numerator or denominator, about 300 digits
-_SIGNIFICANT_DIGITS = 12  # of a result that is not a short decimal
+_SIGNIFICANT_DIGITS = 12  # for a result that is not a short decimal
 _MAX_DECIMALS = 15
-_MAX_DIGITS = 60  # of a result written without an exponent
+_MAX_DIGITS = 60  # in a result written without an exponent
 
 _SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-"})
 

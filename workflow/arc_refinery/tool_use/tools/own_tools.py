@@ -25,13 +25,13 @@ _INSTANCE = "_instance_of_this_episode"
 
 def own_tools(choice: ToolChoice, code: OwnCode) -> list[Tool]:
     """Return the tools of an episode."""
-    found = _signatures(code)
+    tools = _signatures(code)
     if choice.where == "process":
-        return _in_process(choice, code, found)
+        return _in_process(choice, code, tools)
     if not _is_class(code):
-        return [SandboxedTool(choice, code, found[0], None)]
-    calls: list[str] = []  # of all methods
-    return [SandboxedTool(choice, code, one, calls) for one in found]
+        return [SandboxedTool(choice, code, tools[0], None)]
+    calls: list[str] = []  # shared by the methods of an instance
+    return [SandboxedTool(choice, code, tool, calls) for tool in tools]
 
 
 def check_own_tools(choices: Iterable[ToolChoice], executor: Executor) -> None:
@@ -150,10 +150,10 @@ def _before(code: OwnCode) -> tuple[str, ...]:
     return (_source(code), inspect.getsource(_result_as_text), *instance)
 
 
-def _in_process(choice: ToolChoice, code: OwnCode, found: list[ToolSignature]) -> list[Tool]:
+def _in_process(choice: ToolChoice, code: OwnCode, tools: list[ToolSignature]) -> list[Tool]:
     defined = defined_by(code)
     if not _is_class(code):
-        return [ProcessTool(choice, found[0], defined)]
+        return [ProcessTool(choice, tools[0], defined)]
 
     @cache
     def instance() -> Any:
@@ -162,7 +162,7 @@ def _in_process(choice: ToolChoice, code: OwnCode, found: list[ToolSignature]) -
     def method(name: str) -> Callable[..., Any]:
         return lambda **arguments: getattr(instance(), name)(**arguments)
 
-    return [ProcessTool(choice, one, method(one.name)) for one in found]
+    return [ProcessTool(choice, tool, method(tool.name)) for tool in tools]
 
 
 # Read once: each of thousands of episodes has its own tools.

@@ -23,7 +23,7 @@ from arc_refinery.rows import read_rows
 from arc_refinery.tool_use.calls.tool import DirectTool, FaultyCall
 from arc_refinery.tool_use.questions.depot import depot
 
-MAX_WORDS = 64  # of a query
+MAX_WORDS = 64  # in a query
 _WORD = re.compile(r"\w+")
 
 
@@ -54,8 +54,8 @@ def best_passages(corpus: sqlite3.Connection, query: str, n: int) -> str:
     rows = corpus.execute(
         "SELECT title, text FROM passages WHERE passages MATCH ? ORDER BY rank, rowid LIMIT ?", (quoted, n)
     )
-    found = ["\n".join(part for part in row if part) for row in rows]
-    return "\n\n".join(f"[{number}] {passage}" for number, passage in enumerate(found, 1)) or "(nothing was found)"
+    passages = ["\n".join(part for part in row if part) for row in rows]
+    return "\n\n".join(f"[{number}] {passage}" for number, passage in enumerate(passages, 1)) or "(nothing was found)"
 
 
 @cache

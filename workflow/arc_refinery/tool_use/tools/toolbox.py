@@ -99,7 +99,9 @@ class Toolbox:
             message = f"the call was not run: {self.call_format.unclosed} {self._example}"
             return self._faulty(FaultyCall("cut_off", message))
         try:
-            name, arguments = self.call_format.read(call.text, {one.name: one for one in self.signatures})
+            name, arguments = self.call_format.read(
+                call.text, {signature.name: signature for signature in self.signatures}
+            )
         except MalformedCall as error:
             return self._faulty(FaultyCall("malformed", f"{error} Write it like this: {self._example}"))
         return (yield from self._run(name, arguments))
