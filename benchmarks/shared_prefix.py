@@ -26,7 +26,7 @@ from torch.nn.attention.bias import causal_lower_right
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 from trl.trainer.utils import add_fused_lm_head
 
-from arc_refinery.models.shared_attention import share, side_by_side
+from arc_refinery.models.shared_attention import enable_layouts, side_by_side
 from arc_refinery.sampling.rows import sample_rows
 from arc_refinery.training import shared_prefix
 from arc_refinery.training.shared_prefix import groups_of, log_probs
@@ -191,7 +191,7 @@ def main() -> None:
     torch.set_num_threads(1)
     config = AutoConfig.from_pretrained(options.model)
     one, other = network(config), network(config)
-    share(other)
+    enable_layouts(other)
     torch.backends.cuda.enable_cudnn_sdp(False)  # as in training
     n_completion, vocabulary = options.completion_tokens, one.config.vocab_size
     group = *batch(options, options.prompts, options.completions, vocabulary), n_completion

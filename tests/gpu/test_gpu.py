@@ -72,7 +72,7 @@ def test_attention_to_a_shared_prompt(device: str, verdict: "Verdict"):
     """Values and gradients in bfloat16 are as near those in float32 as are a plain pass's, one padded row each."""
     import torch
 
-    from arc_refinery.models.shared_attention import share
+    from arc_refinery.models.shared_attention import enable_layouts
     from arc_refinery.training.shared_prefix import log_probs
 
     ids, mask, n_scored = completions(SMALL[device], device)
@@ -85,7 +85,7 @@ def test_attention_to_a_shared_prompt(device: str, verdict: "Verdict"):
         return scored
 
     def shared(network: Any) -> "Tensor":
-        assert not share(network)
+        assert not enable_layouts(network)
         return log_probs(network, ids, mask, n_scored)[0]
 
     def values_and_gradients(score: "Callable[[Any], Tensor]", dtype: str) -> "tuple[Tensor, Tensor]":
@@ -153,7 +153,7 @@ def test_memory_of_a_pass(device: str, n_prompts: int, verdict: "Verdict", monke
     import torch
     from unit.test_gpu_memory import open_network, peak_of, project_as_on_a_gpu, run_pass
 
-    from arc_refinery.models.shared_attention import share
+    from arc_refinery.models.shared_attention import enable_layouts
     from arc_refinery.sampling.gpu_memory import training_pass
 
     shape, sizes = {
@@ -161,7 +161,7 @@ def test_memory_of_a_pass(device: str, n_prompts: int, verdict: "Verdict", monke
         "cuda": (Shape(2048, 5632, 8, 16, 8, 128, 32000, False), (8, 4096, 512)),
     }[device]
     network = open_network(shape, "bfloat16").to(device)
-    share(network.get_base_model())
+    enable_layouts(network.get_base_model())
 
     def read() -> None:
         run_pass(network, "bfloat16", *sizes, pads=True, n_prompts=n_prompts)

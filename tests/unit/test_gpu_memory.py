@@ -257,12 +257,12 @@ def test_a_small_pass_takes_what_is_measured_on_a_cpu(
     dtype: Dtype,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    from arc_refinery.models.shared_attention import share
+    from arc_refinery.models.shared_attention import enable_layouts
 
     project_as_on_a_gpu(monkeypatch)
     network = open_network(shape, dtype)
     if n_prompts:
-        share(network.get_base_model())
+        enable_layouts(network.get_base_model())
     run_pass(network, dtype, n_rows, 8, 4, True, n_prompts)  # what stays: gradients
     peak = peak_of(lambda: run_pass(network, dtype, n_rows, length, n_scored, True, n_prompts))
     held = training_pass(shape, WIDTH[dtype], n_rows, length, n_scored, n_prompts)

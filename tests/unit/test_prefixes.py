@@ -59,7 +59,7 @@ def worst(
     copied = [(layer.keys.clone(), layer.values.clone()) for layer in cache.layers]
     prefixes = Prefixes(cache, LENGTHS, OWNERS)
     assert not cache.layers
-    prefixes.keep(torch.tensor(kept))
+    prefixes.select_rows(torch.tensor(kept))
     query = 20 * random(len(kept), n_heads, 1, SIZE).abs().to(dtype)  # some weights vanish
     key, value = (random(len(kept), 2, 4, SIZE) + shift).to(dtype), random(len(kept), 2, 4, SIZE).to(dtype)
     differences = []
@@ -96,6 +96,6 @@ def test_16_bits_are_as_exact_as_their_values(dtype: torch.dtype, shift: float) 
 
 def test_prompts_without_rows_are_dropped() -> None:
     prefixes = Prefixes(read(), LENGTHS, OWNERS)
-    prefixes.keep(torch.tensor([0, 1, 4]))
+    prefixes.select_rows(torch.tensor([0, 1, 4]))
     assert [len(layer) for layer in prefixes.keys + prefixes.values] == [2] * 4
     assert prefixes.owners.tolist() == [0, 0, 1]

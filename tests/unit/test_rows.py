@@ -6,7 +6,7 @@ import pytest
 import torch
 from small_networks import CONFIGS, network
 
-from arc_refinery.models.shared_attention import share
+from arc_refinery.models.shared_attention import enable_layouts
 from arc_refinery.sampling.rows import sample_rows
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("on_a_cpu")]  # weights of a few numbers
@@ -38,7 +38,7 @@ def generated(model: Any, numbers: list[int], **settings: Any) -> tuple[list[lis
 )
 def test_the_same_tokens_and_random_numbers_as_by_the_library(name: str, settings: dict[str, Any]) -> None:
     before, after = network(CONFIGS[name]), network(CONFIGS[name])
-    assert not share(after)
+    assert not enable_layouts(after)
     numbers = [0, 1, 0, 2, 0, 1, 1, 0, 2]  # equal prompts need not be neighbours
     expected = generated(before, numbers, **settings)
     assert generated(after, numbers, **settings, custom_generate=sample_rows) == expected
@@ -49,7 +49,7 @@ def test_the_same_tokens_and_random_numbers_as_by_the_library(name: str, setting
 
 def test_prompts_are_read_once_and_rows_until_they_end() -> None:
     model = network(CONFIGS["qwen3"])
-    share(model)
+    enable_layouts(model)
     read: list[tuple[int, ...]] = []
     model.model.register_forward_pre_hook(
         lambda _, __, named: read.append(tuple(named["input_ids"].shape)), with_kwargs=True

@@ -19,7 +19,7 @@ from transformers import (
     StableLmConfig,
 )
 
-from arc_refinery.models.shared_attention import share
+from arc_refinery.models.shared_attention import enable_layouts
 from arc_refinery.training import shared_prefix
 from arc_refinery.training.shared_prefix import MOST_READ, Block, Group, Packed, group_by_prompt, groups_of, log_probs
 
@@ -58,7 +58,7 @@ def test_log_probabilities_entropies_and_gradients_are_those_of_separate_rows(na
     ids, mask = batch()
     mask[4, N_PROMPT:] = 0  # a completion that carries no loss
     separate, shared = network(CONFIGS[name]), network(CONFIGS[name])
-    share(shared)
+    enable_layouts(shared)
     if checkpointing:
         shared.gradient_checkpointing_enable({"use_reentrant": False})
         shared.train()
@@ -72,7 +72,7 @@ def test_log_probabilities_entropies_and_gradients_are_those_of_separate_rows(na
 
 def test_a_network_that_shares_generates_as_before() -> None:
     before, after = network(CONFIGS["qwen3"]), network(CONFIGS["qwen3"])
-    share(after)
+    enable_layouts(after)
     ids, mask = (one[:, :N_PROMPT] for one in batch())
     settings: dict[str, Any] = {"attention_mask": mask, "max_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
     assert before.generate(ids, **settings).tolist() == after.generate(ids, **settings).tolist()
@@ -82,7 +82,7 @@ def test_16_bit_passes_are_those_of_separate_rows() -> None:
     """Rotated queries and keys stay in float32, values do not: autocast casts what attention is given."""
     ids, mask = batch()
     separate, shared = network(CONFIGS["llama"]), network(CONFIGS["llama"])
-    share(shared)
+    enable_layouts(shared)
     with torch.autocast("cpu", torch.bfloat16):
         expected, found = one_by_one(separate, ids, mask), log_probs(shared, ids, mask, N_COMPLETION)
     torch.testing.assert_close(expected, found, atol=0.05, rtol=0)
@@ -96,7 +96,7 @@ def test_a_pass_without_loss_reads_one_token_and_has_gradients_of_zero(with_grad
     ids, mask = batch()
     mask[:, N_PROMPT:] = 0
     shared = network(CONFIGS["llama"])
-    share(shared)
+    enable_layouts(shared)
     with nullcontext() if with_gradient else torch.no_grad():
         found = log_probs(shared, ids, mask, N_COMPLETION)
     assert groups_of(ids, mask, N_COMPLETION) == [Group((13,), (Block((0,), 1),))]
@@ -210,13 +210,13 @@ def test_passes_are_regrouped_by_prompt_without_losing_a_row() -> None:
 )
 def test_a_network_that_cannot_share_says_why(config: PretrainedConfig, changes: dict[str, Any], reason: str) -> None:
     made = network(config, **changes)
-    found = share(made)
+    found = enable_layouts(made)
     assert reason in found if reason else not found
     assert (made.config._attn_implementation == "sdpa") == bool(reason)
-    assert share(made) == found  # once more
+    assert enable_layouts(made) == found  # once more
 
 
 def test_a_network_without_sdpa_cannot_share() -> None:
     made = network(CONFIGS["llama"])
     made.set_attn_implementation("eager")
-    assert share(made) == "its attention is eager, not sdpa"
+    assert enable_layouts(made) == "its attention is eager, not sdpa"

@@ -1,7 +1,8 @@
 """Let a network read many texts in one row, and a prompt once for all of its completions.
 
-A network that `share` has changed computes as before, unless a call passes `shared=`: a `Layout` says how the tokens of
-that call attend to each other. So texts need not be padded to one length, and no mask of all pairs of tokens is made.
+A network that `enable_layouts` has changed computes as before, unless a call passes `shared=`: a `Layout` says how the
+tokens of that call attend to each other. So texts need not be padded to one length, and no mask of all pairs of tokens
+is made.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,19 +37,21 @@ class SideBySide:
     lengths: list[int]
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
-        of_texts = apart(self.lengths, query, key, value)
-        return torch.cat([scaled_dot_product_attention(*one, is_causal=True, scale=scale) for one in of_texts], 2)
+        texts = split_by_lengths(self.lengths, query, key, value)
+        return torch.cat([scaled_dot_product_attention(*text, is_causal=True, scale=scale) for text in texts], 2)
 
 
-def apart(lengths: Sequence[int], query: Tensor, key: Tensor, value: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def split_by_lengths(
+    lengths: Sequence[int], query: Tensor, key: Tensor, value: Tensor
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Cut one row into stretches of these lengths; in each, keys and values have as many heads as the queries."""
     n_repeats = query.shape[1] // key.shape[1]
     packed = query, repeat_kv(key, n_repeats), repeat_kv(value, n_repeats)
-    queries, keys, values = (one.split(list(lengths), dim=2) for one in packed)
+    queries, keys, values = (tensor.split(list(lengths), dim=2) for tensor in packed)
     return zip(queries, keys, values, strict=True)
 
 
-def share(network: Any) -> str:
+def enable_layouts(network: Any) -> str:
     """Let a network take layouts. Return why it cannot and stays as it was; empty if it can."""
     config = network.config.get_text_config()
     if config._attn_implementation == ATTENTION:

@@ -1,6 +1,6 @@
 """How completions attend while they are sampled: to the keys of their prompt, which are kept once, and to their own.
 
-Both parts are computed apart and weighted by their sums of exponentials.
+Both parts are computed separately and weighted by their sums of exponentials.
 """
 
 from collections.abc import Sequence
@@ -21,44 +21,44 @@ class Prefixes:
     def __init__(self, read: DynamicCache, lengths: Sequence[int], owners: Tensor) -> None:
         self.owners = owners
         self.places = torch.cat([torch.arange(int(n)) for n in torch.bincount(owners)]).to(owners.device)
-        self.keys: list[Tensor] = []  # of each layer: (prompts, heads, tokens of the longest, size of a head)
+        self.keys: list[Tensor] = []  # one per layer: (prompts, heads, tokens of the longest, size of a head)
         self.values: list[Tensor] = []
         while read.layers:  # emptied on the way, so that there is only one copy of all layers
             layer = read.layers.pop(0)
-            self.keys.append(_apart(layer.keys, lengths))
-            self.values.append(_apart(layer.values, lengths))
+            self.keys.append(_padded(layer.keys, lengths))
+            self.values.append(_padded(layer.values, lengths))
         n_columns = self.keys[0].shape[2]
         missing = torch.arange(n_columns) >= torch.tensor(lengths).unsqueeze(1)
         self.bias = torch.zeros(missing.shape).masked_fill(missing, -torch.inf).to(owners.device)
-        self.width = int(self.places.max()) + 1  # rows of a prompt at most
+        self.width = int(self.places.max()) + 1  # most rows of a prompt
 
-    def keep(self, rows: Tensor) -> None:
+    def select_rows(self, rows: Tensor) -> None:
         """Continue with these rows; prompts without rows are dropped."""
         self.places = self.places[rows]
         self.width = int(self.places.max()) + 1
         prompts, self.owners = self.owners[rows].unique(return_inverse=True)
         if len(prompts) < len(self.bias):
             self.bias = self.bias[prompts]
-            for of_layers in (self.keys, self.values):
-                for number, of_layer in enumerate(of_layers):  # one by one: only one copy of all layers
-                    of_layers[number] = of_layer[prompts]
+            for layers in (self.keys, self.values):
+                for number, layer in enumerate(layers):  # one by one: only one copy of all layers
+                    layers[number] = layer[prompts]
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
         n_rows, n_heads, _, size = key.shape
         query = query.reshape(n_rows, n_heads, -1, size).float() * (size**-0.5 if scale is None else scale)
-        own = _Part.of(query, key, value)
+        own = _Part.attend(query, key, value)
         # all rows of a prompt meet its keys in one product: (prompts, heads, rows of a prompt, size of a head)
         n_repeats = query.shape[2]
         grid = query.new_zeros(len(self.bias), self.width, n_heads, n_repeats, size)
         grid[self.owners, self.places] = query
         grid = grid.transpose(1, 2).reshape(len(self.bias), n_heads, self.width * n_repeats, size)
-        prompt = _Part.of(grid, self.keys[layer], self.values[layer], self.bias[:, None, None])
+        prompt = _Part.attend(grid, self.keys[layer], self.values[layer], self.bias[:, None, None])
 
-        def of_rows(values: Tensor) -> Tensor:
+        def by_row(values: Tensor) -> Tensor:
             by_prompt = values.view(len(self.bias), n_heads, self.width, n_repeats, -1).transpose(1, 2)
             return by_prompt[self.owners, self.places]
 
-        prompt = _Part(of_rows(prompt.top), of_rows(prompt.total), of_rows(prompt.mean))
+        prompt = _Part(by_row(prompt.top), by_row(prompt.total), by_row(prompt.mean))
         return prompt.joined(own).to(value.dtype).reshape(n_rows, -1, 1, value.shape[-1])
 
 
@@ -71,7 +71,7 @@ class _Part:
     mean: Tensor  # values, weighted by exp(score - top) / total: (..., queries, size of a head)
 
     @classmethod
-    def of(cls, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | float = 0.0) -> "_Part":
+    def attend(cls, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | float = 0.0) -> "_Part":
         scores = query @ key.float().transpose(2, 3) + bias
         top = scores.amax(-1, keepdim=True)
         weights = scores.sub_(top).exp_()
@@ -84,7 +84,7 @@ class _Part:
         return (self.mean * mine + other.mean * others) / (mine + others)
 
 
-def _apart(packed: Tensor, lengths: Sequence[int]) -> Tensor:
-    """(1, heads, tokens of all prompts, size) -> (prompts, heads, tokens of the longest, size), zeros at the ends"""
+def _padded(packed: Tensor, lengths: Sequence[int]) -> Tensor:
+    """(1, heads, tokens of all prompts, size) -> (prompts, heads, tokens of the longest, size), zeros at the ends."""
     parts = packed[0].transpose(0, 1).split(list(lengths))
     return pad_sequence(list(parts), batch_first=True).transpose(1, 2).contiguous()

@@ -25,14 +25,14 @@ class Rows:
         device = network.device
         lengths = [len(prompt) for prompt in prompts]
         self.owners = owners.to(device)
-        self.numbers = torch.arange(len(self.owners), device=device)  # of the rows, of all in the batch
+        self.numbers = torch.arange(len(self.owners), device=device)  # each row's number in the batch
         self.positions = torch.tensor(lengths, device=device)[self.owners]
         self.cache = DynamicCache(config=network.config)
         ids = torch.tensor([[token for prompt in prompts for token in prompt]], device=device)
         arguments = side_by_side(ids, lengths) if shares else {"input_ids": ids}
         ends = torch.tensor(lengths, device=device).cumsum(0) - 1
         last = network(**arguments, past_key_values=self.cache, logits_to_keep=ends).logits[0]
-        self.logits: Tensor = last.float()[self.owners]  # of the next token: (rows, vocabulary)
+        self.logits: Tensor = last.float()[self.owners]  # the next token's: (rows, vocabulary)
         self.prefixes = Prefixes(self.cache, lengths, self.owners) if shares else None
         if self.prefixes:
             self.cache = DynamicCache(config=network.config)
@@ -42,7 +42,7 @@ class Rows:
     def add(self, tokens: Tensor, running: Tensor) -> None:
         """Drop the rows that are not running, and read the next token of the others; both are (rows,)."""
         if not running.all():
-            self._keep(running.nonzero().squeeze(1))
+            self._select_rows(running.nonzero().squeeze(1))
         ids = tokens[running].unsqueeze(1)
         arguments = {"input_ids": ids}
         if self.prefixes:
@@ -50,11 +50,13 @@ class Rows:
         self.logits = self.network(**arguments, past_key_values=self.cache).logits[:, -1].float()
         self.positions = self.positions + 1
 
-    def _keep(self, rows: Tensor) -> None:
-        self.numbers, self.owners, self.positions = (of[rows] for of in (self.numbers, self.owners, self.positions))
+    def _select_rows(self, rows: Tensor) -> None:
+        self.numbers, self.owners, self.positions = (
+            values[rows] for values in (self.numbers, self.owners, self.positions)
+        )
         self.cache.batch_select_indices(rows)
         if self.prefixes:
-            self.prefixes.keep(rows)
+            self.prefixes.select_rows(rows)
 
 
 def sample_rows(
@@ -62,9 +64,9 @@ def sample_rows(
 ) -> Tensor:
     """Continue texts, as `network.generate(..., attention_mask, custom_generate=sample_rows)` of transformers.
 
-    Needs a network that `share` has changed. Returns (rows, tokens), padded on the right. `generate` itself reads equal
-    prompts again, and all rows until the longest one ends. Random numbers are drawn for all rows here, too, so the
-    tokens are the same, as far as rounding allows.
+    Needs a network that `enable_layouts` has changed. Returns (rows, tokens), padded on the right. `generate` itself
+    reads equal prompts again, and all rows until the longest one ends. Random numbers are drawn for all rows here, too,
+    so the tokens are the same, as far as rounding allows.
     """
     texts = [tuple(compress(*both)) for both in zip(ids.tolist(), named["attention_mask"].tolist(), strict=True)]
     prompts = {prompt: number for number, prompt in enumerate(dict.fromkeys(texts))}
@@ -74,16 +76,16 @@ def sample_rows(
     while True:
         check_finite(rows.logits, network)
         scores, places = logits_processor(running_ids, rows.logits), order[rows.numbers]
-        chosen = _drawn(scores, places, len(ids)) if generation_config.do_sample else scores.argmax(-1)
+        drawn = _draw(scores, places, len(ids)) if generation_config.do_sample else scores.argmax(-1)
         column = torch.full_like(ids[:, :1], generation_config.pad_token_id)
-        column[places] = chosen.unsqueeze(1)
+        column[places] = drawn.unsqueeze(1)
         written = torch.cat([written, column], 1)
-        running_ids = torch.cat([running_ids, chosen.unsqueeze(1)], 1)
+        running_ids = torch.cat([running_ids, drawn.unsqueeze(1)], 1)
         running = ~stopping_criteria(running_ids, None)
         if not running.any():
             return written
         running_ids = running_ids[running]
-        rows.add(chosen, running)
+        rows.add(drawn, running)
 
 
 def check_finite(values: Tensor, network: Any) -> None:
@@ -95,7 +97,7 @@ def check_finite(values: Tensor, network: Any) -> None:
         )
 
 
-def _drawn(scores: Tensor, places: Tensor, n_rows: int) -> Tensor:
+def _draw(scores: Tensor, places: Tensor, n_rows: int) -> Tensor:
     """Sample a token for each of the rows at `places`, with the random numbers that these have among all rows.
 
     By `torch.multinomial`, as the library does: several training processes that share a step replace it.

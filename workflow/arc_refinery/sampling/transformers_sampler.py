@@ -24,7 +24,7 @@ from transformers.generation.logits_process import TemperatureLogitsWarper, TopK
 from arc_refinery.config import ModelConfig
 from arc_refinery.errors import ModelError
 from arc_refinery.models.files import read_by_library
-from arc_refinery.models.shared_attention import share
+from arc_refinery.models.shared_attention import enable_layouts
 from arc_refinery.models.tokenizers import end_tokens
 from arc_refinery.sampling.backends import Decoding, Request, Sample, Sampled
 from arc_refinery.sampling.gpu_memory import SAMPLED_TOKENS
@@ -43,7 +43,7 @@ class TransformersSampler:
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.tokenizer = tokenizer
         self.network = load_network(model, adapter, self.device)
-        obstacle = share(self.network)
+        obstacle = enable_layouts(self.network)
         if obstacle:
             logger.info("prompts are sampled one by one, turns until the longest one ends: %s", obstacle)
         self.shares = not obstacle

@@ -24,7 +24,7 @@ from arc_refinery import records
 from arc_refinery.config import ROWS, TUNING, Imitation, Lora, ModelConfig, marked
 from arc_refinery.errors import InputError
 from arc_refinery.files import append, writing
-from arc_refinery.models.shared_attention import share, side_by_side
+from arc_refinery.models.shared_attention import enable_layouts, side_by_side
 from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.records.transcripts import Segment
 from arc_refinery.sampling.checks import check_trained
@@ -93,7 +93,7 @@ def open_trainer(
     tokenizer = load_tokenizer(model.path)
     network = open_network(model, lora, None, seed)
     collate = None  # TRL's, which pads
-    if reason := share(network.get_base_model()):
+    if reason := enable_layouts(network.get_base_model()):
         logger.info("rows are padded: %s", reason)
     else:
         collate = partial(_side_by_side, DataCollatorForLanguageModeling(tokenizer.pad_token_id, padding_free=True))

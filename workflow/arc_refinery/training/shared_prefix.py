@@ -26,7 +26,7 @@ from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import pad, scaled_dot_product_attention
 from trl.trainer.utils import split_tensor_dict
 
-from arc_refinery.models.shared_attention import apart, layout_arguments
+from arc_refinery.models.shared_attention import layout_arguments, split_by_lengths
 
 IGNORED = -100  # label of a position that predicts nothing
 MOST_READ = 1.2  # positions per token of a group's completions; less would take more blocks, and so more calls
@@ -128,7 +128,8 @@ def _lengths(mask: Tensor) -> list[int]:
 def log_probs(network: Any, ids: Tensor, mask: Tensor, n_completion: int) -> tuple[Tensor, Tensor]:
     """Return the log-probabilities and the entropies of completion tokens (nats), both (rows, n_completion).
 
-    Arguments as for `groups_of`; masked tokens have zeros. The network has TRL's fused head, and `share` was called.
+    Arguments as for `groups_of`; masked tokens have zeros. The network has TRL's fused head, and `enable_layouts` was
+    called.
     """
     groups = groups_of(ids, mask, n_completion)
     tokens, positions, labels = zip(*(packed(group, ids, mask, n_completion) for group in groups), strict=True)
@@ -176,7 +177,7 @@ class Packed:
     groups: Sequence[Group]
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
-        tensors = apart([sum(group.lengths) for group in self.groups], query, key, value)
+        tensors = split_by_lengths([sum(group.lengths) for group in self.groups], query, key, value)
         outputs = [_attend(group, *three, scale) for group, three in zip(self.groups, tensors, strict=True)]
         return torch.cat(outputs, 2)
 

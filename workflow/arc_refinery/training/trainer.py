@@ -23,7 +23,7 @@ from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
 from arc_refinery.config import PolicyGradient
-from arc_refinery.models.shared_attention import share
+from arc_refinery.models.shared_attention import enable_layouts
 from arc_refinery.sampling.library_arguments import SEEDS
 from arc_refinery.sampling.rows import sample_rows
 from arc_refinery.sandbox import Executor
@@ -92,7 +92,7 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
 
     def _share_prompts(self) -> bool:
         network = self.accelerator.unwrap_model(self.model).get_base_model()
-        if reason := "Unsloth has its own attention" if self.settings.trains_with_unsloth else share(network):
+        if reason := "Unsloth has its own attention" if self.settings.trains_with_unsloth else enable_layouts(network):
             logger.info("prompts are not shared between completions: %s", reason)
         elif not self.use_vllm:
             network.generate = partial(network.generate, custom_generate=sample_rows)
