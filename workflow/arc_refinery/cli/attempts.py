@@ -9,8 +9,8 @@ from pydantic import Field
 
 from arc_refinery import config
 from arc_refinery.arc.tasks import Task
-from arc_refinery.cli.flags import MODEL, PUBLISHED_MODEL, Command, RuleFiles, RulePath, SamplerFlags
-from arc_refinery.cli.outputs import Outputs, lines, records_file
+from arc_refinery.cli.flags import MODEL, PUBLISHED_MODEL, Command, RuleFiles, RulePath, ShardFlags
+from arc_refinery.cli.outputs import Outputs, Writes, lines, records_file
 from arc_refinery.config import RULE
 from arc_refinery.config.flags import FLAT, NEEDED
 from arc_refinery.errors import InputError
@@ -20,33 +20,25 @@ if TYPE_CHECKING:
     from arc_refinery.sandbox import Limits
 
 
-class SampleAttempts(SamplerFlags):
+class SampleAttempts(ShardFlags):
     """Sample completions for a shard of prompts; an interrupted run resumes."""
 
     dataset_path: RulePath = NEEDED  # prompts; or tasks (.parquet, .json, .json.gz), which get first-turn prompts
-    output_folder: RulePath = NEEDED  # <shard>.parquet is written here
     model_path: config.Line = Field(PUBLISHED_MODEL, description=MODEL)
     max_model_len: config.PositiveInt = 9700  # longest prompt and completion together, in tokens
     max_output_tokens: config.PositiveInt = 1024  # longest completion, in tokens
-    shard: Annotated[config.NonNegativeInt, RULE] = 0  # index of the shard to sample
-    n_shards: Annotated[config.PositiveInt, RULE] = 1  # number of shards; does not change results
     n_predictions: config.PositiveInt = 8  # for tasks: completions per task
     batch_size: config.PositiveInt = 8  # for tasks: completions per prompt
     use_data_augmentation: bool = True  # for tasks: give each prompt its own symmetry and coloring
     test_inputs: config.TestInputs = "one"  # for tasks: that a prompt shows; one is drawn at random
     template: config.Line = "words"  # for tasks; compact for the embedded model, or a folder
     colors: tuple[str, ...] | None = None  # for tasks: ten words, for 0 to 9
-    lora_path: Annotated[Path | None, RULE] = None  # folder of an adapter; default: none
     temperature: config.Temperature = 1.0  # 0: greedy
     top_p: config.Mass = 0.95  # probability mass kept
     seed: config.Seed = 0  # seeds every random choice
 
-    @property
-    def _output(self) -> Path:
-        return self.output_folder / f"{self.shard:03d}.parquet"
-
     def writes(self) -> Outputs:
-        return {"output_folder": [records_file(self._output, "attempts")]}
+        return {"output_folder": [records_file(self.output, "attempts")]}
 
     def run(self) -> None:
         from arc_refinery import records
@@ -58,10 +50,10 @@ class SampleAttempts(SamplerFlags):
         model = config.PromptedModel.model_validate(self.sampler().model_dump() | wording)
         decoding = Decoding(self.temperature, self.top_p, self.max_output_tokens, self.seed)
         prompts = shard_of(self._prompts(), self.shard, self.n_shards)
-        attempts = sample_shard(prompts, model, self.lora_path, decoding, self._output)
+        attempts = sample_shard(prompts, model, self.lora_path, decoding, self.output)
         settings = {**attempt_settings(model, decoding), "lora_path": self.lora_path}
-        records.write(self._output, records.Attempt, attempts, self.seed, settings, made_from=[self.dataset_path])
-        progress_path(self._output).unlink()
+        records.write(self.output, records.Attempt, attempts, self.seed, settings, made_from=[self.dataset_path])
+        progress_path(self.output).unlink()
 
     def _prompts(self) -> "list[Prompt]":
         from arc_refinery.refine.prompt_sources import prompts_in
@@ -86,15 +78,12 @@ class ImportPredictions(Command):
 
     predictions: Path  # .json or .json.gz
     tasks_path: Path  # file of tasks
-    output: Path  # attempts
+    output: Annotated[Path, Writes(records_file, "attempts")]  # attempts
     model: config.Line = "imported"  # model name to record in the attempts
-    prompts_output: Path | None = None  # the attempts' prompts, for `refine`; needs the two flags below
+    # the attempts' prompts, for `refine`; needs the two flags below
+    prompts_output: Annotated[Path | None, Writes(records_file, "prompts")] = None
     model_path: config.Line | None = None  # model whose chat template renders the prompts
     template: config.Line = "words"  # compact, words, or a folder written by `prompts learn`
-
-    def writes(self) -> Outputs:
-        prompts = [records_file(self.prompts_output, "prompts")] if self.prompts_output else []
-        return {"output": [records_file(self.output, "attempts")], "prompts_output": prompts}
 
     def run(self) -> None:
         from arc_refinery import records
@@ -119,14 +108,11 @@ class GradeAttempts(Command):
 
     attempts: RuleFiles = NEEDED  # files of attempts
     tasks_path: RulePath = NEEDED  # file of the tasks that they answer
-    output: RulePath = NEEDED  # file of verdicts to write
+    output: Annotated[Path, RULE, Writes(records_file, "verdicts")] = NEEDED  # file of verdicts to write
     sandbox: Annotated[config.Sandbox, FLAT]
     parents: RuleFiles = ()  # for --form residual-only: verdicts on the parents, whose outputs programs get
     n_jobs: Annotated[config.PositiveInt, RULE] = 1  # sandbox servers
     seed: config.Seed = 0  # recorded in the file
-
-    def writes(self) -> Outputs:
-        return {"output": [records_file(self.output, "verdicts")]}
 
     def run(self) -> None:
         from arc_refinery import records
@@ -158,7 +144,7 @@ class Execute(Command):
     """
 
     programs: Path | None = None  # JSON lines to read
-    output: Path | None = None  # JSON lines to write
+    output: Annotated[Path | None, Writes(lines, "program_id", "status")] = None  # JSON lines to write
     self_check: bool = False  # print what this machine has and the hostile programs' results; exit code 1 if any is bad
     n_jobs: config.PositiveInt = 1  # programs to run at once
     cpu_seconds: config.Seconds = 1.0  # CPU time limit per program, over all its inputs
@@ -166,9 +152,6 @@ class Execute(Command):
     memory_limit_mb: config.Megabytes = 512  # memory limit per program, above the server's own
     programs_per_child: config.PositiveInt = 1  # programs that may share a process; 32 makes bulk scoring cheaper
     allow_without_seccomp: bool = False  # execute even if the kernel cannot filter system calls
-
-    def writes(self) -> Outputs:
-        return {"output": [lines(self.output, "program_id", "status")] if self.output else []}
 
     def run(self) -> None:
         from arc_refinery.sandbox import Executor, Limits

@@ -1,10 +1,11 @@
 """The command that checks machines and environments before an experiment."""
 
 from pathlib import Path
+from typing import Annotated
 
 from arc_refinery import config
 from arc_refinery.cli.flags import Command, Files
-from arc_refinery.cli.outputs import Outputs, json_file, page
+from arc_refinery.cli.outputs import Writes, json_file, page
 from arc_refinery.doctor.findings import JOBS, JobKind
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
@@ -19,13 +20,10 @@ class Doctor(Command):
 
     config: Path = Path("config/config.yaml")  # config of an experiment of either kind
     jobs: tuple[JobKind, ...] = JOBS  # kinds of jobs to check on this machine
-    findings: Path | None = None  # write the findings of the one kind in --jobs to this file, and no table
+    # write the findings of the one kind in --jobs to this file, and no table
+    findings: Annotated[Path | None, Writes(json_file, "job", "findings")] = None
     others: Files = ()  # findings files of other kinds; deleted once they are in the table
-    output: Path = Path("results/doctor.md")  # the table
-
-    def writes(self) -> Outputs:
-        findings = [json_file(self.findings, "job", "findings")] if self.findings else []
-        return {"output": [page(self.output, "Doctor")], "findings": findings}
+    output: Annotated[Path, Writes(page, "Doctor")] = Path("results/doctor.md")  # the table
 
     def run(self) -> None:
         from arc_refinery.doctor.examine import examine

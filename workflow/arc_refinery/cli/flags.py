@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, Field
 
 from arc_refinery import config
-from arc_refinery.cli.outputs import Output, Outputs, adapter, lines
+from arc_refinery.cli.outputs import Output, Outputs, Writes, adapter, lines
 from arc_refinery.config import RULE, TUNING
 from arc_refinery.config.base import Strict
 from arc_refinery.config.flags import FLAT, NEEDED, flag_words
@@ -52,8 +52,9 @@ class Command(Strict):
         raise NotImplementedError
 
     def writes(self) -> Outputs:
-        """What it writes, by the name of the flag."""
-        return {}
+        """What it writes, by the name of the flag: that of fields with the mark `Writes`."""
+        marks = [(name, mark) for name, field in type(self).model_fields.items() for mark in field.metadata]
+        return {name: mark.outputs(getattr(self, name)) for name, mark in marks if isinstance(mark, Writes)}
 
     def reads(self) -> list[Path]:
         """Files that it reads, though no flag names them."""
@@ -112,6 +113,19 @@ class SamplerFlags(ModelFlags):
             use_4bit_quantization=self.use_4bit_quantization,
             gpu_memory_utilization=self.gpu_memory_utilization,
         )
+
+
+class ShardFlags(SamplerFlags):
+    """Flags of commands that sample a shard of prompts or questions."""
+
+    output_folder: RulePath = NEEDED  # <shard>.parquet is written here
+    shard: Annotated[config.NonNegativeInt, RULE] = 0  # index of the shard to sample
+    n_shards: Annotated[config.PositiveInt, RULE] = 1  # number of shards; does not change results
+    lora_path: Annotated[Path | None, RULE] = None  # folder of an adapter; default: none
+
+    @property
+    def output(self) -> Path:
+        return self.output_folder / f"{self.shard:03d}.parquet"
 
 
 class AdapterFlags(ModelFlags):

@@ -1,8 +1,8 @@
 """What a command writes, checked before it starts: it never replaces what it did not make.
 
-A command declares its outputs by the flags that name them:
+A command declares its outputs on the fields that name them, or in its own `writes`:
 
-    {"output": [records_file(self.output, "tasks")]}
+    output: Annotated[Path, Writes(records_file, "tasks")]
 
 What already exists there must be empty or of the same making, may not be an input, and must be writable.
 """
@@ -42,6 +42,18 @@ class Output:
 
 
 Outputs = Mapping[str, Sequence[Output]]  # by the name of the flag's field
+
+
+class Writes:
+    """On a field with a path, or with several: what the command writes there."""
+
+    def __init__(self, kind: Callable[..., Output | list[Output]], *facts: str) -> None:
+        self.kind, self.facts = kind, facts
+
+    def outputs(self, value: Path | tuple[Path, ...] | None) -> list[Output]:
+        paths = value if isinstance(value, tuple) else [value] if value else []
+        kinds = [self.kind(path, *self.facts) for path in paths]
+        return [one for outputs in kinds for one in (outputs if isinstance(outputs, list) else [outputs])]
 
 
 def check_outputs(command: "Command") -> None:

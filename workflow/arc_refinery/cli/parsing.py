@@ -17,7 +17,7 @@ from tyro.constructors import (
 )
 
 from arc_refinery.cli.flags import PUBLISHED_NAMES, Command
-from arc_refinery.config import explain
+from arc_refinery.config.base import explain, faults_of
 from arc_refinery.config.flags import FLAT, NEEDED, flag_of, lacking, section_of
 from arc_refinery.config.own_code import Entry
 
@@ -30,7 +30,7 @@ def read(kind: type[AnyCommand], words: Sequence[str], prog: str) -> AnyCommand:
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        faults = [explain({**one, "loc": _place(kind, one["loc"])}) for one in error.errors()]
+        faults = [explain({**one, "loc": _place(kind, one["loc"])}) for one in faults_of(error)]
         print("\n".join(f"{prog}: {fault}" for fault in faults), file=sys.stderr)
         sys.exit(2)
 

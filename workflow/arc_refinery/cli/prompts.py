@@ -10,7 +10,7 @@ from arc_refinery import config
 from arc_refinery.arc.tasks import Task
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.cli.flags import Command, Files, RulePath
-from arc_refinery.cli.outputs import Output, Outputs, csv, folder_of_files, page, picture, records_file
+from arc_refinery.cli.outputs import Output, Outputs, Writes, csv, folder_of_files, page, picture, records_file
 from arc_refinery.config import ATTEMPTS, RULE, TUNING
 from arc_refinery.config.flags import FLAT, NEEDED, Without
 from arc_refinery.errors import InputError
@@ -19,15 +19,12 @@ from arc_refinery.errors import InputError
 class PromptFlags(Command):
     """Flags of all commands that write prompts."""
 
-    output: RulePath = NEEDED  # file to write
+    output: Annotated[Path, RULE, Writes(records_file, "prompts")] = NEEDED  # file to write
     model_path: config.Line  # model whose tokenizer and chat template render the prompts
     template: config.Line  # compact, words, or a folder written by `prompts learn`
     colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, instead of the template's own
     overlap: Annotated[Path | None, RULE] = None  # file that `tasks overlap` wrote: its tasks are left out
     seed: config.Seed = 0  # seeds every random choice
-
-    def writes(self) -> Outputs:
-        return {"output": [records_file(self.output, "prompts")]}
 
 
 class NextTurnFlags(PromptFlags):
@@ -127,15 +124,13 @@ class Refine(NextTurnFlags):
 class WriteDemonstrations(NextTurnFlags):
     """Pair incorrect first attempts with a correct program: the training data of `sft`."""
 
+    output: Annotated[Path, RULE, Writes(records_file, "demonstrations")] = NEEDED  # file to write
     tasks_path: RulePath = NEEDED  # file of tasks
     demonstrations: Annotated[config.Demonstrations, FLAT]
     sandbox: Annotated[config.Sandbox, FLAT]  # executes the tasks' own programs
     max_seq_length: config.PositiveInt  # tokens of prompt, completion and end token; longer rows are left out
     max_completion_length: config.PositiveInt  # tokens of completion and end token
     n_jobs: Annotated[config.PositiveInt, RULE] = 1  # sandbox servers
-
-    def writes(self) -> Outputs:
-        return {"output": [records_file(self.output, "demonstrations")]}
 
     def run(self) -> None:
         from arc_refinery import records
@@ -190,11 +185,8 @@ def template_folder(path: Path) -> Output:
 class ExportTemplate(Command):
     """Write a built-in template as a folder, to edit its wording: docs/prompts.md."""
 
-    output: Path  # folder to write; model.template can name it
+    output: Annotated[Path, Writes(template_folder)]  # folder to write; model.template can name it
     template: Literal["compact", "words"] = "words"  # the template to write
-
-    def writes(self) -> Outputs:
-        return {"output": [template_folder(self.output)]}
 
     def run(self) -> None:
         from arc_refinery.prompts import load_template, save_template
@@ -207,13 +199,10 @@ class Learn(Command):
     """Recover prompt templates from a model's own training rows: docs/prompts.md."""
 
     messages: Path  # .jsonl, .json (either with .gz) or .parquet, or a folder; a row: {"messages": [{"role", ...}]}
-    output: RulePath = NEEDED  # folder to write; model.template can name it
+    output: Annotated[Path, RULE, Writes(template_folder)] = NEEDED  # folder to write; model.template can name it
     colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, if the rows use others than ours
     min_share: config.Mass = 0.9  # share of the rows that the template must fit
     n_rows: config.PositiveInt | None = None  # number of rows to read, from the first; default: all
-
-    def writes(self) -> Outputs:
-        return {"output": [template_folder(self.output)]}
 
     def run(self) -> None:
         from arc_refinery.prompts import save_template

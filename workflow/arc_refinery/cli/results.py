@@ -7,7 +7,7 @@ from tyro.conf import Positional
 
 from arc_refinery import config
 from arc_refinery.cli.flags import Command, Files
-from arc_refinery.cli.outputs import Outputs, folder, json_file, page, picture, report, submission, table
+from arc_refinery.cli.outputs import Outputs, Writes, folder, json_file, page, picture, report, submission, table
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
@@ -60,10 +60,8 @@ class Compare(Command):
 
     sides: Annotated[tuple[str, ...], Positional]  # folders of experiments' results, or <folder>:<arm>
     set: tuple[str, ...] = ()  # sets of tasks or questions; default: all that two sides have
-    output: Path | None = None  # write to this Markdown file instead; the HTML file gets the same name
-
-    def writes(self) -> Outputs:
-        return {"output": report(self.output, "Comparison") if self.output else []}
+    # write to this Markdown file instead; the HTML file gets the same name
+    output: Annotated[Path | None, Writes(report, "Comparison")] = None
 
     def run(self) -> None:
         from arc_refinery.evaluation.sides import read_sides
@@ -86,10 +84,7 @@ class Times(Command):
     """Print the time and memory that each stage's jobs took, from Snakemake's benchmark files."""
 
     benchmarks: Path  # logs/<experiment>/benchmarks
-    output: Path | None = None  # write to this Markdown file instead
-
-    def writes(self) -> Outputs:
-        return {"output": [page(self.output, "Machine time")] if self.output else []}
+    output: Annotated[Path | None, Writes(page, "Machine time")] = None  # write to this Markdown file instead
 
     def run(self) -> None:
         from arc_refinery.reporting import times
@@ -106,12 +101,10 @@ class Curves(Command):
     """Draw the curves of a finished training, or show those of running ones in the terminal (--follow)."""
 
     log: Path  # training.jsonl of a finished one; logs/<experiment>/adapters of running ones, or a folder in there
-    output: Path | None = None  # of a finished one: PNG file; an SVG file is written next to it
-    follow: bool = False  # of running ones: stay, and read them again until Ctrl-C
+    # of a finished training: PNG file; an SVG file is written next to it
+    output: Annotated[Path | None, Writes(picture)] = None
+    follow: bool = False  # follow running trainings until Ctrl-C
     every: config.Seconds = 5.0  # seconds between two readings
-
-    def writes(self) -> Outputs:
-        return {"output": picture(self.output) if self.output else []}
 
     def run(self) -> None:
         from arc_refinery.reporting import live
@@ -132,11 +125,8 @@ class Submission(Command):
 
     verdicts: Files  # verdicts on the attempts that vote
     challenges: Path  # Kaggle's JSON file of tasks
-    output: Path  # JSON file to write
+    output: Annotated[Path, Writes(submission)]  # JSON file to write
     solutions: Path | None = None  # Kaggle's JSON file of test outputs; if given, the score is printed
-
-    def writes(self) -> Outputs:
-        return {"output": [submission(self.output)]}
 
     def run(self) -> None:
         from arc_refinery.arc.kaggle import read_challenges

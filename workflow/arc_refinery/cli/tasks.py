@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from arc_refinery import config
 from arc_refinery.arc.tasks import Task
-from arc_refinery.cli.flags import Command, RuleFiles, RulePath
-from arc_refinery.cli.outputs import Outputs, records_file
+from arc_refinery.cli.flags import Command, Files, RuleFiles
+from arc_refinery.cli.outputs import Writes, records_file
 from arc_refinery.config import REPORT, RULE, TUNING
 from arc_refinery.config.flags import FLAT, NEEDED, Without
 from arc_refinery.errors import InputError
@@ -18,14 +18,11 @@ from arc_refinery.errors import InputError
 class Tasks(Command):
     """Turn generated problems, or BARC rows, into ARC tasks and split them into parts."""
 
-    outputs: RuleFiles = NEEDED  # one file per part
+    outputs: Annotated[Files, RULE, Writes(records_file, "tasks")] = NEEDED  # one file per part
     problems: Annotated[config.Problems, FLAT]
     tasks_per_part: config.PositiveInt | None = None  # default: all tasks, dealt evenly
     seed: config.Seed = 0  # seeds the generator and the order of the tasks
     n_jobs: Annotated[config.PositiveInt, RULE] = 1  # processes that read rows
-
-    def writes(self) -> Outputs:
-        return {"outputs": [records_file(path, "tasks") for path in self.outputs]}
 
     def run(self) -> None:
         from arc_refinery import records
@@ -50,12 +47,9 @@ class Tasks(Command):
 class EvaluationTasks(Command):
     """Collect the tasks of one evaluation set."""
 
-    output: RulePath = NEEDED  # file of tasks to write
+    output: Annotated[Path, RULE, Writes(records_file, "tasks")] = NEEDED  # file of tasks to write
     task_set: Annotated[config.TaskSet, FLAT, Without(TUNING), Without(REPORT)]
     max_cells: config.PositiveInt = 4500  # drop generated tasks with more cells than this, over all grids
-
-    def writes(self) -> Outputs:
-        return {"output": [records_file(self.output, "tasks")]}
 
     def run(self) -> None:
         from arc_refinery import records
@@ -78,13 +72,10 @@ class FindOverlap(Command):
 
     trained: RuleFiles = NEEDED  # files of tasks to train on
     evaluated: RuleFiles = NEEDED  # files of tasks of evaluation sets
-    output: RulePath = NEEDED  # file to write
+    output: Annotated[Path, RULE, Writes(records_file, "overlaps")] = NEEDED  # file to write
     messages: Path | None = None  # rows that the model was trained on: a file or folder as `prompts learn` reads
     template: config.Line | None = None  # folder that `prompts learn` wrote from these rows
     n_rows: config.PositiveInt | None = None  # number of rows to read, from the first; default: all
-
-    def writes(self) -> Outputs:
-        return {"output": [records_file(self.output, "overlaps")]}
 
     def run(self) -> None:
         from arc_refinery import records

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from pydantic import Field
 
 from arc_refinery import config
-from arc_refinery.cli.flags import Command, GrpoFlags, RuleFiles, RulePath, SamplerFlags
-from arc_refinery.cli.outputs import Outputs, records_file
+from arc_refinery.cli.flags import Command, GrpoFlags, RuleFiles, RulePath, ShardFlags
+from arc_refinery.cli.outputs import Outputs, Writes, records_file
 from arc_refinery.config import EPISODES, EVALUATION, RULE, TUNING
 from arc_refinery.config.flags import FLAT, NEEDED, Without
 from arc_refinery.config.tool_use import ToolName
@@ -34,15 +34,12 @@ MAX_NAMED = 20  # questions in the log
 class WriteQuestions(Command):
     """Generate or read a set of questions; a programming question is kept only if its own program passes its tests."""
 
-    output: RulePath = NEEDED  # file of questions
+    output: Annotated[Path, RULE, Writes(records_file, "questions")] = NEEDED  # file of questions
     questions: Annotated[config.Questions, FLAT, Without(TUNING), Without(EPISODES)]
     sandbox: config.Sandbox
     split: Annotated[Literal["train", "heldout"], RULE] = "train"  # of the generator, which trains on 7 texts of 8
     heldout: RuleFiles = ()  # held-out sets; their questions are removed from this one
     seed: config.Seed = 0  # seed of the generator
-
-    def writes(self) -> Outputs:
-        return {"output": [records_file(self.output, "questions")]}
 
     def run(self) -> None:
         from arc_refinery import records
@@ -181,14 +178,11 @@ class Conversations(ToolFlags):
     """Write correct answers to training questions, with and without tool calls, for supervised fine-tuning."""
 
     dataset_path: RuleFiles = NEEDED  # questions
-    output: RulePath = NEEDED  # file of conversations
+    output: Annotated[Path, RULE, Writes(records_file, "conversations")] = NEEDED  # file of conversations
     without_tools: config.Share = 0.5  # share that calls no tool
     n_questions: config.PositiveInt | None = None  # number per file, from the first; default: all
     max_model_len: config.PositiveInt  # longest prompt and completion together, in tokens
     n_jobs: Annotated[config.PositiveInt, RULE] = 1  # sandbox servers
-
-    def writes(self) -> Outputs:
-        return {"output": [records_file(self.output, "conversations")]}
 
     def run(self) -> None:
         from arc_refinery import records
@@ -306,25 +300,17 @@ class TrainToolUse(UserFlags, GrpoFlags, ToolFlags):
             )
 
 
-class Episodes(UserFlags, SamplerFlags, ToolFlags):
+class Episodes(UserFlags, ShardFlags, ToolFlags):
     """Run and grade episodes on a shard of questions; an interrupted run resumes."""
 
     generation: config.Generation
     dataset_path: RulePath = NEEDED  # questions
-    output_folder: RulePath = NEEDED  # <shard>.parquet is written here
     n_predictions: config.PositiveInt = 8  # episodes per question
     questions_per_batch: config.PositiveInt = 8  # questions whose episodes run together
-    shard: Annotated[config.NonNegativeInt, RULE] = 0  # index of the shard to run
-    n_shards: Annotated[config.PositiveInt, RULE] = 1  # number of shards; does not change results
-    lora_path: Annotated[Path | None, RULE] = None  # folder of an adapter; default: none
     n_jobs: Annotated[config.PositiveInt, TUNING] = 1  # sandbox servers
 
-    @property
-    def _output(self) -> Path:
-        return self.output_folder / f"{self.shard:03d}.parquet"
-
     def writes(self) -> Outputs:
-        return {"output_folder": [records_file(self._output, "episodes")]}
+        return {"output_folder": [records_file(self.output, "episodes")]}
 
     def run(self) -> None:
         from arc_refinery import records
@@ -353,12 +339,12 @@ class Episodes(UserFlags, SamplerFlags, ToolFlags):
                 seed=self.seed,
                 users=self.open_users(executors, renderer),
             )
-            played = run_shard(questions, setup, self.shard, self.n_shards, self._output)
+            played = run_shard(questions, setup, self.shard, self.n_shards, self.output)
             settings = setup.settings() | {"lora_path": self.lora_path}
             notes = {CALL_FORMAT: renderer.call_format.name}
             made_from = [self.dataset_path]
-            records.write(self._output, records.Episode, played, self.seed, settings, lambda: notes, made_from)
-        progress_path(self._output).unlink()
+            records.write(self.output, records.Episode, played, self.seed, settings, lambda: notes, made_from)
+        progress_path(self.output).unlink()
 
 
 def _check_sets(paths: Iterable[Path], named: Mapping[str, Iterable[str]]) -> None:

@@ -4,7 +4,16 @@ from enum import Enum
 from math import isfinite
 from typing import Annotated, Any, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic.fields import FieldInfo
 
 from arc_refinery.errors import InputError
@@ -139,6 +148,11 @@ _OF_TYPE = {
     "string_unicode": "valid Unicode text",
     "tuple_type": "a list",
 }
+
+
+def faults_of(error: ValidationError) -> list[Any]:
+    """Return the faults that pydantic found; it also calls a list empty if its only item is wrong."""
+    return [fault for fault in error.errors() if fault["type"] != "too_short" or not fault["input"]]
 
 
 def explain(problem: Any) -> str:

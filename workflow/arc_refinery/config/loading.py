@@ -9,7 +9,7 @@ from typing import Any, TypeVar, overload
 
 from pydantic import ValidationError
 
-from arc_refinery.config.base import ConfigError, explain
+from arc_refinery.config.base import ConfigError, explain, faults_of
 from arc_refinery.config.experiment import Experiment, Wanted
 from arc_refinery.config.resources import Resources
 from arc_refinery.config.yaml_files import read_yaml
@@ -41,9 +41,7 @@ def validate_experiment(config: Mapping[str, Any], origin: str, expected: Any = 
     try:
         return kind.model_validate(config)
     except ValidationError as error:
-        # pydantic also calls a list empty if its only item is wrong
-        problems = [one for one in error.errors() if one["type"] != "too_short" or not one["input"]]
-        lines = [explain(problem) for problem in problems]
+        lines = [explain(fault) for fault in faults_of(error)]
         raise ConfigError("\n".join(f"{origin}: {line}" for line in lines)) from None
 
 
