@@ -224,7 +224,7 @@ def test_a_former_output_may_be_replaced(write: Callable[[Path], object], output
     write(path)
     made = output(path)
     assert made.path.exists()
-    assert made.found(made.path) == ""
+    assert made.obstacle(made.path) == ""
 
 
 def test_the_pages_tables_and_plots_of_the_sample_reports_are_known_as_ours():
@@ -232,15 +232,15 @@ def test_the_pages_tables_and_plots_of_the_sample_reports_are_known_as_ours():
     plots_of_sample = [path for path in of_sample.rglob("*.png") if path.parent.name != "gallery"]
     assert plots_of_sample
     for path in of_sample.glob("results/*.md"):
-        assert outputs.page(path, "Experiment").found(path) == ""
-        assert outputs.page(path, "Experiments").found(path)
+        assert outputs.page(path, "Experiment").obstacle(path) == ""
+        assert outputs.page(path, "Experiments").obstacle(path)
     for path in of_sample.glob("logs/*/*.md"):
-        assert outputs.page(path, "Machine time").found(path) == ""
+        assert outputs.page(path, "Machine time").obstacle(path) == ""
     for path in plots_of_sample:
-        assert outputs.picture(path)[0].found(path) == ""
+        assert outputs.picture(path)[0].obstacle(path) == ""
     for folder in of_sample.glob("results/*/report"):
         command = cli.parse(["report", "--config", "x", "--folder", str(folder.parent), "--output", "out.md"])
-        assert command.writes()["folder"][0].found(folder) == ""
+        assert command.writes()["folder"][0].obstacle(folder) == ""
 
 
 def test_the_folder_of_a_report_is_known_as_ours(tmp_path: Path):

@@ -1,6 +1,10 @@
 """What stages are given: a changed setting changes the `params` of exactly the stages whose results it changes."""
 
+import subprocess
+import sys
 from collections.abc import Callable
+from doctest import testmod
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -289,3 +293,23 @@ def test_refining_reads_all_shards_of_the_turn_before() -> None:
     assert inputs.start_of(experiment, "trained") == ["<results>/adapters/sft"]
     with pytest.raises(ConfigError, match="refine-turn2 is not a branch of this experiment; expected turn1"):
         refining_inputs.adapter(experiment, "heldout", "refine-turn2")
+
+
+# the modules
+
+
+MODULES = ("config.flags", "cli.stages", "refine.stages", "tool_use.stages")
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_example_at_the_top_is_true(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    names = {"Annotated": Annotated, "Path": Path, "Lora": config.Lora, "Guard": config.Guard}
+    failures, n_examples = testmod(import_module(f"arc_refinery.{module}"), extraglobs=names)
+    assert (failures, n_examples > 0) == (0, True)
+
+
+def test_planning_loads_no_heavy_library() -> None:
+    modules = ", ".join(f"arc_refinery.{module}" for module in MODULES)
+    program = f"import sys, {modules}; print({{'torch', 'pyarrow', 'transformers', 'tyro', 'trl'}} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "set()\n"

@@ -91,7 +91,7 @@ def main() -> None:
         _discard_output()
         sys.exit(_CLOSED_PIPE)
     except OSError as error:
-        if error.filename is not None or error.errno not in _UNWRITABLE:  # of files, `files.writing` explains them
+        if error.filename is not None or error.errno not in _UNWRITABLE:  # `files.writing` explains those of files
             raise
         _discard_output()
         sys.exit(f"arc-refinery: standard output cannot be written: {error.strerror}; send it elsewhere")
@@ -237,5 +237,5 @@ def _summary(target: str) -> str:
     """First sentence of a command's docstring, read from the source without importing it."""
     module, _, class_name = target.partition(".")
     tree = ast.parse(Path(__file__).with_name(f"{module}.py").read_text())
-    (found,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == class_name)
-    return (ast.get_docstring(found) or "").partition("\n\n")[0].replace("\n", " ")
+    (command,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == class_name)
+    return (ast.get_docstring(command) or "").partition("\n\n")[0].replace("\n", " ")

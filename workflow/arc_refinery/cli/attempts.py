@@ -174,9 +174,9 @@ class Execute(Command):
 
         if self.programs or self.output:
             raise InputError("give --programs and --output, or --self-check alone")
-        found = surroundings(limits, self.n_jobs)
-        for one in found:  # before it is tried, because it may not start
-            print(f"{'fine' if one.is_kept else 'WRONG':8}{one.promise:42}{one.found}", flush=True)
+        machine = surroundings(limits, self.n_jobs)
+        for fact in machine:  # before the sandbox is tried, because it may not start
+            print(f"{'fine' if fact.is_kept else 'WRONG':8}{fact.promise:42}{fact.found}", flush=True)
         with Executor(self.n_jobs, limits, self.programs_per_child, self.allow_without_seccomp) as executor:
             trials = self_check(executor)
         for trial in trials:
@@ -186,5 +186,5 @@ class Execute(Command):
                 f"{broken} of {len(trials)} promises of the sandbox are broken here: on this machine, do not "
                 "execute programs that you have not read (docs/sandbox.md)"
             )
-        if wrong := [one.promise for one in found if not one.is_kept]:
+        if wrong := [fact.promise for fact in machine if not fact.is_kept]:
             raise InputError(f"verdicts may differ here from those of other machines: {', '.join(wrong)}; see above")

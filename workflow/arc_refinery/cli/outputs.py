@@ -36,7 +36,7 @@ class Output:
 
     path: Path
     what: str  # a file of tasks
-    found: Callable[[Path], str]  # what is there instead; empty if a command like this one wrote it
+    obstacle: Callable[[Path], str]  # what is there instead; empty if a command like this one wrote it
     is_folder: bool = False
     is_whole: bool = False  # a folder that is replaced with all that is in it
 
@@ -53,7 +53,7 @@ class Writes:
     def outputs(self, value: Path | tuple[Path, ...] | None) -> list[Output]:
         paths = value if isinstance(value, tuple) else [value] if value else []
         kinds = [self.kind(path, *self.facts) for path in paths]
-        return [one for outputs in kinds for one in (outputs if isinstance(outputs, list) else [outputs])]
+        return [output for kind in kinds for output in (kind if isinstance(kind, list) else [kind])]
 
 
 def check_outputs(command: "Command") -> None:
@@ -92,11 +92,11 @@ def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
     if (isinstance(value, Path) or (isinstance(value, str) and name in PATHS)) and "\0" not in str(value):
         yield name, str(value)
     elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _texts(name, one)
+        for item in value:
+            yield from _texts(name, item)
     elif isinstance(value, BaseModel):
-        for inner, one in value:
-            yield from _texts(inner, one)
+        for inner, item in value:
+            yield from _texts(inner, item)
 
 
 def _fault(output: Output) -> str:
@@ -115,16 +115,16 @@ def _fault(output: Output) -> str:
         if not (path.is_file() or path.is_dir()):
             return "is a pipe or a device; name another output"
         is_empty = not any(path.iterdir()) if output.is_folder else not path.stat().st_size
-        found = "" if is_empty else output.found(path)
+        obstacle = "" if is_empty else output.obstacle(path)
     except (OSError, ValueError, RecursionError):
-        found = "it cannot be read as one"
-    if not found:
+        obstacle = "it cannot be read as one"
+    if not obstacle:
         return ""
-    return f"exists and is not {output.what}: {found}. Nothing was changed; name another output, or move it away"
+    return f"exists and is not {output.what}: {obstacle}. Nothing was changed; name another output, or move it away"
 
 
 def _fault_of_parent(path: Path) -> str:
-    parent = next(one for one in path.absolute().parents if os.path.lexists(one))
+    parent = next(folder for folder in path.absolute().parents if os.path.lexists(folder))
     if not parent.is_dir():
         return f"cannot be written: {parent} is a file where a folder is needed. Name another output, or move it away"
     if not os.access(parent, os.W_OK | os.X_OK):
@@ -136,23 +136,23 @@ def _fault_of_parent(path: Path) -> str:
 
 
 def records_file(path: Path, kind: str) -> Output:
-    def found(path: Path) -> str:
+    def obstacle(path: Path) -> str:
         from arc_refinery import records
 
         other = records.kind_of(path)
         return "" if other == kind else f"it holds {other}"
 
-    return Output(path, f"a file of {kind}", found)
+    return Output(path, f"a file of {kind}", obstacle)
 
 
 def table(path: Path, columns: Sequence[str]) -> Output:
-    def found(path: Path) -> str:
+    def obstacle(path: Path) -> str:
         import pyarrow.parquet as pq
 
         names = pq.read_schema(path).names  # its errors are OSError or ValueError
         return "" if names == list(columns) else f"its columns are {', '.join(names[:5])}"
 
-    return Output(path, f"a table with the columns {', '.join(islice(columns, 3))}, ...", found)
+    return Output(path, f"a table with the columns {', '.join(islice(columns, 3))}, ...", obstacle)
 
 
 def page(path: Path, title: str) -> Output:
@@ -162,11 +162,11 @@ def page(path: Path, title: str) -> Output:
 
 
 def _text(path: Path, what: str, begins: str) -> Output:
-    def found(path: Path) -> str:
+    def obstacle(path: Path) -> str:
         start = _start(path)
         return "" if re.match(begins, start) else f"it begins with {start[:40]!r}"
 
-    return Output(path, what, found)
+    return Output(path, what, obstacle)
 
 
 def report(path: Path, title: str) -> list[Output]:
@@ -175,7 +175,7 @@ def report(path: Path, title: str) -> list[Output]:
 
 def picture(path: Path) -> list[Output]:
     """A plot as PNG, and next to it as SVG."""
-    return [Output(path, "a plot as PNG", _found_in_png), svg(path.with_suffix(".svg"))]
+    return [Output(path, "a plot as PNG", _obstacle_to_png), svg(path.with_suffix(".svg"))]
 
 
 def svg(path: Path) -> Output:
@@ -184,7 +184,7 @@ def svg(path: Path) -> Output:
     )
 
 
-def _found_in_png(path: Path) -> str:
+def _obstacle_to_png(path: Path) -> str:
     """Photos and drawings have other chunks: matplotlib writes the size, the resolution and the cells."""
     with path.open("rb") as file:
         start = file.read(62)
@@ -199,12 +199,12 @@ def csv(path: Path, header: str) -> Output:
 def lines(path: Path, *keys: str) -> Output:
     """JSON lines; the first one, at least, has these keys."""
 
-    def found(path: Path) -> str:
+    def obstacle(path: Path) -> str:
         with path.open("rb") as file:
             first = json.loads(file.readline(1_000_000))
         return _lacks(first, keys)
 
-    return Output(path, f"a file of JSON lines with the keys {', '.join(keys)}", found)
+    return Output(path, f"a file of JSON lines with the keys {', '.join(keys)}", obstacle)
 
 
 def json_file(path: Path, *keys: str) -> Output:
@@ -214,28 +214,28 @@ def json_file(path: Path, *keys: str) -> Output:
 def submission(path: Path) -> Output:
     """Kaggle's: `{"<task>": [{"attempt_1": ..., "attempt_2": ...}]}`."""
 
-    def found(path: Path) -> str:
+    def obstacle(path: Path) -> str:
         content = _json(path)
         entries = list(content.values()) if isinstance(content, dict) else [None]
         are_guesses = all(
-            isinstance(one, list) and all(not _lacks(two, ["attempt_1"]) for two in one) for one in entries
+            isinstance(entry, list) and all(not _lacks(guess, ["attempt_1"]) for guess in entry) for entry in entries
         )
         return "" if are_guesses else "it does not have two guesses per test input"
 
-    return Output(path, "a submission", found)
+    return Output(path, "a submission", obstacle)
 
 
 def folder(path: Path, what: str, needed: Iterable[str], names: str = ".*") -> Output:
     """A folder that holds the files `needed`, and whose entries all match `names`."""
 
-    def found(path: Path) -> str:
-        entries = sorted(one.name for one in path.iterdir() if one.name != SNAKEMAKES)
+    def obstacle(path: Path) -> str:
+        entries = sorted(entry.name for entry in path.iterdir() if entry.name != SNAKEMAKES)
         if foreign := [name for name in entries if not re.fullmatch(names, name)]:
             return f"it holds {foreign[0]}"
         lacking = [name for name in needed if name not in entries]
         return f"it holds {entries[0]}, but no {lacking[0]}" if entries and lacking else ""
 
-    return Output(path, what, found, is_folder=True, is_whole=True)
+    return Output(path, what, obstacle, is_folder=True, is_whole=True)
 
 
 def folder_of_files(path: Path, what: str, needed: Sequence[str]) -> Output:

@@ -30,7 +30,7 @@ def read(kind: type[AnyCommand], words: Sequence[str], prog: str) -> AnyCommand:
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        faults = [explain({**one, "loc": _place(kind, one["loc"])}) for one in faults_of(error)]
+        faults = [explain({**fault, "loc": _place(kind, fault["loc"])}) for fault in faults_of(error)]
         print("\n".join(f"{prog}: {fault}" for fault in faults), file=sys.stderr)
         sys.exit(2)
 
@@ -41,7 +41,7 @@ def rules_for(kind: type[Command]) -> ConstructorRegistry:
     hidden = {section_of(field): lacking(field) for field in kind.model_fields.values()}
     is_asked = False  # whether this rule has asked tyro for its own
 
-    def field(spec: StructFieldSpec, section: type[BaseModel]) -> StructFieldSpec:
+    def flag(spec: StructFieldSpec, section: type[BaseModel]) -> StructFieldSpec:
         shown: Any = spec.type
         if FLAT in section.model_fields[spec.name].metadata:
             shown = Annotated[shown, tyro.conf.OmitArgPrefixes]
@@ -59,7 +59,7 @@ def rules_for(kind: type[Command]) -> ConstructorRegistry:
         spec = ConstructorRegistry.get_struct_spec(info)
         is_asked = False
         assert isinstance(spec, StructConstructorSpec)
-        shown = [field(one, info.type) for one in spec.fields if one.name not in hidden.get(info.type, ())]
+        shown = [flag(field, info.type) for field in spec.fields if field.name not in hidden.get(info.type, ())]
 
         def values(**given: Any) -> dict[str, Any]:
             return given
@@ -72,7 +72,7 @@ def rules_for(kind: type[Command]) -> ConstructorRegistry:
         if not (isinstance(info.type, type) and issubclass(info.type, Entry)):
             return None
         return PrimitiveConstructorSpec(
-            1, "STR", lambda words: words[0], lambda one: isinstance(one, str | Entry), lambda one: [str(one)]
+            1, "STR", lambda words: words[0], lambda value: isinstance(value, str | Entry), lambda value: [str(value)]
         )
 
     return registry

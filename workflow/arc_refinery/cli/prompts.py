@@ -35,14 +35,16 @@ class NextTurnFlags(PromptFlags):
     shards_per_grading_job: Annotated[config.PositiveInt, TUNING] = 1  # shards whose verdicts are in one file
     n_considered: config.PositiveInt  # attempts per task that may be used, from the first
     include_errors: bool = False  # also refine programs that raised an exception
-    form: config.FeedbackForm = "given"  # of the feedback: given grids, pairs of given and expected grids, or cells
+    form: config.FeedbackForm = (
+        "given"  # form of the feedback: given grids, pairs of given and expected grids, or cells
+    )
 
     @property
     def files(self) -> BranchFiles:
         return BranchFiles(self.folder, self.n_shards, self.shards_per_grading_job)
 
     def reads(self) -> list[Path]:
-        return [self.files.prompts]  # of a kind that is written, too
+        return [self.files.prompts]  # the command writes such files, too
 
 
 class FirstPrompts(PromptFlags):

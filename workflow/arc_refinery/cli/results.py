@@ -43,11 +43,11 @@ class WriteReport(Command):
         settings = self.folder / "settings.json"
         if not settings.is_file():
             return
-        found = config.load_experiment(settings)
+        other = config.load_experiment(settings)
         for key in ("kind", "experiment"):
-            if getattr(found, key) != getattr(given, key):
+            if getattr(other, key) != getattr(given, key):
                 raise InputError(
-                    f"{self.config}: {key} is {getattr(given, key)}, but {settings} says {getattr(found, key)}; give "
+                    f"{self.config}: {key} is {getattr(given, key)}, but {settings} says {getattr(other, key)}; give "
                     "the settings.json in the folder of the results"
                 )
 

@@ -5,9 +5,9 @@ A rule gives such a command its files. Snakemake makes a result again when `flag
 another value.
 
     >>> from arc_refinery.config import load_experiment
-    >>> experiment = load_experiment(Path("config/config.yaml"))
+    >>> experiment = load_experiment(Path("config/tool-use-demo.yaml"))
     >>> sft(experiment, "sft").flags(tuning=True)
-    '--save-steps 200'
+    '--save-steps 50'
     >>> training_job(experiment, "trained").training.learning_rate
     0.0003
 """
@@ -32,7 +32,7 @@ def settings_text(experiment: Experiment) -> str:
 
 
 def fetch(experiment: Experiment, repository: str) -> Fetch:
-    (download,) = (one for one in experiment.downloads if one.path == repository)
+    (download,) = (download for download in experiment.downloads if download.path == repository)
     return Fetch(**asdict(download))
 
 

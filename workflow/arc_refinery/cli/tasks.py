@@ -48,7 +48,7 @@ class EvaluationTasks(Command):
     """Collect the tasks of one evaluation set."""
 
     output: Annotated[Path, RULE, Writes(records_file, "tasks")] = NEEDED  # file of tasks to write
-    task_set: Annotated[config.TaskSet, FLAT, Without(TUNING), Without(REPORT)]
+    task_set: Annotated[config.TaskSet, FLAT, Without(TUNING, REPORT)]
     max_cells: config.PositiveInt = 4500  # drop generated tasks with more cells than this, over all grids
 
     def run(self) -> None:
@@ -86,14 +86,14 @@ class FindOverlap(Command):
         if (self.messages is None) != (self.template is None):
             raise InputError("--messages and --template go together; give both or neither")
         evaluated = EvaluatedTasks({path.stem: records.read(path, Task) for path in self.evaluated})
-        found = list(overlaps(self.trained, evaluated))
+        rows = list(overlaps(self.trained, evaluated))
         if self.messages and self.template:
             for task in tasks_of_rows(self.messages, load_template(self.template), self.n_rows):
-                found += overlaps_of(task, TEMPLATE_ROWS, evaluated)
-        records.write(self.output, records.Overlap, found, 0, {})
+                rows += overlaps_of(task, TEMPLATE_ROWS, evaluated)
+        records.write(self.output, records.Overlap, rows, 0, {})
         for path in self.evaluated:
-            n_found = len({one.evaluated_id for one in found if one.evaluated_in == path.stem})
-            logging.info("%s: %d of %d tasks are also among those to train on", path, n_found, records.count(path))
+            n_trained = len({row.evaluated_id for row in rows if row.evaluated_in == path.stem})
+            logging.info("%s: %d of %d tasks are also among those to train on", path, n_trained, records.count(path))
 
 
 class SelectTasks(Command):

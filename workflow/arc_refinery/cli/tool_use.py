@@ -35,9 +35,9 @@ class WriteQuestions(Command):
     """Generate or read a set of questions; a programming question is kept only if its own program passes its tests."""
 
     output: Annotated[Path, RULE, Writes(records_file, "questions")] = NEEDED  # file of questions
-    questions: Annotated[config.Questions, FLAT, Without(TUNING), Without(EPISODES)]
+    questions: Annotated[config.Questions, FLAT, Without(TUNING, EPISODES)]
     sandbox: config.Sandbox
-    split: Annotated[Literal["train", "heldout"], RULE] = "train"  # of the generator, which trains on 7 texts of 8
+    split: Annotated[Literal["train", "heldout"], RULE] = "train"  # the generator trains on 7 texts of 8
     heldout: RuleFiles = ()  # held-out sets; their questions are removed from this one
     seed: config.Seed = 0  # seed of the generator
 
@@ -55,7 +55,9 @@ class WriteQuestions(Command):
             checked = with_valid_reference(unseen, *executors)
         _name_them("left out, because its own program does not pass its tests", checked.failing)
         _name_them("kept, with fewer asserts", checked.unchecked)
-        if n_shown := sum(one.kind == "code_exec" and not any(hidden_checks(one)) for one in checked.kept):
+        if n_shown := sum(
+            question.kind == "code_exec" and not any(hidden_checks(question)) for question in checked.kept
+        ):
             logging.warning(
                 "%d questions show what all of their asserts call: a program that returns the shown values is correct, "
                 "and the reward term passed_tests is 0. Give them more asserts",
@@ -110,9 +112,9 @@ class ToolFlags(Command):
         tokenizer, schemas, limits = load_tokenizer(self.model_path), Toolbox(self.tools).schemas, self.generation
         made = ToolRenderer(tokenizer, schemas, limits.enable_thinking, limits.stop_token, limits.system)
         made.check_stop_token()
-        chosen = with_call_format(made, limits.call_format)
-        chosen.check()
-        return chosen
+        renderer = with_call_format(made, limits.call_format)
+        renderer.check()
+        return renderer
 
     def choices_of_sets(self) -> dict[str, tuple[config.ToolChoice, ...]]:
         """The tools of sets of questions that have other tools."""
@@ -130,7 +132,7 @@ class ToolFlags(Command):
         """Modules that programs of calls, and programs that are answers, may import because of the tool `python`."""
         from arc_refinery.tool_use.tools.built_in_tools import PYTHON_MODULES
 
-        is_offered = any(one.tool == "python" for one in self._all_choices())
+        is_offered = any(choice.tool == "python" for choice in self._all_choices())
         return PYTHON_MODULES if is_offered or self.modules_of_python else []
 
     def files_hash(self) -> str:
@@ -139,14 +141,14 @@ class ToolFlags(Command):
 
         if self.files is not None and not self.files.is_dir():
             raise InputError(f"{self.files}: no such folder; expected one with one folder per question")
-        of_tools = {path for one in self._all_choices() for path in one.files}
+        tool_files = {path for choice in self._all_choices() for path in choice.files}
         readable = sorted(path for path in self.files.rglob("*") if path.is_file()) if self.files else []
-        of_all = content_hash([*readable, *sorted(of_tools)]) if readable or of_tools or self.files else ""
+        hashed = content_hash([*readable, *sorted(tool_files)]) if readable or tool_files or self.files else ""
         tools = self.tool_words()
         are_plain = all(word in get_args(ToolName) for word in tools)
         if are_plain and not self.modules_of_python:
-            return of_all
-        settings: dict[str, Any] = {"files": of_all, "tools": tools}
+            return hashed
+        settings: dict[str, Any] = {"files": hashed, "tools": tools}
         if self.modules_of_python:
             settings["modules"] = self.modules()
         return records.settings_hash(settings)
@@ -156,14 +158,14 @@ class ToolFlags(Command):
         from arc_refinery.tool_use.tools.own_tools import check_own_tools
         from arc_refinery.tool_use.tools.toolbox import Toolbox
 
-        of_sets = self.choices_of_sets()
-        for offered in (self.tools, *of_sets.values()):
+        by_set = self.choices_of_sets()
+        for offered in (self.tools, *by_set.values()):
             Toolbox(offered)  # raises if two tools have one name
         check_own_tools(self._all_choices(), executor)
 
         def toolbox(question: "Question") -> Toolbox:
             return Toolbox(
-                of_sets.get(question.question_id.partition("/")[0], self.tools),
+                by_set.get(question.question_id.partition("/")[0], self.tools),
                 executor,
                 self.files and self.files / question.question_id,
                 self.generation.max_result_chars,
@@ -189,11 +191,11 @@ class Conversations(ToolFlags):
         from arc_refinery.tool_use.training.demonstrations import conversation
         from arc_refinery.tool_use.training.environment import check_template
 
-        of_tools = self.files_hash()
+        files_hash = self.files_hash()
         settings = {
             "generation": self.generation.model_dump(exclude=config.marked(config.Generation, EVALUATION)),
             "tools": [str(tool) for tool in self.tools],
-            **({"files": of_tools} if of_tools else {}),
+            **({"files": files_hash} if files_hash else {}),
             "without_tools": self.without_tools,
             "n_questions": self.n_questions,
         }
@@ -351,7 +353,8 @@ def _check_sets(paths: Iterable[Path], named: Mapping[str, Iterable[str]]) -> No
     """Raise `InputError` if a flag names a set of which there is no question."""
     from arc_refinery import records
 
-    there = {one.partition("/")[0] for path in paths for one in records.texts(path, records.Question, "question_id")}
+    ids = [text for path in paths for text in records.texts(path, records.Question, "question_id")]
+    there = {text.partition("/")[0] for text in ids}
     for flag, sets in named.items():
         if unknown := sorted(set(sets) - there):
             raise InputError(

@@ -53,9 +53,9 @@ class Train(GrpoFlags):
     lengths: Annotated[config.Lengths, FLAT] = Field(default_factory=_published_lengths)
     use_data_augmentation: bool = True  # for tasks: give each prompt its own symmetry and coloring
     test_inputs: config.TestInputs = "one"  # for tasks: that a prompt shows; one is drawn at random
-    template: config.Line = "words"  # of prompts for tasks and of feedback: compact, words, or a learned folder
+    template: config.Line = "words"  # wording of prompts and feedback: compact, words, or a learned folder
     colors: tuple[str, ...] | None = None  # ten words for the colors 0 to 9 in them
-    form: config.FeedbackForm = "given"  # of that feedback
+    form: config.FeedbackForm = "given"  # form of that feedback
     include_errors: bool = False  # on-policy: also refine programs that raised an exception
     code_execution_cpu_seconds: config.Seconds = 1.0  # CPU time limit per program, over all its inputs
     code_execution_wall_seconds: config.Seconds = 10.0  # wall time limit per program

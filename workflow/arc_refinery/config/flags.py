@@ -1,15 +1,18 @@
 """Sections of the config, and commands that hold them, as flags of a command line.
 
-class Fine(Strict):
-    dataset_path: Annotated[Path, RULE] = NEEDED  # the rule gives it; a person has to type it
-    training: Annotated[Imitation, FLAT]  # --epochs
-    guard: Guard  # --guard.window
-
-flag_words(Fine(training=..., guard=...)) == ["--epochs", "1.0", ..., "--guard.window", "10", ...]
+>>> class Job(BaseModel):
+...     output: Annotated[Path, RULE] = NEEDED  # a rule gives it; a person has to type it
+...     lora: Annotated[Lora, FLAT]
+...     guard: Guard
+...     n_jobs: Annotated[int, TUNING] = 1
+>>> job = Job(lora=Lora(lora_r=8), guard=Guard(window=5))
+>>> flag_words(job)[:4]
+['--lora-r', '8', '--lora-alpha', '64']
+>>> "--guard.window" in flag_words(job), flag_words(job, tuning=True)
+(True, ['--n-jobs', '1'])
 """
 
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel
@@ -22,11 +25,11 @@ NEEDED: Any = RULE  # default of a flag that a rule gives, and that has to be ty
 FLAT = object()  # on a section: its flags have no prefix
 
 
-@dataclass(frozen=True, slots=True)
 class Without:
-    """On a section: the command lacks its fields with this mark."""
+    """On a section: the command lacks its fields with these marks."""
 
-    mark: Mark
+    def __init__(self, *marks: Mark) -> None:
+        self.marks = marks
 
 
 def flag_of(name: str) -> str:
@@ -43,7 +46,8 @@ def section_of(field: FieldInfo) -> type[BaseModel] | None:
 def lacking(field: FieldInfo) -> set[str]:
     """Names of the fields of a section that the command lacks."""
     section = section_of(field)
-    return marked(section, *(one.mark for one in field.metadata if isinstance(one, Without))) if section else set()
+    marks = [mark for without in field.metadata if isinstance(without, Without) for mark in without.marks]
+    return marked(section, *marks) if section else set()
 
 
 def flag_words(
@@ -91,7 +95,7 @@ def _flat(value: Any) -> Iterator[str]:
             for pair in value.items():
                 yield from map(str, pair)
         case tuple() | list():
-            for one in value:
-                yield from _flat(one)
+            for item in value:
+                yield from _flat(item)
         case _:
             yield str(value)

@@ -5,7 +5,7 @@
 >>> experiment = load_experiment(Path("config/tool-use-demo.yaml"), ToolUse)
 >>> job = episodes(experiment, "arithmetic", "trained")
 >>> str(job.tools[0]), job.n_predictions, job.words(tuning=True)
-('calculator', 4, ['--gpu-memory-utilization', '0.9', '--n-jobs', '1'])
+('calculator', 8, ['--gpu-memory-utilization', '0.9', '--n-jobs', '1'])
 """
 
 from collections.abc import Iterable
