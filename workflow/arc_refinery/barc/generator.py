@@ -33,7 +33,7 @@ from arc_refinery.seeding import stream_seed
 
 _HELD_OUT_ONE_IN = 8
 ATTEMPTS_PER_EXAMPLE = 4
-_MAX_DRAWS = 20_000  # of programs, until one fits
+_MAX_DRAWS = 20_000  # programs drawn until one fits
 
 _BY_FAMILY: dict[str, list[Operation]] = defaultdict(list)
 for _operation in OPERATIONS:

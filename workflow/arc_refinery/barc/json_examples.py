@@ -33,10 +33,10 @@ class UnusualFormError(ValueError):
 def cut(line: bytes) -> tuple[bytes, bytes]:
     """Return a line of JSON with its examples replaced by null, and the text of the examples."""
     position = line.find(_KEY)  # quotes inside strings are escaped, so this is a key or a whole string
-    found = _VALUE.match(line, position) if position >= 0 else None
-    if not found or line[position - 1 : position] == b"\\":
+    match = _VALUE.match(line, position) if position >= 0 else None
+    if not match or line[position - 1 : position] == b"\\":
         raise UnusualFormError
-    start = found.end()
+    start = match.end()
     quote = line.find(b'"', start) % (len(line) + 1)  # the end if there is none
     brace = line.find(b"}", start, quote)
     text = line[start : brace if brace >= 0 else quote].rstrip(BLANK + b",")

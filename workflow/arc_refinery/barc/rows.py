@@ -148,9 +148,9 @@ def _row_by_row(rows: Rows, names: list[str], left_out: Counter[str]) -> tuple[l
     for row, name in zip(rows.to_pylist() if isinstance(rows, pa.RecordBatch) else rows, names, strict=True):
         fields = parse_json(row, name, "one BARC row per line") if isinstance(row, bytes) else row
         sources.append(_source(fields, name))
-        kept = _examples(fields, name, left_out)
-        n_pairs.append(len(kept) // 2)
-        grids += kept
+        examples = _examples(fields, name, left_out)
+        n_pairs.append(len(examples) // 2)
+        grids += examples
     return sources, n_pairs, FlatGrids.from_grids(grids)
 
 
@@ -172,20 +172,20 @@ def _source(row: Any, where: str) -> str:
 
 def _examples(row: Any, where: str, left_out: Counter[str]) -> list[Grid]:
     """Return the grids of a row's pairs: input, output, input, ..."""
-    kept: list[Grid] = []
+    grids: list[Grid] = []
     for number, example in enumerate(_field(row, "examples", list, where)):
         try:
-            given, wanted = map(_grid, example)
-            if isinstance(given, str) or isinstance(wanted, str):
-                reasons = {side for side in (given, wanted) if isinstance(side, str)}
+            input_grid, output = map(_grid, example)
+            if isinstance(input_grid, str) or isinstance(output, str):
+                reasons = {side for side in (input_grid, output) if isinstance(side, str)}
                 left_out[" and ".join(sorted(reasons))] += 1
             else:
-                kept += [given, wanted]
+                grids += [input_grid, output]
         except (GridError, TypeError, ValueError) as error:
             raise InputError(
                 f"{where}: field 'examples', pair {number}: {error}; expected [input grid, output grid]"
             ) from None
-    return kept
+    return grids
 
 
 def _grid(value: Any) -> Grid | str:

@@ -51,7 +51,7 @@ class LeftOut:
     """Numbers of problems and pairs that are in no task, by reason."""
 
     problems: Counter[str] = field(default_factory=Counter)
-    pairs: Counter[str] = field(default_factory=Counter)  # of BARC rows, whose other pairs are used
+    pairs: Counter[str] = field(default_factory=Counter)  # their rows' other pairs are used
 
 
 def deal_tasks(
@@ -75,10 +75,10 @@ def deal_tasks(
         waiting.seek(0)
         start = 0
         for batch in pa.ipc.open_stream(waiting):
-            of_batch = parts[start : start + len(batch)]
+            batch_parts = parts[start : start + len(batch)]
             start += len(batch)
             for part in range(n_parts):
-                is_in_part = of_batch == part
+                is_in_part = batch_parts == part
                 yield part, pa.table(batch if is_in_part.all() else batch.filter(pa.array(is_in_part)))
 
 
@@ -92,9 +92,11 @@ def _tasks(problems: Problems, n_wanted: int, seed: int, n_jobs: int, left_out: 
             with ProcessPoolExecutor(n_jobs, get_context("forkserver")) if n_jobs > 1 else nullcontext() as pool:
                 read = partial(tasks_of_rows, max_cells=problems.max_cells, seed=seed)
                 blocks = row_blocks(Path(str(problems.path)))
-                for table, of_problems, of_pairs in _in_order(pool, read, tqdm(blocks, unit="block", mininterval=5)):
-                    left_out.problems.update(of_problems)
-                    left_out.pairs.update(of_pairs)
+                for table, left_problems, left_pairs in _in_order(
+                    pool, read, tqdm(blocks, unit="block", mininterval=5)
+                ):
+                    left_out.problems.update(left_problems)
+                    left_out.pairs.update(left_pairs)
                     yield table
         case "hub":
             raise InputError(f"problems: {FETCH_FIRST}")

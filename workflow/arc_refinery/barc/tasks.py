@@ -62,13 +62,13 @@ def tasks_of_rows(rows: RowBlock, max_cells: int, seed: int) -> tuple[pa.Table, 
     n_pairs, ends = problems.n_pairs, np.cumsum(problems.n_pairs)
     starts = ends - n_pairs
     cells = problems.grids.heights * problems.grids.widths
-    of_pair = cells[::2] + cells[1::2]
+    cells_per_pair = cells[::2] + cells[1::2]
     draws = [
-        _draw(problem_id, of_pair[start:end], max_cells, seed)
+        _draw(problem_id, cells_per_pair[start:end], max_cells, seed)
         for problem_id, start, end in zip(problems.problem_ids, starts.tolist(), ends.tolist(), strict=True)
     ]
     makes_task = np.array([isinstance(drawn, _Draw) for drawn in draws], bool)
-    is_train, is_test = np.zeros((2, of_pair.size), bool)
+    is_train, is_test = np.zeros((2, cells_per_pair.size), bool)
     for drawn, start in zip(draws, starts.tolist(), strict=True):
         if isinstance(drawn, _Draw):
             is_train[start + drawn.train] = is_test[start + drawn.test] = True
@@ -86,10 +86,10 @@ def tasks_of_rows(rows: RowBlock, max_cells: int, seed: int) -> tuple[pa.Table, 
     return pa.table(columns, records.schema(Task)), reasons, pairs_left_out
 
 
-def _pairs(grids: FlatGrids, chosen: NDArray[np.bool_]) -> pa.Array:
-    """Return the pairs i for which ``chosen[i]`` is true."""
-    inputs, outputs = np.zeros((2, 2 * chosen.size), bool)
-    inputs[::2] = outputs[1::2] = chosen
+def _pairs(grids: FlatGrids, is_selected: NDArray[np.bool_]) -> pa.Array:
+    """Return the pairs i for which ``is_selected[i]`` is true."""
+    inputs, outputs = np.zeros((2, 2 * is_selected.size), bool)
+    inputs[::2] = outputs[1::2] = is_selected
     return pair_array(grids.select(inputs), grids.select(outputs))
 
 

@@ -56,7 +56,7 @@ def read_visit(path: Path) -> Visit:
     """Read the findings of another job; raise `InputError` if they cannot be read."""
     try:
         content = json.loads(path.read_text())
-        findings = [Finding(**one) for one in content.pop("findings")]
+        findings = [Finding(**finding) for finding in content.pop("findings")]
         return Visit(**content, findings=findings)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
@@ -71,16 +71,17 @@ def same_programs(visits: Sequence[Visit]) -> Finding:
     versions = {visit.job: ", ".join(f"{name} {v}" for name, v in visit.programs_run_under.items()) for visit in visits}
     if len(set(versions.values())) == 1:
         return Finding(check, "passed", next(iter(versions.values())))
-    found = "; ".join(f"{job}: {text}" for job, text in versions.items())
-    return Finding(check, "failed", found, "reinstall the pinned sets of envs/, which agree (docs/environments.md)")
+    texts = "; ".join(f"{job}: {text}" for job, text in versions.items())
+    return Finding(check, "failed", texts, "reinstall the pinned sets of envs/, which agree (docs/environments.md)")
 
 
 def findings_page(visits: Sequence[Visit]) -> str:
     """Return all findings as a Markdown page."""
     rows = [
-        [visit.job, one.check, f"**{one.outcome}**" if one.outcome == "failed" else one.outcome, one.found, one.advice]
+        [visit.job, finding.check, outcome, finding.found, finding.advice]
         for visit in visits
-        for one in visit.findings
+        for finding in visit.findings
+        for outcome in [f"**{finding.outcome}**" if finding.outcome == "failed" else finding.outcome]
     ]
     last = same_programs(visits)
     rows.append(["all", last.check, last.outcome, last.found, last.advice])
@@ -94,5 +95,5 @@ def findings_page(visits: Sequence[Visit]) -> str:
 
 
 def failures(visits: Sequence[Visit]) -> list[Finding]:
-    found = [one for visit in visits for one in visit.findings] + [same_programs(visits)]
-    return [one for one in found if one.outcome == "failed"]
+    findings = [finding for visit in visits for finding in visit.findings] + [same_programs(visits)]
+    return [finding for finding in findings if finding.outcome == "failed"]

@@ -36,7 +36,7 @@ def software(pins: Path) -> Finding:
         raise InputError(f"{pins}: cannot be read ({error.strerror}); run this in the checkout") from None
     pinned = dict(line.split("==") for line in lines if line and not line.startswith("#"))
     # suffixes such as `+cpu` name a build of the same version
-    installed = {canonicalize_name(one.name): one.version.partition("+")[0] for one in distributions()}
+    installed = {canonicalize_name(package.name): package.version.partition("+")[0] for package in distributions()}
     missing = [name for name in pinned if canonicalize_name(name) not in installed]
     other = {
         name: (installed[canonicalize_name(name)], wanted)
@@ -45,11 +45,11 @@ def software(pins: Path) -> Finding:
     }
     if not missing and not other:
         return Finding(check, "passed", f"all {len(pinned)}, Python {platform.python_version()}")
-    found = [f"{name} {given}, pinned {wanted}" for name, (given, wanted) in other.items()]
-    found += [f"{name} is missing" for name in missing]
-    more = f", and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
+    faults = [f"{name} {version}, pinned {wanted}" for name, (version, wanted) in other.items()]
+    faults += [f"{name} is missing" for name in missing]
+    more = f", and {len(faults) - MAX_NAMED} more" if len(faults) > MAX_NAMED else ""
     return Finding(
-        check, "failed", ", ".join(found[:MAX_NAMED]) + more, "recreate this environment: docs/environments.md"
+        check, "failed", ", ".join(faults[:MAX_NAMED]) + more, "recreate this environment: docs/environments.md"
     )
 
 
@@ -80,9 +80,9 @@ def gpu(needs: ModelNeeds, dtype: str) -> Iterator[Finding]:
         yield Finding(checks[1], "failed", f"no GPU; {driver}; CUDA_VISIBLE_DEVICES: {visible}", advice)
         return
     yield Finding(checks[1], "passed", driver)
-    found = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
-    texts = [f"{one.name}, {one.total_memory / 2**20:.0f} MB" for one in found]
-    large = [one for one in found if one.total_memory / 2**20 >= needs.gpu_mem_mb]
+    gpus = [torch.cuda.get_device_properties(number) for number in range(torch.cuda.device_count())]
+    texts = [f"{gpu.name}, {gpu.total_memory / 2**20:.0f} MB" for gpu in gpus]
+    large = [gpu for gpu in gpus if gpu.total_memory / 2**20 >= needs.gpu_mem_mb]
     if len(large) >= needs.gpus:
         yield Finding(checks[2], "passed", "; ".join(texts))
     else:
@@ -91,9 +91,9 @@ def gpu(needs: ModelNeeds, dtype: str) -> Iterator[Finding]:
             checks[2], "failed", "; ".join(texts) + wanted, "pin larger machines: requirements (docs/cluster.md)"
         )
     if dtype == "bfloat16":  # torch also says yes where it only emulates it, and vLLM refuses that
-        old = [one.name for one in found if one.major < BFLOAT16_CAPABILITY]
+        old = [gpu.name for gpu in gpus if gpu.major < BFLOAT16_CAPABILITY]
         outcome: CheckOutcome = "failed" if old else "passed"
-        capabilities = ", ".join(f"{one.major}.{one.minor}" for one in found)
+        capabilities = ", ".join(f"{gpu.major}.{gpu.minor}" for gpu in gpus)
         advice = "pin newer machines, or set model.dtype to float16" if old else ""
         yield Finding("GPUs compute in bfloat16", outcome, f"compute capability {capabilities}, expected 8.0", advice)
 
@@ -101,11 +101,11 @@ def gpu(needs: ModelNeeds, dtype: str) -> Iterator[Finding]:
 def gpu_memory(experiment: Experiment, job: JobKind) -> Iterator[Finding]:
     """Check that the experiment's jobs fit the GPUs that it asks for, by counting, not by running."""
     try:
-        found = counts(experiment)
+        memory = counts(experiment)
     except InputError as error:
         yield Finding("GPU memory, counted", "not applicable", str(error))
         return
-    for count in found:
+    for count in memory:
         if count.job.startswith("sample") == (job == "sample"):
             outcome: CheckOutcome = "failed" if count.faults else "passed"
             yield Finding(f"GPU memory of {count.job}, counted", outcome, count.summary, "; ".join(count.faults))
@@ -124,12 +124,12 @@ def compiler() -> Finding:
     """Check for a C compiler and Python's headers, which Triton needs (vLLM and Unsloth use it on a GPU)."""
     check = "a C compiler and Python's headers"
     compilers = [os.environ.get("CC", ""), "gcc", "clang"]
-    found = next((path for name in compilers if name and (path := shutil.which(name))), None)
+    path_of_compiler = next((path for name in compilers if name and (path := shutil.which(name))), None)
     header = Path(sysconfig.get_path("include"), "Python.h")
-    if found and header.exists():
-        return Finding(check, "passed", f"{found}, {header}")
+    if path_of_compiler and header.exists():
+        return Finding(check, "passed", f"{path_of_compiler}, {header}")
     missing = [
-        *([] if found else ["no gcc, no clang, and CC names no compiler"]),
+        *([] if path_of_compiler else ["no gcc, no clang, and CC names no compiler"]),
         *([] if header.exists() else [f"no {header}"]),
     ]
     advice = "install gcc and python3-dev, or set CC to a compiler where Snakemake is started: the profiles pass it on"
@@ -141,16 +141,16 @@ def disk(needs: Needs, results: Path) -> Iterator[Finding]:
     temporary = Path(tempfile.gettempdir())
     for what, folder, wanted in (("results", results, MIN_FREE), ("scratch", temporary, needs.disk_mb * 2**20)):
         free = shutil.disk_usage(folder).free
-        found = f"{folder}: {free / GB:.1f} GB free"
+        space = f"{folder}: {free / GB:.1f} GB free"
         if free >= wanted:
-            yield Finding(f"disk for {what}", "passed", found)
+            yield Finding(f"disk for {what}", "passed", space)
         else:
             advice = "make room"
             if what == "scratch":
                 advice += (
                     ", pin other machines (requirements), or, except on HTCondor, which sets it itself, set TMPDIR"
                 )
-            yield Finding(f"disk for {what}", "failed", f"{found}, expected {wanted / GB:.1f} GB", advice)
+            yield Finding(f"disk for {what}", "failed", f"{space}, expected {wanted / GB:.1f} GB", advice)
 
 
 def shared_files(visit: Visit | None) -> Finding:
@@ -227,7 +227,7 @@ def sandbox(settings: Sandbox) -> Finding:
     broken = [f"{trial.promise}: {trial.found}" for trial in trials if not trial.is_kept]
     if not broken:
         around = surroundings(settings.limits(), n_jobs=1)
-        if wrong := [f"{one.promise}: {one.found}" for one in around if not one.is_kept]:
+        if wrong := [f"{trial.promise}: {trial.found}" for trial in around if not trial.is_kept]:
             advice = "raise the limits of these jobs on the cluster, or lower those of the section `sandbox`"
             return Finding(check, "failed", "; ".join(wrong), advice)
         return Finding(check, "passed", f"{len(trials)} hostile programs, {len(around)} properties of the machine")

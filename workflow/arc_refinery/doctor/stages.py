@@ -25,7 +25,7 @@ TEMPLATE = "compact"  # what the embedded model reads
 WINDOW = 1024
 N_TASKS = 12
 N_TOKENS = 48
-N_STEPS = 12  # of GRPO: enough to interrupt it before the last
+N_STEPS = 12  # GRPO steps: enough to interrupt it before the last
 SAVE_STEPS = 4  # at most two steps per batch of completions, two iterations of each
 TIMEOUT_SECONDS = 600  # per command
 AGREEMENT = 0.75  # share of greedy answers that must be equal: in 16 bits, near ties may go either way
@@ -74,31 +74,31 @@ def sampling(model: ModelConfig, adapter: Lora) -> Iterator[Finding]:
                     return
                 answers[backend, with_adapter] = list(records.read(output / "000.parquet", records.Attempt))
     plain, adapted = answers[model.backend, False], answers[model.backend, True]
-    yield Finding(checks[0], "passed", f"{sum(one.n_tokens for one in plain)} tokens in {model.dtype}")
+    yield Finding(checks[0], "passed", f"{sum(attempt.n_tokens for attempt in plain)} tokens in {model.dtype}")
     if model.backend == "transformers":
         yield Finding(checks[1], "not applicable", "it is the backend")
     else:
         yield _agreement(checks[1], model, answers)
-    n_changed = sum(one.completion != other.completion for one, other in zip(plain, adapted, strict=True))
-    found = f"{n_changed} of {len(plain)}"
+    n_changed = sum(attempt.completion != other.completion for attempt, other in zip(plain, adapted, strict=True))
+    changed = f"{n_changed} of {len(plain)}"
     advice = "" if n_changed else "do vllm, transformers and peft have the pinned versions?"
-    yield Finding(checks[2], "passed" if n_changed else "failed", found, advice)
+    yield Finding(checks[2], "passed" if n_changed else "failed", changed, advice)
 
 
 def _agreement(check: str, model: ModelConfig, answers: dict[tuple[str, bool], list[records.Attempt]]) -> Finding:
     n_equal, n_answers, differences = 0, 0, [0.0]
     for with_adapter in (False, True):
         pairs = zip(answers[model.backend, with_adapter], answers["transformers", with_adapter], strict=True)
-        for one, other in pairs:
+        for attempt, other in pairs:
             n_answers += 1
-            if one.completion == other.completion:
+            if attempt.completion == other.completion:
                 n_equal += 1
-                differences.append(abs(one.logprob - other.logprob) / one.n_tokens)
-    found = f"{n_equal} of {n_answers} equal; log-probabilities {max(differences):.1e} nats per token apart at most"
+                differences.append(abs(attempt.logprob - other.logprob) / attempt.n_tokens)
+    agreement = f"{n_equal} of {n_answers} equal; log-probabilities {max(differences):.1e} nats per token apart at most"
     if n_equal >= AGREEMENT * n_answers and max(differences) <= TOLERANCE[model.dtype]:
-        return Finding(check, "passed", found)
+        return Finding(check, "passed", agreement)
     advice = "do vllm and torch have the pinned versions? On a GPU, try VLLM_USE_V2_MODEL_RUNNER=0"
-    return Finding(check, "failed", found, advice)
+    return Finding(check, "failed", agreement, advice)
 
 
 def training(model: ModelConfig, lora: Lora, settings: PolicyGradient) -> Iterator[Finding]:
