@@ -172,6 +172,11 @@ def test_vllm_gets_the_merged_weights_and_the_base_keeps_its_bytes(adapted: Any)
     assert any(not torch.equal(now[name], weights) for name, weights in base.items())
 
 
+def test_what_starts_a_training_leaves_the_first_import_to_unsloth():
+    code = "import sys, arc_refinery.training.job; sys.exit(bool({'torch', 'transformers', 'trl'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_a_training_sees_its_own_gpus_before_cuda_starts(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
     visible: list[str] = []
@@ -205,10 +210,9 @@ def test_a_training_that_starts_again_gets_the_environment_of_the_start(monkeypa
 
 STARTS_ANOTHER = """
 import subprocess, sys, time
-from dataclasses import dataclass
 from arc_refinery import cli
-@dataclass
-class Sleep:
+from arc_refinery.cli.flags import Command
+class Sleep(Command):
     def run(self):
         print(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid, flush=True)
         time.sleep(600)

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from messages import Wording
 from safetensors.torch import save_file
 
 from arc_refinery import cli
-from arc_refinery.config import Guard, PolicyGradient, Sandbox
+from arc_refinery.config import Guard, GuardAction, PolicyGradient, Sandbox
 from arc_refinery.errors import InputError
 from arc_refinery.training import checkpoints, parts
 from arc_refinery.training.guard import Symptom, first_symptom, symptom
@@ -312,3 +313,65 @@ def test_a_part_ends_with_a_saved_step():
     words = ["--dataset-path", "x", "--output-dir", "y", "--save-steps", "2", "--max-steps", "8", "--until-step", "4"]
     command = cli.parse(["train", *words])
     assert command.job(command.training, 9, Sandbox()).until_step == 4
+
+
+def control() -> Any:
+    return SimpleNamespace(should_training_stop=False, should_save=True, should_evaluate=False)
+
+
+def state(log: list[dict[str, Any]], max_steps: int = 20) -> Any:
+    return SimpleNamespace(global_step=len(log), max_steps=max_steps, log_history=log)
+
+
+def watched(log: list[dict[str, Any]], action: GuardAction, model: torch.nn.Module) -> tuple[Symptom | None, Any]:
+    """The symptom after the last step of a log, and what the trainer is told."""
+    from arc_refinery.training.callbacks import CollapseWatcher
+
+    watcher, told = CollapseWatcher(GUARD.model_copy(update={"action": action})), control()
+    watcher.on_log(None, state(log), told, model)
+    return watcher.symptom, told
+
+
+COLLAPSED = steps({}, {}, {"repetition": 0.9}, {"repetition": 0.9}, {"repetition": 0.9})
+
+
+@pytest.mark.parametrize("action", ["rollback", "stop"])
+def test_a_collapse_ends_a_training_before_it_is_saved(action: GuardAction) -> None:
+    symptom, told = watched(COLLAPSED, action, torch.nn.Linear(1, 1))
+    assert symptom and (symptom.step, symptom.criterion) == (5, "repetition")
+    assert (told.should_training_stop, told.should_save) == (True, False)
+
+
+def test_a_collapse_may_only_be_reported() -> None:
+    symptom, told = watched(COLLAPSED, "none", torch.nn.Linear(1, 1))
+    assert symptom and (told.should_training_stop, told.should_save) == (False, True)
+
+
+def test_weights_that_are_not_finite_end_a_training_whose_loss_is() -> None:
+    broken = torch.nn.Linear(1, 1)
+    broken.bias.data.fill_(float("nan"))
+    symptom, told = watched(steps({}, {}), "stop", broken)
+    assert symptom and (symptom.step, symptom.criterion, told.should_training_stop) == (2, "loss", True)
+    with pytest.raises(InputError, match=r"step 2: 1 of .* such as bias, and guard.action is none"):
+        watched(steps({}, {}), "none", broken)
+
+
+def test_a_part_ends_with_its_step_if_the_training_has_it() -> None:
+    from arc_refinery.training.callbacks import EndsPart
+
+    told, ends = control(), EndsPart(2)
+    ends.on_train_begin(None, state([], max_steps=2), told)
+    for n, stops in ((1, False), (2, True)):
+        ends.on_step_end(None, state(steps(*[{}] * n)), told)
+        assert told.should_training_stop == stops
+    with pytest.raises(InputError, match="--until-step is 2, but the training ends after step 1"):
+        ends.on_train_begin(None, state([], max_steps=1), told)
+
+
+@pytest.mark.parametrize(("n_heldout", "step", "evaluates"), [(2, 20, True), (2, 19, False), (0, 20, False)])
+def test_the_last_step_is_evaluated_on_heldout_prompts(n_heldout: int, step: int, evaluates: bool) -> None:
+    from arc_refinery.training.callbacks import KeepsCheckpoints
+
+    told = control()
+    KeepsCheckpoints(training(n_heldout=n_heldout), GUARD).on_step_end(None, state([{}] * step), told)
+    assert told.should_evaluate == evaluates

@@ -73,6 +73,23 @@ class CollapseWatcher(TrainerCallback):
             control.should_save &= not ended  # a run resumed from there would continue
 
 
+class EndsPart(TrainerCallback):
+    """Ends a part of a training with its last step."""
+
+    def __init__(self, until_step: int) -> None:
+        self.until_step = until_step
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self.until_step > state.max_steps:
+            raise InputError(
+                f"--until-step is {self.until_step}, but the training ends after step {state.max_steps}; lower it, "
+                "or remove that step from training.keep_steps"
+            )
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        control.should_training_stop |= state.global_step == self.until_step
+
+
 class KeepsCheckpoints(TrainerCallback):
     """Evaluates the last step too, and removes the checkpoints that are not needed any more."""
 

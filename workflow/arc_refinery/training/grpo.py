@@ -31,7 +31,7 @@ from arc_refinery.sampling.gpus import check_mig
 from arc_refinery.sampling.library_arguments import grpo_settings
 from arc_refinery.training import checkpoints, parts, processes, trackers, vllm_backend
 from arc_refinery.training.adapters import lora_config, open_base, open_network, read_weights, write_adapter
-from arc_refinery.training.callbacks import CollapseWatcher, KeepsCheckpoints, LearningRate, OneLineProgress
+from arc_refinery.training.callbacks import CollapseWatcher, EndsPart, KeepsCheckpoints, LearningRate, OneLineProgress
 from arc_refinery.training.environment import Environment
 from arc_refinery.training.guard import Symptom
 from arc_refinery.training.job import TrainingJob
@@ -160,7 +160,7 @@ def _train(job: TrainingJob, environment: Environment, trainer: Trainer, journal
         metrics = trainer.evaluate()
         processes.on_first(lambda: journal.note_start(metrics))
     if job.until_step:
-        trainer.add_callback(parts.EndsPart(job.until_step))
+        trainer.add_callback(EndsPart(job.until_step))
     watcher = CollapseWatcher(job.guard)
     trainer.add_callback(watcher)
     trainer.add_callback(KeepsCheckpoints(job.training, job.guard))

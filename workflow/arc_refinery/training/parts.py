@@ -8,9 +8,6 @@ Parts change no weights: the last one ends with the bytes of a training without 
 
 import shutil
 from pathlib import Path
-from typing import Any
-
-from transformers import TrainerCallback
 
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write, decode_json, read_text
@@ -20,23 +17,6 @@ from arc_refinery.training.log import Choice
 
 FOLDER = "checkpoints"
 WHY = "a step to keep"  # why a part has its adapter
-
-
-class EndsPart(TrainerCallback):
-    """Ends a training after a step."""
-
-    def __init__(self, until_step: int) -> None:
-        self.until_step = until_step
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if self.until_step > state.max_steps:
-            raise InputError(
-                f"--until-step is {self.until_step}, but the training ends after step {state.max_steps}; lower it, "
-                "or remove that step from training.keep_steps"
-            )
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        control.should_training_stop |= state.global_step == self.until_step
 
 
 def last_step_of(until_step: int, last_step: int) -> Choice:
