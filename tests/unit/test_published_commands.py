@@ -13,6 +13,7 @@ from messages import Wording
 
 from arc_refinery import cli, records
 from arc_refinery.config import Grpo, Sampling
+from arc_refinery.config.refining_rewards import REWARDS
 from arc_refinery.errors import InputError
 from arc_refinery.refine.prompt_sources import prompts_in
 
@@ -145,6 +146,13 @@ def test_a_wrong_keyword_of_trl_ends_the_job(capsys: pytest.CaptureFixture[str])
         cli.parse(["train", *words(DEBUG), "--trl", "top_entropie_quantile", "0.2"])
     (line,) = capsys.readouterr().err.splitlines()
     assert "--trl: top_entropie_quantile is not a keyword of GRPOConfig" in line
+
+
+def test_a_wrong_reward_is_named_with_those_that_are_known(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.parse(["train", *words(DEBUG), "--reward-name", "arc-v9"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--rewards.0: 'arc-v9'" in line and ", ".join(REWARDS) in line
 
 
 def test_the_published_command_for_a_try_takes_the_scripts_defaults() -> None:

@@ -253,6 +253,33 @@ def test_the_pages_reward_runs_as_it_stands(
     assert metrics["reward_term/is_brief"] == pytest.approx(1 / 3)
 
 
+def test_a_changed_function_or_weight_refuses_the_checkpoints(executor: Executor, tmp_path: Path) -> None:
+    from arc_refinery.config import Lengths
+    from arc_refinery.prompts import load_template
+    from arc_refinery.refine.environment import RefineEnvironment
+    from arc_refinery.refine.rollout import TrainingPrompt
+
+    path = tmp_path / "mine.py"
+
+    def identity(weight: float, value: int) -> dict[str, Any]:
+        path.write_text(f"def score(attempt):\n    return {value}\n")
+        terms = ["solved", {"reward": f"{path}:score", "weight": weight}]
+        return RefineEnvironment(
+            prompts=[TrainingPrompt.of(prompt(PAIRS, "?"))],
+            prompts_hash="",
+            training=Grpo.model_validate({"learning_rate": 1e-4, "rewards": terms}),
+            lengths=Lengths(max_completion_length=8, max_seq_length=64),
+            template=load_template("compact"),
+            include_errors=False,
+            executor=executor,
+            seed=0,
+        ).identity()
+
+    assert identity(0.5, 1) == identity(0.5, 1)
+    assert identity(0.5, 1) != identity(0.25, 1)
+    assert identity(0.5, 1) != identity(0.5, 2)
+
+
 @pytest.mark.parametrize("body", ["return attempt.outputs[0]", "raise ValueError('no')"])
 def test_a_function_that_gives_no_number_is_named_with_the_task(
     executor: Executor, tmp_path: Path, body: str, wording: Wording
