@@ -264,6 +264,12 @@ def test_the_settings_that_differ_are_shown_as_yaml(text: str, wording: Wording)
     config.validate_experiment({"experiment": "tiny"} | shown, "test", Refining)
 
 
+def test_every_column_of_comparisons_is_explained(text: str):
+    header = next(line for line in text.splitlines() if line.startswith("| is_correct | solved | points"))
+    columns = header.strip("| ").split(" | ")[1:]
+    assert [column for column in columns if f"- **{column}**: " not in text] == []
+
+
 def test_controls_are_explained(folder: Path, text: str, wording: Wording):
     content = experiment().model_dump()
     content["evaluation"]["arms"][1]["turns"][1]["feedback"] = "none"

@@ -52,7 +52,9 @@ def test_the_settings_that_differ_are_shown_as_yaml(tmp_path: Path):
     content = SETTINGS | {"training": training, "data": {**SETTINGS["data"], "heldout": [heldout]}}
     made = experiment(tmp_path, settings=content)
     shown = yaml.safe_load("\n".join(provenance.settings(made)).partition("```yaml\n")[2].partition("```")[0])
-    again = config.validate_experiment({"experiment": made.experiment} | shown, "test", config.ToolUse)
+    again = config.validate_experiment(
+        {"experiment": made.experiment, "kind": made.kind} | shown, "test", config.ToolUse
+    )
     assert provenance.settings(again) == provenance.settings(made)
     assert [term.name for term in again.rewards] == ["correct", "length", "score"]
 

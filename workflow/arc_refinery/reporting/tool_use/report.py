@@ -4,7 +4,7 @@ It depends only on the settings and the records, so equal settings give equal by
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from arc_refinery.reporting.tool_use.transcripts import (
 )
 from arc_refinery.tool_use.grading.evaluated import EvaluatedQuestions, load_questions
 
+Differences = Mapping[tuple[str, str], Estimate]  # pass@1, first minus second, by pair of arms
 PATTERNS = (
     "The generator's questions follow a few patterns, and one text in eight is held out, so no held-out pattern is "
     "new to the model."
@@ -52,12 +53,18 @@ def compose(experiment: ToolUse, folder: Path, files: Attachments) -> list[str]:
     limits = [_scope_of_intervals(experiment)]
     if any(questions.source == "generator" for questions in experiment.data.heldout):
         limits.append(PATTERNS)
+    pairs = [(first.name, second.name) for first, second in pairs_to_compare(one_of_each(experiment))]
     evaluated = [load_questions(experiment, folder, questions, arms) for questions in experiment.data.heldout]
+    differences = [{pair: _difference(experiment, results, *pair) for pair in pairs} for results in evaluated]
     return [
         f"# Experiment {experiment.experiment}: tool use",
         _setup(experiment),
-        *_headline(experiment, evaluated),
-        *(block for results in evaluated for block in _set_section(experiment, results, files)),
+        *_headline(experiment, evaluated, differences),
+        *(
+            block
+            for results, by_pair in zip(evaluated, differences, strict=True)
+            for block in _set_section(experiment, results, by_pair, files)
+        ),
         *mask_section(experiment, folder, evaluated, files),
         *training.section(experiment, folder, files),
         *left_out.of_questions(experiment, folder),
@@ -83,20 +90,21 @@ def _setup(experiment: ToolUse) -> str:
     )
 
 
-def _headline(experiment: ToolUse, evaluated: Sequence[EvaluatedQuestions]) -> list[str]:
+def _headline(
+    experiment: ToolUse, evaluated: Sequence[EvaluatedQuestions], differences: Sequence[Differences]
+) -> list[str]:
     """Return the change in correct answers from the first arm to the trained one, by set."""
     first, last = one_of_each(experiment)[0].name, arm_to_show(experiment).name
     if first == last:
         return []
     lines = []
-    for results in evaluated:
-        change = _difference_text(_difference(experiment, results, last, first))
+    for results, by_pair in zip(evaluated, differences, strict=True):
         before, after = (
             estimate([results.pass_at(arm.name, 1) for arm in experiment.arms_called(name)]).mean
             for name in (first, last)
         )
         values = f"{percent(before)} with `{first}`, {percent(after)} with `{last}`"
-        lines.append(f"- `{results.settings.name}`: {values}: {change}")
+        lines.append(f"- `{results.settings.name}`: {values}: {_difference_text(by_pair[last, first])}")
     return ["Correct answers on held-out questions:", "\n".join(lines)]
 
 
@@ -109,7 +117,9 @@ def _difference(experiment: ToolUse, results: EvaluatedQuestions, first: str, se
     return estimate_difference(a, b)
 
 
-def _set_section(experiment: ToolUse, results: EvaluatedQuestions, files: Attachments) -> list[str]:
+def _set_section(
+    experiment: ToolUse, results: EvaluatedQuestions, differences: Differences, files: Attachments
+) -> list[str]:
     name = results.settings.name
     is_repeated = any(len(arms) > 1 for arms in experiment.repetitions.values())
     table = files.add(f"{name}-questions.csv", partial(write_csv, per_question(experiment, results)))
@@ -120,7 +130,11 @@ def _set_section(experiment: ToolUse, results: EvaluatedQuestions, files: Attach
         f"{', for means of several trainings over trainings, too' if is_repeated else ''}. "
         f"[Table of questions as CSV]({table}).",
         "### Differences",
-        _differences(experiment, results),
+        "\n".join(
+            f"- `{first}` − `{second}`: pass@1 {_difference_text(difference)}"
+            for (first, second), difference in differences.items()
+        )
+        or "There is one arm, so nothing is compared.",
         "### Calls and episode endings",
         markdown_table(*_calls(experiment, results)),
         *metrics.section(experiment, results, files),
@@ -174,14 +188,6 @@ def _result(
         f"{_mean(len(episode.calls) for episode in episodes):.2f}",
         f"{_mean(episode.n_tokens for episode in episodes):.1f}",
     ]
-
-
-def _differences(experiment: ToolUse, results: EvaluatedQuestions) -> str:
-    lines = []
-    for first, second in pairs_to_compare(one_of_each(experiment)):
-        difference = _difference(experiment, results, first.name, second.name)
-        lines.append(f"- `{first.name}` − `{second.name}`: pass@1 {_difference_text(difference)}")
-    return "\n".join(lines) or "There is one arm, so nothing is compared."
 
 
 def pairs_to_compare(arms: Sequence[ToolArm]) -> list[tuple[ToolArm, ToolArm]]:
