@@ -38,7 +38,7 @@ from arc_refinery.prompts import (
 from arc_refinery.prompts.template import BUILT_IN, FeedbackTexts
 from arc_refinery.refine.rendering import Renderer
 from arc_refinery.tool_use.calls.turns import parse_turn
-from arc_refinery.tool_use.grading.programs import final_program
+from arc_refinery.tool_use.grading.rewards import final_program
 
 
 def pair(given: list[Any], wanted: list[Any]) -> Pair:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from arc_refinery.tool_use.grading.programs import final_program
+from arc_refinery.tool_use.grading.rewards import final_program
 
 PROGRAM = "def double(n):\n    return 2 * n\n"
 ASSERTS = ("assert double(2) == 4", "assert sorted([double(x)]) == [6]")

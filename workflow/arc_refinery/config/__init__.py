@@ -32,7 +32,6 @@ from arc_refinery.config.base import (
 from arc_refinery.config.evaluation import Arm, FeedbackKind, Turn
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.grpo import Grpo, PolicyGradient
-from arc_refinery.config.guard import Guard, GuardAction
 from arc_refinery.config.loading import KINDS, check_files, load_experiment, part, validate_experiment
 from arc_refinery.config.lora import Lengths, Lora, Optimizer, OptimizerName
 from arc_refinery.config.refining import Refining
@@ -64,9 +63,9 @@ from arc_refinery.config.tool_use import (
     ToolSft,
     ToolTraining,
     ToolUse,
+    User,
 )
 from arc_refinery.config.tool_use_rewards import EpisodeTerm, ToolGrpo
-from arc_refinery.config.training import Methods, Training, check_weights
-from arc_refinery.config.users import User
+from arc_refinery.config.training import Guard, GuardAction, Methods, Training, check_weights
 from arc_refinery.config.yaml_files import read_yaml
 from arc_refinery.prompts import FeedbackForm

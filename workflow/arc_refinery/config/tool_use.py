@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from arc_refinery.config.arms import COMPARE, BaseArm, Compared
 from arc_refinery.config.base import (
@@ -34,7 +34,6 @@ from arc_refinery.config.sft import Imitation
 from arc_refinery.config.tool_signatures import signatures
 from arc_refinery.config.tool_use_rewards import ToolGrpo
 from arc_refinery.config.training import Methods
-from arc_refinery.config.users import User
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download
 
@@ -45,6 +44,17 @@ LEVELS = (1, 2, 3)  # of the generator's questions
 GENERATOR = "generator"  # in place of a file of passages
 WITH_PROGRAMS = ("execute_code", "python")  # tools that run a program of the model
 ResultChars = Annotated[PositiveInt, Field(le=8000)]  # of up to 4 bytes: the sandbox sends 32 kB of what is printed
+
+
+def _is_user(user: str) -> str:
+    known = get_args(BuiltInUser)
+    if user not in known and OwnCode.parse(user) is None:
+        raise ValueError(f"{user!r:.100} is not a user; expected {', '.join(known)}, or `file.py:name`")
+    return user
+
+
+BuiltInUser = Literal["check-again"]
+User = Annotated[str, AfterValidator(_is_user)]  # check-again, or a function: users.py:reply
 
 
 class ToolChoice(Entry):

@@ -6,9 +6,20 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError, model_validator
 
-from arc_refinery.config.base import PROMPTS, RUN_NAME, Name, PositiveInt, Seed, Strict, explain, marked
+from arc_refinery.config.base import (
+    PROMPTS,
+    RUN_NAME,
+    Name,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    Seed,
+    Share,
+    Strict,
+    explain,
+    marked,
+)
 from arc_refinery.config.grpo import Grpo, PolicyGradient
-from arc_refinery.config.guard import Guard
 from arc_refinery.config.lora import Lengths, Lora
 from arc_refinery.config.sampling import Dtype
 from arc_refinery.config.sft import Imitation, Sft
@@ -17,8 +28,39 @@ TRAINED = "trained"  # the final adapter of an experiment with one training
 SFT = "sft"  # the adapter that GRPO starts from, if SFT comes first
 
 
+GuardAction = Literal["rollback", "stop", "none"]
+
+
+class Guard(Strict):
+    """When a training counts as collapsed, and what happens then."""
+
+    action: GuardAction = Field(
+        "rollback",
+        description="`rollback`: continue from the last good checkpoint with a lower learning rate; `stop`: end and "
+        "keep the best checkpoint before the collapse; `none`: only report it.",
+    )
+    window: PositiveInt = Field(10, description="Steps over which the metrics below are averaged.")
+    max_truncated: Share = Field(0.5, description="Collapsed when more than this share of completions is truncated.")
+    max_repetition: Share = Field(
+        0.5, description="Collapsed when more than this share of a completion's 4-grams repeat earlier ones."
+    )
+    min_reward: Share = Field(
+        0.5, description="Collapsed when the mean reward falls below this share of its mean over all earlier steps."
+    )
+    max_zero_variance: Share = Field(
+        0.9,
+        description="Collapsed when in more than this share of the groups all completions earn the same reward, though "
+        "fewer than half of them are right: all answers are alike, so there is nothing to learn from.",
+    )
+    max_kl: NonNegativeFloat = Field(
+        0.0, description="Collapsed when the KL from the start exceeds this (nats/token); 0: not checked."
+    )
+    rate_factor: Share = Field(0.5, description="A rollback multiplies the learning rate by this.")
+    max_rollbacks: NonNegativeInt = Field(2, description="After this many rollbacks, a collapse stops the training.")
+
+
 class Precision(Strict):
-    """What of `model` a run of a sweep may change."""
+    """Keys of `model` that a sweep may vary."""
 
     dtype: Dtype | None = None
 
@@ -28,7 +70,7 @@ class Run(NamedTuple):
 
     lora: Lora
     grpo: PolicyGradient
-    dtype: Dtype | None = None  # of this run; None: the model's
+    dtype: Dtype | None = None  # this run's; None: the model's
 
 
 class Methods(Strict):

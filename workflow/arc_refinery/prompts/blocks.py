@@ -4,7 +4,7 @@ Of the blocks tagged as Python the last one counts that defines a wanted name, b
 without such a block, the last one. Blocks without a tag, which often show output, count only where none is tagged. An
 unclosed block counts. A block may begin behind a list's mark or, if it is tagged as Python, behind other text.
 
-Refining (`extract_code`) and tool use (tool_use/grading/programs.py) share this rule, except that refining takes the
+Refining (`extract_code`) and tool use (tool_use/grading/rewards.py) share this rule, except that refining takes the
 first lower-case `python` block, as published, if there is one.
 """
 

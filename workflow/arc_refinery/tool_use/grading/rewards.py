@@ -2,19 +2,21 @@
 
 gsm8k        the answer's number equals the reference exactly (answers.py: which number counts)
 exact_match  the marked answer, or the whole text, equals the reference up to case, white space and outer punctuation
-code_exec    the program (programs.py: which block) passes all asserts that can be checked (code_exec.py)
+code_exec    the program (prompts/blocks.py: which block) passes all asserts that can be checked (code_exec.py)
 """
 
-from collections.abc import Sequence
+import ast
+import builtins
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from arc_refinery.prompts.blocks import defined_names, last_program, parsed
 from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.formats import HERMES, CallFormat
 from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.grading.answers import final_number, final_text, normalized
 from arc_refinery.tool_use.grading.code_exec import AssertsReport, run_asserts
-from arc_refinery.tool_use.grading.programs import final_program
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class EpisodeGrade:
 
     reward: float
     answer: str  # compared with the reference; empty if there is no answer
-    report: AssertsReport | None = None  # of code_exec
+    report: AssertsReport | None = None  # for code_exec
 
 
 def gsm8k(text: str, reference: str) -> float:
@@ -82,3 +84,28 @@ def _grade(answer: str | None, question: Question, program: str | None, report: 
 
 def _program(answer: str, question: Question) -> str | None:
     return final_program(answer, question.asserts.statements if question.asserts else ())
+
+
+def final_program(text: str, asserts: Iterable[str] = ()) -> str | None:
+    """Return the program of an answer: the last block that defines a function which the asserts call.
+
+    None without a block. prompts/blocks.py has the rule.
+    """
+    return last_program(text, _tested(asserts))
+
+
+def defines_tested(program: str, asserts: Iterable[str]) -> bool:
+    """Whether a program defines a function or class that the asserts call; any does if they call none."""
+    called = _tested(asserts)
+    return not called or bool(called & defined_names(program))
+
+
+def _tested(asserts: Iterable[str]) -> set[str]:
+    called = {name for test in asserts for name in _called(test)}
+    return called - set(dir(builtins)) or called  # a program may redefine `sum`
+
+
+def _called(test: str) -> set[str]:
+    tree = parsed(test)
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call)) if tree else ()
+    return {function.id for function in calls if isinstance(function, ast.Name)}

@@ -13,8 +13,7 @@ from arc_refinery.tool_use.calls.formats import HERMES, CallFormat
 from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.episodes.episodes import Rollout
 from arc_refinery.tool_use.grading.answers import final_number, final_text, marked_number, marked_text
-from arc_refinery.tool_use.grading.programs import defines_tested
-from arc_refinery.tool_use.grading.rewards import EpisodeGrade
+from arc_refinery.tool_use.grading.rewards import EpisodeGrade, defines_tested
 
 UNREADABLE = ("malformed", "cut_off")  # faults of calls that are not written as they should be
 
