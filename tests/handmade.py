@@ -15,9 +15,9 @@ from factories import make_attempt, make_grid, make_prompt, make_task, make_verd
 from arc_refinery import config, records
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Task
-from arc_refinery.config import Refining
 from arc_refinery.records import Attempt, Prompt, Verdict
-from arc_refinery.refine import inputs, stages
+from arc_refinery.refining import inputs, stages
+from arc_refinery.refining.config import Refining
 
 Answers = Mapping[str, Mapping[str, str]]  # of each branch and task a letter for each attempt
 
@@ -51,7 +51,7 @@ def finished(
     results: Path, content: Mapping[str, Any], answers: Answers, tasks: Sequence[str], n_shards: int = 1
 ) -> tuple[Refining, Path]:
     """Write the files of a finished experiment with one set, in shards; returns it with its folder."""
-    experiment = config.validate_experiment(dict(content), "test", config.Refining)
+    experiment = config.validate_experiment(dict(content), "test", Refining)
     (task_set,) = experiment.evaluation.sets
     sharded = task_set.model_copy(update={"shards": n_shards})
     evaluation = experiment.evaluation.model_copy(update={"sets": (sharded,)})

@@ -14,9 +14,10 @@ from checkout import TINY_TOOLS
 from factories import make_episode, make_question
 
 from arc_refinery import config, records
-from arc_refinery.config import ToolUse, inputs
+from arc_refinery.config import inputs
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Call, Episode, EpisodeMessage
+from arc_refinery.tool_use.config import ToolUse
 
 GOOD, NO_JSON, UNKNOWN = Call("calculator", ""), Call("", "malformed"), Call("", "unknown_tool")
 # calls, ending, reward, tokens written
@@ -90,7 +91,7 @@ def experiment(
     every_answer: Mapping[str, Sequence[str]] = ANSWERS,
 ) -> ToolUse:
     """The files of a finished experiment, in the folder `results`; its first batches are in shard 0, others in 1."""
-    made = config.validate_experiment(settings, "test", config.ToolUse)
+    made = config.validate_experiment(settings, "test", ToolUse)
     folder = results / made.experiment
     records.write(folder / "questions/sums.parquet", Question, questions, 0, {})
     for arm, answers in every_answer.items():

@@ -7,9 +7,9 @@ from typing import Any
 
 from checkout import TINY_TOOLS
 
-from arc_refinery.config import Generation
-from arc_refinery.config.tool_use import ToolName
 from arc_refinery.records.questions import Question
+from arc_refinery.tool_use.config import Generation
+from arc_refinery.tool_use.config.experiment import ToolName
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.questions.data import gsm8k_question, mbpp_question
 from arc_refinery.tool_use.questions.generator import gsm8k_row, mbpp_row

@@ -12,13 +12,14 @@ from adapters import make_adapter
 from checkout import ROOT, TINY
 from factories import make_prompt
 
-from arc_refinery.config import Lora, ModelConfig, PromptedModel
+from arc_refinery.config import Lora, ModelConfig
 from arc_refinery.errors import InputError, NotFiniteError
 from arc_refinery.files import atomic_write
 from arc_refinery.models import chat
 from arc_refinery.models.chat import load_chat
 from arc_refinery.models.hub import out_of_reach
 from arc_refinery.models.shape import shape_of, weight_names
+from arc_refinery.refining.config import PromptedModel
 from arc_refinery.sampling.checks import adapter_config, check_model, check_sampling, check_trained
 
 Change = Callable[[Path], object]
@@ -353,7 +354,7 @@ def overflowing(folder: Path) -> None:
 
 @pytest.mark.model
 def test_predictions_that_are_not_finite_are_refused_in_attempts(tmp_path: Path) -> None:
-    from arc_refinery.sampling.attempts import sample_shard
+    from arc_refinery.refining.attempts import sample_shard
     from arc_refinery.sampling.backends import Decoding
 
     model = PromptedModel(path=str(tiny(tmp_path, overflowing)), window=64)

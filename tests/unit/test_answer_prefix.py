@@ -7,12 +7,12 @@ from checkout import TINY
 from factories import make_grid, make_task
 
 from arc_refinery.arc.tasks import Pair
-from arc_refinery.config import PromptedModel, Sampling
-from arc_refinery.prompts import COMPACT, extract_code, first_turn, next_turn
 from arc_refinery.records import Attempt, Prompt
-from arc_refinery.refine.first_turn import first_turn_prompts
-from arc_refinery.refine.rendering import Renderer
-from arc_refinery.sampling.attempts import sample_shard
+from arc_refinery.refining.attempts import sample_shard
+from arc_refinery.refining.config import PromptedModel, Sampling
+from arc_refinery.refining.first_turn import first_turn_prompts
+from arc_refinery.refining.prompts import COMPACT, extract_code, first_turn, next_turn
+from arc_refinery.refining.rendering import Renderer
 from arc_refinery.sampling.backends import Decoding
 
 PREFIX = "As follows.\n```python\nfrom common import *\n\ndef transform(grid):"
@@ -56,7 +56,7 @@ def test_the_next_turn_shows_the_whole_answer_once_and_begins_the_next(renderer:
 
 
 def test_training_asks_without_it_and_hands_it_to_the_reward(prompt: Prompt):
-    from arc_refinery.refine.rollout import TrainingPrompt
+    from arc_refinery.refining.rollout import TrainingPrompt
 
     begun = TrainingPrompt.of(prompt)
     assert (begun.conversation, begun.prefix) == (first_turn(TASK, COMPACT), PREFIX)

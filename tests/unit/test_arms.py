@@ -5,8 +5,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from arc_refinery.config import Arm, Turn
-from arc_refinery.evaluation.arms import (
+from arc_refinery.refining.config import Arm, Turn
+from arc_refinery.refining.evaluation.results import (
     METRICS,
     SetResults,
     n_tasks_with_budget_left,

@@ -8,10 +8,11 @@ import yaml
 from checkout import ROOT
 from messages import Wording
 
-from arc_refinery.cli.stages import training_job
-from arc_refinery.config import ConfigError, Refinement, Refining, Turn, inputs, validate_experiment
-from arc_refinery.refine import inputs as refining_inputs
-from arc_refinery.refine import stages
+from arc_refinery.commands.stages import training_job
+from arc_refinery.config import ConfigError, inputs, validate_experiment
+from arc_refinery.refining import inputs as refining_inputs
+from arc_refinery.refining import stages
+from arc_refinery.refining.config import Refinement, Refining, Turn
 
 SEEDS_OF_TRAINING = {"seeds": [0, 1]}
 

@@ -9,7 +9,7 @@ from factories import make_attempt, make_prompt, make_task, make_verdict
 from arc_refinery import records
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.records import RecordError
-from arc_refinery.refine.graded import read_graded
+from arc_refinery.refining.graded import read_graded
 
 TASKS = "edcba"  # of shards 0, 1, 2, 0, 1
 

@@ -13,13 +13,14 @@ from messages import Wording, line_with
 
 from arc_refinery import records
 from arc_refinery.arc.tasks import Pair, Task
-from arc_refinery.config import ConfigError, Refining, validate_experiment
+from arc_refinery.config import ConfigError, validate_experiment
 from arc_refinery.errors import InputError
-from arc_refinery.evaluation.paired import load_side, pair, shared_tasks
 from arc_refinery.evaluation.sides import arms_to_pair, read_sides, side
+from arc_refinery.refining.config import Refining
+from arc_refinery.refining.evaluation.paired import load_side, pair, shared_tasks
+from arc_refinery.refining.report.compare import EXPLAINED, set_section
+from arc_refinery.refining.report.tables import comparisons
 from arc_refinery.reporting.compare import comparison, differences
-from arc_refinery.reporting.refining.compare import EXPLAINED, set_section
-from arc_refinery.reporting.refining.tables import comparisons
 
 ARMS = {
     "independent": [{"n_predictions": 4}],

@@ -11,11 +11,12 @@ import yaml
 from checkout import ROOT
 from messages import Wording
 
-from arc_refinery.config import Arm, ConfigError, ModelConfig, Refining, Sandbox, Turn, check_files, load_experiment
+from arc_refinery.config import ConfigError, ModelConfig, Sandbox, check_files, load_experiment
 from arc_refinery.config import docs as config_docs
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download
-from arc_refinery.prompts import WORDS, save_template
+from arc_refinery.refining.config import Arm, Refining, Turn
+from arc_refinery.refining.prompts import WORDS, save_template
 from arc_refinery.sandbox import Limits
 
 CONFIGS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("config/*.yaml"))

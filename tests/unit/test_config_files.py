@@ -10,9 +10,10 @@ from checkout import ROOT
 from messages import Wording
 
 from arc_refinery.cli import load
-from arc_refinery.config import ConfigError, Refining, load_experiment
+from arc_refinery.config import ConfigError, load_experiment
 from arc_refinery.config.loading import merged
 from arc_refinery.errors import InputError
+from arc_refinery.refining.config import Refining
 
 DEMO = ROOT / "config/config.yaml"
 

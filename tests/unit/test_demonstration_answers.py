@@ -4,9 +4,9 @@ import ast
 
 import pytest
 
-from arc_refinery import prompts
 from arc_refinery.barc.generator import ProblemDifficulty, generate_problem, program_body
-from arc_refinery.prompts import completed_answer, extract_code, transform_program
+from arc_refinery.refining import prompts
+from arc_refinery.refining.prompts import completed_answer, extract_code, transform_program
 
 BARC = '''\
 from common import *

@@ -12,19 +12,20 @@ import pytest
 from checkout import TINY
 from factories import make_attempt, make_demonstration, make_grid, make_task, make_verdict
 
-from arc_refinery import config, records
+from arc_refinery import records
 from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.branch_files import BranchFiles
-from arc_refinery.cli.prompts import WriteDemonstrations
-from arc_refinery.config import Sampling, Sandbox
-from arc_refinery.prompts import COMPACT, WORDS, Template, compact_answer
+from arc_refinery.config import Sandbox
 from arc_refinery.records import Demonstration, Prompt, Verdict
-from arc_refinery.refine.demonstrations import DemonstrationPlan, Target, make_demonstrations, source_answers
-from arc_refinery.refine.first_turn import first_turn_prompts
-from arc_refinery.refine.graded import GradedAttempt
-from arc_refinery.refine.next_turn import refining_conversation
-from arc_refinery.refine.rendering import Renderer
+from arc_refinery.refining.commands.prompts import WriteDemonstrations
+from arc_refinery.refining.config import Demonstrations, Sampling
+from arc_refinery.refining.demonstrations import DemonstrationPlan, Target, make_demonstrations, source_answers
+from arc_refinery.refining.first_turn import first_turn_prompts
+from arc_refinery.refining.graded import GradedAttempt
+from arc_refinery.refining.next_turn import refining_conversation
+from arc_refinery.refining.prompts import COMPACT, WORDS, Template, compact_answer
+from arc_refinery.refining.rendering import Renderer
 
 FLIP = (
     "from common import *\n\n\ndef main(grid):\n    return np.fliplr(grid)\n\n\ndef generate_input():\n    return 0\n"
@@ -71,8 +72,8 @@ def solved(prompt: Prompt, name: str, completion: str, test: float = 1.0, **verd
 
 
 def a_plan(**changed: Any) -> DemonstrationPlan:
-    settings = {name: changed.pop(name) for name in list(changed) if name in config.Demonstrations.model_fields}
-    plan = DemonstrationPlan(config.Demonstrations(**settings), 99, False, 1024, 99, seed=0)
+    settings = {name: changed.pop(name) for name in list(changed) if name in Demonstrations.model_fields}
+    plan = DemonstrationPlan(Demonstrations(**settings), 99, False, 1024, 99, seed=0)
     return replace(plan, **changed)
 
 
@@ -384,7 +385,7 @@ def test_the_stage_writes_the_same_bytes_whatever_the_number_of_shards_and_gradi
             output=output,
             model_path=TINY,
             template="compact",
-            demonstrations=config.Demonstrations(first_turn_share=0.5),
+            demonstrations=Demonstrations(first_turn_share=0.5),
             sandbox=Sandbox(),
             n_considered=8,
             max_seq_length=1024,

@@ -16,13 +16,11 @@ from arc_refinery.arc.tasks import Task
 from arc_refinery.cli import parse
 from arc_refinery.cli.doctor import Doctor
 from arc_refinery.config import (
-    Grpo,
     Lora,
     ModelConfig,
     ModelNeeds,
     Needs,
     PolicyGradient,
-    Refining,
     Sandbox,
     load_experiment,
     validate_experiment,
@@ -31,6 +29,7 @@ from arc_refinery.doctor import machine, stages
 from arc_refinery.doctor.findings import Finding, Visit, failures, findings_page, read_visit, write_visit
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download, fetched_folder, record_of
+from arc_refinery.refining.config import Grpo, Refining
 from arc_refinery.sandbox import seccomp, surroundings
 from arc_refinery.sandbox.types import Trial
 

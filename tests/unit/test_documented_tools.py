@@ -10,10 +10,11 @@ from checkout import ROOT
 from factories import make_question
 
 from arc_refinery import cli, records
-from arc_refinery.config import ToolUse, check_files, load_experiment, validate_experiment
+from arc_refinery.config import check_files, load_experiment, validate_experiment
 from arc_refinery.records.transcripts import EpisodeMessage
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use import stages
+from arc_refinery.tool_use.config import ToolUse
 from arc_refinery.tool_use.episodes.users import Users, ask_users
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 

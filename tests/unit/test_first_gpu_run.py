@@ -15,7 +15,7 @@ import pytest
 from checkout import TINY
 
 from arc_refinery import cli
-from arc_refinery.cli import flags
+from arc_refinery.commands import flags
 from arc_refinery.config import Lora, ModelConfig
 from arc_refinery.errors import ModelError
 

@@ -17,16 +17,16 @@ from arc_refinery import config, records
 from arc_refinery.arc.augment import IDENTITY, Augmentation
 from arc_refinery.arc.grids import UNKNOWN, Grid
 from arc_refinery.arc.tasks import Pair, Task
-from arc_refinery.config import Refining
-from arc_refinery.evaluation.arms import SetResults
-from arc_refinery.reporting.refining import gallery, pictures
-from arc_refinery.reporting.refining.gallery import NOBODY, ONLY_BY_BASELINE, ONLY_BY_REFINING, FeedbackShown
-from arc_refinery.reporting.refining.pictures import Execution
+from arc_refinery.refining.config import Refining
+from arc_refinery.refining.evaluation.results import SetResults
+from arc_refinery.refining.report import gallery, pictures
+from arc_refinery.refining.report.gallery import NOBODY, ONLY_BY_BASELINE, ONLY_BY_REFINING, FeedbackShown
+from arc_refinery.refining.report.pictures import Execution
 
 
 def experiment(*arms: Mapping[str, Any]) -> Refining:
     content = settings({one["name"]: one["turns"] for one in arms})
-    return config.validate_experiment(content, "test", config.Refining)
+    return config.validate_experiment(content, "test", Refining)
 
 
 def arm(name: str, *budgets: int, feedback: str = "real") -> dict[str, Any]:

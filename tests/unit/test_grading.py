@@ -11,7 +11,7 @@ from factories import make_attempt, make_grid, make_prompt, make_task
 from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.records import Attempt, Verdict
-from arc_refinery.refine.grading import ATTEMPTS_AT_ONCE, grade_attempts
+from arc_refinery.refining.grading import ATTEMPTS_AT_ONCE, grade_attempts
 from arc_refinery.sandbox import Executor
 
 # The rule: mirror left and right, then blue (1) becomes red (2).

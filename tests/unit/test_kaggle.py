@@ -21,17 +21,18 @@ from arc_refinery.arc.grids import UNKNOWN, as_grid
 from arc_refinery.arc.kaggle import read_challenges
 from arc_refinery.arc.metrics import correct_grids, mean_pixel_score, pixel_score
 from arc_refinery.arc.tasks import Pair, Task
-from arc_refinery.barc.sources import tasks_of_set
-from arc_refinery.cli.attempts import GradeAttempts
-from arc_refinery.cli.prompts import Refine
-from arc_refinery.cli.tasks import EvaluationTasks
-from arc_refinery.config import ConfigError, TaskSet
+from arc_refinery.config import ConfigError
 from arc_refinery.errors import InputError
-from arc_refinery.prompts import WORDS, first_turn
 from arc_refinery.records import RecordError
-from arc_refinery.refine import inputs
-from arc_refinery.refine.predictions import prompts_of, read_predictions
-from arc_refinery.refine.rendering import Renderer
+from arc_refinery.refining import inputs
+from arc_refinery.refining.commands.attempts import GradeAttempts
+from arc_refinery.refining.commands.prompts import Refine
+from arc_refinery.refining.commands.tasks import EvaluationTasks
+from arc_refinery.refining.config import Refining, TaskSet
+from arc_refinery.refining.predictions import prompts_of, read_predictions
+from arc_refinery.refining.prompts import WORDS, first_turn
+from arc_refinery.refining.rendering import Renderer
+from arc_refinery.refining.sources import tasks_of_set
 
 PAIR = {"input": [[1, 2]], "output": [[2, 1]]}
 CHALLENGES = {
@@ -261,10 +262,10 @@ def test_tasks_left_out_are_in_the_notes_and_not_all(tmp_path: Path, wording: Wo
     wording(caught.value)
 
 
-def whole(*sets: dict[str, Any]) -> config.Refining:
-    content = config.load_experiment(ROOT / "config/config.yaml", config.Refining).model_dump()
+def whole(*sets: dict[str, Any]) -> Refining:
+    content = config.load_experiment(ROOT / "config/config.yaml", Refining).model_dump()
     content["evaluation"] |= {"primary": None, "sets": [{"name": f"s{n}"} | one for n, one in enumerate(sets)]}
-    return config.validate_experiment(content, "mine.yaml", config.Refining)
+    return config.validate_experiment(content, "mine.yaml", Refining)
 
 
 def test_the_files_of_a_folder_are_inputs(tmp_path: Path):
@@ -309,8 +310,8 @@ def test_unusable_sets_are_named_before_anything_runs(
 # evaluation sets
 
 
-def evaluation_set(**settings: Any) -> config.TaskSet:
-    return config.TaskSet(name="set", **settings)
+def evaluation_set(**settings: Any) -> TaskSet:
+    return TaskSet(name="set", **settings)
 
 
 def test_a_set_from_kaggle_has_the_listed_tasks_in_their_order(
@@ -356,11 +357,11 @@ def test_files_that_a_source_does_not_have_or_needs_are_refused(settings: dict[s
 
 
 def test_missing_files_of_sets_are_named_before_anything_runs(tmp_path: Path, wording: Wording):
-    whole = config.load_experiment(ROOT / "config/config.yaml", config.Refining).model_dump()
+    whole = config.load_experiment(ROOT / "config/config.yaml", Refining).model_dump()
     whole["evaluation"]["primary"] = None
     whole["evaluation"]["sets"] = [{"name": "k", "source": "kaggle", "path": "no/c.json", "solutions": "no/s.json"}]
     with pytest.raises(ConfigError) as caught:
-        config.check_files(config.validate_experiment(whole, "mine.yaml", config.Refining), "mine.yaml")
+        config.check_files(config.validate_experiment(whole, "mine.yaml", Refining), "mine.yaml")
     assert "mine.yaml: evaluation.sets.0.path: no/c.json " in str(caught.value)
     assert "mine.yaml: evaluation.sets.0.solutions: no/s.json " in str(caught.value)
     wording(caught.value)

@@ -8,8 +8,11 @@ from factories import make_task
 
 from arc_refinery import records
 from arc_refinery.arc.tasks import Task
-from arc_refinery.config import Refining, ToolUse, validate_experiment
-from arc_refinery.reporting.left_out import of_questions, of_tasks
+from arc_refinery.config import validate_experiment
+from arc_refinery.refining.config import Refining
+from arc_refinery.refining.report.left_out import of_tasks
+from arc_refinery.tool_use.config import ToolUse
+from arc_refinery.tool_use.report.left_out import of_questions
 
 
 def demo() -> Refining:

@@ -12,9 +12,9 @@ from messages import Wording
 
 from arc_refinery import records
 from arc_refinery.records import RecordError
-from arc_refinery.refine.prompt_files import write_prompts
+from arc_refinery.refining.prompt_files import write_prompts
+from arc_refinery.refining.report.lengths import PromptLengths, histogram, labels, lengths_table, read_lengths, study
 from arc_refinery.reporting import publish
-from arc_refinery.reporting.refining.lengths import PromptLengths, histogram, labels, lengths_table, read_lengths, study
 
 
 def write(path: Path, lengths: dict[int, list[int]], longest: int = 976) -> Path:

@@ -24,11 +24,13 @@ import pytest
 import trackers
 from checkout import ROOT, TINY
 
-from arc_refinery.config import Generation, Grpo, Imitation, Lengths, Lora, ModelConfig, PolicyGradient
+from arc_refinery.config import Imitation, Lengths, Lora, ModelConfig, PolicyGradient
 from arc_refinery.config.trl_keywords import SET_BY, known_keywords
 from arc_refinery.errors import InputError
+from arc_refinery.refining.config import Grpo
 from arc_refinery.sampling import library_arguments
 from arc_refinery.sampling.backends import Decoding
+from arc_refinery.tool_use.config import Generation
 
 PACKAGE = ROOT / "workflow/arc_refinery"
 MODEL = ModelConfig(path=TINY, window=1024)
@@ -64,7 +66,7 @@ def grpo_keywords(on_gpu: bool = False, **settings: Any) -> dict[str, Any]:
 
 def tool_keywords(**settings: Any) -> dict[str, Any]:
     training = PolicyGradient.model_validate({"learning_rate": 1e-4} | settings)
-    rollouts = library_arguments.tool_rollouts(training, GENERATION, stop_id=7)
+    rollouts = library_arguments.tool_rollouts(training, max_turn_tokens=512, enable_thinking=True, stop_id=7)
     return library_arguments.grpo_settings(MODEL, training, rollouts, 1e-4, 0, Path("work"), False, has_heldout=True)
 
 
@@ -330,7 +332,7 @@ OWNERS = {
         "trainer.vllm_generation": GENERATION_OF_TRL,
         "generation": GENERATION_OF_TRL,
     },
-    "refine/rollout.py": {"trainer": TRAINER},
+    "refining/rollout.py": {"trainer": TRAINER},
     "training/grpo.py": {"trainer": TRAINER},
     "training/rehearsal.py": {"trainer": TRAINER},
 }

@@ -66,7 +66,7 @@ def test_figures_of_a_step():
 
 
 def test_refining_logs_the_share_of_every_failure():
-    from arc_refinery.refine import scoring
+    from arc_refinery.refining import scoring
 
     assert sorted(scoring.FAILURES) == sorted(FAILURES)
 

@@ -8,9 +8,10 @@ import yaml
 from checkout import ROOT
 from messages import Wording
 
-from arc_refinery.config import Refining, check_files, load_experiment
+from arc_refinery.config import check_files, load_experiment
 from arc_refinery.config.docs import write_docs
 from arc_refinery.errors import InputError
+from arc_refinery.refining.config import Refining
 
 CONTENT = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
 SETTINGS = json.dumps(CONTENT)

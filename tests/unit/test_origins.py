@@ -13,10 +13,11 @@ from messages import Wording
 
 from arc_refinery import config
 from arc_refinery.cli.results import Compare, WriteReport
-from arc_refinery.config import Refining, ToolUse
 from arc_refinery.errors import InputError
-from arc_refinery.evaluation.arms import load_results
 from arc_refinery.records import RecordError
+from arc_refinery.refining.config import Refining
+from arc_refinery.refining.evaluation.results import load_results
+from arc_refinery.tool_use.config import ToolUse
 from arc_refinery.tool_use.grading.evaluated import load_questions
 
 ARMS: dict[str, list[dict[str, Any]]] = {

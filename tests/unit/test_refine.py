@@ -10,19 +10,15 @@ from factories import make_attempt, make_grid, make_task, make_verdict
 from arc_refinery.arc.augment import IDENTITY, Augmentation
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
-from arc_refinery.config import FeedbackKind, History, Sampling
 from arc_refinery.errors import InputError, ModelError
-from arc_refinery.prompts import COMPACT, WORDS, Message, Template, first_turn
+from arc_refinery.models.chat import Message
 from arc_refinery.records import Prompt
-from arc_refinery.refine.first_turn import first_turn_prompts
-from arc_refinery.refine.graded import GradedAttempt
-from arc_refinery.refine.next_turn import (
-    NextTurnPlan,
-    best_incorrect,
-    next_turn_prompts,
-    refining_conversation,
-)
-from arc_refinery.refine.rendering import Renderer
+from arc_refinery.refining.config import FeedbackKind, History, Sampling
+from arc_refinery.refining.first_turn import first_turn_prompts
+from arc_refinery.refining.graded import GradedAttempt
+from arc_refinery.refining.next_turn import NextTurnPlan, best_incorrect, next_turn_prompts, refining_conversation
+from arc_refinery.refining.prompts import COMPACT, WORDS, Template, first_turn
+from arc_refinery.refining.rendering import Renderer
 
 HISTORY = get_args(History)
 PLAN = NextTurnPlan(

@@ -19,12 +19,12 @@ from arc_refinery.arc.augment import IDENTITY
 from arc_refinery.arc.grids import UNKNOWN
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.branch_files import BranchFiles
-from arc_refinery.config import Refining
-from arc_refinery.prompts import Message
+from arc_refinery.models.chat import Message
 from arc_refinery.records import Attempt, RecordError, Verdict
+from arc_refinery.refining.config import Refinement, Refining
+from arc_refinery.refining.report import gallery, pictures
+from arc_refinery.refining.report.report import compose, write_report
 from arc_refinery.reporting.publish import Attachments, publish
-from arc_refinery.reporting.refining import gallery, pictures
-from arc_refinery.reporting.refining.report import compose, write_report
 
 # What each attempt gave: S solves all pairs, T the train pairs only, w wrong in one of four cells, e error, n no code.
 ANSWERS = {
@@ -54,7 +54,7 @@ def experiment(n_shards: int = 1, arms: tuple[str, ...] = ("independent", "refin
             "arms": [{"name": name, "turns": turns[name]} for name in arms],
         },
     }
-    return config.validate_experiment(settings, "test", config.Refining)
+    return config.validate_experiment(settings, "test", Refining)
 
 
 def attempt_and_verdict(task_id: str, branch: str, index: int, letter: str) -> tuple[Attempt, Verdict]:
@@ -338,7 +338,7 @@ def test_plots_are_there_as_svg_too_without_a_date(folder: Path):
 def test_a_program_that_continues_from_outputs_is_shown_as_one(tmp_path: Path, wording: Wording):
     said: list[set[str]] = []  # before the tasks that are shown
     for form in ("given", "residual-only"):
-        made = experiment().model_copy(update={"refinement": config.Refinement(form=form)})
+        made = experiment().model_copy(update={"refinement": Refinement(form=form)})
         text = composed(made, write_experiment(tmp_path / form))
         said.append(set(text.partition("### Tasks\n")[2].partition("**Solved")[0].splitlines()))
     usual, continuing = said

@@ -14,12 +14,13 @@ from messages import Wording
 
 from arc_refinery.arc.grids import UNKNOWN, Grid
 from arc_refinery.arc.tasks import Pair
-from arc_refinery.config import Grpo, Refining, check_files, inputs, own_functions, validate_experiment
-from arc_refinery.config.refining_rewards import PROGRAM_REWARDS, Grade
+from arc_refinery.config import check_files, inputs, own_functions, validate_experiment
 from arc_refinery.errors import InputError
-from arc_refinery.prompts import Message
+from arc_refinery.models.chat import Message
 from arc_refinery.records import Prompt
-from arc_refinery.refine.grading import Answer, grade_answers
+from arc_refinery.refining.config import Grpo, Refining
+from arc_refinery.refining.config.rewards import PROGRAM_REWARDS, Grade
+from arc_refinery.refining.grading import Answer, grade_answers
 from arc_refinery.sandbox import Executor, Limits
 
 ONE, TWO = make_grid("12", "34"), make_grid("56", "78")
@@ -133,8 +134,8 @@ def prompt(pairs: tuple[Pair, ...], *said: str, prefix: str = "") -> Prompt:
 def score(
     executor: Executor, texts: list[str], asked: Prompt, ids: list[list[int]] | None = None, **settings: Any
 ) -> tuple[list[float], dict[str, float]]:
-    from arc_refinery.refine.rollout import TrainingPrompt
-    from arc_refinery.refine.scoring import Scorer
+    from arc_refinery.refining.rollout import TrainingPrompt
+    from arc_refinery.refining.scoring import Scorer
     from arc_refinery.training.rewards import Reward
 
     metrics: dict[str, float] = {}
@@ -255,9 +256,9 @@ def test_the_pages_reward_runs_as_it_stands(
 
 def test_a_changed_function_or_weight_refuses_the_checkpoints(executor: Executor, tmp_path: Path) -> None:
     from arc_refinery.config import Lengths
-    from arc_refinery.prompts import load_template
-    from arc_refinery.refine.environment import RefineEnvironment
-    from arc_refinery.refine.rollout import TrainingPrompt
+    from arc_refinery.refining.environment import RefineEnvironment
+    from arc_refinery.refining.prompts import load_template
+    from arc_refinery.refining.rollout import TrainingPrompt
 
     path = tmp_path / "mine.py"
 
@@ -292,7 +293,7 @@ def test_a_function_that_gives_no_number_is_named_with_the_task(
 
 
 def test_the_name_that_metrics_carry(executor: Executor) -> None:
-    from arc_refinery.refine.scoring import Scorer
+    from arc_refinery.refining.scoring import Scorer
     from arc_refinery.training.rewards import Reward
 
     grpo = Grpo.model_validate({"learning_rate": 1.0, "rewards": ["arc-v1", "repetition"]})
@@ -300,7 +301,7 @@ def test_the_name_that_metrics_carry(executor: Executor) -> None:
 
 
 def test_a_test_pair_whose_output_nobody_knows_is_not_asked_for() -> None:
-    from arc_refinery.refine.rollout import TrainingPrompt
+    from arc_refinery.refining.rollout import TrainingPrompt
 
     task = make_task(train=(Pair(ONE, TWO),), test=(Pair(ONE, UNKNOWN), Pair(TWO, ONE)))
     answer = TrainingPrompt.of(make_prompt(task)).answer("text")

@@ -10,15 +10,16 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from arc_refinery.arc.tasks import Pair
 from arc_refinery.errors import ModelError
-from arc_refinery.prompts import Message, first_turn, load_template, next_turn
+from arc_refinery.models.chat import Message
 from arc_refinery.records import Prompt
+from arc_refinery.refining.prompts import first_turn, load_template, next_turn
 from arc_refinery.sandbox import Executor
 
 if TYPE_CHECKING:  # they import transformers
     import torch
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-    from arc_refinery.refine.rollout import TrainingPrompt, TwoTurnEpisode
+    from arc_refinery.refining.rollout import TrainingPrompt, TwoTurnEpisode
 
 GRID, TURNED, TWICE = make_grid("12", "34"), make_grid("24", "13"), make_grid("43", "21")
 TASK = make_task(train=(Pair(GRID, TURNED), Pair(TURNED, TWICE)), test=(Pair(GRID, TURNED),))
@@ -62,7 +63,7 @@ def ids_of(tokenizer: Any, text: str) -> list[int]:
 
 
 def asked(prompt: Prompt = PROMPT) -> "TrainingPrompt":
-    from arc_refinery.refine.rollout import TrainingPrompt
+    from arc_refinery.refining.rollout import TrainingPrompt
 
     return TrainingPrompt.of(prompt)
 
@@ -92,7 +93,7 @@ class Sampling:
 
 
 def play(sampling: Sampling, executor: Executor, **changed: Any) -> "list[TwoTurnEpisode]":
-    from arc_refinery.refine.rollout import TwoTurns
+    from arc_refinery.refining.rollout import TwoTurns
 
     settings = {"include_errors": False, "max_tokens": 1000, "mask_truncated": True} | changed
     rollout = TwoTurns([asked()], executor, TEMPLATE, **settings)
@@ -163,7 +164,7 @@ def test_episodes_of_a_batch_go_on_apart(tokenizer: Any, executor: Executor) -> 
 
 
 def test_chatml_puts_a_line_break_after_the_sampled_end() -> None:
-    from arc_refinery.refine.rollout import Continuation
+    from arc_refinery.refining.rollout import Continuation
 
     tokenizer = bytewise(CHATML, "<|im_start|>", "<|im_end|>")
     continuation = Continuation(tokenizer, [tokenizer.eos_token_id])
@@ -175,7 +176,7 @@ def test_chatml_puts_a_line_break_after_the_sampled_end() -> None:
 
 def test_a_second_answer_begins_as_the_first_did() -> None:
     from arc_refinery.models.tokenizers import begin_answers
-    from arc_refinery.refine.rollout import Continuation
+    from arc_refinery.refining.rollout import Continuation
 
     tokenizer = bytewise(CHATML, "<|im_start|>", "<|im_end|>")
     begin_answers(tokenizer, "Sure:")  # as the environment does
@@ -186,7 +187,7 @@ def test_a_second_answer_begins_as_the_first_did() -> None:
 
 
 def test_a_template_that_does_not_end_answers_is_refused() -> None:
-    from arc_refinery.refine.rollout import Continuation
+    from arc_refinery.refining.rollout import Continuation
 
     tokenizer = bytewise("{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\n' }}{% endfor %}", "<end>")
     with pytest.raises(ModelError, match="does not end an answer"):
@@ -194,8 +195,9 @@ def test_a_template_that_does_not_end_answers_is_refused() -> None:
 
 
 def test_answers_that_would_not_end_are_refused_before_a_trainer_starts_an_engine(executor: Executor) -> None:
-    from arc_refinery.config import Grpo, Lengths
-    from arc_refinery.refine.environment import RefineEnvironment
+    from arc_refinery.config import Lengths
+    from arc_refinery.refining.config import Grpo
+    from arc_refinery.refining.environment import RefineEnvironment
 
     tokenizer = bytewise(CHATML, "<|im_start|>", "<|im_end|>")
     lengths = Lengths(max_completion_length=8, max_seq_length=64)

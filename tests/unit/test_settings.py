@@ -17,16 +17,15 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from arc_refinery import cli
-from arc_refinery.cli import stages
-from arc_refinery.cli.flags import Command
 from arc_refinery.cli.parsing import rules_for
+from arc_refinery.commands import stages
+from arc_refinery.commands.flags import Command
 from arc_refinery.config import (
     KINDS,
     REPORT,
     TUNING,
     ConfigError,
     Experiment,
-    Grpo,
     Guard,
     Imitation,
     Lora,
@@ -35,17 +34,16 @@ from arc_refinery.config import (
     Needs,
     Optimizer,
     PolicyGradient,
-    Refining,
     Sandbox,
-    ToolGrpo,
-    ToolUse,
 )
 from arc_refinery.config import validate_experiment as validate
 from arc_refinery.config.flags import FLAT, flag_of, lacking, section_of
-from arc_refinery.refine import inputs as refining_inputs
-from arc_refinery.refine import stages as refining_stages
+from arc_refinery.refining import inputs as refining_inputs
+from arc_refinery.refining import stages as refining_stages
+from arc_refinery.refining.config import Grpo, Refining
 from arc_refinery.sampling import library_arguments
 from arc_refinery.tool_use import inputs as tool_inputs
+from arc_refinery.tool_use.config import ToolGrpo, ToolUse
 
 # Other values where the type gives none, by the last word of the key
 VALUES: dict[str, list[Any]] = {
@@ -74,9 +72,9 @@ READ_BY = {
     "training.evaluated_tasks": ["workflow/arc_refinery/config/inputs.py"],
     "data.train.shards": ["workflow/arc_refinery/config/tool_use.py"],  # refused: nothing is split there
     "evaluation.comparisons": ["workflow/arc_refinery/config/refining.py"],
-    "evaluation.primary": ["workflow/arc_refinery/reporting/refining/report.py"],
-    "evaluation.sets.caveat": ["workflow/arc_refinery/reporting/refining/report.py"],
-    "evaluation.sets.validation": ["workflow/arc_refinery/reporting/refining/report.py"],
+    "evaluation.primary": ["workflow/arc_refinery/refining/report/report.py"],
+    "evaluation.sets.caveat": ["workflow/arc_refinery/refining/report/report.py"],
+    "evaluation.sets.validation": ["workflow/arc_refinery/refining/report/report.py"],
     # those of `model`, whose conversations its answers continue
     "models.other.template": ["workflow/arc_refinery/config/refining.py"],
     "models.other.colors": ["workflow/arc_refinery/config/refining.py"],
@@ -195,10 +193,10 @@ READ_IN_TRAINING = {
     "drop_zero_variance": "training/trainer.py",
     "keep_best": "training/callbacks.py",
     "n_heldout": "training/callbacks.py",
-    "n_jobs": "cli/training.py",
+    "n_jobs": "commands/training.py",
     "pass_at_k": "training/trainer.py",
-    "rewards": "refine/environment.py",
-    "rollout": "refine/environment.py",
+    "rewards": "refining/environment.py",
+    "rollout": "refining/environment.py",
     "sampler_gpus": "sampling/library_arguments.py",
     "shared_prefix": "training/trainer.py",
     "unsloth": "config/grpo.py",

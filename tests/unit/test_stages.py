@@ -15,9 +15,9 @@ from given import REFINING, TOOL_USE, contents, of_refining, of_tool_use
 from pydantic import BaseModel, Field, ValidationError
 
 from arc_refinery import config
-from arc_refinery.cli import stages
-from arc_refinery.cli.flags import Command, RulePath
 from arc_refinery.cli.parsing import read
+from arc_refinery.commands import stages
+from arc_refinery.commands.flags import Command, RulePath
 from arc_refinery.config import (
     EVALUATION,
     PROMPTS,
@@ -26,8 +26,6 @@ from arc_refinery.config import (
     TUNING,
     ConfigError,
     Mark,
-    Refining,
-    ToolUse,
     inputs,
     load_experiment,
     marked,
@@ -35,10 +33,12 @@ from arc_refinery.config import (
 )
 from arc_refinery.config.base import Strict
 from arc_refinery.config.flags import FLAT, NEEDED, Without, flag_of, flag_words
-from arc_refinery.refine import inputs as refining_inputs
-from arc_refinery.refine import stages as refining
+from arc_refinery.refining import inputs as refining_inputs
+from arc_refinery.refining import stages as refining
+from arc_refinery.refining.config import Grpo, PromptedModel, Refining, Sampling, Sft, TaskSet
 from arc_refinery.tool_use import inputs as tool_inputs
 from arc_refinery.tool_use import stages as tool_use
+from arc_refinery.tool_use.config import Generation, Questions, ToolSft, ToolUse
 
 OF_A_TRAINING = {"n_jobs", "gpu_memory_utilization", "sleep_mode", "sampler_gpus", "server_url", "report_to"}
 OF_REFINING = OF_A_TRAINING | {"n_processes"}
@@ -47,19 +47,19 @@ OF_REFINING = OF_A_TRAINING | {"n_processes"}
 @pytest.mark.parametrize(
     ("section", "marks", "names"),
     [
-        (config.Grpo, [TUNING], OF_REFINING),
+        (Grpo, [TUNING], OF_REFINING),
         (config.PolicyGradient, [TUNING], OF_A_TRAINING),
-        (config.Grpo, [PROMPTS], {"rollout"}),
-        (config.PromptedModel, [PROMPTS, TUNING], {"template", "colors", "gpu_memory_utilization"}),
+        (Grpo, [PROMPTS], {"rollout"}),
+        (PromptedModel, [PROMPTS, TUNING], {"template", "colors", "gpu_memory_utilization"}),
         (config.ModelConfig, [TUNING], {"gpu_memory_utilization"}),
         (config.Imitation, [TUNING], {"save_steps"}),  # GRPO chooses among its checkpoints: there they are a setting
-        (config.Sft, [ROWS], {"demonstrations"}),
-        (config.ToolSft, [ROWS], {"without_tools", "n_questions"}),
-        (config.Generation, [EVALUATION], {"temperature", "top_k", "top_p"}),
-        (config.TaskSet, [TUNING, REPORT], {"shards", "validation", "caveat"}),
-        (config.Questions, [TUNING], {"shards"}),
-        (config.Questions, [config.EPISODES], {"tools", "user"}),
-        (config.Sampling, list(Mark), {"temperature", "top_p"}),
+        (Sft, [ROWS], {"demonstrations"}),
+        (ToolSft, [ROWS], {"without_tools", "n_questions"}),
+        (Generation, [EVALUATION], {"temperature", "top_k", "top_p"}),
+        (TaskSet, [TUNING, REPORT], {"shards", "validation", "caveat"}),
+        (Questions, [TUNING], {"shards"}),
+        (Questions, [config.EPISODES], {"tools", "user"}),
+        (Sampling, list(Mark), {"temperature", "top_p"}),
     ],
 )
 def test_fields_say_what_alone_they_change(section: type[BaseModel], marks: list[Mark], names: set[str]) -> None:
@@ -187,7 +187,7 @@ def test_what_changes_no_result_is_given_beside() -> None:
         "--n-processes 1"
     )
     episodes = validate_experiment(
-        yaml.safe_load((ROOT / TOOLS).read_text()) | {"resources": {"sample": {"cpus": 2}}}, "", config.ToolUse
+        yaml.safe_load((ROOT / TOOLS).read_text()) | {"resources": {"sample": {"cpus": 2}}}, "", ToolUse
     )
     job = tool_use.episodes(episodes, "sums", "trained")
     assert job.flags(tuning=True) == "--gpu-memory-utilization 0.9 --n-jobs 2"

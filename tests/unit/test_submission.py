@@ -17,7 +17,8 @@ from arc_refinery.arc.grids import as_grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.cli.results import Submission
 from arc_refinery.errors import InputError
-from arc_refinery.evaluation.submission import (
+from arc_refinery.records import Verdict
+from arc_refinery.refining.evaluation.submission import (
     Ballot,
     check_submission,
     count_votes,
@@ -25,7 +26,6 @@ from arc_refinery.evaluation.submission import (
     score,
     write_submission,
 )
-from arc_refinery.records import Verdict
 
 INPUT = make_grid("00")
 SOLVES = (1.0, 1.0)  # share of correct train grids, train pixel score

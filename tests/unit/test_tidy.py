@@ -8,7 +8,7 @@ import pytest
 from handmade import finished, settings
 
 from arc_refinery.records import RecordError
-from arc_refinery.reporting.refining import tidy
+from arc_refinery.refining.report import tidy
 
 ARMS = {
     "independent": [{"n_predictions": 4}],

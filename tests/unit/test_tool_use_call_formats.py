@@ -23,11 +23,11 @@ from call_format_models import (
 from checkout import TINY, TINY_TOOLS
 from messages import Wording
 
-from arc_refinery.config import Generation
-from arc_refinery.config.tool_signatures import JsonSchema, ToolSignature
 from arc_refinery.errors import InputError
 from arc_refinery.tool_use.calls.formats import FORMATS, MalformedCall, WrittenCall
 from arc_refinery.tool_use.calls.turns import parse_turn
+from arc_refinery.tool_use.config import Generation
+from arc_refinery.tool_use.config.tool_signatures import JsonSchema, ToolSignature
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer, check_folder, with_call_format
 from arc_refinery.tool_use.tools.toolbox import CallResult, Toolbox, answer_all
 

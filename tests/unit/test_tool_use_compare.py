@@ -20,7 +20,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.evaluation.sides import read_sides, side
 from arc_refinery.records.questions import Question
 from arc_refinery.reporting.compare import comparison
-from arc_refinery.reporting.tool_use.compare import EXPLAINED, set_section
+from arc_refinery.tool_use.report.compare import EXPLAINED, set_section
 
 # pass@1 of ANSWERS by question
 UNTRAINED, TRAINED = [0.5, 0.0, 1.0, 0.25], [1.0, 0.75, 1.0, 0.75]

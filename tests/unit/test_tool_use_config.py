@@ -10,20 +10,13 @@ import yaml
 from checkout import ROOT
 from messages import Wording
 
-from arc_refinery.cli.stages import sft, training_job
-from arc_refinery.cli.tool_use import TrainToolUse
-from arc_refinery.config import (
-    ConfigError,
-    Refining,
-    ToolChoice,
-    ToolUse,
-    check_files,
-    inputs,
-    load_experiment,
-    validate_experiment,
-)
+from arc_refinery.commands.stages import sft, training_job
+from arc_refinery.config import ConfigError, check_files, inputs, load_experiment, validate_experiment
+from arc_refinery.refining.config import Refining
 from arc_refinery.tool_use import inputs as tool_inputs
 from arc_refinery.tool_use import stages
+from arc_refinery.tool_use.commands import TrainToolUse
+from arc_refinery.tool_use.config import ToolChoice, ToolUse
 
 DEMO = "config/tool-use-demo.yaml"
 SHIPPED = ["config/tool-use.yaml", DEMO, "config/user-demo.yaml", "tests/workflow/tool-use-small.yaml"]

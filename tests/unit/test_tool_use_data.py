@@ -10,9 +10,9 @@ import pytest
 from messages import Wording
 from row_files import write_gzip, write_parquet
 
-from arc_refinery.config.tool_use import Form
 from arc_refinery.errors import InputError
 from arc_refinery.records.questions import Asserts, Question
+from arc_refinery.tool_use.config.experiment import Form
 from arc_refinery.tool_use.questions.data import questions_from_file
 
 SUM = {"question": "Ann has 2 hats and buys 1,000. How many?", "answer": "2+1000=<<2+1000=1002>>1002\n#### 1,002"}

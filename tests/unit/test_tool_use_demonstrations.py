@@ -11,10 +11,10 @@ import pytest
 from checkout import TINY_TOOLS
 from factories import make_question
 
-from arc_refinery.config.tool_use import ToolName
 from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.turns import parse_turn
+from arc_refinery.tool_use.config.experiment import ToolName
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.grading.rewards import gsm8k
 from arc_refinery.tool_use.questions.data import gsm8k_question, mbpp_question

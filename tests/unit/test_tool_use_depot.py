@@ -6,8 +6,8 @@ from functools import cache
 
 import pytest
 
-from arc_refinery.config import Questions, ToolChoice
-from arc_refinery.config.tool_use import LEVELS
+from arc_refinery.tool_use.config import Questions, ToolChoice
+from arc_refinery.tool_use.config.experiment import LEVELS
 from arc_refinery.tool_use.questions.depot import depot, depot_row, make_depot
 from arc_refinery.tool_use.questions.generator import QuestionSplit
 from arc_refinery.tool_use.questions.sources import questions_of

@@ -8,8 +8,8 @@ import pytest
 from checkout import TINY_TOOLS
 from messages import Wording
 
-from arc_refinery.config import Generation
 from arc_refinery.records.transcripts import EpisodeMessage
+from arc_refinery.tool_use.config import Generation
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.tools.toolbox import Toolbox

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from arc_refinery.config.tool_use import LEVELS
+from arc_refinery.tool_use.config.experiment import LEVELS
 from arc_refinery.tool_use.questions.data import gsm8k_question, mbpp_question
 from arc_refinery.tool_use.questions.generator import gsm8k_row, mbpp_row, split_of
 

@@ -7,9 +7,9 @@ from typing import Any, get_args
 import pytest
 from written_turns import END, LIMITS, NO_THOUGHT, NOTES, OTHER_END, loss_mask, make_renderer, questions, turn
 
-from arc_refinery.config import Generation
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.tool import Fault
+from arc_refinery.tool_use.config import Generation
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 from arc_refinery.tool_use.training.demonstrations import demonstration

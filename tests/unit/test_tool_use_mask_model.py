@@ -11,11 +11,12 @@ import torch
 from checkout import TINY_TOOLS
 from written_turns import ALL, END, LIMITS, NOTES, OTHER_END, loss_mask, make_renderer, questions, turn
 
-from arc_refinery.config import Generation, Guard, Lora, ModelConfig, PolicyGradient, Sandbox
-from arc_refinery.config.tool_use import ToolName, ToolSft
+from arc_refinery.config import Guard, Lora, ModelConfig, PolicyGradient, Sandbox
 from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.tool import Fault
+from arc_refinery.tool_use.config import Generation
+from arc_refinery.tool_use.config.experiment import ToolName, ToolSft
 from arc_refinery.tool_use.episodes.users import NOT_RIGHT, Users
 from arc_refinery.tool_use.questions.data import gsm8k_question
 from arc_refinery.tool_use.questions.generator import gsm8k_row

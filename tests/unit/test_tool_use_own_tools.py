@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from messages import Wording
 
-from arc_refinery.config import ToolChoice
 from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.own_functions import import_file
-from arc_refinery.config.tool_signatures import signatures
 from arc_refinery.errors import InputError
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.turns import parse_turn
+from arc_refinery.tool_use.config import ToolChoice
+from arc_refinery.tool_use.config.tool_signatures import signatures
 from arc_refinery.tool_use.tools.own_tools import check_own_tools
 from arc_refinery.tool_use.tools.toolbox import Toolbox, answer_all
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from messages import Wording
 
-from arc_refinery.config import ToolChoice
 from arc_refinery.sandbox import Executor, Limits
+from arc_refinery.tool_use.config import ToolChoice
 from arc_refinery.tool_use.tools.built_in_tools import NO_OUTPUT, PYTHON_MODULES
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 

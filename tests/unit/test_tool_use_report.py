@@ -22,16 +22,16 @@ from scipy.stats import t as student
 from scipy.stats import ttest_1samp
 
 from arc_refinery import config, records
-from arc_refinery.config import ToolArm, ToolUse
 from arc_refinery.records import RecordError
 from arc_refinery.records.transcripts import Episode, EpisodeMessage
 from arc_refinery.reporting import page, provenance
 from arc_refinery.reporting.publish import Attachments
-from arc_refinery.reporting.tool_use.transcripts import mask_picture
+from arc_refinery.tool_use.config import ToolArm, ToolUse
+from arc_refinery.tool_use.report.transcripts import mask_picture
 
 
 def report(results: Path, made: ToolUse) -> None:
-    from arc_refinery.reporting.tool_use.report import write_report  # it imports torch
+    from arc_refinery.tool_use.report.report import write_report  # it imports torch
 
     path = results / "by-hand.md"
     write_report(made, results / "by-hand", path)
@@ -40,7 +40,7 @@ def report(results: Path, made: ToolUse) -> None:
 
 def composed(results: Path, made: ToolUse) -> str:
     """The report's text alone: nothing is drawn."""
-    from arc_refinery.reporting.tool_use.report import compose
+    from arc_refinery.tool_use.report.report import compose
 
     return "\n\n".join(compose(made, results / "by-hand", Attachments("by-hand/report"))) + "\n"
 
@@ -52,9 +52,7 @@ def test_the_settings_that_differ_are_shown_as_yaml(tmp_path: Path):
     content = SETTINGS | {"training": training, "data": {**SETTINGS["data"], "heldout": [heldout]}}
     made = experiment(tmp_path, settings=content)
     shown = yaml.safe_load("\n".join(provenance.settings(made)).partition("```yaml\n")[2].partition("```")[0])
-    again = config.validate_experiment(
-        {"experiment": made.experiment, "kind": made.kind} | shown, "test", config.ToolUse
-    )
+    again = config.validate_experiment({"experiment": made.experiment, "kind": made.kind} | shown, "test", ToolUse)
     assert provenance.settings(again) == provenance.settings(made)
     assert [term.name for term in again.rewards] == ["correct", "length", "score"]
 
@@ -414,7 +412,7 @@ def arms(*described: str) -> list[ToolArm]:
 def test_arms_are_compared_with_the_first_one_and_with_those_that_differ_in_one_thing(
     described: tuple[str, ...], expected: list[str]
 ):
-    from arc_refinery.reporting.tool_use.report import pairs_to_compare
+    from arc_refinery.tool_use.report.report import pairs_to_compare
 
     assert [f"{first.name} less {second.name}" for first, second in pairs_to_compare(arms(*described))] == expected
 

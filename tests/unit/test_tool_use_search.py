@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from arc_refinery.config import ToolChoice
 from arc_refinery.errors import InputError
+from arc_refinery.tool_use.config import ToolChoice
 from arc_refinery.tool_use.tools.toolbox import CallResult, Toolbox
 
 CORPUS: list[dict[str, Any]] = [

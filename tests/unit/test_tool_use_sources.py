@@ -11,12 +11,12 @@ from factories import make_episode, make_question
 from messages import Wording
 
 from arc_refinery import records
-from arc_refinery.config import Questions
 from arc_refinery.errors import InputError
 from arc_refinery.records.questions import Asserts, Question
 from arc_refinery.records.transcripts import Call, Conversation, EpisodeMessage, Segment
 from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.seeding import stream_seed
+from arc_refinery.tool_use.config import Questions
 from arc_refinery.tool_use.questions.generator import gsm8k_row, mbpp_row
 from arc_refinery.tool_use.questions.sources import (
     CheckedQuestions,

@@ -11,12 +11,13 @@ import pytest
 from checkout import TINY_TOOLS
 from factories import make_question
 
-from arc_refinery.config import EpisodeTerm, Generation, PolicyGradient
-from arc_refinery.config.tool_use import ToolName
-from arc_refinery.config.tool_use_rewards import CORRECT
+from arc_refinery.config import PolicyGradient
 from arc_refinery.errors import InputError
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Ending, EpisodeMessage
+from arc_refinery.tool_use.config import EpisodeTerm, Generation
+from arc_refinery.tool_use.config.experiment import ToolName
+from arc_refinery.tool_use.config.rewards import CORRECT
 from arc_refinery.tool_use.episodes.episodes import Rollout
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.tools.toolbox import CallResult, Toolbox

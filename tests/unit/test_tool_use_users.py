@@ -14,15 +14,16 @@ from factories import make_episode, make_question
 from messages import Wording
 from written_turns import END, HEADER, LIMITS, NO_THOUGHT, NOTES, OTHER_END, loss_mask, make_renderer, turn
 
-from arc_refinery.config import ConfigError, ToolUse, check_files, validate_experiment
+from arc_refinery.config import ConfigError, check_files, validate_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.records.transcripts import Call, EpisodeMessage
-from arc_refinery.reporting.tool_use.metrics import _users_section
 from arc_refinery.tool_use import inputs, stages
+from arc_refinery.tool_use.config import ToolUse
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.episodes.users import NOT_RIGHT, OpenEpisode, Users
 from arc_refinery.tool_use.grading.metrics import episodes_by_user_messages, measure_texts
+from arc_refinery.tool_use.report.metrics import _users_section
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 QUESTION = make_question(question_id="sums/1", text="2 * 3?", reference="6")

@@ -9,15 +9,9 @@ from checkout import ROOT
 from messages import Wording
 from pydantic import ValidationError
 
-from arc_refinery.config import (
-    ConfigError,
-    Grpo,
-    Refining,
-    Training,
-    load_experiment,
-    validate_experiment,
-)
-from arc_refinery.refine.stages import train
+from arc_refinery.config import ConfigError, load_experiment, validate_experiment
+from arc_refinery.refining.config import Grpo, Refining, Training
+from arc_refinery.refining.stages import train
 
 GRPO: dict[str, Any] = {"learning_rate": 1e-4}
 SFT: dict[str, Any] = {"learning_rate": 1e-3}

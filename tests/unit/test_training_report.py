@@ -14,8 +14,8 @@ import pytest
 from messages import Wording
 
 from arc_refinery import cli, config
-from arc_refinery.config import Refining
 from arc_refinery.records import RecordError
+from arc_refinery.refining.config import Refining
 from arc_refinery.reporting import publish, training
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.training_log import read_log
@@ -142,7 +142,7 @@ def experiment(methods: tuple[str, ...] = ("grpo",), grpo: Mapping[str, Any] | N
             },
         },
         "test",
-        config.Refining,
+        Refining,
     )
 
 

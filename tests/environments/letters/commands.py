@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 from arc_refinery import config
-from arc_refinery.cli.flags import GrpoFlags, RuleFiles
+from arc_refinery.commands.flags import GrpoFlags, RuleFiles
 from arc_refinery.config.flags import FLAT, NEEDED
 from arc_refinery.training.job import train
 

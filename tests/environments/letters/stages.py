@@ -1,6 +1,6 @@
 """What the shared rules `train` and `report` are given."""
 
-from arc_refinery.cli.stages import training_settings
+from arc_refinery.commands.stages import training_settings
 
 from .commands import Train
 from .config import Experiment

@@ -20,51 +20,51 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from arc_refinery.cli.flags import Command
+    from arc_refinery.commands.flags import Command
 
 PURPOSE = "Reinforcement learning that teaches a code model to refine its own programs."
 
 # Each command's module and class.
 SECTIONS: dict[str, dict[str, str]] = {
     "Stages of an experiment, in running order": {
-        "fetch": "fetch.Fetch",
-        "tasks split": "tasks.Tasks",
-        "tasks evaluation": "tasks.EvaluationTasks",
-        "tasks overlap": "tasks.FindOverlap",
-        "prompts first": "prompts.FirstPrompts",
-        "sample": "attempts.SampleAttempts",
-        "grade": "attempts.GradeAttempts",
-        "prompts refine": "prompts.Refine",
-        "prompts demonstrations": "prompts.WriteDemonstrations",
-        "sft": "training.FineTune",
-        "train": "training.Train",
-        "report": "results.WriteReport",
+        "fetch": "commands.fetch.Fetch",
+        "tasks split": "refining.commands.tasks.Tasks",
+        "tasks evaluation": "refining.commands.tasks.EvaluationTasks",
+        "tasks overlap": "refining.commands.tasks.FindOverlap",
+        "prompts first": "refining.commands.prompts.FirstPrompts",
+        "sample": "refining.commands.attempts.SampleAttempts",
+        "grade": "refining.commands.attempts.GradeAttempts",
+        "prompts refine": "refining.commands.prompts.Refine",
+        "prompts demonstrations": "refining.commands.prompts.WriteDemonstrations",
+        "sft": "commands.training.FineTune",
+        "train": "refining.commands.training.Train",
+        "report": "cli.results.WriteReport",
     },
     "Stages of a tool-use experiment, instead of tasks, prompts and attempts": {
-        "tools questions": "tool_use.WriteQuestions",
-        "tools conversations": "tool_use.Conversations",
-        "tools episodes": "tool_use.Episodes",
+        "tools questions": "tool_use.commands.WriteQuestions",
+        "tools conversations": "tool_use.commands.Conversations",
+        "tools episodes": "tool_use.commands.Episodes",
     },
     "Before an experiment": {
-        "doctor": "doctor.Doctor",
-        "doctor memory": "results.Memory",
-        "prompts learn": "prompts.Learn",
-        "prompts export": "prompts.ExportTemplate",
-        "tasks select": "tasks.SelectTasks",
+        "doctor": "cli.doctor.Doctor",
+        "doctor memory": "cli.results.Memory",
+        "prompts learn": "refining.commands.prompts.Learn",
+        "prompts export": "refining.commands.prompts.ExportTemplate",
+        "tasks select": "refining.commands.tasks.SelectTasks",
     },
     "Results": {
-        "compare": "results.Compare",
-        "report curves": "results.Curves",
-        "report lengths": "prompts.StudyLengths",
-        "report times": "results.Times",
+        "compare": "cli.results.Compare",
+        "report curves": "cli.results.Curves",
+        "report lengths": "refining.commands.prompts.StudyLengths",
+        "report times": "cli.results.Times",
     },
     "Programs and predictions from elsewhere": {
-        "execute": "attempts.Execute",
-        "predictions import": "attempts.ImportPredictions",
-        "predictions submit": "results.Submission",
+        "execute": "refining.commands.attempts.Execute",
+        "predictions import": "refining.commands.attempts.ImportPredictions",
+        "predictions submit": "cli.results.Submission",
     },
     "Maintenance of this repository": {
-        "dev config": "results.ConfigDocs",
+        "dev config": "cli.results.ConfigDocs",
     },
 }
 COMMANDS = {name: target for section in SECTIONS.values() for name, target in section.items()}
@@ -144,7 +144,7 @@ def _run() -> None:
     end_with_snakemake()
     try:
         command = parse(words)
-        from arc_refinery.cli.outputs import check_outputs
+        from arc_refinery.commands.outputs import check_outputs
 
         check_outputs(command)
         command.run()
@@ -179,8 +179,8 @@ def load(name: str) -> "type[Command]":
 
         commands, class_name = part(kind, "commands"), "Train"
     else:
-        module, _, class_name = COMMANDS[command].partition(".")
-        commands = import_module(f"{__name__}.{module}")
+        module, _, class_name = COMMANDS[command].rpartition(".")
+        commands = import_module(f"arc_refinery.{module}")
     loaded: type[Command] = getattr(commands, class_name)
     return loaded
 
@@ -235,7 +235,7 @@ def _training_command(words: list[str]) -> tuple[str, list[str]]:
 
 def _summary(target: str) -> str:
     """First sentence of a command's docstring, read from the source without importing it."""
-    module, _, class_name = target.partition(".")
-    tree = ast.parse(Path(__file__).with_name(f"{module}.py").read_text())
+    module, _, class_name = target.rpartition(".")
+    tree = ast.parse(Path(__file__).parents[1].joinpath(*module.split(".")).with_suffix(".py").read_text())
     (command,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == class_name)
     return (ast.get_docstring(command) or "").partition("\n\n")[0].replace("\n", " ")

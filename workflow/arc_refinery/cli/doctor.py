@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 from arc_refinery import config
-from arc_refinery.cli.flags import Command, Files
-from arc_refinery.cli.outputs import Writes, json_file, page
+from arc_refinery.commands.flags import Command, Files
+from arc_refinery.commands.outputs import Writes, json_file, page
 from arc_refinery.doctor.findings import JOBS, JobKind
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write

@@ -16,7 +16,7 @@ from tyro.constructors import (
     StructTypeInfo,
 )
 
-from arc_refinery.cli.flags import PUBLISHED_NAMES, Command
+from arc_refinery.commands.flags import PUBLISHED_NAMES, Command
 from arc_refinery.config.base import explain, faults_of
 from arc_refinery.config.flags import FLAT, NEEDED, flag_of, lacking, section_of
 from arc_refinery.config.own_code import Entry

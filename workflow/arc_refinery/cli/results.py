@@ -6,8 +6,8 @@ from typing import Annotated
 from tyro.conf import Positional
 
 from arc_refinery import config
-from arc_refinery.cli.flags import Command, Files
-from arc_refinery.cli.outputs import Outputs, Writes, folder, json_file, page, picture, report, submission, table
+from arc_refinery.commands.flags import Command, Files
+from arc_refinery.commands.outputs import Outputs, Writes, folder, json_file, page, picture, report, submission, table
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
@@ -21,7 +21,7 @@ class WriteReport(Command):
     output: Path  # Markdown file; the HTML file gets the same name
 
     def writes(self) -> Outputs:
-        from arc_refinery.reporting.refining.tidy import ATTEMPTS_SCHEMA
+        from arc_refinery.refining.report.tidy import ATTEMPTS_SCHEMA
 
         pictures = folder(
             self.folder / "report", "the pictures and tables of a report", [], r"gallery|.*\.(png|svg|csv)"
@@ -130,7 +130,7 @@ class Submission(Command):
 
     def run(self) -> None:
         from arc_refinery.arc.kaggle import read_challenges
-        from arc_refinery.evaluation.submission import count_votes, make_submission, score, write_submission
+        from arc_refinery.refining.evaluation.submission import count_votes, make_submission, score, write_submission
 
         tasks = {task.task_id: task for task in read_challenges(self.challenges, self.solutions)}
         submission = make_submission(tasks, count_votes(self.verdicts, tasks))

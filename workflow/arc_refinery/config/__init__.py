@@ -29,43 +29,13 @@ from arc_refinery.config.base import (
     explain,
     marked,
 )
-from arc_refinery.config.evaluation import Arm, FeedbackKind, Turn
 from arc_refinery.config.experiment import Experiment
-from arc_refinery.config.grpo import Grpo, PolicyGradient
+from arc_refinery.config.grpo import PolicyGradient
 from arc_refinery.config.loading import KINDS, check_files, load_experiment, part, validate_experiment
 from arc_refinery.config.lora import Lengths, Lora, Optimizer, OptimizerName
-from arc_refinery.config.refining import Refining
-from arc_refinery.config.refining_rewards import AttemptTerm
 from arc_refinery.config.resources import ModelNeeds, Needs, Resources
 from arc_refinery.config.rewards import RewardTerm
-from arc_refinery.config.sampling import (
-    Backend,
-    Dtype,
-    History,
-    KvCacheDtype,
-    Megabytes,
-    ModelConfig,
-    PromptedModel,
-    Refinement,
-    Sampling,
-    Sandbox,
-    Seconds,
-    Selection,
-    TestInputs,
-)
-from arc_refinery.config.sft import Demonstrations, Imitation, Sft
-from arc_refinery.config.tasks import CONCEPTS, DIFFICULTY, Problems, TaskSet
-from arc_refinery.config.tool_use import (
-    Generation,
-    Questions,
-    ToolArm,
-    ToolChoice,
-    ToolSft,
-    ToolTraining,
-    ToolUse,
-    User,
-)
-from arc_refinery.config.tool_use_rewards import EpisodeTerm, ToolGrpo
-from arc_refinery.config.training import Guard, GuardAction, Methods, Training, check_weights
+from arc_refinery.config.sampling import Backend, Dtype, KvCacheDtype, Megabytes, ModelConfig, Sandbox, Seconds
+from arc_refinery.config.sft import Imitation
+from arc_refinery.config.training import Guard, GuardAction, Methods, check_weights
 from arc_refinery.config.yaml_files import read_yaml
-from arc_refinery.prompts import FeedbackForm

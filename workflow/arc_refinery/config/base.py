@@ -115,16 +115,6 @@ def _marks(field: FieldInfo) -> list[Mark]:
     return [one for one in field.metadata if isinstance(one, Mark)]
 
 
-def check_source(source: str, rows: str, path: str | None, on_hub: dict[str, str | None], revision: str | None) -> None:
-    """Raise `ValueError` unless the keys that belong to the source `file` or `hub` are given."""
-    if source == "file" and not path:
-        raise ValueError(f"source is `file`, so `path` must name the file of {rows}")
-    if source == "hub" and not all(on_hub.values()):
-        raise ValueError(f"source is `hub`, so {' and '.join(f'`{key}`' for key in on_hub)} must be given")
-    if revision and source != "hub":
-        raise ValueError(f"revision belongs to the source `hub`, but source is `{source}`; remove one")
-
-
 _IN_WORDS = {
     NAME: "small letters, digits and dashes",
     RUN_NAME: "small letters, digits, dashes and points",

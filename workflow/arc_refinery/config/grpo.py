@@ -2,10 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from arc_refinery.config.base import (
-    PROMPTS,
     TUNING,
     Line,
     Mass,
@@ -17,8 +16,6 @@ from arc_refinery.config.base import (
     PositiveInt,
 )
 from arc_refinery.config.lora import Optimizer
-from arc_refinery.config.refining_rewards import AttemptTerm
-from arc_refinery.config.rewards import distinct
 from arc_refinery.config.trl_keywords import TRL, Keyword, check_keywords
 
 
@@ -128,6 +125,11 @@ class PolicyGradient(Optimizer):
     )
 
     @property
+    def answers_once(self) -> bool:
+        """Whether a rollout is one completion of a prompt."""
+        return False
+
+    @property
     def trains_with_unsloth(self) -> bool:
         return False
 
@@ -207,87 +209,4 @@ class PolicyGradient(Optimizer):
                 f"loss_type `vespo` weighs sequences itself: importance_sampling_mode must be `token_truncate` or "
                 f"`token_mask`, not `{self.importance_sampling_mode}`"
             )
-        return self
-
-
-class Grpo(PolicyGradient):
-    rollout: Annotated[Literal["prepared", "on-policy"], PROMPTS] = Field(
-        "prepared",
-        description="`prepared`: answer each prompt once; `on-policy`: answer it, execute the answer, append the "
-        "feedback, refine; both answers carry loss, the feedback does not.",
-    )
-    rewards: Annotated[tuple[AttemptTerm, ...], AfterValidator(distinct)] = Field(
-        (AttemptTerm(reward="arc-v2-no-pixel-score"),),
-        min_length=1,
-        description="Terms whose weighted sum is the reward: each a name, or a section.",
-    )
-    unsloth: bool = Field(False, description="Train with Unsloth: faster and in less memory on one GPU.")
-    n_processes: Annotated[PositiveInt, TUNING] = Field(
-        1,
-        description="Processes that share each step, each on a GPU of its own (docs/training.md). All other keys are "
-        "about the whole step, so results are the same but for rounding, and for what vLLM samples. "
-        "`gradient_accumulation_steps` must be a multiple.",
-    )
-
-    @property
-    def trains_with_unsloth(self) -> bool:
-        return self.unsloth
-
-    @property
-    def n_training_processes(self) -> int:
-        return self.n_processes
-
-    @model_validator(mode="after")
-    def _processes_can_share_a_step(self) -> "Grpo":
-        n = self.n_processes
-        if n == 1:
-            return self
-        if self.unsloth:
-            raise ValueError(f"n_processes = {n}: Unsloth trains in one process; set unsloth to false")
-        if self.sampler == "vllm-server":
-            raise ValueError(
-                f"n_processes = {n}: sampler `vllm-server` is not supported yet; set sampler to `vllm-colocate`, where "
-                "each process has its own, or to `transformers`"
-            )
-        if self.rollout == "on-policy":
-            raise ValueError(f"n_processes = {n}: rollout `on-policy` is not supported yet; set it to `prepared`")
-        if self.steps_per_generation > 1:
-            raise ValueError(f"n_processes = {n}: steps_per_generation above 1 is not supported yet; set it to 1")
-        if self.gradient_accumulation_steps % n:
-            raise ValueError(
-                f"n_processes = {n} share the passes of a step, but gradient_accumulation_steps is "
-                f"{self.gradient_accumulation_steps}; set it to a multiple of {n}"
-            )
-        if self.n_heldout % self.prompts_per_step:
-            raise ValueError(
-                f"n_processes = {n}: n_heldout = {self.n_heldout} must be a multiple of prompts_per_step = "
-                f"{self.prompts_per_step}, so that all answer as many held-out prompts"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _unsloth_can(self) -> "Grpo":
-        """Refuse what Unsloth's GPU trainer does not do, or silently does differently (2026.10.7 and 2026.10.9)."""
-        if not self.unsloth:
-            return self
-        if self.sampler == "vllm-server":
-            raise ValueError("unsloth runs vLLM in its own process or not at all: set sampler to `vllm-colocate`")
-        if self.sleep_mode:
-            raise ValueError(
-                "unsloth: its vLLM shares the trainer's weights and sleeps in another way, which is not supported yet; "
-                "set sleep_mode to false"
-            )
-        if self.steps_per_generation > 1:
-            raise ValueError("unsloth: steps_per_generation above 1 is not supported yet; set it to 1")
-        if self.loss_type == "bnpo":
-            raise ValueError("unsloth averages the loss `bnpo` as it does `dapo`: set loss_type to `dapo`")
-        if self.loss_type in ("dapo", "cispo") and self.epsilon_high is None:
-            raise ValueError(f"unsloth has its own default epsilon_high for the loss {self.loss_type}: set it")
-        if self.loss_type == "dr_grpo" and self.scale_rewards == "group":
-            raise ValueError(
-                "unsloth does not scale rewards by group with the loss `dr_grpo`: set scale_rewards to `none` or "
-                "`batch`"
-            )
-        if self.drop_zero_variance and not self.mask_truncated_completions:
-            raise ValueError("unsloth drops completions only with mask_truncated_completions: set it to true")
         return self

@@ -6,10 +6,8 @@ from typing import Any
 from arc_refinery.config.arms import Compared
 from arc_refinery.config.base import ConfigError, run_and_step
 from arc_refinery.config.experiment import Experiment
-from arc_refinery.config.refining import Refining
-from arc_refinery.config.sampling import LEARNED, ModelConfig, TemplateRows
-from arc_refinery.config.tasks import Problems
-from arc_refinery.config.tool_use import Questions
+from arc_refinery.config.rows import RowsSource
+from arc_refinery.config.sampling import ModelConfig
 from arc_refinery.models import hub
 from arc_refinery.models.hub import Download
 
@@ -28,17 +26,11 @@ def model_path(experiment: Experiment, model: ModelConfig) -> str:
     return fetched_folder(experiment, model.download) if model.download else model.path
 
 
-def template(experiment: Refining) -> str:
-    """The template of all prompts: its name, or its folder."""
-    name = experiment.model.template
-    return f"results/{experiment.experiment}/template" if name == LEARNED else name
-
-
-def rows_files(experiment: Experiment, source: Problems | Questions | TemplateRows) -> list[str]:
+def rows_files(experiment: Experiment, rows: RowsSource) -> list[str]:
     """Where problems, questions or rows of a template are read from: a file on disk, or the folder that is fetched."""
-    if source.download:
-        return [fetched_folder(experiment, source.download)]
-    return [str(source.path)] if source.source == "file" else []
+    if rows.download:
+        return [fetched_folder(experiment, rows.download)]
+    return [str(rows.path)] if rows.source == "file" else []
 
 
 # Models, templates, adapters

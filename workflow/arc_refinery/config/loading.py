@@ -18,7 +18,7 @@ from arc_refinery.files import in_words, read_json
 from arc_refinery.models.shape import names_of, weight_names, without_module
 
 _Kind = TypeVar("_Kind", bound=Experiment)
-KINDS = {"refining": "arc_refinery.refine", "tool-use": "arc_refinery.tool_use"}  # packages of the built-in kinds
+KINDS = {"refining": "arc_refinery.refining", "tool-use": "arc_refinery.tool_use"}  # packages of the built-in kinds
 
 
 @overload

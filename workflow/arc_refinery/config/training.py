@@ -9,7 +9,6 @@ from pydantic import Field, ValidationError, model_validator
 from arc_refinery.config.base import (
     PROMPTS,
     RUN_NAME,
-    Name,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveInt,
@@ -19,10 +18,10 @@ from arc_refinery.config.base import (
     explain,
     marked,
 )
-from arc_refinery.config.grpo import Grpo, PolicyGradient
-from arc_refinery.config.lora import Lengths, Lora
+from arc_refinery.config.grpo import PolicyGradient
+from arc_refinery.config.lora import Lora
 from arc_refinery.config.sampling import Dtype
-from arc_refinery.config.sft import Imitation, Sft
+from arc_refinery.config.sft import Imitation
 
 TRAINED = "trained"  # the final adapter of an experiment with one training
 SFT = "sft"  # the adapter that GRPO starts from, if SFT comes first
@@ -180,86 +179,6 @@ def check_weights(lora: Lora, grpo: PolicyGradient) -> None:
             f"load_in_4bit with sampler `{grpo.sampler}`: vLLM 0.31 cannot load 4-bit bitsandbytes weights, and "
             "TRL would send it packed ones (trl issue 4973); set load_in_4bit to false or sampler to `transformers`"
         )
-
-
-class Training(Lengths, Methods):
-    sets: tuple[Name, ...] = Field(
-        (), description="Evaluation sets whose tasks to train on; default: the tasks of the parts."
-    )
-    evaluated_tasks: Literal["leave-out", "keep"] = Field(
-        "leave-out",
-        description="Tasks to train on that are also in an evaluation set (one that is not among `sets`), in any "
-        "symmetry, colors or order of pairs: `leave-out`, or `keep` and let the report say how many they are.",
-    )
-    prompts: Literal["first-turn", "second-turn"] = Field(
-        "second-turn",
-        description="What GRPO trains on. `first-turn`: answer the task (needed by `rollout: on-policy`, which makes "
-        "its own second turns); `second-turn`: refine the best incorrect attempt on it.",
-    )
-    prompts_per_task: PositiveInt = Field(
-        1, description="For `first-turn`: prompts per task, each with its own augmentation."
-    )
-    sft: Sft | None = Field(None, description=Methods.model_fields["sft"].description)
-    grpo: Grpo | None = Field(None, description=Methods.model_fields["grpo"].description)
-    keep_steps: tuple[PositiveInt, ...] = Field(
-        (),
-        description="Steps of GRPO whose adapters are results, too: `trained@1000`, for arms, and in the folder "
-        "`adapters`. Multiples of `grpo.save_steps`. Up to each of them, training is a job of its own, so evaluation "
-        "of its adapter begins while training goes on. Does not change the final adapter.",
-    )
-    keep_every: PositiveInt | None = Field(
-        None, description="Instead of `keep_steps`: each multiple of this before `grpo.max_steps`."
-    )
-
-    @model_validator(mode="after")
-    def _methods_go_together(self) -> "Training":
-        if self.grpo and self.grpo.rollout == "on-policy" and self.prompts != "first-turn":
-            raise ValueError("rollout `on-policy` makes its own second turns: set training.prompts to `first-turn`")
-        if self.sft and self.grpo and self.grpo.unsloth and self.grpo.beta:
-            raise ValueError(
-                "unsloth: its KL term compares with the model without the SFT adapter, not with the start of GRPO; set "
-                "beta to 0, or unsloth to false"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _kept_steps_are_checkpoints(self) -> "Training":
-        if self.keep_steps and self.keep_every:
-            raise ValueError("keep_steps and keep_every say the same; remove one of them")
-        if not self.keep_steps and not self.keep_every:
-            return self
-        if not self.grpo:
-            raise ValueError("keep_steps and keep_every: keep adapters of GRPO; add the section `grpo`")
-        for run in self._unrepeated().values():
-            saved, last = run.grpo.save_steps, run.grpo.max_steps
-            if self.keep_every and last < 0:
-                raise ValueError("keep_every: with `epochs` alone the last step is not known; set grpo.max_steps")
-            if self.keep_every and self.keep_every >= last:
-                raise ValueError(
-                    f"keep_every: {self.keep_every} is not before the last step, grpo.max_steps = {last}, so no step "
-                    "before it would be kept; lower it or remove it"
-                )
-            if wrong := [step for step in self.kept_steps(run) if step % saved]:
-                key = "keep_every" if self.keep_every else "keep_steps"
-                raise ValueError(f"{key}: {wrong[0]} is not a multiple of grpo.save_steps = {saved}; change one")
-            if last > 0 and (wrong := [step for step in self.kept_steps(run) if step >= last]):
-                raise ValueError(
-                    f"keep_steps: {wrong[0]} is not before the last step, grpo.max_steps = {last}, whose adapter is "
-                    "kept anyway; remove it"
-                )
-        return self
-
-    def kept_steps(self, run: Run) -> list[int]:
-        """Steps of a GRPO training whose adapters are kept, ascending; without the last one."""
-        if self.keep_every:
-            return list(range(self.keep_every, run.grpo.max_steps, self.keep_every))
-        return sorted(set(self.keep_steps))
-
-    @model_validator(mode="after")
-    def _sets_are_distinct(self) -> "Training":
-        if len(set(self.sets)) < len(self.sets):
-            raise ValueError(f"sets: {', '.join(self.sets)}: name each set once")
-        return self
 
 
 def _run_name(run: Run, keys: Iterable[str]) -> str:

@@ -16,9 +16,10 @@ from pathlib import Path
 
 from arc_refinery import records
 from arc_refinery.arc.tasks import Task
-from arc_refinery.config import Dtype, Grpo, Lora, ModelConfig, PolicyGradient, Sampling, TaskSet
+from arc_refinery.config import Dtype, Lora, ModelConfig, PolicyGradient
 from arc_refinery.config.flags import flag_words
 from arc_refinery.doctor.findings import Finding
+from arc_refinery.refining.config import Grpo, Sampling, TaskSet
 
 MODEL = Path(__file__).parents[2] / "models/tiny"
 TEMPLATE = "compact"  # what the embedded model reads
@@ -137,7 +138,7 @@ def training(model: ModelConfig, lora: Lora, settings: PolicyGradient) -> Iterat
 
 
 def _tasks(path: Path) -> Path:
-    from arc_refinery.barc.sources import tasks_of_set
+    from arc_refinery.refining.sources import tasks_of_set
 
     task_set = TaskSet(name="doctor", source="generator", n_tasks=N_TASKS)
     tasks = tasks_of_set(task_set, 300, Counter())
@@ -179,9 +180,9 @@ def _train(
     model: ModelConfig, lora: Lora, settings: PolicyGradient, sampler: str, tasks: Path, folder: Path
 ) -> list[str]:
     """The command that trains with all settings but those that a small run of the embedded model must replace."""
-    from arc_refinery.prompts import load_template
-    from arc_refinery.refine.first_turn import first_turn_prompts
-    from arc_refinery.refine.rendering import Renderer
+    from arc_refinery.refining.first_turn import first_turn_prompts
+    from arc_refinery.refining.prompts import load_template
+    from arc_refinery.refining.rendering import Renderer
 
     sampling = Sampling(max_output_tokens=N_TOKENS, use_data_augmentation=False)
     made = first_turn_prompts(

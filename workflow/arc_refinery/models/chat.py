@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypedDict
 
 from jinja2 import TemplateError, TemplateSyntaxError, nodes
 from jinja2.ext import Extension, loopcontrols
@@ -23,7 +23,12 @@ from tokenizers import AddedToken, Tokenizer
 
 from arc_refinery.errors import ModelError
 from arc_refinery.files import read_json, read_text
-from arc_refinery.prompts import Message
+
+
+class Message(TypedDict):
+    role: str
+    content: str
+
 
 # Classes of transformers that use tokenizer.json unchanged; others modify it.
 PLAIN_CLASSES = ("TokenizersBackend", "PreTrainedTokenizerFast")

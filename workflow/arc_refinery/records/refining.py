@@ -12,7 +12,8 @@ from typing import Annotated, ClassVar
 from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair
-from arc_refinery.prompts.conversation import Message
+from arc_refinery.models.chat import Message
+from arc_refinery.records.transcripts import Segment
 
 NO_CODE = "no_code"  # status of an attempt whose completion contains no program
 
@@ -112,6 +113,14 @@ class Demonstration:
     completion: str  # target text after `text`, without the end token
     target: str  # origin of the program: "source", or the id of a correct attempt
     n_tokens: int  # of prompt, completion and one end token
+
+    def segments(self, end_token: str) -> tuple[Segment, ...]:
+        """Return the prompt, the answer and its end token, which carries loss, too."""
+        return (
+            Segment(self.text, is_sampled=False),
+            Segment(self.completion, is_sampled=True),
+            Segment(end_token, is_sampled=True),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,16 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from arc_refinery.config import (
-    Dtype,
-    Experiment,
-    Grpo,
-    Imitation,
-    Lora,
-    ModelConfig,
-    ModelNeeds,
-    PolicyGradient,
-)
+from arc_refinery.config import Dtype, Experiment, Imitation, Lora, ModelConfig, ModelNeeds, PolicyGradient
 from arc_refinery.config.experiment import SampledTogether
 from arc_refinery.errors import InputError
 from arc_refinery.models.shape import Shape, shape_of
@@ -231,7 +222,7 @@ def _training(step: Step, gpu_mem_mb: int) -> Count:
                 n_prompts, n_steps = step.prompts_of(n_rows) or n_rows, grpo.steps_per_generation
                 n_read = n_steps * n_prompts * (step.length - step.n_scored)
                 n_tokens = n_read + n_steps * n_rows * step.n_scored
-                answers_once = isinstance(grpo, Grpo) and grpo.rollout == "prepared"  # else later turns are read, too
+                answers_once = grpo.answers_once  # else later turns are read, too
                 sampling = _generation(shape, width, n_steps * n_rows, n_tokens, n_read if answers_once else n_tokens)
             case "vllm-colocate":
                 share = int(grpo.gpu_memory_utilization * gpu_mem_mb * MIB)

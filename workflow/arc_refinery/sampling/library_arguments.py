@@ -9,16 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from arc_refinery.config import (
-    Generation,
-    Imitation,
-    Lengths,
-    Lora,
-    ModelConfig,
-    Optimizer,
-    OptimizerName,
-    PolicyGradient,
-)
+from arc_refinery.config import Imitation, Lengths, Lora, ModelConfig, Optimizer, OptimizerName, PolicyGradient
 from arc_refinery.config.trl_keywords import keywords_of
 from arc_refinery.errors import InputError
 from arc_refinery.sampling.backends import Decoding
@@ -198,12 +189,14 @@ def refining_rollouts(lengths: Lengths) -> dict[str, Any]:
     return {"max_completion_length": lengths.max_completion_length}
 
 
-def tool_rollouts(training: PolicyGradient, generation: Generation, stop_id: int) -> dict[str, Any]:
+def tool_rollouts(
+    training: PolicyGradient, max_turn_tokens: int, enable_thinking: bool, stop_id: int
+) -> dict[str, Any]:
     """Keywords of `trl.GRPOConfig`; `stop_id` is the token that ends a turn."""
     at_stop = {"stop_token_ids": [stop_id]}  # transformers stops at the tokenizer's end token
     return {
-        "max_completion_length": generation.max_turn_tokens,
-        "chat_template_kwargs": {"enable_thinking": generation.enable_thinking},
+        "max_completion_length": max_turn_tokens,
+        "chat_template_kwargs": {"enable_thinking": enable_thinking},
         "generation_kwargs": {} if training.sampler == "transformers" else at_stop,
     }
 

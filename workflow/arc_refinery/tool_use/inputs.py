@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 
-from arc_refinery.config import ToolChoice, ToolUse
 from arc_refinery.config.inputs import Paths, adapters, rows_files
 from arc_refinery.config.own_code import OwnCode
+from arc_refinery.tool_use.config import ToolChoice, ToolUse
 
 
 def sft_inputs(_: ToolUse) -> dict[str, Paths]:

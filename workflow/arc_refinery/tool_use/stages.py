@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from arc_refinery.cli.stages import on_disk, sampler_settings, training_settings
-from arc_refinery.cli.tool_use import Conversations, Episodes, TrainToolUse, WriteQuestions
-from arc_refinery.config import ToolChoice, ToolUse, User
+from arc_refinery.commands.stages import on_disk, sampler_settings, training_settings
 from arc_refinery.config.inputs import model_path
 from arc_refinery.tool_use import inputs as inputs
+from arc_refinery.tool_use.commands import Conversations, Episodes, TrainToolUse, WriteQuestions
+from arc_refinery.tool_use.config import ToolChoice, ToolUse, User
 from arc_refinery.tool_use.inputs import grpo_inputs as grpo_inputs
 from arc_refinery.tool_use.inputs import report_inputs as report_inputs
 from arc_refinery.tool_use.inputs import sft_inputs as sft_inputs

@@ -11,8 +11,8 @@ import json
 import re
 from typing import Any, Literal, Protocol
 
-from arc_refinery.config.tool_signatures import JsonSchema, ToolSignature
 from arc_refinery.sandbox import Outcome, Script
+from arc_refinery.tool_use.config.tool_signatures import JsonSchema, ToolSignature
 
 # Faults of a call, in this order: cannot be read; no such tool; wrong arguments; without its end; too many in one turn;
 # no calls left; a correct call that failed.

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from jinja2 import TemplateError as JinjaError
 
-from arc_refinery.config import Generation
-from arc_refinery.config.tool_signatures import ToolSignature
 from arc_refinery.errors import InputError, ModelError
 from arc_refinery.models.chat import folder_template, render_limit, special_marks, without_marks
 from arc_refinery.records.transcripts import Segment
 from arc_refinery.tool_use.calls.formats import FORMATS, HERMES, CallFormat, MalformedCall
 from arc_refinery.tool_use.calls.turns import CLOSE_THOUGHT, OPEN_THOUGHT, ParsedTurn, parse_turn
+from arc_refinery.tool_use.config import Generation
+from arc_refinery.tool_use.config.tool_signatures import ToolSignature
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

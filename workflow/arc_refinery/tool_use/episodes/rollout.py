@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from arc_refinery import records
-from arc_refinery.config import TUNING, Generation, ModelConfig, Sandbox, marked
+from arc_refinery.config import TUNING, ModelConfig, Sandbox, marked
 from arc_refinery.errors import InputError
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Call, Episode
@@ -17,6 +17,7 @@ from arc_refinery.sampling.backends import Decoding, Sampler, open_sampler
 from arc_refinery.sampling.shard import Entry, check_shard, resumed
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
+from arc_refinery.tool_use.config import Generation
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.episodes.users import Users

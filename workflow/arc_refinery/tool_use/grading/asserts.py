@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from arc_refinery.prompts.blocks import UNREADABLE
+from arc_refinery.programs import UNREADABLE
 from arc_refinery.records.questions import Asserts, Question
 
 VALUE = "value_{}_of_the_candidate"

@@ -3,21 +3,23 @@
 Arm `trained` of the tool-use demo, 8 episodes on each of 200 questions: pass_at("trained", 1) == [1.0, 0.875, ...]
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from arc_refinery import records
-from arc_refinery.config import Questions, ToolUse
+from arc_refinery.config import inputs
 from arc_refinery.errors import InputError
-from arc_refinery.evaluation.origins import check_arms_differ, check_episodes
+from arc_refinery.evaluation.origins import check_rows
 from arc_refinery.evaluation.sides import Runs, Side, of_runs
 from arc_refinery.evaluation.statistics import pass_at_k
 from arc_refinery.records import RecordError
 from arc_refinery.records.questions import Question
 from arc_refinery.records.transcripts import Episode
 from arc_refinery.tool_use.calls.formats import CALL_FORMAT, FORMATS, HERMES
+from arc_refinery.tool_use.config import Questions, ToolUse
 from arc_refinery.tool_use.grading.metrics import EpisodeTexts, majority_is_correct, measure_texts, pass_rates
 
 
@@ -139,3 +141,38 @@ def on_shared_questions(first: QuestionsOfSide, second: QuestionsOfSide) -> tupl
         )
     one, other = (replace(one, evaluated=one.evaluated.only(common)) for one in (first, second))
     return one, other
+
+
+def check_episodes(experiment: ToolUse, path: Path, arm: str) -> None:
+    """Raise `RecordError` unless the episodes in a file are of this arm, as far as they say."""
+    generation = experiment.generation
+    expected = {
+        "model": ("model.path", inputs.model_path(experiment, experiment.model)),
+        "adapter": (f"the adapter of the arm {arm}", experiment.adapter_of(arm) or ""),
+        "seed": ("seed", experiment.seed),
+        "temperature": ("generation.temperature", generation.temperature),
+        "top_p": ("generation.top_p", generation.top_p),
+    }
+    check_rows(path, Episode, expected)
+
+
+def check_arms_differ(experiment: ToolUse, questions: str, files: Mapping[str, list[Path]]) -> None:
+    """Raise `RecordError` unless the files of an arm were made with the same settings, and other arms with others."""
+    owners: dict[str, tuple[str, Path]] = {}
+    for arm, paths in files.items():
+        made_with = {path: records.settings_of(path) for path in paths}
+        for path, settings in made_with.items():
+            if settings != made_with[paths[0]]:
+                raise RecordError(f"{path}: was made with other settings than {paths[0]}. {records.remake(path)}")
+        other, path = owners.setdefault(made_with[paths[0]], (arm, paths[0]))
+        if _settings_of_arm(experiment, questions, arm) != _settings_of_arm(experiment, questions, other):
+            raise RecordError(
+                f"{paths[0]}: was made with the settings of {path}, but the arms {other} and {arm} differ; one file is "
+                f"a copy. {records.remake(paths[0])}"
+            )
+
+
+def _settings_of_arm(experiment: ToolUse, questions: str, arm: str) -> tuple[Any, ...]:
+    settings = experiment.arm(arm)
+    tools = experiment.tools_of(questions) if settings.tools else ()
+    return tools, experiment.user_of(questions) if settings.user else None, experiment.adapter_of(arm)

@@ -10,7 +10,7 @@ import builtins
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from arc_refinery.prompts.blocks import defined_names, last_program, parsed
+from arc_refinery.programs import defined_names, last_program, parsed
 from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.formats import HERMES, CallFormat

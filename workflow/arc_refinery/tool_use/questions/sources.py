@@ -10,12 +10,12 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from arc_refinery.config import Questions
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import FETCH_FIRST
 from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
+from arc_refinery.tool_use.config import Questions
 from arc_refinery.tool_use.grading.asserts import one_form
 from arc_refinery.tool_use.grading.code_exec import AssertOutcome, AssertsReport, run_asserts
 from arc_refinery.tool_use.questions.data import (

@@ -13,11 +13,11 @@ from typing import Any
 
 from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.own_functions import TimeIsUp, defined_by, reason_of, time_limit, without_exit
-from arc_refinery.config.tool_signatures import ToolSignature, signatures
-from arc_refinery.config.tool_use import ToolChoice
 from arc_refinery.errors import InputError
 from arc_refinery.sandbox import Executor, Outcome, Script, Status, plain
 from arc_refinery.tool_use.calls.tool import DirectTool, FaultyCall, Tool
+from arc_refinery.tool_use.config.experiment import ToolChoice
+from arc_refinery.tool_use.config.tool_signatures import ToolSignature, signatures
 
 PROCESS_SECONDS = 10.0  # limit of a call in the job's process, unless the config gives one
 _INSTANCE = "_instance_of_this_episode"

@@ -15,12 +15,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from arc_refinery.config.tool_signatures import text_signature
-from arc_refinery.config.tool_use import GENERATOR, ToolChoice
 from arc_refinery.errors import InputError
 from arc_refinery.files import in_words
 from arc_refinery.rows import read_rows
 from arc_refinery.tool_use.calls.tool import DirectTool, FaultyCall
+from arc_refinery.tool_use.config.experiment import GENERATOR, ToolChoice
+from arc_refinery.tool_use.config.tool_signatures import text_signature
 from arc_refinery.tool_use.questions.depot import depot
 
 MAX_WORDS = 64  # in a query

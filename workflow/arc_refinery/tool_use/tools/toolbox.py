@@ -13,14 +13,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from arc_refinery.config.tool_signatures import ToolSignature
-from arc_refinery.config.tool_use import ToolChoice, ToolName
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import without_marks
 from arc_refinery.sandbox import Executor, Outcome, Script
 from arc_refinery.tool_use.calls.formats import HERMES, CallFormat, MalformedCall, WrittenCall
 from arc_refinery.tool_use.calls.tool import Fault, FaultyCall, Tool, checked_arguments
 from arc_refinery.tool_use.calls.turns import ParsedTurn
+from arc_refinery.tool_use.config.experiment import ToolChoice, ToolName
+from arc_refinery.tool_use.config.tool_signatures import ToolSignature
 from arc_refinery.tool_use.tools.built_in_tools import BUILT_IN, listed
 from arc_refinery.tool_use.tools.own_tools import own_tools
 

@@ -21,14 +21,15 @@ from trl.chat_template_utils import (
     is_chat_template_prefix_preserving,
 )
 
-from arc_refinery.config import EVALUATION, Generation, PolicyGradient, marked
-from arc_refinery.config.tool_signatures import JsonSchema, ToolSignature
-from arc_refinery.config.tool_use_rewards import CORRECT
+from arc_refinery.config import EVALUATION, PolicyGradient, marked
 from arc_refinery.errors import InputError
 from arc_refinery.records import settings_hash
 from arc_refinery.records.questions import Question
 from arc_refinery.sampling.library_arguments import tool_rollouts
 from arc_refinery.sandbox import Executor
+from arc_refinery.tool_use.config import Generation
+from arc_refinery.tool_use.config.rewards import CORRECT
+from arc_refinery.tool_use.config.tool_signatures import JsonSchema, ToolSignature
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.episodes.users import Users
@@ -284,7 +285,8 @@ class ToolEnvironment:
         }
 
     def arguments(self) -> dict[str, Any]:
-        return tool_rollouts(self.training, self.generation, self.renderer.stop_id)
+        limits = self.generation
+        return tool_rollouts(self.training, limits.max_turn_tokens, limits.enable_thinking, self.renderer.stop_id)
 
     @property
     def longest_completion(self) -> int:

@@ -1,4 +1,4 @@
-"""A finished episode, as the terms of the reward in training read it (config/tool_use_rewards.py).
+"""A finished episode, as the terms of the reward in training read it (tool_use/config/rewards.py).
 
     rewards: [correct, {reward: length, weight: -0.1}]
 

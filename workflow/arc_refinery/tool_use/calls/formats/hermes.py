@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from arc_refinery.config.tool_signatures import ToolSignature
 from arc_refinery.tool_use.calls.formats.json_calls import end_of_object, read_object, write_object
 from arc_refinery.tool_use.calls.formats.protocol import WrittenCall
 from arc_refinery.tool_use.calls.formats.tags import CHATML_ENDS, CHATML_MARKS, UNCLOSED, split_tagged, start_of_tag
+from arc_refinery.tool_use.config.tool_signatures import ToolSignature
 
 
 class Hermes:

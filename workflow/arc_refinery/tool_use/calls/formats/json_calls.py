@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from arc_refinery.config.tool_signatures import ToolSignature
 from arc_refinery.tool_use.calls.formats.protocol import MalformedCall
 from arc_refinery.tool_use.calls.tool import kind
+from arc_refinery.tool_use.config.tool_signatures import ToolSignature
 
 
 def read_object(call: str, arguments_key: str, other_key: str = "") -> tuple[str, dict[str, Any]]:

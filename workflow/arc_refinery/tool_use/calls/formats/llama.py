@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from arc_refinery.config.tool_signatures import ToolSignature
 from arc_refinery.tool_use.calls.formats.json_calls import end_of_object, is_cut_off, read_object, write_object
 from arc_refinery.tool_use.calls.formats.protocol import WrittenCall
+from arc_refinery.tool_use.config.tool_signatures import ToolSignature
 
 PYTHON_TAG = "<|python_tag|>"
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from arc_refinery.config.tool_signatures import ToolSignature
+from arc_refinery.tool_use.config.tool_signatures import ToolSignature
 
 
 class MalformedCall(Exception):

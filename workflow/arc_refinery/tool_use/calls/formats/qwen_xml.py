@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from arc_refinery.config.tool_signatures import JsonSchema, ToolSignature
 from arc_refinery.tool_use.calls.formats.protocol import MalformedCall, WrittenCall
 from arc_refinery.tool_use.calls.formats.tags import (
     CHATML_ENDS,
@@ -20,6 +19,7 @@ from arc_refinery.tool_use.calls.formats.tags import (
     split_tagged,
     start_of_tag,
 )
+from arc_refinery.tool_use.config.tool_signatures import JsonSchema, ToolSignature
 
 _FUNCTION = re.compile(r"\s*<function=([^<>\n]+)>")
 _END = re.compile(r"\s*</function>")

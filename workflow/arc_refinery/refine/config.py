@@ -1,5 +1,0 @@
-"""Config of refining."""
-
-from arc_refinery.config.refining import Refining
-
-Experiment = Refining

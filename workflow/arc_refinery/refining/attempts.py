@@ -1,0 +1,106 @@
+"""Sample the attempts on one shard of a file of prompts; an interrupted job resumes where it stopped."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+from arc_refinery import records
+from arc_refinery.config import PROMPTS, TUNING, marked
+from arc_refinery.records import Attempt, Prompt
+from arc_refinery.refining.config import PromptedModel
+from arc_refinery.refining.prompts import split_prefix
+from arc_refinery.sampling.backends import Decoding, Request, Sample, open_sampler
+from arc_refinery.sampling.checks import check_sampling
+from arc_refinery.sampling.shard import Entry, check_shard, resumed
+from arc_refinery.seeding import stream_seed
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A sample as text, as progress files have it."""
+
+    text: str
+    n_tokens: int  # including the end token
+    finish_reason: str
+    logprob: float
+
+
+def shard_of(prompts: Sequence[Prompt], shard: int, n_shards: int) -> list[Prompt]:
+    """Return the prompts of a shard (`records.in_shard`)."""
+    check_shard(shard, n_shards)
+    return list(compress(prompts, records.in_shard([prompt.task_id for prompt in prompts], shard, n_shards)))
+
+
+def attempt_settings(model: PromptedModel, decoding: Decoding) -> dict[str, Any]:
+    """Return everything that determines completions, except the prompts and the adapter."""
+    names = ("temperature", "top_p", "max_output_tokens", "seed")
+    return {
+        "model": model.model_dump(exclude=marked(PromptedModel, PROMPTS, TUNING)),
+        "decoding": {name: getattr(decoding, name) for name in names},
+    }
+
+
+def sample_shard(
+    prompts: Sequence[Prompt], model: PromptedModel, adapter: Path | None, decoding: Decoding, output: Path
+) -> Iterator[Attempt]:
+    """Yield the attempts on each prompt, in order; progress is kept next to `output` (shard.py)."""
+    tokenizer = check_sampling(prompts, model, adapter, decoding.max_output_tokens)
+
+    def completion(sample: Sample) -> Completion:
+        ids = sample.ids[:-1] if sample.finish_reason == "stop" else sample.ids
+        text = tokenizer.decode(ids, skip_special_tokens=True)
+        return Completion(text, len(sample.ids), sample.finish_reason, sample.logprob)
+
+    def sampled(done: Sequence[Entry]) -> Iterator[Entry]:
+        sampler = open_sampler(model, adapter, decoding, tokenizer)
+        missing = [prompt for prompt in prompts if not any(prompt.prompt_id in entry for entry in done)]
+        requests = [request_of(prompt, decoding.seed, tokenizer) for prompt in missing]
+        # an entry per batch, so that prompts that were sampled together are never resumed separately
+        for batch in sampler.sample(requests):
+            yield {name: [asdict(completion(sample)) for sample in samples] for name, samples in batch.items()}
+
+    settings = {
+        "progress": 2,  # counts up when the form of an entry changes, or how floats are summed
+        **attempt_settings(model, decoding),
+        "prompts": [(prompt.prompt_id, prompt.text, prompt.n_predictions) for prompt in prompts],
+    }
+    completions: Entry = {}
+    for entry in resumed(output, settings, adapter, len(prompts), "prompt", sampled):
+        completions |= entry
+    for prompt in prompts:
+        for number, values in enumerate(completions[prompt.prompt_id]):
+            yield _attempt(prompt, number, Completion(**values), model, adapter, decoding)
+
+
+def request_of(prompt: Prompt, seed: int, tokenizer: Any) -> Request:
+    # without special tokens: the chat template has written the start token
+    ids = tokenizer(prompt.text, add_special_tokens=False)["input_ids"]
+    return Request(
+        prompt.prompt_id, prompt.task_id, ids, prompt.n_predictions, stream_seed(seed, "sample", prompt.prompt_id)
+    )
+
+
+def _attempt(
+    prompt: Prompt, number: int, completion: Completion, model: PromptedModel, adapter: Path | None, decoding: Decoding
+) -> Attempt:
+    return Attempt(
+        attempt_id=records.attempt_id(prompt.prompt_id, number),
+        prompt_id=prompt.prompt_id,
+        task_id=prompt.task_id,
+        turn=prompt.turn,
+        parent_id=prompt.parent_id,
+        model=model.path,
+        adapter=str(adapter or ""),
+        seed=decoding.seed,
+        temperature=decoding.temperature,
+        top_p=decoding.top_p,
+        augmentation=prompt.augmentation,
+        train_order=prompt.train_order,
+        completion=split_prefix(prompt.messages)[1] + completion.text,
+        n_prompt_tokens=prompt.n_tokens,
+        n_tokens=completion.n_tokens,
+        finish_reason=completion.finish_reason,
+        logprob=completion.logprob,
+    )

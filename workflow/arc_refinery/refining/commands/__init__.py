@@ -1,0 +1,3 @@
+"""Commands of refining."""
+
+from arc_refinery.refining.commands.training import Train

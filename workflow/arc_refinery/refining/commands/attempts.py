@@ -1,0 +1,191 @@
+"""Commands that sample, import and grade attempts. The flags of `sample` keep the names of the published scripts."""
+
+import logging
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from arc_refinery import config
+from arc_refinery.arc.tasks import Task
+from arc_refinery.commands.flags import MODEL, PUBLISHED_MODEL, Command, RuleFiles, RulePath, ShardFlags
+from arc_refinery.commands.outputs import Outputs, Writes, lines, records_file
+from arc_refinery.config import RULE
+from arc_refinery.config.flags import FLAT, NEEDED
+from arc_refinery.errors import InputError
+from arc_refinery.refining.config import PromptedModel, Sampling, TestInputs
+
+if TYPE_CHECKING:
+    from arc_refinery.records import Prompt
+    from arc_refinery.sandbox import Limits
+
+
+class SampleAttempts(ShardFlags):
+    """Sample completions for a shard of prompts; an interrupted run resumes."""
+
+    dataset_path: RulePath = NEEDED  # prompts; or tasks (.parquet, .json, .json.gz), which get first-turn prompts
+    model_path: config.Line = Field(PUBLISHED_MODEL, description=MODEL)
+    max_model_len: config.PositiveInt = 9700  # longest prompt and completion together, in tokens
+    max_output_tokens: config.PositiveInt = 1024  # longest completion, in tokens
+    n_predictions: config.PositiveInt = 8  # for tasks: completions per task
+    batch_size: config.PositiveInt = 8  # for tasks: completions per prompt
+    use_data_augmentation: bool = True  # for tasks: give each prompt its own symmetry and coloring
+    test_inputs: TestInputs = "one"  # for tasks: that a prompt shows; one is drawn at random
+    template: config.Line = "words"  # for tasks; compact for the embedded model, or a folder
+    colors: tuple[str, ...] | None = None  # for tasks: ten words, for 0 to 9
+    temperature: config.Temperature = 1.0  # 0: greedy
+    top_p: config.Mass = 0.95  # probability mass kept
+    seed: config.Seed = 0  # seeds every random choice
+
+    def writes(self) -> Outputs:
+        return {"output_folder": [records_file(self.output, "attempts")]}
+
+    def run(self) -> None:
+        from arc_refinery import records
+        from arc_refinery.refining.attempts import attempt_settings, sample_shard, shard_of
+        from arc_refinery.sampling.backends import Decoding
+        from arc_refinery.sampling.shard import progress_path
+
+        wording = {"template": self.template, "colors": self.colors}
+        model = PromptedModel.model_validate(self.sampler().model_dump() | wording)
+        decoding = Decoding(self.temperature, self.top_p, self.max_output_tokens, self.seed)
+        prompts = shard_of(self._prompts(), self.shard, self.n_shards)
+        attempts = sample_shard(prompts, model, self.lora_path, decoding, self.output)
+        settings = {**attempt_settings(model, decoding), "lora_path": self.lora_path}
+        records.write(self.output, records.Attempt, attempts, self.seed, settings, made_from=[self.dataset_path])
+        progress_path(self.output).unlink()
+
+    def _prompts(self) -> "list[Prompt]":
+        from arc_refinery.refining.prompt_sources import prompts_in
+
+        sampling = Sampling(
+            n_predictions=self.n_predictions,
+            batch_size=self.batch_size,
+            use_data_augmentation=self.use_data_augmentation,
+            test_inputs=self.test_inputs,
+            max_output_tokens=self.max_output_tokens,
+        )
+        made = list(prompts_in(self.dataset_path, sampling, self.template, self.colors, self.model_path, self.seed))
+        fitting = [prompt for prompt in made if prompt.n_tokens + self.max_output_tokens <= self.max_model_len]
+        logging.info(
+            "%d of %d prompts are too long for the window and were left out", len(made) - len(fitting), len(made)
+        )
+        return fitting
+
+
+class ImportPredictions(Command):
+    """Convert a predictions file of the original scripts to attempts: docs/data.md."""
+
+    predictions: Path  # .json or .json.gz
+    tasks_path: Path  # file of tasks
+    output: Annotated[Path, Writes(records_file, "attempts")]  # attempts
+    model: config.Line = "imported"  # model name to record in the attempts
+    # the attempts' prompts, for `refine`; needs the two flags below
+    prompts_output: Annotated[Path | None, Writes(records_file, "prompts")] = None
+    model_path: config.Line | None = None  # model whose chat template renders the prompts
+    template: config.Line = "words"  # compact, words, or a folder written by `prompts learn`
+
+    def run(self) -> None:
+        from arc_refinery import records
+        from arc_refinery.refining.predictions import prompts_of, read_predictions
+
+        tasks = {task.task_id: task for task in records.read(self.tasks_path, Task)}
+        settings = {"model": self.model}
+        records.write(self.output, records.Attempt, read_predictions(self.predictions, tasks, self.model), 0, settings)
+        if self.prompts_output:
+            from arc_refinery.refining.prompts import load_template
+            from arc_refinery.refining.rendering import Renderer
+
+            if not self.model_path:
+                raise InputError("--prompts-output needs --model-path, whose chat template renders the prompts")
+            template, attempts = load_template(self.template), records.read(self.output, records.Attempt)
+            prompts = prompts_of(attempts, tasks, template, Renderer(self.model_path))
+            records.write(self.prompts_output, records.Prompt, prompts, 0, {"template": asdict(template)})
+
+
+class GradeAttempts(Command):
+    """Execute the programs of attempts in the sandbox and grade their outputs."""
+
+    attempts: RuleFiles = NEEDED  # files of attempts
+    tasks_path: RulePath = NEEDED  # file of the tasks that they answer
+    output: Annotated[Path, RULE, Writes(records_file, "verdicts")] = NEEDED  # file of verdicts to write
+    sandbox: Annotated[config.Sandbox, FLAT]
+    parents: RuleFiles = ()  # for --form residual-only: verdicts on the parents, whose outputs programs get
+    n_jobs: Annotated[config.PositiveInt, RULE] = 1  # sandbox servers
+    seed: config.Seed = 0  # recorded in the file
+
+    def run(self) -> None:
+        from arc_refinery import records
+        from arc_refinery.refining.graded import check_attempts, read_outputs
+        from arc_refinery.refining.grading import grade_attempts
+
+        tasks = {task.task_id: task for task in records.read(self.tasks_path, Task)}
+        outputs = read_outputs(self.parents, self._parent_ids()) if self.parents else None
+        check_attempts(self.attempts, self.tasks_path, tasks, outputs)
+        attempts = (attempt for _, attempt in records.read_all(self.attempts, records.Attempt))
+        n_attempts = sum(map(records.count, self.attempts))
+        with self.sandbox.executor(self.n_jobs) as executor:
+            verdicts = grade_attempts(attempts, tasks, executor, n_attempts, outputs)
+            settings = self.sandbox.model_dump()
+            records.write(self.output, records.Verdict, verdicts, self.seed, settings, made_from=self.attempts)
+
+    def _parent_ids(self) -> set[str]:
+        from arc_refinery import records
+
+        return {name for path in self.attempts for name in records.texts(path, records.Attempt, "parent_id")}
+
+
+class Execute(Command):
+    """Execute the programs of a JSON-lines file in the sandbox, outside any experiment.
+
+    A line of --programs: {"program_id", "source", "inputs": [grid, ...]}. A line of --output, in the same order:
+    {"program_id", "status", "outputs", "error_type", "error_message", "error_line", "cpu_seconds"}.
+    --self-check instead runs small hostile programs, to test whether the sandbox keeps its promises on this machine.
+    """
+
+    programs: Path | None = None  # JSON lines to read
+    output: Annotated[Path | None, Writes(lines, "program_id", "status")] = None  # JSON lines to write
+    self_check: bool = False  # print what this machine has and the hostile programs' results; exit code 1 if any is bad
+    n_jobs: config.PositiveInt = 1  # programs to run at once
+    cpu_seconds: config.Seconds = 1.0  # CPU time limit per program, over all its inputs
+    wall_seconds: config.Seconds = 10.0  # wall time limit per program, which ends one that sleeps
+    memory_limit_mb: config.Megabytes = 512  # memory limit per program, above the server's own
+    programs_per_child: config.PositiveInt = 1  # programs that may share a process; 32 makes bulk scoring cheaper
+    allow_without_seccomp: bool = False  # execute even if the kernel cannot filter system calls
+
+    def run(self) -> None:
+        from arc_refinery.sandbox import Executor, Limits
+        from arc_refinery.sandbox.jsonl import count_programs, execute_file
+
+        limits = Limits(self.cpu_seconds, self.wall_seconds, self.memory_limit_mb)
+        if self.self_check:
+            self._check(limits)
+            return
+        if not (self.programs and self.output):
+            raise InputError("give --programs and --output, or --self-check alone")
+        n_programs = count_programs(self.programs)
+        with Executor(self.n_jobs, limits, self.programs_per_child, self.allow_without_seccomp) as executor:
+            execute_file(self.programs, self.output, executor, n_programs)
+
+    def _check(self, limits: "Limits") -> None:
+        from arc_refinery.sandbox import Executor
+        from arc_refinery.sandbox.self_check import self_check
+        from arc_refinery.sandbox.surroundings import surroundings
+
+        if self.programs or self.output:
+            raise InputError("give --programs and --output, or --self-check alone")
+        machine = surroundings(limits, self.n_jobs)
+        for fact in machine:  # before the sandbox is tried, because it may not start
+            print(f"{'fine' if fact.is_kept else 'WRONG':8}{fact.promise:42}{fact.found}", flush=True)
+        with Executor(self.n_jobs, limits, self.programs_per_child, self.allow_without_seccomp) as executor:
+            trials = self_check(executor)
+        for trial in trials:
+            print(f"{'kept' if trial.is_kept else 'BROKEN':8}{trial.promise:42}{trial.found}")
+        if broken := sum(not trial.is_kept for trial in trials):
+            raise InputError(
+                f"{broken} of {len(trials)} promises of the sandbox are broken here: on this machine, do not "
+                "execute programs that you have not read (docs/sandbox.md)"
+            )
+        if wrong := [fact.promise for fact in machine if not fact.is_kept]:
+            raise InputError(f"verdicts may differ here from those of other machines: {', '.join(wrong)}; see above")

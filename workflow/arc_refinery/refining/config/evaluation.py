@@ -1,0 +1,188 @@
+"""The section `evaluation`: arms, turns, sets."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from arc_refinery.config.arms import BaseArm
+from arc_refinery.config.base import AT, EVERY, AdapterName, Name, PositiveInt, RunName, Seed, Strict, Temperature
+from arc_refinery.refining.config.sampling import History, Refinement, Selection
+from arc_refinery.refining.config.tasks import TaskSet
+from arc_refinery.refining.prompts import FeedbackForm
+
+# Feedback in a refining prompt: the result of executing the attempt, nothing, or the result of another task's attempt.
+# The last two are controls: a model that uses its feedback refines worse with them.
+FeedbackKind = Literal["real", "none", "other-task"]
+
+
+OF_LATER_TURNS = ("feedback", "select", "n_parents", "include_errors", "form", "history")
+
+
+class Turn(Strict):
+    n_predictions: PositiveInt = Field(description="Completions per task in this turn.")
+    model: RunName | None = Field(
+        None, description="Entry of `models` that samples them, without an adapter; default: the experiment's `model`."
+    )
+    adapter: AdapterName = Field(
+        "none",
+        description="Adapter that samples them: `none`, `trained`, or the name of one run of a sweep. In a sweep, an "
+        "arm with `trained` expands to one arm per run. `trained@1000`: as it was after 1000 steps, if they are among "
+        "`training.keep_steps`; `trained@*`: one arm per kept step.",
+    )
+    temperature: Temperature | None = Field(
+        None,
+        description="Softmax temperature of this turn; 0: greedy; default: that of `sampling`.",
+    )
+    feedback: FeedbackKind = Field(
+        "real",
+        description="For turn 2 and later, feedback on the attempt: the result of executing it; nothing; the result of "
+        "executing an attempt on another task. The last two are controls.",
+    )
+    select: Selection | None = Field(None, description="For turn 2 and later, overrides `refinement.select`.")
+    n_parents: PositiveInt | None = Field(None, description="For turn 2 and later, overrides `refinement.n_parents`.")
+    include_errors: bool | None = Field(
+        None, description="For turn 2 and later, overrides `refinement.include_errors`."
+    )
+    form: FeedbackForm | None = Field(None, description="For turn 2 and later, overrides `refinement.form`.")
+    history: History | None = Field(None, description="For turn 2 and later, overrides `refinement.history`.")
+
+    @model_validator(mode="after")
+    def _adapters_belong_to_the_experiments_model(self) -> "Turn":
+        if self.model and self.adapter != "none":
+            raise ValueError(f"the adapter {self.adapter} belongs to the experiment's model; remove it or `model`")
+        return self
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the feedback tells nothing about the attempt."""
+        match self.feedback:
+            case "real":
+                return False
+            case "none" | "other-task":
+                return True
+
+    def refinement(self, usual: Refinement) -> Refinement:
+        """Return the settings that choose which attempts of the previous turn are refined."""
+        own = {key: getattr(self, key) for key in Refinement.model_fields if getattr(self, key) is not None}
+        return usual.model_copy(update=own)
+
+
+class Arm(BaseArm):
+    turns: tuple[Turn, ...] = Field(
+        min_length=1,
+        description="Turn 1 answers the task; each later turn refines incorrect attempts of the previous one.",
+    )
+    seed: Seed | None = Field(
+        None,
+        description="Seed of this arm's sampling and augmentation (default: the experiment's). Arms with the same "
+        "first turn and seed share first-turn attempts.",
+    )
+
+    @model_validator(mode="after")
+    def _first_turns_refine_nothing(self) -> "Arm":
+        first = self.turns[0]
+        if given := [key for key in OF_LATER_TURNS if getattr(first, key) != Turn.model_fields[key].default]:
+            raise ValueError(f"{self.name}: turn 1 refines nothing; remove {', '.join(given)}")
+        return self
+
+    @property
+    def is_control(self) -> bool:
+        """Whether a turn gets no feedback on its attempts."""
+        return any(turn.is_control for turn in self.turns)
+
+    @property
+    def budget(self) -> int:
+        return sum(turn.n_predictions for turn in self.turns)
+
+    def branch(self, turn: int) -> str:
+        """Folder name of turn `turn` (1, 2, ...). Arms share first turns, not later ones."""
+        if turn > 1:
+            return f"{self.name}-turn{turn}"
+        first = self.turns[0]
+        sampler = first.model or ("" if first.adapter == "none" else first.adapter)
+        temperature = "" if first.temperature is None else f"temperature-{first.temperature:g}"
+        seed = "" if self.seed is None else f"sampling-{self.seed}"
+        return "-".join(word for word in ("turn1", sampler, temperature, seed) if word)
+
+    @property
+    def branches(self) -> tuple[str, ...]:
+        """Folder names of the arm's turns, in order."""
+        return tuple(self.branch(turn) for turn in range(1, len(self.turns) + 1))
+
+    @property
+    def adapters(self) -> set[str]:
+        return {turn.adapter for turn in self.turns}
+
+    @property
+    def sampling_seed(self) -> int | None:
+        return self.seed
+
+    def with_adapters(self, name: str, adapters: Mapping[str, str]) -> "Arm":
+        return self._with(f"{self.name}-{name}", adapters)
+
+    def _with(self, name: str, adapters: Mapping[str, str]) -> "Arm":
+        turns = tuple(
+            turn.model_copy(update={"adapter": adapters.get(turn.adapter, turn.adapter)}) for turn in self.turns
+        )
+        return self.model_copy(update={"name": name, "turns": turns})
+
+    @property
+    def over_steps(self) -> list[str]:
+        """The trainings of which it asks for the adapters of every kept step."""
+        return [turn.adapter.removesuffix(AT + EVERY) for turn in self.turns if turn.adapter.endswith(AT + EVERY)]
+
+    def at_step(self, step: int) -> "Arm":
+        """Return this arm with the adapters of one step for those of every step."""
+        names = {f"{run}{AT}{EVERY}": f"{run}{AT}{step}" for run in self.over_steps}
+        return self._with(f"{self.name}{AT}{step}", names)
+
+    def with_seed(self, seed: int) -> "Arm":
+        """Return this arm, sampled with another seed."""
+        return self.model_copy(update={"name": f"{self.name}-sampling-{seed}", "seed": seed})
+
+
+class Primary(Strict):
+    set: Name = Field(description="Evaluation set.")
+    arms: tuple[str, str] = Field(
+        description="Pair of arms to compare, as in `comparisons`: the first minus the second."
+    )
+    turn: PositiveInt | None = Field(
+        None, description="Compare the pass rate of this turn alone; default: tasks solved by all attempts."
+    )
+
+
+class Evaluation(Strict):
+    sets: tuple[TaskSet, ...] = Field(min_length=1, description="Sets of tasks that the arms are compared on.")
+    arms: tuple[Arm, ...] = Field(
+        min_length=1,
+        description="Ways to spend a sampling budget. The first one is the baseline of the others.",
+    )
+    comparisons: tuple[tuple[str, str], ...] = Field(
+        (),
+        description="Further pairs of arms to compare, such as `[refine-trained, refine-base]`: the first minus the "
+        "second. If there are none, up to three arms are all compared with each other.",
+    )
+    seeds: tuple[Seed, ...] = Field(
+        (),
+        description="Repeat all arms with each of these sampling seeds, as `<arm>-sampling-<seed>`; the report shows "
+        "how much results vary between them. Default: once, with the experiment's seed.",
+    )
+    primary: Primary | None = Field(
+        None,
+        description="The comparison that the experiment was made for. The report shows it first and does not correct "
+        "its p for the number of comparisons; all others are corrected (Holm). Declare it before looking at results.",
+    )
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> "Evaluation":
+        for what, names in (("sets", [s.name for s in self.sets]), ("arms", [a.name for a in self.arms])):
+            if twice := {name for name in names if names.count(name) > 1}:
+                raise ValueError(f"two {what} have the name {', '.join(sorted(twice))}; rename one")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"seeds: {', '.join(map(str, self.seeds))}: name each seed once")
+        if itself := [first for first, second in self.comparisons if first == second]:
+            raise ValueError(f"comparisons: {itself[0]} cannot be compared with itself")
+        if self.seeds and (seeded := [arm.name for arm in self.arms if arm.seed is not None]):
+            raise ValueError(f"seeds: the arm {seeded[0]} has a seed of its own; remove one of them")
+        return self

@@ -1,0 +1,472 @@
+"""Refining experiments, and checks across the sections of their config."""
+
+from collections.abc import Callable, Iterable
+from functools import cached_property, partial
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from arc_refinery.branch_files import BranchFiles
+from arc_refinery.config.arms import COMPARE, Compared
+from arc_refinery.config.base import AT, ConfigError, Name, RunName, run_and_step
+from arc_refinery.config.experiment import SampledTogether, TrainedRow, Wanted, model_folder
+from arc_refinery.config.resources import Resources
+from arc_refinery.config.sampling import Sandbox
+from arc_refinery.config.training import TRAINED
+from arc_refinery.errors import InputError
+from arc_refinery.models.hub import Download
+from arc_refinery.refining.config.evaluation import Arm, Evaluation, Turn
+from arc_refinery.refining.config.sampling import LEARNED, PromptedModel, Refinement, Sampling, TemplateRows
+from arc_refinery.refining.config.tasks import Parts, Problems, TaskSet
+from arc_refinery.refining.config.training import Training
+from arc_refinery.refining.prompts import RESIDUAL_ONLY, load_template, template_files
+
+
+class Refining(Compared[Arm]):
+    kind: Literal["refining"] = Field("refining", description="Kind of experiment: learn to refine incorrect programs.")
+    model: PromptedModel = Field(description="The model that answers.")
+    models: dict[RunName, PromptedModel] = Field(
+        default_factory=dict,
+        description="Other models that can sample turns of arms, by name. Their prompts are written as for `model`.",
+    )
+    template_rows: TemplateRows | None = Field(
+        None,
+        description="Rows that the model was trained on; `model.template: learned` takes its wording from them.",
+    )
+    problems: Problems | None = Field(None, description="Where training problems come from.")
+    parts: Parts | None = Field(None, description="How training tasks are split.")
+    sampling: Sampling = Field(description="Sampling of completions, for training tasks and evaluation.")
+    sandbox: Sandbox = Field(default_factory=lambda: Sandbox(), description="Limits on executed programs.")
+    refinement: Refinement = Field(default_factory=lambda: Refinement(), description="Which attempts get another turn.")
+    training: Training | None = Field(None, description="Training of a LoRA adapter; without it, nothing is trained.")
+    evaluation: Evaluation = Field(description="Arms to compare, and sets of tasks to compare them on.")
+    resources: Resources = Field(default_factory=lambda: Resources(), description="Resources that jobs request.")
+    shards_per_grading_job: int = Field(
+        1,
+        ge=1,
+        le=1000,  # all their paths are on one command line
+        description="Shards that one grading job takes, one after the other, since it takes as long to start a job as "
+        "to grade a shard. Does not change results.",
+    )
+    compare: tuple[Name, ...] = COMPARE
+    report_tables: ClassVar = {"attempts": "<results>/attempts.parquet"}
+
+    @property
+    def rules(self) -> list[str]:
+        wording = ["rules/wording.smk"] if self.template_rows else []  # the template, from the model's training rows
+        return [
+            *wording,
+            "rules/tasks.smk",  # problems -> tasks -> parts; the tasks of the evaluation sets
+            "rules/attempts.smk",  # prompts of turn 1; sample completions, grade them
+            "rules/refine.smk",  # incorrect attempts -> prompts of the next turn, and what is trained on
+            "rules/compare.smk",  # with other experiments
+        ]
+
+    def files_named(self) -> list[Wanted]:
+        wanted = [model_folder(key, model) for key, model in self.all_models.items()]
+        what = "a file of a folder that `arc-refinery prompts learn` wrote, or the template `compact`, `words` or "
+        what += "`learned`"
+        if self.model.template != LEARNED:
+            wanted += [Wanted("model.template", path, what) for path in template_files(self.model.template)[:1]]
+        if self.template_rows and self.template_rows.path:
+            path = Path(self.template_rows.path)
+            wanted.append(Wanted("template_rows.path", path, "rows, or a folder of them", "either"))
+        if self.problems and self.problems.source == "file":
+            wanted.append(Wanted("problems.path", Path(str(self.problems.path)), "a file of BARC rows"))
+        for number, task_set in enumerate(self.evaluation.sets):
+            key = f"evaluation.sets.{number}"
+            if task_set.only:
+                wanted.append(Wanted(f"{key}.only", Path(task_set.only), "a text file of task ids"))
+            if task_set.path:
+                wanted.append(Wanted(f"{key}.path", Path(task_set.path), "a JSON file of tasks, or a folder", "either"))
+            if task_set.solutions:
+                wanted.append(Wanted(f"{key}.solutions", Path(task_set.solutions), "a JSON file of outputs"))
+        return wanted
+
+    def faults_of_contents(self) -> list[str]:
+        checks: dict[str, Callable[[], Any]] = {}
+        if self.model.template != LEARNED:
+            checks["model.template"] = partial(load_template, self.model.template, self.model.colors)
+        for number, task_set in enumerate(self.evaluation.sets):
+            checks[f"evaluation.sets.{number}"] = task_set.check_contents
+        faults = []
+        for key, check in checks.items():
+            try:
+                check()
+            except InputError as error:
+                faults.append(f"{key}: {error}")
+        return faults
+
+    @property
+    def samplers(self) -> dict[str, PromptedModel]:
+        return self.all_models
+
+    @property
+    def sampled_together(self) -> SampledTogether:
+        return SampledTogether(self.sampling.batch_size, self.sampling.max_output_tokens)
+
+    @property
+    def trained_row(self) -> TrainedRow | None:
+        if self.training is None:
+            return None
+        length = min(self.model.window, self.training.max_seq_length)
+        on_policy = self.training.grpo is not None and self.training.grpo.rollout == "on-policy"
+        return TrainedRow(length, length if on_policy else self.training.max_completion_length)
+
+    @property
+    def all_models(self) -> dict[str, PromptedModel]:
+        """All models by their keys in the config."""
+        return {"model": self.model} | {f"models.{name}": model for name, model in self.models.items()}
+
+    def n_threads(self, kind: str) -> int:
+        if kind == "sample":
+            return max(model.n_threads for model in self.all_models.values())
+        return super().n_threads(kind)
+
+    def sources(self) -> Iterable[Download | None]:
+        sections = [*self.all_models.values(), self.problems, self.template_rows]
+        return (section.download for section in sections if section)
+
+    @property
+    def part_names(self) -> list[str]:
+        return self.parts.names if self.parts else []
+
+    def kept_steps(self, run: str) -> list[int]:
+        return self.training.kept_steps(self.runs[run]) if self.training and run in self.runs else []
+
+    @property
+    def _learns_from_sources(self) -> bool:
+        sft = self.training.sft if self.training else None
+        return sft is not None and sft.demonstrations.targets == "source"
+
+    @property
+    def augments_parts(self) -> bool:
+        chosen = self.parts.use_data_augmentation if self.parts else None
+        return self.sampling.use_data_augmentation if chosen is None else chosen
+
+    @property
+    def training_tasks(self) -> list[str]:
+        """Parts or evaluation sets to train on."""
+        if self.training is None:
+            return []
+        return list(self.training.sets) or self.part_names
+
+    @property
+    def sets_to_keep_apart(self) -> list[str]:
+        """Evaluation sets whose tasks should not be trained on."""
+        if self.training is None:
+            return []
+        return [name for name in self.set_names if name not in self.training.sets]
+
+    def expanded(self, arm: Arm) -> list[tuple[str, Arm]]:
+        """Expand an arm over kept steps, trained adapters and sampling seeds, as (name without seeds, arm) pairs."""
+        return [
+            (name, seeded)
+            for at_step in self._with_steps(arm).values()
+            for name, one in self.per_training(at_step)
+            for seeded in [one.with_seed(seed) for seed in self.evaluation.seeds] or [one]
+        ]
+
+    def _with_steps(self, arm: Arm) -> dict[int | None, Arm]:
+        """Expand an arm over the steps whose adapters are kept; None: it does not ask for all of them."""
+        if not arm.over_steps:
+            return {None: arm}
+        runs = [run for of in arm.over_steps for run in (self.runs if of == TRAINED else {of: None})]
+        return {step: arm.at_step(step) for step in sorted({step for run in runs for step in self.kept_steps(run)})}
+
+    @cached_property
+    def over_steps(self) -> dict[str, dict[int, str]]:
+        """Names in `repetitions` by kept step, of each configured arm that asks for all of them.
+
+        With the arms that have the untrained model (step 0) or the final adapter instead, if there are such arms.
+        """
+        found: dict[str, dict[int, str]] = {}
+        for configured in self.evaluation.arms:
+            for step, at_step in self._with_steps(configured).items():
+                if step is None:
+                    continue
+                for name, arm in self.per_training(at_step):
+                    run = next(run_and_step(turn.adapter)[0] for turn in arm.turns if AT in turn.adapter)
+                    series = found.setdefault(name.replace(f"{AT}{step}", ""), {})
+                    series[step] = name
+                    for end, adapter in ((0, "none"), (self.runs[run].grpo.max_steps, run)):
+                        if end >= 0 and (other := self._with_kept_replaced(arm, adapter)):
+                            series[end] = other
+        return {name: dict(sorted(series.items())) for name, series in found.items()}
+
+    def _with_kept_replaced(self, arm: Arm, adapter: str) -> str | None:
+        """The name in `repetitions` of the arm that has `adapter` for the kept ones of another arm, if there is one."""
+        turns = tuple(
+            turn.model_copy(update={"adapter": adapter}) if AT in turn.adapter else turn for turn in arm.turns
+        )
+        names = (name for name, arms in self.repetitions.items() for one in arms if one.turns == turns)
+        return next(names, None)
+
+    @cached_property
+    def compared(self) -> list[tuple[str, str]]:
+        """Pairs of names in `repetitions` to compare: the first minus the second."""
+        names = list(self.repetitions)
+        with_baseline = [(name, names[0]) for name in names[1:]]
+        chosen = [
+            pair
+            for first, second in self.evaluation.comparisons
+            for pair in product(self._names_of(first), self._names_of(second))
+        ]
+        if not self.evaluation.comparisons and len(names) <= 3:
+            chosen = [(second, first) for first, second in combinations(names, 2)]
+        return list(dict.fromkeys([*with_baseline, *chosen]))
+
+    def _names_of(self, arm: str) -> list[str]:
+        """Names for `arms_called` of a configured arm, or of one of the arms it expands to."""
+        of_config = {one.name: one for one in self.evaluation.arms}
+        if arm in of_config:
+            return list(dict.fromkeys(name for name, _ in self.expanded(of_config[arm])))
+        return [arm]
+
+    def model_of(self, turn: Turn) -> PromptedModel:
+        return self.models[turn.model] if turn.model else self.model
+
+    def seed_of_arm(self, arm: Arm) -> int:
+        """Seed of the arm's sampling and augmentation."""
+        return self.seed if arm.seed is None else arm.seed
+
+    @property
+    def set_names(self) -> list[str]:
+        return [task_set.name for task_set in self.evaluation.sets]
+
+    def evaluation_set(self, name: str) -> TaskSet:
+        return next(task_set for task_set in self.evaluation.sets if task_set.name == name)
+
+    def n_shards(self, tasks: str) -> int:
+        """How many sampling jobs a part or an evaluation set is split into."""
+        if self.parts and tasks in self.part_names:
+            return self.parts.shards_per_part
+        return self.evaluation_set(tasks).shards
+
+    def files(self, results: Path, tasks: str, branch: str) -> BranchFiles:
+        """The records of a branch of a part or an evaluation set. `results`: the folder of the experiment's results."""
+        return BranchFiles(results / tasks / branch, self.n_shards(tasks), self.shards_per_grading_job)
+
+    @property
+    def refined_for_training(self) -> list[str]:
+        """Parts or evaluation sets whose first-turn attempts become training prompts or demonstrations."""
+        refines = self.runs and self.training and self.training.prompts == "second-turn"
+        return self.training_tasks if refines or self.sft_adapters else []
+
+    def arm_and_turn(self, branch: str) -> tuple[Arm, int]:
+        """The arm and the number of the turn that a branch such as `refine-trained-turn2` belongs to.
+
+        Raises `ConfigError` where the experiment has no such branch.
+        """
+        for arm in self.arms:
+            if branch in arm.branches:
+                return arm, 1 + arm.branches.index(branch)
+        raise ConfigError(f"{branch} is not a branch of this experiment; expected {', '.join(self.branches)}")
+
+    def branch_before(self, branch: str) -> str:
+        """The branch that one of turn 2 or later refines."""
+        arm, number = self.arm_and_turn(branch)
+        return arm.branch(number - 1)
+
+    def continues_parents(self, branch: str) -> bool:
+        """Whether a branch's programs run on the outputs of the attempts that they refine."""
+        if branch.startswith("turn1"):
+            return False
+        arm, number = self.arm_and_turn(branch)
+        return arm.turns[number - 1].refinement(self.refinement).form == RESIDUAL_ONLY
+
+    def first_turn_predictions(self, tasks: str, branch: str) -> int:
+        """Completions per task in turn 1: the arms share them, so the largest arm decides."""
+        if tasks in self.part_names:
+            return self.sampling.n_predictions
+        sizes = [arm.turns[0].n_predictions for arm in self.arms if arm.branch(1) == branch]
+        if self._is_for_training(tasks, branch):
+            sizes.append(self.sampling.n_predictions)
+        return max(sizes)
+
+    def sampler(self, tasks: str, branch: str) -> PromptedModel:
+        """The model that samples a branch."""
+        return self.model if self._is_for_training(tasks, branch) else self.model_of(self._turn(branch))
+
+    def sampling_seed(self, tasks: str, branch: str) -> int:
+        return self.seed if self._is_for_training(tasks, branch) else self.seed_of_arm(self.arm_and_turn(branch)[0])
+
+    def temperature(self, tasks: str, branch: str) -> float:
+        """Temperature that a branch is sampled with."""
+        own = None if self._is_for_training(tasks, branch) else self._turn(branch).temperature
+        return self.sampling.temperature if own is None else own
+
+    def adapter_of(self, tasks: str, branch: str) -> str | None:
+        """The adapter that a branch is sampled with."""
+        name = "none" if self._is_for_training(tasks, branch) else self._turn(branch).adapter
+        return None if name == "none" else name
+
+    def _turn(self, branch: str) -> Turn:
+        arm, number = self.arm_and_turn(branch)
+        return arm.turns[number - 1]
+
+    def _is_for_training(self, tasks: str, branch: str) -> bool:
+        """Whether a branch is sampled whatever the arms are: training begins with it."""
+        return tasks in self.part_names or (branch == "turn1" and tasks in self.refined_for_training)
+
+    @property
+    def branches(self) -> list[str]:
+        """Folder names of all turns of all arms, each once."""
+        return list(dict.fromkeys(branch for arm in self.arms for branch in arm.branches))
+
+    @model_validator(mode="after")
+    def _names_are_free(self) -> "Refining":
+        taken = {*self.part_names, "adapters", "fetched", "report", "tasks", "template"}
+        if clash := {s.name for s in self.evaluation.sets} & taken:
+            raise ValueError(f"evaluation.sets: the name {', '.join(sorted(clash))} is taken; choose another")
+        if clash := {arm.name for arm in self.evaluation.arms if arm.name.startswith("turn1")}:
+            raise ValueError(f"evaluation.arms: {', '.join(sorted(clash))}: the name of an arm cannot begin with turn1")
+        return self
+
+    @model_validator(mode="after")
+    def _a_learned_wording_has_rows(self) -> "Refining":
+        if (self.model.template == LEARNED) != bool(self.template_rows):
+            raise ValueError("`model.template: learned` and the section `template_rows` go together; add or remove one")
+        return self
+
+    @model_validator(mode="after")
+    def _what_is_used_is_there(self) -> "Refining":
+        if self.parts and not self.problems:
+            raise ValueError("problems is missing: parts are made from them")
+        if self.parts and self.problems and self.problems.source == "generator" and not self.parts.tasks_per_part:
+            raise ValueError("parts.tasks_per_part is missing: the generator needs the number of problems to make")
+        if self.parts and self.training and self.training.sets:
+            raise ValueError("parts are not used, because training.sets names what to train on; remove one of them")
+        if self.training and self.training.prompts_per_task > 1 and not self.sampling.use_data_augmentation:
+            raise ValueError("training.prompts_per_task: without sampling.use_data_augmentation they are all the same")
+        for key, model in self.all_models.items():
+            if model.window <= self.sampling.max_output_tokens:
+                raise ValueError(
+                    f"{key}.window = {model.window} leaves no room for a prompt beside sampling.max_output_tokens = "
+                    f"{self.sampling.max_output_tokens}; raise one or lower the other"
+                )
+            if (model.template, model.colors) != (self.model.template, self.model.colors):
+                raise ValueError(f"{key}: its template and colors must be those of `model`: turns share conversations")
+        if self.training and not self.training_tasks:
+            raise ValueError("training: there is nothing to train on; give parts, or training.sets")
+        sets = self.set_names
+        if self.training and (unknown := sorted(set(self.training.sets) - set(sets))):
+            raise ValueError(
+                f"training.sets: {unknown[0]} is not an evaluation set; expected some of {', '.join(sets)}"
+            )
+        if self._learns_from_sources and (not self.parts or self.augments_parts):
+            raise ValueError(
+                "training.sft.demonstrations.targets `source`: a task's source answers the unaugmented task; set "
+                "parts.use_data_augmentation to false, or the targets to `attempts`"
+            )
+        if clash := sorted(set(self.models) & set(self.adapters)):
+            raise ValueError(f"models: an adapter is also called {clash[0]}; choose another name")
+        adapters = ["none", *self.adapters, *self.kept_adapters]
+        names = [arm.name for arm in self.arms]
+        self.check_arm_names()
+        for configured in self.evaluation.arms:
+            if not self._with_steps(configured):
+                raise ValueError(
+                    f"evaluation.arms: {configured.name} asks for the adapters of every kept step, but none is "
+                    "kept: set training.keep_steps or training.keep_every"
+                )
+        known = {*names, *self.repetitions, *(arm.name for arm in self.evaluation.arms)}
+        if unknown := [name for pair in self.evaluation.comparisons for name in pair if name not in known]:
+            raise ValueError(f"evaluation.comparisons: {unknown[0]} is not an arm; expected two of {', '.join(names)}")
+        for arm in self.arms:
+            for turn in arm.turns:
+                if turn.model and turn.model not in self.models:
+                    there = ", ".join(self.models) or "none"
+                    raise ValueError(
+                        f"evaluation.arms: {arm.name} samples with the model {turn.model}; `models` has {there}"
+                    )
+                if turn.adapter not in adapters:
+                    raise ValueError(
+                        f"evaluation.arms: {arm.name} samples with the adapter {turn.adapter}; expected one of "
+                        f"{', '.join(adapters)}{self.no_adapters}"
+                    )
+        return self
+
+    @model_validator(mode="after")
+    def _residual_only_has_what_it_needs(self) -> "Refining":
+        turns = [turn.refinement(self.refinement) for arm in self.arms for turn in arm.turns[1:]]
+        if any(one.form == RESIDUAL_ONLY and one.include_errors for one in [self.refinement, *turns]):
+            raise ValueError(
+                f"refinement.form `{RESIDUAL_ONLY}` continues from a program's outputs; one that raised has none: set "
+                "refinement.include_errors to false"
+            )
+        for arm in self.arms:
+            forms = [turn.refinement(self.refinement).form for turn in arm.turns[1:]]
+            if RESIDUAL_ONLY in forms and set(forms[forms.index(RESIDUAL_ONLY) :]) != {RESIDUAL_ONLY}:
+                raise ValueError(
+                    f"evaluation.arms: {arm.name}: after a turn with form `{RESIDUAL_ONLY}`, whose program continues "
+                    "from outputs, every turn needs that form"
+                )
+        training = self.training
+        if self.refinement.form != RESIDUAL_ONLY or training is None:
+            return self
+        if training.sft and training.sft.demonstrations.first_turn_share < 1:
+            raise ValueError(
+                f"training.sft: with refinement.form `{RESIDUAL_ONLY}`, no program is known to be right for a second "
+                "turn: set training.sft.demonstrations.first_turn_share to 1, or remove training.sft"
+            )
+        if training.grpo and training.grpo.rollout == "on-policy":
+            raise ValueError(
+                f"training.grpo.rollout `on-policy` answers in one conversation, refinement.form `{RESIDUAL_ONLY}` in "
+                "two: set rollout to `prepared`, or choose another form"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _first_turns_have_their_own_folders(self) -> "Refining":
+        found: dict[str, tuple[object, ...]] = {}
+        for arm in self.arms:
+            turn = arm.turns[0]
+            how = (turn.model, turn.adapter, turn.temperature, arm.seed)
+            if found.setdefault(arm.branch(1), how) != how:
+                raise ValueError(
+                    f"evaluation.arms: the first turn of {arm.name} and that of another arm have the folder "
+                    f"{arm.branch(1)}, but are sampled differently; rename the model, or change a temperature"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _arms_can_be_compared(self) -> "Refining":
+        for first, second in self.compared:
+            if any(one == other for run in self.paired_runs(first, second) for one, other in run):
+                raise ValueError(f"evaluation.comparisons: [{first}, {second}] compares an arm with itself")
+        primary, sets = self.evaluation.primary, self.set_names
+        if primary is None:
+            return self
+        if primary.set not in sets:
+            raise ValueError(f"evaluation.primary: {primary.set} is not an evaluation set; expected {', '.join(sets)}")
+        if self.evaluation_set(primary.set).validation:
+            raise ValueError(
+                f"evaluation.primary: settings are chosen by results on {primary.set}, which has `validation: true`; "
+                "compare on a set that nothing was chosen on"
+            )
+        if self.training and primary.set in self.training.sets:
+            raise ValueError(
+                f"evaluation.primary: {primary.set} is trained on (training.sets); compare on another evaluation set"
+            )
+        if self.training and self.training.evaluated_tasks == "keep":
+            raise ValueError(
+                "training.evaluated_tasks: `keep` can train on tasks of the primary comparison; set it to `leave-out`, "
+                "or remove evaluation.primary"
+            )
+        if primary.arms not in self.compared:
+            pairs = "; ".join(f"[{first}, {second}]" for first, second in self.compared) or "two arms"
+            raise ValueError(
+                f"evaluation.primary: [{', '.join(primary.arms)}] are not compared; expected one of {pairs}, or add "
+                "the pair to evaluation.comparisons"
+            )
+        compared = [pair for run in self.paired_runs(*primary.arms) for pair in run]
+        n_turns = min(len(arm.turns) for pair in compared for arm in pair)
+        turn = primary.turn or 1
+        if turn > n_turns or (primary.turn and any(one.branch(turn) == other.branch(turn) for one, other in compared)):
+            raise ValueError(
+                f"evaluation.primary: [{', '.join(primary.arms)}] do not have a turn {turn} each that the other lacks"
+            )
+        return self

@@ -1,0 +1,203 @@
+"""The section `training` of refining."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from arc_refinery.config.base import PROMPTS, ROWS, TUNING, Name, PositiveInt, Share, Strict
+from arc_refinery.config.grpo import PolicyGradient
+from arc_refinery.config.lora import Lengths
+from arc_refinery.config.rewards import distinct
+from arc_refinery.config.sft import Imitation
+from arc_refinery.config.training import Methods, Run
+from arc_refinery.refining.config.rewards import AttemptTerm
+
+
+class Demonstrations(Strict):
+    targets: Literal["source", "attempts", "hindsight"] = Field(
+        "source",
+        description="The correct program of a row: `source`: the task's own (only for tasks shown without "
+        "augmentation); `attempts`: the most frequent correct attempt on the same prompt; `hindsight`: every attempt "
+        "that ran, on the task that its own outputs make of the train pairs (Pourcel et al. 2025).",
+    )
+    n_parents: PositiveInt = Field(8, description="Incorrect attempts per task to refine, best first.")
+    max_pass_rate: Share = Field(
+        1.0,
+        description="Skip tasks where a larger share of the attempts is correct; 0 keeps only tasks that none solved.",
+    )
+    first_turn_share: Share = Field(
+        0.0, description="Share of rows that answer a first-turn prompt, so that the model does not forget how to."
+    )
+
+
+class Sft(Imitation):
+    demonstrations: Annotated[Demonstrations, ROWS] = Field(
+        default_factory=lambda: Demonstrations(), description="Demonstrations to train on."
+    )
+
+
+class Grpo(PolicyGradient):
+    rollout: Annotated[Literal["prepared", "on-policy"], PROMPTS] = Field(
+        "prepared",
+        description="`prepared`: answer each prompt once; `on-policy`: answer it, execute the answer, append the "
+        "feedback, refine; both answers carry loss, the feedback does not.",
+    )
+    rewards: Annotated[tuple[AttemptTerm, ...], AfterValidator(distinct)] = Field(
+        (AttemptTerm(reward="arc-v2-no-pixel-score"),),
+        min_length=1,
+        description="Terms whose weighted sum is the reward: each a name, or a section.",
+    )
+    unsloth: bool = Field(False, description="Train with Unsloth: faster and in less memory on one GPU.")
+    n_processes: Annotated[PositiveInt, TUNING] = Field(
+        1,
+        description="Processes that share each step, each on a GPU of its own (docs/training.md). All other keys are "
+        "about the whole step, so results are the same but for rounding, and for what vLLM samples. "
+        "`gradient_accumulation_steps` must be a multiple.",
+    )
+
+    @property
+    def answers_once(self) -> bool:
+        return self.rollout == "prepared"
+
+    @property
+    def trains_with_unsloth(self) -> bool:
+        return self.unsloth
+
+    @property
+    def n_training_processes(self) -> int:
+        return self.n_processes
+
+    @model_validator(mode="after")
+    def _processes_can_share_a_step(self) -> "Grpo":
+        n = self.n_processes
+        if n == 1:
+            return self
+        if self.unsloth:
+            raise ValueError(f"n_processes = {n}: Unsloth trains in one process; set unsloth to false")
+        if self.sampler == "vllm-server":
+            raise ValueError(
+                f"n_processes = {n}: sampler `vllm-server` is not supported yet; set sampler to `vllm-colocate`, where "
+                "each process has its own, or to `transformers`"
+            )
+        if self.rollout == "on-policy":
+            raise ValueError(f"n_processes = {n}: rollout `on-policy` is not supported yet; set it to `prepared`")
+        if self.steps_per_generation > 1:
+            raise ValueError(f"n_processes = {n}: steps_per_generation above 1 is not supported yet; set it to 1")
+        if self.gradient_accumulation_steps % n:
+            raise ValueError(
+                f"n_processes = {n} share the passes of a step, but gradient_accumulation_steps is "
+                f"{self.gradient_accumulation_steps}; set it to a multiple of {n}"
+            )
+        if self.n_heldout % self.prompts_per_step:
+            raise ValueError(
+                f"n_processes = {n}: n_heldout = {self.n_heldout} must be a multiple of prompts_per_step = "
+                f"{self.prompts_per_step}, so that all answer as many held-out prompts"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _unsloth_can(self) -> "Grpo":
+        """Refuse what Unsloth's GPU trainer does not do, or silently does differently (2026.10.7 and 2026.10.9)."""
+        if not self.unsloth:
+            return self
+        if self.sampler == "vllm-server":
+            raise ValueError("unsloth runs vLLM in its own process or not at all: set sampler to `vllm-colocate`")
+        if self.sleep_mode:
+            raise ValueError(
+                "unsloth: its vLLM shares the trainer's weights and sleeps in another way, which is not supported yet; "
+                "set sleep_mode to false"
+            )
+        if self.steps_per_generation > 1:
+            raise ValueError("unsloth: steps_per_generation above 1 is not supported yet; set it to 1")
+        if self.loss_type == "bnpo":
+            raise ValueError("unsloth averages the loss `bnpo` as it does `dapo`: set loss_type to `dapo`")
+        if self.loss_type in ("dapo", "cispo") and self.epsilon_high is None:
+            raise ValueError(f"unsloth has its own default epsilon_high for the loss {self.loss_type}: set it")
+        if self.loss_type == "dr_grpo" and self.scale_rewards == "group":
+            raise ValueError(
+                "unsloth does not scale rewards by group with the loss `dr_grpo`: set scale_rewards to `none` or "
+                "`batch`"
+            )
+        if self.drop_zero_variance and not self.mask_truncated_completions:
+            raise ValueError("unsloth drops completions only with mask_truncated_completions: set it to true")
+        return self
+
+
+class Training(Lengths, Methods):
+    sets: tuple[Name, ...] = Field(
+        (), description="Evaluation sets whose tasks to train on; default: the tasks of the parts."
+    )
+    evaluated_tasks: Literal["leave-out", "keep"] = Field(
+        "leave-out",
+        description="Tasks to train on that are also in an evaluation set (one that is not among `sets`), in any "
+        "symmetry, colors or order of pairs: `leave-out`, or `keep` and let the report say how many they are.",
+    )
+    prompts: Literal["first-turn", "second-turn"] = Field(
+        "second-turn",
+        description="What GRPO trains on. `first-turn`: answer the task (needed by `rollout: on-policy`, which makes "
+        "its own second turns); `second-turn`: refine the best incorrect attempt on it.",
+    )
+    prompts_per_task: PositiveInt = Field(
+        1, description="For `first-turn`: prompts per task, each with its own augmentation."
+    )
+    sft: Sft | None = Field(None, description=Methods.model_fields["sft"].description)
+    grpo: Grpo | None = Field(None, description=Methods.model_fields["grpo"].description)
+    keep_steps: tuple[PositiveInt, ...] = Field(
+        (),
+        description="Steps of GRPO whose adapters are results, too: `trained@1000`, for arms, and in the folder "
+        "`adapters`. Multiples of `grpo.save_steps`. Up to each of them, training is a job of its own, so evaluation "
+        "of its adapter begins while training goes on. Does not change the final adapter.",
+    )
+    keep_every: PositiveInt | None = Field(
+        None, description="Instead of `keep_steps`: each multiple of this before `grpo.max_steps`."
+    )
+
+    @model_validator(mode="after")
+    def _methods_go_together(self) -> "Training":
+        if self.grpo and self.grpo.rollout == "on-policy" and self.prompts != "first-turn":
+            raise ValueError("rollout `on-policy` makes its own second turns: set training.prompts to `first-turn`")
+        if self.sft and self.grpo and self.grpo.unsloth and self.grpo.beta:
+            raise ValueError(
+                "unsloth: its KL term compares with the model without the SFT adapter, not with the start of GRPO; set "
+                "beta to 0, or unsloth to false"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _kept_steps_are_checkpoints(self) -> "Training":
+        if self.keep_steps and self.keep_every:
+            raise ValueError("keep_steps and keep_every say the same; remove one of them")
+        if not self.keep_steps and not self.keep_every:
+            return self
+        if not self.grpo:
+            raise ValueError("keep_steps and keep_every: keep adapters of GRPO; add the section `grpo`")
+        for run in self._unrepeated().values():
+            saved, last = run.grpo.save_steps, run.grpo.max_steps
+            if self.keep_every and last < 0:
+                raise ValueError("keep_every: with `epochs` alone the last step is not known; set grpo.max_steps")
+            if self.keep_every and self.keep_every >= last:
+                raise ValueError(
+                    f"keep_every: {self.keep_every} is not before the last step, grpo.max_steps = {last}, so no step "
+                    "before it would be kept; lower it or remove it"
+                )
+            if wrong := [step for step in self.kept_steps(run) if step % saved]:
+                key = "keep_every" if self.keep_every else "keep_steps"
+                raise ValueError(f"{key}: {wrong[0]} is not a multiple of grpo.save_steps = {saved}; change one")
+            if last > 0 and (wrong := [step for step in self.kept_steps(run) if step >= last]):
+                raise ValueError(
+                    f"keep_steps: {wrong[0]} is not before the last step, grpo.max_steps = {last}, whose adapter is "
+                    "kept anyway; remove it"
+                )
+        return self
+
+    def kept_steps(self, run: Run) -> list[int]:
+        """Steps of a GRPO training whose adapters are kept, ascending; without the last one."""
+        if self.keep_every:
+            return list(range(self.keep_every, run.grpo.max_steps, self.keep_every))
+        return sorted(set(self.keep_steps))
+
+    @model_validator(mode="after")
+    def _sets_are_distinct(self) -> "Training":
+        if len(set(self.sets)) < len(self.sets):
+            raise ValueError(f"sets: {', '.join(self.sets)}: name each set once")
+        return self

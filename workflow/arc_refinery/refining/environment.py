@@ -1,0 +1,72 @@
+"""The training environment of refining: prepared prompts of first or second turns, or on-policy second turns."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from arc_refinery.config import Lengths
+from arc_refinery.errors import InputError
+from arc_refinery.models.chat import ANSWERED, ids_after_answer
+from arc_refinery.models.tokenizers import begin_answers
+from arc_refinery.refining.config import Grpo
+from arc_refinery.refining.prompts import Template
+from arc_refinery.refining.rollout import TrainingPrompt, TwoTurns
+from arc_refinery.refining.scoring import Scorer
+from arc_refinery.sampling.library_arguments import refining_rollouts
+from arc_refinery.sandbox import Executor
+from arc_refinery.training.environment import TrainingData
+from arc_refinery.training.rewards import Reward
+from arc_refinery.training.trainer import Trainer
+
+
+@dataclass(kw_only=True)
+class RefineEnvironment:
+    prompts: Sequence[TrainingPrompt]
+    prompts_hash: str  # hash of the files of prompts
+    training: Grpo
+    lengths: Lengths
+    template: Template  # wording of the feedback of on-policy second turns
+    include_errors: bool  # give programs that raised a second turn, too
+    executor: Executor
+    seed: int
+
+    def __post_init__(self) -> None:
+        """Raise `InputError` if there are no prompts, or a reward of the user cannot be imported."""
+        if not self.prompts:
+            raise InputError(
+                "there are no training prompts. Either the files have none (second turns: no attempt was incorrect "
+                "with valid outputs; sample more tasks), or all are longer than max_seq_length minus "
+                "max_completion_length"
+            )
+        self.reward = Reward(self.training.rewards)
+        rows = [{"prompt": prompt.conversation, "prompt_index": index} for index, prompt in enumerate(self.prompts)]
+        self.data = TrainingData.split(rows, self.training.n_heldout, self.seed)
+
+    def identity(self) -> dict[str, Any]:
+        return {
+            "template": asdict(self.template),
+            "include_errors": self.include_errors,
+            "lengths": self.lengths.model_dump(),
+            "prompts": self.prompts_hash,
+            "reward": self.reward.identity(),
+        }
+
+    def arguments(self) -> dict[str, Any]:
+        return refining_rollouts(self.lengths)
+
+    @property
+    def longest_completion(self) -> int:
+        has_two_turns = self.training.rollout == "on-policy"
+        return self.lengths.max_seq_length if has_two_turns else self.lengths.max_completion_length
+
+    def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
+        ids_after_answer(tokenizer, ends, ANSWERED)  # raises if answers would not end
+        begin_answers(tokenizer, self.prompts[0].prefix)  # all share a template
+        scorer = Scorer(self.training, self.reward, self.executor, ends, self.prompts)
+        rollout = None
+        if self.training.rollout == "on-policy":
+            longest, masks_truncated = self.lengths.longest_prompt, self.training.mask_truncated_completions
+            rollout = TwoTurns(
+                self.prompts, self.executor, self.template, self.include_errors, longest, masks_truncated
+            )
+        return Trainer(self.training, scorer, rollout_func=rollout, **arguments)

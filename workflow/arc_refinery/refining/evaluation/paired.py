@@ -1,0 +1,123 @@
+"""Compare two refining experiments, or arms of them, paired by task. The numbers of shards may differ.
+
+`results/demo:refine-trained` and `results/demo:refine-base` on the 50 tasks of the set `heldout`:
+
+solved       27 and 30 tasks; 0 by the first only, 3 by the second only
+difference   -6.0 points, 95 % interval [-14.0, +0.0], exact McNemar p = 0.250: no supported difference
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from arc_refinery import records
+from arc_refinery.arc.grids import fingerprint
+from arc_refinery.arc.tasks import Task
+from arc_refinery.errors import InputError
+from arc_refinery.evaluation.intervals import Estimate, estimate_difference
+from arc_refinery.evaluation.sides import Side, of_runs, paired_runs
+from arc_refinery.evaluation.statistics import Comparison, compare
+from arc_refinery.refining.config import Refining
+from arc_refinery.refining.evaluation.results import PASS_RATE, SetResults, load_results, per_task
+
+
+@dataclass(frozen=True, slots=True)
+class SideResults:
+    """Results of some arms of a side on one set."""
+
+    side: Side[Refining]
+    results: SetResults
+    metrics: dict[str, list[pd.DataFrame]]  # `per_task` of each repetition of an arm
+
+
+@dataclass(frozen=True, slots=True)
+class PairedArms:
+    """Comparison of two arms on the tasks that both attempted."""
+
+    comparison: Comparison
+    only_first: tuple[str, ...]  # ids of tasks that the first arm solved (of repeated arms: more often)
+    only_second: tuple[str, ...]
+    budgets: tuple[int, int]  # attempts per task
+    turns: dict[int, Estimate]  # pass rate, first minus second, of turns with attempts of both on some task
+
+
+def load_side(side: Side[Refining], set_name: str, arms: Iterable[str]) -> SideResults:
+    """Load the results of some arms of a side on a set."""
+    task_set = side.experiment.evaluation.sets[side.sets.index(set_name)]
+    repeated = {arm: side.experiment.arms_called(arm) for arm in arms}
+    results = load_results(side.experiment, side.folder, task_set, [arm for same in repeated.values() for arm in same])
+    metrics = {
+        name: [per_task(results.of_arm(arm), results.task_ids) for arm in same] for name, same in repeated.items()
+    }
+    return SideResults(side, results, metrics)
+
+
+def shared_tasks(first: SideResults, second: SideResults) -> list[str]:
+    """Return the task ids of both sides, in the first one's order; raise if an id is not the same task in both."""
+    theirs = set(second.results.task_ids)
+    common = [task_id for task_id in first.results.task_ids if task_id in theirs]
+    paths = [loaded.side.folder / "tasks" / f"{first.results.name}.parquet" for loaded in (first, second)]
+    if paths[0].resolve() != paths[1].resolve():
+        contents = [_contents(path) for path in paths]
+        if changed := [task_id for task_id in common if contents[0][task_id] != contents[1][task_id]]:
+            raise InputError(f"{paths[0]} and {paths[1]}: the task {changed[0]} has different grids in them")
+    return common
+
+
+def pair(first: SideResults, second: SideResults, arms: tuple[str, str], task_ids: Sequence[str]) -> PairedArms:
+    """Compare an arm of each side on shared tasks; trainings are paired by their seed."""
+    task_ids = list(task_ids)
+    a, b = paired_runs(
+        *(
+            of_runs(one.side.experiment, arm, [metrics.loc[task_ids, "is_correct"] for metrics in one.metrics[arm]])
+            for one, arm in zip((first, second), arms, strict=True)
+        )
+    )
+    labels = [f"{one.side.folder}:{arm}" for one, arm in zip((first, second), arms, strict=True)]
+    comparison = compare(labels[0], labels[1], a, b)
+    more = np.sign(np.mean(a, axis=0) - np.mean(b, axis=0))
+    return PairedArms(
+        comparison,
+        tuple(task_id for task_id, sign in zip(task_ids, more, strict=True) if sign > 0),
+        tuple(task_id for task_id, sign in zip(task_ids, more, strict=True) if sign < 0),
+        (first.side.experiment.arms_called(arms[0])[0].budget, second.side.experiment.arms_called(arms[1])[0].budget),
+        _turn_differences((first, second), arms, task_ids),
+    )
+
+
+def _turn_differences(
+    sides: tuple[SideResults, SideResults], arms: tuple[str, str], task_ids: Sequence[str]
+) -> dict[int, Estimate]:
+    """Compare the pass rates of each turn that the arms do not share, on the tasks that all have attempts on."""
+    repeated = [one.side.experiment.arms_called(arm) for one, arm in zip(sides, arms, strict=True)]
+    is_one_folder = sides[0].side.folder.resolve() == sides[1].side.folder.resolve()
+    found = {}
+    for turn in range(1, 1 + min(len(arm.turns) for same in repeated for arm in same)):
+        if is_one_folder and {arm.branch(turn) for arm in repeated[0]} & {arm.branch(turn) for arm in repeated[1]}:
+            continue
+        rates = [
+            [one.results.metrics_of_turn(arm, turn)[PASS_RATE] for arm in same]
+            for one, same in zip(sides, repeated, strict=True)
+        ]
+        common = [task_id for task_id in task_ids if all(task_id in rate.index for side in rates for rate in side)]
+        if common:
+            runs = [
+                of_runs(one.side.experiment, arm, [rate.loc[common] for rate in side])
+                for one, arm, side in zip(sides, arms, rates, strict=True)
+            ]
+            found[turn] = estimate_difference(*paired_runs(*runs))
+    return found
+
+
+def _contents(path: Path) -> dict[str, tuple[int, str]]:
+    """Return the content of each task by id: its number of train pairs and a fingerprint of its grids."""
+    return {
+        task.task_id: (
+            len(task.train),
+            fingerprint([grid for one in task.pairs for grid in (one.input, one.output)]),
+        )
+        for task in records.read(path, Task)
+    }

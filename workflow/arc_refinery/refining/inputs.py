@@ -1,0 +1,144 @@
+"""The files that each stage of refining reads. `<results>` is Snakemake's variable for the folder of results."""
+
+from pathlib import Path
+
+from arc_refinery.arc.kaggle import task_files
+from arc_refinery.branch_files import BranchFiles
+from arc_refinery.config import ConfigError
+from arc_refinery.config.inputs import Paths, adapters, models, rows_files
+from arc_refinery.refining.config import LEARNED, Refining
+from arc_refinery.refining.prompts import template_files
+
+
+def sft_inputs(experiment: Refining) -> dict[str, Paths]:
+    return {"data": [f"<results>/{tasks}/training/demonstrations.parquet" for tasks in experiment.training_tasks]}
+
+
+def grpo_inputs(experiment: Refining) -> dict[str, Paths]:
+    return {"data": training_prompt_files(experiment), "template": templates(experiment)}
+
+
+def report_inputs(experiment: Refining) -> Paths:
+    return [
+        *(f"<results>/tasks/{one.name}.parquet" for one in experiment.evaluation.sets),
+        *overlap(experiment),
+        *training_prompt_files(experiment),
+        *evaluation_prompts(experiment),
+        *(path for branch in _branches(experiment) for path in attempts(experiment, *branch)),
+        *(path for branch in _branches(experiment) for path in verdicts(experiment, *branch)),
+    ]
+
+
+def template(experiment: Refining) -> str:
+    """The template of all prompts: its name, or its folder."""
+    name = experiment.model.template
+    return f"results/{experiment.experiment}/template" if name == LEARNED else name
+
+
+def templates(experiment: Refining) -> Paths:
+    """Files of the wording of all prompts."""
+    return [str(path) for path in template_files(template(experiment))]
+
+
+def task_set(experiment: Refining, tasks: str) -> Paths:
+    """The files that an evaluation set is read from, and the list of the tasks to keep."""
+    chosen = experiment.evaluation_set(tasks)
+    paths = [Path(path) for path in (chosen.path, chosen.solutions, chosen.only) if path]
+    return [str(file) for path in paths for file in (task_files(path) if path.is_dir() else [path])]
+
+
+def trained_and_evaluated(experiment: Refining) -> dict[str, Paths]:
+    """Inputs of the rule `overlap` by name: tasks to train on, those to keep apart, and rows with their template."""
+    rows = experiment.template_rows
+    return {
+        "trained": [f"<results>/tasks/{name}.parquet" for name in experiment.training_tasks],
+        "evaluated": [f"<results>/tasks/{name}.parquet" for name in experiment.sets_to_keep_apart],
+        "rows": rows_files(experiment, rows) if rows else [],
+        "template": templates(experiment) if rows else [],
+    }
+
+
+def overlap(experiment: Refining) -> Paths:
+    """Which tasks to train on are evaluated, too."""
+    return ["<results>/training/overlap.parquet"] if experiment.sets_to_keep_apart else []
+
+
+def left_out_of_training(experiment: Refining) -> Paths:
+    training = experiment.training
+    return overlap(experiment) if training and training.evaluated_tasks == "leave-out" else []
+
+
+# Thousands of files: only functions of wildcards may ask for them, since every job on a cluster parses the rules.
+
+
+def files(experiment: Refining, tasks: str, branch: str) -> BranchFiles:
+    return experiment.files(Path("<results>"), tasks, branch)
+
+
+def attempts(experiment: Refining, tasks: str, branch: str = "turn1") -> Paths:
+    return _texts(files(experiment, tasks, branch).attempts)
+
+
+def verdicts(experiment: Refining, tasks: str, branch: str = "turn1") -> Paths:
+    return _texts(files(experiment, tasks, branch).verdicts)
+
+
+def attempts_to_grade(experiment: Refining, tasks: str, branch: str, job: str) -> Paths:
+    of_branch = files(experiment, tasks, branch)
+    if int(job) >= of_branch.n_grading_jobs:
+        raise ConfigError(
+            f"{tasks}/{branch} has no grading job {job}: its {of_branch.n_grading_jobs} are numbered from 000"
+        )
+    return _texts(of_branch.attempts_of_job(int(job)))
+
+
+def continued_verdicts(experiment: Refining, tasks: str, branch: str) -> Paths:
+    """The verdicts on whose outputs a branch's programs run; none if these run on the tasks' inputs."""
+    return parent_verdicts(experiment, tasks, branch) if experiment.continues_parents(branch) else []
+
+
+def parent_prompts(experiment: Refining, tasks: str, branch: str) -> str:
+    """The prompts of the attempts that a branch of turn 2 or later refines."""
+    return str(files(experiment, tasks, experiment.branch_before(branch)).prompts)
+
+
+def parent_attempts(experiment: Refining, tasks: str, branch: str) -> Paths:
+    return attempts(experiment, tasks, experiment.branch_before(branch))
+
+
+def parent_verdicts(experiment: Refining, tasks: str, branch: str) -> Paths:
+    return verdicts(experiment, tasks, experiment.branch_before(branch))
+
+
+def sampler(experiment: Refining, tasks: str, branch: str) -> Paths:
+    return models(experiment, experiment.sampler(tasks, branch))
+
+
+def adapter(experiment: Refining, tasks: str, branch: str) -> Paths:
+    """The trained adapter where a branch is sampled with one."""
+    name = experiment.adapter_of(tasks, branch)
+    return adapters([name] if name else [])
+
+
+def training_prompt_files(experiment: Refining) -> Paths:
+    return [f"<results>/{tasks}/training/prompts.parquet" for tasks in experiment.training_tasks if experiment.runs]
+
+
+def evaluation_prompts(experiment: Refining) -> Paths:
+    """The prompts of the attempts that the report compares; it shows their lengths."""
+    return [str(files(experiment, *branch).prompts) for branch in _branches(experiment)]
+
+
+def all_prompts(experiment: Refining) -> Paths:
+    """Every file of prompts of the experiment: first turns, what is trained on, what the arms answer."""
+    first = [str(files(experiment, tasks, "turn1").prompts) for tasks in experiment.refined_for_training]
+    return list(dict.fromkeys([*first, *training_prompt_files(experiment), *evaluation_prompts(experiment)]))
+
+
+def _branches(experiment: Refining) -> list[tuple[str, str]]:
+    """(evaluation set, branch) of everything that the report compares."""
+    return [(task_set.name, branch) for task_set in experiment.evaluation.sets for branch in experiment.branches]
+
+
+def _texts(paths: list[Path]) -> Paths:
+    return list(map(str, paths))

@@ -1,0 +1,143 @@
+"""Read the original scripts' `*_predictions.json.gz` as attempts."""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from math import nan
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from arc_refinery.arc.augment import Augmentation
+from arc_refinery.arc.grids import N_COLORS
+from arc_refinery.arc.kaggle import read_json
+from arc_refinery.arc.tasks import Task
+from arc_refinery.errors import InputError
+from arc_refinery.files import in_words
+from arc_refinery.records import Attempt, Prompt, attempt_id
+from arc_refinery.refining.first_turn import first_turn_prompt
+from arc_refinery.refining.prompts import Template
+from arc_refinery.refining.rendering import Renderer
+
+FORMS = "expected {text_prediction or code, data_augmentation_params}"
+OUT_OF_STEP = (
+    "was written without executing, where the original script records an augmentation for another task than it used: "
+    "most of these predictions are executed on grids that the model did not see (docs/data.md)"
+)
+AUGMENTATION = {"hflip", "n_rot90", "color_map"}
+
+logger = logging.getLogger(__name__)
+
+
+def read_predictions(path: Path, tasks: Mapping[str, Task], model: str) -> Iterator[Attempt]:
+    """Yield the attempts of a .json or .json.gz file of predictions; raises `InputError`.
+
+    The file is that of one round of the script: ``{task_id: predictions}``. Predictions that the script executed are a
+    list of objects with `text_prediction`, or `code` if it failed; others are ``{"text_predictions": [text, ...],
+    "data_augmentation_params"}``. An augmentation has the keys `hflip`, `n_rot90` and `color_map`, or is null. Failed
+    predictions have none: as a round asks for each task once, they get that of the task's other predictions.
+
+    Fields that the file lacks get values that no sampled attempt has: no tokens, an unknown finish reason, NaN for
+    temperature, top_p and log-probability, seed -1. Predictions with the same augmentation in a row count as answers to
+    one prompt, with the train pairs in the task's order.
+    """
+    of_tasks = read_json(path)
+    if not of_tasks:
+        raise InputError(f"{path}: has no tasks; expected at least one")
+    if any(isinstance(one, dict) and one.get("data_augmentation_params") for one in of_tasks.values()):
+        logger.warning("%s: %s", path, OUT_OF_STEP)
+    for task_id, predictions in of_tasks.items():
+        where = f"{path}: task {task_id}"
+        if task_id not in tasks:
+            raise InputError(f"{where} is not among the tasks; give the tasks that were predicted")
+        read = _of_task(predictions, where)
+        order = tuple(range(len(tasks[task_id].train)))
+        for number, (augmentation, group) in enumerate(groupby(read, key=lambda one: one[1])):
+            prompt_id = f"{task_id}/turn1-{number:03d}"
+            for index, (text, _) in enumerate(group):
+                yield Attempt(
+                    attempt_id=attempt_id(prompt_id, index),
+                    prompt_id=prompt_id,
+                    task_id=task_id,
+                    turn=1,
+                    parent_id="",
+                    model=model,
+                    adapter="",
+                    seed=-1,
+                    temperature=nan,
+                    top_p=nan,
+                    augmentation=augmentation,
+                    train_order=order,
+                    completion=text,
+                    n_prompt_tokens=0,
+                    n_tokens=0,
+                    finish_reason="unknown",
+                    logprob=nan,
+                )
+
+
+def prompts_of(
+    attempts: Iterable[Attempt], tasks: Mapping[str, Task], template: Template, renderer: Renderer
+) -> Iterator[Prompt]:
+    """Yield our prompts for attempts read from a file, so that `refine` can continue from them."""
+    for task_id, task_attempts in groupby(attempts, key=attrgetter("task_id")):
+        for prompt_id, answers in groupby(task_attempts, key=attrgetter("prompt_id")):
+            first, *others = answers
+            yield first_turn_prompt(
+                tasks[task_id], prompt_id, first.augmentation, first.train_order, 1 + len(others), template, renderer
+            )
+
+
+def augmentation_of(keywords: Mapping[str, Any]) -> Augmentation:
+    """Convert a left-right flip (`hflip`), then `n_rot90` turns of `np.rot90`, then colours; raises `ValueError`.
+
+    A left-right flip is a transposition followed by three quarter turns.
+    """
+    if unknown := keywords.keys() - AUGMENTATION:
+        raise ValueError(f"unknown keys {', '.join(sorted(unknown))}, expected {', '.join(sorted(AUGMENTATION))}")
+    flip, turns, new_colors = keywords.get("hflip"), keywords.get("n_rot90"), keywords.get("color_map")
+    if flip not in (None, False, True):
+        raise ValueError(f"hflip is {flip!r}, expected true or false")
+    if not (turns is None or type(turns) is int):
+        raise ValueError(f"n_rot90 is {turns!r}, expected a whole number")
+    if not (
+        new_colors is None or (isinstance(new_colors, dict) and all(type(one) is int for one in new_colors.values()))
+    ):
+        raise ValueError(f"color_map is {new_colors!r}, expected whole numbers by color")
+    colors = {color: color for color in range(N_COLORS)} | {int(old): new for old, new in (new_colors or {}).items()}
+    if sorted(colors) != list(range(N_COLORS)) or sorted(colors.values()) != list(range(N_COLORS)):
+        raise ValueError(f"color_map is {new_colors}, expected a permutation of 0..{N_COLORS - 1}")
+    return Augmentation(
+        ((turns or 0) + 3 * bool(flip)) % 4, bool(flip), tuple(colors[color] for color in range(N_COLORS))
+    )
+
+
+def _of_task(predictions: Any, where: str) -> list[tuple[str, Augmentation]]:
+    """Return the text and the augmentation of each prediction on one task."""
+    match predictions:
+        case {"text_predictions": list(texts), "data_augmentation_params": augmentation}:
+            predictions = [{"text_prediction": text, "data_augmentation_params": augmentation} for text in texts]
+        case list():
+            pass
+        case _:
+            raise InputError(f"{where} holds {in_words(predictions)}, expected a list; of each, {FORMS}")
+    read = [_prediction(one, f"{where}, prediction {number}") for number, one in enumerate(predictions)]
+    known = list(dict.fromkeys(augmentation for _, augmentation in read if augmentation is not None))
+    of_failed = known[0] if len(known) == 1 else Augmentation()
+    return [(text, augmentation or of_failed) for text, augmentation in read]
+
+
+def _prediction(one: Any, where: str) -> tuple[str, Augmentation | None]:
+    match one:
+        case {"text_prediction": str(text)}:
+            pass
+        case {"code": str(code)}:
+            text = f"```python\n{code}\n```"
+        case _:
+            raise InputError(f"{where} is {in_words(one)} of another form; {FORMS}")
+    if "data_augmentation_params" not in one:
+        return text, None
+    try:
+        return text, augmentation_of(one["data_augmentation_params"] or {})
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InputError(f"{where}: field 'data_augmentation_params': {error}") from None

@@ -1,0 +1,181 @@
+"""Conversations: the first turn, feedback from executing an answer, and the program in an answer.
+
+    first turn   user       "\\ninput 1x2\\n1 10\\noutput 1x2\\n1 01"
+    next turn    the same, the answer and its feedback:
+                 assistant  "```python\\nfrom common import *\\n\\ndef transform(grid):\\n    return grid\\n```"
+                 user       "Executing your program gave:\\npair 1 wrong, pixel similarity 0%, given 1x2\\n1 10\\n[...]"
+
+They are lists of `{"role", "content"}` messages; the model's own chat template turns them into tokens. If a template
+has an assistant prefix, a conversation that waits for an answer ends with it, as an assistant message: the rendered
+text ends with the prefix, and the recorded completion is the prefix plus the sampled text. So code is extracted from
+the whole answer, and the next turn shows the whole answer. Token counts cover only the sampled text.
+"""
+
+from collections.abc import Sequence
+from itertools import takewhile
+from textwrap import dedent
+
+import numpy as np
+
+from arc_refinery.arc.grids import Grid
+from arc_refinery.arc.metrics import pixel_score
+from arc_refinery.arc.tasks import Task
+from arc_refinery.models.chat import Message
+from arc_refinery.programs import last_program
+from arc_refinery.refining.prompts.template import Template, fill
+
+_PYTHON, _END = "```python", "```"
+_OPEN_THOUGHT, _CLOSE_THOUGHT = "<think>", "</think>"
+
+# Beginning and end of the embedded model's answers
+ANSWER_HEAD = "```python\nfrom common import *\n\ndef transform(grid):\n"
+ANSWER_TAIL = "    return grid\n```"
+
+
+def first_turn(task: Task, template: Template) -> list[Message]:
+    """Return the conversation that asks for a task's program."""
+    write, n_pairs = template.notation.write, len(task.train)
+    facts = {"n_pairs": n_pairs, "next_number": n_pairs + 1, "colors": ", ".join(template.notation.colors)}
+    pairs = "".join(
+        fill(
+            (template.between_pairs if index else "") + template.pair,
+            facts | {"number": index + 1, "index": index, "input": write(pair.input), "output": write(pair.output)},
+        )
+        for index, pair in enumerate(task.train)
+    )
+    tests = template.between_tests.join(fill(template.test, facts | {"input": write(pair.input)}) for pair in task.test)
+    messages = [
+        Message(role="system", content=fill(template.system, facts)),
+        Message(role="user", content=fill(template.user, facts | {"pairs": pairs, "tests": tests})),
+        Message(role="assistant", content=template.assistant_prefix),
+    ]
+    return [message for message in messages if message["content"]]
+
+
+def split_prefix(conversation: Sequence[Message]) -> tuple[list[Message], str]:
+    """Split a conversation into its messages and the prefix of the next answer, empty without a prefix."""
+    *messages, last = conversation
+    return (messages, last["content"]) if last["role"] == "assistant" else ([*messages, last], "")
+
+
+def opening(conversation: Sequence[Message]) -> list[Message]:
+    """Return the first turn of a conversation that waits for an answer."""
+    messages, prefix = split_prefix(conversation)
+    first = list(takewhile(lambda message: message["role"] != "assistant", messages))
+    return [*first, Message(role="assistant", content=prefix)] if prefix else first
+
+
+def next_turn(conversation: Sequence[Message], completion: str, feedback: str) -> list[Message]:
+    """Return the model's conversation so far, its whole answer, and the feedback on that answer.
+
+    If the answer started with a prefix, the next answer does too.
+    """
+    messages, prefix = split_prefix(conversation)
+    prefix_message = [Message(role="assistant", content=prefix)] if prefix else []
+    answer_message = Message(role="assistant", content=completion)
+    return [*messages, answer_message, Message(role="user", content=feedback), *prefix_message]
+
+
+def execution_feedback(task: Task, outputs: tuple[Grid, ...], template: Template) -> str:
+    """Return feedback on each train pair, in the template's form.
+
+    `outputs` are the program's grids for the train inputs; nothing about the test pairs is ever fed back.
+    """
+    pairs = enumerate(zip(task.train, outputs, strict=True), 1)
+    on_pairs = [_feedback_on_pair(number, output, pair.output, template) for number, (pair, output) in pairs]
+    return "".join([template.feedback.head, *on_pairs, template.feedback.tail])
+
+
+def _feedback_on_pair(number: int, given: Grid, expected: Grid, template: Template) -> str:
+    notation, texts = template.notation, template.feedback
+    if template.form == "residual":
+        return fill(
+            texts.residual, {"number": number, "input": notation.write(given), "output": notation.write(expected)}
+        )
+    score = pixel_score(given, expected)
+    if score == 1.0:
+        return fill(texts.correct, {"number": number})
+    has_other_shape = given.shape != expected.shape
+    if template.form == "difference" and not has_other_shape:
+        return fill(texts.difference, {"number": number, "cells": _differences(given, expected, template)})
+    facts = {
+        "number": number,
+        "similarity": min(round(100 * score), 99),  # a wrong grid never shows 100 %
+        "other_shape": fill(texts.other_shape, {"shape": shape_text(expected)}) if has_other_shape else "",
+        "grid": ("" if notation.shows_shape else f"{shape_text(given)}:\n") + notation.write(given),
+    }
+    return fill(texts.wrong, facts)
+
+
+def _differences(given: Grid, expected: Grid, template: Template) -> str:
+    """Return the cells that differ, row by row; both grids have the same shape."""
+    colors = template.notation.colors
+    return "".join(
+        fill(
+            template.feedback.cell,
+            {
+                "row": row,
+                "column": column,
+                "given": colors[given[row, column]],
+                "expected": colors[expected[row, column]],
+            },
+        )
+        for row, column in np.argwhere(given != expected).tolist()
+    )
+
+
+def shape_text(grid: Grid) -> str:
+    return f"{grid.shape[0]}x{grid.shape[1]}"
+
+
+def error_feedback(error: str, template: Template) -> str:
+    """Return feedback for a program that raised: the exception's type, message and line."""
+    return fill(template.feedback.error, {"error": error}) + template.feedback.tail
+
+
+def no_feedback(template: Template) -> str:
+    """Control: ask for a correction without showing the execution result."""
+    return template.feedback.tail
+
+
+def compact_answer(body: str) -> str:
+    """Return a completion in the embedded model's format; `body` is indented and ends without a line break."""
+    return f"{ANSWER_HEAD}{body}\n{ANSWER_TAIL}"
+
+
+def body_of(answer: str) -> str:
+    """Return the `body` inside a `compact_answer`; for any other answer, the whole text."""
+    return answer.removeprefix(ANSWER_HEAD).removesuffix(f"\n{ANSWER_TAIL}")
+
+
+def has_closed_code(completion: str) -> bool:
+    """Whether the first `python` block ends and is not empty: what the published `valid code` counts."""
+    code, end = _first_python_block(_after_thought(completion))
+    return bool(end and code.strip())
+
+
+def extract_code(completion: str) -> str | None:
+    """Return the first `python` block (an unclosed one counts), as published, else the block that blocks.py names.
+
+    Only what follows a thought counts. An indented block, as in a list, is dedented: as it is, it could not run.
+    """
+    answer = _after_thought(completion)
+    if _PYTHON not in answer:
+        return last_program(answer, ("transform",))
+    code, _ = _first_python_block(answer)
+    code = code.lstrip(" \t").removeprefix("\r").removeprefix("\n")
+    return dedent(code) if code.lstrip("\r\n")[:1] in tuple(" \t") else code
+
+
+def _after_thought(completion: str) -> str:
+    """Return what follows the last thought; of a thought that is never closed, what is before it."""
+    answer = completion.rpartition(_CLOSE_THOUGHT)[2]
+    before, opened, _ = answer.partition(_OPEN_THOUGHT)
+    return before if opened and _END not in before else answer
+
+
+def _first_python_block(completion: str) -> tuple[str, str]:
+    """Return the code of the first `python` block, and its closing fence; either may be empty."""
+    _, _, after = completion.partition(_PYTHON)
+    code, end, _ = after.partition(_PYTHON)[0].partition(_END)
+    return code, end

@@ -1,0 +1,4 @@
+"""The report of refining."""
+
+from arc_refinery.refining.report.compare import EXPLAINED, set_section
+from arc_refinery.refining.report.report import write_report

@@ -1,0 +1,210 @@
+"""Report section on the outcomes of attempts by turn, and on the tasks that refining gained or lost."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from arc_refinery.refining.config import Arm, Refining
+from arc_refinery.refining.evaluation.results import PASS_RATE, SetResults, per_task, tasks_with_attempts, turns_of
+from arc_refinery.refining.report import plots
+from arc_refinery.refining.report.tables import turn_title
+from arc_refinery.reporting.markdown import folded, markdown_table, share_text, write_csv
+from arc_refinery.reporting.publish import Attachments
+
+N_ERRORS = 4  # most frequent error types of a set, each an outcome of its own
+CORRECT, TRAIN_ONLY, WRONG, OTHER_ERRORS = "correct", "train pairs only", "wrong", "other errors"
+# Outcomes of attempts without grids and without an exception, by status
+FAILED = {
+    "invalid_output": "invalid output",
+    "timeout": "timeout",
+    "memory": "out of memory",
+    "crash": "crash",
+    "protocol": "no readable answer",
+    "no_code": "no program",
+}
+# Colour and hatch of outcomes; error types have those of `ERROR_LOOKS`, most frequent first
+LOOKS = {
+    CORRECT: ("#009E73", ""),
+    TRAIN_ONLY: ("#56B4E9", "///"),
+    WRONG: ("#DDDDDD", ""),
+    OTHER_ERRORS: ("#FFFFFF", "xx--"),
+    FAILED["invalid_output"]: ("#CC79A7", ".."),
+    FAILED["timeout"]: ("#FFFFFF", "|||"),
+    FAILED["memory"]: ("#FFFFFF", "---"),
+    FAILED["crash"]: ("#000000", ""),
+    FAILED["protocol"]: ("#FFFFFF", "*"),
+    FAILED["no_code"]: ("#777777", ""),
+}
+ERROR_LOOKS = (("#D55E00", "\\\\\\"), ("#E69F00", "xxx"), ("#F0E442", "+++"), ("#D2B48C", "//--"))
+BOTH, ONLY_REFINING, ONLY_BASELINE, NEITHER = CLASSES = ("both", "only refining", "only the baseline", "neither")
+MARKS = {
+    BOTH: ("o", "#0072B2"),
+    ONLY_REFINING: ("^", "#009E73"),
+    ONLY_BASELINE: ("v", "#D55E00"),
+    NEITHER: ("x", "#666666"),
+}
+
+
+def section(
+    experiment: Refining,
+    results: SetResults,
+    metrics: Mapping[str, pd.DataFrame],
+    files: Attachments,
+) -> list[str]:
+    """Return Markdown blocks on a set; its pictures and tables are added to `files`.
+
+    `metrics`: `per_task` of each arm of the experiment.
+    """
+    name = results.name
+    shares = shares_by_turn(results, experiment.arms)
+    errors = [outcome for outcome in next(iter(shares.values())) if outcome not in LOOKS]
+    looks = LOOKS | dict(zip(errors, ERROR_LOOKS, strict=False))
+    title = f"Outcomes of attempts: {name}"
+    plot = files.add(f"{name}-outcomes.png", partial(plots.outcomes_plot, shares, looks, title))
+    means = pd.DataFrame({title.replace("`", ""): of_turn.mean() for title, of_turn in shares.items()}).T
+    table = files.add(f"{name}-outcomes.csv", partial(write_csv, means.rename_axis("turn").reset_index()))
+    return [
+        "### Outcomes of attempts",
+        f"*{CORRECT}*: all train and test pairs correct; *{TRAIN_ONLY}*: all train pairs correct, not all test "
+        f"pairs; *{WRONG}*: a grid for every input, but not all train pairs correct; *{FAILED['invalid_output']}*: an "
+        "output that is not a grid; errors by type. Means over the tasks that have attempts in a turn, as above.",
+        outcomes_table(shares),
+        f"![Share of attempts by outcome, one bar per turn]({plot})",
+        f"[As CSV]({table}).",
+        "### Tasks that only one of two arms solves",
+        *_gained_and_lost(refining_pairs(experiment), results, metrics, files),
+    ]
+
+
+def shares_by_turn(results: SetResults, arms: Sequence[Arm]) -> dict[str, pd.DataFrame]:
+    """Return, by title of each turn, shares 0..1: one row per task with attempts, one column per outcome.
+
+    All turns have the same columns, in a fixed order: the outcomes that occur in any turn.
+    """
+    turns = {turn_title(turn): results.of_turn(turn.arms[0], turn.turn) for turn in turns_of(arms)}
+    errors = pd.concat([attempts.loc[attempts["status"] == "error", "error_type"] for attempts in turns.values()])
+    counts = (
+        errors.astype(str).value_counts().drop(["", *LOOKS], errors="ignore")
+    )  # programs may raise types named like outcomes
+    frequent = sorted(counts.index, key=lambda kind: (-counts[kind], kind))[:N_ERRORS]
+    outcomes = {title: outcomes_of(attempts, frequent) for title, attempts in turns.items()}
+    order = [CORRECT, TRAIN_ONLY, WRONG, *frequent, OTHER_ERRORS, *FAILED.values()]
+    found = set().union(*(set(of_turn) for of_turn in outcomes.values()))
+    shown = [outcome for outcome in order if outcome in found]
+    shares = {}
+    for title, attempts in turns.items():
+        table = pd.crosstab(attempts["task_id"], outcomes[title], normalize="index")
+        task_ids = tasks_with_attempts(attempts, results.task_ids)
+        shares[title] = table.reindex(index=task_ids, columns=shown, fill_value=0.0)
+    return shares
+
+
+def outcomes_of(attempts: pd.DataFrame, frequent: Sequence[str]) -> "pd.Series[str]":
+    """Return the outcome of each attempt: a key of `LOOKS` or one of the `frequent` error types."""
+    errors = attempts["error_type"].astype(str)
+    failed = attempts["status"].map(FAILED)
+    outcomes = np.select(
+        [
+            attempts["train_is_correct"] & attempts["test_is_correct"],
+            attempts["train_is_correct"],
+            attempts["status"] == "ok",
+            attempts["status"] == "error",
+        ],
+        [CORRECT, TRAIN_ONLY, WRONG, errors.where(errors.isin(frequent), OTHER_ERRORS)],
+        failed,
+    )
+    return pd.Series(outcomes, attempts.index, dtype=str)
+
+
+def outcomes_table(shares: Mapping[str, pd.DataFrame]) -> str:
+    """Return a Markdown table with one row per outcome, one column per turn."""
+    columns = next(iter(shares.values())).columns
+    rows: list[list[object]] = [["n tasks", *(len(of_turn) for of_turn in shares.values())]]
+    for outcome in columns:
+        cells = [share_text(list(of_turn[outcome])) if len(of_turn) else "–" for of_turn in shares.values()]
+        rows.append([outcome, *cells])
+    return markdown_table(["share of attempts", *shares], rows)
+
+
+def refining_pairs(experiment: Refining) -> list[tuple[Arm, Arm]]:
+    """Pair each arm that refines with its baseline; of repeated baselines, the one with the same seed."""
+    baseline, *others = experiment.repetitions
+    pairs = [pair for name in others for run in experiment.paired_runs(name, baseline) for pair in run]
+    return [(arm, paired_baseline) for arm, paired_baseline in pairs if len(arm.turns) > 1]
+
+
+def _gained_and_lost(
+    pairs: Sequence[tuple[Arm, Arm]],
+    results: SetResults,
+    metrics: Mapping[str, pd.DataFrame],
+    files: Attachments,
+) -> list[str]:
+    if not pairs:
+        return ["No arm other than the baseline refines, so there is nothing to compare."]
+    name, rows, lists, panels = results.name, [], [], {}
+    for arm, baseline in pairs:
+        title = f"`{arm.name}` against `{baseline.name}`"
+        solved_by = classes_of(metrics[arm.name]["is_correct"], metrics[baseline.name]["is_correct"])
+        counts = solved_by.value_counts()
+        rows.append([title, len(solved_by), *(counts.get(kind, 0) for kind in CLASSES)])
+        lists += [
+            f"- {title}, {kind}: {_listed(solved_by.index[solved_by == kind])}"
+            for kind in (ONLY_REFINING, ONLY_BASELINE)
+        ]
+        panels[arm.name] = pass_rates(results, arm).assign(solved_by=solved_by)
+    baselines = {baseline.name: baseline for _, baseline in pairs if baseline.turns[0].n_predictions > 1}
+    for baseline in baselines.values():
+        solved_by = classes_of(*(half["is_correct"] for half in halves_of(results, baseline)))
+        counts = solved_by.value_counts()
+        title = f"for comparison: `{baseline.name}`, first half of turn 1 against the second"
+        rows.append([title, len(solved_by), *(counts.get(kind, 0) for kind in CLASSES)])
+    rates = pd.concat(panels, names=["arm", "task_id"]).reset_index()
+    table = files.add(f"{name}-pass-rates.csv", partial(write_csv, rates))
+    plot_title = f"Pass rates of each task: {name}"
+    plot = files.add(f"{name}-pass-rates.png", partial(plots.pass_rates_plot, panels, MARKS, plot_title))
+    header = ["tasks solved by", "n tasks", *CLASSES]
+    return [
+        "Tasks by which of two arms solves them, each with its whole budget. Refining cannot lose a task that the "
+        "first turn solved: tasks that *only the baseline* solves were found by its later attempts. Two halves of one "
+        "sample show how many tasks change hands by chance; see *Differences* for intervals and tests.",
+        markdown_table(header, rows),
+        folded("Tasks that only one of the two arms solves", "\n".join(lists)),
+        f"![Pass rate of each task in later turns against turn 1, one panel per arm]({plot})",
+        "One mark per task that has something to refine: above the diagonal, refining attempts are correct more often "
+        "than first attempts. Pass rates count attempts that are correct on all pairs; both axes have square-root "
+        "scales. Tasks with equal rates share a larger mark, labelled with their number if more than "
+        f"{plots.MAX_UNCOUNTED}. [As CSV]({table}).",
+    ]
+
+
+def halves_of(results: SetResults, arm: Arm) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return `per_task` of the first and of the second half of an arm's attempts in turn 1: an A/A comparison."""
+    attempts, half = results.of_turn(arm, 1), arm.turns[0].n_predictions // 2
+    first = attempts[attempts["place"] < half]
+    second = attempts[(attempts["place"] >= half) & (attempts["place"] < 2 * half)]
+    return per_task(first, results.task_ids), per_task(second, results.task_ids)
+
+
+def classes_of(by_refining: "pd.Series[float]", by_baseline: "pd.Series[float]") -> "pd.Series[str]":
+    """Return which of two arms solves each task, from their `is_correct`."""
+    one, other = by_refining == 1.0, by_baseline == 1.0
+    classes = np.select([one & other, one, other], [BOTH, ONLY_REFINING, ONLY_BASELINE], NEITHER)
+    return pd.Series(classes, by_refining.index, dtype=str)
+
+
+def pass_rates(results: SetResults, arm: Arm) -> pd.DataFrame:
+    """Return each task's share of attempts that are correct on all pairs, in turn 1 (`first`) and after it (`later`).
+
+    One row per task that has something to refine.
+    """
+    later = pd.concat([results.of_turn(arm, turn) for turn in range(2, len(arm.turns) + 1)], ignore_index=True)
+    task_ids = tasks_with_attempts(later, results.task_ids)
+    first = results.of_turn(arm, 1)
+    rates = {"first": per_task(first, task_ids)[PASS_RATE], "later": per_task(later, task_ids)[PASS_RATE]}
+    return pd.DataFrame(rates, index=task_ids)
+
+
+def _listed(task_ids: Sequence[str]) -> str:
+    return ", ".join(f"`{task_id}`" for task_id in task_ids) or "none"

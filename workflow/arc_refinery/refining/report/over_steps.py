@@ -1,0 +1,164 @@
+"""Report section on the kept steps of a training: metrics by step, and the step that a validation set chooses.
+
+A row of the table: | 20 | 100 | 71.3 % [63.0, 79.6] | 12.1 % [9.8, 14.4] | ... |
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
+from arc_refinery.evaluation.sides import Runs, of_runs, paired_runs
+from arc_refinery.refining.config import Refining, TaskSet
+from arc_refinery.refining.evaluation.results import METRICS, PASS_RATE
+from arc_refinery.reporting.markdown import estimate_text, folded, interval_text, markdown_table, points, write_csv
+from arc_refinery.reporting.publish import DASHES, LINE_COLORS, Attachments, save
+
+SHORT = {"is_correct": "solved", PASS_RATE: "pass rate", "unique outputs": "unique outputs"}
+PANELS = (*METRICS, PASS_RATE)
+
+_Results = Mapping[str, pd.DataFrame]  # of a set: `per_task` of each arm
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """An arm at several steps, on one set. Step 0: before the training."""
+
+    task_set: TaskSet
+    by_step: dict[int, dict[str, Estimate]]  # estimates of `PANELS`
+    solved: dict[int, Runs]
+
+    def best(self) -> int:
+        """Return the step that solves most tasks; of equals the one with the highest pass rate, then the earliest."""
+        return max(
+            self.by_step,
+            key=lambda step: (*(self.by_step[step][name].mean for name in ("is_correct", PASS_RATE)), -step),
+        )
+
+
+def section(experiment: Refining, results: Sequence[tuple[TaskSet, _Results]], files: Attachments) -> list[str]:
+    """Return Markdown blocks about the arms that ask for the adapters of every kept step, if there are any."""
+    blocks: list[str] = []
+    for name, arms in experiment.over_steps.items():
+        all_series = [_series(experiment, task_set, arms, metrics) for task_set, metrics in results]
+        plot = files.add(f"{name}-steps.png", partial(_plot, all_series, f"{name} over the steps of its training"))
+        table = files.add(f"{name}-steps.csv", partial(_csv, all_series))
+        blocks += [f"### `{name}`", *_chosen(all_series)]
+        for series in all_series:
+            blocks += [
+                f"On `{series.task_set.name}`:",
+                _table(series, SHORT),
+                folded("All metrics", _table(series, {metric: metric for metric in PANELS})),
+            ]
+        blocks += [f"![Metrics over the steps of the training, one line per set]({plot})", f"[As CSV]({table})."]
+    if not blocks:
+        return []
+    explained = "The same arms with the adapter as it was after each kept step. Step 0 is the model before training. "
+    n_runs = len(experiment.training.seeds) if experiment.training else 0
+    runs = "tasks and training runs" if n_runs > 1 else "tasks"
+    return ["## Over the steps of the training", f"{explained}Brackets: 95 % intervals over {runs}.", *blocks]
+
+
+def _series(experiment: Refining, task_set: TaskSet, arms: Mapping[int, str], results: _Results) -> Series:
+    by_step, solved = {}, {}
+    for step, name in arms.items():
+        repeated = [results[arm.name] for arm in experiment.arms_called(name)]
+        by_step[step] = {
+            metric: estimate(np.array([table[metric] for table in repeated], dtype=float)) for metric in PANELS
+        }
+        solved[step] = of_runs(experiment, name, [table["is_correct"] for table in repeated])
+    return Series(task_set, by_step, solved)
+
+
+def _chosen(all_series: Sequence[Series]) -> Iterator[str]:
+    """Say which step each validation set chooses, and how it does on the other sets, on which nothing was chosen."""
+    others = [series for series in all_series if not series.task_set.validation]
+    validations = [series for series in all_series if series.task_set.validation]
+    if not validations:
+        yield "No set has `validation: true`, so no step is chosen: choosing by the results below would flatter them."
+    for series in validations:
+        step = series.best()
+        there = f"{estimate_text(series.by_step[step]['is_correct'])} of `{series.task_set.name}`"
+        elsewhere = [
+            f"{estimate_text(other.by_step[step]['is_correct'])} of `{other.task_set.name}`{_gains(other, step)}"
+            for other in others
+        ]
+        on = f" On sets that nothing was chosen on it solves {'; '.join(elsewhere)}." if elsewhere else ""
+        yield f"**Chosen on the validation set `{series.task_set.name}`: step {step}**, which solves {there}.{on}"
+
+
+def _gains(series: Series, step: int) -> str:
+    """Say by how many points a step solves more tasks than the untrained model and than the last step."""
+    texts = []
+    for other in sorted({0, max(series.solved)} - {step}):
+        difference = estimate_difference(*paired_runs(series.solved[step], series.solved[other]))
+        texts.append(f"{points(difference.mean)} points {interval_text(difference)} against step {other}")
+    return f" ({', '.join(texts)})"
+
+
+def _table(series: Series, metrics: Mapping[str, str]) -> str:
+    rows = [
+        [step, estimates[PASS_RATE].n_tasks, *(estimate_text(estimates[metric]) for metric in metrics)]
+        for step, estimates in series.by_step.items()
+    ]
+    return markdown_table(["step", "n tasks", *metrics.values()], rows)
+
+
+def _csv(all_series: Sequence[Series], path: Path) -> None:
+    """Write a CSV file: one line per set, step and metric (shares 0..1, with the ends of their intervals)."""
+    lines = [
+        {
+            "set": series.task_set.name,
+            "step": step,
+            "metric": name,
+            "mean": value.mean,
+            "low": value.low,
+            "high": value.high,
+        }
+        for series in all_series
+        for step, metrics in series.by_step.items()
+        for name, value in metrics.items()
+    ]
+    write_csv(pd.DataFrame(lines), path)
+
+
+def _plot(all_series: Sequence[Series], title: str, path: Path) -> None:
+    """Draw a panel per metric, with a line and a band per set."""
+    n_columns = 4
+    n_rows = -(-len(PANELS) // n_columns)
+    figure = Figure(figsize=(9.5, 0.9 + 1.75 * n_rows), layout="constrained")
+    panels = figure.subplots(n_rows, n_columns, sharex=True, squeeze=False).flatten()
+    for axes, metric in zip(panels, PANELS, strict=False):
+        for series, color, dashes in zip(all_series, LINE_COLORS, DASHES * 2, strict=False):
+            steps, estimates = list(series.by_step), [metrics[metric] for metrics in series.by_step.values()]
+            axes.plot(
+                steps,
+                _percent([value.mean for value in estimates]),
+                color=color,
+                linestyle=dashes,
+                marker="o",
+                markersize=3.5,
+                label=series.task_set.name,
+            )
+            low, high = ([max(0.0, value.low) for value in estimates], [min(1.0, value.high) for value in estimates])
+            axes.fill_between(steps, _percent(low), _percent(high), color=color, alpha=0.1, linewidth=0)
+        axes.set_title(f"{metric} (%)", loc="left", fontsize=9)
+    for axes in panels[len(PANELS) :]:
+        axes.remove()
+    for axes in panels[max(0, len(PANELS) - n_columns) : len(PANELS)]:
+        axes.set_xlabel("step")
+        axes.tick_params(labelbottom=True)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(handles))
+    figure.suptitle(title, fontsize=11)
+    save(figure, path)
+
+
+def _percent(shares: Sequence[float]) -> NDArray[np.float64]:
+    return 100 * np.asarray(shares)

@@ -1,0 +1,152 @@
+"""Report text on the experiment: arms and settings, explanations of the metrics, limitations, tasks trained on."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from arc_refinery import records
+from arc_refinery.evaluation.statistics import SIGNIFICANCE, mcnemar
+from arc_refinery.records import RecordError
+from arc_refinery.refining.config import Refining
+from arc_refinery.refining.overlap import TEMPLATE_ROWS, read_overlap
+from arc_refinery.refining.report.tables import COMPARISON
+from arc_refinery.reporting.markdown import columns_explained
+from arc_refinery.reporting.provenance import settings
+
+MAX_IDS = 5  # of the evaluated tasks that were trained on
+VALIDATION = (
+    "Settings were chosen with results on these tasks known, so they look better here than on tasks that nobody has "
+    "seen."
+)
+HIDDEN = (
+    "Each task has {n} hidden test pairs besides those of its prompts: a program is correct on test pairs if it "
+    "answers these, too."
+)
+UNFILTERED = (
+    "**The configuration allows programs to run on machines where their system calls cannot be filtered "
+    "(`sandbox.allow_without_seccomp`). There, they could reach files and the network, so verdicts could depend on "
+    "more than the programs.**"
+)
+CONTROLS = (
+    "Turns with `feedback: none` or `feedback: other-task` are controls: their prompts show no feedback on the "
+    "attempt, or that on an attempt at another task."
+)
+METRICS_EXPLAINED = f"""\
+<details><summary>How to read the metrics</summary>
+
+All metrics are means over tasks; the metric of a task is the mean over its attempts unless stated otherwise. Brackets: 95 % interval for other tasks like these (of repeated trainings also for other training runs).
+
+- **valid code**: attempts with a closed Python block; **any code**: attempts with a program, even one cut off; **valid outputs**: attempts whose program returned a grid for every input; **unique outputs**: distinct outputs / attempts.
+- **train_pixel_score**, **test_pixel_score**: share of equal cells (for different shapes, the most equal cells at any offset / (larger height x larger width)); 0 without valid outputs.
+- **train_correct_grids**, **test_correct_grids**: share of grids that are correct in every cell.
+- **train_pass_rate**, **test_pass_rate**: share of attempts with all train (test) grids correct.
+- **train_is_correct**, **test_is_correct**: tasks with an attempt that has all train (test) grids correct. **is_correct**: tasks for which both hold; these are called *solved*.
+- **pass@k**: probability that k of a turn's attempts solve the task, if they are spent as they were sampled: all attempts of one prompt, then those of another, in random order. Attempts on one prompt are alike, so this is less than for attempts drawn singly (Chen et al. 2021).
+- **two guesses**: tasks that a submission of two guesses would solve: attempts that are correct on all train pairs vote, and the two outputs with most votes are the guesses (`arc-refinery predictions submit` adds other attempts if there are fewer than two).
+- **tokens**: those of completions, and of each prompt once for all completions that share it.
+{columns_explained(COMPARISON)}
+
+</details>"""  # noqa: E501
+
+
+def arms_and_settings(experiment: Refining, sizes: Mapping[str, int]) -> list[str]:
+    """Return blocks on the arms and the settings; `sizes` are the numbers of tasks of the evaluation sets."""
+    sets = ", ".join(f"`{name}` ({n} {'task' if n == 1 else 'tasks'})" for name, n in sizes.items())
+    shared = len({arm.branch(1) for arm in experiment.arms}) < len(experiment.arms)
+    budgets = {
+        name: " + ".join(str(turn.n_predictions) for turn in arms[0].turns)
+        for name, arms in experiment.repetitions.items()
+    }
+    return [
+        "## Arms and settings",
+        f"*Arms* are ways to spend a budget of attempts per task. Attempts per task, turn by turn: "
+        f"{', '.join(f'`{name}` {budget}' for name, budget in budgets.items())}. The baseline is "
+        f"`{experiment.arms[0].name}`. Differences are paired by task. Evaluation sets: {sets}."
+        f"{' Arms share first-turn attempts of the same model.' if shared else ''}",
+        *([CONTROLS] if any(arm.is_control for arm in experiment.arms) else []),
+        *settings(experiment),
+        METRICS_EXPLAINED,
+    ]
+
+
+def limits(experiment: Refining, n_comparisons: int, trained_on: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the limitations; `trained_on`: sentences on what of a set was trained on, by its name."""
+    arms = experiment.arms
+    needed = next(n for n in range(1, 99) if mcnemar(n, 0) < SIGNIFICANCE)
+    trained = {number for arm in arms for number, turn in enumerate(arm.turns, 1) if turn.adapter != "none"}
+    items = [
+        _scope_of_intervals(experiment),
+        f"Few tasks can show only large differences: p < 0.05 takes at least {needed} tasks that one arm solves and "
+        "the other does not. An unsupported difference may still exist.",
+        "Differences in one turn, and intervals in bold, are not corrected for their number."
+        if n_comparisons > 1
+        else "",
+        "Arms of equal budget spend equal numbers of attempts, not of tokens: refining prompts are longer. The "
+        "comparison at equal generated tokens ignores prompt tokens, which are processed faster."
+        if any(len(arm.turns) > 1 for arm in arms)
+        else "",
+        "No arm answers first turns with the trained model, so a gain in later turns may come from better answers in "
+        "general, not from learning to refine."
+        if trained and 1 not in trained
+        else "",
+        "Two guesses are scored by whole tasks; ARC's official scoring counts each test grid.",
+        UNFILTERED if experiment.sandbox.allow_without_seccomp else "",
+        *(f"`{task_set.name}`: {VALIDATION}" for task_set in experiment.evaluation.sets if task_set.validation),
+        *(f"`{name}`: {sentence}" for name, sentences in trained_on.items() for sentence in sentences),
+        *(f"`{task_set.name}`: {task_set.caveat}" for task_set in experiment.evaluation.sets if task_set.caveat),
+    ]
+    return ["## Limitations", "\n".join(f"- {item}" for item in items if item)]
+
+
+def _scope_of_intervals(experiment: Refining) -> str:
+    """Say which variation the intervals cover. Resampled tasks bring their own sampling noise with them."""
+    n_runs = len(experiment.training.seeds) if experiment.training else 0
+    if n_runs > 1:
+        scope = f"other tasks, other samples and other training runs, estimated from {n_runs} of them"
+        few = " Two runs say little about others: such intervals can be too narrow." if n_runs == 2 else ""
+        shared = " All runs trained on the same tasks, whose choice the intervals do not cover."
+        return f"Intervals of arms with repeated trainings cover {scope}.{few}{shared} Others do not."
+    missing = " They do not cover other training runs: there was one." if experiment.adapters else ""
+    return f"Intervals cover other tasks and other samples of the same model.{missing}"
+
+
+def trained_on(experiment: Refining, folder: Path, sizes: Mapping[str, int]) -> dict[str, list[str]]:
+    """Return sentences for each evaluation set that was trained on; `sizes` are the sets' numbers of tasks.
+
+    Raises `RecordError` if the primary comparison is on tasks that were trained on before its set had them.
+    """
+    training, overlap, primary = experiment.training, read_overlap(folder), experiment.evaluation.primary
+    is_kept = training is not None and training.evaluated_tasks == "keep"
+    sentences: dict[str, list[str]] = {name: [] for name in sizes}
+    for name in training.sets if training else ():
+        left_out = {pair.task_id for pair in overlap if pair.tasks == name and not is_kept}
+        sentences[name].append(f"The model was trained on {sizes[name] - len(left_out)} of its {sizes[name]} tasks.")
+    learned = {name: _task_ids(folder / name / "training") for name in experiment.training_tasks}
+    for name, n in sizes.items():
+        in_set = [pair for pair in overlap if pair.evaluated_in == name]
+        if trained := [pair.evaluated_id for pair in in_set if pair.task_id in learned.get(pair.tasks, ())]:
+            sentence = f"The model was trained on {_listed(trained, n)}, in this or another form"
+            again = "" if is_kept else "; to train without them: snakemake -R training_prompts demonstrations"
+            if primary and primary.set == name:
+                raise RecordError(f"evaluation.primary: {name}: {sentence}{again}, with the config of this experiment")
+            sentences[name].append(f"{sentence}{again}.")
+        if in_rows := [pair.evaluated_id for pair in in_set if pair.tasks == TEMPLATE_ROWS]:
+            n_rows = experiment.template_rows.n_rows if experiment.template_rows else 0
+            sentences[name].append(
+                f"Of the model's earlier training data, the first {n_rows} rows (`template_rows`) have "
+                f"{_listed(in_rows, n)}."
+            )
+    return {name: listed for name, listed in sentences.items() if listed}
+
+
+def _task_ids(folder: Path) -> set[str]:
+    """Return the ids of the tasks that were trained on."""
+    files = {"prompts.parquet": records.Prompt, "demonstrations.parquet": records.Demonstration}
+    found = {folder / name: kind for name, kind in files.items() if (folder / name).exists()}
+    return {task_id for path, kind in found.items() for task_id in records.texts(path, kind, "task_id")}
+
+
+def _listed(task_ids: list[str], n: int) -> str:
+    """Return, say, ``2 of its 400 tasks (070dd51e, 40853293)``."""
+    distinct = sorted(set(task_ids))
+    more = ", ..." if len(distinct) > MAX_IDS else ""
+    return f"{len(distinct)} of its {n} tasks ({', '.join(distinct[:MAX_IDS])}{more})"

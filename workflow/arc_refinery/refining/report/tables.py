@@ -1,0 +1,320 @@
+"""Metrics as Markdown tables. Every share of tasks has n and a 95 % interval.
+
+A row of the columns `COMPARISON`, from the demo (`config/config.yaml`):
+
+| is_correct | solved | points | 95 % interval | only first / only second | p | p corrected | detectable | supported |
+| `refine-trained` − `independent` | 15 − 14 of 51 | +2.0 | [-3.3, +7.1] | 1 / 0 | 1.000 | 1.000 | 5.5 | no |
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from arc_refinery.evaluation.intervals import Estimate, estimate_difference
+from arc_refinery.evaluation.sides import both_sides, run_means
+from arc_refinery.evaluation.statistics import (
+    SIGNIFICANCE,
+    Comparison,
+    compare,
+    generated_tokens,
+    pass_at_k_scores,
+    solved_within,
+    two_guess_scores,
+)
+from arc_refinery.refining.config import Arm, Refining
+from arc_refinery.refining.evaluation.results import (
+    METRICS,
+    PASS_RATE,
+    SetResults,
+    TurnOfArms,
+    n_tasks_with_budget_left,
+    tasks_with_attempts,
+)
+from arc_refinery.reporting.markdown import (
+    DIFFERENCE,
+    Columns,
+    difference_text,
+    markdown_table,
+    p_text,
+    percent,
+    points,
+    runs_in_brackets,
+    share_text,
+    solved_text,
+    write_csv,
+)
+
+SOLVED = ("train_is_correct", "test_is_correct", "is_correct")  # 0 or 1 per task, so solved tasks can be counted
+PASS_AT = (1, 8, 64, 512)
+
+_Floats = NDArray[np.float64]
+
+
+def short_table(columns: Mapping[str, pd.DataFrame]) -> str:
+    """Return what matters most of several groups of attempts (rows), each a table of `per_task`."""
+    rows = [
+        [name, len(metrics), *cells]
+        for name, metrics in columns.items()
+        for cells in [
+            [
+                solved_text(list(metrics["is_correct"])),
+                *(share_text(list(metrics[metric])) for metric in (PASS_RATE, "unique outputs", "valid outputs")),
+            ]
+            if len(metrics)
+            else ["–"] * 4
+        ]
+    ]
+    return markdown_table(["", "n tasks", "solved", "pass rate", "unique outputs", "valid outputs"], rows)
+
+
+def metrics_table(columns: Mapping[str, pd.DataFrame]) -> str:
+    """Return the published metrics (rows) of several groups of attempts (columns), each a table of `per_task`."""
+    rows: list[list[str]] = [["n tasks", *(str(len(metrics)) for metrics in columns.values())]]
+    for metric in METRICS:
+        write = solved_text if metric in SOLVED else share_text
+        cells = [write(list(metrics[metric])) if len(metrics) else "–" for metrics in columns.values()]
+        rows.append([metric, *cells])
+    return markdown_table(["", *columns], rows)
+
+
+def metrics_csv(columns: Mapping[str, pd.DataFrame], path: Path) -> None:
+    """Write a CSV file: one line per arm or turn, one column per metric (shares 0..1, means over tasks)."""
+    lines = {name: {"n_tasks": len(metrics), **metrics.mean()} for name, metrics in columns.items()}
+    write_csv(pd.DataFrame.from_dict(lines, orient="index").rename_axis("name").reset_index(), path)
+
+
+def turn_title(turn: TurnOfArms) -> str:
+    """Return `turn 1 × 64` for a first turn, `turn 2 × 64 of refine-trained` for a later one."""
+    title = f"turn {turn.turn} × {turn.n_predictions}"
+    if turn.turn > 1:
+        title += f" of `{turn.arms[0].name}`"
+        return title if turn.adapter == "none" else f"{title} ({turn.adapter})"
+    by = turn.branch.removeprefix("turn1").removeprefix("-")
+    return f"{title} ({by})" if by else title
+
+
+def published_table(columns: Mapping[str, pd.DataFrame]) -> str:
+    """Return the published form: one line per arm or turn, one column per metric (%, means over tasks), maxima bold."""
+    means = pd.DataFrame({name: 100 * metrics[list(METRICS)].mean() for name, metrics in columns.items()}).T.round(1)
+    best = means.max().where(means.max() > means.min())  # no maximum if all are equal
+    rows = [
+        [name, *(f"**{value:.1f}**" if value == best[metric] else f"{value:.1f}" for metric, value in line.items())]
+        for name, line in means.iterrows()
+    ]
+    return markdown_table(["%", *METRICS], rows)
+
+
+def comparisons(
+    experiment: Refining, set_name: str, metrics: Mapping[str, pd.DataFrame], metric: str = "is_correct"
+) -> list[Comparison]:
+    """Compare arms on a metric that is 0 or 1 per task; of repeated arms, the means over repetitions."""
+    compared, primary = [], experiment.evaluation.primary
+    for first, second in experiment.compared:
+        runs = experiment.paired_runs(first, second)
+        a, b = ([[metrics[arm.name][metric] for arm in arms] for arms in side] for side in both_sides(runs))
+        used = [_label(experiment, name, side) for name, side in zip((first, second), both_sides(runs), strict=True)]
+        is_primary = primary and (primary.set, primary.arms, primary.turn) == (set_name, (first, second), None)
+        comparison = compare(used[0], used[1], run_means(a), run_means(b))
+        compared.append(replace(comparison, is_primary=bool(is_primary)))
+    return compared
+
+
+def _label(experiment: Refining, name: str, runs: Sequence[Sequence[Arm]]) -> str:
+    """Return the name of an arm, or those of its repetitions if only some have one to be paired with."""
+    used = {arm.name: arm for repeated in runs for arm in repeated}
+    return name if len(used) == len(experiment.arms_called(name)) else ", ".join(used)
+
+
+COMPARISON: Columns[Comparison] = {
+    "is_correct": (lambda c: f"`{c.first}` − `{c.second}`{runs_in_brackets(c.difference)}", ""),
+    "solved": (
+        lambda c: f"{_count(c.n_first)} − {_count(c.n_second)} of {c.difference.n_tasks}",
+        "tasks that each arm solved; of repeated arms, their mean",
+    ),
+    "points": DIFFERENCE["points"],
+    "95 % interval": DIFFERENCE["95 % interval"],
+    "only first / only second": (
+        lambda c: f"{c.only_first} / {c.only_second}",
+        "tasks that only one of the arms solved; of repeated arms, tasks that it solved more often",
+    ),
+    "p": (lambda c: _short_p(c.p_value), "exact McNemar test; of repeated arms the t test over tasks and runs"),
+    "p corrected": (
+        lambda c: "primary" if c.is_primary else "–" if c.corrected is None else _short_p(c.corrected),
+        "for the number of comparisons in the report but the primary one (Holm)",
+    ),
+    "detectable": DIFFERENCE["detectable"],
+    "supported": (
+        lambda c: "yes" if c.supports_difference else "no",
+        f"the interval excludes 0 and p is below {SIGNIFICANCE}: the corrected p, if it is corrected",
+    ),
+}
+
+
+def _short_p(p_value: float) -> str:
+    return p_text(p_value).removeprefix("p = ").removeprefix("p ")
+
+
+def _count(tasks: float) -> str:
+    return f"{tasks:.1f}".removesuffix(".0")
+
+
+TURN_METRICS = {PASS_RATE: "pass rate", "test_pass_rate": "test_pass_rate", "unique outputs": "unique outputs"}
+TURN_HEADER = ["n tasks", *TURN_METRICS.values(), "pass rate per run"]
+# Differences of `TURN_METRICS` by pair of arms, then by turn
+TurnDifferences: TypeAlias = Mapping[tuple[str, str], Mapping[int, Mapping[str, Estimate]]]
+
+
+def turn_differences_table(turns: TurnDifferences) -> str:
+    """Compare the pass rates of arms turn by turn, on the tasks that both have attempts on."""
+    rows = [
+        [f"turn {number}: `{first}` − `{second}`", *_turn_cells(differences)]
+        for (first, second), by_turn in turns.items()
+        for number, differences in by_turn.items()
+    ]
+    return markdown_table(["turn by turn", *TURN_HEADER], rows) if rows else ""
+
+
+def refining_headline(experiment: Refining, sets: Mapping[str, TurnDifferences]) -> str:
+    """Compare later turns with real feedback: one line per set and comparison."""
+    rows = [
+        [f"`{name}`, turn {number}: `{first}` − `{second}`", *_turn_cells(differences)]
+        for name, turns in sets.items()
+        for (first, second), by_turn in turns.items()
+        if not any(arm.is_control for compared in (first, second) for arm in experiment.arms_called(compared))
+        for number, differences in by_turn.items()
+        if number > 1
+    ]
+    return markdown_table(["refining turns, difference in points", *TURN_HEADER], rows) if rows else ""
+
+
+def turn_differences(experiment: Refining, results: SetResults) -> TurnDifferences:
+    """Return the differences between all compared arms, in each turn that two of them do not share."""
+    return {pair: _differences_of_pair(experiment, results, *pair) for pair in experiment.compared}
+
+
+def _differences_of_pair(
+    experiment: Refining, results: SetResults, first: str, second: str
+) -> dict[int, dict[str, Estimate]]:
+    """Return the differences of `TURN_METRICS` by turn.
+
+    On the tasks that all repetitions have attempts on. The share of unique outputs falls with their number, so it is
+    that of the first attempts, as many as the arm with fewer has.
+    """
+    runs = experiment.paired_runs(first, second)
+    n_turns = min(len(arm.turns) for run in runs for pair in run for arm in pair)
+    by_turn = {}
+    for number in range(1, n_turns + 1):
+        differing = [[pair for pair in run if pair[0].branch(number) != pair[1].branch(number)] for run in runs]
+        sides = both_sides([run for run in differing if run])
+        arms = [arm for side in sides for repeated in side for arm in repeated]
+        if not arms:
+            continue
+        n_attempts = min(arm.turns[number - 1].n_predictions for arm in arms)
+        whole = {arm.name: results.metrics_of_turn(arm, number) for arm in arms}
+        equal = {arm.name: results.metrics_of_turn(arm, number, n_attempts) for arm in arms}
+        task_ids = [task_id for task_id in results.task_ids if all(task_id in table.index for table in whole.values())]
+        if task_ids:
+            by_turn[number] = {
+                metric: estimate_difference(
+                    *(
+                        run_means([[source[arm.name].loc[task_ids, metric] for arm in repeated] for repeated in side])
+                        for side in sides
+                    )
+                )
+                for metric in TURN_METRICS
+                for source in [equal if metric == "unique outputs" else whole]
+            }
+    return by_turn
+
+
+def _turn_cells(differences: Mapping[str, Estimate]) -> list[object]:
+    texts = [(difference_text(difference), difference.excludes_zero) for difference in differences.values()]
+    cells = [f"**{text}**" if is_bold else text for text, is_bold in texts]
+    rate = differences[PASS_RATE]
+    return [rate.n_tasks, *cells, ", ".join(map(points, rate.runs)) if len(rate.runs) > 1 else "–"]
+
+
+def equal_tokens_table(experiment: Refining, results: SetResults) -> str:
+    """Compare arms at equal generated tokens: on each task, both are limited to the tokens of the arm with fewer."""
+    owned = {arm.name: results.of_arm(arm) for arm in experiment.arms}
+    spent = {name: generated_tokens(attempts, results.task_ids) for name, attempts in owned.items()}
+    rows = []
+    for first, second in experiment.compared:
+        runs = experiment.paired_runs(first, second)
+        limited = [[_solved_at_equal_tokens(pair, owned, spent, results.task_ids) for pair in run] for run in runs]
+        a, b = (run_means([[pair[side] for pair in run] for run in limited]) for side in (0, 1))
+        difference = estimate_difference(a, b)
+        mean_spent = [np.mean([spent[arm.name] for repeated in side for arm in repeated]) for side in both_sides(runs)]
+        rows.append(
+            [
+                f"`{first}` − `{second}`{runs_in_brackets(difference)}",
+                f"{mean_spent[0]:.0f} / {mean_spent[1]:.0f}",
+                f"{_count(np.mean(a, axis=0).sum())} − {_count(np.mean(b, axis=0).sum())} of {difference.n_tasks}",
+                difference_text(difference),
+            ]
+        )
+    header = ["at equal generated tokens", "tokens per task, unlimited", "solved", "points"]
+    return markdown_table(header, rows) if rows else ""
+
+
+def _solved_at_equal_tokens(
+    pair: tuple[Arm, Arm], owned: Mapping[str, pd.DataFrame], spent: Mapping[str, _Floats], task_ids: Sequence[str]
+) -> list[_Floats]:
+    tokens = np.minimum(*(spent[arm.name] for arm in pair))
+    return [solved_within(owned[arm.name], task_ids, tokens) for arm in pair]
+
+
+def pass_at_k_table(results: SetResults, turns: Iterable[TurnOfArms]) -> str:
+    """Return pass@k of the attempts of each turn, up to its budget; of shared first turns, the largest counts.
+
+    Later turns are means over the tasks that had something to refine, as in all other tables.
+    """
+    largest: dict[str, TurnOfArms] = {}
+    for turn in turns:
+        if turn.n_predictions > getattr(largest.get(turn.branch), "n_predictions", 0):
+            largest[turn.branch] = turn
+    rows: list[list[object]] = []
+    shown = [k for k in PASS_AT if k <= max((turn.n_predictions for turn in largest.values()), default=0)]
+    for turn in largest.values():
+        attempts = results.of_turn(turn.arms[0], turn.turn)
+        task_ids = results.task_ids if turn.turn == 1 else tasks_with_attempts(attempts, results.task_ids)
+        scores = {k: pass_at_k_scores(attempts, task_ids, k) for k in shown if k <= turn.n_predictions and task_ids}
+        cells = [share_text(scores[k]) if k in scores else "–" for k in shown]
+        rows.append([turn_title(turn), len(task_ids), *cells])
+    return markdown_table(["", "n tasks", *(f"pass@{k}" for k in shown)], rows)
+
+
+def spending_table(results: SetResults, arms: Iterable[Arm]) -> str:
+    """Return what each arm spent, and the score of a submission of two guesses."""
+    n = len(results.task_ids)
+    rows = []
+    for arm in arms:
+        attempts = results.of_arm(arm)
+        truncated = float((attempts["finish_reason"] == "length").mean()) if len(attempts) else 0.0
+        guesses = list(two_guess_scores(attempts, results.task_ids))
+        rows.append(
+            [
+                f"`{arm.name}`",
+                arm.budget,
+                f"{len(attempts) / n:.1f}",
+                f"{n_tasks_with_budget_left(attempts, arm, results.task_ids)}/{n}",
+                f"{attempts['tokens'].sum() / n:.0f}",
+                percent(truncated),
+                solved_text(guesses),
+            ]
+        )
+    header = [
+        "arm",
+        "budget",
+        "attempts per task",
+        "tasks with budget left",
+        "tokens per task",
+        "completions truncated",
+        "two guesses",
+    ]
+    return markdown_table(header, rows)

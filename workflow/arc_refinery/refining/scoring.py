@@ -1,0 +1,126 @@
+"""Rewards of completions during GRPO, and the metrics of each step."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from functools import reduce
+from operator import add
+from typing import Any
+
+from arc_refinery.records.refining import NO_CODE
+from arc_refinery.refining.config import Grpo
+from arc_refinery.refining.config.rewards import PROGRAM_REWARDS, Grade, ScoredAttempt, solved
+from arc_refinery.refining.grading import grade_answers
+from arc_refinery.refining.rollout import TrainingPrompt, TwoTurnEpisode
+from arc_refinery.sandbox import Executor, Status
+from arc_refinery.training import processes
+from arc_refinery.training.rewards import Reward
+from arc_refinery.training.step_metrics import ScoredCompletion, ngram_repetition, step_metrics
+
+FAILURES = (NO_CODE, *(str(status) for status in Status if status is not Status.ok))
+
+
+class Scorer:
+    """A reward function of TRL: executes the last answer of each completion.
+
+    `rewards` keeps the rewards of the last call, for advantages that TRL does not compute.
+    """
+
+    def __init__(
+        self,
+        settings: Grpo,
+        reward: Reward,
+        executor: Executor,
+        ends: Sequence[int],
+        prompts: Sequence[TrainingPrompt],
+    ) -> None:
+        self.settings = settings
+        self.reward = reward
+        self.executor = executor
+        self.ends = frozenset(ends)
+        self.prompts = prompts
+        names = [term.reward for term in reward.terms]
+        self.of_program = next((PROGRAM_REWARDS[name] for name in names if name in PROGRAM_REWARDS), solved)
+        self.needs_parents = "improvement" in names or any(term.own_code for term in reward.terms)
+        self.rewards: list[float] = []
+        self.__name__ = reward.terms[0].name  # part of the names of TRL's metrics
+
+    def __call__(
+        self,
+        completions: Sequence[list[dict[str, str]]],
+        completion_ids: Sequence[list[int]],
+        prompt_index: Sequence[int],
+        log_metric: Callable[[str, float], None],
+        episode: Sequence[TwoTurnEpisode] | None = None,
+        **_: Any,
+    ) -> list[float]:
+        """TRL passes the dataset's column `prompt_index`, repeated for each completion."""
+        prompts = [self.prompts[index] for index in prompt_index]
+        if episode is None:
+            texts = [completion[0]["content"] for completion in completions]
+            attempts = self._graded_answers(prompts, texts, completion_ids)
+        else:
+            attempts = [self._last_answer(*pair) for pair in zip(prompts, episode, strict=True)]
+        values = self.reward.values(attempts)
+        self.rewards = [reduce(add, summands) for summands in self.reward.weighted(values)]
+        sampled = completion_ids if episode is None else [turns.sampled_ids for turns in episode]
+        scored = [
+            ScoredCompletion(ids, attempt.is_truncated, reward, attempt.status, attempt.is_solved)
+            for ids, attempt, reward in zip(sampled, attempts, self.rewards, strict=True)
+        ]
+        metrics = step_metrics(processes.gather(scored), self.settings.num_generations, FAILURES)
+        if len(self.reward.terms) > 1:
+            metrics |= self.reward.metrics(values)
+        if episode is not None:
+            gains = [
+                attempt.reward - attempt.parent_reward for attempt in attempts if attempt.parent_reward is not None
+            ]
+            metrics["share/second_turn"] = len(gains) / len(attempts)
+            if gains:
+                metrics["share/improved"] = sum(gain > 0 for gain in gains) / len(gains)
+        for name, value in metrics.items():
+            log_metric(name, value)
+        return self.rewards
+
+    def _graded_answers(
+        self, prompts: Sequence[TrainingPrompt], texts: Sequence[str], completion_ids: Sequence[list[int]]
+    ) -> list[ScoredAttempt]:
+        answers = [prompt.answer(prompt.prefix + text) for prompt, text in zip(prompts, texts, strict=True)]
+        parents: list[Grade | None] = [None] * len(prompts)
+        if self.needs_parents:
+            refining = [index for index, prompt in enumerate(prompts) if prompt.parent is not None]
+            grades = grade_answers(
+                [prompts[index].answer(str(prompts[index].parent)) for index in refining], self.executor
+            )
+            for index, grade in zip(refining, grades, strict=True):
+                parents[index] = grade
+        return [
+            self._attempt(prompt, answer.text, ids, ids[-1] not in self.ends, grade, parent)
+            for prompt, answer, ids, grade, parent in zip(
+                prompts, answers, completion_ids, grade_answers(answers, self.executor), parents, strict=True
+            )
+        ]
+
+    def _last_answer(self, prompt: TrainingPrompt, episode: TwoTurnEpisode) -> ScoredAttempt:
+        parent = episode.grades[0] if len(episode.grades) > 1 else None
+        ids, is_truncated = episode.sampled_ids, episode.is_truncated
+        return self._attempt(prompt, episode.answer, ids, is_truncated, episode.grades[-1], parent)
+
+    def _attempt(
+        self,
+        prompt: TrainingPrompt,
+        text: str,
+        token_ids: Sequence[int],
+        is_truncated: bool,
+        grade: Grade,
+        parent: Grade | None,
+    ) -> ScoredAttempt:
+        return ScoredAttempt(
+            **{field.name: getattr(grade, field.name) for field in fields(Grade)},
+            task_id=prompt.task_id,
+            completion=text,
+            n_tokens=len(token_ids),
+            is_truncated=is_truncated,
+            repetition=ngram_repetition(token_ids),
+            reward=self.of_program(grade),
+            parent_reward=None if parent is None else self.of_program(parent),
+        )

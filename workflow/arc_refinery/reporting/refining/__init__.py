@@ -1,1 +1,0 @@
-"""Reports of refining experiments, and comparisons between them."""

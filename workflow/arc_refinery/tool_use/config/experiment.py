@@ -1,0 +1,430 @@
+"""The configuration of a tool-use experiment: questions, tools, episodes, training, evaluation."""
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Self, get_args
+
+from pydantic import AfterValidator, Field, model_validator
+
+from arc_refinery.config.arms import COMPARE, BaseArm, Compared
+from arc_refinery.config.base import (
+    EPISODES,
+    EVALUATION,
+    ROWS,
+    TUNING,
+    Line,
+    Mass,
+    Name,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    RunName,
+    Share,
+    Strict,
+    Temperature,
+    Text,
+)
+from arc_refinery.config.experiment import SampledTogether, TrainedRow, Wanted
+from arc_refinery.config.own_code import Entry, OwnCode
+from arc_refinery.config.resources import Resources
+from arc_refinery.config.rows import RowsSource
+from arc_refinery.config.sampling import ModelConfig, Sandbox
+from arc_refinery.config.sft import Imitation
+from arc_refinery.config.training import Methods
+from arc_refinery.errors import InputError
+from arc_refinery.models.hub import Download
+from arc_refinery.tool_use.config.rewards import ToolGrpo
+from arc_refinery.tool_use.config.tool_signatures import signatures
+
+CallFormatName = Literal["auto", "hermes", "qwen-xml", "llama"]  # tool_use/calls/formats
+Form = Literal["gsm8k", "mbpp", "text"]  # of rows (tool_use/questions/data.py)
+ToolName = Literal["calculator", "execute_code", "python", "read_file", "search"]
+LEVELS = (1, 2, 3)  # of the generator's questions
+GENERATOR = "generator"  # in place of a file of passages
+WITH_PROGRAMS = ("execute_code", "python")  # tools that run a program of the model
+ResultChars = Annotated[PositiveInt, Field(le=8000)]  # of up to 4 bytes: the sandbox sends 32 kB of what is printed
+
+
+def _is_user(user: str) -> str:
+    known = get_args(BuiltInUser)
+    if user not in known and OwnCode.parse(user) is None:
+        raise ValueError(f"{user!r:.100} is not a user; expected {', '.join(known)}, or `file.py:name`")
+    return user
+
+
+BuiltInUser = Literal["check-again"]
+User = Annotated[str, AfterValidator(_is_user)]  # check-again, or a function: users.py:reply
+
+
+class ToolChoice(Entry):
+    key: ClassVar = "tool"
+    tool: str = Field(
+        description=f"A built-in tool ({', '.join(f'`{name}`' for name in get_args(ToolName))}), or `file.py:name`, a "
+        "function or class of your own (docs/tool-use.md)."
+    )
+    where: Literal["sandbox", "process"] = Field(
+        "sandbox",
+        description="For an own tool: `sandbox`: without files and network; `process`: in the job's own process.",
+    )
+    seconds: PositiveFloat | None = Field(
+        None,
+        ge=0.01,
+        le=86_400,
+        description="Time limit of a call, of CPU time in the sandbox; default: `sandbox.cpu_seconds`, or 10 in the "
+        "job's process.",
+    )
+    max_result_chars: ResultChars | None = Field(
+        None, description="Longest result; longer ones are cut; default: `generation.max_result_chars`."
+    )
+    corpus: Line | None = Field(
+        None,
+        description="For `search`: a .jsonl, .jsonl.gz, .json or .parquet file; a row has a `text`, and optionally a "
+        "`title`. `generator`: the passages that answer the generator's questions of the form `text`.",
+    )
+    passages: PositiveInt = Field(3, description="For `search`: passages per result.")
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Files that decide the tool's results."""
+        own = self.own_code
+        corpus = self.corpus_file
+        return (own.path,) if own else (corpus,) if corpus else ()
+
+    @property
+    def corpus_file(self) -> Path | None:
+        return Path(self.corpus) if self.corpus and self.corpus != GENERATOR else None
+
+    @model_validator(mode="after")
+    def _settings_fit_the_tool(self) -> Self:
+        built_in = get_args(ToolName)
+        if self.own_code is None and self.tool not in built_in:
+            raise ValueError(f"{self.tool!r:.100} is not a tool; expected {', '.join(built_in)}, or `file.py:name`")
+        if self.own_code is None and self.where == "process":
+            raise ValueError(f"where belongs to a tool of your own (`file.py:name`), not to {self.tool}; remove it")
+        if self.own_code is None and self.seconds is not None and self.tool not in WITH_PROGRAMS:
+            raise ValueError(f"seconds belongs to a tool that runs a program, not to {self.tool}; remove it")
+        if self.tool == "search" and not self.corpus:
+            raise ValueError("corpus is missing: the file of passages that `search` looks through, or `generator`")
+        for key in ("corpus", "passages"):
+            if self.tool != "search" and getattr(self, key) != ToolChoice.model_fields[key].default:
+                raise ValueError(f"{key} belongs to `search`, not to {self.tool}; remove it")
+        return self
+
+
+class Questions(RowsSource):
+    name: Name = Field(description="Name of the set, used in file names and in the report.")
+    form: Form = Field(
+        description="Expected answer: `gsm8k`: a number; `mbpp`: a function, tested by asserts; `text`: a text "
+        "(docs/tool-use.md)."
+    )
+    source: Literal["generator", "file", "hub"] = Field(
+        description="`generator`: generated; `file`: rows on disk; `hub`: a data set of the Hugging Face hub."
+    )
+    path: Line | None = Field(None, description="For `file`: a .jsonl, .jsonl.gz, .json or .parquet file of rows.")
+    repository: Line | None = Field(None, description="For `hub`: name of the data set.")
+    filename: Line | None = Field(None, description="For `hub`: the file inside the data set.")
+    revision: Line | None = Field(
+        None, description="For `hub`: branch, tag or commit to fetch; default: the default branch."
+    )
+    levels: tuple[Annotated[int, Field(ge=1, le=3)], ...] = Field(
+        (1,), min_length=1, description="For `generator`: difficulty levels, 1 to 3, in equal shares."
+    )
+    n_questions: PositiveInt | None = Field(
+        None, description="For `generator`: how many to make; otherwise how many to read, from the first; default: all."
+    )
+    shards: Annotated[PositiveInt, TUNING] = Field(
+        1, description="Jobs that run the episodes on this set; does not change results."
+    )
+    tools: Annotated[tuple[ToolChoice, ...], EPISODES] = Field(
+        (), description="Tools for these questions; default: the experiment's."
+    )
+    user: Annotated[User | None, EPISODES] = Field(
+        None, description="The user who replies to answers to these questions; default: the experiment's."
+    )
+
+    @model_validator(mode="after")
+    def _generated_sets_have_a_size(self) -> "Questions":
+        if self.source == "generator" and self.n_questions is None:
+            raise ValueError("n_questions is missing: the generator needs the number to make")
+        return self
+
+
+class QuestionSets(Strict):
+    train: tuple[Questions, ...] = Field((), description="Sets of questions to train on.")
+    heldout: tuple[Questions, ...] = Field(min_length=1, description="Sets of questions to compare the arms on.")
+    files: Line | None = Field(
+        None,
+        description="Folder for `read_file`: its subfolder `<question_id>` can be read in that question's episodes.",
+    )
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> "QuestionSets":
+        names = [one.name for one in (*self.train, *self.heldout)]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"two sets have the name {', '.join(sorted(twice))}; rename one")
+        if split := [one.name for one in self.train if one.shards != 1]:
+            raise ValueError(f"train: {split[0]} has `shards`, but no jobs run episodes on it; remove the key")
+        return self
+
+
+class Generation(Strict):
+    enable_thinking: bool = Field(True, description="Whether the chat template lets the model think first.")
+    max_turn_tokens: PositiveInt = Field(description="Longest turn of the model, in tokens.")
+    max_episode_tokens: PositiveInt = Field(
+        description="Longest episode without its prompt, in tokens; includes the results of calls."
+    )
+    max_calls: PositiveInt = Field(8, description="Maximum number of tool calls per episode.")
+    max_calls_per_turn: PositiveInt = Field(4, description="Maximum number of tool calls per turn.")
+    max_result_chars: ResultChars = Field(2000, description="Longest result of a call; longer ones are cut.")
+    max_user_messages: PositiveInt = Field(
+        2, description="Maximum number of messages per episode of the user who replies to answers."
+    )
+    stop_token: str = Field(
+        "<|im_end|>", min_length=1, max_length=100, description="Token of the model that ends a turn."
+    )
+    call_format: CallFormatName = Field(
+        "auto",
+        description="How the model writes tool calls (docs/tool-use.md); `auto`: as its chat template does. Another "
+        "value is refused if the chat template writes calls differently.",
+    )
+    system: Text = Field("", description="System message before each question; empty: none.")
+    # training samples with keys of its own
+    temperature: Annotated[Temperature, EVALUATION] = Field(
+        1.0, description="Softmax temperature in the evaluation; 0: greedy."
+    )
+    top_p: Annotated[Mass, EVALUATION] = Field(1.0, description="Probability mass kept in the evaluation.")
+    top_k: Annotated[NonNegativeInt, EVALUATION] = Field(
+        0, description="Number of likeliest tokens kept in the evaluation; 0: all."
+    )
+
+    @model_validator(mode="after")
+    def _an_episode_holds_a_turn(self) -> "Generation":
+        if self.max_turn_tokens > self.max_episode_tokens:
+            raise ValueError(
+                f"max_turn_tokens = {self.max_turn_tokens} is more than max_episode_tokens = {self.max_episode_tokens}"
+            )
+        return self
+
+
+class ToolSft(Imitation):
+    without_tools: Annotated[Share, ROWS] = Field(
+        0.5, description="Share of SFT examples that call no tool, so that GRPO has something left to learn."
+    )
+    n_questions: Annotated[PositiveInt | None, ROWS] = Field(
+        None, description="Training questions per set to demonstrate, from the first; default: all."
+    )
+
+
+class ToolTraining(Methods):
+    sft: ToolSft | None = Field(None, description=Methods.model_fields["sft"].description)
+    grpo: ToolGrpo | None = Field(None, description=Methods.model_fields["grpo"].description)
+
+
+class ToolArm(BaseArm):
+    adapter: RunName = Field(
+        "none",
+        description="Adapter used: `none`; `sft`, the one after SFT; `trained`, the one after all training; or the "
+        "name of one run of a sweep or seed. With several trainings, an arm with `trained` expands to one arm per run.",
+    )
+    tools: bool = Field(True, description="Whether tools are offered.")
+    user: bool = Field(True, description="Whether the user of the questions replies to answers.")
+
+    @property
+    def adapters(self) -> set[str]:
+        return {self.adapter}
+
+    def with_adapters(self, name: str, adapters: Mapping[str, str]) -> "ToolArm":
+        return self.model_copy(
+            update={"name": f"{self.name}-{name}", "adapter": adapters.get(self.adapter, self.adapter)}
+        )
+
+
+class ToolEvaluation(Strict):
+    n_predictions: PositiveInt = Field(8, description="Episodes per held-out question.")
+    arms: tuple[ToolArm, ...] = Field(
+        min_length=1, description="The arms to compare; the first one is the baseline of the others."
+    )
+    questions_per_batch: PositiveInt = Field(
+        8,
+        description="Questions whose episodes run together, `n_predictions` of each; results and memory use depend on "
+        "it.",
+    )
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> "ToolEvaluation":
+        names = [arm.name for arm in self.arms]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"two arms have the name {', '.join(sorted(twice))}; rename one")
+        return self
+
+
+class ToolUse(Compared[ToolArm]):
+    kind: Literal["tool-use"] = Field("tool-use", description="Kind of experiment: learn to call tools.")
+    data: QuestionSets = Field(description="Questions for training and evaluation.")
+    tools: tuple[ToolChoice, ...] = Field(
+        (ToolChoice(tool="calculator"),),
+        min_length=1,
+        description="Tools that the model can call: each a name, or a section.",
+    )
+    user: User | None = Field(
+        None,
+        description="The user who replies to answers: `check-again`, or `file.py:name`, a function of your own "
+        "(docs/tool-use.md); default: nobody replies.",
+    )
+    generation: Generation = Field(description="Limits and sampling of episodes.")
+    sandbox: Sandbox = Field(default_factory=lambda: Sandbox(), description="Limits on executed programs.")
+    training: ToolTraining | None = Field(
+        None, description="Training of a LoRA adapter; without it, nothing is trained."
+    )
+    evaluation: ToolEvaluation = Field(description="Arms to compare.")
+    resources: Resources = Field(default_factory=lambda: Resources(), description="Resources that jobs request.")
+    compare: tuple[Name, ...] = COMPARE
+    ends_with_answer: ClassVar = False  # but at generation.stop_token
+
+    @property
+    def rules(self) -> list[str]:
+        return ["rules/tools.smk", "rules/compare.smk"]  # questions -> conversations to learn from; episodes
+
+    def files_named(self) -> list[Wanted]:
+        wanted = super().files_named()
+        for side in ("train", "heldout"):
+            for number, questions in enumerate(getattr(self.data, side)):
+                if questions.source == "file":
+                    what = f"a file of rows of {questions.form}"
+                    wanted.append(Wanted(f"data.{side}.{number}.path", Path(questions.path), what))
+        if self.data.files:
+            what = "a folder with one folder per question"
+            wanted.append(Wanted("data.files", Path(self.data.files), what, "folder"))
+        what = "a Python file, relative to this folder"
+        for key, tool in self.all_tools.items():
+            if tool.own_code:
+                wanted.append(Wanted(key, tool.own_code.path, what))
+            if tool.corpus_file:
+                wanted.append(Wanted(f"{key}.corpus", tool.corpus_file, "a file of passages"))
+        return wanted
+
+    def faults_of_contents(self) -> list[str]:
+        from arc_refinery.tool_use.episodes.rendering import check_folder
+
+        faults = []
+        if not self.model.download:
+            try:
+                check_folder(Path(self.model.path), self.generation)
+            except InputError as error:
+                faults.append(str(error))
+        names: dict[str, list[str]] = {}  # names of tools by the list that they are in
+        for key, tool in self.all_tools.items():
+            try:
+                offered = [one.name for one in signatures(tool.own_code)] if tool.own_code else [tool.tool]
+            except InputError as error:
+                faults.append(f"{key}: {error}")
+                continue
+            taken = names.setdefault(key.rpartition(".")[0], [])
+            faults += [
+                f"{key}: a second tool is called {name}; rename or remove one" for name in offered if name in taken
+            ]
+            taken += offered
+        return faults
+
+    @property
+    def own_functions(self) -> list[tuple[str, OwnCode, str]]:
+        users = [(key, OwnCode.parse(user)) for key, user in self.all_users.items()]
+        return [*super().own_functions, *((key, code, "def reply(episode):") for key, code in users if code)]
+
+    @property
+    def samplers(self) -> dict[str, ModelConfig]:
+        return {"model": self.model}
+
+    @property
+    def sampled_together(self) -> SampledTogether:
+        return SampledTogether(self.evaluation.questions_per_batch * self.evaluation.n_predictions)
+
+    @property
+    def trained_row(self) -> TrainedRow | None:
+        return TrainedRow(self.model.window, self.generation.max_episode_tokens) if self.training else None
+
+    @property
+    def set_names(self) -> list[str]:
+        return [one.name for one in self.data.heldout]
+
+    def sources(self) -> Iterable[Download | None]:
+        return [self.model.download, *(one.download for one in self.sets.values())]
+
+    @cached_property
+    def sets(self) -> dict[str, Questions]:
+        return {one.name: one for one in (*self.data.train, *self.data.heldout)}
+
+    def tools_of(self, questions: str) -> tuple[ToolChoice, ...]:
+        """The tools of a set of questions."""
+        return self.sets[questions].tools or self.tools
+
+    def user_of(self, questions: str) -> str | None:
+        """The user who replies to answers to a set of questions."""
+        return self.sets[questions].user or self.user
+
+    @property
+    def all_users(self) -> dict[str, str]:
+        """Every choice of a user, by its key."""
+        chosen = {"user": self.user}
+        for side, sets in (("train", self.data.train), ("heldout", self.data.heldout)):
+            chosen |= {f"data.{side}.{number}.user": one.user for number, one in enumerate(sets)}
+        return {key: user for key, user in chosen.items() if user}
+
+    @property
+    def all_tools(self) -> dict[str, ToolChoice]:
+        """Every choice of a tool, by its key: those of the experiment, then those of sets."""
+        chosen = {f"tools.{index}": tool for index, tool in enumerate(self.tools)}
+        for side, sets in (("train", self.data.train), ("heldout", self.data.heldout)):
+            for number, one in enumerate(sets):
+                chosen |= {f"data.{side}.{number}.tools.{index}": tool for index, tool in enumerate(one.tools)}
+        return chosen
+
+    @property
+    def modules_of_python(self) -> bool:
+        """Whether programs may import what the tool `python` offers: answers of all arms and sets, or of none."""
+        tools = {one.tool for one in self.all_tools.values()}
+        has_others = "execute_code" in tools or any(one.form == "mbpp" for one in self.sets.values())
+        return "python" in tools and has_others
+
+    def reads_files(self, tools: Iterable[ToolChoice]) -> bool:
+        return any(one.tool == "read_file" for one in tools)
+
+    def n_shards(self, questions: str) -> int:
+        return self.sets[questions].shards
+
+    def arm(self, name: str) -> ToolArm:
+        return next(arm for arm in self.arms if arm.name == name)
+
+    def adapter_of(self, arm: str) -> str | None:
+        """The adapter that samples an arm's episodes."""
+        name = self.arm(arm).adapter
+        return None if name == "none" else name
+
+    @model_validator(mode="after")
+    def _what_is_used_is_there(self) -> "ToolUse":
+        if self.training and not self.data.train:
+            raise ValueError("data.train is missing: there is nothing to train on")
+        grpo, counts = self.training and self.training.grpo, [one.n_questions for one in self.data.train]
+        if grpo and all(counts) and grpo.n_heldout >= sum(n or 0 for n in counts):
+            raise ValueError(
+                f"training.grpo.n_heldout = {grpo.n_heldout} leaves none of the training questions; lower it"
+            )
+        if self.reads_files(self.all_tools.values()) and not self.data.files:
+            raise ValueError("data.files is missing: `read_file` reads from that folder")
+        known = ["none", *self.adapters]
+        self.check_arm_names()
+        if unknown := [arm for arm in self.arms if arm.adapter not in known]:
+            raise ValueError(
+                f"evaluation.arms: {unknown[0].name} samples with the adapter {unknown[0].adapter}; expected one of "
+                f"{', '.join(known)}{self.no_adapters}"
+            )
+        if self.model.window <= self.generation.max_episode_tokens:
+            raise ValueError(
+                f"model.window = {self.model.window} leaves no room for a prompt beside "
+                f"generation.max_episode_tokens = {self.generation.max_episode_tokens}; raise one or lower the other"
+            )
+        taken = {"adapters", "fetched", "report", "training"}
+        if clash := sorted(set(self.sets) & taken):
+            raise ValueError(f"data: the name {clash[0]} is taken; choose another")
+        return self

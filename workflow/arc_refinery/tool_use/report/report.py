@@ -1,0 +1,243 @@
+"""Report of a tool-use experiment: one Markdown file, and the pictures and tables that it links to.
+
+It depends only on the settings and the records, so equal settings give equal bytes.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
+from arc_refinery.evaluation.sides import both_sides, run_means
+from arc_refinery.reporting import provenance, training
+from arc_refinery.reporting.markdown import (
+    estimate_text,
+    interval_text,
+    markdown_table,
+    percent,
+    points,
+    runs_text,
+    write_csv,
+)
+from arc_refinery.reporting.publish import Attachments, publish
+from arc_refinery.tool_use.config import ToolArm, ToolUse
+from arc_refinery.tool_use.grading.evaluated import EvaluatedQuestions, load_questions
+from arc_refinery.tool_use.report import left_out, metrics
+from arc_refinery.tool_use.report.transcripts import ENDING_TITLES, arm_to_show, mask_section, one_of_each, transcripts
+
+Differences = Mapping[tuple[str, str], Estimate]  # pass@1, first minus second, by pair of arms
+PATTERNS = (
+    "The generator's questions follow a few patterns, and one text in eight is held out, so no held-out pattern is "
+    "new to the model."
+)
+
+
+def write_report(experiment: ToolUse, folder: Path, report: Path) -> None:
+    """Write the Markdown file `report` and replace `folder`/report by its pictures and tables."""
+    publish(report, folder, partial(compose, experiment, folder))
+
+
+def compose(experiment: ToolUse, folder: Path, files: Attachments) -> list[str]:
+    """Return the report as Markdown blocks; its pictures and tables are added to `files`."""
+    arms = [arm.name for arm in experiment.arms]
+    training_seeds = experiment.training.seeds if experiment.training else ()
+    limits = [_scope_of_intervals(experiment)]
+    if any(questions.source == "generator" for questions in experiment.data.heldout):
+        limits.append(PATTERNS)
+    pairs = [(first.name, second.name) for first, second in pairs_to_compare(one_of_each(experiment))]
+    evaluated = [load_questions(experiment, folder, questions, arms) for questions in experiment.data.heldout]
+    differences = [{pair: _difference(experiment, results, *pair) for pair in pairs} for results in evaluated]
+    return [
+        f"# Experiment {experiment.experiment}: tool use",
+        _setup(experiment),
+        *_headline(experiment, evaluated, differences),
+        *(
+            block
+            for results, by_pair in zip(evaluated, differences, strict=True)
+            for block in _set_section(experiment, results, by_pair, files)
+        ),
+        *mask_section(experiment, folder, evaluated, files),
+        *training.section(experiment, folder, files),
+        *left_out.of_questions(experiment, folder),
+        "## Settings",
+        *provenance.settings(experiment),
+        *provenance.section(experiment, folder, {"experiment": (experiment.seed,), "training": training_seeds}),
+        "## Limitations",
+        "\n".join(f"- {item}" for item in limits),
+    ]
+
+
+def _setup(experiment: ToolUse) -> str:
+    trained = "Nothing was trained."
+    if experiment.training:
+        names = ", ".join(f"`{questions.name}`" for questions in experiment.data.train)
+        trained = f"Trained on {names} by {', then '.join(method.upper() for method in experiment.training.methods)}."
+        if len(experiment.trained) > 1:
+            trained += f" Trainings: {', '.join(f'`{name}`' for name in experiment.trained)}."
+    verbs = "thinks, calls tools" if experiment.generation.enable_thinking else "calls tools"
+    return (
+        f"`{experiment.model.path}` {verbs}, reads their results, and answers. {trained} Reward below, whatever it was "
+        "in training: 1 for a correct answer, else 0."
+    )
+
+
+def _headline(
+    experiment: ToolUse, evaluated: Sequence[EvaluatedQuestions], differences: Sequence[Differences]
+) -> list[str]:
+    """Return the change in correct answers from the first arm to the trained one, by set."""
+    first, last = one_of_each(experiment)[0].name, arm_to_show(experiment).name
+    if first == last:
+        return []
+    lines = []
+    for results, by_pair in zip(evaluated, differences, strict=True):
+        before, after = (
+            estimate([results.pass_at(arm.name, 1) for arm in experiment.arms_called(name)]).mean
+            for name in (first, last)
+        )
+        values = f"{percent(before)} with `{first}`, {percent(after)} with `{last}`"
+        lines.append(f"- `{results.settings.name}`: {values}: {_difference_text(by_pair[last, first])}")
+    return ["Correct answers on held-out questions:", "\n".join(lines)]
+
+
+def _difference(experiment: ToolUse, results: EvaluatedQuestions, first: str, second: str) -> Estimate:
+    """Compare pass@1 of two arms, paired by question and, if trainings are repeated, by training."""
+    a, b = (
+        run_means([[results.pass_at(arm.name, 1) for arm in of_run] for of_run in side])
+        for side in both_sides(experiment.paired_runs(first, second))
+    )
+    return estimate_difference(a, b)
+
+
+def _set_section(
+    experiment: ToolUse, results: EvaluatedQuestions, differences: Differences, files: Attachments
+) -> list[str]:
+    name = results.settings.name
+    is_repeated = any(len(arms) > 1 for arms in experiment.repetitions.values())
+    table = files.add(f"{name}-questions.csv", partial(write_csv, per_question(experiment, results)))
+    return [
+        f"## Set `{name}` ({len(results.questions)} questions, {experiment.evaluation.n_predictions} episodes each)",
+        markdown_table(*_results(experiment, results)),
+        "pass@k: probability that at least one of k episodes is correct; brackets: 95 % interval over questions"
+        f"{', for means of several trainings over trainings, too' if is_repeated else ''}. "
+        f"[Table of questions as CSV]({table}).",
+        "### Differences",
+        "\n".join(
+            f"- `{first}` − `{second}`: pass@1 {_difference_text(difference)}"
+            for (first, second), difference in differences.items()
+        )
+        or "There is one arm, so nothing is compared.",
+        "### Calls and episode endings",
+        markdown_table(*_calls(experiment, results)),
+        *metrics.section(experiment, results, files),
+        "### Transcripts",
+        *transcripts(experiment, results),
+    ]
+
+
+def per_question(experiment: ToolUse, results: EvaluatedQuestions) -> pd.DataFrame:
+    """Return one row per question and arm."""
+    rows = []
+    for arm in experiment.arms:
+        for question_id, episodes in results.episodes[arm.name].items():
+            rows.append(
+                {
+                    "arm": arm.name,
+                    "question_id": question_id,
+                    "episodes": len(episodes),
+                    "right": sum(episode.reward == 1.0 for episode in episodes),
+                    "calling": sum(bool(episode.calls) for episode in episodes),
+                    "calls": sum(len(episode.calls) for episode in episodes),
+                    "faulty_calls": sum(bool(call.fault) for episode in episodes for call in episode.calls),
+                    "tokens": sum(episode.n_tokens for episode in episodes),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def _results(experiment: ToolUse, results: EvaluatedQuestions) -> tuple[list[str], list[list[str]]]:
+    ks = sorted({1, experiment.evaluation.n_predictions})
+    rows = []
+    for name, arms in experiment.repetitions.items():
+        if len(arms) > 1:
+            rows.append(_result(results, f"`{name}`, mean of {len(arms)}", "–", arms, ks))
+        rows += [_result(results, f"`{arm.name}`", arm.adapter, [arm], ks) for arm in arms]
+    header = ["arm", "adapter", "tools", *(f"pass@{k}" for k in ks)]
+    return [*header, "episodes that call", "calls per episode", "generated tokens per episode"], rows
+
+
+def _result(
+    results: EvaluatedQuestions, title: str, adapter: str, arms: Sequence[ToolArm], ks: Sequence[int]
+) -> list[str]:
+    """Return a row of the results: of one arm, or of the repetitions of one together."""
+    episodes = [episode for arm in arms for episode in results.of_arm(arm.name)]
+    return [
+        title,
+        adapter,
+        "yes" if arms[0].tools else "no",
+        *(estimate_text(estimate([results.pass_at(arm.name, k) for arm in arms])) for k in ks),
+        percent(_mean(bool(episode.calls) for episode in episodes)),
+        f"{_mean(len(episode.calls) for episode in episodes):.2f}",
+        f"{_mean(episode.n_tokens for episode in episodes):.1f}",
+    ]
+
+
+def pairs_to_compare(arms: Sequence[ToolArm]) -> list[tuple[ToolArm, ToolArm]]:
+    """Pair each arm with the first one, and arms that differ only in adapter or only in tools with each other."""
+    with_baseline = [(arm, arms[0]) for arm in arms[1:]]
+    others = [
+        (later, earlier)
+        for index, earlier in enumerate(arms)
+        for later in arms[index + 1 :]
+        if (earlier.adapter == later.adapter) != (earlier.tools == later.tools)
+    ]
+    flipped = [(b, a) if b.tools and not a.tools else (a, b) for a, b in others]  # with tools minus without
+    seen = {frozenset((a.name, b.name)) for a, b in with_baseline}
+    return with_baseline + [(a, b) for a, b in flipped if frozenset((a.name, b.name)) not in seen]
+
+
+def _difference_text(difference: Estimate) -> str:
+    text = f"{points(difference.mean)} points, 95 % interval {interval_text(difference)}"
+    runs = f", {runs_text(difference)}" if len(difference.runs) > 1 else ""
+    if difference.excludes_zero:
+        return f"**{text}**{runs}"
+    return f"{text}{runs}. The evidence does not support a difference."
+
+
+def _calls(experiment: ToolUse, results: EvaluatedQuestions) -> tuple[list[str], list[list[str]]]:
+    """Count calls by fault and episodes by ending, per arm."""
+    by_arm = {arm.name: results.of_arm(arm.name) for arm in experiment.arms}
+    faults = {
+        name: Counter(call.fault for episode in played for call in episode.calls) for name, played in by_arm.items()
+    }
+    endings = {name: Counter(episode.ending for episode in played) for name, played in by_arm.items()}
+    rows = [["calls", *(str(sum(counts.values())) for counts in faults.values())]]
+    for fault in sorted({fault for counts in faults.values() for fault in counts if fault}):
+        rows.append([f"… {fault.replace('_', ' ')}", *(str(counts[fault]) for counts in faults.values())])
+    rows.append(["episodes", *(str(len(played)) for played in by_arm.values())])
+    for ending, words in ENDING_TITLES.items():
+        if any(counts[ending] for counts in endings.values()):
+            rows.append([f"… {words}", *(str(counts[ending]) for counts in endings.values())])
+    return ["", *(f"`{name}`" for name in by_arm)], rows
+
+
+def _scope_of_intervals(experiment: ToolUse) -> str:
+    n_runs = len(experiment.training.seeds) if experiment.training else 0
+    if n_runs > 1:
+        few = " Two runs say little about others: such intervals can be too narrow." if n_runs == 2 else ""
+        return (
+            f"Intervals of arms with repeated trainings cover the choice of questions and other training runs, "
+            f"estimated from {n_runs} of them.{few} All runs trained on the same questions, whose choice the intervals "
+            "do not cover. Other intervals cover the choice of questions only."
+        )
+    return (
+        "Intervals cover the choice of questions, not the variation between training runs or between samples of the "
+        "same model."
+    )
+
+
+def _mean(values: Iterable[float]) -> float:
+    listed = list(values)
+    return sum(listed) / len(listed)

@@ -1,0 +1,132 @@
+"""Report sections that show single episodes: transcripts, and a picture of the tokens that carry loss."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from arc_refinery.models.hub import fetched_folder
+from arc_refinery.records.transcripts import Episode
+from arc_refinery.reporting.publish import Attachments, save
+from arc_refinery.tool_use.config import ToolArm, ToolUse
+from arc_refinery.tool_use.grading.evaluated import EvaluatedQuestions
+
+MAX_TRANSCRIPTS = 3
+ENDING_TITLES = {
+    "answer": "answered",
+    "truncated": "last turn truncated",
+    "tokens": "out of tokens",
+    "calls": "called a tool with no calls left",
+}
+MOST_CHARACTERS = 100  # per line
+# Control characters are drawn as these
+CONTROLS = dict.fromkeys([*range(32), *range(127, 160)], "\N{REPLACEMENT CHARACTER}") | {9: "⇥", 10: "⏎"}
+SAMPLED, INSERTED = ("#0072B2", "white"), ("#DDDDDD", "black")  # background, text
+CHARACTER_INCHES, LINE_INCHES = 0.078, 0.24
+TEXT: dict[str, Any] = {"family": "monospace", "fontsize": 9, "va": "center", "ha": "left", "parse_math": False}
+
+
+def arm_to_show(experiment: ToolUse) -> ToolArm:
+    """Return the last arm with tools and an adapter; of repetitions the first one, with the name of all."""
+    arms = one_of_each(experiment)
+    with_tools = [arm for arm in arms if arm.tools] or list(arms)
+    return next((arm for arm in reversed(with_tools) if arm.adapter != "none"), with_tools[-1])
+
+
+def one_of_each(experiment: ToolUse) -> list[ToolArm]:
+    """Return one arm of each group of repetitions, with the name of the group."""
+    return [arms[0].model_copy(update={"name": name}) for name, arms in experiment.repetitions.items()]
+
+
+def transcripts(experiment: ToolUse, results: EvaluatedQuestions) -> Iterator[str]:
+    """Yield transcripts of the questions on which the last arm with tools and an adapter gained most over the first."""
+    shown = experiment.arms_called(arm_to_show(experiment).name)[0]
+    first = experiment.arms[0]
+    gains: Mapping[str, float] = {
+        question_id: sum(e.reward for e in episodes) - sum(e.reward for e in results.episodes[first.name][question_id])
+        for question_id, episodes in results.episodes[shown.name].items()
+    }
+    best = sorted(gains, key=lambda question_id: -gains[question_id])[:MAX_TRANSCRIPTS]
+    for question_id in best:
+        question = results.questions[question_id]
+        answer = "" if question.kind == "code_exec" else f" (correct answer: {_escape(question.reference)})"
+        yield f"**{_escape(question.text)}**{answer}"
+        for arm in dict.fromkeys([first.name, shown.name]):
+            episodes = results.episodes[arm][question_id]
+            n_right = sum(episode.reward == 1.0 for episode in episodes)
+            yield f"`{arm}`, {n_right} of {len(episodes)} correct; a typical episode:"
+            most_common, _ = Counter(episode.reward for episode in episodes).most_common(1)[0]
+            typical = next(episode for episode in episodes if episode.reward == most_common)
+            yield _transcript(results.full_episode(arm, typical.episode_id))
+
+
+def _transcript(episode: Episode) -> str:
+    """Return an episode as an indented code block, which no text of the model can end."""
+    lines = [f"[{message.role}]\n{message.content.rstrip()}" for message in episode.messages]
+    lines.append(f"[{ENDING_TITLES.get(episode.ending, episode.ending)}; reward {episode.reward:g}]")
+    return "\n".join(f"    {line}" for text in lines for line in text.splitlines())
+
+
+def _escape(text: str) -> str:
+    """Return text on one line, with Markdown and math characters escaped."""
+    return re.sub(r"[\\`*_\[\]<&|~$]", r"\\\g<0>", " ".join(text.split()))
+
+
+def mask_section(
+    experiment: ToolUse, folder: Path, evaluated: Sequence[EvaluatedQuestions], files: Attachments
+) -> list[str]:
+    """Return blocks with a picture of one episode's tokens that shows which carry loss."""
+    from arc_refinery.models.tokenizers import load_tokenizer  # imports transformers
+
+    shown = experiment.arms_called(arm_to_show(experiment).name)[0].name
+    episodes = [episode for results in evaluated for episode in results.of_arm(shown)]
+    episode = next((candidate for candidate in episodes if candidate.calls and candidate.reward == 1.0), episodes[0])
+    episode = next(
+        results.full_episode(shown, episode.episode_id)
+        for results in evaluated
+        if episode.question_id in results.questions
+    )
+    download = experiment.model.download
+    tokenizer = load_tokenizer(str(fetched_folder(folder, download)) if download else experiment.model.path)
+    tokens = [tokenizer.decode([token]) for token in episode.completion_ids]
+    picture = files.add("mask.png", partial(mask_picture, tokens, episode.mask))
+    return [
+        "## Which tokens carry loss",
+        f"All tokens of the episode `{episode.episode_id}` of `{shown}` after its prompt. Those with a dark background "
+        "were sampled and carry loss in training; the others were inserted by the chat template and the tools.",
+        f"![Tokens of an episode; those that carry loss have a dark background]({picture})",
+    ]
+
+
+def mask_picture(tokens: Sequence[str], mask: Sequence[int], path: Path) -> None:
+    """Draw tokens on a background by mask: 1 for sampled tokens, 0 for inserted ones. Line breaks end a line."""
+    placed = list(_place(tokens))
+    n_lines = max((line for line, _, _ in placed), default=0) + 1
+    width = max((column + len(text) for _, column, text in placed), default=0) + 1
+    figure = Figure(figsize=(width * CHARACTER_INCHES, n_lines * LINE_INCHES + 0.1))
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set(xlim=(-0.5, width), ylim=(n_lines, -0.4))
+    axes.axis("off")
+    for (line, column, text), is_sampled in zip(placed, mask, strict=True):
+        background, color = SAMPLED if is_sampled else INSERTED
+        axes.add_patch(Rectangle((column - 0.05, line + 0.05), len(text) - 0.1, 0.85, color=background, linewidth=0))
+        axes.text(column, line + 0.45, text, color=color, **TEXT)
+    save(figure, path)
+
+
+def _place(tokens: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+    """Yield line, column and printed form of each token."""
+    line = column = 0
+    for token in tokens:
+        shown = token.translate(CONTROLS) or " "
+        if column + len(shown) > MOST_CHARACTERS:
+            line, column = line + 1, 0
+        yield line, column, shown
+        column += len(shown)
+        if "\n" in token:
+            line, column = line + 1, 0
