@@ -8,8 +8,8 @@ from arc_refinery.tool_use.config.experiment import (
     ToolSft,
     ToolTraining,
     ToolUse,
+    User,
 )
 from arc_refinery.tool_use.config.rewards import EpisodeTerm, ToolGrpo
-from arc_refinery.tool_use.config.users import User
 
 Experiment = ToolUse
