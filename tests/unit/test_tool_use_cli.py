@@ -76,26 +76,16 @@ def run(monkeypatch: pytest.MonkeyPatch, words: str) -> object:
             for flags, begins in (
                 ("--lora-path none --tools calculator", "none/adapter_config.json: "),
                 ("--tools read_file --files none", "none: "),
-                ("--tools browser", "--tools: 'browser' "),
                 ("--tools none.py:f", "none.py: "),
-                ("--tools {", "--tools: { "),
-                ("--tools-of-sets [", "--tools-of-sets "),
-                ("--tools-of-sets []", "--tools-of-sets is []; "),
-                ('--tools-of-sets {"sum":["calculator"]}', "--tools-of-sets names the set sum, "),
-                (
-                    '--tools-of-sets {"sums":["calculator"],"sums":[]}',
-                    "--tools-of-sets is not valid JSON (the key 'sums' ",
-                ),
-                ('--users {"sum":"check-again"}', "--users names the set sum, "),
-                ('--users {"sums":"check-again","sums":"check-again"}', "--users is not valid JSON (the key 'sums' "),
-                ('--tools {"tool":"python","seconds":1,"seconds":2}', "--tools: "),
+                ("--tools-of-sets sum calculator", "--tools-of-sets names the set sum, "),
+                ("--users sum check-again", "--users names the set sum, "),
                 ("--tools calculator calculator", "tools: a second tool is called calculator; "),
-                ('--tools-of-sets {"sums":["python","python"]}', "tools: a second tool is called python; "),
+                ("--tools-of-sets sums python sums python", "tools: a second tool is called python; "),
             )
         ),
         (
             f"tools conversations --output a {MODEL} {SIZES} --dataset-path sums.parquet "
-            '--tools-of-sets {"sum":["calculator"]}',
+            "--tools-of-sets sum calculator",
             "--tools-of-sets names the set sum, ",
         ),
         (
@@ -126,6 +116,35 @@ def test_bad_input_ends_with_one_message(
     assert said.startswith(f"arc-refinery: {begins}")
     wording(said)
     assert not (folder / "a").exists() or not list((folder / "a").glob("*.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "begins"),
+    [
+        ("--tools browser", "--tools.0: 'browser' is not a tool; "),
+        ("--tools python, calculator", "--tools.0 is 'python,', with '' after a comma; "),
+        ("--tools calculator python,3", "--tools.1 is 'python,3', with '3' after a comma; "),
+        ("--tools python,seconds=x", "--tools.0.seconds is 'x'; "),
+        ("--tools python,second=1", "--tools.0.second is not a known key; "),
+        ("--tools python,seconds=1,seconds=2", "--tools.0 is 'python,seconds=1,seconds=2', with two `seconds`; "),
+        ("--tools search", "--tools.0: corpus is missing: "),
+        ("--tools-of-sets sums browser", "--tools-of-sets.0.1: 'browser' is not a tool; "),
+        ("--users sums check-agian", "--users.sums: 'check-agian' is not a user; "),
+        ("--rewards correct format=x", "--rewards.1.weight is 'x'; "),
+        ("--rewards correct correct", "--rewards: two terms have the name correct; "),
+        ("--generation.max-calls 0", "--generation.max-calls is 0; "),
+        ("--generation.max-turn-tokens 97", "--generation: max_turn_tokens = 97 is more than "),
+    ],
+)
+def test_a_wrong_flag_ends_with_a_line_that_names_it(
+    flags: str, begins: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wording: Wording
+):
+    words = f"{TRAIN} --learning-rate 1e-4 {MODEL} {SIZES} --dataset-path sums.parquet {flags}"
+    assert run(monkeypatch, words) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    said = line.removeprefix("arc-refinery train --kind tool-use: ")
+    assert said.startswith(begins)
+    wording(said)
 
 
 def test_rows_that_cannot_be_used_are_named_and_an_empty_set_is_refused(
