@@ -229,7 +229,7 @@ def test_flashinfers_sampler_is_off_though_vllm_would_take_it(monkeypatch: pytes
     from flashinfer.jit.core import current_compilation_context
     from vllm.v1.sample.ops.topk_topp_sampler import flashinfer_sampler_supported
 
-    from arc_refinery.sampling.library_variables import set_vllm_variables
+    from arc_refinery.sampling.gpus import set_vllm_variables
 
     monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 0)
     monkeypatch.setattr(current_compilation_context, "TARGET_CUDA_ARCHS", {(9, "0a")})  # that of an H100

@@ -304,7 +304,7 @@ def test_vllm_starts_its_processes_afresh(monkeypatch: pytest.MonkeyPatch):
     from vllm import envs
     from vllm.utils.system_utils import get_mp_context
 
-    from arc_refinery.sampling.library_variables import set_vllm_variables
+    from arc_refinery.sampling.gpus import set_vllm_variables
 
     monkeypatch.setattr(os, "environ", os.environ.copy())
     os.environ.pop("VLLM_WORKER_MULTIPROC_METHOD", None)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class _GridColumn:
-    """How files of records store grids: as lists of rows of cells."""
+    """Storage of grids in files of records: lists of rows of cells."""
 
     def arrow_type(self) -> "pa.DataType":
         import pyarrow as pa

@@ -135,8 +135,7 @@ def _run() -> None:
         sys.exit(0 if words else 2)
     from arc_refinery.errors import InputError
     from arc_refinery.runs.ending import end_at_sigterm, end_with_snakemake
-    from arc_refinery.sampling.gpus import complete_visible_devices
-    from arc_refinery.sampling.library_variables import set_vllm_variables
+    from arc_refinery.sampling.gpus import complete_visible_devices, set_vllm_variables
 
     complete_visible_devices()
     set_vllm_variables()

@@ -83,8 +83,8 @@ def _tried(network: Any) -> str:
         return f"its attention does not take the layout ({type(error).__name__})"
     finally:
         network.train(was_training)
-    kept = [(number, layer.keys.shape, layer.values.shape) for number, layer in enumerate(cache.layers)]
-    return "" if seen.layers == kept else "its layers attend to other keys than they keep"
+    in_cache = [(number, layer.keys.shape, layer.values.shape) for number, layer in enumerate(cache.layers)]
+    return "" if seen.layers == in_cache else "its layers attend to other keys than they keep"
 
 
 @dataclass(frozen=True, slots=True)

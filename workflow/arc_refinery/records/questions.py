@@ -8,7 +8,7 @@ QuestionKind = Literal["gsm8k", "code_exec", "exact_match"]
 
 @dataclass(frozen=True, slots=True)
 class Asserts:
-    """How a program is tested: statements like `assert f(2) == 4`."""
+    """Tests of a program: statements like `assert f(2) == 4`."""
 
     statements: tuple[str, ...]
     imports: tuple[str, ...] = ()  # imports that the statements need

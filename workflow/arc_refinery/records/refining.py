@@ -84,8 +84,8 @@ class Verdict:
     status: str  # no_code, or the sandbox's verdict
     error: str
     train_outputs: tuple[Grid, ...]
-    test_outputs: tuple[Grid, ...]  # of test and hidden pairs
-    fingerprint: str  # of the outputs on the inputs that the prompt shows; empty unless status is ok
+    test_outputs: tuple[Grid, ...]  # on test and hidden pairs
+    fingerprint: str  # hash of the outputs on the inputs that the prompt shows; empty unless status is ok
     train_pixel_score: float
     train_correct_grids: float
     test_pixel_score: float
@@ -112,7 +112,7 @@ class Demonstration:
     text: str  # the rendered prompt, up to where the model continues
     completion: str  # target text after `text`, without the end token
     target: str  # origin of the program: "source", or the id of a correct attempt
-    n_tokens: int  # of prompt, completion and one end token
+    n_tokens: int  # prompt, completion and one end token
 
     def segments(self, end_token: str) -> tuple[Segment, ...]:
         """Return the prompt, the answer and its end token, which carries loss, too."""

@@ -42,7 +42,7 @@ Record = TypeVar("Record", bound=RecordClass)
 
 
 class Column(Protocol):
-    """How a type of our own is stored, as `arc.grids.Grid` is."""
+    """Storage of a type that is not one of these, such as `arc.grids.Grid`."""
 
     def arrow_type(self) -> pa.DataType: ...
 

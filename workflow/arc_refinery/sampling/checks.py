@@ -68,7 +68,9 @@ def check_folder(model: ModelConfig) -> tuple[Any, Any]:
 def check_trained(model: ModelConfig, lora: Lora, start: Path | None) -> None:
     """Raise `InputError` unless a model can be trained with this adapter, from the one in the folder `start`."""
     network, _ = check_folder(model)
-    matrices = [name.removesuffix(".weight") for name, one in _modules(network)[""].named_parameters() if one.ndim > 1]
+    matrices = [
+        name.removesuffix(".weight") for name, weights in _modules(network)[""].named_parameters() if weights.ndim > 1
+    ]
     if unknown := without_module(lora.target_modules, [*matrices, "lm_head"]):  # which may be the embedding's
         raise InputError(
             f"lora.target_modules: {model.path} has no module {unknown[0]}; it has {', '.join(names_of(matrices))}"
@@ -136,10 +138,10 @@ def _check_layers(model_path: str, network: Any) -> None:
     """Check that the weights have no more layers than config.json: the libraries leave out what they do not expect."""
     n_layers = network.get_text_config().num_hidden_layers
     n_layers += getattr(network.get_text_config(), "num_nextn_predict_layers", None) or 0  # they predict further tokens
-    numbers = [int(found[1]) for name in weight_names(Path(model_path)) if (found := _LAYER.match(name))]
-    if (n_found := max(numbers, default=-1) + 1) > n_layers:
+    numbers = [int(layer[1]) for name in weight_names(Path(model_path)) if (layer := _LAYER.match(name))]
+    if (n_stored := max(numbers, default=-1) + 1) > n_layers:
         raise InputError(
-            f"{model_path}: its config.json has {n_layers} layers, but its weights have {n_found}, of which the last "
+            f"{model_path}: its config.json has {n_layers} layers, but its weights have {n_stored}, of which the last "
             "would be left out; download the model again"
         )
 
@@ -154,9 +156,9 @@ def _checked_tokenizer(model_path: str, network: Any) -> Any:
     ends = network.get_text_config().eos_token_id
     unknown = [end for end in (ends if isinstance(ends, list) else [ends]) if type(end) is int and end > last]
     if last >= n_rows or unknown:
-        found = f"ends completions with the token {unknown[0]}" if last < n_rows else f"has {n_rows} tokens"
+        other = f"ends completions with the token {unknown[0]}" if last < n_rows else f"has {n_rows} tokens"
         raise InputError(
-            f"{model_path}: its tokenizer is that of another model: its last token is {last}, but config.json {found}; "
+            f"{model_path}: its tokenizer is that of another model: its last token is {last}, but config.json {other}; "
             "download the model again"
         )
     return tokenizer
@@ -247,4 +249,4 @@ def _promised(adapter: Path, network: Any) -> dict[str, tuple[int, ...]]:
 
     with read_by_library(adapter, ADAPTER_CONFIG), torch.device("meta"):
         adapted = get_peft_model(network, LoraConfig.from_pretrained(adapter))
-    return {key: tuple(one.shape) for key, one in get_peft_model_state_dict(adapted).items() if ".lora_" in key}
+    return {key: tuple(matrix.shape) for key, matrix in get_peft_model_state_dict(adapted).items() if ".lora_" in key}

@@ -1,4 +1,6 @@
-"""The GPUs of a job: complete and check the names that a scheduler sets, and divide them between trainer and sampler.
+"""The GPUs of a job, and environment variables of CUDA and vLLM.
+
+Names that a scheduler sets are completed, checked, and divided between trainer and sampler.
 
 HTCondor may set CUDA_VISIBLE_DEVICES to the first digits of a UUID (`GPU-6a96bd13`). CUDA completes them itself; vLLM
 0.31 accepts only whole UUIDs and numbers (vLLM issue 51677).
@@ -33,13 +35,13 @@ def complete_visible_devices() -> None:
         return
     known = _known_uuids()
     whole = {name: [uuid for uuid in known if uuid.startswith(name)] for name in short}
-    for name, found in whole.items():
-        if len(found) == 1:
-            logger.info("%s: %s is %s", VARIABLE, name, found[0])
+    for name, uuids in whole.items():
+        if len(uuids) == 1:
+            logger.info("%s: %s is %s", VARIABLE, name, uuids[0])
         else:
             logger.warning(
                 "%s: %s is the start of %d names in `nvidia-smi -L` (%s), expected 1: vLLM will not find it",
-                VARIABLE, name, len(found), ", ".join(known) or "none",
+                VARIABLE, name, len(uuids), ", ".join(known) or "none",
             )  # fmt: skip
     os.environ[VARIABLE] = ",".join(whole[name][0] if len(whole.get(name, [])) == 1 else name for name in names)
 
@@ -112,6 +114,15 @@ def without_growing_segments() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if (name, value) != (ALLOCATOR, GROWING)}
 
 
+def set_vllm_variables() -> None:
+    """Set the variables that the user has not set. Call this before importing vLLM; TRL imports it where it can."""
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")  # else it sends usage statistics
+    os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")  # forking fails once CUDA is initialised
+    # FlashInfer's sampler is compiled when the engine starts, which ends where there is no nvcc (vLLM issue 49497). Our
+    # requests have seeds or want log-probabilities after top-p, and vLLM takes its own sampler for those anyway.
+    os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
+
+
 def _known_uuids() -> list[str]:
     """Return the UUIDs of GPUs and of their MIG instances."""
     try:
@@ -119,4 +130,4 @@ def _known_uuids() -> list[str]:
     except (OSError, subprocess.SubprocessError) as error:
         logger.warning("%s: `nvidia-smi -L`, which would complete names of GPUs, failed: %s", VARIABLE, error)
         return []
-    return [found[0] for found in _UUID.finditer(output)]
+    return [uuid[0] for uuid in _UUID.finditer(output)]

@@ -68,10 +68,10 @@ class Progress:
         header, *self.entries = self._whole(content) or [None]
         if header != {"settings": identity}:
             header, self.entries = {"settings": identity}, []
-        kept = "".join(f"{json.dumps(entry)}\n" for entry in (header, *self.entries)).encode()
-        if kept != content:
+        intact = "".join(f"{json.dumps(entry)}\n" for entry in (header, *self.entries)).encode()
+        if intact != content:
             with atomic_write(self.path) as unfinished:
-                unfinished.write_bytes(kept)
+                unfinished.write_bytes(intact)
 
     def _whole(self, content: bytes) -> list[Any]:
         """Return the values of the lines before the first damaged one; a half-written last line is dropped."""

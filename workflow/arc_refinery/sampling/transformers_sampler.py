@@ -198,10 +198,10 @@ def load_weights(model: ModelConfig, in_4bit: bool, **options: Any) -> Any:
     if in_4bit:
         options["quantization_config"] = BitsAndBytesConfig(**four_bits(model.dtype))
     with read_by_library(model.path, "model.safetensors"):
-        network, found = AutoModelForCausalLM.from_pretrained(
+        network, report = AutoModelForCausalLM.from_pretrained(
             model.path, dtype=dtype, output_loading_info=True, **options
         )
-    if missing := sorted(found["missing_keys"]):  # transformers would draw them at random
+    if missing := sorted(report["missing_keys"]):  # transformers would draw them at random
         raise ModelError(
             f"{model.path}: {len(missing)} of its weights are missing, such as {missing[0]}; does its config.json "
             "belong to its weights? Download the model again"

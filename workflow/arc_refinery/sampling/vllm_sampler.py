@@ -21,7 +21,7 @@ from arc_refinery.models.tokenizers import end_tokens
 from arc_refinery.sampling import library_arguments
 from arc_refinery.sampling.backends import Decoding, Request, Sample, Sampled
 from arc_refinery.sampling.checks import adapter_config
-from arc_refinery.sampling.library_variables import set_vllm_variables
+from arc_refinery.sampling.gpus import set_vllm_variables
 
 BATCHES_AHEAD = 2  # queued requests, in units of the engine's batch size, so that it never runs dry
 
@@ -91,4 +91,4 @@ def supported_rank(rank: int) -> int:
     from vllm.config.lora import MaxLoRARanks
 
     ranks: tuple[int, ...] = get_args(MaxLoRARanks)
-    return min((one for one in ranks if one >= rank), default=max(ranks))
+    return min((supported for supported in ranks if supported >= rank), default=max(ranks))

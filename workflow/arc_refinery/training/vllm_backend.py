@@ -20,8 +20,7 @@ from urllib.request import urlopen
 from arc_refinery.config import ModelConfig, PolicyGradient
 from arc_refinery.errors import InputError
 from arc_refinery.sampling import library_arguments
-from arc_refinery.sampling.gpus import VARIABLE, without_growing_segments
-from arc_refinery.sampling.library_variables import set_vllm_variables
+from arc_refinery.sampling.gpus import VARIABLE, set_vllm_variables, without_growing_segments
 from arc_refinery.sampling.vllm_sampler import supported_rank
 from arc_refinery.training.job import TrainingJob
 

@@ -36,7 +36,7 @@ class EpisodeSettings:
     open_toolbox: Callable[[Question], Toolbox]
     executors: tuple[Executor, Executor]  # run programs; compare their values
     sandbox: Sandbox  # their limits
-    files_hash: str  # of the readable files
+    files_hash: str  # hash of the readable files
     n_predictions: int  # episodes per question
     questions_per_batch: int
     seed: int
