@@ -19,8 +19,9 @@ from arc_refinery.models import chat
 from arc_refinery.models.chat import load_chat
 from arc_refinery.models.hub import out_of_reach
 from arc_refinery.models.shape import shape_of, weight_names
+from arc_refinery.refining.attempts import check_sampling
 from arc_refinery.refining.config import PromptedModel
-from arc_refinery.sampling.checks import adapter_config, check_model, check_sampling, check_trained
+from arc_refinery.sampling.checks import adapter_config, check_model, check_trained
 
 Change = Callable[[Path], object]
 

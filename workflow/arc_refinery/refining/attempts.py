@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from arc_refinery import records
-from arc_refinery.config import PROMPTS, TUNING, marked
+from arc_refinery.config import PROMPTS, TUNING, ModelConfig, marked
+from arc_refinery.errors import InputError
 from arc_refinery.records import Attempt, Prompt
 from arc_refinery.refining.config import PromptedModel
 from arc_refinery.refining.prompts import split_prefix
 from arc_refinery.sampling.backends import Decoding, Request, Sample, open_sampler
-from arc_refinery.sampling.checks import check_sampling
+from arc_refinery.sampling.checks import check_answers_end, check_model
 from arc_refinery.sampling.shard import Entry, check_shard, resumed
 from arc_refinery.seeding import stream_seed
 
@@ -55,7 +56,8 @@ def sample_shard(
 
     def sampled(done: Sequence[Entry]) -> Iterator[Entry]:
         sampler = open_sampler(model, adapter, decoding, tokenizer)
-        missing = [prompt for prompt in prompts if not any(prompt.prompt_id in entry for entry in done)]
+        done_ids = {prompt_id for entry in done for prompt_id in entry}
+        missing = (prompt for prompt in prompts if prompt.prompt_id not in done_ids)
         requests = [request_of(prompt, decoding.seed, tokenizer) for prompt in missing]
         # an entry per batch, so that prompts that were sampled together are never resumed separately
         for batch in sampler.sample(requests):
@@ -72,6 +74,25 @@ def sample_shard(
     for prompt in prompts:
         for number, values in enumerate(completions[prompt.prompt_id]):
             yield _attempt(prompt, number, Completion(**values), model, adapter, decoding)
+
+
+def check_sampling(prompts: Sequence[Prompt], model: ModelConfig, adapter: Path | None, max_output_tokens: int) -> Any:
+    """Return the tokenizer, if the backend is installed, prompts fit the window, the adapter fits, and answers end.
+
+    All raise `InputError`, but the last one raises `ModelError`.
+    """
+    tokenizer = check_model(model, adapter)
+    check_answers_end(tokenizer)
+    longest = model.window - max_output_tokens
+    long = [prompt for prompt in prompts if prompt.n_tokens > longest]
+    if long:
+        worst = max(long, key=lambda prompt: prompt.n_tokens)
+        raise InputError(
+            f"{len(long)} of {len(prompts)} prompts are too long: {worst.prompt_id!r} has {worst.n_tokens} tokens, "
+            f"expected at most {longest}: the window (--max-model-len {model.window}) minus the completion "
+            f"(--max-output-tokens {max_output_tokens}); raise the first, lower the second, or make the prompts again"
+        )
+    return tokenizer
 
 
 def request_of(prompt: Prompt, seed: int, tokenizer: Any) -> Request:

@@ -2,7 +2,6 @@
 
 import logging
 import re
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from arc_refinery.errors import InputError
 from arc_refinery.files import check_regular, read_json
 from arc_refinery.models.files import read_by_library
 from arc_refinery.models.shape import names_of, weight_names, without_module
-from arc_refinery.records import Prompt
 from arc_refinery.sampling.gpus import check_mig
 
 ADAPTER_CONFIG = "adapter_config.json"
@@ -21,25 +19,6 @@ GENERATION_CONFIG = "generation_config.json"
 _LAYER = re.compile(r"(?:model\.(?:language_model\.)?)?layers\.(\d+)\.")
 
 logger = logging.getLogger(__name__)
-
-
-def check_sampling(prompts: Sequence[Prompt], model: ModelConfig, adapter: Path | None, max_output_tokens: int) -> Any:
-    """Return the tokenizer, if the backend is installed, prompts fit the window, the adapter fits, and answers end.
-
-    All raise `InputError`, but the last one raises `ModelError`.
-    """
-    tokenizer = check_model(model, adapter)
-    check_answers_end(tokenizer)
-    longest = model.window - max_output_tokens
-    long = [prompt for prompt in prompts if prompt.n_tokens > longest]
-    if long:
-        worst = max(long, key=lambda prompt: prompt.n_tokens)
-        raise InputError(
-            f"{len(long)} of {len(prompts)} prompts are too long: {worst.prompt_id!r} has {worst.n_tokens} tokens, "
-            f"expected at most {longest}: the window (--max-model-len {model.window}) minus the completion "
-            f"(--max-output-tokens {max_output_tokens}); raise the first, lower the second, or make the prompts again"
-        )
-    return tokenizer
 
 
 def check_model(model: ModelConfig, adapter: Path | None) -> Any:
