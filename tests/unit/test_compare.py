@@ -161,9 +161,10 @@ def test_what_has_nothing_in_common_is_named(demo: Path, tmp_path: Path, wording
         compared(f"{demo}:refine", f"{demo}:independent", wanted=("large",))
     assert "large" in str(no_set.value) and "small" in str(no_set.value)
     wording(no_set.value)
-    with pytest.raises(InputError) as alone:
-        compared(demo)
-    wording(alone.value)
+    for sides in ((demo,), ()):
+        with pytest.raises(InputError) as alone:
+            compared(*sides)
+        wording(alone.value)
 
 
 def test_another_task_of_the_same_id_is_an_error(demo: Path, tmp_path: Path, wording: Wording):

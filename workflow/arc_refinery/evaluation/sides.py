@@ -47,9 +47,12 @@ class Side(Generic[AnyExperiment]):
 
 def read_sides(texts: Sequence[str]) -> list[Side[Any]]:
     """Parse the sides of a comparison: two or more, of one kind of experiment."""
+    if len(texts) < 2:
+        raise InputError(
+            f"nothing to compare with {texts[0] if texts else 'anything'}; name two experiments, or arms of them, "
+            "such as results/demo:refine-trained results/demo:independent"
+        )
     first, *others = sides = [side(text) for text in texts]
-    if not others:
-        raise InputError(f"{first.folder}: nothing to compare it with; name two experiments or more, or two arms")
     for other in others:
         kinds = first.experiment.kind, other.experiment.kind
         if len(set(kinds)) > 1:
