@@ -43,18 +43,13 @@ def open_binary(path: Path, buffering: int = -1) -> GzipFile | BinaryIO:
     return gzip.open(path) if path.suffix == ".gz" else path.open("rb", buffering)
 
 
-def parse_json(text: bytes, where: str, expected: str) -> Any:
-    """Parse a JSON value; raises `InputError`."""
-    return decode_json(text, where, expected)
-
-
 def _lines(file: GzipFile | BinaryIO, path: Path) -> Iterator[Any]:
     for number, line in enumerate((line for line in file if not line.isspace()), 1):
-        yield parse_json(line, f"{path}: row {number}", "one object per line")
+        yield decode_json(line, f"{path}: row {number}", "one object per line")
 
 
 def _list(file: GzipFile | BinaryIO, path: Path) -> Iterator[Any]:
-    content = parse_json(file.read(), str(path), "a list of rows")
+    content = decode_json(file.read(), str(path), "a list of rows")
     if not isinstance(content, list):
         raise InputError(f"{path}: holds {in_words(content)}; expected a list of rows")
     yield from content

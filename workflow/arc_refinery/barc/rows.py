@@ -24,7 +24,7 @@ from arc_refinery.arc.grids import MAX_SIDE, N_COLORS, Grid, GridError, as_grid
 from arc_refinery.barc.json_examples import UnusualFormError, cut, read_examples
 from arc_refinery.errors import InputError
 from arc_refinery.files import check_regular, decode_json
-from arc_refinery.rows import READ_ERRORS, open_binary, parse_json
+from arc_refinery.rows import READ_ERRORS, open_binary
 
 JSON_BLOCK = 8 * 2**20  # bytes
 PARQUET_BLOCK = 500  # rows
@@ -146,7 +146,7 @@ def _row_by_row(rows: Rows, names: list[str], left_out: Counter[str]) -> tuple[l
     n_pairs: list[int] = []
     grids: list[Grid] = []
     for row, name in zip(rows.to_pylist() if isinstance(rows, pa.RecordBatch) else rows, names, strict=True):
-        fields = parse_json(row, name, "one BARC row per line") if isinstance(row, bytes) else row
+        fields = decode_json(row, name, "one BARC row per line") if isinstance(row, bytes) else row
         sources.append(_source(fields, name))
         examples = _examples(fields, name, left_out)
         n_pairs.append(len(examples) // 2)
