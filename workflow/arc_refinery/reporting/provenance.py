@@ -1,4 +1,4 @@
-"""Report sections on how results were made: settings, command, commit, packages. Equal runs give equal text.
+"""Report sections on how results were made: settings, data left out, command, commit. Equal runs give equal text.
 
 settings    model: {path: workflow/models/tiny, window: 1024}
             sampling: {batch_size: 4, max_output_tokens: 24}
@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
+from arc_refinery import records
 from arc_refinery.config import REPORT, TUNING, Experiment, marked
 from arc_refinery.models.hub import fetched_folder, readable_size, record_of
 from arc_refinery.reporting.markdown import markdown_table
@@ -86,3 +87,16 @@ def _commit() -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (FileNotFoundError, subprocess.CalledProcessError):
         return "unknown (the package does not run from a git checkout)"
+
+
+def notes_of(path: Path) -> dict[str, Any]:
+    """Return the notes of a file, empty if it has been deleted."""
+    return records.notes(path) if path.exists() else {}
+
+
+def rows_of(what: str, left_out: Mapping[str, int]) -> list[list[str]]:
+    return [[what, reason, str(n)] for reason, n in sorted(left_out.items()) if n]
+
+
+def left_out(rows: list[list[str]], if_none: str) -> list[str]:
+    return ["## Data left out", markdown_table(["left out", "reason", "number"], rows) if rows else if_none]

@@ -1,5 +1,6 @@
-"""Report text on the experiment: arms and settings, explanations of the metrics, limitations, tasks trained on."""
+"""Report text: arms and settings, explanations of the metrics, limitations, tasks trained on or left out."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -9,8 +10,8 @@ from arc_refinery.records import RecordError
 from arc_refinery.refining.config import Refining
 from arc_refinery.refining.overlap import TEMPLATE_ROWS, read_overlap
 from arc_refinery.refining.report.tables import COMPARISON
+from arc_refinery.reporting import provenance
 from arc_refinery.reporting.markdown import columns_explained
-from arc_refinery.reporting.provenance import settings
 
 MAX_IDS = 5  # of the evaluated tasks that were trained on
 VALIDATION = (
@@ -63,7 +64,7 @@ def arms_and_settings(experiment: Refining, sizes: Mapping[str, int]) -> list[st
         f"`{experiment.arms[0].name}`. Differences are paired by task. Evaluation sets: {sets}."
         f"{' Arms share first-turn attempts of the same model.' if shared else ''}",
         *([CONTROLS] if any(arm.is_control for arm in experiment.arms) else []),
-        *settings(experiment),
+        *provenance.settings(experiment),
         METRICS_EXPLAINED,
     ]
 
@@ -150,3 +151,37 @@ def _listed(task_ids: list[str], n: int) -> str:
     distinct = sorted(set(task_ids))
     more = ", ..." if len(distinct) > MAX_IDS else ""
     return f"{len(distinct)} of its {n} tasks ({', '.join(distinct[:MAX_IDS])}{more})"
+
+
+def left_out(experiment: Refining, folder: Path) -> list[str]:
+    """Return Markdown blocks on problems that gave no task, and tasks left out; none where neither can be."""
+    files: dict[str, Path] = {}
+    if parts := experiment.part_names:  # each has the notes of all
+        files["problems to train on"] = folder / f"tasks/{parts[0]}.parquet"
+    for task_set in experiment.evaluation.sets:
+        if task_set.source == "generator" or task_set.leave_out_too_large:
+            what = "problems" if task_set.source == "generator" else "tasks"
+            files[f"{what} of `{task_set.name}`"] = folder / f"tasks/{task_set.name}.parquet"
+    rows = _not_trained_on(experiment, folder)
+    if not files and not rows:
+        return []
+    for purpose, path in files.items():
+        notes = provenance.notes_of(path)
+        rows += provenance.rows_of(f"pairs of {purpose}", notes.get("pairs_left_out", {}))
+        rows += provenance.rows_of(purpose, notes.get("problems_left_out", {}))
+    has_problems = any(what.startswith("problems") for what in files)
+    if_none = "Every problem became a task, with all of its pairs." if has_problems else "Every task was used."
+    return provenance.left_out(rows, if_none)
+
+
+def _not_trained_on(experiment: Refining, folder: Path) -> list[list[str]]:
+    if experiment.training is None or experiment.training.evaluated_tasks == "keep":
+        return []
+    pairs = {
+        (pair.tasks, pair.task_id, pair.evaluated_in) for pair in read_overlap(folder) if pair.tasks != TEMPLATE_ROWS
+    }
+    counts = Counter((tasks, evaluated_in) for tasks, _, evaluated_in in pairs)
+    return [
+        [f"tasks of `{tasks}` to train on", f"also in `{evaluated_in}`", str(n)]
+        for (tasks, evaluated_in), n in sorted(counts.items())
+    ]

@@ -22,7 +22,7 @@ from arc_refinery.refining.evaluation.results import (
     per_task,
     turns_of,
 )
-from arc_refinery.refining.report import gallery, left_out, lengths, outcomes, over_steps, prose, published, tables
+from arc_refinery.refining.report import gallery, lengths, outcomes, over_steps, prose, published, tables
 from arc_refinery.refining.report.plots import Curve, budget_plot
 from arc_refinery.refining.report.tidy import write_attempts_table
 from arc_refinery.reporting import provenance, training
@@ -86,7 +86,7 @@ def compose(experiment: Refining, folder: Path, files: Attachments) -> list[str]
         ),
         *over_steps.section(experiment, [(result.task_set, result.arms) for result in evaluated], files),
         *training.section(experiment, folder, files),
-        *left_out.of_tasks(experiment, folder),
+        *prose.left_out(experiment, folder),
         "## Prompt lengths",
         *_prompt_lengths(experiment, folder, files),
         *provenance.section(experiment, folder, seeds),

@@ -25,7 +25,7 @@ from arc_refinery.reporting.markdown import (
 from arc_refinery.reporting.publish import Attachments, publish
 from arc_refinery.tool_use.config import ToolArm, ToolUse
 from arc_refinery.tool_use.grading.evaluated import EvaluatedQuestions, load_questions
-from arc_refinery.tool_use.report import left_out, metrics
+from arc_refinery.tool_use.report import metrics
 from arc_refinery.tool_use.report.transcripts import ENDING_TITLES, arm_to_show, mask_section, one_of_each, transcripts
 
 Differences = Mapping[tuple[str, str], Estimate]  # pass@1, first minus second, by pair of arms
@@ -61,7 +61,7 @@ def compose(experiment: ToolUse, folder: Path, files: Attachments) -> list[str]:
         ),
         *mask_section(experiment, folder, evaluated, files),
         *training.section(experiment, folder, files),
-        *left_out.of_questions(experiment, folder),
+        *left_out(experiment, folder),
         "## Settings",
         *provenance.settings(experiment),
         *provenance.section(experiment, folder, {"experiment": (experiment.seed,), "training": training_seeds}),
@@ -221,6 +221,18 @@ def _calls(experiment: ToolUse, results: EvaluatedQuestions) -> tuple[list[str],
         if any(counts[ending] for counts in endings.values()):
             rows.append([f"… {words}", *(str(counts[ending]) for counts in endings.values())])
     return ["", *(f"`{name}`" for name in by_arm)], rows
+
+
+def left_out(experiment: ToolUse, folder: Path) -> list[str]:
+    """Return Markdown blocks on questions that were not used."""
+    rows = []
+    for name in experiment.sets:
+        notes = provenance.notes_of(folder / f"questions/{name}.parquet")
+        reasons = {**notes.get("held_out", {}), "their programs fail": len(notes.get("failing", {}))}
+        rows += provenance.rows_of(f"questions of `{name}`", reasons)
+        unchecked = {"some cannot be checked": len(notes.get("unchecked", {}))}
+        rows += provenance.rows_of(f"asserts of questions of `{name}`", unchecked)
+    return provenance.left_out(rows, "All questions were used.")
 
 
 def _scope_of_intervals(experiment: ToolUse) -> str:
