@@ -35,7 +35,7 @@ class Estimate:
     low: float
     high: float
     standard_error: float
-    degrees: float  # of freedom of t; infinite for the normal distribution
+    degrees: float  # t's degrees of freedom; infinite for the normal distribution
 
     @property
     def mean(self) -> float:
@@ -116,16 +116,16 @@ def _crossed(table: _Table) -> Estimate:
     """
     n_runs, n_tasks = table.shape
     mean = float(table.mean())
-    of_tasks = float(table.mean(0).var(ddof=1)) / n_tasks
-    of_runs, degrees = 0.0, float(n_tasks - 1)
+    task_variance = float(table.mean(0).var(ddof=1)) / n_tasks
+    run_variance, degrees = 0.0, float(n_tasks - 1)
     if n_runs > 1:
         residuals = table - table.mean(0) - table.mean(1, keepdims=True) + mean
         noise = float((residuals**2).sum()) / ((n_runs - 1) * (n_tasks - 1))
-        of_runs = max(0.0, float(table.mean(1).var(ddof=1)) - noise / n_tasks) / n_runs
-        cautious = CAUTION * of_runs
-        if parts := cautious**2 / (n_runs - 1) + of_tasks**2 / (n_tasks - 1):
-            degrees = float(np.clip((cautious + of_tasks) ** 2 / parts, n_runs - 1, n_tasks - 1))
-    error = float(np.sqrt(of_tasks + of_runs))
+        run_variance = max(0.0, float(table.mean(1).var(ddof=1)) - noise / n_tasks) / n_runs
+        cautious = CAUTION * run_variance
+        if parts := cautious**2 / (n_runs - 1) + task_variance**2 / (n_tasks - 1):
+            degrees = float(np.clip((cautious + task_variance) ** 2 / parts, n_runs - 1, n_tasks - 1))
+    error = float(np.sqrt(task_variance + run_variance))
     half = _quantile(degrees) * error
     return Estimate(n_tasks, _means(table), mean - half, mean + half, error, degrees)
 

@@ -112,13 +112,13 @@ def arms_to_pair(first: Side[AnyExperiment], second: Side[AnyExperiment]) -> lis
 
 def sets_to_compare(sides: Sequence[Side[Any]], wanted: Sequence[str] = ()) -> list[str]:
     """Return the wanted sets, by default all that several sides have."""
-    counts = Counter(name for one in sides for name in one.sets)
+    counts = Counter(name for side in sides for name in side.sets)
     shared = [name for name, n in counts.items() if n > 1]
-    folders = " and ".join(dict.fromkeys(str(one.folder) for one in sides))
+    folders = " and ".join(dict.fromkeys(str(side.folder) for side in sides))
     if not shared:
         raise InputError(
-            f"{folders} have no set in common ({'; '.join(', '.join(one.sets) for one in sides)}); compare experiments "
-            "that were evaluated on the same set"
+            f"{folders} have no set in common ({'; '.join(', '.join(side.sets) for side in sides)}); compare "
+            "experiments that were evaluated on the same set"
         )
     if missing := [name for name in wanted if name not in shared]:
         raise InputError(f"{folders}: no two have the set {missing[0]}; --set can be {', '.join(shared)}")
@@ -132,7 +132,7 @@ def both_sides(runs: Sequence[Sequence[tuple[AnyArm, AnyArm]]]) -> tuple[list[li
 
 def run_means(values: Sequence[Sequence[ArrayLike]]) -> list[Values]:
     """Return the mean over the pairs of each run, (tasks,) values each."""
-    return [np.mean(np.asarray(of_run, dtype=float), axis=0) for of_run in values]
+    return [np.mean(np.asarray(run, dtype=float), axis=0) for run in values]
 
 
 def of_runs(experiment: Compared[Any], arm: str, values: Sequence[ArrayLike]) -> Runs:

@@ -14,7 +14,7 @@ from scipy.stats import binomtest, norm
 from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
 
 SIGNIFICANCE = 0.05
-POWER = 0.8  # of the experiment that `detectable` describes
+POWER = 0.8  # chance that the experiment of `detectable` shows its difference
 
 _Bools = NDArray[np.bool_]
 _Floats = NDArray[np.float64]

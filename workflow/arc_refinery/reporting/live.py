@@ -18,7 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import SCALARS, Even
 from arc_refinery.errors import InputError
 from arc_refinery.reporting.training import METRIC_TITLES
 
-SUFFIX = ".log.tensorboard"  # of a training's folder, behind the name of its adapter
+SUFFIX = ".log.tensorboard"  # ends the name of a training's folder, which begins with that of its adapter
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 20  # characters of a curve
 
@@ -89,8 +89,8 @@ def _read(parts: Sequence[Path]) -> tuple[Curves, float | None]:
     events: dict[str, list[tuple[float, int, float]]] = {}
     for tag, when, step, value in _events(parts):
         events.setdefault(tag, []).append((when, step, value))
-    last = max((when for of_tag in events.values() for when, _, _ in of_tag), default=None)
-    by_tag = {tag: merged([(step, value) for _, step, value in sorted(of_tag)]) for tag, of_tag in events.items()}
+    last = max((when for entries in events.values() for when, _, _ in entries), default=None)
+    by_tag = {tag: merged([(step, value) for _, step, value in sorted(entries)]) for tag, entries in events.items()}
     return {name: by_tag[f"train/{name}"] for name in METRIC_TITLES if f"train/{name}" in by_tag} | {
         name: by_tag[name] for name in ("eval/reward",) if name in by_tag
     }, last
@@ -118,6 +118,8 @@ def _table(name: str, curves: Mapping[str, Mapping[int, float]], last: float | N
         points = list(values.values())
         figures = (points[0], min(points), max(points), points[-1])
         table.add_row(
-            Text(titles[metric], no_wrap=True, overflow="ellipsis"), bars(points), *(f"{one:.3g}" for one in figures)
+            Text(titles[metric], no_wrap=True, overflow="ellipsis"),
+            bars(points),
+            *(f"{figure:.3g}" for figure in figures),
         )
     return table

@@ -17,7 +17,7 @@ from PIL import Image
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
 
-MEDIA_TYPES = {".png": "image/png", ".svg": "image/svg+xml", ".csv": "text/csv"}  # of files that can be embedded
+MEDIA_TYPES = {".png": "image/png", ".svg": "image/svg+xml", ".csv": "text/csv"}  # files that can be embedded
 # A report quotes text that a model wrote: whatever it contains, no script runs and nothing is loaded.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 SCROLLING = '<div class="table" role="region" aria-label="Table" tabindex="0">'

@@ -69,7 +69,7 @@ PANELS = (
     CurvesPanel("log-probability gap, trainer to sampler (nats)", {"sampling/sampling_logp_difference/mean": "mean"}),
     CurvesPanel("gradient norm before clipping", {"grad_norm": "norm"}),
 )
-# Of several trainings in one panel
+# Metrics of several trainings, one panel each
 RUNS_METRICS = {
     "reward": "mean reward",
     "share/zero_variance": "share of groups with equal rewards",

@@ -117,7 +117,7 @@ def _contents(path: Path) -> dict[str, tuple[int, str]]:
     return {
         task.task_id: (
             len(task.train),
-            fingerprint([grid for one in task.pairs for grid in (one.input, one.output)]),
+            fingerprint([grid for pair in task.pairs for grid in (pair.input, pair.output)]),
         )
         for task in records.read(path, Task)
     }

@@ -42,8 +42,8 @@ class GalleryItem:
     task_id: str
     first_id: str
     second_id: str
-    prompt_id: str  # of the second
-    turn: int  # of the second
+    prompt_id: str  # prompt of the second
+    turn: int  # turn of the second
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def section(
     if pair is None:
         return ["No arm refines, so there are no refining attempts to show."]
     arm, baseline = pair
-    solved = pd.DataFrame({name: of_tasks["is_correct"] == 1.0 for name, of_tasks in metrics.items()})
+    solved = pd.DataFrame({name: by_task["is_correct"] == 1.0 for name, by_task in metrics.items()})
     classes = choose(results, arm, baseline, solved)
     shown = [item for _, items in classes.values() for item in items]
     if not shown:
@@ -153,11 +153,11 @@ def _read(
     executed: dict[str, Execution] = {}
     prompts: dict[str, FeedbackShown] = {}
     for turn in sorted({item.turn for item in shown}):
-        of_turn = [item for item in shown if item.turn == turn]
+        items = [item for item in shown if item.turn == turn]
         before, after = files(arm.branch(turn - 1)), files(arm.branch(turn))
-        executed |= executions(before, [item.first_id for item in of_turn])
-        executed |= executions(after, [item.second_id for item in of_turn])
-        prompts |= read_feedback(after.prompts, [item.prompt_id for item in of_turn])
+        executed |= executions(before, [item.first_id for item in items])
+        executed |= executions(after, [item.second_id for item in items])
+        prompts |= read_feedback(after.prompts, [item.prompt_id for item in items])
     return executed, prompts
 
 

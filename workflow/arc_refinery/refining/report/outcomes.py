@@ -63,7 +63,7 @@ def section(
     looks = LOOKS | dict(zip(errors, ERROR_LOOKS, strict=False))
     title = f"Outcomes of attempts: {name}"
     plot = files.add(f"{name}-outcomes.png", partial(plots.outcomes_plot, shares, looks, title))
-    means = pd.DataFrame({title.replace("`", ""): of_turn.mean() for title, of_turn in shares.items()}).T
+    means = pd.DataFrame({title.replace("`", ""): table_of_turn.mean() for title, table_of_turn in shares.items()}).T
     table = files.add(f"{name}-outcomes.csv", partial(write_csv, means.rename_axis("turn").reset_index()))
     return [
         "### Outcomes of attempts",
@@ -91,8 +91,8 @@ def shares_by_turn(results: SetResults, arms: Sequence[Arm]) -> dict[str, pd.Dat
     frequent = sorted(counts.index, key=lambda kind: (-counts[kind], kind))[:N_ERRORS]
     outcomes = {title: outcomes_of(attempts, frequent) for title, attempts in turns.items()}
     order = [CORRECT, TRAIN_ONLY, WRONG, *frequent, OTHER_ERRORS, *FAILED.values()]
-    found = set().union(*(set(of_turn) for of_turn in outcomes.values()))
-    shown = [outcome for outcome in order if outcome in found]
+    present = set().union(*(set(by_attempt) for by_attempt in outcomes.values()))
+    shown = [outcome for outcome in order if outcome in present]
     shares = {}
     for title, attempts in turns.items():
         table = pd.crosstab(attempts["task_id"], outcomes[title], normalize="index")
@@ -121,9 +121,9 @@ def outcomes_of(attempts: pd.DataFrame, frequent: Sequence[str]) -> "pd.Series[s
 def outcomes_table(shares: Mapping[str, pd.DataFrame]) -> str:
     """Return a Markdown table with one row per outcome, one column per turn."""
     columns = next(iter(shares.values())).columns
-    rows: list[list[object]] = [["n tasks", *(len(of_turn) for of_turn in shares.values())]]
+    rows: list[list[object]] = [["n tasks", *(len(table) for table in shares.values())]]
     for outcome in columns:
-        cells = [share_text(list(of_turn[outcome])) if len(of_turn) else "–" for of_turn in shares.values()]
+        cells = [share_text(list(table[outcome])) if len(table) else "–" for table in shares.values()]
         rows.append([outcome, *cells])
     return markdown_table(["share of attempts", *shares], rows)
 

@@ -23,7 +23,7 @@ from arc_refinery.reporting.publish import DASHES, LINE_COLORS, Attachments, sav
 SHORT = {"is_correct": "solved", PASS_RATE: "pass rate", "unique outputs": "unique outputs"}
 PANELS = (*METRICS, PASS_RATE)
 
-_Results = Mapping[str, pd.DataFrame]  # of a set: `per_task` of each arm
+_Results = Mapping[str, pd.DataFrame]  # `per_task` of each arm on a set
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,8 +69,8 @@ def outcomes_plot(
 
     `looks`: colour and hatch of each outcome.
     """
-    bars = [f"{name.replace('`', '')}\nn = {len(of_turn)} tasks" for name, of_turn in shares.items()]
-    means = pd.DataFrame([100 * of_turn.mean() for of_turn in shares.values()]).fillna(0.0)
+    bars = [f"{name.replace('`', '')}\nn = {len(table)} tasks" for name, table in shares.items()]
+    means = pd.DataFrame([100 * table.mean() for table in shares.values()]).fillna(0.0)
     n_rows = -(-len(means.columns) // 4)
     figure = Figure(figsize=(9.5, 1.1 + 0.5 * len(bars) + 0.25 * n_rows), layout="constrained")
     axes = figure.subplots()

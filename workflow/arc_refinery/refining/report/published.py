@@ -23,7 +23,7 @@ class Published:
     """One arm of a published experiment. Shares were published with one or two decimals."""
 
     experiment: str  # the config that repeats it
-    set: str  # of all 400 tasks of a part of ARC-AGI-1
+    set: str  # all 400 tasks of a part of ARC-AGI-1
     arm: str
     first_turn: int  # attempts per task
     second_turn: int

@@ -134,15 +134,15 @@ def _solved_table(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> st
     """Count the tasks solved: a column per arm, or, where so many do not fit on a page, a row per arm."""
     counts = [[int(metrics["is_correct"].sum()) for metrics in result.arms.values()] for result in evaluated]
     cells = [
-        [f"{count} ({percent(count / result.n)})" for count in of_set]
-        for result, of_set in zip(evaluated, counts, strict=True)
+        [f"{count} ({percent(count / result.n)})" for count in row]
+        for result, row in zip(evaluated, counts, strict=True)
     ]
     arms = [f"`{arm.name}`" for arm in experiment.arms]
     if len(arms) > MAX_COLUMNS:
         header = ["tasks solved", *(f"`{result.task_set.name}` ({result.n} tasks)" for result in evaluated)]
-        return markdown_table(header, [[arm, *of_arm] for arm, *of_arm in zip(arms, *cells, strict=True)])
+        return markdown_table(header, [[arm, *row] for arm, *row in zip(arms, *cells, strict=True)])
     header = ["tasks solved", "n tasks", *arms]
-    rows = [[f"`{result.task_set.name}`", result.n, *of_set] for result, of_set in zip(evaluated, cells, strict=True)]
+    rows = [[f"`{result.task_set.name}`", result.n, *row] for result, row in zip(evaluated, cells, strict=True)]
     return markdown_table(header, rows)
 
 
@@ -189,12 +189,12 @@ def _other_comparisons(evaluated: Sequence[EvaluatedSet]) -> str:
         for name, c in compared
         if c.supports_difference
     ]
-    of_all = (
+    out_of = (
         f"of {len(compared)} {'other ' if len(compared) < sum(len(result.comparisons) for result in evaluated) else ''}"
     )
     if not supported:
-        return f"**The evidence supports none {of_all}differences between arms**, corrected for their number (Holm)."
-    return f"The evidence supports {len(supported)} {of_all}differences, corrected for their number (Holm): " + (
+        return f"**The evidence supports none {out_of}differences between arms**, corrected for their number (Holm)."
+    return f"The evidence supports {len(supported)} {out_of}differences, corrected for their number (Holm): " + (
         f"{'; '.join(supported)}."
     )
 
@@ -225,10 +225,10 @@ def _set_section(
     by_turn = {tables.turn_title(turn): results.metrics_of_turn(turn.arms[0], turn.turn) for turn in turns}
     by_arm = {f"`{arm}`": metrics for arm, metrics in result.arms.items()}
     plain_titles = {title.replace("`", ""): metrics for title, metrics in by_turn.items()}
-    of_arms = files.add(f"{name}-arms.csv", partial(tables.metrics_csv, result.arms))
-    of_turns = files.add(f"{name}-turns.csv", partial(tables.metrics_csv, plain_titles))
+    arms_csv = files.add(f"{name}-arms.csv", partial(tables.metrics_csv, result.arms))
+    turns_csv = files.add(f"{name}-turns.csv", partial(tables.metrics_csv, plain_titles))
     every_task = pd.concat(result.arms, names=["arm", "task_id"]).reset_index()
-    of_tasks = files.add(f"{name}-tasks.csv", partial(write_csv, every_task))
+    tasks_csv = files.add(f"{name}-tasks.csv", partial(write_csv, every_task))
     blocks = [
         f"## Set `{name}` ({result.n} tasks)",
         f"> {prose.VALIDATION}" if result.task_set.validation else "",
@@ -238,7 +238,7 @@ def _set_section(
         "### Arms",
         tables.short_table(by_arm),
         folded("All metrics of the arms", tables.published_table(by_arm), tables.metrics_table(by_arm)),
-        f"[As CSV]({of_arms}); [each task]({of_tasks}).",
+        f"[As CSV]({arms_csv}); [each task]({tasks_csv}).",
         "### Differences",
         *_differences(experiment, result),
         "### Turns",
@@ -246,7 +246,7 @@ def _set_section(
         "all tasks: compare them with each other, not with the first turn.",
         tables.short_table(by_turn),
         folded("All metrics of the turns", tables.metrics_table(by_turn)),
-        f"[As CSV]({of_turns}).",
+        f"[As CSV]({turns_csv}).",
         *outcomes.section(experiment, results, result.arms, files),
         "### Budget",
         tables.spending_table(results, arms),

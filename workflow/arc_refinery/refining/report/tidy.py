@@ -28,7 +28,7 @@ ATTEMPTS_SCHEMA = pa.schema(
         ("seed", pa.int64()),
         ("status", pa.string()),
         ("error_type", pa.string()),  # empty unless the program failed
-        ("fingerprint", pa.string()),  # of its outputs; empty unless status is ok
+        ("fingerprint", pa.string()),  # that of its outputs; empty unless status is ok
         *((score, pa.float64()) for score in SCORES),
         ("train_is_correct", pa.bool_()),
         ("test_is_correct", pa.bool_()),

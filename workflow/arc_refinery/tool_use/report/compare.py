@@ -55,11 +55,11 @@ Brackets: 95 % interval over questions and, of repeated trainings, over training
 
 def set_section(sides: Sequence[Side[ToolUse]], name: str) -> list[str]:
     """Return blocks on a set: the arms of all sides, and the differences between each two sides."""
-    loaded = [load_questions_of_side(one, name, arms_to_show(one, sides)) for one in sides]
+    loaded = [load_questions_of_side(side, name, arms_to_show(side, sides)) for side in sides]
     header = ["experiment", "arm", "n questions", "episodes per question", "pass@1", "episodes that call"]
     return [
         f"## Set `{name}`",
-        markdown_table(header, [row for one in loaded for row in _arms(one)]),
+        markdown_table(header, [row for side in loaded for row in _arms(side)]),
         *(block for first, second in combinations(loaded, 2) for block in _differences(first, second)),
     ]
 

@@ -161,8 +161,8 @@ def _turns(by_turn: pd.DataFrame, arms: Sequence[str]) -> tuple[list[str], list[
 def _found_section(found: pd.DataFrame, arms: Sequence[str], link: str) -> list[str]:
     rows: list[list[object]] = []
     for arm in arms:
-        of_arm = found[found["arm"] == arm].set_index("found")
-        n, correct = of_arm["episodes"], of_arm["correct"]
+        rows_of_arm = found[found["arm"] == arm].set_index("found")
+        n, correct = rows_of_arm["episodes"], rows_of_arm["correct"]
         rates = [f"{percent(correct[kind] / n[kind])} of {n[kind]}" if n[kind] else "–" for kind in (True, False)]
         rows.append([f"`{arm}`", percent(n[True] / n.sum()), *rates])
     return [
@@ -180,8 +180,8 @@ def _users_section(by_messages: pd.DataFrame, arms: Sequence[str], link: str) ->
     most = int(by_messages["user_messages"].max())
     rows: list[list[object]] = []
     for arm in arms:
-        of_arm = by_messages[by_messages["arm"] == arm]
-        mean = np.average(of_arm["user_messages"], weights=of_arm["episodes"])
+        rows_of_arm = by_messages[by_messages["arm"] == arm]
+        mean = np.average(rows_of_arm["user_messages"], weights=rows_of_arm["episodes"])
         rows.append([f"`{arm}`", f"{mean:.2f}", *(found.get((arm, n), "–") for n in range(most + 1))])
     return [
         "### The user's messages",

@@ -105,7 +105,7 @@ def _headline(
 def _difference(experiment: ToolUse, results: EvaluatedQuestions, first: str, second: str) -> Estimate:
     """Compare pass@1 of two arms, paired by question and, if trainings are repeated, by training."""
     a, b = (
-        run_means([[results.pass_at(arm.name, 1) for arm in of_run] for of_run in side])
+        run_means([[results.pass_at(arm.name, 1) for arm in run] for run in side])
         for side in both_sides(experiment.paired_runs(first, second))
     )
     return estimate_difference(a, b)
