@@ -1,4 +1,4 @@
-"""Where the records of a branch are stored.
+"""Paths of the records of a branch.
 
 Two shards per grading job, five shards in all:
 

@@ -181,7 +181,7 @@ def _is_task(content: Any) -> bool:
 
 
 def _advice(content: Any) -> str:
-    """What to do with pairs that are not in a task."""
+    """Return advice on pairs that are not in a task."""
     are_pairs = isinstance(content, list) and all(isinstance(pair, dict) and "input" in pair for pair in content)
     if not content or not are_pairs:
         return ""

@@ -25,7 +25,7 @@ def read_by_library(folder: str | Path, file: str) -> Iterator[None]:
         raise
     except Exception as error:  # noqa: BLE001  # tokenizers raises nothing narrower
         reason = " ".join(str(error).split())
-        if "ignore_mismatched_sizes" in reason:  # of transformers, which prints the shapes as a table
+        if "ignore_mismatched_sizes" in reason:  # transformers prints the shapes as a table
             reason = "its weights have other shapes than config.json says"
         raise ModelError(
             f"{Path(folder, file)}: cannot be used ({type(error).__name__}: {reason:.300}); correct the path, or get "

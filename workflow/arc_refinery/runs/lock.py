@@ -34,7 +34,7 @@ def _content(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a process runs; machines may share a name, so a reboot shows only beside the same `machine_id`."""
+    """The machine of a process; machines may share a name, so a reboot shows only beside the same `machine_id`."""
 
     host: str = field(default_factory=socket.gethostname)
     machine_id: str = field(default_factory=lambda: _content(Path("/etc/machine-id")))

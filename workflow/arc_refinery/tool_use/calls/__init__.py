@@ -1,1 +1,1 @@
-"""How models write tool calls, and what a tool is."""
+"""Formats of tool calls, and the protocol of tools."""

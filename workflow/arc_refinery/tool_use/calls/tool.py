@@ -1,4 +1,4 @@
-"""What a tool is: a signature for the model, and how a call of it is run.
+"""The protocol of tools: a signature for the model, and the steps of a call.
 
 A tool belongs to one episode, and may keep what it needs for later calls. A call begins with checked arguments, and
 ends at once with a text, or, if a program has to be executed for it, with the program's outcome:

@@ -60,7 +60,7 @@ class Unsupported:
 
 @dataclass(frozen=True, slots=True)
 class AssertsPlan:
-    """How the asserts of a question are checked."""
+    """Plan for checking the asserts of a question."""
 
     before: str  # runs before the candidate's program, in its namespace
     after: str  # runs after it
@@ -74,8 +74,8 @@ def plan(asserts: Asserts, reference: str) -> AssertsPlan:
     """Plan how to check these asserts of programs that define the same names as the reference."""
     try:
         program, imports, setup = (_body(code) for code in (reference, "\n".join(asserts.imports), asserts.setup))
-        imports += [one for one in setup if _is_import(one)]
-        setup = [one for one in setup if not _is_import(one)]
+        imports += [statement for statement in setup if _is_import(statement)]
+        setup = [statement for statement in setup if not _is_import(statement)]
         scope = _Scope(program, imports, setup)
     except UNREADABLE as error:
         reason = f"the reference, the imports or the setup code cannot be read: {error}"

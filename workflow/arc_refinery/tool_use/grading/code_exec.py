@@ -56,10 +56,12 @@ class AssertsReport:
 
         A program that returns one value whatever its arguments passes nothing, unless it passes everything.
         """
-        hidden = [one for one in self.asserts if one.is_hidden and one.outcome is not AssertOutcome.unsupported]
+        hidden = [
+            result for result in self.asserts if result.is_hidden and result.outcome is not AssertOutcome.unsupported
+        ]
         if not hidden or (self.is_constant and not self.is_passed):
             return 0.0
-        return sum(one.outcome is AssertOutcome.passed for one in hidden) / len(hidden)
+        return sum(result.outcome is AssertOutcome.passed for result in hidden) / len(hidden)
 
     @property
     def is_passed(self) -> bool:

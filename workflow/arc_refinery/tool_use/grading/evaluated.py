@@ -35,29 +35,34 @@ class EvaluatedQuestions:
     questions: dict[str, Question]
     episodes: dict[str, dict[str, list[Episode]]]
     texts: dict[str, dict[str, list[EpisodeTexts]]]
-    folder: Path  # of its episodes, one folder per arm
+    folder: Path  # its episodes, one folder per arm
 
     def full_episode(self, arm: str, episode_id: str) -> Episode:
         """Read an episode with its messages and token ids."""
         files = sorted((self.folder / arm).glob("*.parquet"))
-        return next(one for path in files for one in records.read(path, Episode) if one.episode_id == episode_id)
+        episodes = (episode for path in files for episode in records.read(path, Episode))
+        return next(episode for episode in episodes if episode.episode_id == episode_id)
 
     def only(self, question_ids: Iterable[str]) -> "EvaluatedQuestions":
         """Return the same with some of the questions, in that order."""
         ids = list(question_ids)
-        episodes = {arm: {one: by_question[one] for one in ids} for arm, by_question in self.episodes.items()}
-        texts = {arm: {one: by_question[one] for one in ids} for arm, by_question in self.texts.items()}
-        return replace(self, questions={one: self.questions[one] for one in ids}, episodes=episodes, texts=texts)
+
+        def selected(by_question: dict[str, Any]) -> dict[str, Any]:
+            return {question_id: by_question[question_id] for question_id in ids}
+
+        episodes = {arm: selected(by_question) for arm, by_question in self.episodes.items()}
+        texts = {arm: selected(by_question) for arm, by_question in self.texts.items()}
+        return replace(self, questions=selected(self.questions), episodes=episodes, texts=texts)
 
     def of_arm(self, arm: str) -> list[Episode]:
-        return [episode for one in self.episodes[arm].values() for episode in one]
+        return [episode for episodes in self.episodes[arm].values() for episode in episodes]
 
     def texts_of_arm(self, arm: str) -> list[EpisodeTexts]:
-        return [texts for one in self.texts[arm].values() for texts in one]
+        return [texts for group in self.texts[arm].values() for texts in group]
 
     def majority(self, arm: str) -> list[float]:
         """Return for each question whether the most frequent answer is correct."""
-        return [majority_is_correct(one) for one in self.episodes[arm].values()]
+        return [majority_is_correct(episodes) for episodes in self.episodes[arm].values()]
 
     def pass_rates(self, arm: str, with_calls: bool) -> list[float]:
         """Return the share of correct episodes with calls, or without, of each question that has such episodes."""
@@ -66,14 +71,15 @@ class EvaluatedQuestions:
     def pass_at(self, arm: str, k: int) -> list[float]:
         """Return pass@k of each question."""
         return [
-            pass_at_k(len(one), sum(episode.reward == 1.0 for episode in one), k) for one in self.episodes[arm].values()
+            pass_at_k(len(episodes), sum(episode.reward == 1.0 for episode in episodes), k)
+            for episodes in self.episodes[arm].values()
         ]
 
 
 def load_questions(experiment: ToolUse, folder: Path, settings: Questions, arms: Iterable[str]) -> EvaluatedQuestions:
     """Load the episodes of some arms on a held-out set from the experiment's folder; raises `RecordError`."""
     source, evaluation = folder / f"questions/{settings.name}.parquet", experiment.evaluation
-    questions = {one.question_id: one for one in records.read(source, Question)}
+    questions = {question.question_id: question for question in records.read(source, Question)}
     if not questions:
         raise RecordError(f"{source}: has no questions, so nothing can be compared")
     answers = {name: one.reference if one.kind == "exact_match" else "" for name, one in questions.items()}

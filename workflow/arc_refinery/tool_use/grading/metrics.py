@@ -27,8 +27,8 @@ _PYTHON_CALLS = re.compile(r"\[\w+\(.*\)\]", re.DOTALL)  # [f(x=1)], as Llama 3.
 class EpisodeTexts:
     """Sizes of the texts of an episode."""
 
-    n_thought_chars: int  # of all its thoughts
-    result_chars: tuple[int, ...]  # of each result that the model read
+    n_thought_chars: int  # in all its thoughts
+    result_chars: tuple[int, ...]  # per result that the model read
     calls_of_turns: tuple[int, ...]  # answered calls in each turn of the model
     n_user_messages: int
     shows_answer: bool = False  # whether a result contains the correct answer
@@ -37,10 +37,10 @@ class EpisodeTexts:
 
 def measure_texts(episode: Episode, call_format: CallFormat = HERMES, answer: str = "") -> EpisodeTexts:
     """Measure the texts of an episode that has its messages; `answer` is the correct one, if it is a text."""
-    turns = [parse_turn(one.content, call_format) for one in episode.messages if one.role == "assistant"]
-    results = [one.content for one in episode.messages if one.role == "tool"]
+    turns = [parse_turn(message.content, call_format) for message in episode.messages if message.role == "assistant"]
+    results = [message.content for message in episode.messages if message.role == "tool"]
     calls = _calls_of_turns(episode.messages, len(episode.calls))
-    n_user_messages = sum(one.role == "user" for one in episode.messages)
+    n_user_messages = sum(message.role == "user" for message in episode.messages)
     return EpisodeTexts(
         sum(len(turn.thinking) for turn in turns),
         tuple(map(len, results)),
@@ -52,8 +52,8 @@ def measure_texts(episode: Episode, call_format: CallFormat = HERMES, answer: st
 
 
 def _looks_like_call(text: str, call_format: CallFormat) -> bool:
-    others = (one for one in FORMATS.values() if one.name != call_format.name)
-    return any(one.start(text) < len(text) for one in others) or _PYTHON_CALLS.fullmatch(text.strip()) is not None
+    others = (other for other in FORMATS.values() if other.name != call_format.name)
+    return any(other.start(text) < len(text) for other in others) or _PYTHON_CALLS.fullmatch(text.strip()) is not None
 
 
 def _contains(text: str, answer: str) -> bool:
@@ -90,8 +90,8 @@ def majority_is_correct(episodes: Sequence[Episode]) -> float:
 
 def pass_rates(questions: Sequence[Sequence[Episode]], with_calls: bool) -> list[float]:
     """Return the share of correct episodes with calls, or without, of each question that has such episodes."""
-    chosen = [[episode for episode in one if bool(episode.calls) == with_calls] for one in questions]
-    return [sum(episode.reward == 1.0 for episode in one) / len(one) for one in chosen if one]
+    groups = [[episode for episode in group if bool(episode.calls) == with_calls] for group in questions]
+    return [sum(episode.reward == 1.0 for episode in group) / len(group) for group in groups if group]
 
 
 def calls_by_tool(episodes: Sequence[Episode]) -> pd.DataFrame:
@@ -110,9 +110,10 @@ def calls_by_tool(episodes: Sequence[Episode]) -> pd.DataFrame:
 
 def calls_by_turn(texts: Sequence[EpisodeTexts]) -> pd.DataFrame:
     """Return one row per turn 1, 2, ...: the episodes that have it, and their calls in it."""
-    longest = max((len(one.calls_of_turns) for one in texts), default=0)
+    longest = max((len(episode.calls_of_turns) for episode in texts), default=0)
     of_turns = [
-        [one.calls_of_turns[turn] for one in texts if len(one.calls_of_turns) > turn] for turn in range(longest)
+        [episode.calls_of_turns[turn] for episode in texts if len(episode.calls_of_turns) > turn]
+        for turn in range(longest)
     ]
     rows = [{"turn": turn, "episodes": len(calls), "calls": sum(calls)} for turn, calls in enumerate(of_turns, 1)]
     return pd.DataFrame(rows, columns=["turn", "episodes", "calls"])

@@ -40,7 +40,7 @@ class DepotQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Depot:
-    """Where things are, by number: boxes have four digits, rooms three, buildings two."""
+    """Places of things, by number: boxes have four digits, rooms three, buildings two."""
 
     room_of: dict[int, int]
     building_of: dict[int, int]

@@ -1,1 +1,1 @@
-"""What training needs of tool use: its environment, the terms of its reward, demonstrations."""
+"""Training on tool use: the environment, the terms of the reward, demonstrations."""

@@ -14,5 +14,5 @@ from arc_refinery.tool_use.calls.formats.protocol import CallFormat, MalformedCa
 from arc_refinery.tool_use.calls.formats.qwen_xml import QwenXml
 
 HERMES: CallFormat = Hermes()
-FORMATS: dict[str, CallFormat] = {one.name: one for one in (HERMES, QwenXml(), Llama())}
+FORMATS: dict[str, CallFormat] = {call_format.name: call_format for call_format in (HERMES, QwenXml(), Llama())}
 CALL_FORMAT = "call_format"  # note of a file of episodes
