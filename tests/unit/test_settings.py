@@ -69,15 +69,15 @@ VALUES: dict[str, list[Any]] = {
 READ_BY = {
     "kind": ["Snakefile"],
     "compare": ["workflow/arc_refinery/config/inputs.py"],
-    "training.evaluated_tasks": ["workflow/arc_refinery/config/inputs.py"],
-    "data.train.shards": ["workflow/arc_refinery/config/tool_use.py"],  # refused: nothing is split there
-    "evaluation.comparisons": ["workflow/arc_refinery/config/refining.py"],
+    "training.evaluated_tasks": ["workflow/arc_refinery/refining/inputs.py"],
+    "data.train.shards": ["workflow/arc_refinery/tool_use/config/experiment.py"],  # refused: nothing is split there
+    "evaluation.comparisons": ["workflow/arc_refinery/refining/config/experiment.py"],
     "evaluation.primary": ["workflow/arc_refinery/refining/report/report.py"],
     "evaluation.sets.caveat": ["workflow/arc_refinery/refining/report/report.py"],
     "evaluation.sets.validation": ["workflow/arc_refinery/refining/report/report.py"],
     # those of `model`, whose conversations its answers continue
-    "models.other.template": ["workflow/arc_refinery/config/refining.py"],
-    "models.other.colors": ["workflow/arc_refinery/config/refining.py"],
+    "models.other.template": ["workflow/arc_refinery/refining/config/experiment.py"],
+    "models.other.colors": ["workflow/arc_refinery/refining/config/experiment.py"],
     **{
         f"resources.{job}.{name}": ["rules/common.smk", "workflow/arc_refinery/config/experiment.py"]
         for job, needs in (("cpu", Needs), ("sample", ModelNeeds), ("train", ModelNeeds))
@@ -193,13 +193,13 @@ READ_IN_TRAINING = {
     "drop_zero_variance": "training/trainer.py",
     "keep_best": "training/callbacks.py",
     "n_heldout": "training/callbacks.py",
-    "n_jobs": "commands/training.py",
+    "n_jobs": "refining/commands/training.py",
     "pass_at_k": "training/trainer.py",
     "rewards": "refining/environment.py",
     "rollout": "refining/environment.py",
     "sampler_gpus": "sampling/library_arguments.py",
     "shared_prefix": "training/trainer.py",
-    "unsloth": "config/grpo.py",
+    "unsloth": "refining/config/training.py",
 }
 
 
