@@ -52,8 +52,8 @@ messages: env
 	$(BIN)/pytest --write-messages -m "not (model or training or snakemake or pool or hostile)" tests
 
 lint: env
-	$(BIN)/ruff format --check workflow tests benchmarks
-	$(BIN)/ruff check workflow tests benchmarks
+	$(BIN)/ruff format --check workflow tests benchmarks docs/one_step.py
+	$(BIN)/ruff check workflow tests benchmarks docs/one_step.py
 	$(BIN)/snakefmt --check Snakefile rules
 	$(BIN)/mypy
 
