@@ -64,7 +64,6 @@ VALUES: dict[str, list[Any]] = {
     "tools": [[{"tool": "calculator"}]],
     "user": ["check-again", "users.py:reply"],
 }
-# Keys that only these files read; for those of a section that all read alike, the section
 # Keys that no job is given, and the files that read them
 READ_BY = {
     "kind": ["Snakefile"],

@@ -16,9 +16,9 @@ from tyro.constructors import (
     StructTypeInfo,
 )
 
-from arc_refinery.commands.flags import PUBLISHED_NAMES, Command
+from arc_refinery.commands.flags import Command
 from arc_refinery.config.base import explain, faults_of
-from arc_refinery.config.flags import FLAT, NEEDED, flag_of, lacking, section_of
+from arc_refinery.config.flags import FLAT, NEEDED, AlsoCalled, flag_of, lacking, section_of
 from arc_refinery.config.own_code import Entry
 
 AnyCommand = TypeVar("AnyCommand", bound=Command)
@@ -43,11 +43,11 @@ def rules_for(kind: type[Command]) -> ConstructorRegistry:
 
     def flag(spec: StructFieldSpec, section: type[BaseModel]) -> StructFieldSpec:
         shown: Any = spec.type
-        if FLAT in section.model_fields[spec.name].metadata:
-            shown = Annotated[shown, tyro.conf.OmitArgPrefixes]
-        for (owner, name), alias in PUBLISHED_NAMES.items():
-            if spec.name == name and issubclass(section, owner):
-                shown = Annotated[shown, tyro.conf.arg(aliases=[alias])]
+        for mark in section.model_fields[spec.name].metadata:
+            if mark is FLAT:
+                shown = Annotated[shown, tyro.conf.OmitArgPrefixes]
+            elif isinstance(mark, AlsoCalled):
+                shown = Annotated[shown, tyro.conf.arg(aliases=[mark.flag])]
         return replace(spec, type=shown, default=tyro.MISSING if spec.default is NEEDED else spec.default)
 
     @registry.struct_rule

@@ -20,13 +20,14 @@ from arc_refinery import config
 from arc_refinery.commands.outputs import Output, Outputs, Writes, adapter, lines
 from arc_refinery.config import RULE, TUNING
 from arc_refinery.config.base import Strict
-from arc_refinery.config.flags import FLAT, NEEDED, flag_words
+from arc_refinery.config.flags import FLAT, NEEDED, AlsoCalled, flag_words
 from arc_refinery.errors import InputError
 from arc_refinery.sampling.gpus import divide
 from arc_refinery.training.job import TrainingJob
 
 # The default of the published scripts, whose command lines still work. Their `sample` has another name for the flag.
 PUBLISHED_MODEL = "barc0/Llama-3.1-ARC-Potpourri-Induction-8B"
+ModelPath = Annotated[config.Line, AlsoCalled("--base-model-path")]
 MODEL = "folder with a model, or its name on the hub"
 
 
@@ -80,7 +81,7 @@ class Command(Strict):
 
 
 class ModelFlags(Command):
-    model_path: config.Line = Field(description=MODEL)
+    model_path: ModelPath = Field(description=MODEL)
     dtype: config.Dtype | None = None  # default: bfloat16 if there is a GPU
     n_threads: config.Threads = 1  # CPU threads; results depend on it
 
@@ -89,10 +90,6 @@ class ModelFlags(Command):
         return config.ModelConfig(
             path=self.model_path, window=window, dtype=self.dtype or _usual_dtype(), n_threads=self.n_threads, **more
         )
-
-
-# Other names that flags of a section have in the published scripts
-PUBLISHED_NAMES = {(ModelFlags, "model_path"): "--base-model-path", (config.PolicyGradient, "rewards"): "--reward-name"}
 
 
 class SamplerFlags(ModelFlags):

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from arc_refinery import config
 from arc_refinery.arc.tasks import Task
-from arc_refinery.commands.flags import MODEL, PUBLISHED_MODEL, Command, RuleFiles, RulePath, ShardFlags
+from arc_refinery.commands.flags import MODEL, PUBLISHED_MODEL, Command, ModelPath, RuleFiles, RulePath, ShardFlags
 from arc_refinery.commands.outputs import Outputs, Writes, lines, records_file
 from arc_refinery.config import RULE
 from arc_refinery.config.flags import FLAT, NEEDED
@@ -25,7 +25,7 @@ class SampleAttempts(ShardFlags):
     """Sample completions for a shard of prompts; an interrupted run resumes."""
 
     dataset_path: RulePath = NEEDED  # prompts; or tasks (.parquet, .json, .json.gz), which get first-turn prompts
-    model_path: config.Line = Field(PUBLISHED_MODEL, description=MODEL)
+    model_path: ModelPath = Field(PUBLISHED_MODEL, description=MODEL)
     max_model_len: config.PositiveInt = 9700  # longest prompt and completion together, in tokens
     max_output_tokens: config.PositiveInt = 1024  # longest completion, in tokens
     n_predictions: config.PositiveInt = 8  # for tasks: completions per task

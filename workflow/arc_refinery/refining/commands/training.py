@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from arc_refinery import config
-from arc_refinery.commands.flags import MODEL, PUBLISHED_MODEL, GrpoFlags, RuleFiles
+from arc_refinery.commands.flags import MODEL, PUBLISHED_MODEL, GrpoFlags, ModelPath, RuleFiles
 from arc_refinery.config.flags import FLAT, NEEDED
 from arc_refinery.files import content_hash
 from arc_refinery.refining.config import AttemptTerm, Grpo, Sampling, TestInputs
@@ -47,7 +47,7 @@ class Train(GrpoFlags):
     """Train a LoRA adapter with GRPO on prompts, or with --kind tool-use on questions; an interrupted run resumes."""
 
     dataset_path: RuleFiles = NEEDED  # prompts; tasks, whose first-turn prompts are made; or refine_dataset.json.gz
-    model_path: config.Line = Field(PUBLISHED_MODEL, description=MODEL)
+    model_path: ModelPath = Field(PUBLISHED_MODEL, description=MODEL)
     lora: Annotated[config.Lora, FLAT] = Field(default_factory=lambda: config.Lora(lora_r=16))
     training: Annotated[Grpo, FLAT] = Field(default_factory=_published_grpo)
     lengths: Annotated[config.Lengths, FLAT] = Field(default_factory=_published_lengths)
