@@ -107,10 +107,10 @@ class Entry(Strict):
         name, *settings = [part.replace("\0", ",") for part in word.replace(",,", "\0").split(",")]
         if wrong := [part for part in settings if "=" not in part]:
             raise ValueError(f"is {word!r:.100}, with {wrong[0]!r:.100} after a comma; expected `key=value` there")
-        pairs = [part.split("=", 1) for part in settings]
-        if twice := [key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number])]:
+        keys = [part.partition("=")[0] for part in settings]
+        if twice := [key for key in keys if keys.count(key) > 1]:
             raise ValueError(f"is {word!r:.100}, with two `{twice[0]}`; remove one")
-        return {cls.key: name} | dict(pairs)
+        return {cls.key: name} | dict(part.split("=", 1) for part in settings)
 
     @model_validator(mode="before")
     @classmethod
