@@ -14,7 +14,7 @@ from factories import make_prompt, make_task
 
 from arc_refinery.arc.augment import Augmentation
 from arc_refinery.config import Backend
-from arc_refinery.errors import InputError
+from arc_refinery.errors import InputError, NotFiniteError
 from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.records import Attempt, Prompt
 from arc_refinery.refining import attempts as attempts_module
@@ -151,6 +151,16 @@ def test_attempts_hold_what_the_sampler_gave(watched: Watched, prompts: list[Pro
         assert attempt.completion == text
         assert attempt.n_tokens == len(sample.ids)
         assert (attempt.finish_reason, attempt.logprob) == (sample.finish_reason, sample.logprob)
+
+
+def test_samples_without_a_probability_are_refused_and_not_kept(
+    watched: Watched, prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = [Sample([END], "stop", math.nan)] * 4
+    monkeypatch.setattr(watched, "sample", lambda requests: iter([{requests[0].request_id: broken}]))
+    with pytest.raises(NotFiniteError, match=MODEL.path):
+        run(prompts, tmp_path / "out.parquet")
+    assert prompts[0].prompt_id not in progress_path(tmp_path / "out.parquet").read_text()
 
 
 @pytest.mark.parametrize("after", [1, 4, 5])

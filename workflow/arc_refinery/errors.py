@@ -11,3 +11,9 @@ class ModelError(InputError):
 
 class NotFiniteError(ModelError):
     """A network predicts what is not a finite number."""
+
+    def __init__(self, model: str) -> None:
+        super().__init__(
+            f"{model}: its predictions are not finite numbers; its weights or those of its adapter are damaged or too "
+            "large. Download or train it again, or set another dtype"
+        )

@@ -1,5 +1,6 @@
 """Sample the attempts on one shard of a file of prompts; an interrupted job resumes where it stopped."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import compress
@@ -8,7 +9,7 @@ from typing import Any
 
 from arc_refinery import records
 from arc_refinery.config import PROMPTS, TUNING, ModelConfig, marked
-from arc_refinery.errors import InputError
+from arc_refinery.errors import InputError, NotFiniteError
 from arc_refinery.records import Attempt, Prompt
 from arc_refinery.refining.config import PromptedModel
 from arc_refinery.refining.prompts import split_prefix
@@ -61,6 +62,8 @@ def sample_shard(
         requests = [request_of(prompt, decoding.seed, tokenizer) for prompt in missing]
         # an entry per batch, so that prompts that were sampled together are never resumed separately
         for batch in sampler.sample(requests):
+            if any(math.isnan(sample.logprob) for samples in batch.values() for sample in samples):
+                raise NotFiniteError(model.path)  # vLLM does not check
             yield {name: [asdict(completion(sample)) for sample in samples] for name, samples in batch.items()}
 
     settings = {

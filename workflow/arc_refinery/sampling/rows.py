@@ -91,10 +91,7 @@ def sample_rows(
 def check_finite(values: Tensor, network: Any) -> None:
     """Raise `NotFiniteError` unless all predictions of a network, or their log-probabilities, are finite numbers."""
     if not torch.isfinite(values).all():
-        raise NotFiniteError(
-            f"{network.config.name_or_path}: its predictions are not finite numbers; its weights or those of its "
-            "adapter are damaged or too large. Download or train it again, or set another dtype"
-        )
+        raise NotFiniteError(network.config.name_or_path)
 
 
 def _draw(scores: Tensor, places: Tensor, n_rows: int) -> Tensor:
