@@ -27,7 +27,7 @@ PURPOSE = "Reinforcement learning that teaches a code model to refine its own pr
 # Each command's module and class.
 SECTIONS: dict[str, dict[str, str]] = {
     "Stages of an experiment, in running order": {
-        "fetch": "commands.fetch.Fetch",
+        "fetch": "commands.stages.Fetch",
         "tasks split": "refining.commands.tasks.Tasks",
         "tasks evaluation": "refining.commands.tasks.EvaluationTasks",
         "tasks overlap": "refining.commands.tasks.FindOverlap",
@@ -36,7 +36,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "grade": "refining.commands.attempts.GradeAttempts",
         "prompts refine": "refining.commands.prompts.Refine",
         "prompts demonstrations": "refining.commands.prompts.WriteDemonstrations",
-        "sft": "commands.training.FineTune",
+        "sft": "commands.stages.FineTune",
         "train": "refining.commands.training.Train",
         "report": "cli.results.WriteReport",
     },
@@ -47,7 +47,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Before an experiment": {
         "doctor": "cli.doctor.Doctor",
-        "doctor memory": "cli.results.Memory",
+        "doctor memory": "cli.doctor.Memory",
         "prompts learn": "refining.commands.prompts.Learn",
         "prompts export": "refining.commands.prompts.ExportTemplate",
         "tasks select": "refining.commands.tasks.SelectTasks",

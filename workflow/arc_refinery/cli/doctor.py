@@ -1,4 +1,4 @@
-"""The command that checks machines and environments before an experiment."""
+"""Commands that check machines, environments and memory before an experiment."""
 
 from pathlib import Path
 from typing import Annotated
@@ -48,3 +48,14 @@ class Doctor(Command):
         if failed := failures(visits):
             names = "; ".join(finding.check for finding in failed)
             raise InputError(f"{len(failed)} checks failed: {names}. see {self.output} for what to do")
+
+
+class Memory(Command):
+    """Print how much GPU memory an experiment's jobs need, estimated from its config; needs no GPU."""
+
+    config: Path  # config of an experiment of either kind
+
+    def run(self) -> None:
+        from arc_refinery.sampling.gpu_memory import memory_page
+
+        print(memory_page(config.load_experiment(self.config)))

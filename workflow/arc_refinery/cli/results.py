@@ -139,17 +139,6 @@ class Submission(Command):
             print(score(submission, tasks))
 
 
-class Memory(Command):
-    """Print how much GPU memory an experiment's jobs need, estimated from its config; needs no GPU."""
-
-    config: Path  # config of an experiment of either kind
-
-    def run(self) -> None:
-        from arc_refinery.sampling.gpu_memory import memory_page
-
-        print(memory_page(config.load_experiment(self.config)))
-
-
 class ConfigDocs(Command):
     """Write the JSON schema and the tables of config/README.md from the config models."""
 

@@ -1,4 +1,4 @@
-"""Commands of the stages that every experiment has, as far as the experiment decides them.
+"""The stages that every experiment has: their commands, made from an experiment as far as it decides them.
 
 A rule gives such a command its files. Snakemake makes a result again when `flags()`, its `params`, change. What
 `flags(tuning=True)` returns may change between two runs of one job: sampling that ran out of memory continues with
@@ -13,18 +13,86 @@ another value.
 """
 
 import json
+import logging
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from arc_refinery.commands.fetch import Fetch
-from arc_refinery.commands.flags import GrpoFlags
-from arc_refinery.commands.training import FineTune
-from arc_refinery.config import Experiment, ModelConfig, marked, part
+from arc_refinery.commands.flags import AdapterFlags, Command, GrpoFlags, RuleFiles, RulePath
+from arc_refinery.commands.outputs import Output, Outputs, json_file
+from arc_refinery.config import Experiment, Imitation, Line, ModelConfig, marked, part
 from arc_refinery.config.base import PROMPTS, run_and_step
+from arc_refinery.config.flags import FLAT, NEEDED
 from arc_refinery.config.inputs import fetched_folder, model_path
 from arc_refinery.config.rows import RowsSource
+from arc_refinery.models.hub import Download, RepositoryKind, fetch_repository, record_of
+from arc_refinery.sampling.gpus import divide, let_segments_grow
+
+if TYPE_CHECKING:
+    from arc_refinery.training.sft import SftRow
 
 Rows = TypeVar("Rows", bound=RowsSource)
+
+
+# Commands
+
+
+class Fetch(Command):
+    """Download a Hugging Face hub repository, as far as it is not cached, and link its files into a folder."""
+
+    repository: Line  # owner/name
+    output: RulePath = NEEDED  # folder for the links; <output>.json records commit, files and sizes
+    kind: RepositoryKind = "model"  # kind of repository
+    revision: Line | None = None  # branch, tag or commit; default: the default branch
+    patterns: tuple[str, ...] = ()  # names or globs of files; default: all that transformers and vLLM may read
+
+    def writes(self) -> Outputs:
+        links = Output(self.output, "a folder of links", lambda _: "", is_folder=True)
+        return {"output": [links, json_file(record_of(self.output), "repository", "commit", "files")]}
+
+    def run(self) -> None:
+        logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every URL, and URLs of large files are signed
+        fetch_repository(Download(self.repository, self.kind, self.revision, self.patterns), self.output)
+
+
+class FineTune(AdapterFlags):
+    """Train a LoRA adapter on demonstrations; an interrupted run resumes from its last checkpoint."""
+
+    dataset_path: RuleFiles = NEEDED  # demonstrations of refining, or conversations with tools
+    training: Annotated[Imitation, FLAT]
+
+    def run(self) -> None:
+        divide(1, 0)
+        let_segments_grow()
+        from arc_refinery.training.sft import train_sft
+
+        train_sft(
+            self._rows(),
+            self.model(window=1),  # it samples nothing
+            self.lora,
+            self.training,
+            self.seed,
+            self.output_dir,
+            self.work,
+            self.measurements,
+            self.tensorboard,
+        )
+
+    def _rows(self) -> "Iterator[SftRow]":
+        from arc_refinery import records
+        from arc_refinery.models.tokenizers import load_tokenizer
+        from arc_refinery.training.sft import SftRow
+
+        end = str(load_tokenizer(self.model_path).eos_token)
+        if records.kind_of(self.dataset_path[0]) == records.Conversation.KIND:
+            for _, conversation in records.read_all(self.dataset_path, records.Conversation):
+                yield SftRow(conversation.question_id, conversation.segments)
+        else:
+            for _, demonstration in records.read_all(self.dataset_path, records.Demonstration):
+                yield SftRow(demonstration.demonstration_id, demonstration.segments(end))
+
+
+# Made from an experiment
 
 
 def settings_text(experiment: Experiment) -> str:
