@@ -104,6 +104,7 @@ def test_bad_input_ends_with_one_message(
     folder: Path, monkeypatch: pytest.MonkeyPatch, words: str, begins: str, wording: Wording
 ):
     settings = {
+        "kind": "tool-use",
         "experiment": "a",
         "model": {"path": "workflow/models/tiny-tools", "window": 512},
         "data": {"heldout": [{"name": "sums", "form": "gsm8k", "source": "generator", "n_questions": 3}]},
